@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
-from fleetsim.alerts.planned import AnyPlan, PlanFields, Planned
+from fleetsim.alerts.planned import AnyPlan, PlanFields, PlannedFleet
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import flag, text
@@ -114,7 +114,7 @@ def _outside(name: str, value: float | None, least: float, most: float, example:
         yield Problem(flag(name), value, rule, text("for example {}", flag(name, example)))
 
 
-def _ready(asked: Alerts | Dashboard, what: str) -> Planned:
+def _ready(asked: Alerts | Dashboard, what: str) -> PlannedFleet:
     """The plan, once all of the question is checked. what: is made of it, in words."""
     problems = list(asked.wrong())
     if problems:
@@ -124,8 +124,8 @@ def _ready(asked: Alerts | Dashboard, what: str) -> Planned:
     return planned
 
 
-def _plan(of: AnyPlan, what: str = "") -> Planned:
-    if isinstance(of, Planned):
+def _plan(of: AnyPlan, what: str = "") -> PlannedFleet:
+    if isinstance(of, PlannedFleet):
         return of
     assert isinstance(of, PlanFields)
     return of.planned(what)

@@ -24,13 +24,13 @@ SIZE_VERSION = 1
 
 
 class AnyPlan:
-    """What is watched over: `Planned`, or the `PlanFields` that it is made of."""
+    """What is watched over: `PlannedFleet`, or the `PlanFields` that it is made of."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Planned(AnyPlan):
+class PlannedFleet(AnyPlan):
     """The fleet after the change. engine: speed and limits of the replayed window, None = the scenario's own. held:
     the back-test of that window held."""
 
@@ -59,7 +59,7 @@ class PlanFields(AnyPlan):
     set_: Annotated[list[str] | None, Option("Any key of a scenario. Repeatable.", PLAN, metavar="KEY=VALUE")] = None
     profile: Annotated[str | None, Option("A measured engine instead.", PLAN)] = None
 
-    def planned(self, what: str) -> Planned:
+    def planned(self, what: str) -> PlannedFleet:
         """The plan. what: is made for it, in words. Raises InputError when nothing is given, or two things at once."""
         from fleetsim.job.fields import scenario_or_preset
         from fleetsim.job.job import job_from_flags
@@ -77,10 +77,10 @@ class PlanFields(AnyPlan):
             remedy = text("give a scenario file, {}, or {}", flag("preset", "NAME"), flag("plan", "PLAN.json"))
             raise InputError([Problem("SCENARIO", None, f"no plan to make {what} for", remedy)])
         job = job_from_flags(start, self.set_ or (), {"profile": self.profile})
-        return Planned(job.scenario, None, job.notes)
+        return PlannedFleet(job.scenario, None, job.notes)
 
 
-def planned_of(file: str, sets: Sequence[str] = ()) -> Planned:
+def planned_of(file: str, sets: Sequence[str] = ()) -> PlannedFleet:
     """The plan in a file, with `--set` on top. Raises InputError, all problems at once."""
     from fleetsim.replay.change.plan_fields import json_of
 
@@ -88,7 +88,7 @@ def planned_of(file: str, sets: Sequence[str] = ()) -> Planned:
     if isinstance(document, dict) and document.get("kind") == "fleetsim-plan":
         return _replayed(document, file, sets)
     if isinstance(document, dict) and document.get("command") == "size" and "recommendation" in document:
-        return Planned(_named(_sized(document, file, sets), file), None)
+        return PlannedFleet(_named(_sized(document, file, sets), file), None)
     what = document.get("command") if isinstance(document, dict) else type(document).__name__
     raise _refused(file, what, "is no plan of fleetsim")
 
@@ -103,7 +103,7 @@ def _refused(file: str, what: object, rule: str) -> InputError:
     return InputError([Problem(file, what, rule, REMEDY)])
 
 
-def _replayed(document: dict[str, Any], file: str, sets: Sequence[str]) -> Planned:
+def _replayed(document: dict[str, Any], file: str, sets: Sequence[str]) -> PlannedFleet:
     """The scenario of the window with the recommended changes, and the engine's speed in that window."""
     from fleetsim.config.override import parse_overrides
     from fleetsim.replay.change.plan_fields import plan_from_mapping
@@ -114,7 +114,7 @@ def _replayed(document: dict[str, Any], file: str, sets: Sequence[str]) -> Plann
     changes = {**plan.recommended.changes, "fleet.instances": plan.planned, **dict(parse_overrides(sets))}
     scenario, engine, notes = changed(implied_of(plan), changes)
     held = plan.back_test is not None and plan.back_test.verdict == "ok"
-    return Planned(_named(scenario, file), engine, notes, held)
+    return PlannedFleet(_named(scenario, file), engine, notes, held)
 
 
 def _sized(document: dict[str, Any], file: str, sets: Sequence[str]) -> Scenario:

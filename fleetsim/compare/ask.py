@@ -20,7 +20,7 @@ from fleetsim.job.watch import SILENT, Watch, told
 if TYPE_CHECKING:
     import pandas as pd
 
-    from fleetsim.compare.compare import Change, Comparison
+    from fleetsim.compare.compare import Comparison, MetricChange
     from fleetsim.compare.sides import Comparable
     from fleetsim.job.job_face import Tell
     from fleetsim.tell.document import Document
@@ -38,7 +38,7 @@ class CompareResult(Briefed):
     def __repr__(self) -> str:
         return f"<CompareResult: {self.headline}>"
 
-    def __getitem__(self, metric: str) -> Change:
+    def __getitem__(self, metric: str) -> MetricChange:
         """The change of one metric: a, b, ratio, difference, verdict. Raises KeyError with the nearest name."""
         from fleetsim.config.tree import did_you_mean
 
@@ -53,7 +53,7 @@ class CompareResult(Briefed):
         return self.comparison.headline
 
     @property
-    def significant(self) -> tuple[Change, ...]:
+    def significant(self) -> tuple[MetricChange, ...]:
         """The metrics that changed by more than luck and more than the smallest change of interest."""
         return self.comparison.significant
 

@@ -14,9 +14,9 @@ from fleetsim.errors import Problems
 from fleetsim.quantities import METRICS, WINDOW_METRICS
 
 if TYPE_CHECKING:
-    from fleetsim.compare.read import Part
+    from fleetsim.compare.read import HistoryPart
     from fleetsim.compare.runs import ToRun
-    from fleetsim.compare.saved_result import Result
+    from fleetsim.compare.saved_result import SavedResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +26,8 @@ class Checked:
     asked: Compare
     metrics: tuple[str, ...]
     gate: ComparisonGate
-    windows: tuple[Part, Part] | None = None
-    sides: tuple[ToRun | Result, ...] = ()
+    windows: tuple[HistoryPart, HistoryPart] | None = None
+    sides: tuple[ToRun | SavedResult, ...] = ()
     notes: tuple[str, ...] = ()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from fleetsim.compare.inputs import Given, What
+from fleetsim.compare.inputs import GivenSide, What
 from fleetsim.compare.question import Compare
 from fleetsim.errors import Problem
 from fleetsim.faces import Text, flag
@@ -29,7 +29,7 @@ def numbers(asked: Compare) -> Iterator[Problem]:
         yield Problem(flag("replications"), asked.replications, rule, remedy)
 
 
-def misplaced(asked: Compare, kinds: frozenset[What], given: Sequence[Given], all_known: bool) -> Iterator[Problem]:
+def misplaced(asked: Compare, kinds: frozenset[What], given: Sequence[GivenSide], all_known: bool) -> Iterator[Problem]:
     """What does not go together: sides with each other, options with the sides. all_known: what A and B are."""
     if asked.prometheus is not None:
         for one in given:
@@ -46,7 +46,7 @@ def misplaced(asked: Compare, kinds: frozenset[What], given: Sequence[Given], al
         yield from _of_scenarios(asked, kinds, given)
 
 
-def _one_sided(asked: Compare, kinds: frozenset[What], given: Sequence[Given]) -> Iterator[Problem]:
+def _one_sided(asked: Compare, kinds: frozenset[What], given: Sequence[GivenSide]) -> Iterator[Problem]:
     """What is missing to have two sides."""
     if asked.prometheus is not None or (len(given) == 1 and "history" in kinds):
         if asked.window_a is None or (asked.window_b is None and asked.selector_a == asked.selector_b):
@@ -77,7 +77,7 @@ def _of_history(asked: Compare) -> Iterator[Problem]:
             yield Problem(name, given, "means something for windows of history only", remedy)
 
 
-def _of_scenarios(asked: Compare, kinds: frozenset[What], given: Sequence[Given]) -> Iterator[Problem]:
+def _of_scenarios(asked: Compare, kinds: frozenset[What], given: Sequence[GivenSide]) -> Iterator[Problem]:
     """Options that mean something for what is simulated only, and --set of what must stay as it is."""
     sets = {"--set": asked.set_ or (), "--set-a": asked.set_a or (), "--set-b": asked.set_b or ()}
     for option, texts in sets.items():

@@ -19,7 +19,7 @@ EQUAL = "equal"
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class MetricChange:
     """One metric of A and of B.
 
     metric: dotted name, of `quantities.py`. a, b: each side's own mean and 95 % interval, None where that side
@@ -99,13 +99,13 @@ class Comparison:
     kind: Kind
     paired: bool
     replications: int
-    changes: tuple[Change, ...]
+    changes: tuple[MetricChange, ...]
     inputs: tuple[InputDifference, ...]
     headline: str
     notes: tuple[str, ...]
     min_change: float
 
     @property
-    def significant(self) -> tuple[Change, ...]:
+    def significant(self) -> tuple[MetricChange, ...]:
         """The metrics that changed."""
         return tuple(c for c in self.changes if c.significant)

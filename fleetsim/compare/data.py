@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from fleetsim.compare.compare import Change, Comparison
+from fleetsim.compare.compare import Comparison, MetricChange
 from fleetsim.quantities import quantity
 from fleetsim.tell.data import versions
 
@@ -29,6 +29,6 @@ def compare_document(found: Comparison) -> dict[str, Any]:
     }
 
 
-def _change(change: Change) -> dict[str, Any]:
+def _change(change: MetricChange) -> dict[str, Any]:
     metric = quantity(change.metric)
     return {**asdict(change), "title": metric.title, "unit": metric.unit, "better_is": metric.better}

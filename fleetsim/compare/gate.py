@@ -12,7 +12,7 @@ from fleetsim.job.gate import Gate, parse_conditions
 from fleetsim.quantities import PAID_FOR, quantity
 
 if TYPE_CHECKING:
-    from fleetsim.compare.compare import Change, Comparison
+    from fleetsim.compare.compare import Comparison, MetricChange
 
 REGRESSION = "regression"
 _PARTS = ("ratio", "difference")
@@ -98,7 +98,7 @@ def gate_values(found: Comparison) -> dict[str, float | None]:
 def _regressed(metric: str, watched: Sequence[str], found: Comparison) -> list[str]:
     from fleetsim.compare.words import change_words
 
-    changes: list[Change] = [c for c in found.changes if c.metric in ((metric,) if metric else watched)]
+    changes: list[MetricChange] = [c for c in found.changes if c.metric in ((metric,) if metric else watched)]
     tripped_ = f"--fail-if {REGRESSION}{'.' if metric else ''}{metric} tripped:"
     if all(c.verdict == "not comparable" for c in changes):
         by_why: dict[str, list[str]] = {}

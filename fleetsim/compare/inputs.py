@@ -23,7 +23,7 @@ _FIRST_LINES = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class GivenSide:
     """where: A or B. text: as the user wrote it. held: what it stands for, where that is known by now: of a result its
     JSON, in Python a job or a history that was read."""
 
@@ -41,9 +41,9 @@ class Given:
 T = TypeVar("T")
 
 
-def told_apart(sides: Mapping[str, T], what: Callable[[str, T], Given]) -> tuple[tuple[Given, ...], Problems]:
+def told_apart(sides: Mapping[str, T], what: Callable[[str, T], GivenSide]) -> tuple[tuple[GivenSide, ...], Problems]:
     """What each side is by its letter, and what is wrong with those of which it cannot be told."""
-    given: list[Given] = []
+    given: list[GivenSide] = []
     wrong = Problems()
     for where, side in sides.items():
         with wrong.check():
@@ -51,7 +51,7 @@ def told_apart(sides: Mapping[str, T], what: Callable[[str, T], Given]) -> tuple
     return tuple(given), wrong
 
 
-def given_of(where: str, text: str, mapped: bool = False, addresses: bool = False) -> Given:
+def given_of(where: str, text: str, mapped: bool = False, addresses: bool = False) -> GivenSide:
     """mapped: somebody said how to read a step log, so that any text with columns may be one. addresses: that of a
     Prometheus is a side.
 
@@ -59,7 +59,7 @@ def given_of(where: str, text: str, mapped: bool = False, addresses: bool = Fals
     """
     from fleetsim.config.shipped import find_scenario
 
-    history = Given(where, text, "history")
+    history = GivenSide(where, text, "history")
     if addresses and history.is_address:
         return history
     path = Path(text)
@@ -70,15 +70,15 @@ def given_of(where: str, text: str, mapped: bool = False, addresses: bool = Fals
             problem = error.problems[0]
             rule = "no such file, and no shipped scenario of this name"
             raise InputError([Problem(where, text, rule, problem.remedy)]) from None
-        return Given(where, text, "scenario")
+        return GivenSide(where, text, "scenario")
     if path.is_dir():
         return history
     if path.suffix in (".yaml", ".yml"):
-        return Given(where, text, "scenario")
+        return GivenSide(where, text, "scenario")
     return _by_content(where, text, path, mapped)
 
 
-def _by_content(where: str, text: str, path: Path, mapped: bool) -> Given:
+def _by_content(where: str, text: str, path: Path, mapped: bool) -> GivenSide:
     from fleetsim.compare.saved_result import MAX_BYTES, is_result
     from fleetsim.config.files import read_text
     from fleetsim.config.yaml_text import MAX_BYTES as MAX_YAML
@@ -87,36 +87,36 @@ def _by_content(where: str, text: str, path: Path, mapped: bool) -> Given:
     try:
         form = form_of(path) if path.is_file() else "unknown"
         if form in ("dump", "table"):
-            return Given(where, text, "history")
+            return GivenSide(where, text, "history")
         size = path.stat().st_size
     except OSError as error:
         rule = f"cannot be read: {error.strerror or error}"
         raise InputError([Problem(where, text, rule, "check the path and its permissions")]) from None
     if size > MAX_BYTES:
-        return Given(where, text, "history")
+        return GivenSide(where, text, "history")
     if path.is_file() and not size:
         raise InputError([Problem(where, text, "is empty", LOOKED_FOR)])
     try:
         content = read_text(path, where, MAX_BYTES)
     except InputError as error:
         if path.is_file() and form != "unknown" and ("binary" in str(error) or "UTF-8" in str(error)):
-            return Given(where, text, "history")  # packed, perhaps: its reader says what it is not
+            return GivenSide(where, text, "history")  # packed, perhaps: its reader says what it is not
         raise InputError([_reread(p) for p in error.problems]) from None
     if content.lstrip().startswith(("{", "[")):
         document = _json(content)
         if isinstance(document, Mapping) and is_result(document):
-            return Given(where, text, "result", document)
+            return GivenSide(where, text, "result", document)
         if document is None and _opens_a_document(content):
             rule, remedy = "is no valid JSON: cut off, or edited by hand", "write the result again"
             raise InputError([Problem(where, text, rule, remedy)])
         if _is_scenario(document):
-            return Given(where, text, "scenario")
+            return GivenSide(where, text, "scenario")
         if document is None or mapped or _has_numbers(document):
-            return Given(where, text, "history")
+            return GivenSide(where, text, "history")
     elif size <= MAX_YAML and _is_scenario(_yaml(content)):
-        return Given(where, text, "scenario")
+        return GivenSide(where, text, "scenario")
     elif form == "openmetrics" or mapped or (form == "step log" and _is_log(content)):
-        return Given(where, text, "history")
+        return GivenSide(where, text, "history")
     raise InputError([Problem(where, text, "neither a scenario, a result nor a history", LOOKED_FOR)])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fleetsim import units
-from fleetsim.compare.compare import Change, Comparison
+from fleetsim.compare.compare import Comparison, MetricChange
 from fleetsim.compare.words import band_of, change_of
 from fleetsim.estimates import Estimate
 from fleetsim.quantities import quantity
@@ -57,7 +57,7 @@ def shares_chart(found: Comparison) -> Chart | None:
                   bands=((-band, band),))  # fmt: skip
 
 
-def _rows(found: Comparison, value: Callable[[Change], Estimate | None], factor: float) -> list[Dot | Heading]:
+def _rows(found: Comparison, value: Callable[[MetricChange], Estimate | None], factor: float) -> list[Dot | Heading]:
     """The changes that have a value, by verdict; of those that are equal on both sides there is nothing to draw."""
     rows: list[Dot | Heading] = []
     for verdict, title in GROUPS:
@@ -66,7 +66,7 @@ def _rows(found: Comparison, value: Callable[[Change], Estimate | None], factor:
     return rows
 
 
-def _dot(change: Change, value: Estimate, factor: float) -> Dot:
+def _dot(change: MetricChange, value: Estimate, factor: float) -> Dot:
     said, interval = change_of(change)
     told = f"{said} ({interval})" if interval else said
     return Dot(
@@ -75,11 +75,11 @@ def _dot(change: Change, value: Estimate, factor: float) -> Dot:
     )  # fmt: skip
 
 
-def _is_share(change: Change) -> bool:
+def _is_share(change: MetricChange) -> bool:
     return quantity(change.metric).unit == "share"
 
 
-def _ratio(change: Change) -> Estimate | None:
+def _ratio(change: MetricChange) -> Estimate | None:
     return None if _is_share(change) else change.ratio
 
 

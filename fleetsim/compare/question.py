@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Annotated
 
-from fleetsim.compare.inputs import Given
+from fleetsim.compare.inputs import GivenSide
 from fleetsim.dataclass import dataclass
 from fleetsim.job.fields import RUN, SIMULATED
 from fleetsim.job.history_fields import SOURCE, AccessFields
@@ -46,7 +46,7 @@ class Compare:
         list[str] | None,
         Option('Exit 10: regression, "ratio.step_s>1.05".', RUN, metavar="CONDITION", after="json_"),
     ] = None
-    given: tuple[Given, ...] = ()
+    given: tuple[GivenSide, ...] = ()
     labels: tuple[str, str] | None = None
     counts: bool = False
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 
-from fleetsim.compare.inputs import Given
+from fleetsim.compare.inputs import GivenSide
 from fleetsim.compare.question import Compare
 from fleetsim.compare.spans import Span
 from fleetsim.dataclass import dataclass
@@ -21,14 +21,16 @@ from fleetsim.job.watch import Watch
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class HistoryPart:
     """A window of history as a side. label: what it is called."""
 
     label: str
     window: Window
 
 
-def parts_of(asked: Compare, given: tuple[Given, ...], spans: Mapping[str, Span | None]) -> tuple[Part, Part]:
+def parts_of(
+    asked: Compare, given: tuple[GivenSide, ...], spans: Mapping[str, Span | None]
+) -> tuple[HistoryPart, HistoryPart]:
     """Both windows. given: none of a Prometheus, one where both are of one history. Raises InputError."""
     sides = (given[0], given[-1]) if given else (None, None)
     a, b = (
@@ -38,7 +40,7 @@ def parts_of(asked: Compare, given: tuple[Given, ...], spans: Mapping[str, Span 
     return a, b
 
 
-def _part(asked: Compare, given: Given | None, where: str, own: str, span: Span | None) -> Part:
+def _part(asked: Compare, given: GivenSide | None, where: str, own: str, span: Span | None) -> HistoryPart:
     """own: the labels that this side alone is picked by."""
     start, end = span or ("", "")
     window = Window(
@@ -59,10 +61,10 @@ def _part(asked: Compare, given: Given | None, where: str, own: str, span: Span 
     else:
         window = replace(window, file=given.text, mapping=mapping_of(asked.map_ or (), given.text))
     of, at, only = "" if given is None else given.text, "..".join(span) if span else "", f"{{{own}}}" if own else ""
-    return Part(asked.label(where) or " ".join(filter(None, (of, at, only))), window)
+    return HistoryPart(asked.label(where) or " ".join(filter(None, (of, at, only))), window)
 
 
-def read(parts: tuple[Part, Part], tell: Watch) -> tuple[History, History]:
+def read(parts: tuple[HistoryPart, HistoryPart], tell: Watch) -> tuple[History, History]:
     """Both windows; what is the same on both sides is read once. Times of a server count from one now.
 
     Raises InputError (nothing there) with the problems of both, OutsideError (the server did not do its part).

@@ -8,7 +8,7 @@ from dataclasses import replace
 from fleetsim import units
 from fleetsim.compare.compare import Comparison, Side
 from fleetsim.compare.runs import ToRun, run_side, unpaired_because, unpaired_note
-from fleetsim.compare.saved_result import Result
+from fleetsim.compare.saved_result import SavedResult
 from fleetsim.compare.verdicts import compare
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
@@ -18,8 +18,8 @@ from fleetsim.quantities import METRICS
 
 
 def compare_results(
-    a: ToRun | Result,
-    b: ToRun | Result,
+    a: ToRun | SavedResult,
+    b: ToRun | SavedResult,
     *,
     min_change: float = 0.01,
     metrics: Sequence[str] = METRICS,
@@ -32,7 +32,7 @@ def compare_results(
     Raises InputError where the result's scenario cannot be read and the other side is to be run like it, and what
     `simulate` raises.
     """
-    said = [*notes, *(note for side in (a, b) if isinstance(side, Result) for note in side.notes)]
+    said = [*notes, *(note for side in (a, b) if isinstance(side, SavedResult) for note in side.notes)]
     side_a, scenario_a = _side(a, b, tell, measure, said)
     side_b, scenario_b = _side(b, a, tell, measure, said)
     because = _unpaired(side_a, scenario_a, side_b, scenario_b)
@@ -55,11 +55,11 @@ def compare_results(
 
 
 def _side(
-    one: ToRun | Result, other: ToRun | Result, tell: Callable[[str], None], measure: Measure, said: list[str]
+    one: ToRun | SavedResult, other: ToRun | SavedResult, tell: Callable[[str], None], measure: Measure, said: list[str]
 ) -> tuple[Side, Scenario | None]:
-    if isinstance(one, Result):
+    if isinstance(one, SavedResult):
         return one.side, one.scenario
-    assert isinstance(other, Result)
+    assert isinstance(other, SavedResult)
     if other.scenario is None:
         rule = f"is to be run as {other.side.label} was, whose scenario this version cannot read"
         raise InputError([Problem(one.label, None, rule, "write that result again with this version")])

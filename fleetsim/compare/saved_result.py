@@ -32,7 +32,7 @@ MAX_BYTES = 256 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class SavedResult:
     """A result as it was written. scenario: None where this version cannot read the one in it. notes: what to know."""
 
     side: Side
@@ -45,7 +45,7 @@ def is_result(document: object) -> bool:
     return isinstance(document, Mapping) and "command" in document and "fleetsim_version" in document
 
 
-def result_of(document: Mapping[str, Any], label: str, where: str) -> Result:
+def result_of(document: Mapping[str, Any], label: str, where: str) -> SavedResult:
     """where: A or B. Raises InputError: of another command or schema, or without what a result has."""
     command, schema = document.get("command"), document.get("schema_version")
     if command not in COMMANDS:
@@ -67,7 +67,7 @@ def result_of(document: Mapping[str, Any], label: str, where: str) -> Result:
     version = str(document["fleetsim_version"])
     if version != fleetsim.__version__:
         notes = (*notes, f"{label} was written by fleetsim {version}, this is {fleetsim.__version__}")
-    return Result(side, scenario, notes)
+    return SavedResult(side, scenario, notes)
 
 
 def _simulated(document: Mapping[str, Any], label: str) -> Side:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
-from fleetsim.compare.inputs import Given, given_of
+from fleetsim.compare.inputs import GivenSide, given_of
 from fleetsim.compare.question import Compare
 from fleetsim.compare.runs import ToRun
-from fleetsim.compare.saved_result import Result as Written
-from fleetsim.compare.saved_result import result_of
+from fleetsim.compare.saved_result import SavedResult, result_of
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import text
 from fleetsim.history.history import History
@@ -21,25 +20,25 @@ from fleetsim.size.ask import SizeResult
 Comparable = Start | SimulateResult | SizeResult | ReplayResult | History
 
 
-def given_in_python(where: str, it: Comparable) -> Given:
+def given_in_python(where: str, it: Comparable) -> GivenSide:
     """A side as Python has it. Raises InputError for a text that is no side, and for a job that is none."""
     if isinstance(it, (str, os.PathLike)):
         return given_of(where, os.fspath(it), addresses=True)
     if isinstance(it, ReplayResult):
         it = it.history
     if isinstance(it, History):
-        return Given(where, it.source, "history", it)
+        return GivenSide(where, it.source, "history", it)
     if isinstance(it, (SimulateResult, SizeResult)):
-        return Given(where, repr(it), "result", it.to_dict())
-    return Given(where, repr(it), "scenario", it if isinstance(it, Job) else load(it))
+        return GivenSide(where, repr(it), "result", it.to_dict())
+    return GivenSide(where, repr(it), "scenario", it if isinstance(it, Job) else load(it))
 
 
-def sides_of(asked: Compare, given: tuple[Given, ...]) -> tuple[tuple[ToRun | Written, ...], tuple[str, ...]]:
+def sides_of(asked: Compare, given: tuple[GivenSide, ...]) -> tuple[tuple[ToRun | SavedResult, ...], tuple[str, ...]]:
     """Both sides, and what is odd about them. given: one where both are made of it.
 
     Raises InputError with the problems of both.
     """
-    found: list[ToRun | Written] = []
+    found: list[ToRun | SavedResult] = []
     notes: list[str] = []
     problems: dict[str, tuple[Problem, ...]] = {"A": (), "B": ()}
     sides = zip("AB", (given[0], given[-1]), (asked.set_a or (), asked.set_b or ()), strict=True)

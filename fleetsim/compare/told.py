@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from fleetsim import units
-from fleetsim.compare.compare import Change, Comparison
+from fleetsim.compare.compare import Comparison, MetricChange
 from fleetsim.compare.pictures import GROUPS, ratios_chart, shares_chart
 from fleetsim.compare.words import band_of, change_of
 from fleetsim.job.assumptions import short
@@ -102,14 +102,14 @@ def _sides(found: Comparison) -> Iterator[str]:
     yield f"B: {found.b_label}"
 
 
-def _changes(title: str, changes: Sequence[Change]) -> Table | None:
+def _changes(title: str, changes: Sequence[MetricChange]) -> Table | None:
     """Every metric with its verdict, both sides, the change and its interval; None where there is no metric."""
     headings = ("", "", "A", "B", "change", "95 % interval")
     rows = tuple(_row(change) for change in changes)
     return Table(f"{title} ({_RATIO})", headings, rows, left=2, wordy=True) if rows else None
 
 
-def _row(change: Change) -> tuple[str | Words, ...]:
+def _row(change: MetricChange) -> tuple[str | Words, ...]:
     unit = quantity(change.metric).unit
     sides = ("" if side is None else units.written(side.mean, unit) for side in (change.a, change.b))
     verdict = Words(change.verdict, strong=True) if change.significant else Words(tail=change.why)
@@ -168,7 +168,7 @@ def brief_of(found: Comparison) -> Brief:
     )
 
 
-def _change(change: Change) -> str:
+def _change(change: MetricChange) -> str:
     """ "optimizer step 29.8 s -> 27.6 s: 0.925 (0.888 to 0.964)"."""
     q = quantity(change.metric)
     a, b = (None if side is None else units.written(side.mean, q.unit) for side in (change.a, change.b))

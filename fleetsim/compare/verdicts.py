@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from pydantic import ValidationError
 
-from fleetsim.compare.compare import BY_ITSELF, EQUAL, Change, Comparison, InputDifference, Kind, Side, Verdict
+from fleetsim.compare.compare import BY_ITSELF, EQUAL, Comparison, InputDifference, Kind, MetricChange, Side, Verdict
 from fleetsim.compare.input_changes import input_differences
 from fleetsim.compare.words import band_of, headline_of
 from fleetsim.config.cost import CostConfig
@@ -32,7 +32,7 @@ class _Judged:
     """A change before the number of metrics is known. above: B is rather above A than below. p_value: of this metric
     alone, None where there is nothing to test."""
 
-    change: Change
+    change: MetricChange
     above: bool = False
     p_value: float | None = None
 
@@ -63,7 +63,7 @@ def compare(
 
 
 def _notes(
-    a: Side, b: Side, inputs: Sequence[InputDifference], changes: Sequence[Change], tested: int, kind: Kind
+    a: Side, b: Side, inputs: Sequence[InputDifference], changes: Sequence[MetricChange], tested: int, kind: Kind
 ) -> Iterator[str]:
     """What a reader of the changes must know."""
     batch = next((d for d in inputs if d.path == "trainer.batch_samples"), None)
@@ -112,17 +112,17 @@ def _judged(a: Side, b: Side, name: str, common: Sequence[tuple[int, int]], min_
         reasons = {side: m for side, m in (("A", left), ("B", right)) if isinstance(m, str)}
         same = len(reasons) == 2 and len(set(reasons.values())) == 1
         why = str(left) if same else "; ".join(f"{side}: {m}" for side, m in reasons.items())
-        return _Judged(Change(name, estimates[0], estimates[1], None, None, "not comparable", why))
+        return _Judged(MetricChange(name, estimates[0], estimates[1], None, None, "not comparable", why))
     if not left.freedom or not right.freedom:
         difference = Mean(right.value - left.value, 0.0, 0.0).estimate()
         if left.value == right.value:
-            return _Judged(Change(name, *estimates, None, difference, "no significant change", EQUAL))
-        return _Judged(Change(name, *estimates, None, difference, "not comparable", ONE_RUN))
+            return _Judged(MetricChange(name, *estimates, None, difference, "no significant change", EQUAL))
+        return _Judged(MetricChange(name, *estimates, None, difference, "not comparable", ONE_RUN))
     if common:
         contrast = paired([a.runs[key][name] for key in common], [b.runs[key][name] for key in common])
     else:
         contrast = unpaired(left, right)
-    change = Change(
+    change = MetricChange(
         name, estimates[0], estimates[1], contrast.ratio(), contrast.difference(), "no significant change", ""
     )
     if contrast.difference_error == 0.0 and contrast.b.value == contrast.a.value:
@@ -150,7 +150,7 @@ def _mean(side: Side, name: str, common: Sequence[tuple[int, int]]) -> Mean | st
     return side.missing.get(name, "not there") if found is None or not math.isfinite(found.value) else found
 
 
-def _decided(judged: _Judged, p_adjusted: float | None, min_change: float) -> Change:
+def _decided(judged: _Judged, p_adjusted: float | None, min_change: float) -> MetricChange:
     """The verdict, now that it is known how many metrics there are."""
     change = judged.change
     if p_adjusted is None or judged.p_value is None:
@@ -171,7 +171,7 @@ def _decided(judged: _Judged, p_adjusted: float | None, min_change: float) -> Ch
     return replace(change, why=f"not shown to exceed {band}" if min_change else "not told from none")
 
 
-def _inside(change: Change, points: bool, min_change: float) -> bool:
+def _inside(change: MetricChange, points: bool, min_change: float) -> bool:
     """Whether the interval lies within the band: then the change is shown to be small, not only not shown."""
     if points:
         seen, low, high = change.difference, -min_change, min_change

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fleetsim import units
-from fleetsim.compare.compare import BY_ITSELF, Change, Comparison
+from fleetsim.compare.compare import BY_ITSELF, Comparison, MetricChange
 from fleetsim.dataclass import dataclass
 from fleetsim.estimates import Estimate
 from fleetsim.quantities import quantity
@@ -55,12 +55,12 @@ def headline_of(found: Comparison) -> str:
     return f"{', '.join(said) or 'Nothing changed significantly'}; {_count(found, len(comparable))}"
 
 
-def change_words(change: Change) -> str:
+def change_words(change: MetricChange) -> str:
     """ "generated tok/s 3.2 % lower (2.9 to 3.5 %)"."""
     return _sentence(change, _Said(f"{quantity(change.metric).title} {{}} higher", ""))
 
 
-def size_of(change: Change) -> tuple[Estimate, Callable[[float], str]] | None:
+def size_of(change: MetricChange) -> tuple[Estimate, Callable[[float], str]] | None:
     """The size of a change and how to write it: points of a share, per cent of a ratio, or the metric's unit."""
     how = quantity(change.metric).unit
     if how == "share" and change.difference is not None:
@@ -73,7 +73,7 @@ def size_of(change: Change) -> tuple[Estimate, Callable[[float], str]] | None:
     return None
 
 
-def change_of(change: Change) -> tuple[str, str]:
+def change_of(change: MetricChange) -> tuple[str, str]:
     """ "0.968" and "0.964 to 0.971"; of a share "-1.1 points" and "-1.2 to -1.0"; from nothing, the difference."""
     how = quantity(change.metric).unit
     if how == "share" and change.difference is not None:
@@ -99,7 +99,7 @@ def _percent(x: float) -> str:
     return f"{x:,.0f}" if abs(x) >= 99.5 else f"{x:.1f}"
 
 
-def _sentence(change: Change, words: _Said) -> str:
+def _sentence(change: MetricChange, words: _Said) -> str:
     size = size_of(change)
     if size is None:
         return quantity(change.metric).title
@@ -114,12 +114,12 @@ def _sentence(change: Change, words: _Said) -> str:
     return text if near == far else f"{text} ({near} to {far}{unit})"
 
 
-def _unit(change: Change) -> str:
+def _unit(change: MetricChange) -> str:
     how = quantity(change.metric).unit
     return " points" if how == "share" else "" if change.ratio is None else " %"
 
 
-def _step_range(step: Change) -> str:
+def _step_range(step: MetricChange) -> str:
     size = size_of(step)
     if size is None:
         return ""
@@ -132,7 +132,7 @@ def _step_range(step: Change) -> str:
     return f" ({units.change(by.ci_high)})" if low == high else f" ({low} to {units.change(by.ci_high)})"
 
 
-def _weight(change: Change) -> float:
+def _weight(change: MetricChange) -> float:
     size = size_of(change)
     return 0.0 if size is None else abs(size[0].mean)
 

@@ -54,7 +54,7 @@ class Exposed:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class SignalMetrics:
     """One signal and the metrics that may carry it, best first."""
 
     signal: Signal
@@ -93,7 +93,7 @@ def parse_metric(text: str, path: str = "metric") -> Exposed:
     raise InputError([Problem(path, text, rule, 'write name or name{label="value"}')])
 
 
-def wanted(mapping: Mapping[str, str] | None = None) -> tuple[Wanted, ...]:
+def wanted(mapping: Mapping[str, str] | None = None) -> tuple[SignalMetrics, ...]:
     """Every signal that some metric can carry. mapping: signal name -> metric, which then counts alone for it.
 
     Raises InputError for unknown signal names (with the nearest one) and for metrics that do not parse.
@@ -116,14 +116,14 @@ def wanted(mapping: Mapping[str, str] | None = None) -> tuple[Wanted, ...]:
     for signal in SIGNALS:
         metrics = (given[signal.name],) if signal.name in given else tuple(map(parse_metric, signal.metrics))
         if metrics:
-            out.append(Wanted(signal, metrics))
+            out.append(SignalMetrics(signal, metrics))
     return tuple(out)
 
 
 class Catalogue:
     """Looks series up by name; built once per reading."""
 
-    def __init__(self, asked: Sequence[Wanted]) -> None:
+    def __init__(self, asked: Sequence[SignalMetrics]) -> None:
         self._by_name: dict[str, list[tuple[Exposed, Signal, int, Part]]] = defaultdict(list)
         for one in asked:
             for rank, exposed in enumerate(one.metrics):

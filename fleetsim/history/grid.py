@@ -16,7 +16,7 @@ from fleetsim.history.matchers import picked
 from fleetsim.history.merge import merge
 from fleetsim.history.named import SELECTOR, mapped
 from fleetsim.history.one_job import one_job
-from fleetsim.history.raw import Raw
+from fleetsim.history.raw import RawSeries
 from fleetsim.units import seconds
 
 HISTOGRAM_STEP_S = 300.0
@@ -26,7 +26,7 @@ _MOST_TIMES = 200_000
 
 
 def history_of(
-    series: Sequence[Raw],
+    series: Sequence[RawSeries],
     catalogue: Catalogue,
     *,
     step_s: float | None,
@@ -92,7 +92,7 @@ def history_of(
     return one_job(found, selector)
 
 
-def sample(series: Raw, times: Floats, oldest_s: float) -> Floats:
+def sample(series: RawSeries, times: Floats, oldest_s: float) -> Floats:
     """At each time the last value at or before it that is at most oldest_s old, else NaN. Stamps must be sorted."""
     at = np.searchsorted(series.stamps, times + 1e-6, side="right") - 1
     found = np.maximum(at, 0)
@@ -101,15 +101,15 @@ def sample(series: Raw, times: Floats, oldest_s: float) -> Floats:
     return out
 
 
-def _in_order(series: Raw) -> Raw:
+def _in_order(series: RawSeries) -> RawSeries:
     """Sorted by time; of several samples of one moment the last counts (a stable sort keeps them in order)."""
     if (np.diff(series.stamps) >= 0).all():
         return series
     order = np.argsort(series.stamps, kind="stable")
-    return Raw(series.name, series.labels, series.stamps[order], series.values[order])
+    return RawSeries(series.name, series.labels, series.stamps[order], series.values[order])
 
 
-def _grid(series: Sequence[Raw], step_s: float | None, source: str) -> tuple[Floats, float]:
+def _grid(series: Sequence[RawSeries], step_s: float | None, source: str) -> tuple[Floats, float]:
     first = min(float(s.stamps[0]) for s in series)
     last = max(float(s.stamps[-1]) for s in series)
     if step_s is None:
@@ -148,7 +148,7 @@ def offset_of(times: Sequence[Floats], interval_s: float) -> float:
     return float(np.mod(ordered[widest] + min(2 * jitter, free[widest] / 2), interval_s))
 
 
-def _spacing(series: Sequence[Raw]) -> float:
+def _spacing(series: Sequence[RawSeries]) -> float:
     """Median distance of samples, of the series that have most of them; whole seconds where it is close to them."""
     longest = sorted(series, key=lambda s: -len(s.stamps))[:50]
     gaps = np.concatenate([np.diff(s.stamps) for s in longest])

@@ -25,12 +25,12 @@ from numpy.typing import NDArray
 
 from fleetsim.errors import InputError, Problem
 from fleetsim.history import dump_header as head
-from fleetsim.history.catalogue import Catalogue, Exposed, Wanted, wanted
+from fleetsim.history.catalogue import Catalogue, Exposed, SignalMetrics, wanted
 from fleetsim.history.dump_header import Header, damaged
 from fleetsim.history.dump_tables import Column, Texts, floats, read_table, write_table
 from fleetsim.history.grid import history_of
 from fleetsim.history.history import Buckets, Floats, History, Note
-from fleetsim.history.raw import Raw
+from fleetsim.history.raw import RawSeries
 from fleetsim.history.signals import BY_NAME, SIGNALS
 
 COLUMNS = ("time", "instance", "signal", "value")
@@ -201,7 +201,7 @@ def _places(grid: Floats, times: Floats, path: Path) -> NDArray[np.int64]:
     return at
 
 
-def _series(key: Key, times: Floats, values: Floats) -> Raw:
+def _series(key: Key, times: Floats, values: Floats) -> RawSeries:
     instance, engine, signal, le = key
     labels = {"instance": instance} if instance else {}
     if engine:
@@ -210,16 +210,16 @@ def _series(key: Key, times: Floats, values: Floats) -> Raw:
     if le:
         name = f"{signal}_{'sum' if le == 'sum' else 'bucket'}" if signal in BY_NAME else signal
         labels["le"] = le
-    return Raw(name, labels, times, values)
+    return RawSeries(name, labels, times, values)
 
 
-def _also_by_name(asked: Sequence[Wanted]) -> list[Wanted]:
+def _also_by_name(asked: Sequence[SignalMetrics]) -> list[SignalMetrics]:
     """Every signal under its own name too, also those that no known metric carries."""
     metrics = {w.signal.name: w.metrics for w in asked}
-    return [Wanted(s, (*metrics.get(s.name, ()), Exposed(s.name))) for s in SIGNALS]
+    return [SignalMetrics(s, (*metrics.get(s.name, ()), Exposed(s.name))) for s in SIGNALS]
 
 
-def _unknown(series: Sequence[Raw], catalogue: Catalogue, path: Path) -> list[Note]:
+def _unknown(series: Sequence[RawSeries], catalogue: Catalogue, path: Path) -> list[Note]:
     names = sorted({s.name for s in series if s.name not in catalogue})
     if not names:
         return []

@@ -9,7 +9,7 @@ from fleetsim.errors import InputError, Problem
 from fleetsim.history.catalogue import REPLICA_LABELS, Catalogue
 from fleetsim.history.history import Note
 from fleetsim.history.named import SELECTOR
-from fleetsim.history.raw import Raw
+from fleetsim.history.raw import RawSeries
 
 _ONE = re.compile(r"""\s*([a-zA-Z_]\w*)\s*(=~|!~|!=|=)\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|`([^`]*)`)\s*,?""")
 
@@ -36,15 +36,15 @@ def wrong(selector: str) -> list[Problem]:
     return [Problem(SELECTOR, selector, rule, f"write '{remedy}'")]
 
 
-def picked(series: Sequence[Raw], catalogue: Catalogue, selector: str) -> tuple[list[Raw], list[Note]]:
+def picked(series: Sequence[RawSeries], catalogue: Catalogue, selector: str) -> tuple[list[RawSeries], list[Note]]:
     """The series that a selector matches. The trainer's, where it matches none of them: the only trainer that there is.
 
     Raises InputError for a selector that is none."""
     matchers = [(m[1], m[2], m[3] or m[4] or m[5] or "") for m in _ONE.finditer(_checked(selector))]
     if not matchers:
         return list(series), []
-    engines: list[Raw] = []
-    trainers: list[Raw] = []
+    engines: list[RawSeries] = []
+    trainers: list[RawSeries] = []
     for one in series:
         found = catalogue.match(one.name, one.labels)
         (trainers if found and all(m.signal.scope == "fleet" for m in found) else engines).append(one)

@@ -18,7 +18,7 @@ from fleetsim.faces import Text, text
 from fleetsim.history.catalogue import Catalogue, wanted
 from fleetsim.history.grid import history_of
 from fleetsim.history.history import History, Note
-from fleetsim.history.raw import Raw
+from fleetsim.history.raw import RawSeries
 from fleetsim.history.text_file import open_text
 
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
@@ -166,7 +166,7 @@ class _Reader:
             remedy = "mend or delete the line; it must be OpenMetrics or Prometheus text"
             self._problems.append(Problem(f"{self._path}:{number}", line.strip(), rule, remedy))
 
-    def series(self) -> list[Raw]:
+    def series(self) -> list[RawSeries]:
         """What was read. Raises InputError for all that is wrong with the lines."""
         if self._problems:
             if self._bad > len(self._problems):
@@ -184,11 +184,11 @@ class _Reader:
             stamps[np.abs(stamps) > _MILLISECONDS] /= 1000
             if not labels.get("pod") and not labels.get("instance"):
                 labels = {**labels, "instance": self._path.name.split(".")[0]}
-            out.append(Raw(name, labels, stamps, np.frombuffer(found[1]).copy()))
+            out.append(RawSeries(name, labels, stamps, np.frombuffer(found[1]).copy()))
         if not out and not self._other:
             rule = "the file holds no samples"
             raise InputError([Problem(str(self._path), self._path.name, rule, "give a file with OpenMetrics text")])
-        return out or [Raw(name, {}, np.array([]), np.array([])) for name in sorted(self._other)]
+        return out or [RawSeries(name, {}, np.array([]), np.array([])) for name in sorted(self._other)]
 
     def _no_clock(self) -> Problem:
         """Pages as /metrics shows them: nobody can say from them when what was."""

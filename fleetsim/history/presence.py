@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError
 from fleetsim.history import discover
-from fleetsim.history.catalogue import REPLICA_LABELS, Wanted
+from fleetsim.history.catalogue import REPLICA_LABELS, SignalMetrics
 from fleetsim.history.history import Note
 from fleetsim.history.mapped import METRIC
 from fleetsim.history.prometheus import Prometheus
@@ -31,7 +31,7 @@ class Present:
 
 def present(
     prometheus: Prometheus,
-    asked: Sequence[Wanted],
+    asked: Sequence[SignalMetrics],
     mapping: Mapping[str, str],
     selector: str,
     start_s: float,
@@ -68,7 +68,7 @@ def present(
     )
 
 
-def _names(asked: Iterable[Wanted]) -> list[str]:
+def _names(asked: Iterable[SignalMetrics]) -> list[str]:
     """Names by which the metrics of these signals are looked up: of a histogram its buckets."""
     every = (name for one in asked for name in one.sample_names() if not name.endswith("_sum"))
     return list(dict.fromkeys(every))

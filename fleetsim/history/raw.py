@@ -9,7 +9,7 @@ from fleetsim.history.history import Floats
 
 
 @dataclass(frozen=True, slots=True)
-class Raw:
+class RawSeries:
     """One series as it stands in a file. stamps: (n,) unix seconds, in any order; values: (n,)."""
 
     name: str

@@ -12,7 +12,7 @@ from fleetsim.errors import InputError, Problem
 from fleetsim.faces import text
 from fleetsim.history import discover, faults, mapped
 from fleetsim.history.bounds import bounded
-from fleetsim.history.catalogue import Catalogue, Wanted, wanted
+from fleetsim.history.catalogue import Catalogue, SignalMetrics, wanted
 from fleetsim.history.history import Floats, History, Note
 from fleetsim.history.matchers import bare, wrong
 from fleetsim.history.merge import merge
@@ -106,7 +106,9 @@ def _problems(start_s: float, end_s: float, step_s: float | None) -> list[Proble
     return problems
 
 
-def _queries(asked: tuple[Wanted, ...], mapping: Mapping[str, str], there: Present, when: Sampling) -> Iterator[_Query]:
+def _queries(
+    asked: tuple[SignalMetrics, ...], mapping: Mapping[str, str], there: Present, when: Sampling
+) -> Iterator[_Query]:
     """One query per metric that is there; a metric that serves two signals is read once."""
     done = set()
     for one in asked:
@@ -172,7 +174,7 @@ def _sample(query: _Query, series: SeriesData) -> _Sample:
     return query.name, labels, np.where(np.isfinite(series.values), series.values, np.nan)
 
 
-def _renames(asked: tuple[Wanted, ...], spans: Mapping[str, tuple[float, float]]) -> list[Note]:
+def _renames(asked: tuple[SignalMetrics, ...], spans: Mapping[str, tuple[float, float]]) -> list[Note]:
     notes = []
     for one in asked:
         there = [name for name in one.sample_names() if name in spans]

@@ -14,13 +14,13 @@ from fleetsim.errors import InputError, Problem
 from fleetsim.faces import flag, text
 from fleetsim.history.history import Floats, History, Note, StepLog
 from fleetsim.history.named import FRAMEWORK, mapped
-from fleetsim.history.run_log_columns import CLOCKS, COLUMNS, RUNNING, Entry, Framework
+from fleetsim.history.run_log_columns import CLOCKS, COLUMNS, RUNNING, Entry, FrameworkLog
 from fleetsim.history.run_log_derived import derive
 from fleetsim.history.run_log_maps import BY_NAME, FRAMEWORKS
 from fleetsim.history.run_log_names import known_as, resolved
 from fleetsim.history.run_log_rows import read_rows
 from fleetsim.history.run_log_steps import steps_of_table
-from fleetsim.history.run_log_table import Table
+from fleetsim.history.run_log_table import RunLogTable
 from fleetsim.history.warm_up import warm_up
 
 _MAIN = ("step_s", "wait_s", "train_s", "sync_s", "samples", "length_mean")
@@ -51,7 +51,7 @@ def wanted(mapping: Mapping[str, str]) -> Callable[[str], bool]:
 
 
 def run_log(
-    table: Table, path: Path, framework: str | None, mapping: Mapping[str, str], notes: Sequence[Note] = ()
+    table: RunLogTable, path: Path, framework: str | None, mapping: Mapping[str, str], notes: Sequence[Note] = ()
 ) -> History:
     """The same of rows that are already read, from wherever: path names them."""
     notes = list(notes)
@@ -137,7 +137,7 @@ def _mapped(mapping: Mapping[str, str], names: Collection[str], path: Path) -> t
     return tuple(entries)
 
 
-def _framework(name: str | None, names: Collection[str], given: Sequence[Entry], path: Path) -> Framework:
+def _framework(name: str | None, names: Collection[str], given: Sequence[Entry], path: Path) -> FrameworkLog:
     """The framework that was named, or whose marks the columns bear."""
     if name is not None:
         if name not in BY_NAME:
@@ -166,7 +166,7 @@ def _shown(names: Collection[str]) -> str:
     return ", ".join(sorted(names)[:6]) or "no columns"
 
 
-def _wanted_names(known: Framework) -> frozenset[str]:
+def _wanted_names(known: FrameworkLog) -> frozenset[str]:
     return known.metrics() | {*CLOCKS, *RUNNING}
 
 

@@ -121,7 +121,7 @@ def _only(names: Collection[str], values: Mapping[str, Floats]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Framework:
+class FrameworkLog:
     """A framework's step log.
 
     source: where the names are written. marks: a log that has one of them is this framework's. step: metrics with the

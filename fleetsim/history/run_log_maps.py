@@ -9,7 +9,7 @@ all lengths tokens in every framework, so that no entry has a factor.
 
 from __future__ import annotations
 
-from fleetsim.history.run_log_columns import Framework
+from fleetsim.history.run_log_columns import FrameworkLog
 from fleetsim.history.step_logs.areal import AREAL
 from fleetsim.history.step_logs.nemo_rl import NEMO_RL
 from fleetsim.history.step_logs.open_instruct import OPEN_INSTRUCT
@@ -22,7 +22,7 @@ from fleetsim.history.step_logs.slime import SLIME
 from fleetsim.history.step_logs.trl import TRL
 from fleetsim.history.step_logs.verl import VERL
 
-FRAMEWORKS: tuple[Framework, ...] = (
+FRAMEWORKS: tuple[FrameworkLog, ...] = (
     VERL,
     TRL,
     OPEN_INSTRUCT,

@@ -12,7 +12,7 @@ from typing import IO, Any
 from fleetsim.errors import InputError, Problem
 from fleetsim.history.history import Note
 from fleetsim.history.run_log_console import Shape, rows_of, shape_of
-from fleetsim.history.run_log_table import Table
+from fleetsim.history.run_log_table import RunLogTable
 from fleetsim.history.run_log_text import number, numbers_of
 from fleetsim.history.text_file import open_text
 from fleetsim.json_text import from_loose_json
@@ -22,7 +22,7 @@ _LISTS = ("log_history", "history")  # keys under which a document keeps its row
 _MOST_PROBLEMS = 5
 
 
-def read_rows(path: Path, wanted: Callable[[str], bool] | None = None) -> tuple[Table, list[Note]]:
+def read_rows(path: Path, wanted: Callable[[str], bool] | None = None) -> tuple[RunLogTable, list[Note]]:
     """Every row as metric -> number (nested objects joined with "/"; texts, lists and nulls left out), line by line.
 
     wanted: which metrics are kept (None = all). Raises InputError: no text, lines that are no JSON, rows of several
@@ -31,7 +31,7 @@ def read_rows(path: Path, wanted: Callable[[str], bool] | None = None) -> tuple[
     try:
         with open_text(path) as file:
             start, console = _beginning(file)
-        table = Table(wanted)
+        table = RunLogTable(wanted)
         with open_text(path) as file:
             if console is not None:
                 table.framework = console.framework
@@ -81,7 +81,7 @@ def flat(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, floa
             yield f"{prefix}{key}", found
 
 
-def _json(file: IO[str], path: Path, table: Table) -> list[Note]:
+def _json(file: IO[str], path: Path, table: RunLogTable) -> list[Note]:
     """Lines of objects; or one document over several lines, or in one line that keeps its rows in a list."""
     text = next(line for line in file if line.strip())
     try:
@@ -98,7 +98,7 @@ def _json(file: IO[str], path: Path, table: Table) -> list[Note]:
     return _jsonl(itertools.chain([text], file), path, table)
 
 
-def _document(text: str, path: Path, table: Table) -> list[Note]:
+def _document(text: str, path: Path, table: RunLogTable) -> list[Note]:
     try:
         document = from_loose_json(text)
     except ValueError:
@@ -114,7 +114,7 @@ def _document(text: str, path: Path, table: Table) -> list[Note]:
     return []
 
 
-def _jsonl(lines: Iterable[str], path: Path, table: Table) -> list[Note]:
+def _jsonl(lines: Iterable[str], path: Path, table: RunLogTable) -> list[Note]:
     problems: list[Problem] = []
     wrong_at = last = 0
     for at, line in enumerate(lines, 1):
@@ -141,7 +141,7 @@ def _jsonl(lines: Iterable[str], path: Path, table: Table) -> list[Note]:
     return []
 
 
-def _csv(file: IO[str], path: Path, table: Table) -> None:
+def _csv(file: IO[str], path: Path, table: RunLogTable) -> None:
     try:
         rows = (row for row in csv.reader(file) if row)
         header = next(rows, [])

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from fleetsim.dataclass import dataclass
 from fleetsim.history.history import Floats
-from fleetsim.history.run_log_columns import CLOCKS, RUNNING, Framework
-from fleetsim.history.run_log_table import Table
+from fleetsim.history.run_log_columns import CLOCKS, RUNNING, FrameworkLog
+from fleetsim.history.run_log_table import RunLogTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +23,12 @@ class TableSteps:
     again: int
 
 
-def steps_of_table(table: Table, known: Framework, names: Mapping[str, str]) -> TableSteps:
+def steps_of_table(table: RunLogTable, known: FrameworkLog, names: Mapping[str, str]) -> TableSteps:
     """The steps of a table. names: metric -> its name in the table.
 
     Rows without a step number belong to the next row that has one: what the framework logs in rows of its own
-    (`Framework.added`) is added up, of the rest the last counts. Rows that say nothing about a step (an evaluation, a
-    table) are passed over. Without any step number every row is a step.
+    (`FrameworkLog.added`) is added up, of the rest the last counts. Rows that say nothing about a step (an evaluation,
+    a table) are passed over. Without any step number every row is a step.
     """
     columns = {metric: table.column(name) for metric, name in names.items()}
     told = {m: c for m, c in columns.items() if m not in {*CLOCKS, *RUNNING, *known.step}}

@@ -13,7 +13,7 @@ from fleetsim.history.history import Floats
 _MANY = 1024
 
 
-class Table:
+class RunLogTable:
     """Rows of metrics; NaN where a row does not say.
 
     wanted: whether a metric is kept, asked once for each name. framework: whose the rows are, where their form tells
@@ -30,7 +30,7 @@ class Table:
         self._rows = 0
 
     @classmethod
-    def of(cls, columns: Mapping[str, Floats], names: Collection[str]) -> Table:
+    def of(cls, columns: Mapping[str, Floats], names: Collection[str]) -> RunLogTable:
         """A table of whole columns, of equal length. names: every metric that was seen."""
         table = cls()
         table._names = set(names)

@@ -12,12 +12,12 @@ from fleetsim.dataclass import dataclass
 from fleetsim.errors import FleetsimError, InputError, Problem
 from fleetsim.faces import Text, flag, text
 from fleetsim.replay.change.patch import Patch, patch_of
-from fleetsim.replay.change.plan_fields import Plan
+from fleetsim.replay.change.plan_fields import SavedPlan
 from fleetsim.replay.change.plan_file import plan_of
-from fleetsim.replay.change.recommend import Recommendation, recommend
+from fleetsim.replay.change.recommend import AdvisedFleet, recommend
 from fleetsim.replay.change.verify import Verification
 from fleetsim.replay.change.verify import verify as verified
-from fleetsim.replay.change.what_if import Sweep, WhatIf, changed, next_step, sweep, what_if
+from fleetsim.replay.change.what_if import KeySweep, WhatIf, changed, next_step, sweep, what_if
 from fleetsim.replay.change.withheld import unless_mended
 from fleetsim.replay.diagnose.finding import Withheld
 from fleetsim.replay.diagnose.removals import mended
@@ -36,11 +36,11 @@ class Answers:
     patch: for the deployment; both None where it is withheld."""
 
     what_if: WhatIf | None = None
-    sweep: Sweep | None = None
-    recommendation: Recommendation | None = None
+    sweep: KeySweep | None = None
+    recommendation: AdvisedFleet | None = None
     withheld: Withheld | None = None
-    then: Recommendation | None = None
-    plan: Plan | None = None
+    then: AdvisedFleet | None = None
+    plan: SavedPlan | None = None
     patch: Patch | None = None
     verification: Verification | None = None
 
@@ -94,7 +94,7 @@ def answer(
 
 def once_mended(
     held: Withheld, model: Implied, given: Collection[str], progress: Progress = lambda text: None
-) -> Recommendation | None:
+) -> AdvisedFleet | None:
     """The fleet that the job should have once what holds the recommendation up is mended; None where nobody knows what
     it would do then."""
     changes = mended(held.first, model) if held.first and held.sizable else None
@@ -116,7 +116,7 @@ def on_top(model: Implied, changes: Mapping[str, Any]) -> Implied:
 
 
 def _planned(
-    answers: Answers, questions: Questions, result: Replayed, model: Implied, found: Recommendation, now_s: float
+    answers: Answers, questions: Questions, result: Replayed, model: Implied, found: AdvisedFleet, now_s: float
 ) -> Answers:
     """The recommendation as a plan, and as a patch where it is known for whom."""
     deployment, patch = questions.deployment, None

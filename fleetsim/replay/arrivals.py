@@ -43,7 +43,7 @@ class Sent:
 
 
 @dataclass(frozen=True, slots=True)
-class Played:
+class PlayedRequests:
     """What became of the requests of all instances: when each came, brought its first token and ended, its tokens, and
     whether it was new in the window."""
 
@@ -129,7 +129,7 @@ def play(
     change: Callable[[Engine], Engine] | None = None,
     *,
     alike: bool = False,
-) -> Played | None:
+) -> PlayedRequests | None:
     """Sends it again, to each instance its own. change: of the engine. alike: slow instances keep the median's pace.
     None without an engine. Raises InputError for a request that no instance can hold."""  # fmt: skip
     if implied.engine is None:
@@ -159,7 +159,7 @@ def play(
         done = run_requests(own, limits, prompt, output, arrival_s=at_s)
         parts.append((at_s, done.first_token_s, done.finish_s, output, np.arange(n) >= early))
     came, first, ended, tokens, new = zip(*parts, strict=True)
-    return Played(
+    return PlayedRequests(
         np.concatenate(came), np.concatenate(first), np.concatenate(ended), np.concatenate(tokens), np.concatenate(new)
     )
 

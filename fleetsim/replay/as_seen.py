@@ -55,7 +55,7 @@ def idle_share(records: Records, *, in_pauses: bool) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Queue:
+class GroupQueue:
     """When finished groups came and left, in seconds since zero_s of `of`, and how many samples each holds.
 
     most: samples that the queue holds; what is finished beyond that stands before it, where no queue's size shows it.
@@ -67,7 +67,7 @@ class Queue:
     most: float
 
     @classmethod
-    def of(cls, records: Records, zero_s: float) -> Queue:
+    def of(cls, records: Records, zero_s: float) -> GroupQueue:
         """The trainer's queue of a run; zero_s: second of the run from which it is counted."""
         groups = records.groups[(records.groups["ready_s"] >= 0) & (records.groups["status"] != G_FILTERED)]
         left = np.where(groups["left_s"] < 0, np.inf, groups["left_s"])

@@ -14,7 +14,7 @@ from fleetsim.job.history_fields import Window, WindowFields
 from fleetsim.job.keywords import keywords
 from fleetsim.job.question import Lends, Option
 from fleetsim.job.watch import SILENT, Watch, told
-from fleetsim.replay.known import Fleet, FleetFields
+from fleetsim.replay.known import FleetFields, KnownFleet
 from fleetsim.replay.questions import ChangeFields, Questions
 from fleetsim.replay.result import ReplayResult
 
@@ -33,7 +33,7 @@ class Replay:
     """
 
     history: Annotated[WindowFields | Window, Lends(WindowFields)]
-    fleet: Annotated[FleetFields | Fleet, Lends(FleetFields)]
+    fleet: Annotated[FleetFields | KnownFleet, Lends(FleetFields)]
     changes: Annotated[ChangeFields | Questions, Lends(ChangeFields)]
     no_backtest: Annotated[bool, Option("Observe and judge; simulate nothing.", RUN)] = False
     read: Callable[[Any], None] | None = None
@@ -74,7 +74,7 @@ def ask(asked: Replay, watch: Watch = SILENT) -> ReplayResult:
     return ReplayResult(history, found, answers, known.notes)
 
 
-def _configured(fleet: Fleet, history: History, window: Window) -> Fleet:
+def _configured(fleet: KnownFleet, history: History, window: Window) -> KnownFleet:
     """With the configuration that the framework printed into the log, where nobody gave a scenario."""
     from fleetsim.replay.shown.shown import printed_job
 
@@ -147,7 +147,7 @@ def _window(source: str | os.PathLike[str] | History, start: str | None, end: st
 
 def _fleet(
     job: Start, given: Mapping[str, Any] | None, facts: list[str], profile: str | os.PathLike[str] | None
-) -> Fleet:
+) -> KnownFleet:
     """What Python says of the fleet. facts: what is given, as KEY=VALUE. Raises InputError."""
     from fleetsim.job.job_face import load
 
@@ -157,7 +157,7 @@ def _fleet(
         given=facts,
         profile=None if profile is None else os.fspath(profile),
     )
-    return Fleet(job=known, facts=said.facts(), from_file=job is not None, words=said.words())
+    return KnownFleet(job=known, facts=said.facts(), from_file=job is not None, words=said.words())
 
 
 def _swept(sweep: tuple[str, Sequence[Any]]) -> tuple[str, tuple[Any, ...]]:

@@ -25,9 +25,9 @@ from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.estimates import estimate
-from fleetsim.replay.arrivals import Played, Sent, play
-from fleetsim.replay.as_seen import Queue
-from fleetsim.replay.compared import MEASURES, QUANTITIES, Compared, Row
+from fleetsim.replay.arrivals import PlayedRequests, Sent, play
+from fleetsim.replay.as_seen import GroupQueue
+from fleetsim.replay.compared import MEASURES, QUANTITIES, Compared, ComparedRow
 from fleetsim.replay.implied.implied import Implied
 from fleetsim.replay.observe.observed import Hour, Observed
 from fleetsim.replay.observe.trainer_queue import grows
@@ -52,7 +52,7 @@ class Slice:
     start_s: float
     end_s: float
     held_out: bool | None
-    rows: tuple[Row, ...]
+    rows: tuple[ComparedRow, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Backtest:
     simulated.
     """
 
-    overall: tuple[Row, ...]
+    overall: tuple[ComparedRow, ...]
     hours: tuple[Slice, ...]
     verdict: Literal["ok", "wrong", "unknown"]
     limit: float
@@ -71,11 +71,11 @@ class Backtest:
     replications: int
 
     @property
-    def worst(self) -> Row | None:
+    def worst(self) -> ComparedRow | None:
         """The row with the largest error."""
         return max(self.overall, key=lambda row: abs(row.error), default=None)
 
-    def row(self, quantity: Compared) -> Row | None:
+    def row(self, quantity: Compared) -> ComparedRow | None:
         """The overall row of a quantity, None where it was not compared."""
         return next((row for row in self.overall if row.quantity == quantity), None)
 
@@ -131,7 +131,7 @@ def backtest_of_arrivals(
     Raises InputError for a request that no instance can hold.
     """
     n = replications if replications is not None else implied.scenario.run.replications
-    runs: list[Played] = []
+    runs: list[PlayedRequests] = []
     for replication in range(n):
         run = play(sent, implied, replication)
         if run is None:
@@ -159,7 +159,7 @@ def backtest_of_arrivals(
     return Backtest(overall, tuple(slices), verdict, limit, where, 0, n)
 
 
-def _served(run: Played, a: float, b: float, instances: float | None) -> dict[Compared, float]:
+def _served(run: PlayedRequests, a: float, b: float, instances: float | None) -> dict[Compared, float]:
     """What the requests that were sent again made of the engines from a to b seconds."""
     tok_s = run.tokens_between(a, b) / (b - a)
     values: dict[Compared, float] = {"tok_s": tok_s, "in_flight": run.in_flight(a, b)}
@@ -231,7 +231,7 @@ class _Span:
     tokens: NDArray[np.float64]
     instance_s: NDArray[np.float64]
     wait: NDArray[np.float64]
-    queue: Queue
+    queue: GroupQueue
 
     @classmethod
     def of(cls, records: Records) -> _Span:
@@ -249,7 +249,7 @@ class _Span:
             rows["generated_tokens"] - float(rows["generated_tokens"][0]),
             np.asarray(up - up[0], dtype=np.float64),
             wait,
-            Queue.of(records, zero),
+            GroupQueue.of(records, zero),
         )
 
     def between(self, a: float, b: float | None) -> dict[Compared, float]:
@@ -273,7 +273,7 @@ class _Span:
         }
 
 
-def _rows(seen: Hour, predicted: Sequence[dict[Compared, float]], batch: int, limit: float) -> tuple[Row, ...]:
+def _rows(seen: Hour, predicted: Sequence[dict[Compared, float]], batch: int, limit: float) -> tuple[ComparedRow, ...]:
     values: dict[Compared, float | None] = {
         "tok_s": seen.tok_s or None,
         "instance_tok_s": seen.instance_tok_s or None,
@@ -286,7 +286,7 @@ def _rows(seen: Hour, predicted: Sequence[dict[Compared, float]], batch: int, li
 
 def _compared(
     values: Mapping[Compared, float | None], predicted: Sequence[dict[Compared, float]], batch: int, limit: float
-) -> tuple[Row, ...]:
+) -> tuple[ComparedRow, ...]:
     rows = []
     for name in QUANTITIES:
         value = values.get(name)
@@ -296,5 +296,5 @@ def _compared(
         measure = MEASURES[name]
         scale = {"ratio": value, "points": 1.0, "batches": max(value, float(batch))}[measure]
         error = (interval.mean - value) / scale
-        rows.append(Row(name, value, interval.mean, interval, error, measure, abs(error) <= limit))
+        rows.append(ComparedRow(name, value, interval.mean, interval, error, measure, abs(error) <= limit))
     return tuple(rows)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from fleetsim import units
 from fleetsim.history.window import has_clock
 from fleetsim.replay.backtest import Backtest, Slice
-from fleetsim.replay.compared import QUANTITIES, Compared, Row, catalogued, error_words
+from fleetsim.replay.compared import QUANTITIES, Compared, ComparedRow, catalogued, error_words
 from fleetsim.replay.words import clock
 from fleetsim.tell.document import Block, Bullets, Table, Words, terminal_only
 
@@ -40,13 +40,13 @@ def verdict_words(back: Backtest) -> str:
     return f"Simulated ({runs}): every quantity within {units.share(back.limit)}{_worst(back.worst)}."
 
 
-def _worst(row: Row) -> str:
+def _worst(row: ComparedRow) -> str:
     """Which quantity is off most, and by how much; nothing where that rounds to nothing."""
     said = error_words(row)
     return "" if not any(c in "123456789" for c in said) else f", worst: {catalogued(row.quantity).title} {said}"
 
 
-def overall(rows: Sequence[Row]) -> Table:
+def overall(rows: Sequence[ComparedRow]) -> Table:
     """Observed and predicted, with the error in its own measure."""
     return Table(
         "back-test: the window, simulated",
@@ -57,7 +57,7 @@ def overall(rows: Sequence[Row]) -> Table:
     )
 
 
-def _compared(row: Row) -> tuple[str | Words, ...]:
+def _compared(row: ComparedRow) -> tuple[str | Words, ...]:
     half = units.half_width(row.interval)
     text = units.percent(half) if row.measure == "points" else units.number(half)
     return (

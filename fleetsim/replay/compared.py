@@ -42,7 +42,7 @@ def catalogued(name: Compared) -> Quantity:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ComparedRow:
     """One quantity: tok_s (fleet), instance_tok_s, step_s, trainer_idle (share of the step), queue (samples); of
     engines that serve users in_flight (requests) and request_s.
 
@@ -60,7 +60,7 @@ class Row:
     within: bool
 
 
-def error_words(row: Row, short: bool = False) -> str:
+def error_words(row: ComparedRow, short: bool = False) -> str:
     """ "+3.1 %", "+1.2 points" or "-0.10 batches"; short: in fewer letters, for a table whose heading says the rest."""
     if row.measure == "ratio":
         return units.change(row.error)

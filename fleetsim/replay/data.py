@@ -7,7 +7,7 @@ from typing import Any
 
 from fleetsim.replay.answers import Answers
 from fleetsim.replay.backtest import Backtest
-from fleetsim.replay.change.recommend import Recommendation
+from fleetsim.replay.change.recommend import AdvisedFleet
 from fleetsim.replay.change.verify import Verification
 from fleetsim.replay.diagnose.finding import Withheld
 from fleetsim.replay.implied.implied import Implied
@@ -40,7 +40,7 @@ def replay_document(result: Replayed, answers: Answers) -> dict[str, Any]:
     }
 
 
-def _recommendation(found: Recommendation) -> dict[str, Any]:
+def _recommendation(found: AdvisedFleet) -> dict[str, Any]:
     return {
         "instances": found.instances,
         "was": found.was,
@@ -54,7 +54,7 @@ def _recommendation(found: Recommendation) -> dict[str, Any]:
     }
 
 
-def _withheld(held: Withheld, then: Recommendation | None) -> dict[str, Any]:
+def _withheld(held: Withheld, then: AdvisedFleet | None) -> dict[str, Any]:
     return {**asdict(held), "then": None if then is None else _recommendation(then)}
 
 

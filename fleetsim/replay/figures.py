@@ -10,7 +10,7 @@ from fleetsim.quantities import quantity
 if TYPE_CHECKING:
     from fleetsim.replay.backtest import Backtest
     from fleetsim.replay.diagnose.finding import Verdict
-    from fleetsim.replay.observe.observed import Observed, Quantity
+    from fleetsim.replay.observe.observed import Observed, Reading
 
 # What `--fail-if` can ask, over the window that was read, in the order of the reference.
 METRICS = (
@@ -81,5 +81,5 @@ def figures(observed: Observed, verdict: Verdict, backtest: Backtest | None) -> 
     }
 
 
-def _value(quantity: Quantity | None) -> float | None:
+def _value(quantity: Reading | None) -> float | None:
     return None if quantity is None else quantity.value

@@ -11,7 +11,7 @@ from fleetsim import units
 from fleetsim.history.history import Floats
 from fleetsim.replay.observe.activity import DOING, Activity, Doing
 from fleetsim.replay.observe.observed import Observed
-from fleetsim.replay.observe.series import Bins, Fleet
+from fleetsim.replay.observe.series import Bins, FleetSeries
 from fleetsim.replay.words import span_of_time
 from fleetsim.tell.charts.chart import Chart
 from fleetsim.tell.charts.clock import Clock, known
@@ -46,7 +46,7 @@ _EACH = {
 }
 
 
-def fleet_chart(fleet: Fleet, observed: Observed, scene: Scene) -> Chart:
+def fleet_chart(fleet: FleetSeries, observed: Observed, scene: Scene) -> Chart:
     """Rate, requests and number of all instances together."""
     bins = fleet.bins
     each = [Panel("output tok/s, all instances", (_binned("output tokens", scene.clock, bins, fleet.tok_s),))]
@@ -66,7 +66,7 @@ def fleet_chart(fleet: Fleet, observed: Observed, scene: Scene) -> Chart:
     return scene.panels("fleet", "Fleet: rate and load", words + _bins_words(bins, scene), each)
 
 
-def instances_chart(fleet: Fleet, names: Sequence[str], observed: Observed, scene: Scene) -> Chart:
+def instances_chart(fleet: FleetSeries, names: Sequence[str], observed: Observed, scene: Scene) -> Chart:
     """What an instance makes and holds: few of them by name, many as a band with the stragglers by name."""
     slow = [str(view.id) for view in observed.instances if view.straggler]
     named = [row for row, name in enumerate(names) if name in set(slow)][:_MOST_NAMED]

@@ -20,7 +20,7 @@ FLEET = "What is known of the fleet"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fleet:
+class KnownFleet:
     """What is known of a fleet beside its history, checked.
 
     job: with everything that was given, defaults elsewhere. facts: dotted paths of what was set one by one, which wins
@@ -33,7 +33,7 @@ class Fleet:
     from_file: bool
     words: tuple[str, ...] = ()
 
-    def ready(self) -> Fleet:
+    def ready(self) -> KnownFleet:
         """Itself."""
         return self
 
@@ -49,7 +49,7 @@ class FleetFields:
     ] = None
     profile: Annotated[str | None, Option("A measured engine: profile name or file.", FLEET)] = None
 
-    def ready(self) -> Fleet:
+    def ready(self) -> KnownFleet:
         """Raises InputError, all problems at once."""
         from fleetsim.job.job_face import made
 
@@ -58,7 +58,7 @@ class FleetFields:
             job = made(start, self.given or (), {"profile": self.profile})
         except InputError as error:
             raise InputError([_of_given(p) for p in error.problems]) from None
-        return Fleet(job=job, facts=self.facts(), from_file=start is not None, words=self.words())
+        return KnownFleet(job=job, facts=self.facts(), from_file=start is not None, words=self.words())
 
     def facts(self) -> frozenset[str]:
         """The keys that are set one by one. Raises InputError."""

@@ -14,10 +14,10 @@ from fleetsim.estimates import Estimate
 from fleetsim.quantities import quantity
 from fleetsim.replay.backtest import Backtest
 from fleetsim.replay.backtest_tables import verdict_words
-from fleetsim.replay.change.recommend import Recommendation
-from fleetsim.replay.change.what_if import Sweep
-from fleetsim.replay.compared import QUANTITIES, Row, catalogued, error_words
-from fleetsim.replay.observe.observed import Lengths
+from fleetsim.replay.change.recommend import AdvisedFleet
+from fleetsim.replay.change.what_if import KeySweep
+from fleetsim.replay.compared import QUANTITIES, ComparedRow, catalogued, error_words
+from fleetsim.replay.observe.observed import LengthHistogram
 from fleetsim.tell.charts.chart import Chart, axis, plain_text
 from fleetsim.tell.charts.clock import Clock, stepped
 from fleetsim.tell.charts.curve import Curve, curve_chart
@@ -28,7 +28,7 @@ from fleetsim.tell.charts.parts import Mark, upright
 _CURVES = ("trainer_idle_fraction", "step_s", "cost_per_step")
 
 
-def lengths_chart(lengths: Lengths | None) -> Chart | None:
+def lengths_chart(lengths: LengthHistogram | None) -> Chart | None:
     """Shares of the finished requests by bucket, as exported."""
     if lengths is None or not sum(lengths.count) > 0:
         return None
@@ -103,7 +103,7 @@ def _errors(back: Backtest) -> Chart:
                 bands=((-limit, limit),))  # fmt: skip
 
 
-def _both(row: Row) -> str:
+def _both(row: ComparedRow) -> str:
     return f"observed {units.number(row.observed)}, simulated {units.number(row.predicted)}: {error_words(row)}"
 
 
@@ -156,7 +156,7 @@ def _squared(x: list[float], y: list[float | None]) -> tuple[list[float], list[f
     return xs, ys
 
 
-def swept_charts(sweep: Sweep, advised: Recommendation | None) -> Iterator[Chart]:
+def swept_charts(sweep: KeySweep, advised: AdvisedFleet | None) -> Iterator[Chart]:
     """Step, idle and cost over a key that is a number; none over another. advised: marked among them."""
     points = [(float(p.value), p.estimates) for p in sweep.points if _is_number(p.value) and p.estimates is not None]
     if len(points) < 2 or not all(_is_number(p.value) for p in sweep.points):
@@ -182,7 +182,7 @@ def swept_charts(sweep: Sweep, advised: Recommendation | None) -> Iterator[Chart
                      sweep.key, title, how, recommended, now)  # fmt: skip
 
 
-def candidate_charts(advised: Recommendation) -> Iterator[Chart]:
+def candidate_charts(advised: AdvisedFleet) -> Iterator[Chart]:
     """The fleets that the recommendation was chosen among."""
     found: dict[int, Mapping[str, Estimate]] = {c.instances: c.estimates for c in advised.size.candidates}
     found.setdefault(advised.was, advised.now)

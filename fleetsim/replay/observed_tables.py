@@ -8,7 +8,7 @@ from statistics import median
 from fleetsim import units
 from fleetsim.quantities import quantity
 from fleetsim.replay.observe.logged_rollout import LoggedRollout
-from fleetsim.replay.observe.observed import InstanceView, Observed, Quantity
+from fleetsim.replay.observe.observed import InstanceView, Observed, Reading
 from fleetsim.replay.words import source_mark
 from fleetsim.tell.characters import sparkline
 from fleetsim.tell.document import Block, Section, Table, Words, followed
@@ -174,7 +174,7 @@ def trainer(observed: Observed) -> Table:
     return Table("trainer and queue", ("", "", ""), tuple(rows) or (nothing,), left=3)
 
 
-def _trainer(observed: Observed) -> Iterator[tuple[str, Quantity, str]]:
+def _trainer(observed: Observed) -> Iterator[tuple[str, Reading, str]]:
     t = observed.trainer
     step_s = 0.0 if t.step_s is None else t.step_s.value
     if t.step_s is not None:

@@ -10,9 +10,9 @@ from fleetsim.estimates import Estimate
 from fleetsim.job.words import target
 from fleetsim.quantities import quantity
 from fleetsim.replay.answers import Answers
-from fleetsim.replay.change.recommend import Recommendation
+from fleetsim.replay.change.recommend import AdvisedFleet
 from fleetsim.replay.change.verify import Verification
-from fleetsim.replay.change.what_if import Effect, Point, Sweep, WhatIf
+from fleetsim.replay.change.what_if import Effect, KeyPoint, KeySweep, WhatIf
 from fleetsim.replay.model_pictures import candidate_charts, swept_charts
 from fleetsim.tell.charts.chart import Chart
 from fleetsim.tell.document import (
@@ -104,7 +104,7 @@ def _estimate(estimate: Estimate, how: units.Unit) -> Words:
     return estimated(estimate, how)
 
 
-def _sweep_section(answer: Sweep, changes: Mapping[str, Any], charts: Iterable[Chart]) -> Section:
+def _sweep_section(answer: KeySweep, changes: Mapping[str, Any], charts: Iterable[Chart]) -> Section:
     """A row a value, the present one marked, and with a star those at loads that the window never saw."""
     others = {path: value for path, value in changes.items() if path != answer.key}
     beside = f" with {changes_words(others)}" if others else ""
@@ -120,7 +120,7 @@ def _sweep_section(answer: Sweep, changes: Mapping[str, Any], charts: Iterable[C
     return Section(title, (*followed(table.narrowing(*_LEAST), *_below(answer)), *charts), short=short)
 
 
-def _point(point: Point, now: bool) -> tuple[Cell, ...]:
+def _point(point: KeyPoint, now: bool) -> tuple[Cell, ...]:
     mark = ">" if now else ""
     if point.estimates is None:
         return mark, str(point.value), *("-",) * len(_SWEPT), "stuck"
@@ -136,7 +136,7 @@ def _mean(metric: str, estimate: Estimate) -> Cell:
     return f"{estimate.mean:,.1f}" if how == "seconds" else units.number(estimate.mean)
 
 
-def _below(answer: Sweep) -> Iterator[Cell]:
+def _below(answer: KeySweep) -> Iterator[Cell]:
     """Why a value has no figures, and the notes of the points: each once, with the values that it is of."""
     for point in answer.points:
         if point.estimates is None:
@@ -180,7 +180,7 @@ def recommendation_blocks(answers: Answers) -> tuple[Block, ...]:
     )
 
 
-def _count_words(found: Recommendation) -> str:
+def _count_words(found: AdvisedFleet) -> str:
     """One sentence; the other changes that it is for come first."""
     others = _others(found)
     start = f"With {changes_words(others)}: " if others else ""
@@ -189,11 +189,11 @@ def _count_words(found: Recommendation) -> str:
     return f"{start}{units.plural(found.instances, 'instance')} instead of {found.was:,}."
 
 
-def _others(found: Recommendation) -> dict[str, Any]:
+def _others(found: AdvisedFleet) -> dict[str, Any]:
     return {path: value for path, value in found.changes.items() if path != _COUNT}
 
 
-def _promised(found: Recommendation) -> Table:
+def _promised(found: AdvisedFleet) -> Table:
     """What the fleet as it is does, and what the recommended one is predicted to do."""
     there = (quantity(name) for name in _PROMISED if name in found.now and name in found.predicted)
     rows = tuple(
@@ -203,7 +203,7 @@ def _promised(found: Recommendation) -> Table:
     return Table("now and recommended", ("", now, "recommended"), rows)
 
 
-def _notes(found: Recommendation) -> Iterator[str]:
+def _notes(found: AdvisedFleet) -> Iterator[str]:
     """What is to be known beside the figures: the queue's cap, targets that no fleet holds, what binds, loads that the
     window never saw."""
     yield f"Queue: a cap of {units.count(found.queue_cap_samples)} samples costs next to no step time."

@@ -13,7 +13,7 @@ from fleetsim.job.question import Option
 
 if TYPE_CHECKING:
     from fleetsim.replay.change.patch import Deployment
-    from fleetsim.replay.change.plan_fields import Plan
+    from fleetsim.replay.change.plan_fields import SavedPlan
 
 CHANGE = "Another fleet on the same history"
 
@@ -28,7 +28,7 @@ class Questions:
     swept: tuple[str, tuple[Any, ...]] | None = None
     recommend: bool = False
     deployment: Deployment | None = None
-    plan: Plan | None = None
+    plan: SavedPlan | None = None
 
     @property
     def simulates(self) -> bool:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fleetsim.job.metrics import Metrics
     from fleetsim.replay.answers import Answers
     from fleetsim.replay.backtest import Backtest
-    from fleetsim.replay.change.recommend import Recommendation
+    from fleetsim.replay.change.recommend import AdvisedFleet
     from fleetsim.replay.diagnose.finding import Verdict
     from fleetsim.replay.observe.observed import Observed
     from fleetsim.replay.run import Replayed
@@ -82,7 +82,7 @@ class ReplayResult(Briefed):
         return self.replayed.implied.scenario
 
     @property
-    def recommendation(self) -> Recommendation:
+    def recommendation(self) -> AdvisedFleet:
         """The fleet that the window's job should have. Raises InputError where none was asked for, or where it is
         withheld: a fault is to be mended first, or the simulation does not predict the window (`answers.withheld`)."""
         held = self.answers.withheld

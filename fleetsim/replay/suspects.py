@@ -9,7 +9,7 @@ from fleetsim import units
 from fleetsim.replay.implied.implied import Implied
 
 if TYPE_CHECKING:
-    from fleetsim.replay.compared import Row
+    from fleetsim.replay.compared import ComparedRow
 
 REMEASURE = "re-measure per-instance throughput at true production settings (fleetsim calibrate, or a longer window)"
 RECHECK_PAUSES = "re-check weight-sync pauses: their length, and how often they come"
@@ -25,7 +25,7 @@ _GUESSES = (
 )
 
 
-def look_at(rows: Sequence[Row], implied: Implied, limit: float, *, unplayed: bool = False) -> tuple[str, ...]:
+def look_at(rows: Sequence[ComparedRow], implied: Implied, limit: float, *, unplayed: bool = False) -> tuple[str, ...]:
     """Where the model is likely wrong, by which quantities are off: what was assumed comes before the engine's speed.
 
     An engine whose fitted speed predicts the half of the window that it never saw is not where to look, whatever the

@@ -10,7 +10,7 @@ import numpy as np
 from fleetsim import units
 from fleetsim.quantities import quantity
 from fleetsim.replay.observe.observed import Observed, Pauses
-from fleetsim.replay.observe.series import Queue, Trainer
+from fleetsim.replay.observe.series import QueueSeries, TrainerSeries
 from fleetsim.tell.charts.chart import Chart
 from fleetsim.tell.charts.clock import Clock, known, stepped
 from fleetsim.tell.charts.panels import Band, Line, Panel, Scene, legend_px
@@ -19,7 +19,7 @@ _MOST_PAUSES = 720
 _FROM = {"exported": "as exported", "log": "as the run log has it", "inferred": "inferred from the engines"}
 
 
-def trainer_chart(trainer: Trainer, observed: Observed, scene: Scene) -> Chart:
+def trainer_chart(trainer: TrainerSeries, observed: Observed, scene: Scene) -> Chart:
     """Seconds of a step and of its parts, and the share of the time that the trainer waits."""
     clock, t = scene.clock, observed.trainer
     lines = []
@@ -51,7 +51,7 @@ def trainer_chart(trainer: Trainer, observed: Observed, scene: Scene) -> Chart:
     return scene.panels("trainer", "Trainer: step and idle", words, each)
 
 
-def queue_chart(queue: Queue, observed: Observed, scene: Scene) -> Chart:
+def queue_chart(queue: QueueSeries, observed: Observed, scene: Scene) -> Chart:
     """Depth, beside one batch, and the age of the oldest sample."""
     clock, q, batch = scene.clock, observed.queue, observed.trainer.batch_samples
     each, words = [], ""
@@ -78,7 +78,7 @@ def queue_chart(queue: Queue, observed: Observed, scene: Scene) -> Chart:
     return scene.panels("queue", "Queue of finished samples", words.strip(), each, shaded=False)
 
 
-def _depth(queue: Queue, clock: Clock) -> tuple[tuple[Line, ...], tuple[Band, ...]]:
+def _depth(queue: QueueSeries, clock: Clock) -> tuple[tuple[Line, ...], tuple[Band, ...]]:
     """As read, held from one reading to the next; where readings are taken together, their mean and their highest."""
     assert queue.depth is not None
     if queue.highest is None:

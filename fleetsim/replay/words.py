@@ -11,7 +11,7 @@ from fleetsim.history.window import has_clock
 from fleetsim.replay.diagnose.checks.data import FEW_STEPS
 from fleetsim.replay.diagnose.finding import Finding, Verdict
 from fleetsim.replay.implied.implied import Implied
-from fleetsim.replay.observe.observed import Observed, Quantity
+from fleetsim.replay.observe.observed import Observed, Reading
 
 # A window below this shows few steps of any job, whether or not anybody counts them.
 FEW_S = 600.0
@@ -152,7 +152,7 @@ def differs_words(implied: Implied | None) -> tuple[str, ...]:
     return (" ".join(f"{'; '.join(found)}: {rule}." for rule, found in by_rule.items()),)
 
 
-def source_mark(quantity: Quantity) -> str:
+def source_mark(quantity: Reading) -> str:
     """Where a number comes from."""
     return {"exported": "exported", "log": "run log", "inferred": "inferred"}[quantity.source]
 

@@ -16,11 +16,11 @@ from fleetsim.job.question import Lends, Option
 if TYPE_CHECKING:
     from fleetsim.config.scenario import Scenario
     from fleetsim.job.job import Job
-    from fleetsim.replay.change.plan_fields import Plan
+    from fleetsim.replay.change.plan_fields import SavedPlan
     from fleetsim.tell.terminal import View
     from fleetsim.watch.evaluation import Looker, LookOptions
     from fleetsim.watch.run_log import LogWatch
-    from fleetsim.watch.watch import Clock, Look, Watch, WatchOptions
+    from fleetsim.watch.watch import Look, WatchClock, WatchLoop, WatchOptions
 
 RULE = "When it recommends"
 
@@ -80,11 +80,11 @@ class Watcher:
         now_s = time.time()
         return WatchResult(self.look(now_s), now_s)
 
-    def watch(self, clock: Any) -> Watch:
+    def watch(self, clock: Any) -> WatchLoop:
         """The loop: its `run` evaluates until the clock says to stop."""
-        from fleetsim.watch.watch import Watch
+        from fleetsim.watch.watch import WatchLoop
 
-        return Watch(self.look, clock, self.options, self.tell)
+        return WatchLoop(self.look, clock, self.options, self.tell)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ def watcher(asked: FleetWatch, tell: Callable[[str], None]) -> Watcher:
     return Watcher(Looker(prometheus, _look_options(asked, base, given, facts), tell), options, tell)
 
 
-def log_watch(asked: FleetWatch, clock: Clock, tell: Callable[[str], None]) -> LogWatch:
+def log_watch(asked: FleetWatch, clock: WatchClock, tell: Callable[[str], None]) -> LogWatch:
     """Checks a question about a log. Raises InputError."""
     from fleetsim.config.load import default_scenario
     from fleetsim.history.mapped import parse_map
@@ -157,7 +157,7 @@ def log_watch(asked: FleetWatch, clock: Clock, tell: Callable[[str], None]) -> L
 
 
 def _known(
-    asked: FleetWatch, held: Plan | None, tell: Callable[[str], None]
+    asked: FleetWatch, held: SavedPlan | None, tell: Callable[[str], None]
 ) -> tuple[Scenario | None, frozenset[str], frozenset[str]]:
     """The user's scenario, None where there is none, what was given of it, and what of that one by one."""
     from fleetsim.job.job import job_from_flags
@@ -192,7 +192,7 @@ def _look_options(
     )
 
 
-def decided(plan: Plan, job: Job) -> Scenario:
+def decided(plan: SavedPlan, job: Job) -> Scenario:
     """What was asked, with the plan's targets and prices where it says none: no window shows them."""
     from fleetsim.config.load import with_changes
 

@@ -75,7 +75,7 @@ class Looker:
 
     def __init__(self, prometheus: Prometheus, options: LookOptions, tell: Callable[[str], None]) -> None:
         self._prometheus, self._options, self._tell = prometheus, options, tell
-        self._wanted: tuple[tuple[str, ...], Wanted] | None = None
+        self._wanted: tuple[tuple[str, ...], WantedCount] | None = None
 
     def __call__(self, now_s: float) -> Look:
         """Raises PrometheusError and InputError where the window cannot be read; a window that can be read but not
@@ -199,7 +199,7 @@ def _differs(result: Replayed) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedCount:
     """instances: the smallest count that holds the targets; at_knee: none does, and this is where more stop paying.
     inputs: what it was sized for."""
 
@@ -245,7 +245,7 @@ def _near(a: float | None, b: float | None, share: float) -> bool:
     return a is not None and b is not None and abs(a - b) <= share * max(abs(a), abs(b))
 
 
-def wanted(implied: Implied, given: Collection[str] = (), tell: Callable[[str], None] | None = None) -> Wanted:
+def wanted(implied: Implied, given: Collection[str] = (), tell: Callable[[str], None] | None = None) -> WantedCount:
     """What `fleetsim replay --recommend` says of the same window. Raises InputError and StuckError as `size` does."""
     found = recommend(implied, given=given, tell=tell)
-    return Wanted(found.instances, found.size.at_knee, inputs_of(implied))
+    return WantedCount(found.instances, found.size.at_knee, inputs_of(implied))

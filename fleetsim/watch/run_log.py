@@ -22,7 +22,7 @@ from fleetsim.tell.next_lines import parted
 if TYPE_CHECKING:
     from fleetsim.config.scenario import Scenario
     from fleetsim.replay.diagnose.finding import Verdict
-    from fleetsim.watch.watch import Clock
+    from fleetsim.watch.watch import WatchClock
 
 # Looks at new steps in a row that must agree before a verdict takes the place of another.
 AGREE = 2
@@ -54,7 +54,7 @@ class LogOptions:
 class LogWatch:
     """Follows one log. tell: hears the first verdict, every change of it, and what cannot be read."""
 
-    def __init__(self, options: LogOptions, clock: Clock, tell: Callable[[str], None]) -> None:
+    def __init__(self, options: LogOptions, clock: WatchClock, tell: Callable[[str], None]) -> None:
         self._options, self._clock, self._tell = options, clock, tell
         self._seen: object = None
         self._last_step = -np.inf

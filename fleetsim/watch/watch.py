@@ -1,6 +1,6 @@
 """The watcher: looks at the fleet again and again, and says how many instances it should have, or nothing.
 
-`Watch` knows no Prometheus, no simulator and no clock of its own: it is given a function that looks
+`WatchLoop` knows no Prometheus, no simulator and no clock of its own: it is given a function that looks
 (`watch/evaluation.py`
 makes the real one) and a clock. What it holds is read by the exporter from another thread, at any time (`status`).
 
@@ -31,7 +31,7 @@ Withheld = Literal["starting", "stale", "data", "model", "no_plan"] | Mend
 AHEAD_S = 60.0
 
 
-class Clock(Protocol):
+class WatchClock(Protocol):
     """Time, so that tests can make it pass."""
 
     def now(self) -> float:
@@ -131,11 +131,11 @@ class WatchOptions:
             raise InputError(problems)
 
 
-class Watch:
+class WatchLoop:
     """The loop. look: evaluates at a unix time, raises FleetsimError where it cannot. tell: hears what changes."""
 
     def __init__(
-        self, look: Callable[[float], Look], clock: Clock, options: WatchOptions, tell: Callable[[str], None]
+        self, look: Callable[[float], Look], clock: WatchClock, options: WatchOptions, tell: Callable[[str], None]
     ) -> None:
         self._look_at, self._clock, self._options, self._tell = look, clock, options, tell
         self._lock = threading.Lock()

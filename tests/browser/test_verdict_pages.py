@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fleetsim.compare.compare import Change, Comparison, InputDifference
+from fleetsim.compare.compare import Comparison, InputDifference, MetricChange
 from fleetsim.estimates import Estimate
 from fleetsim.history.files import read_file
 from fleetsim.history.history import InstanceId
@@ -76,11 +76,11 @@ def test_validation(look: Look, tmp_path: Path, dark: bool, phone: bool) -> None
     assert "Only 2 of 18 cases were asked for" in seen.text
 
 
-def changed(metric: str, mean: float, half: float, verdict: str) -> Change:
+def changed(metric: str, mean: float, half: float, verdict: str) -> MetricChange:
     of = 0.2 if metric.endswith("fraction") else 20.0
     a, b = Estimate(of, 0.99 * of, 1.01 * of), Estimate(of * mean, 0.98 * of * mean, 1.02 * of * mean)
     difference = Estimate(of * (mean - 1), of * (mean - 1 - half), of * (mean - 1 + half))
-    return Change(metric, a, b, Estimate(mean, mean - half, mean + half), difference, verdict)  # type: ignore[arg-type]
+    return MetricChange(metric, a, b, Estimate(mean, mean - half, mean + half), difference, verdict)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("dark", "phone"), WAYS)

@@ -20,7 +20,7 @@ from fleetsim.history import dump_tables
 from fleetsim.job.history_fields import AccessFields, WindowFields
 from fleetsim.replay import answers
 from fleetsim.replay.change.plan_fields import load_plan
-from fleetsim.replay.change.recommend import Recommendation, recommend
+from fleetsim.replay.change.recommend import AdvisedFleet, recommend
 from fleetsim.replay.figures import METRICS
 from fleetsim.replay.implied.implied import Implied
 from fleetsim.sweep.values import parse_sweep
@@ -299,7 +299,7 @@ def test_a_run_log_without_a_clock_has_no_date(tmp_path: Path) -> None:
 
 
 def test_a_fleet_that_keeps_its_size_gets_no_patch(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def kept(model: Implied, **how: Any) -> Recommendation:
+    def kept(model: Implied, **how: Any) -> AdvisedFleet:
         found = recommend(model, **how)
         return replace(found, instances=found.was)
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from fleetsim.history.run_log_blocks import _category, _panel_quick
 from fleetsim.history.run_log_console import _VERL, SHAPES, Shape, _verl_pairs, rows_of, shape_of
 from fleetsim.history.run_log_rows import flat
-from fleetsim.history.run_log_table import Table
+from fleetsim.history.run_log_table import RunLogTable
 from fleetsim.history.run_log_text import _PAIR, Row, clean, cleaner, dict_of, number, numbers_of
 from fleetsim.json_text import from_loose_json
 
@@ -182,7 +182,7 @@ def test_what_is_no_json_is_no_row(text: str) -> None:
 def test_a_table_holds_its_rows(rows: list[Row], many: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fleetsim.history.run_log_table._MANY", many)
-        table = Table(lambda name: name != "f")
+        table = RunLogTable(lambda name: name != "f")
         for row in rows:
             table.add(row)
         assert len(table) == len(rows)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fleetsim.compare.compare import BY_ITSELF, Change, Comparison, Side
+from fleetsim.compare.compare import BY_ITSELF, Comparison, MetricChange, Side
 from fleetsim.compare.input_changes import input_differences, inputs_of
 from fleetsim.compare.runs import ToRun, compare_scenarios, run_side
 from fleetsim.compare.verdicts import compare
@@ -36,7 +36,7 @@ def compared(a: Scenario, b: Scenario, replications: int = 6, **more: Any) -> Co
     return compare_scenarios(ToRun("A", a), ToRun("B", b), replications, **more)
 
 
-def change(found: Comparison, metric: str) -> Change:
+def change(found: Comparison, metric: str) -> MetricChange:
     return next(c for c in found.changes if c.metric == metric)
 
 
@@ -160,7 +160,7 @@ def test_runs_of_other_length_are_made_equal() -> None:
     assert "A would run 16 steps and B 20: both ran 20 (--steps)" in found.notes
 
 
-def one(a: Mean, b: Mean, min_change: float, metric: str = "step_s") -> Change:
+def one(a: Mean, b: Mean, min_change: float, metric: str = "step_s") -> MetricChange:
     """One metric alone."""
     sides = [Side(label, means={metric: m}, replications=5) for label, m in (("A", a), ("B", b))]
     return compare(*sides, "results", [metric], pair=False, min_change=min_change).changes[0]

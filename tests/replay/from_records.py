@@ -14,12 +14,12 @@ from fleetsim.replay.observe.observed import (
     FleetView,
     Hour,
     InstanceView,
-    Lengths,
+    LengthHistogram,
     Observed,
     Pause,
     Pauses,
-    Quantity,
     QueueView,
+    Reading,
     TrainerView,
 )
 from fleetsim.sim.records import Records
@@ -127,8 +127,8 @@ def observed_of(records: Records, history: History, *, trainer: bool = True) -> 
         length_share=float((finished["target"] >= cap).mean()) if cap else 0.0,
     )
 
-    def exported(value: float) -> Quantity | None:
-        return Quantity(value, "exported") if trainer else None
+    def exported(value: float) -> Reading | None:
+        return Reading(value, "exported") if trainer else None
 
     wait, step_s = float(steps["wait_s"].sum()) / n, span / n
     view = TrainerView(
@@ -199,13 +199,13 @@ def _view(history: History, i: int) -> InstanceView:
     )
 
 
-def _lengths(finished: Any, scenario: Scenario) -> Lengths:
+def _lengths(finished: Any, scenario: Scenario) -> LengthHistogram:
     lengths = finished["target"]
     most = scenario.workload.output_tokens.max if hasattr(scenario.workload.output_tokens, "max") else None
     bounds = [float(b) for b in BOUNDS if most is None or b <= most] + [np.inf]
     count = np.histogram(lengths, [0.0, *(b + 0.5 for b in bounds)])[0]
     p50, p90, p99 = np.percentile(lengths, [50, 90, 99])
-    return Lengths(
+    return LengthHistogram(
         tuple(bounds),
         tuple(float(c) for c in count),
         float(lengths.mean()),
@@ -213,7 +213,7 @@ def _lengths(finished: Any, scenario: Scenario) -> Lengths:
         float(p90),
         float(p99),
         float(finished["prompt"].mean()),
-        Quantity(float(scenario.workload.group_size), "inferred"),
+        Reading(float(scenario.workload.group_size), "inferred"),
         None,
     )
 

@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from fleetsim.history.catalogue import Catalogue, wanted
-from fleetsim.history.grid import Raw
+from fleetsim.history.grid import RawSeries
 from fleetsim.history.grid import history_of as on_grid
 from fleetsim.history.history import History
 
@@ -302,11 +302,11 @@ class Ran:
         first = len(ends) // 4
         return (ends[-1] - ends[first]) / (len(ends) - 1 - first)
 
-    def raws(self) -> Iterator[Raw]:
+    def raws(self) -> Iterator[RawSeries]:
         """The series, as the reader of files takes them."""
         for (sample, target), (stamps, values) in self.series.items():
             name, inner = _parts(sample)
-            yield Raw(name, {**dict(target), **inner}, START + np.array(stamps), np.array(values))
+            yield RawSeries(name, {**dict(target), **inner}, START + np.array(stamps), np.array(values))
 
     def history(self, *others: Ran) -> History:
         """What the file reader makes of it, and of the other jobs on the same Prometheus."""

@@ -10,7 +10,7 @@ import pytest
 from fleetsim.config.load import load_scenario, with_changes
 from fleetsim.export.openmetrics import write_openmetrics
 from fleetsim.history.openmetrics import read_openmetrics
-from fleetsim.replay.as_seen import Queue, idle_share, in_flight
+from fleetsim.replay.as_seen import GroupQueue, idle_share, in_flight
 from fleetsim.replay.backtest import backtest
 from fleetsim.replay.implied.implied import implied
 from fleetsim.replay.observe.observe import observe
@@ -76,6 +76,6 @@ def test_a_full_queue_is_counted_as_its_export_counts_it() -> None:
     window, read = window_of(records), records.queue_scrapes
     inside = read["samples"][(read["time_s"] >= window.start_s) & (read["time_s"] <= window.end_s)]
     assert inside.max() == records.scenario.buffer.capacity_samples
-    depth = Queue.of(records, window.start_s).mean(0.0, window.span_s)
+    depth = GroupQueue.of(records, window.start_s).mean(0.0, window.span_s)
     assert depth == pytest.approx(inside.mean(), rel=0.01)
     assert metrics_of(records)["queue_depth"] > 1.05 * depth

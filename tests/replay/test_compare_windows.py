@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fleetsim.compare.compare import Change, Comparison
+from fleetsim.compare.compare import Comparison, MetricChange
 from fleetsim.compare.windows import compare_windows
 from fleetsim.config import Scenario, scenario_from_mapping, with_changes
 from fleetsim.export.openmetrics import write_openmetrics
@@ -44,7 +44,7 @@ def history(scenario: Scenario, folder: Path, every_s: float = 5.0) -> History:
     return read_file(file)
 
 
-def change(found: Comparison, metric: str) -> Change:
+def change(found: Comparison, metric: str) -> MetricChange:
     return next(c for c in found.changes if c.metric == metric)
 
 

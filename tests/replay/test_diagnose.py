@@ -16,7 +16,7 @@ from fleetsim.replay.diagnose.checks.prefix_cache import expected_hits
 from fleetsim.replay.diagnose.cost import observed_slices, pools_of, settle
 from fleetsim.replay.diagnose.diagnose import CHECKS, diagnose
 from fleetsim.replay.diagnose.finding import Check, Finding, Verdict
-from fleetsim.replay.observe.observed import Observed, Quantity
+from fleetsim.replay.observe.observed import Observed, Reading
 from fleetsim.replay.words import price_words
 from tests.replay.windows import (
     ENGINES_ONLY,
@@ -286,7 +286,7 @@ def test_no_groups_no_hits_to_be_had() -> None:
         {"fleet.prefix_hit": None},
         {"lengths": None},
         {"lengths.group_size": None},
-        {"lengths.group_size": Quantity(8.0, "inferred")},  # read off the hit ratio: it cannot contradict it
+        {"lengths.group_size": Reading(8.0, "inferred")},  # read off the hit ratio: it cannot contradict it
     ],
 )
 def test_hits_that_cannot_be_judged(changes: dict[str, Any]) -> None:

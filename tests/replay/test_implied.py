@@ -17,17 +17,17 @@ from fleetsim.job.nameplate import mean_step_s
 from fleetsim.replay.as_seen import in_flight
 from fleetsim.replay.implied.implied import implied
 from fleetsim.replay.implied.length_law import length_law
-from fleetsim.replay.observe.observed import Lengths, Quantity
+from fleetsim.replay.observe.observed import LengthHistogram, Reading
 from fleetsim.sim.run import simulate
 from fleetsim.workload.lengths import mean_length, quantile_length, sample_lengths
 from tests.replay.from_records import BOUNDS, history_of, observed_of, run_of
 from tests.replay.test_backtest import window_of
 
 
-def lengths_of(values: np.ndarray, most: float = np.inf) -> Lengths:
+def lengths_of(values: np.ndarray, most: float = np.inf) -> LengthHistogram:
     bounds = [float(b) for b in BOUNDS if b <= most] + [np.inf]
     count = np.histogram(values, [0.0, *(b + 0.5 for b in bounds)])[0]
-    return Lengths(tuple(bounds), tuple(map(float, count)), float(values.mean()), 0, 0, 0, None, None, None)
+    return LengthHistogram(tuple(bounds), tuple(map(float, count)), float(values.mean()), 0, 0, 0, None, None, None)
 
 
 def drawn(law: Lognormal, n: int = 40_000) -> np.ndarray:
@@ -83,7 +83,7 @@ def test_any_histogram_gives_a_law_with_its_buckets_and_mean(
     upper = np.array([*bounds[:-1], 2.0 * bounds[-2]])
     weights = np.array(counts) / sum(counts)
     mean = float(weights @ (lower + share * (upper - lower)))
-    found = length_law(Lengths(tuple(bounds), tuple(counts), mean, 0, 0, 0, None, None, None), cap)
+    found = length_law(LengthHistogram(tuple(bounds), tuple(counts), mean, 0, 0, 0, None, None, None), cap)
     at, total = 0.0, float(sum(found.law.count))
     below = np.cumsum(found.law.count) / total
     for bound, expected in zip(bounds[:-1], np.cumsum(weights)[:-1], strict=True):
@@ -249,7 +249,7 @@ def test_a_window_without_trainer_or_queue() -> None:
 def test_a_group_size_that_the_router_hides_is_not_taken() -> None:
     history, observed = window_of("presets/verl-fully-async")
     assert observed.lengths is not None
-    hidden = replace(observed, lengths=replace(observed.lengths, group_size=Quantity(1.0, "inferred")))
+    hidden = replace(observed, lengths=replace(observed.lengths, group_size=Reading(1.0, "inferred")))
     found = implied(hidden, history)
     assert found.scenario.workload.group_size == 8
     assert any(line.startswith("workload.group_size") for line in found.assumed)

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from fleetsim.errors import InputError
 from fleetsim.replay.backtest import backtest
 from fleetsim.replay.change.patch import parse_deployment
-from fleetsim.replay.change.plan_fields import Plan, load_plan, plan_from_mapping, plan_text
+from fleetsim.replay.change.plan_fields import SavedPlan, load_plan, plan_from_mapping, plan_text
 from fleetsim.replay.change.plan_file import implied_of as implied_of_plan
 from fleetsim.replay.change.plan_file import plan_of
-from fleetsim.replay.change.recommend import Recommendation, recommend
+from fleetsim.replay.change.recommend import AdvisedFleet, recommend
 from fleetsim.replay.change.verify import verify
 from fleetsim.replay.observe.observed import Observed
 from fleetsim.sim.run import simulate
@@ -26,7 +26,7 @@ NOW_S = 1_767_225_600.0  # 2026-01-01
 
 
 @pytest.fixture(scope="module")
-def made() -> tuple[Observed, Any, Recommendation, Plan]:
+def made() -> tuple[Observed, Any, AdvisedFleet, SavedPlan]:
     observed, model = implied_of("async-one-step", known=True)
     advice = recommend(model)
     back = backtest(observed, model, replications=1)
@@ -34,7 +34,7 @@ def made() -> tuple[Observed, Any, Recommendation, Plan]:
     return observed, model, advice, plan
 
 
-def test_holds_baseline_change_and_the_way_back(made: tuple[Observed, Any, Recommendation, Plan]) -> None:
+def test_holds_baseline_change_and_the_way_back(made: tuple[Observed, Any, AdvisedFleet, SavedPlan]) -> None:
     observed, _, advice, plan = made
     assert observed.fleet is not None
     assert observed.trainer.step_s is not None
@@ -53,7 +53,7 @@ def test_holds_baseline_change_and_the_way_back(made: tuple[Observed, Any, Recom
     assert set(plan.back_test.errors) == {"tok_s", "instance_tok_s", "step_s", "trainer_idle", "queue"}
 
 
-def test_reads_back_equal(made: tuple[Observed, Any, Recommendation, Plan], tmp_path: Path) -> None:
+def test_reads_back_equal(made: tuple[Observed, Any, AdvisedFleet, SavedPlan], tmp_path: Path) -> None:
     plan = made[-1]
     path = tmp_path / "plan.json"
     path.write_text(plan_text(plan), encoding="utf-8")
@@ -62,7 +62,7 @@ def test_reads_back_equal(made: tuple[Observed, Any, Recommendation, Plan], tmp_
     assert plan_text(again) == plan_text(plan)
 
 
-def test_the_plan_simulates_as_its_window_did(made: tuple[Observed, Any, Recommendation, Plan]) -> None:
+def test_the_plan_simulates_as_its_window_did(made: tuple[Observed, Any, AdvisedFleet, SavedPlan]) -> None:
     """Scenario and engine speed survive the file: the run is the same to the byte."""
     _, model, _, plan = made
     again = implied_of_plan(plan_from_mapping(json.loads(plan_text(plan))))
@@ -71,7 +71,7 @@ def test_the_plan_simulates_as_its_window_did(made: tuple[Observed, Any, Recomme
     assert one.steps.tobytes() == two.steps.tobytes()
 
 
-def test_its_own_window_verifies_but_for_what_it_changes(made: tuple[Observed, Any, Recommendation, Plan]) -> None:
+def test_its_own_window_verifies_but_for_what_it_changes(made: tuple[Observed, Any, AdvisedFleet, SavedPlan]) -> None:
     observed, _, advice, plan = made
     found = verify(plan, observed)
     states = {c.name: c.state for c in found.checks}
@@ -93,7 +93,7 @@ def test_other_files_are_refused(text: str, tmp_path: Path) -> None:
         load_plan(tmp_path / "none.json")
 
 
-def test_a_later_version_is_refused(made: tuple[Observed, Any, Recommendation, Plan]) -> None:
+def test_a_later_version_is_refused(made: tuple[Observed, Any, AdvisedFleet, SavedPlan]) -> None:
     mapping = {**json.loads(plan_text(made[-1])), "schema_version": 2}
     with pytest.raises(InputError, match="upgrade"):
         plan_from_mapping(mapping)
@@ -108,7 +108,9 @@ JUNK = st.recursive(
 
 @settings(suppress_health_check=list(HealthCheck), max_examples=150, deadline=None)
 @given(data=st.data())
-def test_one_wrong_value_is_an_error_with_its_path(made: tuple[Observed, Any, Recommendation, Plan], data: Any) -> None:
+def test_one_wrong_value_is_an_error_with_its_path(
+    made: tuple[Observed, Any, AdvisedFleet, SavedPlan], data: Any
+) -> None:
     mapping = json.loads(plan_text(made[-1]))
     here, path = mapping, []
     while isinstance(here, dict) and here:

@@ -11,21 +11,21 @@ from fleetsim.history.history import InstanceId
 from fleetsim.replay.change.plan_fields import (
     BaselineFields,
     IntervalFields,
-    Plan,
     PlanTargets,
+    PlanWindow,
     RecommendedFields,
     RollbackFields,
-    WindowFields,
+    SavedPlan,
 )
 from fleetsim.replay.change.plan_file import baseline_of
 from fleetsim.replay.change.verify import Name, State, verify
-from fleetsim.replay.observe.observed import FleetView, InstanceView, Observed, Quantity, QueueView, TrainerView
+from fleetsim.replay.observe.observed import FleetView, InstanceView, Observed, QueueView, Reading, TrainerView
 
 SCENARIO = load_scenario("async-one-step")  # 4 instances of 1 GPU, 8 trainer GPUs, $3 each
 
-PLAN = Plan(
+PLAN = SavedPlan(
     date="2026-01-01T00:00:00+00:00",
-    window=WindowFields(start_s=0.0, end_s=1000.0, source="test"),
+    window=PlanWindow(start_s=0.0, end_s=1000.0, source="test"),
     baseline=BaselineFields(instances=4, gpus=12, cost_per_step=0.6, prefix_hit=0.8, waiting=3.0),
     recommended=RecommendedFields(
         instances=6,
@@ -41,13 +41,13 @@ FLEET = FleetView(
     6.0, 6, 6, 6, 2e4, 3e3, 0.0, 300.0, 2.0, 300.0, 400.0, 0.4, 0.6, 0.0, 0.0, 0.82, 10.0, 0.0, 0.01
 )  # fmt: skip
 TRAINER = TrainerView(
-    step_s=Quantity(40.0, "exported"),
-    wait_s=Quantity(1.0, "exported"),
-    train_s=Quantity(38.0, "exported"),
-    sync_s=Quantity(1.0, "exported"),
-    idle_fraction=Quantity(0.025, "exported"),
-    steps=Quantity(400.0, "exported"),
-    batch_samples=Quantity(512.0, "exported"),
+    step_s=Reading(40.0, "exported"),
+    wait_s=Reading(1.0, "exported"),
+    train_s=Reading(38.0, "exported"),
+    sync_s=Reading(1.0, "exported"),
+    idle_fraction=Reading(0.025, "exported"),
+    steps=Reading(400.0, "exported"),
+    batch_samples=Reading(512.0, "exported"),
     batch_tokens=None,
     mfu=None,
 )
@@ -87,10 +87,10 @@ def test_a_window_that_holds_everything() -> None:
 # 40 s x (6 + 8) GPUs x $3 / 3600 = $0.467.
 BROKEN: dict[Name, Observed] = {
     "instances": replace(GOOD, fleet=replace(FLEET, instances_now=5)),
-    "trainer_idle": replace(GOOD, trainer=replace(TRAINER, idle_fraction=Quantity(0.06, "exported"))),
+    "trainer_idle": replace(GOOD, trainer=replace(TRAINER, idle_fraction=Reading(0.06, "exported"))),
     "queue": replace(GOOD, queue=replace(QUEUE, depth_p95=800.0)),
     "oldest_age": replace(GOOD, queue=replace(QUEUE, oldest_age_max_steps=2.0)),
-    "cost_per_step": replace(GOOD, trainer=replace(TRAINER, step_s=Quantity(55.0, "exported"))),
+    "cost_per_step": replace(GOOD, trainer=replace(TRAINER, step_s=Reading(55.0, "exported"))),
     "waiting": replace(GOOD, fleet=replace(FLEET, waiting=40.0)),
     "prefix_hit": replace(GOOD, fleet=replace(FLEET, prefix_hit=0.6)),
     "stragglers": replace(GOOD, instances=(instance(6, 0.6), *GOOD.instances[1:])),
@@ -147,7 +147,7 @@ SHORT = PLAN.model_copy(
 # 55 s x 14 GPUs x $3 / 3600 = $0.64, 62 s: $0.72.
 CAME_TRUE = replace(
     GOOD,
-    trainer=replace(TRAINER, step_s=Quantity(60.0, "exported"), idle_fraction=Quantity(0.20, "exported")),
+    trainer=replace(TRAINER, step_s=Reading(60.0, "exported"), idle_fraction=Reading(0.20, "exported")),
     queue=replace(QUEUE, depth=1000.0, depth_p95=1300.0, oldest_age_max_steps=4.0),
 )
 
@@ -201,12 +201,12 @@ def test_samples_beyond_the_staleness_budget_fail_whatever_was_predicted(
     [
         (
             "trainer_idle",
-            replace(CAME_TRUE, trainer=replace(CAME_TRUE.trainer, idle_fraction=Quantity(0.25, "exported"))),
+            replace(CAME_TRUE, trainer=replace(CAME_TRUE.trainer, idle_fraction=Reading(0.25, "exported"))),
         ),
         ("queue", replace(CAME_TRUE, queue=replace(CAME_TRUE.queue, depth=1200.0))),
         ("queue", replace(CAME_TRUE, queue=replace(CAME_TRUE.queue, growth_per_h=500.0))),
         ("oldest_age", replace(CAME_TRUE, queue=replace(CAME_TRUE.queue, oldest_age_max_steps=6.0))),
-        ("cost_per_step", replace(CAME_TRUE, trainer=replace(CAME_TRUE.trainer, step_s=Quantity(66.0, "exported")))),
+        ("cost_per_step", replace(CAME_TRUE, trainer=replace(CAME_TRUE.trainer, step_s=Reading(66.0, "exported")))),
     ],
 )
 def test_worse_than_the_prediction_still_fails(name: Name, worse: Observed) -> None:
@@ -219,7 +219,7 @@ def test_a_cost_above_the_baseline_fails_though_the_plan_said_so() -> None:
     (cost,) = verify(dearer, CAME_TRUE).failed
     assert len(verify(dearer, CAME_TRUE).missed) == 3
     assert cost.text == "$0.688 per optimizer step, $0.60 before the change; $0.70 was predicted"
-    cheap = replace(CAME_TRUE, trainer=replace(CAME_TRUE.trainer, step_s=Quantity(51.0, "exported")))
+    cheap = replace(CAME_TRUE, trainer=replace(CAME_TRUE.trainer, step_s=Reading(51.0, "exported")))
     assert verify(dearer, cheap).ok
 
 
@@ -259,7 +259,7 @@ def test_other_failures_roll_back_with_the_recorded_command() -> None:
 
 
 def test_warnings_say_what_weakens_the_answer() -> None:
-    short = replace(GOOD, start_s=900.0, trainer=replace(TRAINER, steps=Quantity(40.0, "exported")), gap_share=0.2)
+    short = replace(GOOD, start_s=900.0, trainer=replace(TRAINER, steps=Reading(40.0, "exported")), gap_share=0.2)
     changed = replace(short, fleet=replace(FLEET, instances_min=5))
     warnings = verify(PLAN, changed).warnings
     assert len(warnings) == 4

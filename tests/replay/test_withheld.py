@@ -24,7 +24,7 @@ from fleetsim.replay.answers import Answers, answer
 from fleetsim.replay.change.patch import Deployment
 from fleetsim.replay.change.withheld import MENDED_BY, unless_mended, withheld
 from fleetsim.replay.data import replay_document
-from fleetsim.replay.diagnose.checks.case import Case, Draft
+from fleetsim.replay.diagnose.checks.case import Case, Reply
 from fleetsim.replay.diagnose.finding import MENDS, Check, Mend
 from fleetsim.replay.questions import Questions
 from fleetsim.replay.result import ReplayResult
@@ -152,7 +152,7 @@ def test_one_answer_for_any_findings(states: dict[Any, Any], binding: Check | No
     """Sized only where too little to read, a fault that comes first and a simulation that misses are all ruled out."""
     if binding is not None:
         states[binding] = "fault"  # what binds is a fault
-    drafts = [Draft(check, state, f"{check} is {state}") for check, state in states.items()]
+    drafts = [Reply(check, state, f"{check} is {state}") for check, state in states.items()]
     held = withheld(Case(window(**STARVED), default_scenario()), drafts, binding)
     healthy = states["data"] != "fault" and binding not in MENDS and states["model"] == "ok"
     assert (held is None) == healthy

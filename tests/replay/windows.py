@@ -10,20 +10,20 @@ from fleetsim.replay.observe.observed import (
     FleetView,
     Hour,
     InstanceView,
-    Lengths,
+    LengthHistogram,
     Observed,
     Pause,
     Pauses,
-    Quantity,
     QueueView,
+    Reading,
     TrainerView,
 )
 
 START, SPAN = 1_760_000_000.0, 6 * 3600.0
 
 
-def exported(value: float) -> Quantity:
-    return Quantity(value, "exported")
+def exported(value: float) -> Reading:
+    return Reading(value, "exported")
 
 
 def instance(number: int, **changes: Any) -> InstanceView:
@@ -60,7 +60,7 @@ FLEET = FleetView(
     tok_s_cv=0.03, running=480.0, waiting=0.0, in_flight_mean=480.0, in_flight_peak=700.0, kv_use=0.35, kv_use_peak=0.5,
     idle_share=0.02, preemptions_per_s=0.0, prefix_hit=0.86, finished_s=21.0, aborted_share=0.0, length_share=0.01,
 )  # fmt: skip
-LENGTHS = Lengths(
+LENGTHS = LengthHistogram(
     le=(500.0, 1000.0, 2000.0, 5000.0, 10_000.0), count=(9000.0, 8000.0, 7000.0, 5000.0, 800.0), mean=1530.0,
     p50=1100.0, p90=3300.0, p99=7200.0, prompt_mean=500.0, group_size=exported(8.0), drift_per_h=0.0,
 )  # fmt: skip

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console, RenderableType
 
-from fleetsim.compare.compare import Change, Comparison, InputDifference
+from fleetsim.compare.compare import Comparison, InputDifference, MetricChange
 from fleetsim.compare.told import document
 from fleetsim.estimates import Estimate
 from fleetsim.quantities import METRICS, WINDOW_METRICS
@@ -27,7 +27,7 @@ def printed(it: RenderableType, width: int) -> list[str]:
 
 def comparison(metrics: tuple[str, ...]) -> Comparison:
     changes = tuple(
-        Change(
+        MetricChange(
             metric,
             Estimate(64.2, 63.0, 65.4),
             Estimate(61.9, 61.0, 62.8),

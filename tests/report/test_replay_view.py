@@ -14,13 +14,13 @@ from fleetsim.history.history import InstanceId, Note
 from fleetsim.replay.answers import Answers
 from fleetsim.replay.backtest import Backtest, Slice
 from fleetsim.replay.brief import further_faults
-from fleetsim.replay.change.verify import Check, Verification
-from fleetsim.replay.change.what_if import Effect, Point, Sweep, WhatIf
-from fleetsim.replay.compared import Row, error_words
+from fleetsim.replay.change.verify import Verification, VerifyItem
+from fleetsim.replay.change.what_if import Effect, KeyPoint, KeySweep, WhatIf
+from fleetsim.replay.compared import ComparedRow, error_words
 from fleetsim.replay.data import replay_document
 from fleetsim.replay.diagnose.cost import pools_of
 from fleetsim.replay.diagnose.diagnose import diagnose
-from fleetsim.replay.observe.observed import Observed, Quantity
+from fleetsim.replay.observe.observed import Observed, Reading
 from fleetsim.replay.observed_tables import lengths
 from fleetsim.replay.run import Replayed
 from fleetsim.replay.told import document as told
@@ -60,15 +60,15 @@ def estimate(mean: float, half: float = 0.0) -> Estimate:
     return Estimate(mean, mean - half, mean + half)
 
 
-def row(quantity: Any, observed: float, predicted: float, measure: Any, error: float) -> Row:
-    return Row(quantity, observed, predicted, estimate(predicted), error, measure, abs(error) <= 0.1)
+def row(quantity: Any, observed: float, predicted: float, measure: Any, error: float) -> ComparedRow:
+    return ComparedRow(quantity, observed, predicted, estimate(predicted), error, measure, abs(error) <= 0.1)
 
 
 RIGHT = (row("tok_s", 32_000, 32_500, "ratio", 0.0156), row("trainer_idle", 0.365, 0.35, "points", -0.015))
 OFF = (*RIGHT, row("step_s", 37.0, 42.2, "ratio", 0.141), row("queue", 3.0, 9.0, "batches", 0.0117))
 
 
-def backtest(rows: tuple[Row, ...], verdict: Any) -> Backtest:
+def backtest(rows: tuple[ComparedRow, ...], verdict: Any) -> Backtest:
     slices = tuple(Slice(START + 3600 * k, START + 3600 * (k + 1), k >= 3, rows) for k in range(6))
     where = ("re-check weight-sync pauses",) if verdict == "wrong" else ()
     return Backtest(rows, slices, verdict, 0.10, where, 60, 3)
@@ -162,7 +162,7 @@ def test_long_pod_names_keep_the_end_that_tells_them_apart() -> None:
 
 
 def test_numbers_say_where_they_come_from() -> None:
-    inferred = window(**{"trainer.step_s": Quantity(24.0, "inferred"), "trainer.wait_s": Quantity(0.5, "log")})
+    inferred = window(**{"trainer.step_s": Reading(24.0, "inferred"), "trainer.wait_s": Reading(0.5, "log")})
     lines = lines_of(told(result_of(inferred)))
     assert any(line.startswith("  optimizer step") and line.endswith("inferred") for line in lines)
     assert any(line.startswith("  waits for samples") and line.endswith("run log") for line in lines)
@@ -243,23 +243,23 @@ WHAT_IF = WhatIf(
     3,
     ("loads beyond those seen are extrapolated",),
 )
-SWEEP = Sweep(
+SWEEP = KeySweep(
     "fleet.instances",
     8,
     (
-        Point(8, {name: estimate(1.0) for name in (
+        KeyPoint(8, {name: estimate(1.0) for name in (
             "step_s", "trainer_idle_fraction", "rollout_idle_fraction", "queue_depth", "staleness_steps.p99",
             "cost_per_step",
         )}, "rollout", None),
-        Point(1, None, None, "nothing fits"),
+        KeyPoint(1, None, None, "nothing fits"),
     ),
     3,
 )  # fmt: skip
 FAILED = Verification(
     (
-        Check("instances", "ok", 10, 10, "10 instances, 10 planned"),
-        Check("trainer_idle", "failed", 0.2, 0.05, "trainer idle 20.0%, at most 5.0%"),
-        Check("queue", "unknown", None, 512, "the queue's depth is not exported"),
+        VerifyItem("instances", "ok", 10, 10, "10 instances, 10 planned"),
+        VerifyItem("trainer_idle", "failed", 0.2, 0.05, "trainer idle 20.0%, at most 5.0%"),
+        VerifyItem("queue", "unknown", None, 512, "the queue's depth is not exported"),
     ),
     ("the window holds 30 optimizer steps",),
     "re-measure",

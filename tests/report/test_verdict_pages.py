@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from fleetsim.cli.main import app
-from fleetsim.compare.compare import Change, Comparison, InputDifference
+from fleetsim.compare.compare import Comparison, InputDifference, MetricChange
 from fleetsim.compare.told import document as compared
 from fleetsim.estimates import Estimate
 from fleetsim.tell.page import document_page
@@ -92,12 +92,12 @@ def test_when_every_arm_holds_that_is_said() -> None:
     assert "No arm that has a gate misses it." in words
 
 
-def change(metric: str, ratio: float | None, verdict: Any, half: float = 0.01, why: str = "") -> Change:
+def change(metric: str, ratio: float | None, verdict: Any, half: float = 0.01, why: str = "") -> MetricChange:
     a, b = Estimate(10.0, 9.9, 10.1), Estimate(10.0 * (ratio or 1), 9.9 * (ratio or 1), 10.1 * (ratio or 1))
     about = None if ratio is None else Estimate(ratio, ratio - half, ratio + half)
     gap = 10.0 * ((ratio or 1.0) - 1)
     difference = None if verdict == "not comparable" else Estimate(gap, gap - 0.1, gap + 0.1)
-    return Change(metric, a, b, about, difference, verdict, why, 0.01)
+    return MetricChange(metric, a, b, about, difference, verdict, why, 0.01)
 
 
 CHANGES = (

@@ -14,7 +14,7 @@ from fleetsim.errors import InputError, OutsideError, Problem
 from fleetsim.history.prometheus import Prometheus
 from fleetsim.watch.evaluation import Looker, LookOptions, of_now
 from fleetsim.watch.hysteresis import Damping
-from fleetsim.watch.watch import Look, Status, WallClock, Watch, WatchOptions
+from fleetsim.watch.watch import Look, Status, WallClock, WatchLoop, WatchOptions
 from tests.history.fake_prometheus import Series, serving
 
 OPTIONS = WatchOptions(every_s=60.0, stale_s=300.0, damping=Damping(up_after=2, down_after=4, cool_down_s=0.0))
@@ -43,7 +43,7 @@ def watched(
     told: list[str] = []
     seen: list[Status] = []
     clock = Clock(minutes * 60.0, lambda now: seen.append(watch.status()))
-    watch = Watch(look, clock, options, told.append)
+    watch = WatchLoop(look, clock, options, told.append)
     watch.run()
     return seen, told
 
@@ -128,7 +128,7 @@ def test_a_look_that_hangs_withdraws_the_recommendation_meanwhile() -> None:
     seen, _ = watched(fresh, 5)
     assert seen[-1].recommended == 8
     clock = Clock(1e9)
-    watch = Watch(fresh, clock, OPTIONS, lambda text: None)
+    watch = WatchLoop(fresh, clock, OPTIONS, lambda text: None)
     for _ in range(3):
         watch.evaluate()
         clock.t += 60
@@ -197,7 +197,7 @@ def test_slow_looks_do_not_drift_the_schedule() -> None:
         return fresh(now)
 
     clock = Clock(300.0)
-    Watch(look, clock, OPTIONS, lambda text: None).run()
+    WatchLoop(look, clock, OPTIONS, lambda text: None).run()
     assert at == [0, 60, 120, 180, 240]
 
 
@@ -213,7 +213,7 @@ def test_bad_input_of_one_evaluation_does_not_end_the_watch() -> None:
 
 def test_the_wall_clock_can_be_stopped_from_elsewhere() -> None:
     clock = WallClock()
-    watch = Watch(
+    watch = WatchLoop(
         lambda now: replace(LOOK, data_s=now), clock, WatchOptions(every_s=3600, stale_s=7200), lambda t: None
     )
     thread = threading.Thread(target=watch.run)

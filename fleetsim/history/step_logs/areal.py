@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fleetsim.history.run_log_columns import Entry, Framework
+from fleetsim.history.run_log_columns import Entry, FrameworkLog
 from fleetsim.history.step_logs.shared import COUNT, ONE, PART, POLICY
 
 _TRAIN = (
@@ -16,7 +16,7 @@ _TRAIN = (
 )
 _SAVE = ("timeperf/save", "timeperf/checkpoint_for_recover")
 
-AREAL = Framework(
+AREAL = FrameworkLog(
     "areal",
     "inclusionAI/AReaL 4aef98d: areal/trainer/rl_trainer.py, areal/trainer/ppo/actor.py, areal/utils/stats_tracker.py",
     ("timeperf/rollout", "timeperf/train_step", "timeperf/update_weights"),

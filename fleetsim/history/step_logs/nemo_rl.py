@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from fleetsim.history.run_log_columns import Entry, Framework
+from fleetsim.history.run_log_columns import Entry, FrameworkLog
 from fleetsim.history.step_logs.shared import ALL_WAIT, COUNT, ONE, PART, POLICY, RATE, SYNC, TEXT, by_name
 
-NEMO_RL = Framework(
+NEMO_RL = FrameworkLog(
     "nemo-rl",
     "NVIDIA-NeMo/RL 7ea279a: nemo_rl/algorithms/grpo.py, nemo_rl/experience/rollouts.py, nemo_rl/utils/logger.py",
     ("timing/train/total_step_time", "timing/train/policy_training", "timing/train/exposed_generation"),

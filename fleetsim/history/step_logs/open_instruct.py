@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from fleetsim.history.run_log_columns import Entry, Framework
+from fleetsim.history.run_log_columns import Entry, FrameworkLog
 from fleetsim.history.step_logs.shared import COUNT, ONE, PART, POLICY, RATE
 
-OPEN_INSTRUCT = Framework(
+OPEN_INSTRUCT = FrameworkLog(
     "open-instruct",
     "allenai/open-instruct e6c3044: open_instruct/grpo_fast.py, data_loader.py, grpo_utils.py",
     ("time/trainer_waiting_for_data", "time/generation_waiting_for_trainer", "val/sequence_lengths"),

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 import numpy as np
 
 from fleetsim.history.history import Floats
-from fleetsim.history.run_log_columns import Entry, Framework
+from fleetsim.history.run_log_columns import Entry, FrameworkLog
 from fleetsim.history.step_logs.shared import ALL_WAIT, POLICY, SYNC, TEXT
 
 _LITTLE = 0.02  # of a step
@@ -35,7 +35,7 @@ def _mode(names: Collection[str], values: Mapping[str, Floats]) -> str:
     return "locked" if left <= small < held else "asynchronous"
 
 
-OPENRLHF = Framework(
+OPENRLHF = FrameworkLog(
     "openrlhf",
     "OpenRLHF/OpenRLHF 3c3be62: trainer/ppo_trainer.py, trainer/ppo_trainer_async.py, utils/logging_utils.py",
     ("timing/make_experience", "timing/ppo_train", "timing/broadcast"),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from fleetsim.history.run_log_columns import COLUMNS, Entry, Framework
+from fleetsim.history.run_log_columns import COLUMNS, Entry, FrameworkLog
 
-PLAIN = Framework(
+PLAIN = FrameworkLog(
     "plain",
     "columns named as in the table above",
     ("step_s", "wait_s", "train_s"),

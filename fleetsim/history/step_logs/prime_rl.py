@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from fleetsim.history.run_log_columns import Entry, Framework
+from fleetsim.history.run_log_columns import Entry, FrameworkLog
 from fleetsim.history.step_logs.shared import COUNT, ONE, OTHERS, PART, RATE, TEXT
 
-PRIME_RL = Framework(
+PRIME_RL = FrameworkLog(
     "prime-rl",
     "PrimeIntellect-ai/prime-rl 559b447: trainer/rl/train.py, orchestrator/orchestrator.py, monitors/file.py",
     ("time/wait_for_batch", "time/forward_backward", "time/wait_for_policy"),

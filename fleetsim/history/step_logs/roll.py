@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from fleetsim.history.run_log_columns import Entry, Framework
+from fleetsim.history.run_log_columns import Entry, FrameworkLog
 from fleetsim.history.step_logs.shared import COUNT, ONE, PART, POLICY, RATE
 
-ROLL = Framework(
+ROLL = FrameworkLog(
     "roll",
     "alibaba/ROLL 8eb27cc: pipeline/rlvr/rlvr_pipeline.py, pipeline/agentic/agentic_pipeline.py, "
     "utils/metrics/metrics_manager.py",

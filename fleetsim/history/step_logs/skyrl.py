@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fleetsim.history.run_log_columns import Entry, Framework
+from fleetsim.history.run_log_columns import Entry, FrameworkLog
 from fleetsim.history.step_logs.shared import ALL_WAIT, COUNT, ONE, PART, POLICY, RATE, SYNC, by_name
 
 _TRAIN = tuple(
@@ -15,7 +15,7 @@ _TRAIN = tuple(
     )
 )
 
-SKYRL = Framework(
+SKYRL = FrameworkLog(
     "skyrl",
     "NovaSky-AI/SkyRL a956457: skyrl/train/trainer.py, fully_async_trainer.py, generators/utils.py",
     ("timing/wait_for_generation_buffer", "timing/fwd_logprobs_values_reward", "generate/avg_num_tokens"),

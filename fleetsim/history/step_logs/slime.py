@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 import numpy as np
 
 from fleetsim.history.history import Floats
-from fleetsim.history.run_log_columns import Entry, Framework
+from fleetsim.history.run_log_columns import Entry, FrameworkLog
 from fleetsim.history.step_logs.shared import ALL_WAIT, ONE, PART, RATE, SYNC
 
 _WAIT = ("perf/train_wait_time", "perf/update_weights_time", "perf/save_model_time")
@@ -22,7 +22,7 @@ def _mode(names: Collection[str], values: Mapping[str, Floats]) -> str:
     return SYNC if wait >= (1 - _WHOLE) * np.nanmedian(values["perf/rollout_time"]) else "asynchronous"
 
 
-SLIME = Framework(
+SLIME = FrameworkLog(
     "slime",
     "THUDM/slime 624b824: slime/observability/train_metric_utils.py, slime/observability/rollout_metrics.py, "
     "slime/backends/megatron_utils/actor.py",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fleetsim.history.run_log_columns import Entry, Framework
+from fleetsim.history.run_log_columns import Entry, FrameworkLog
 from fleetsim.history.step_logs.shared import ALL_WAIT, ONE, PART, POLICY, RATE, SYNC
 
 _GENERATE = (
@@ -11,7 +11,7 @@ _GENERATE = (
 )
 _SYNC = ("profiling/Time taken: GRPOTrainer.sync_weights", "profiling/Time taken: GRPOTrainer._move_model_to_vllm")
 
-TRL = Framework(
+TRL = FrameworkLog(
     "trl",
     "huggingface/trl f2cd577: trainer/grpo_trainer.py, extras/profiling.py, experimental/async_grpo; "
     "v1.18: trainer/async_grpo_trainer.py",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from fleetsim.history.history import Floats
-from fleetsim.history.run_log_columns import Entry, Framework
+from fleetsim.history.run_log_columns import Entry, FrameworkLog
 from fleetsim.history.step_logs.shared import ALL_WAIT, ONE, PART, POLICY, RATE, SPLIT, SYNC
 
 _TRAIN = tuple(f"timing_s/{x}" for x in ("old_log_prob", "ref", "values", "adv", "update_critic", "update_actor"))
@@ -25,7 +25,7 @@ def _mode(names: Collection[str], values: Mapping[str, Floats]) -> str:
     return "synchronous"
 
 
-VERL = Framework(
+VERL = FrameworkLog(
     "verl",
     "verl-project/verl 1dda039: trainer/ppo/metric_utils.py, trainer/ppo/v1/trainer_base.py, "
     "experimental/fully_async_policy/detach_utils.py, experimental/one_step_off_policy/ray_trainer.py",

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from fleetsim.errors import InputError, Problem
 from fleetsim.history.history import Note
-from fleetsim.history.run_log_table import Table
+from fleetsim.history.run_log_table import RunLogTable
 from fleetsim.history.trackers import mlflow, tensorboard, trackio, wandb
 from fleetsim.history.trackers.database import MAGIC, columns_of, the_only
 
-Reader = Callable[[Callable[[str], bool] | None], tuple[Table, list[Note]]]
+Reader = Callable[[Callable[[str], bool] | None], tuple[RunLogTable, list[Note]]]
 
 _START = 512
 _EVENTS = "*tfevents*"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fleetsim.errors import InputError, Problem
 from fleetsim.history.history import Note
-from fleetsim.history.run_log_table import Table
+from fleetsim.history.run_log_table import RunLogTable
 from fleetsim.history.trackers.database import rows_of, run_of
 from fleetsim.history.trackers.scalars import Scalars
 
@@ -23,7 +23,7 @@ def is_run(folder: Path) -> bool:
     return (folder / "meta.yaml").is_file() and (folder / "metrics").is_dir()
 
 
-def read_run(folder: Path, wanted: Callable[[str], bool] | None) -> tuple[Table, list[Note]]:
+def read_run(folder: Path, wanted: Callable[[str], bool] | None) -> tuple[RunLogTable, list[Note]]:
     """The metrics of a run's folder. Raises InputError: none, or a line that is none."""
     scalars, notes = Scalars(wanted), []
     root = folder / "metrics"
@@ -52,7 +52,7 @@ def read_run(folder: Path, wanted: Callable[[str], bool] | None) -> tuple[Table,
     return scalars.table(), notes
 
 
-def read_database(path: Path, run: str, wanted: Callable[[str], bool] | None) -> tuple[Table, list[Note]]:
+def read_database(path: Path, run: str, wanted: Callable[[str], bool] | None) -> tuple[RunLogTable, list[Note]]:
     """The metrics of one run of an MLflow database. run: "" = the only one. Raises InputError."""
     scalars = Scalars(wanted)
     for key, value, time_ms, step in rows_of(path, _ROWS, (run_of(path, _RUN, run),)):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fleetsim.history.run_log_table import Table
+from fleetsim.history.run_log_table import RunLogTable
 
 
 class Scalars:
@@ -25,7 +25,7 @@ class Scalars:
             return None
         return self._kept.setdefault(name, (array("q"), array("d"), array("d")))
 
-    def table(self) -> Table:
+    def table(self) -> RunLogTable:
         """One row a step, with `step` and `_timestamp`; of a step that comes again the last value counts."""
         known = [np.frombuffer(steps, dtype=np.int64) for steps, _, _ in self._kept.values() if len(steps)]
         steps = np.unique(np.concatenate(known)) if known else np.array([], dtype=np.int64)
@@ -39,4 +39,4 @@ class Scalars:
             columns[name] = column
         if np.isfinite(time_s).any():
             columns["_timestamp"] = time_s
-        return Table.of(columns, {*self.names, "step", "_timestamp"})
+        return RunLogTable.of(columns, {*self.names, "step", "_timestamp"})

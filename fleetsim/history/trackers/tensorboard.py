@@ -13,7 +13,7 @@ from pathlib import Path
 
 from fleetsim.errors import InputError, Problem
 from fleetsim.history.history import Note
-from fleetsim.history.run_log_table import Table
+from fleetsim.history.run_log_table import RunLogTable
 from fleetsim.history.trackers.repeated import Kept, Plain, Repeated
 from fleetsim.history.trackers.scalars import Scalars
 from fleetsim.history.trackers.wire import BYTES, FIXED32, FIXED64, VARINT, WireError, fields
@@ -32,7 +32,7 @@ def is_events(start: bytes) -> bool:
     return len(start) > _HEAD + 16 and start[_HEAD] == 0x09 and _MARK in start[:200]
 
 
-def read_events(paths: Sequence[Path], wanted: Callable[[str], bool] | None) -> tuple[Table, list[Note]]:
+def read_events(paths: Sequence[Path], wanted: Callable[[str], bool] | None) -> tuple[RunLogTable, list[Note]]:
     """The scalars of a run's files, in the order of their names (which begin with their time). Raises InputError."""
     scalars, notes = Scalars(wanted), []
     kept: Kept = {}

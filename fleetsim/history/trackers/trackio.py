@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fleetsim.history.history import Note
 from fleetsim.history.run_log_rows import flat
-from fleetsim.history.run_log_table import Table
+from fleetsim.history.run_log_table import RunLogTable
 from fleetsim.history.run_log_text import number
 from fleetsim.history.trackers.database import rows_of, run_of
 from fleetsim.json_text import from_loose_json
@@ -16,9 +16,9 @@ _RUN = "SELECT DISTINCT run_name, run_name FROM metrics"
 _ROWS = "SELECT step, timestamp, metrics FROM metrics WHERE run_name = ? ORDER BY id"
 
 
-def read_project(path: Path, run: str, wanted: Callable[[str], bool] | None) -> tuple[Table, list[Note]]:
+def read_project(path: Path, run: str, wanted: Callable[[str], bool] | None) -> tuple[RunLogTable, list[Note]]:
     """The metrics of one run of a project. run: "" = the only one. Raises InputError."""
-    table = Table(wanted)
+    table = RunLogTable(wanted)
     wrong = 0
     for step, moment, text in rows_of(path, _ROWS, (run_of(path, _RUN, run),)):
         try:

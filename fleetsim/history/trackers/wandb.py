@@ -16,7 +16,7 @@ from typing import Any
 from fleetsim.errors import InputError, Problem
 from fleetsim.history.history import Note
 from fleetsim.history.run_log_rows import flat
-from fleetsim.history.run_log_table import Table
+from fleetsim.history.run_log_table import RunLogTable
 from fleetsim.history.run_log_text import number
 from fleetsim.history.trackers.wire import BYTES, VARINT, WireError, fields
 from fleetsim.json_text import from_loose_json
@@ -28,9 +28,9 @@ _CHUNK = struct.Struct("<IHB")
 _FULL, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
 
 
-def read_wandb(path: Path, wanted: Callable[[str], bool] | None) -> tuple[Table, list[Note]]:
+def read_wandb(path: Path, wanted: Callable[[str], bool] | None) -> tuple[RunLogTable, list[Note]]:
     """The history of a run's local file; a run that still writes ends in the middle of a record."""
-    table, notes = Table(wanted), []
+    table, notes = RunLogTable(wanted), []
     try:
         for record in _records(path):
             for field, kind, start, end in fields(record):
@@ -98,14 +98,14 @@ def _item(data: bytes, at: int, end: int) -> tuple[str, float | None]:
     return "/".join(n for n in names if n), number(value)
 
 
-def read_wandb_api(run: str, wanted: Callable[[str], bool] | None) -> tuple[Table, list[Note]]:
+def read_wandb_api(run: str, wanted: Callable[[str], bool] | None) -> tuple[RunLogTable, list[Note]]:
     """The history of `ENTITY/PROJECT/RUN`, with the key that the user's wandb has (WANDB_API_KEY, or `wandb login`)."""
     try:
         library = import_module("wandb")
     except ImportError:
         rule, remedy = "its API needs wandb, which is not installed", "pip install 'fleetsim[wandb]', or export the run"
         raise InputError([Problem("history", f"{PREFIX}{run}", rule, remedy)]) from None
-    table = Table(wanted)
+    table = RunLogTable(wanted)
     try:
         for row in library.Api().run(run).scan_history():
             table.add(dict(flat(row)))

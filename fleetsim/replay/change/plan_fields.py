@@ -30,7 +30,7 @@ Number = Annotated[float, Field(ge=-1e18, le=1e18)]
 Metric = Annotated[str, Field(min_length=1, max_length=200)]
 
 
-class WindowFields(Section):
+class PlanWindow(Section):
     """The window that the plan rests on."""
 
     start_s: Number = Field(description="unix seconds")
@@ -100,13 +100,13 @@ class BackTestFields(Section):
     errors: dict[Metric, Number] = Field(default_factory=dict, max_length=100, description="as the back-test measures")
 
 
-class Plan(Section):
+class SavedPlan(Section):
     """The file."""
 
     schema_version: Literal[1] = Field(default=SCHEMA_VERSION, description="version of this file format")
     kind: Literal["fleetsim-plan"] = "fleetsim-plan"
     date: Text = Field(description="ISO date and time of writing")
-    window: WindowFields
+    window: PlanWindow
     baseline: BaselineFields
     recommended: RecommendedFields
     targets: PlanTargets
@@ -124,7 +124,7 @@ class Plan(Section):
         return self.recommended.instances
 
 
-def plan_from_mapping(mapping: object, where: str = "plan") -> Plan:
+def plan_from_mapping(mapping: object, where: str = "plan") -> SavedPlan:
     """The plan in a plain mapping. `where` names it in errors. Raises InputError with all problems."""
     if not isinstance(mapping, dict) or mapping.get("kind") != "fleetsim-plan":
         rule = "is no plan of fleetsim"
@@ -134,13 +134,13 @@ def plan_from_mapping(mapping: object, where: str = "plan") -> Plan:
         rule = f"this fleetsim reads plans up to schema_version {SCHEMA_VERSION}"
         raise InputError([Problem(f"{where}: schema_version", version, rule, "upgrade fleetsim")])
     try:
-        return Plan.model_validate(mapping)
+        return SavedPlan.model_validate(mapping)
     except ValidationError as error:
-        problems = problems_of(error, tree_of(Plan))
+        problems = problems_of(error, tree_of(SavedPlan))
         raise InputError([replace(p, path=f"{where}: {p.path}") for p in problems]) from None
 
 
-def load_plan(path: str | os.PathLike[str]) -> Plan:
+def load_plan(path: str | os.PathLike[str]) -> SavedPlan:
     """The plan in a JSON file. Raises InputError: no such file, no JSON, unknown keys, wrong values."""
     return plan_from_mapping(json_of(path), os.fspath(path))
 
@@ -157,7 +157,7 @@ def json_of(path: str | os.PathLike[str], flag: str = "PLAN.json") -> object:
         raise InputError([Problem(shown, str(error)[:80], "is no usable JSON", "check the file")]) from None
 
 
-def plan_text(plan: Plan) -> str:
+def plan_text(plan: SavedPlan) -> str:
     """The plan as the text of its file. The same plan gives the same bytes."""
     content = plan.model_dump(mode="json", exclude_none=True)
     return json.dumps(content, indent=1, ensure_ascii=True, allow_nan=False) + "\n"

@@ -17,18 +17,18 @@ from fleetsim.replay.change.plan_fields import (
     BackTestFields,
     BaselineFields,
     IntervalFields,
-    Plan,
     PlanTargets,
+    PlanWindow,
     RecommendedFields,
     RollbackFields,
-    WindowFields,
+    SavedPlan,
     finite,
 )
-from fleetsim.replay.change.recommend import Recommendation
+from fleetsim.replay.change.recommend import AdvisedFleet
 from fleetsim.replay.diagnose.checks.stragglers import slow_instances
 from fleetsim.replay.implied.engine_profile import profile_of_window
 from fleetsim.replay.implied.implied import Implied
-from fleetsim.replay.observe.observed import Observed, Quantity
+from fleetsim.replay.observe.observed import Observed, Reading
 from fleetsim.sim.engines import step_time_of
 from fleetsim.size.queue_cap import staleness_budget
 
@@ -36,20 +36,20 @@ from fleetsim.size.queue_cap import staleness_budget
 def plan_of(
     observed: Observed,
     implied: Implied,
-    recommendation: Recommendation,
+    recommendation: AdvisedFleet,
     *,
     now_s: float,
     backtest: Backtest | None = None,
     deployment: Deployment | None = None,
-) -> Plan:
+) -> SavedPlan:
     """The plan that `--plan-out` writes. now_s: unix seconds of writing. deployment: what is patched, if known."""
     date = datetime.datetime.fromtimestamp(now_s, datetime.UTC).isoformat(timespec="seconds")
     scenario = implied.scenario
     baseline = baseline_of(observed, scenario)
     beyond = recommendation.extrapolated
-    return Plan(
+    return SavedPlan(
         date=date,
-        window=WindowFields(start_s=observed.start_s, end_s=observed.end_s, source=observed.source),
+        window=PlanWindow(start_s=observed.start_s, end_s=observed.end_s, source=observed.source),
         baseline=baseline,
         recommended=RecommendedFields(
             instances=recommendation.instances,
@@ -117,7 +117,7 @@ def cost_of(scenario: Scenario, instances: float, step_s: float) -> float:
     return step_s / 3600.0 * (rollout * prices.rollout + trainer * prices.trainer)
 
 
-def implied_of(plan: Plan) -> Implied:
+def implied_of(plan: SavedPlan) -> Implied:
     """The implied scenario that a plan holds, with the engine of its window: for alerts and watch."""
     engine: tuple[StepTime, EngineLimits] | None = None
     if plan.engine is not None:
@@ -151,7 +151,7 @@ def _back_test(back: Backtest) -> BackTestFields:
     return BackTestFields(verdict=back.verdict, limit=min(1.0, back.limit), errors=errors)
 
 
-def _value(quantity: Quantity | None) -> float | None:
+def _value(quantity: Reading | None) -> float | None:
     return None if quantity is None else finite(quantity.value)
 
 

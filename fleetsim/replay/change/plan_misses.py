@@ -6,7 +6,7 @@ from typing import Literal
 
 from fleetsim import units
 from fleetsim.dataclass import dataclass
-from fleetsim.replay.change.plan_fields import IntervalFields, Plan
+from fleetsim.replay.change.plan_fields import IntervalFields, SavedPlan
 
 Promised = Literal["trainer_idle", "queue", "oldest_age", "cost_per_step"]
 
@@ -26,7 +26,7 @@ class Miss:
     text: str
 
 
-def misses_of(plan: Plan) -> dict[Promised, Miss]:
+def misses_of(plan: SavedPlan) -> dict[Promised, Miss]:
     """The targets that the plan itself misses, by the item of the verification list that they are of."""
     targets, batch = plan.targets, plan.scenario.trainer.batch_samples
     found: list[Miss] = []
@@ -55,11 +55,11 @@ def misses_of(plan: Plan) -> dict[Promised, Miss]:
     return {miss.name: miss for miss in found}
 
 
-def is_tolerance(plan: Plan) -> bool:
+def is_tolerance(plan: SavedPlan) -> bool:
     """Whether the plan's staleness is what the user tolerates. Else it is what the admission law is set to, which
     bounds what is started: a long response that others overtake is trained older than that."""
     return plan.scenario.targets.staleness_p99_steps is not None
 
 
-def _predicted(plan: Plan, metric: str) -> IntervalFields | None:
+def _predicted(plan: SavedPlan, metric: str) -> IntervalFields | None:
     return plan.recommended.predicted.get(metric)

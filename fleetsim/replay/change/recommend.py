@@ -24,7 +24,7 @@ from fleetsim.size.size import Sizing, size
 
 
 @dataclass(frozen=True, slots=True)
-class Recommendation:
+class AdvisedFleet:
     """What to deploy. instances: the fleet; was: now. queue_cap_samples: buffer capacity that costs next to no step
     time. changes: dotted paths to set, empty where the fleet is right as it is. predicted: metrics with that fleet,
     now: with the fleet as it is (same draws). size: everything that sizing found.
@@ -48,7 +48,7 @@ class Recommendation:
 
 def recommend(
     implied: Implied, *, given: Collection[str] = (), tell: Callable[[str], None] | None = None
-) -> Recommendation:
+) -> AdvisedFleet:
     """Sizes the fleet of the window's job. given: dotted paths that the user wrote (targets among them bind).
 
     Slow instances keep their numbers: an added one has the normal pace. Raises InputError and StuckError as `size`.
@@ -60,7 +60,7 @@ def recommend(
     beyond = _beyond(implied, result)
     was = implied.scenario.fleet.instances
     changes: dict[str, Any] = {} if result.instances == was else {"fleet.instances": result.instances}
-    return Recommendation(
+    return AdvisedFleet(
         result.instances,
         was,
         result.queue_cap.samples,

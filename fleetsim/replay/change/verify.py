@@ -14,7 +14,7 @@ from typing import Literal
 from fleetsim import units
 from fleetsim.dataclass import dataclass
 from fleetsim.quantities import quantity
-from fleetsim.replay.change.plan_fields import Plan
+from fleetsim.replay.change.plan_fields import SavedPlan
 from fleetsim.replay.change.plan_file import cost_of
 from fleetsim.replay.change.plan_misses import COST_SLACK, Miss, is_tolerance, misses_of
 from fleetsim.replay.diagnose.checks.stragglers import slow_instances
@@ -38,7 +38,7 @@ GROWTH = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class VerifyItem:
     """One item of the list. value: seen, limit: it was held against; None where there is none. text: a sentence."""
 
     name: Name
@@ -53,13 +53,13 @@ class Verification:
     """checks: in the runbook's order. warnings: what weakens the answer. next: what to do, None while all hold.
     missed: targets that the plan itself misses, whatever the window shows: no failures of the change."""
 
-    checks: tuple[Check, ...]
+    checks: tuple[VerifyItem, ...]
     warnings: tuple[str, ...]
     next: str | None
     missed: tuple[str, ...] = ()
 
     @property
-    def failed(self) -> tuple[Check, ...]:
+    def failed(self) -> tuple[VerifyItem, ...]:
         """The items that do not hold; the command exits with 10 when there is one."""
         return tuple(c for c in self.checks if c.state == "failed")
 
@@ -69,7 +69,7 @@ class Verification:
         return not self.failed
 
 
-def verify(plan: Plan, observed: Observed) -> Verification:
+def verify(plan: SavedPlan, observed: Observed) -> Verification:
     """Holds a window after the change against its plan."""
     misses = misses_of(plan)
     checks = (
@@ -88,12 +88,12 @@ def verify(plan: Plan, observed: Observed) -> Verification:
     return Verification(checks, warnings, _next(plan, failed), tuple(told))
 
 
-def _check(name: Name, value: float | None, limit: float | None, held: bool | None, text: str) -> Check:
+def _check(name: Name, value: float | None, limit: float | None, held: bool | None, text: str) -> VerifyItem:
     state: State = "unknown" if held is None else "ok" if held else "failed"
-    return Check(name, state, value, limit, text)
+    return VerifyItem(name, state, value, limit, text)
 
 
-def _instances(plan: Plan, observed: Observed) -> Check:
+def _instances(plan: SavedPlan, observed: Observed) -> VerifyItem:
     planned = plan.planned
     if observed.fleet is None:
         return _check("instances", None, planned, None, f"no engine was read; {planned} are planned")
@@ -102,7 +102,7 @@ def _instances(plan: Plan, observed: Observed) -> Check:
     return _check("instances", now, planned, now == planned, text)
 
 
-def _idle(plan: Plan, observed: Observed, miss: Miss | None) -> Check:
+def _idle(plan: SavedPlan, observed: Observed, miss: Miss | None) -> VerifyItem:
     target = plan.targets.trainer_idle_fraction
     limit = target if miss is None else miss.bound
     seen = observed.trainer.idle_fraction
@@ -115,7 +115,7 @@ def _idle(plan: Plan, observed: Observed, miss: Miss | None) -> Check:
     return _check("trainer_idle", seen.value, limit, seen.value <= limit, text)
 
 
-def _queue(plan: Plan, observed: Observed, miss: Miss | None) -> Check:
+def _queue(plan: SavedPlan, observed: Observed, miss: Miss | None) -> VerifyItem:
     queue, cap = observed.queue, plan.targets.queue_samples
     batch = plan.scenario.trainer.batch_samples
     high = queue.depth_p95 if queue.depth_p95 is not None else queue.depth
@@ -135,7 +135,7 @@ def _queue(plan: Plan, observed: Observed, miss: Miss | None) -> Check:
     return _check("queue", high, cap, within and not growing, text)
 
 
-def _age(plan: Plan, observed: Observed, miss: Miss | None) -> Check:
+def _age(plan: SavedPlan, observed: Observed, miss: Miss | None) -> VerifyItem:
     queue, budget = observed.queue, plan.targets.staleness_steps
     oldest = queue.oldest_age_max_steps if queue.oldest_age_max_steps is not None else queue.oldest_age_steps
     if oldest is None:
@@ -156,7 +156,7 @@ def _age(plan: Plan, observed: Observed, miss: Miss | None) -> Check:
     return _check("oldest_age", oldest, limit, oldest <= limit, text)
 
 
-def _cost(plan: Plan, observed: Observed, miss: Miss | None) -> Check:
+def _cost(plan: SavedPlan, observed: Observed, miss: Miss | None) -> VerifyItem:
     limit, step = plan.targets.cost_per_step, observed.trainer.step_s
     if limit is None or step is None or observed.fleet is None:
         what = "no baseline" if limit is None else "no step time" if step is None else "no engines"
@@ -168,7 +168,7 @@ def _cost(plan: Plan, observed: Observed, miss: Miss | None) -> Check:
     return _check("cost_per_step", cost, limit, cost <= limit * (1.0 + COST_SLACK), text)
 
 
-def _waiting(plan: Plan, observed: Observed) -> Check:
+def _waiting(plan: SavedPlan, observed: Observed) -> VerifyItem:
     fleet, before = observed.fleet, plan.baseline.waiting
     if fleet is None or fleet.waiting is None:
         return _check("waiting", None, None, None, "requests waiting are not exported")
@@ -179,7 +179,7 @@ def _waiting(plan: Plan, observed: Observed) -> Check:
     return _check("waiting", fleet.waiting, limit, fleet.waiting <= limit, text)
 
 
-def _prefix(plan: Plan, observed: Observed) -> Check:
+def _prefix(plan: SavedPlan, observed: Observed) -> VerifyItem:
     before = plan.baseline.prefix_hit
     now = observed.fleet.prefix_hit if observed.fleet is not None else None
     if before is None or now is None:
@@ -189,7 +189,7 @@ def _prefix(plan: Plan, observed: Observed) -> Check:
     return _check("prefix_hit", now, limit, now >= limit, text)
 
 
-def _stragglers(plan: Plan, observed: Observed) -> Check:
+def _stragglers(plan: SavedPlan, observed: Observed) -> VerifyItem:
     if len(observed.instances) < FEWEST:
         return _check("stragglers", None, None, None, f"a straggler shows beside {FEWEST - 1} or more other instances")
     slow = {str(i.id): i.pace for i in slow_instances(observed)}
@@ -202,7 +202,7 @@ def _stragglers(plan: Plan, observed: Observed) -> Check:
     return _check("stragglers", len(new), 0, not new, text or "no instance is slower than the others")
 
 
-def _warnings(plan: Plan, observed: Observed) -> tuple[str, ...]:
+def _warnings(plan: SavedPlan, observed: Observed) -> tuple[str, ...]:
     found = []
     steps = observed.trainer.steps
     if steps is None:
@@ -219,7 +219,7 @@ def _warnings(plan: Plan, observed: Observed) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _next(plan: Plan, failed: set[Name]) -> str | None:
+def _next(plan: SavedPlan, failed: set[Name]) -> str | None:
     if not failed:
         return None
     back = plan.rollback.command or f"go back to {units.plural(plan.rollback.instances, 'instance')}"

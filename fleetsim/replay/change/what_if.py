@@ -122,7 +122,7 @@ class WhatIf:
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class KeyPoint:
     """One value of a swept key. estimates: flat metrics; None where the run got stuck, and stuck says why. notes,
     extrapolated: as of a WhatIf."""
 
@@ -135,12 +135,12 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Sweep:
+class KeySweep:
     """One key over some values, the same draws for all. now: the key's value in the implied scenario."""
 
     key: str
     now: Any
-    points: tuple[Point, ...]
+    points: tuple[KeyPoint, ...]
     replications: int
 
 
@@ -174,7 +174,7 @@ def sweep(
     *,
     replications: int | None = None,
     progress: Callable[[int, int], None] | None = None,
-) -> Sweep:
+) -> KeySweep:
     """The implied scenario at each value of `key`. A value with which the run gets stuck is a point that says so.
 
     Raises InputError for no or more than MOST_POINTS values, and for one that does not fit.
@@ -196,12 +196,12 @@ def sweep(
             trial = trial_of(scenario.fleet.instances, _runs(scenario, engine, n))
             beyond = _beyond(implied, scenario, engine, trial)
             ends = [trial_of(trial.instances, runs).estimates for runs in _at_the_ends(beyond, scenario, engine, n)]
-            points.append(Point(value, widened(trial.estimates, ends), trial.binding, None, notes, beyond))
+            points.append(KeyPoint(value, widened(trial.estimates, ends), trial.binding, None, notes, beyond))
         except StuckError as error:
-            points.append(Point(value, None, None, error.what, notes))
+            points.append(KeyPoint(value, None, None, error.what, notes))
         if progress is not None:
             progress(len(points), len(values))
-    return Sweep(key, now, tuple(points), n)
+    return KeySweep(key, now, tuple(points), n)
 
 
 def changed(implied: Implied, changes: Mapping[str, Any]) -> tuple[Scenario, Engine | None, tuple[str, ...]]:

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from fleetsim import units
 from fleetsim.config.paths import is_touched
-from fleetsim.replay.diagnose.checks.case import Case, Draft
+from fleetsim.replay.diagnose.checks.case import Case, Reply
 from fleetsim.replay.diagnose.finding import MENDS, Check, Mend, Withheld
 
 # Who sets one of these keys in a what-if asks for the fleet with that fault mended.
@@ -28,7 +28,7 @@ MENDED_BY: Mapping[Mend, tuple[str, ...]] = {
 _SECONDS = ("trainer.fixed_s", "trainer.per_token_s", "trainer.phases")
 
 
-def withheld(case: Case, drafts: Sequence[Draft], binding: Check | None) -> Withheld | None:
+def withheld(case: Case, drafts: Sequence[Reply], binding: Check | None) -> Withheld | None:
     """Why nothing is to be recommended, None where the fleet may be sized. binding: the fault to change first: smaller
     ones beside it do not hold a recommendation up."""
     by_check = {d.check: d for d in drafts}
@@ -61,7 +61,7 @@ def unless_mended(held: Withheld, changes: Collection[str]) -> Withheld | None:
     return None if held.sizable else Withheld("model", "the simulation does not predict this window")
 
 
-def _mend(first: tuple[Mend, ...], by_check: Mapping[Check, Draft], trusted: bool) -> Withheld:
+def _mend(first: tuple[Mend, ...], by_check: Mapping[Check, Reply], trusted: bool) -> Withheld:
     why = f"first {_joined(first)} ({'; '.join(by_check[check].title for check in first)})"
     return Withheld(first[0], why, first, trusted)
 

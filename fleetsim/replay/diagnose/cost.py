@@ -21,7 +21,7 @@ from fleetsim import units
 from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.engine.prices import prices_of
-from fleetsim.replay.observe.observed import Observed, Quantity, engines_idle
+from fleetsim.replay.observe.observed import Observed, Reading, engines_idle
 
 # added: rollout GPUs that the remedy adds, a negative share of those that there are.
 Slice = Literal["train", "wait", "sync", "rest", "busy", "idle", "paused", "added"]
@@ -59,7 +59,7 @@ class Pools:
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
+class FindingCost:
     """What a finding costs as long as it stays. step_share: of a step, what the trainer's claims come to."""
 
     gpu_h_per_day: float
@@ -116,7 +116,7 @@ def observed_slices(observed: Observed) -> dict[Slice, float]:
     slices: dict[Slice, float] = {}
     t = observed.trainer
     if t.step_s is not None and t.step_s.value > 0:
-        parts: tuple[tuple[Slice, Quantity | None], ...] = (
+        parts: tuple[tuple[Slice, Reading | None], ...] = (
             ("train", t.train_s),
             ("wait", t.wait_s),
             ("sync", t.sync_s),
@@ -156,11 +156,11 @@ def within(gain: float, *claims: Claims) -> Claims:
     return found
 
 
-def settle(claims: Sequence[Claims], pools: Pools, slices: Mapping[Slice, float]) -> list[Size | None]:
+def settle(claims: Sequence[Claims], pools: Pools, slices: Mapping[Slice, float]) -> list[FindingCost | None]:
     """The size of every finding, in order; None for one that claims nothing, or whose pool has no GPUs."""
     left: dict[Slice, float] = dict(slices)
     whole = {True: 1.0, False: 1.0}  # of the trainer's GPUs, and of rollout's: parts that overlap count once
-    sizes: list[Size | None] = []
+    sizes: list[FindingCost | None] = []
     for claim in claims:
         gpu_h = usd = step = over = 0.0
         for of, wanted in claim.items():
@@ -174,5 +174,5 @@ def settle(claims: Sequence[Claims], pools: Pools, slices: Mapping[Slice, float]
             usd += _HOURS * share * pools.gpus(of) * pools.usd_h(of)
             step += share if of in _TRAINERS else 0.0
         paid = gpu_h > 0 or "added" in claim  # what costs as much as it gives back costs nothing
-        sizes.append(Size(max(0.0, gpu_h), max(0.0, usd), step) if paid else None)
+        sizes.append(FindingCost(max(0.0, gpu_h), max(0.0, usd), step) if paid else None)
     return sizes

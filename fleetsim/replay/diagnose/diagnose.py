@@ -25,8 +25,8 @@ from fleetsim.replay.diagnose.checks import (
     trainer,
 )
 from fleetsim.replay.diagnose.checks.backlog import TOO_LARGE
-from fleetsim.replay.diagnose.checks.case import WORTH, Case, Draft, Earlier, Gains, told
-from fleetsim.replay.diagnose.cost import ROLLOUT, Size, observed_slices, pools_of, settle, within
+from fleetsim.replay.diagnose.checks.case import WORTH, Case, Earlier, Gains, Reply, told
+from fleetsim.replay.diagnose.cost import ROLLOUT, FindingCost, observed_slices, pools_of, settle, within
 from fleetsim.replay.diagnose.finding import MENDS, Check, Finding, Verdict
 from fleetsim.replay.implied.observed_load import own_paces
 from fleetsim.replay.observe.departures import missed_words, unreplaced
@@ -35,7 +35,7 @@ from fleetsim.replay.observe.piled import piled
 
 Starves = Literal["trainer", "rollout", "neither", "unknown"]
 
-CHECKS: tuple[Callable[[Case, Earlier], Draft], ...] = (
+CHECKS: tuple[Callable[[Case, Earlier], Reply], ...] = (
     data.check,
     trainer.check,
     sync.check,
@@ -123,14 +123,14 @@ def remedy_of(case: Case) -> Mapping[str, Any]:
     return next(d.remedy for d in _drafts(case) if d.check == "rollout")
 
 
-def _drafts(case: Case) -> list[Draft]:
-    drafts: list[Draft] = []
+def _drafts(case: Case) -> list[Reply]:
+    drafts: list[Reply] = []
     for check in CHECKS:
         drafts.append(_weighed(case, check(case, tuple(drafts))))
     return drafts
 
 
-def _order(case: Case, drafts: Sequence[Draft]) -> list[Draft]:
+def _order(case: Case, drafts: Sequence[Reply]) -> list[Reply]:
     """The faults in the order in which they are to be changed, and paid for.
 
     It is the runbook's. Only, unless the trainer waits, a backlog comes before what would make rollout faster still.
@@ -141,7 +141,7 @@ def _order(case: Case, drafts: Sequence[Draft]) -> list[Draft]:
     return sorted(faults, key=lambda d: (d.check in _FASTER, drafts.index(d)))
 
 
-def _weighed(case: Case, draft: Draft) -> Draft:
+def _weighed(case: Case, draft: Reply) -> Reply:
     """A fault with what its removal gives by simulation: as its size, or as the reason why it is none."""
     gain = case.gains.get(draft.check)
     if draft.check == "rollout" and draft.state == "fault" and case.ahead is not None:
@@ -162,7 +162,7 @@ def _weighed(case: Case, draft: Draft) -> Draft:
     # Engines that stop for weights while the trainer is busy and does not wait: a rolling sync that costs no step.
     unheld = draft.check == "sync" and case.starving is False and _held(case) < WORTH
     if gain < WORTH and (draft.check in _COSTS_OR_NOT or unheld or (draft.check == "stragglers" and not draft.claims)):
-        return Draft(draft.check, "ok", f"{draft.title}; that costs nothing now", said)
+        return Reply(draft.check, "ok", f"{draft.title}; that costs nothing now", said)
     if not draft.claims or serves(case.observed):
         return replace(draft, evidence=said)
     # A shorter step is less time of both pools; `settle` bounds each by what was observed of it.
@@ -175,7 +175,7 @@ def _ends(case: Case, check: Check) -> tuple[float, float] | None:
     return case.gains.ranges.get(check) if isinstance(case.gains, Gains) else None
 
 
-def _run_ahead(case: Case, draft: Draft, gain: float) -> Draft:
+def _run_ahead(case: Case, draft: Reply, gain: float) -> Reply:
     """Slow responses with what the remedy gives: their price at least, as the wait at most. A remedy that gives nothing
     has no price."""
     if "added" in draft.claims:
@@ -194,7 +194,7 @@ def _held(case: Case) -> float:
     return 1.0 if t.sync_s is None or t.step_s is None or t.step_s.value <= 0 else t.sync_s.value / t.step_s.value
 
 
-def _refutable(draft: Draft) -> bool:
+def _refutable(draft: Reply) -> bool:
     """Whether a simulation may say that this fault is none; which of its two it is the rollout check leaves open."""
     return draft.check in _COSTS_OR_NOT or (draft.check == "stragglers" and not draft.claims)
 
@@ -205,7 +205,7 @@ def _paced(case: Case) -> bool:
     return any(pace != 1.0 for pace in own_paces(views).values()) or bool(piled(views))
 
 
-def _first(case: Case, order: Sequence[Draft]) -> Draft | None:
+def _first(case: Case, order: Sequence[Reply]) -> Reply | None:
     """What to change first: the first fault that is a change, without those that tell next to nothing of the wait."""
     changes = [d for d in order if d.check not in _NOT_A_CHANGE]
     if case.starving and case.idle is not None and any(d.check == "rollout" for d in changes):
@@ -215,12 +215,12 @@ def _first(case: Case, order: Sequence[Draft]) -> Draft | None:
     return changes[0] if changes else (order[0] if order else None)
 
 
-def _dearest(first: Draft | None, order: Sequence[Draft], size_of: Mapping[Check, Size | None]) -> Draft | None:
+def _dearest(first: Reply | None, order: Sequence[Reply], size_of: Mapping[Check, FindingCost | None]) -> Reply | None:
     """Of what is to be mended before the fleet is sized, the dearest, where it is that by DEARER; else the first."""
     if first is None or first.check not in MENDS:
         return first
 
-    def usd(draft: Draft) -> float:
+    def usd(draft: Reply) -> float:
         size = size_of.get(draft.check)
         return 0.0 if size is None else size.usd_per_day
 
@@ -228,13 +228,13 @@ def _dearest(first: Draft | None, order: Sequence[Draft], size_of: Mapping[Check
     return most if usd(most) > DEARER * usd(first) else first
 
 
-def _largest(drafts: Sequence[Draft], sizes: Sequence[Size | None]) -> Draft | None:
+def _largest(drafts: Sequence[Reply], sizes: Sequence[FindingCost | None]) -> Reply | None:
     """The fault that costs most, if any has a size."""
     sized = [(size.usd_per_day, d) for d, size in zip(drafts, sizes, strict=True) if size is not None]
     return max(sized, key=lambda pair: pair[0])[1] if sized else None
 
 
-def _starves(case: Case, drafts: Sequence[Draft]) -> Starves:
+def _starves(case: Case, drafts: Sequence[Reply]) -> Starves:
     """The side that waits: the trainer by its sample wait, the rollout GPUs by their time without work.
 
     A growing backlog is rollout's work that nobody takes: then the trainer is the slower side, and rollout's output
@@ -252,7 +252,7 @@ def _starves(case: Case, drafts: Sequence[Draft]) -> Starves:
     return "unknown" if case.starving is None else "neither"
 
 
-def _headline(case: Case, starves: Starves, first: Draft | None, most: Draft | None, drafts: Sequence[Draft]) -> str:
+def _headline(case: Case, starves: Starves, first: Reply | None, most: Reply | None, drafts: Sequence[Reply]) -> str:
     """One sentence: who waits and how much, the cause to begin with, and the one that costs most if that is another."""
     idle = case.idle
     if starves == "trainer" and idle is not None:

@@ -22,7 +22,7 @@ from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.step_time import StepTime
 from fleetsim.errors import FleetsimError
 from fleetsim.policies.admission import laws_by_parameter
-from fleetsim.replay.as_seen import Queue, idle_share, in_flight
+from fleetsim.replay.as_seen import GroupQueue, idle_share, in_flight
 from fleetsim.replay.implied.prefix_hits import expected_hits, places_when_spread
 from fleetsim.replay.observe.observed import Observed, QueueView
 from fleetsim.replay.observe.trainer_queue import grows
@@ -269,7 +269,7 @@ def _distance(
     off = [mean / fleet.in_flight_mean - 1.0, peak / fleet.in_flight_peak - 1.0]
     if observed.queue.depth is not None and grows(observed, batch) is None:  # what grows has no level
         window = window_of(records)
-        depth = Queue.of(records, window.start_s).mean(0.0, window.span_s)
+        depth = GroupQueue.of(records, window.start_s).mean(0.0, window.span_s)
         off.append((depth - observed.queue.depth) / batch)
     if fleet.idle_share is not None:
         off.append(idle_share(records, in_pauses=observed.pauses is None) - fleet.idle_share)

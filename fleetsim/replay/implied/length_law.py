@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fleetsim.config.lengths import Histogram
 from fleetsim.dataclass import dataclass
-from fleetsim.replay.observe.observed import Lengths
+from fleetsim.replay.observe.observed import LengthHistogram
 
 Floats = NDArray[np.float64]
 _NORMAL = NormalDist()
@@ -38,7 +38,7 @@ class LengthLaw:
     cap_from: str
 
 
-def length_law(lengths: Lengths, cap: float | None = None, length_share: float | None = None) -> LengthLaw:
+def length_law(lengths: LengthHistogram, cap: float | None = None, length_share: float | None = None) -> LengthLaw:
     """The law of `lengths`. cap: longest response where it is known; length_share: share of responses cut by it."""
     bounds, shares = _finite(lengths)
     open_share = max(0.0, 1.0 - float(shares.sum()))
@@ -56,7 +56,7 @@ def length_law(lengths: Lengths, cap: float | None = None, length_share: float |
     return LengthLaw(law, float(cap), how)
 
 
-def _finite(lengths: Lengths) -> tuple[Floats, Floats]:
+def _finite(lengths: LengthHistogram) -> tuple[Floats, Floats]:
     """Finite upper bounds and the share of responses in each bucket. Empty ends are cut off, unless longer responses
     lie beyond them."""
     le, count = np.asarray(lengths.le, float), np.asarray(lengths.count, float)
@@ -82,7 +82,7 @@ def _slope(bounds: Floats, shares: Floats) -> tuple[float, float]:
 
 
 def _cap(
-    lengths: Lengths, bounds: Floats, shares: Floats, slope: float, last_z: float, length_share: float | None
+    lengths: LengthHistogram, bounds: Floats, shares: Floats, slope: float, last_z: float, length_share: float | None
 ) -> tuple[float, str]:
     """The cap that the counted share of cut responses, or else the mean, asks for."""
     top = float(bounds[-1])

@@ -38,7 +38,7 @@ _SURE_SCRAPES = 0.75
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class SteadyIntervals:
     """Steady intervals, arrays of equal length n. time_s: middle, unix. dt_s: length x pace. running: mean of the ends.
     generated, prefilled: tokens. kv_tokens: K, NaN where unknown. doubt: relative, in the number of iterations."""
 
@@ -53,13 +53,13 @@ class Rows:
     def __len__(self) -> int:
         return len(self.time_s)
 
-    def some(self, mask: Bools) -> Rows:
+    def some(self, mask: Bools) -> SteadyIntervals:
         """The selected rows."""
-        return Rows(*(getattr(self, name)[mask] for name in self.__slots__))
+        return SteadyIntervals(*(getattr(self, name)[mask] for name in self.__slots__))
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class MeanLoad:
     """Mean load as tokens see it."""
 
     running: float
@@ -67,7 +67,7 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class LoadLevel:
     """seconds: of an iteration, the mean over tokens. running, kv_tokens: at the scrapes it belongs to, (n,) each.
     prefill_per_iteration: prompt tokens computed per iteration. counted: from counted seconds, else a sampled gauge."""
 
@@ -82,15 +82,15 @@ class Level:
         each = iteration(self.running, self.kv_tokens)
         return float(self.running.sum() / (self.running / each).sum())
 
-    def load(self, iteration: Iteration) -> Load:
+    def load(self, iteration: Iteration) -> MeanLoad:
         """The mean load over tokens."""
         weights = self.running / iteration(self.running, self.kv_tokens)
         kv = np.nan_to_num(self.kv_tokens)
-        return Load(float(np.average(self.running, weights=weights)), float(np.average(kv, weights=weights)))
+        return MeanLoad(float(np.average(self.running, weights=weights)), float(np.average(kv, weights=weights)))
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class Stretch:
     """A stretch of a window.
 
     times: (T,) of the scrapes. running, kv_tokens: (I, T), NaN in pauses. generated, prefilled: (I, T - 1) growth;
@@ -106,7 +106,7 @@ class Seen:
     generated: Floats
     prefilled: Floats
     unseen: Floats
-    rows: Rows
+    rows: SteadyIntervals
     pace: Floats
     request_times: Floats | None
     request_s: Floats | None
@@ -114,7 +114,7 @@ class Seen:
     requests: Floats | None
     preempting: int = 0
 
-    def part(self, start_s: float, end_s: float) -> Seen:
+    def part(self, start_s: float, end_s: float) -> Stretch:
         """The stretch from start to end."""
         scrapes = (self.times >= start_s) & (self.times < end_s)
         spans = (self.times[:-1] >= start_s) & (self.times[1:] <= end_s)
@@ -122,7 +122,7 @@ class Seen:
         inside = None
         if self.request_times is not None:
             inside = (self.request_times[:-1] >= start_s - 1.0) & (self.request_times[1:] <= end_s + 1.0)
-        return Seen(
+        return Stretch(
             self.times[scrapes],
             self.running[:, scrapes],
             self.kv_tokens[:, scrapes],
@@ -138,7 +138,7 @@ class Seen:
             self.preempting,
         )
 
-    def level(self, of: Bools | None = None) -> Level | None:
+    def level(self, of: Bools | None = None) -> LoadLevel | None:
         """The level of all instances or of some; None where nothing ran."""
         some = np.ones(len(self.pace), np.bool_) if of is None else of
         running, kv = self.running[some], self.kv_tokens[some]
@@ -157,7 +157,7 @@ class Seen:
             return None
         mean = float(np.average(running[work], weights=running[work]))
         prefilled = float(np.nansum(self.prefilled[some]))
-        return Level(seconds, running[work], kv[work], prefilled * mean / tokens, counted is not None)
+        return LoadLevel(seconds, running[work], kv[work], prefilled * mean / tokens, counted is not None)
 
     def _counted(self, some: Bools) -> float | None:
         if self.request_s is None or self.request_tokens is None or self.requests is None:
@@ -168,7 +168,7 @@ class Seen:
         seconds = float(np.nansum(self.request_s[some] * self.pace[some][:, None]))
         return seconds / tokens if tokens > 0 and seconds > 0 else None
 
-    def errors(self, predict: Callable[[Level], float]) -> Floats | None:
+    def errors(self, predict: Callable[[LoadLevel], float]) -> Floats | None:
         """predict(level) / seconds - 1 of each instance; None where no instance has a level."""
         found = []
         for i in range(len(self.pace)):
@@ -180,7 +180,7 @@ class Seen:
 
 def seen_of(
     history: History, observed: Observed, kv_tokens: float | None, unseen_pause_s: float | None = None
-) -> Seen | None:
+) -> Stretch | None:
     """The load of a window; None where running or generated tokens were not read.
 
     kv_tokens: an instance's KV capacity. unseen_pause_s: seconds of a weight sync's pause where none was long enough to
@@ -221,7 +221,7 @@ def seen_of(
     times, seconds, tokens, count = _requests(history, observed, unseen)
     if count is not None and float(thrown.sum()) > _PREEMPTED * float(np.nansum(count)):
         seconds = None
-    return Seen(
+    return Stretch(
         history.times, running, kv, generated, prefilled, unseen, rows, pace, times, seconds, tokens, count,
         int((thrown > 0).sum()),
     )  # fmt: skip
@@ -247,7 +247,7 @@ def found_pauses(observed: Observed) -> tuple[Pause, ...]:
 
 def _steady(
     times: Floats, running: Floats, kv: Floats, generated: Floats, prefilled: Floats, broken: Bools, pace: Floats
-) -> Rows:
+) -> SteadyIntervals:
     shape = generated.shape
     a, b = running[:, :-1], running[:, 1:]
     mean = 0.5 * (a + b)
@@ -259,7 +259,7 @@ def _steady(
     middle = np.broadcast_to(0.5 * (times[:-1] + times[1:]), shape)
     inside = 0.5 * (kv[:, :-1] + kv[:, 1:])
     columns = (middle, dt * pace[:, None], mean, generated, prefilled, inside, doubt)
-    return Rows(*(np.asarray(column)[good] for column in columns))
+    return SteadyIntervals(*(np.asarray(column)[good] for column in columns))
 
 
 def _growth(values: Floats) -> Floats:

@@ -11,7 +11,7 @@ from fleetsim.errors import InputError
 from fleetsim.job.nameplate import mean_batch_tokens, mean_output_tokens
 from fleetsim.replay.implied.observed_load import found_pauses
 from fleetsim.replay.implied.scenario_draft import ScenarioDraft
-from fleetsim.replay.observe.observed import Observed, Quantity
+from fleetsim.replay.observe.observed import Observed, Reading
 
 # A base scenario's seconds stay where the window is this near to them, in seconds or as a share.
 NEAR_S, NEAR_SHARE = 0.25, 0.02
@@ -20,7 +20,7 @@ LEAST_REST = 0.01
 _ROLLING = "the instances stop one after the other, with a rhythm"
 
 
-def _value(quantity: Quantity | None) -> float | None:
+def _value(quantity: Reading | None) -> float | None:
     return None if quantity is None else quantity.value
 
 
@@ -139,7 +139,7 @@ def _against_base(
         draft.take("sync.pause_s", rest, f"{rest:.2f} s, no longer than the trainer is held")
 
 
-def _source(quantity: Quantity | None) -> str:
+def _source(quantity: Reading | None) -> str:
     return "" if quantity is None else quantity.source
 
 

@@ -36,7 +36,7 @@ from fleetsim import units
 from fleetsim.dataclass import dataclass
 from fleetsim.engine.step_time import LinearStepTime, StepTime
 from fleetsim.history.history import History
-from fleetsim.replay.implied.observed_load import Level, Seen, seen_of
+from fleetsim.replay.implied.observed_load import LoadLevel, Stretch, seen_of
 from fleetsim.replay.observe.observed import Observed
 
 Floats = NDArray[np.float64]
@@ -152,7 +152,7 @@ def speed_of(
 
 
 def _fit(
-    seen: Seen, level: Level, roofline: StepTime | None, likely: StepTime | None
+    seen: Stretch, level: LoadLevel, roofline: StepTime | None, likely: StepTime | None
 ) -> tuple[StepTime, Shape, float | None, str]:
     known: Shape = "assumed" if roofline is None else "roofline"
     shape = likely if roofline is None else roofline
@@ -170,13 +170,13 @@ def _fit(
     return free, "fitted", None, ""
 
 
-def _one_load(level: Level) -> bool:
+def _one_load(level: LoadLevel) -> bool:
     low, middle, high = np.percentile(level.running, [5, 50, 95])
     narrow = (high - low) / max(middle, 1.0) < NARROW
     return bool(narrow or np.var(level.running) <= SCATTER * np.mean(level.running))
 
 
-def _linear(seen: Seen, level: Level) -> StepTime | None:
+def _linear(seen: Stretch, level: LoadLevel) -> StepTime | None:
     """The free shape of the steady intervals and the level. Where prompts come with load, as after each batch, a fit
     may take one for the other: then a prompt token costs what it usually does beside the weights.
 
@@ -193,7 +193,7 @@ def _fixed_s(step_time: StepTime) -> float:
     return step_time.knots_s[0]
 
 
-def _least_squares(seen: Seen, level: Level, prompt: float | None = None) -> StepTime | None:
+def _least_squares(seen: Stretch, level: LoadLevel, prompt: float | None = None) -> StepTime | None:
     """Non-negative least squares over the steady intervals and the level; the level's load depends on the answer.
     prompt: what a prompt token takes, of what is fixed; None = it is fitted, too. None where iterations take no time.
     """
@@ -230,19 +230,19 @@ def _trust(residual: Floats) -> Floats:
     return np.asarray(np.sqrt(np.minimum(1.0, 1.5 * spread / np.maximum(np.abs(residual), 1e-12))))
 
 
-def _assumed(level: Level) -> StepTime:
+def _assumed(level: LoadLevel) -> StepTime:
     running = float(np.average(level.running, weights=level.running))
     return LinearStepTime(FIXED_SHARE * level.seconds, (1.0 - FIXED_SHARE) * level.seconds / running)
 
 
-def _error(step_time: StepTime, seen: Seen) -> float:
+def _error(step_time: StepTime, seen: Stretch) -> float:
     rows = seen.rows
     each = _iteration(step_time, rows.running, rows.kv_tokens)
     predicted = rows.generated / rows.running * each + rows.prefilled * _prefill_s(step_time)
     return float(np.average(np.abs(predicted / rows.dt_s - 1.0), weights=1.0 / rows.doubt))
 
 
-def _of_level(level: Level, step_time: StepTime) -> float:
+def _of_level(level: LoadLevel, step_time: StepTime) -> float:
     """The level's seconds as a step time predicts them."""
     mean = level.mean(partial(_iteration, step_time))
     return mean + level.prefill_per_iteration * _prefill_s(step_time)

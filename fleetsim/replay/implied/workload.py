@@ -11,7 +11,7 @@ from fleetsim.config.lengths import Lognormal, longest_length
 from fleetsim.job.nameplate import mean_output_tokens, mean_prompt_tokens
 from fleetsim.replay.implied.length_law import length_law
 from fleetsim.replay.implied.scenario_draft import ScenarioDraft
-from fleetsim.replay.observe.observed import Lengths, Observed, Quantity
+from fleetsim.replay.observe.observed import LengthHistogram, Observed, Reading
 from fleetsim.replay.observe.trends import trend_words
 
 OUTPUT = "workload.output_tokens"
@@ -47,7 +47,7 @@ def take_workload(draft: ScenarioDraft, observed: Observed) -> None:
     _group(draft, None if lengths is None else lengths.group_size)
 
 
-def _output(draft: ScenarioDraft, observed: Observed, lengths: Lengths) -> None:
+def _output(draft: ScenarioDraft, observed: Observed, lengths: LengthHistogram) -> None:
     """The law of the responses: as measured, but for the facts that the user gave of it. A cap is one fact, and so is a
     mean; whoever gives a kind or a spread gives the law."""
     facts = draft.facts(OUTPUT)
@@ -88,14 +88,14 @@ def _output(draft: ScenarioDraft, observed: Observed, lengths: Lengths) -> None:
         draft.assumed.append(f"{CAP}: {law.cap:,.0f}, {how} and a lognormal tail")
 
 
-def _longer_than(lengths: Lengths) -> float:
+def _longer_than(lengths: LengthHistogram) -> float:
     """The highest bound that more than one response in a hundred went beyond."""
     beyond = sum(lengths.count) - np.cumsum(lengths.count)
     over = [le for le, rest in zip(lengths.le, beyond, strict=True) if rest > 0.01 * sum(lengths.count)]
     return max((le for le in over if math.isfinite(le)), default=0.0)
 
 
-def _group(draft: ScenarioDraft, found: Quantity | None) -> None:
+def _group(draft: ScenarioDraft, found: Reading | None) -> None:
     """Samples per prompt. A hit ratio only shows the siblings that share an engine, and n = 1 is how a client asks that
     sends each sample by itself: neither is held against a scenario."""
     exported = found is not None and found.source != "inferred"
@@ -130,7 +130,7 @@ def take_batch(draft: ScenarioDraft, observed: Observed) -> None:
     group = group_size_of(draft)
     seen = observed.trainer.batch_samples
     if seen is None and observed.fleet is not None and observed.fleet.finished_s and observed.trainer.step_s:
-        seen = Quantity(observed.fleet.finished_s * observed.trainer.step_s.value, "inferred")
+        seen = Reading(observed.fleet.finished_s * observed.trainer.step_s.value, "inferred")
     if seen is None or seen.value < 1:
         batch = max(1, draft.start.trainer.batch_samples // group) * group
         draft.assume("trainer.batch_samples", batch, f"{batch}, no trainer was read")

@@ -8,7 +8,7 @@ import numpy as np
 
 from fleetsim.config.scenario import Scenario
 from fleetsim.history.history import Buckets, Floats, History, Note
-from fleetsim.replay.observe.observed import Lengths, Quantity
+from fleetsim.replay.observe.observed import LengthHistogram, Reading
 from fleetsim.replay.observe.rates import prefix_counts, total
 
 DRIFT_H = 3.0  # hours: over less, the slope says more about the batches than about the policy
@@ -18,7 +18,7 @@ LARGEST_GROUP = 256  # above, 1 - hits / queries is a small difference of large 
 
 def lengths_of(
     history: History, block_size: int | None, caching: bool | None, scenario: Scenario | None
-) -> tuple[Lengths | None, tuple[Note, ...]]:
+) -> tuple[LengthHistogram | None, tuple[Note, ...]]:
     """The lengths of the window; None without the histogram, or if no request ended in it."""
     buckets = history.histograms.get("output_tokens")
     if buckets is None or len(buckets.times) < 2:
@@ -32,7 +32,7 @@ def lengths_of(
     prompt_mean = _prompt_mean(history)
     group, notes = _group_size(history, prompt_mean, block_size, caching, scenario)
     return (
-        Lengths(
+        LengthHistogram(
             le=tuple(map(float, buckets.le)),
             count=tuple(map(float, each)),
             mean=mean,
@@ -100,13 +100,13 @@ def _prompt_mean(history: History) -> float | None:
 
 def _group_size(
     history: History, prompt: float | None, block: int | None, caching: bool | None, scenario: Scenario | None
-) -> tuple[Quantity | None, tuple[Note, ...]]:
+) -> tuple[Reading | None, tuple[Note, ...]]:
     """Samples per prompt: n of the requests; if clients send siblings one by one (n = 1), from the prefix cache."""
     buckets = history.histograms.get("params_n")
     if buckets is not None and len(buckets.times) >= 2:
         counts, sums = growth_of(buckets)
         if counts[:, -1].sum() > 0 and (n := float(sums.sum() / counts[:, -1].sum())) > 1.001:
-            return Quantity(n, "exported"), ()
+            return Reading(n, "exported"), ()
     if prompt is None or block is None or caching is False:
         return None, ()
     if scenario is not None and (scenario.workload.shared_prefix_tokens or scenario.workload.turns.count > 1):
@@ -121,7 +121,7 @@ def _group_size(
         f"group size {group} follows from the prefix hits, if siblings share an instance and groups share no system "
         "prompt"
     )
-    return Quantity(float(group), "inferred"), (Note("other", text),)
+    return Reading(float(group), "inferred"), (Note("other", text),)
 
 
 def group_from_hits(hit: float, prompt: float, block: int) -> int | None:

@@ -15,7 +15,7 @@ FEWEST = 10  # points for three numbers
 
 
 @dataclass(frozen=True, slots=True)
-class Curve:
+class LoadCurve:
     """An iteration of the typical instance takes base_s + per_seq_s * running + per_kv_s * KV use seconds, and every
     prompt token that it computes per_prompt_s more."""
 
@@ -60,7 +60,7 @@ def curve_of(
     quantile: float = 0.5,
     running: Floats | None = None,
     prompts: Floats | None = None,
-) -> Curve | None:
+) -> LoadCurve | None:
     """The curve that fits the intervals `among` (I, T-1); None where the load is not exported, or too few are.
 
     Its numbers, none negative, minimize the sum of |relative errors|: like a median, it is moved neither by slow
@@ -87,7 +87,7 @@ def curve_of(
     every = max(1, len(seconds) // MOST_POINTS)
     trust = running[usable] / (running[usable] + HANDFUL)
     found = _least_absolute(load[::every] / seconds[::every, None], trust[::every], quantile)
-    return Curve(*(float(x) for x in found))
+    return LoadCurve(*(float(x) for x in found))
 
 
 def _least_absolute(rows: Floats, trust: Floats, quantile: float) -> Floats:

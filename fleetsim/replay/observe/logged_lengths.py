@@ -11,7 +11,7 @@ import numpy as np
 from fleetsim.config.lengths import LEAST_CV, MOST_CV
 from fleetsim.history.history import Floats, History
 from fleetsim.replay.observe.lengths import DRIFT_H, quantile
-from fleetsim.replay.observe.observed import Lengths, LoggedLaw, Quantity
+from fleetsim.replay.observe.observed import LengthHistogram, LoggedLaw, Reading
 from fleetsim.replay.observe.steps import Steps
 from fleetsim.replay.observe.trainer_queue import slope_per_h
 
@@ -24,7 +24,7 @@ _ATOM = 0.999
 _Phi = np.vectorize(_NORMAL.cdf, otypes=[float])
 
 
-def logged_lengths(history: History, steps: Steps) -> Lengths | None:
+def logged_lengths(history: History, steps: Steps) -> LengthHistogram | None:
     """A lognormal law, cut at the cap, whose mean is the log's and whose width fits best what else the log says: its
     percentiles, the share that was cut, or the longest of a step's samples. None where nothing but a mean is known.
 
@@ -48,7 +48,7 @@ def logged_lengths(history: History, steps: Steps) -> Lengths | None:
     le, count = _buckets(mu, sigma, cap, most or mean * 20.0, steps.total or 1.0, samples or 1.0)
     own = {q: _mean(columns, name) for name, q in _QUANTILES.items()}
     size = _mean(columns, "group_size")
-    return Lengths(
+    return LengthHistogram(
         le=tuple(map(float, le)),
         count=tuple(map(float, count)),
         mean=mean,
@@ -56,7 +56,7 @@ def logged_lengths(history: History, steps: Steps) -> Lengths | None:
         p90=own[0.9] or quantile(le, count, 0.9),
         p99=own[0.99] or quantile(le, count, 0.99),
         prompt_mean=_mean(columns, "prompt_mean"),
-        group_size=None if size is None else Quantity(size, "log"),
+        group_size=None if size is None else Reading(size, "log"),
         drift_per_h=_drift(columns["length_mean"], steps, mean),
         law=_lognormal(mu, sigma, cap),
     )

@@ -15,7 +15,7 @@ Moving = Literal["response_tokens", "step_s"]
 
 
 @dataclass(frozen=True, slots=True)
-class Quantity:
+class Reading:
     """A number and where it comes from: exported by the trainer, from a run log, or inferred from the engines."""
 
     value: float
@@ -112,7 +112,7 @@ class LoggedLaw:
 
 
 @dataclass(frozen=True, slots=True)
-class Lengths:
+class LengthHistogram:
     """Output lengths of the requests that finished: bucket bounds and counts (not cumulative), mean = sum / count.
 
     quantiles: interpolated inside a bucket. prompt_mean: mean prompt tokens. group_size: samples per prompt, from
@@ -128,7 +128,7 @@ class Lengths:
     p90: float
     p99: float
     prompt_mean: float | None
-    group_size: Quantity | None
+    group_size: Reading | None
     drift_per_h: float | None
     law: LoggedLaw | None = None
 
@@ -220,18 +220,18 @@ class TrainerView:
     (rewards, saving, switching), and in none that has a name; a run log alone says so.
     """
 
-    step_s: Quantity | None
-    wait_s: Quantity | None
-    train_s: Quantity | None
-    sync_s: Quantity | None
-    idle_fraction: Quantity | None
-    steps: Quantity | None
-    batch_samples: Quantity | None
-    batch_tokens: Quantity | None
-    mfu: Quantity | None
+    step_s: Reading | None
+    wait_s: Reading | None
+    train_s: Reading | None
+    sync_s: Reading | None
+    idle_fraction: Reading | None
+    steps: Reading | None
+    batch_samples: Reading | None
+    batch_tokens: Reading | None
+    mfu: Reading | None
     ready_share: float | None = None
-    other_s: Quantity | None = None
-    unnamed_s: Quantity | None = None
+    other_s: Reading | None = None
+    unnamed_s: Reading | None = None
 
     @property
     def rest_s(self) -> float | None:
@@ -335,7 +335,7 @@ class Observed:
     placement: Literal["colocated", "disaggregated"] | None
     instances: tuple[InstanceView, ...]
     fleet: FleetView | None
-    lengths: Lengths | None
+    lengths: LengthHistogram | None
     pauses: Pauses | None
     trainer: TrainerView
     queue: QueueView

@@ -8,7 +8,14 @@ from fleetsim.replay.observe.activity import Activity, activity_of
 from fleetsim.replay.observe.events import Event, events_of
 from fleetsim.replay.observe.intervals import intervals_of
 from fleetsim.replay.observe.observed import Observed, Pause
-from fleetsim.replay.observe.series import Fleet, Queue, Trainer, fleet_over_time, queue_over_time, trainer_over_time
+from fleetsim.replay.observe.series import (
+    FleetSeries,
+    QueueSeries,
+    TrainerSeries,
+    fleet_over_time,
+    queue_over_time,
+    trainer_over_time,
+)
 from fleetsim.replay.observe.steps import steps_of
 
 
@@ -20,9 +27,9 @@ class OverTime:
     end_s: float
     step_s: float
     names: tuple[str, ...]
-    fleet: Fleet | None
-    trainer: Trainer | None
-    queue: Queue | None
+    fleet: FleetSeries | None
+    trainer: TrainerSeries | None
+    queue: QueueSeries | None
     activity: Activity | None
     pauses: tuple[Pause, ...]
     events: tuple[Event, ...]

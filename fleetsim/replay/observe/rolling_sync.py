@@ -8,7 +8,7 @@ import numpy as np
 
 from fleetsim.history.history import Floats, History
 from fleetsim.replay.observe.intervals import Intervals, Mask, runs_of
-from fleetsim.replay.observe.load_curve import Curve, curve_of
+from fleetsim.replay.observe.load_curve import LoadCurve, curve_of
 from fleetsim.replay.observe.observed import Rolling, Stop
 from fleetsim.replay.observe.pause_ends import NOTHING, widened
 from fleetsim.replay.observe.short_stops import have_rhythm
@@ -111,7 +111,7 @@ def without_stops(history: History, intervals: Intervals, rolling: Rolling | Non
     return replace(history, values=values), replace(intervals, growth=growth, sharp=intervals.sharp & ~away)
 
 
-def _own(intervals: Intervals, turnover: Turnover, curve: Curve, among: Mask) -> Floats:
+def _own(intervals: Intervals, turnover: Turnover, curve: LoadCurve, among: Mask) -> Floats:
     """(I, 1) each instance's pace where it works, against the fleet's; none is faster than 1, for a bound is wanted."""
     ought = curve.growth(turnover.falling, intervals.kv_use, intervals.step_s, turnover.prompts)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -123,7 +123,7 @@ def _own(intervals: Intervals, turnover: Turnover, curve: Curve, among: Mask) ->
     return np.asarray(np.clip(paces / typical, 0.01, 1.0))[:, None]
 
 
-def _stands(history: History, intervals: Intervals, turnover: Turnover, curve: Curve, own: Floats) -> Mask:
+def _stands(history: History, intervals: Intervals, turnover: Turnover, curve: LoadCurve, own: Floats) -> Mask:
     running, waiting = history.values["running"], history.values.get("waiting")
     decode = curve.decode_s(turnover.prompts, intervals.step_s)
     least = own * turnover.stayed * decode / curve.iteration_s(turnover.most, intervals.kv_use)
@@ -139,7 +139,7 @@ def _stands(history: History, intervals: Intervals, turnover: Turnover, curve: C
 
 
 def _stop(
-    intervals: Intervals, turnover: Turnover, curve: Curve, own: Floats, row: int, run: tuple[int, int]
+    intervals: Intervals, turnover: Turnover, curve: LoadCurve, own: Floats, row: int, run: tuple[int, int]
 ) -> Stop | None:
     """From the sum of what was lost and its centre; None where it is cut by an end of the window."""
     first, last = run

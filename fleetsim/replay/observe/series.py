@@ -46,7 +46,7 @@ class Bins:
 
 
 @dataclass(frozen=True, slots=True)
-class Fleet:
+class FleetSeries:
     """All instances together and each of them, by bin.
 
     instances: (N,) mean number that was there and read at some time of a bin. tok_s: (N,) output tokens per second of
@@ -63,7 +63,7 @@ class Fleet:
 
 
 @dataclass(frozen=True, slots=True)
-class Trainer:
+class TrainerSeries:
     """Optimizer steps by row: single ones, or the means of those that ended in the same bin.
 
     start_s, end_s: (n,) of the rows. steps: (n,) in each. step_s, wait_s, train_s, sync_s: (n,) seconds of a step,
@@ -83,7 +83,7 @@ class Trainer:
 
 
 @dataclass(frozen=True, slots=True)
-class Queue:
+class QueueSeries:
     """Finished samples that wait for the trainer. start_s, end_s: (n,) unix seconds. depth, oldest_age_steps: (n,)
     means, None where not exported. highest: (n,) largest depth of a bin, None where bins are single values."""
 
@@ -94,7 +94,7 @@ class Queue:
     oldest_age_steps: Floats | None
 
 
-def fleet_over_time(history: History, intervals: Intervals) -> Fleet:
+def fleet_over_time(history: History, intervals: Intervals) -> FleetSeries:
     """The engines' side of a window that has instances."""
     bins = Bins.of(intervals.times)
     there = np.where(intervals.read, intervals.present.sum(axis=0), np.nan)
@@ -105,7 +105,7 @@ def fleet_over_time(history: History, intervals: Intervals) -> Fleet:
     totals = {
         name: bins.gauge(fleet_total(history.values[name])) for name in ("running", "waiting") if name in history.values
     }
-    return Fleet(
+    return FleetSeries(
         bins,
         bins.means(there),
         bins.means(intervals.fleet_growth() / intervals.step_s),
@@ -115,7 +115,7 @@ def fleet_over_time(history: History, intervals: Intervals) -> Fleet:
     )
 
 
-def trainer_over_time(steps: Steps | None, most: int = MOST_BINS) -> Trainer | None:
+def trainer_over_time(steps: Steps | None, most: int = MOST_BINS) -> TrainerSeries | None:
     """The steps of a window; None where nothing shows them, or how long they took."""
     if steps is None:
         return None
@@ -141,7 +141,7 @@ def trainer_over_time(steps: Steps | None, most: int = MOST_BINS) -> Trainer | N
     over = np.bincount(rows, waited, size)
     idle = np.where(over > 0, np.minimum(summed(wait, waited) / np.where(over > 0, over, 1.0), 1.0), np.nan)
     parts = {name: per_step(columns[name]) if name in columns else None for name in ("wait_s", "train_s", "sync_s")}
-    return Trainer(
+    return TrainerSeries(
         start_s=np.minimum.reduceat(end - elapsed, np.searchsorted(rows, np.arange(size))),
         end_s=np.maximum.reduceat(end, np.searchsorted(rows, np.arange(size))),
         steps=summed(count, np.nan_to_num(count)),
@@ -154,7 +154,7 @@ def trainer_over_time(steps: Steps | None, most: int = MOST_BINS) -> Trainer | N
     )
 
 
-def queue_over_time(history: History, steps: Steps | None) -> Queue | None:
+def queue_over_time(history: History, steps: Steps | None) -> QueueSeries | None:
     """The queue, of the trainer's gauges or of a run log; None where neither depth nor age is known."""
     if history.steps is not None and steps is not None:
         return _queue_of_log(history, steps)
@@ -166,7 +166,7 @@ def queue_over_time(history: History, steps: Steps | None) -> Queue | None:
     if depth is not None and bins.per_bin > 1:
         starts = np.arange(0, len(depth) - 1, bins.per_bin)
         highest = np.fmax.reduceat(depth[:-1], starts)
-    return Queue(
+    return QueueSeries(
         bins.edges[:-1],
         bins.edges[1:],
         None if depth is None else bins.gauge(depth),
@@ -175,11 +175,11 @@ def queue_over_time(history: History, steps: Steps | None) -> Queue | None:
     )
 
 
-def _queue_of_log(history: History, steps: Steps) -> Queue | None:
+def _queue_of_log(history: History, steps: Steps) -> QueueSeries | None:
     assert history.steps is not None
     columns = history.steps.columns
     depth, age = columns.get("queue_samples"), columns.get("staleness_steps")
     if depth is None and age is None:
         return None
     elapsed = np.where(np.isfinite(steps.elapsed_s), steps.elapsed_s, 0.0)
-    return Queue(steps.end_s - elapsed, steps.end_s, depth, None, age)
+    return QueueSeries(steps.end_s - elapsed, steps.end_s, depth, None, age)

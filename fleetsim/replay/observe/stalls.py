@@ -14,7 +14,7 @@ import numpy as np
 from fleetsim.dataclass import dataclass
 from fleetsim.history.history import Floats, History
 from fleetsim.replay.observe.intervals import Intervals, Mask, mean, runs_of
-from fleetsim.replay.observe.load_curve import Curve
+from fleetsim.replay.observe.load_curve import LoadCurve
 from fleetsim.replay.observe.turnover import Turnover
 
 CERTAIN = 0.1  # of an interval: less of the bound missing is the curve's error
@@ -50,7 +50,7 @@ class _Lost:
     each: Floats
 
 
-def stalls_of(history: History, intervals: Intervals, curve: Curve | None, usable: Mask) -> list[Stall]:
+def stalls_of(history: History, intervals: Intervals, curve: LoadCurve | None, usable: Mask) -> list[Stall]:
     """All stalls of the window; none where running or finished requests are not exported.
 
     usable: (T-1,) intervals to look at. A stall is a run of intervals that lost a tenth for certain, or, where no batch
@@ -100,7 +100,7 @@ def _cut(falling: Floats, run: tuple[int, int]) -> list[tuple[int, int]]:
     return [(a + 1, b - 1) for a, b in pairwise(edges)]
 
 
-def _lost(intervals: Intervals, turnover: Turnover, curve: Curve) -> _Lost:
+def _lost(intervals: Intervals, turnover: Turnover, curve: LoadCurve) -> _Lost:
     step, growth = intervals.step_s, intervals.growth
     read = intervals.sharp & intervals.known & np.isfinite(turnover.came)
     kv = intervals.kv_use

@@ -10,7 +10,7 @@ from fleetsim.history.counters import increments
 from fleetsim.history.history import History, Note, StepLog
 from fleetsim.replay.observe.intervals import fleet_total, mean
 from fleetsim.replay.observe.logged_rollout import logged_ready_share
-from fleetsim.replay.observe.observed import From, Pause, Quantity, TrainerView
+from fleetsim.replay.observe.observed import From, Pause, Reading, TrainerView
 from fleetsim.replay.observe.ready_batches import ready_share
 from fleetsim.replay.observe.steps import Steps, step_growth
 
@@ -28,15 +28,15 @@ def trainer_view(
     if steps is None:
         return TrainerView(None, None, None, None, None, None, None, None, mfu)
     step_s = steps.step_s()
-    whole = None if step_s is None else Quantity(step_s, steps.source)
+    whole = None if step_s is None else Reading(step_s, steps.source)
     idle = steps.per_second("wait_s")
     return TrainerView(
         step_s=whole,
         wait_s=_phase(steps, "wait_s"),
         train_s=_phase(steps, "train_s"),
         sync_s=_phase(steps, "sync_s"),
-        idle_fraction=None if idle is None else Quantity(min(idle, 1.0), steps.columns["wait_s"][1]),
-        steps=None if steps.total is None else Quantity(steps.total, steps.source),
+        idle_fraction=None if idle is None else Reading(min(idle, 1.0), steps.columns["wait_s"][1]),
+        steps=None if steps.total is None else Reading(steps.total, steps.source),
         batch_samples=_batch(steps, "samples", kept_s, step_s),
         batch_tokens=_batch(steps, "tokens", tok_s, step_s),
         mfu=mfu,
@@ -69,32 +69,32 @@ def placement_of(
     return "colocated" if _slept(empty) or _ran_dry(history, empty) else None
 
 
-def _phase(steps: Steps, name: str) -> Quantity | None:
+def _phase(steps: Steps, name: str) -> Reading | None:
     value = steps.per_step(name)
     if value is None:
         return None
     source: From = "inferred" if steps.source == "inferred" else steps.columns[name][1]
-    return Quantity(value, source)
+    return Reading(value, source)
 
 
-def _batch(steps: Steps, name: str, made_s: float | None, step_s: float | None) -> Quantity | None:
+def _batch(steps: Steps, name: str, made_s: float | None, step_s: float | None) -> Reading | None:
     """Counted, or what the engines made in a step's time: all of it, so thrown away samples are in it."""
     value = steps.per_step(name)
     if value is not None:
-        return Quantity(value, steps.columns[name][1])
-    return None if not made_s or step_s is None else Quantity(made_s * step_s, "inferred")
+        return Reading(value, steps.columns[name][1])
+    return None if not made_s or step_s is None else Reading(made_s * step_s, "inferred")
 
 
-def _mfu(history: History) -> Quantity | None:
+def _mfu(history: History) -> Reading | None:
     logged = None if history.steps is None else history.steps.columns.get("mfu")
     if logged is not None and np.isfinite(logged).any():
-        return Quantity(float(np.nanmean(logged)), "log")
+        return Reading(float(np.nanmean(logged)), "log")
     if "trainer.mfu" not in history.fleet:
         return None
     value = float(mean(history.fleet["trainer.mfu"]))
     if not np.isfinite(value):
         return None
-    return Quantity(value / 100 if value > 1 else value, "exported")  # prime-rl exports per cent
+    return Reading(value / 100 if value > 1 else value, "exported")  # prime-rl exports per cent
 
 
 def mfu_notes(history: History) -> tuple[Note, ...]:

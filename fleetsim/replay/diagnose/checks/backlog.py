@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from fleetsim import units
-from fleetsim.replay.diagnose.checks.case import Case, Draft, Earlier, faults
+from fleetsim.replay.diagnose.checks.case import Case, Earlier, Reply, faults
 from fleetsim.replay.observe.trainer_queue import grows
 
 # Samples thrown away, of those generated; filters and aborted leftovers are counted with them where the trainer does.
@@ -19,7 +19,7 @@ SPARE = 0.2
 TOO_LARGE = "the fleet is larger than the trainer needs"
 
 
-def check(case: Case, earlier: Earlier) -> Draft:
+def check(case: Case, earlier: Earlier) -> Reply:
     """fault: the queue grows by a batch or more over the window and by more than GROWS of the production; or many
     samples are thrown away, or instances stand without work, or half of them make a step no longer (by simulation),
     while the trainer has enough. unknown: instances have next to no requests, and nobody simulated fewer."""
@@ -38,20 +38,20 @@ def check(case: Case, earlier: Earlier) -> Draft:
     if growth is not None:
         per_h, share = growth
         evidence.append(f"it grows by {per_h:,.0f} samples an hour, {units.share(share)} of what is produced")
-        return Draft(
+        return Reply(
             "backlog", "fault", "the queue grows without bound" + (": the trainer is slow" if slow else ""),
             tuple(evidence), f"fleetsim replay ... --set buffer.capacity_samples={_cap(case)} --recommend",
             {"busy": share}, "the backlog grows without bound",
         )  # fmt: skip
     if case.starving:
-        return Draft("backlog", "ok", "no: the trainer waits", tuple(evidence))
+        return Reply("backlog", "ok", "no: the trainer waits", tuple(evidence))
     idle = None if case.colocated else case.engines_idle
     if idle is not None:
         evidence.append(f"instances stand without work {units.share(idle)} of the time")
     if case.observed.fleet is None and idle is not None and slow and case.starving is False:
         left = idle - sum(d.claims.get("idle", 0.0) for d in slow)
         if left > IDLE:
-            return Draft(
+            return Reply(
                 "backlog", "fault", "more instances than the trainer needs", tuple(evidence),
                 "with what is known of the job:\nfleetsim replay ... --scenario job.yaml --recommend",
                 {"idle": left}, TOO_LARGE,
@@ -61,37 +61,37 @@ def check(case: Case, earlier: Earlier) -> Draft:
         if found is not None:
             return found
     if q.depth is None and idle is None:
-        return Draft(
+        return Reply(
             "backlog", "unknown", "queue depth is not exported", tuple(evidence),
             "name your own metric with --map queue.samples=METRIC", missing="--map queue.samples=METRIC",
         )  # fmt: skip
-    return Draft("backlog", "ok", "bounded" if q.depth is not None else "instances have work", tuple(evidence))
+    return Reply("backlog", "ok", "bounded" if q.depth is not None else "instances have work", tuple(evidence))
 
 
-def _too_many(case: Case, idle: float | None, evidence: list[str]) -> Draft | None:
+def _too_many(case: Case, idle: float | None, evidence: list[str]) -> Reply | None:
     """What a trainer that neither waits nor is slow says of the fleet; None where nothing is too much. idle: of the
     instances' time."""
     dropped = case.observed.queue.dropped_share
     if dropped is not None and dropped > DROPPED:
-        return Draft(
+        return Reply(
             "backlog", "fault", "more is generated than trained", tuple(evidence),
             "fleetsim replay ... --recommend", {"busy": dropped, "idle": idle or 0.0},
             "the fleet generates samples that nobody trains on",
         )  # fmt: skip
     if idle is not None and idle > IDLE:
-        return Draft(
+        return Reply(
             "backlog", "fault", "more instances than the trainer needs", tuple(evidence),
             "fleetsim replay ... --recommend", {"idle": idle}, TOO_LARGE,
         )  # fmt: skip
     spare = _spare(case, evidence)
     if spare > 0:
-        return Draft(
+        return Reply(
             "backlog", "fault", "more instances than the trainer needs", tuple(evidence),
             "fleetsim replay ... --recommend", {"idle": idle or 0.0, "busy": max(0.0, spare - (idle or 0.0))},
             TOO_LARGE,
         )  # fmt: skip
     if _lightly_loaded(case, evidence):
-        return Draft(
+        return Reply(
             "backlog", "unknown", "next to no requests per instance: fewer instances might do", tuple(evidence),
             "fleetsim replay ... --recommend", missing="a back-test that holds",
         )  # fmt: skip

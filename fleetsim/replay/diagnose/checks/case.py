@@ -1,4 +1,4 @@
-"""`Case`: what a check looks at. `Draft`: what it finds, before the findings have been priced against each other."""
+"""`Case`: what a check looks at. `Reply`: what it finds, before the findings have been priced against each other."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fleetsim.policies.batches import BATCH_RULES
 from fleetsim.replay.backtest import Backtest
 from fleetsim.replay.diagnose.cost import Claims, Slice, observed_slices, shorter
 from fleetsim.replay.diagnose.finding import Check
-from fleetsim.replay.observe.observed import Observed, Quantity, engines_idle
+from fleetsim.replay.observe.observed import Observed, Reading, engines_idle
 
 # The KV cache is not what holds an instance back below this: vLLM admits whole prompts while blocks are free, and a
 # batch's use swings by a fifth around its mean as responses grow and end.
@@ -68,10 +68,10 @@ class Case:
         return any(p == path or p.startswith(f"{path}.") for p in self.given)
 
     @property
-    def idle(self) -> Quantity | None:
+    def idle(self) -> Reading | None:
         """The trainer's sample wait / its cycle, as far as it can be known; without what it waits beside a batch."""
         idle = self.observed.trainer.idle_fraction
-        return idle if idle is None or not self.ready else Quantity(idle.value - self.ready, idle.source)
+        return idle if idle is None or not self.ready else Reading(idle.value - self.ready, idle.source)
 
     @property
     def ready(self) -> float:
@@ -134,17 +134,17 @@ class Case:
         return engines_idle(self.observed)
 
     @property
-    def group_size(self) -> Quantity | None:
+    def group_size(self) -> Reading | None:
         """Samples per prompt, from somewhere else than the hit ratio: as given, or as the requests ask for it."""
         if self.says("workload.group_size"):
-            return Quantity(float(self.scenario.workload.group_size), "log")
+            return Reading(float(self.scenario.workload.group_size), "log")
         found = None if self.observed.lengths is None else self.observed.lengths.group_size
         # A client that sends each sample by itself asks for n = 1 whatever its groups are.
         return found if found is not None and found.source != "inferred" and found.value > 1 else None
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class Reply:
     """A finding without its size.
 
     claims: shares of the pools' time (`replay/diagnose/cost.py`) that the cause takes at most. name: the cause in a few
@@ -165,16 +165,16 @@ class Draft:
     remedy: Mapping[str, Any] = field(default_factory=dict)
 
 
-Earlier = tuple[Draft, ...]
+Earlier = tuple[Reply, ...]
 
 
-def unseen(case: Case, check: Check, title: str, metric: str, evidence: tuple[str, ...] = ()) -> Draft:
+def unseen(case: Case, check: Check, title: str, metric: str, evidence: tuple[str, ...] = ()) -> Reply:
     """What the engines alone could tell, where nobody reads them: it costs nothing beside a trainer that does not wait,
     and else the one metric that would tell. title: what is not known; metric: of the engines."""
     if case.starving is False and not case.colocated:
-        return Draft(check, "ok", "not seen, and the trainer does not wait for it", (*evidence, idle_words(case)))
+        return Reply(check, "ok", "not seen, and the trainer does not wait for it", (*evidence, idle_words(case)))
     then = f"one metric of the engines tells, {metric}:\nfleetsim replay --prometheus URL --selector 'job=\"rollout\"'"
-    return Draft(check, "unknown", title, evidence, then, missing=metric.partition(" ")[0])
+    return Reply(check, "unknown", title, evidence, then, missing=metric.partition(" ")[0])
 
 
 def metric_of(case: Case, signal: str) -> str:
@@ -184,7 +184,7 @@ def metric_of(case: Case, signal: str) -> str:
     return next((name for name in names if name.startswith(own)), names[0])
 
 
-def faults(earlier: Earlier, *checks: Check) -> list[Draft]:
+def faults(earlier: Earlier, *checks: Check) -> list[Reply]:
     """The faults among the earlier findings, of these checks."""
     return [d for d in earlier if d.state == "fault" and d.check in checks]
 
@@ -195,7 +195,7 @@ def round_count(count: float) -> int:
     return int(count // unit) * unit
 
 
-def told(quantity: Quantity, text: str) -> str:
+def told(quantity: Reading, text: str) -> str:
     """A number in words, with the word "inferred" where it was."""
     return f"{text} (inferred)" if quantity.source == "inferred" else text
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fleetsim import units
 from fleetsim.history.window import shown
-from fleetsim.replay.diagnose.checks.case import Case, Draft, Earlier
+from fleetsim.replay.diagnose.checks.case import Case, Earlier, Reply
 from fleetsim.replay.observe.observed import Hole
 
 # Beyond this share of instance-time without values, rates are those of an unknown part of the window.
@@ -13,7 +13,7 @@ GAPS = 0.2
 FEW_STEPS, MANY_STEPS = 10, 200
 
 
-def check(case: Case, earlier: Earlier) -> Draft:
+def check(case: Case, earlier: Earlier) -> Reply:
     """fault: too many gaps. unknown: nothing of the engines or of the trainer was read, or too few steps."""
     o = case.observed
     n, span = len(o.instances), units.seconds(o.span_s)
@@ -35,7 +35,7 @@ def check(case: Case, earlier: Earlier) -> Draft:
         short = "" if steps.value >= MANY_STEPS else "; several hundred make a representative window"
         evidence.append(f"{units.count(round(steps.value))} optimizer steps{inferred}{short}")
     if o.gap_share > GAPS:
-        return Draft(
+        return Reply(
             "data",
             "fault",
             "too many gaps to judge by",
@@ -45,16 +45,16 @@ def check(case: Case, earlier: Earlier) -> Draft:
             "too much of the window was not read",
         )
     if not o.instances and steps is None:
-        return Draft("data", "unknown", "nothing to judge by", tuple(evidence), _NAMES, missing=_ENGINES)
+        return Reply("data", "unknown", "nothing to judge by", tuple(evidence), _NAMES, missing=_ENGINES)
     if steps is not None and steps.value < FEW_STEPS:
         only = f"only {steps.value:.0f} optimizer steps"
-        return Draft("data", "unknown", only, tuple(evidence), _longer(case), missing="a longer window")
+        return Reply("data", "unknown", only, tuple(evidence), _longer(case), missing="a longer window")
     if o.logged is not None and o.logged.idle_share is not None:
-        return Draft("data", "ok", "a run log that tells of both sides", tuple(evidence))
+        return Reply("data", "ok", "a run log that tells of both sides", tuple(evidence))
     if not o.instances:
         only = "a run log alone: the trainer's side only"
-        return Draft("data", "unknown", only, tuple(evidence), _NAMES, missing=_ENGINES)
-    return Draft("data", "ok", "enough was read to judge", tuple(evidence))
+        return Reply("data", "unknown", only, tuple(evidence), _NAMES, missing=_ENGINES)
+    return Reply("data", "ok", "enough was read to judge", tuple(evidence))
 
 
 _NAMED = 3

@@ -13,8 +13,8 @@ from fleetsim.replay.diagnose.checks.case import (
     WAITING,
     WORTH,
     Case,
-    Draft,
     Earlier,
+    Reply,
     idle_words,
     metric_of,
     unseen,
@@ -32,19 +32,19 @@ OUT_OF_WORK = 0.15
 _RAISE = "raise that cap, with a staleness bound that allows it"
 
 
-def check(case: Case, earlier: Earlier) -> Draft:
+def check(case: Case, earlier: Earlier) -> Reply:
     """fault: what is in flight stays at a ceiling (peak / mean below FLAT, but for the room that a group waits for), or
     beside a trainer that is known to wait at a level, while nothing waits in the engines and their KV caches have room;
     without a size, and as a suspicion, where the trainer's wait is not known. unknown: the engines' load is not known.
     """
     f = case.observed.fleet
     if case.colocated:
-        return Draft("in_flight_cap", "ok", "the batch is what is in flight", ("colocated: all of it starts at once",))
+        return Reply("in_flight_cap", "ok", "the batch is what is in flight", ("colocated: all of it starts at once",))
     if f is None:
         return _of_log(case)
     if f.in_flight_mean is None or f.in_flight_peak is None or f.in_flight_mean <= 0:
         title, missing = "requests in flight are not exported", metric_of(case, "running")
-        return Draft("in_flight_cap", "unknown", title, (idle_words(case),), missing=missing)
+        return Reply("in_flight_cap", "unknown", title, (idle_words(case),), missing=missing)
     mean, peak, waiting = f.in_flight_mean, f.in_flight_peak, case.behind_share
     evidence = [f"{mean:,.0f} samples in flight on average, {peak:,.0f} at the most{_of_batch(case, peak)}"]
     if waiting is not None:
@@ -55,25 +55,25 @@ def check(case: Case, earlier: Earlier) -> Draft:
         return _of_groups(case, evidence)
     ceiling = peak <= FLAT * (mean + _missing(case, mean))
     if not ceiling and not (case.starving and f.steady):
-        return Draft("in_flight_cap", "ok", "in flight ebbs and flows: no ceiling", tuple(evidence))
+        return Reply("in_flight_cap", "ok", "in flight ebbs and flows: no ceiling", tuple(evidence))
     if waiting is not None and waiting > WAITING:
-        return Draft("in_flight_cap", "ok", "the engines are full: their limits come first", tuple(evidence))
+        return Reply("in_flight_cap", "ok", "the engines are full: their limits come first", tuple(evidence))
     if case.kv_full:
-        return Draft("in_flight_cap", "ok", "the KV caches are full", tuple(evidence))
+        return Reply("in_flight_cap", "ok", "the KV caches are full", tuple(evidence))
     limit = case.scenario.engine.max_num_seqs if case.says("engine.max_num_seqs") else None
     if limit is not None and f.running is not None and f.running > NEARLY_ALL * limit * f.instances:
-        return Draft("in_flight_cap", "ok", f"the engines run their max_num_seqs of {limit}", tuple(evidence))
+        return Reply("in_flight_cap", "ok", f"the engines run their max_num_seqs of {limit}", tuple(evidence))
     evidence.append(idle_words(case))
     if case.kv_full is None:
         title, missing = "a ceiling, but not whether the engines have room", metric_of(case, "kv_use")
-        return Draft("in_flight_cap", "unknown", title, tuple(evidence), missing=missing)
+        return Reply("in_flight_cap", "unknown", title, tuple(evidence), missing=missing)
     if case.starving is False:
-        return Draft("in_flight_cap", "ok", "a ceiling that costs the trainer nothing", tuple(evidence))
+        return Reply("in_flight_cap", "ok", "a ceiling that costs the trainer nothing", tuple(evidence))
     more = _doubled(peak, f.kv_use_peak or KV_ROOM)
     evidence.append("inferred: a ceiling in the client, not in the engines, holds the rest back")
     if case.idle is None:
         evidence.append("an unlimited client's requests ebb and flow with the batches; these do not")
-        return Draft(
+        return Reply(
             "in_flight_cap", "fault",
             f"suspected: the client keeps {peak:,.0f} samples in flight, and engines have room", tuple(evidence),
             "whether the trainer waits would make it sure, with --map trainer.wait_s=METRIC of your own; until then:\n"
@@ -83,18 +83,18 @@ def check(case: Case, earlier: Earlier) -> Draft:
     idle = case.idle.value
     if not ceiling:
         return _steady(case, f, evidence, more)
-    return Draft(
+    return Reply(
         "in_flight_cap", "fault", f"the client keeps {peak:,.0f} samples in flight, and engines have room",
         tuple(evidence), f"{_RAISE}:\nfleetsim replay ... --set {_cap(case, more)}",
         case.shorter(idle), f"the client's cap of {peak:,.0f} samples in flight binds while engines have room",
     )  # fmt: skip
 
 
-def _steady(case: Case, f: FleetView, evidence: Sequence[str], more: int) -> Draft:
+def _steady(case: Case, f: FleetView, evidence: Sequence[str], more: int) -> Reply:
     """What is in flight keeps a level that is no sharp ceiling: a cap on groups, or a client that sends no faster."""
     kept = f"{f.in_flight_mean or 0.0:,.0f} samples in flight"
     said = f"they do not rise when a batch is trained: the client sends {f.finished_s or 0.0:,.3g} a second throughout"
-    return Draft(
+    return Reply(
         "in_flight_cap", "fault", f"the client keeps about {kept}, and engines have room",
         (*evidence[:-1], said if f.finished_s else "they do not rise when a batch is trained", evidence[-1]),
         "raise the client's cap on groups or requests; if it has none, the client itself sends too slowly:\n"
@@ -112,12 +112,12 @@ def counts_groups(scenario: Scenario, given: Collection[str]) -> bool:
     return fleet.in_flight_unit == "groups" and caps is not None and "fleet.in_flight_unit" in given
 
 
-def _of_groups(case: Case, evidence: Sequence[str]) -> Draft:
+def _of_groups(case: Case, evidence: Sequence[str]) -> Reply:
     """The cap on groups that somebody gave binds, by simulation."""
     fleet, group = case.scenario.fleet, case.scenario.workload.group_size
     cap = fleet.max_in_flight_samples or (fleet.max_in_flight_samples_per_instance or 0) * fleet.instances
     said = f"the client allows {cap / group:,.0f} groups, each until its last sample ends"
-    return Draft(
+    return Reply(
         "in_flight_cap", "fault", f"the client keeps {cap / group:,.0f} groups in flight, and engines have room",
         (*evidence, said), f"{_RAISE}:\nfleetsim replay ... --set {_cap(case, 2 * cap)}",
         case.shorter(0.0 if case.idle is None else case.idle.value),
@@ -125,7 +125,7 @@ def _of_groups(case: Case, evidence: Sequence[str]) -> Draft:
     )  # fmt: skip
 
 
-def _of_log(case: Case) -> Draft:
+def _of_log(case: Case) -> Reply:
     """What the run log says: how much of the client's cap is in use, without whether the engines have room."""
     logged = case.observed.logged
     if logged is None or logged.in_flight is None or logged.in_flight_cap is None or logged.in_flight_cap <= 0:
@@ -136,21 +136,21 @@ def _of_log(case: Case) -> Draft:
         idle_words(case),
     )
     if share < NEARLY_ALL:
-        return Draft("in_flight_cap", "ok", "the client allows more than there is", evidence)
+        return Reply("in_flight_cap", "ok", "the client allows more than there is", evidence)
     if case.starving is False:
-        return Draft("in_flight_cap", "ok", "a ceiling that costs the trainer nothing", evidence)
+        return Reply("in_flight_cap", "ok", "a ceiling that costs the trainer nothing", evidence)
     if case.engines_idle is not None and case.engines_idle > OUT_OF_WORK:
         idle = f"engines are without work {units.share(case.engines_idle)} of the time: what may begin runs out first"
-        return Draft("in_flight_cap", "ok", "not what binds: work runs out", (*evidence, idle))
+        return Reply("in_flight_cap", "ok", "not what binds: work runs out", (*evidence, idle))
     kv, waiting = logged.kv_use, logged.waiting
     if kv is not None and kv >= KV_ROOM:
-        return Draft(
+        return Reply(
             "in_flight_cap", "ok", "the KV caches are full", (*evidence, f"KV caches are {units.share(kv)} full")
         )
     if kv is not None and waiting is not None and logged.running and waiting <= WAITING * logged.running:
         more = _doubled(logged.in_flight_cap, kv)
         said = (*evidence, f"KV caches are {units.share(kv)} full, and nothing waits in the engines")
-        return Draft(
+        return Reply(
             "in_flight_cap", "fault",
             f"the client keeps {logged.in_flight_cap:,.0f} samples in flight, and engines have room",
             said, f"raise the client's cap to {more:,}, with a staleness bound that allows it",

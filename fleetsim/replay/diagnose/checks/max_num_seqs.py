@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import fmean
 
 from fleetsim import units
-from fleetsim.replay.diagnose.checks.case import KV_ROOM, WAITING, Case, Draft, Earlier, metric_of, round_count, unseen
+from fleetsim.replay.diagnose.checks.case import KV_ROOM, WAITING, Case, Earlier, Reply, metric_of, round_count, unseen
 from fleetsim.replay.observe.observed import InstanceView
 
 # The instances run the same number of requests to within this, when it is a limit and not their load that sets it.
@@ -19,7 +19,7 @@ AT_THE_TOP = 0.7
 _USUAL = (8, 16, 32, 48, 64, 96, 128, 160, 192, 256, 320, 384, 512, 768, 1024, 2048)
 
 
-def check(case: Case, earlier: Earlier) -> Draft:
+def check(case: Case, earlier: Earlier) -> Reply:
     """fault: requests wait in the engines, KV caches have room, and every instance runs the same number of requests
     (or the limit that the scenario gives). unknown: waiting, running or KV use is not exported."""
     f = case.observed.fleet
@@ -33,33 +33,33 @@ def check(case: Case, earlier: Earlier) -> Draft:
         return unseen(case, "max_num_seqs", title, "vllm:num_requests_waiting", _in_flight(case))
     if not running or waiting is None or f.running is None:
         missing = metric_of(case, "waiting" if running else "running")
-        return Draft("max_num_seqs", "unknown", "running and waiting requests are not exported", missing=missing)
+        return Reply("max_num_seqs", "unknown", "running and waiting requests are not exported", missing=missing)
     mean = fmean(running)
     evidence = [f"{mean:,.0f} requests run on an instance, {units.share(waiting)} of all wait there"]
     if waiting <= WAITING:
-        return Draft("max_num_seqs", "ok", "nothing waits in the engines", tuple(evidence))
+        return Reply("max_num_seqs", "ok", "nothing waits in the engines", tuple(evidence))
     if case.kv_full is None:
         title, missing = "requests wait, but KV use is not exported", metric_of(case, "kv_use")
-        return Draft("max_num_seqs", "unknown", title, tuple(evidence), missing=missing)
+        return Reply("max_num_seqs", "unknown", title, tuple(evidence), missing=missing)
     peak = f.kv_use_peak or 0.0
     evidence.append(f"KV caches reach {units.share(peak)}")
     if case.kv_full:
-        return Draft("max_num_seqs", "ok", "requests wait for KV blocks, not for a slot", tuple(evidence))
+        return Reply("max_num_seqs", "ok", "requests wait for KV blocks, not for a slot", tuple(evidence))
     given = case.scenario.engine.max_num_seqs if case.says("engine.max_num_seqs") else None
     limit = given or _ceiling(case.observed.instances)
     spread = (max(running) - min(running)) / mean if mean > 0 else 1.0
     spread = 0.0 if limit is not None else spread
     if (given is not None and mean < 0.9 * given) or (given is None and (spread > 2 * SAME or waiting < INFERRED)):
         evidence.append(f"instances run from {min(running):,.0f} to {max(running):,.0f}: no common limit")
-        return Draft("max_num_seqs", "ok", "requests wait, but not at a limit", tuple(evidence))
+        return Reply("max_num_seqs", "ok", "requests wait, but not at a limit", tuple(evidence))
     limit = limit or _limit(mean)
     if case.starving is False:
         evidence.append("the trainer does not wait for it")
-        return Draft("max_num_seqs", "ok", "requests wait for a slot, at no cost to the trainer", tuple(evidence))
+        return Reply("max_num_seqs", "ok", "requests wait for a slot, at no cost to the trainer", tuple(evidence))
     evidence.append(f"every instance runs up to {limit}: a limit of {limit}" + ("" if given else " (inferred)"))
     more = _raised(limit, peak)
     share = waiting if case.starving else 0.0
-    return Draft(
+    return Reply(
         "max_num_seqs", "fault", f"engines run {limit} requests, others wait, and the KV cache has room",
         tuple(evidence),
         f"give the engines --max-num-seqs {more}; simulated:\nfleetsim replay ... --set engine.max_num_seqs={more}",
@@ -67,12 +67,12 @@ def check(case: Case, earlier: Earlier) -> Draft:
     )  # fmt: skip
 
 
-def _of_log(case: Case, running: float, waiting: float) -> Draft:
+def _of_log(case: Case, running: float, waiting: float) -> Reply:
     """What the run log says of an instance's requests, on average; which limit they meet it does not."""
     share = waiting / (running + waiting)
     evidence = (f"{running:,.0f} requests run on an instance, {units.share(share)} of all wait there",)
     if share <= WAITING:
-        return Draft("max_num_seqs", "ok", "nothing waits in the engines", evidence)
+        return Reply("max_num_seqs", "ok", "nothing waits in the engines", evidence)
     title = "requests wait, but not whether at a limit of the engine"
     return unseen(case, "max_num_seqs", title, "vllm:num_requests_running of each instance", evidence)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fleetsim import units
-from fleetsim.replay.diagnose.checks.case import KV_ROOM, WORTH, Case, Draft, Earlier, metric_of, round_count, unseen
+from fleetsim.replay.diagnose.checks.case import KV_ROOM, WORTH, Case, Earlier, Reply, metric_of, round_count, unseen
 from fleetsim.replay.diagnose.checks.prompt_cost import busy_share, prompt_cost
 from fleetsim.replay.diagnose.cost import Claims
 
@@ -20,23 +20,23 @@ MEMORY = {
 LITTLE = 1 / 3
 
 
-def check(case: Case, earlier: Earlier) -> Draft:
+def check(case: Case, earlier: Earlier) -> Reply:
     """fault: more than RARE preemptions per finished request that cost WORTH of the engines' time, or whose cost is not
     known. ok also where they are a symptom of a fleet that is too small. unknown: preemptions are not exported."""
     f, lengths = case.observed.fleet, case.observed.lengths
     if f is None:
         return _of_log(case)
     if f.preemptions_per_s is None:
-        return Draft("preemptions", "unknown", "not exported", missing=metric_of(case, "preemptions"))
+        return Reply("preemptions", "unknown", "not exported", missing=metric_of(case, "preemptions"))
     rate = f.preemptions_per_s
     evidence = [f"{units.count(round(rate * 3600))} preemptions an hour"]
     if f.kv_use_peak is not None:
         evidence.append(f"KV caches reach {units.share(f.kv_use_peak)}")
     if rate <= 0:
-        return Draft("preemptions", "ok", "none", tuple(evidence))
+        return Reply("preemptions", "ok", "none", tuple(evidence))
     if f.finished_s is None or f.finished_s <= 0:
         title, missing = "how many requests finish is not exported", metric_of(case, "finished")
-        return Draft("preemptions", "unknown", title, tuple(evidence), missing=missing)
+        return Reply("preemptions", "unknown", title, tuple(evidence), missing=missing)
     per_request = rate / f.finished_s
     evidence.append(f"{per_request:.2f} per finished request")
     share, cost = None, prompt_cost(case)
@@ -50,17 +50,17 @@ def check(case: Case, earlier: Earlier) -> Draft:
                 f"({cost.words})",
             ]
     if per_request <= RARE or (share is not None and share < WORTH):
-        return Draft("preemptions", "ok", "rare" if per_request <= RARE else "at little cost", tuple(evidence))
+        return Reply("preemptions", "ok", "rare" if per_request <= RARE else "at little cost", tuple(evidence))
     few = _too_few(case, evidence)
     if few:
-        return Draft("preemptions", "ok", "a symptom: too few instances for the load", tuple(evidence))
+        return Reply("preemptions", "ok", "a symptom: too few instances for the load", tuple(evidence))
     running = 0.0 if f.running is None or f.instances <= 0 else f.running / f.instances
     fewer = max(1, round_count(running * KV_ROOM))
     change = _remedy(case)
     if running:
         change += f":\nfleetsim replay ... --set fleet.max_in_flight_samples_per_instance={fewer}"
     claims: Claims = {} if share is None else ({"busy": share, "wait": share} if case.starving else {"busy": share})
-    return Draft(
+    return Reply(
         "preemptions", "fault", "engines throw running requests out", tuple(evidence),
         change, claims, "engines preempt requests for want of KV blocks",
     )  # fmt: skip
@@ -72,17 +72,17 @@ def _remedy(case: Case) -> str:
     return f"give the KV caches more memory ({memory}), or the client a lower cap on what is in flight"
 
 
-def _of_log(case: Case) -> Draft:
+def _of_log(case: Case) -> Reply:
     """What the run log says: how often a sample was preempted, without what that cost."""
     logged = case.observed.logged
     if logged is None or logged.preemptions is None:
         return unseen(case, "preemptions", "not in this log", "vllm:num_preemptions_total")
     evidence = (f"{logged.preemptions:.2f} per sample, as the trainer's log says",)
     if logged.preemptions <= RARE:
-        return Draft("preemptions", "ok", "none" if logged.preemptions == 0 else "rare", evidence)
+        return Reply("preemptions", "ok", "none" if logged.preemptions == 0 else "rare", evidence)
     if case.starving is False and not case.colocated:
-        return Draft("preemptions", "ok", "they happen, and the trainer does not wait for it", evidence)
-    return Draft(
+        return Reply("preemptions", "ok", "they happen, and the trainer does not wait for it", evidence)
+    return Reply(
         "preemptions", "fault", "engines throw running requests out", evidence,
         _remedy(case), {}, "engines preempt requests for want of KV blocks",
     )  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fleetsim import units
 from fleetsim.engine.defaults import BLOCK_SIZE
-from fleetsim.replay.diagnose.checks.case import WORTH, Case, Draft, Earlier, metric_of, unseen
+from fleetsim.replay.diagnose.checks.case import WORTH, Case, Earlier, Reply, metric_of, unseen
 from fleetsim.replay.diagnose.checks.prompt_cost import busy_share, prompt_cost
 from fleetsim.replay.implied.prefix_hits import expected_hits
 
@@ -14,7 +14,7 @@ ENOUGH = 0.8
 TO_BE_HAD = 0.1
 
 
-def check(case: Case, earlier: Earlier) -> Draft:
+def check(case: Case, earlier: Earlier) -> Reply:
     """fault: caching is off, or hits stay well below what group size, prompt length and block size promise, and the
     prompts computed again cost something. unknown: no hit ratio, no prompt lengths, or no group size from elsewhere."""
     o, f, lengths = case.observed, case.observed.fleet, case.observed.lengths
@@ -49,7 +49,7 @@ def check(case: Case, earlier: Earlier) -> Draft:
         if pairs is not None:
             return pairs
         title, add = next(iter(missing.items()))
-        return Draft("prefix_cache", "unknown", title, (*caching, *seen, *missing), needs, missing=add)
+        return Reply("prefix_cache", "unknown", title, (*caching, *seen, *missing), needs, missing=add)
     prompt, block = lengths.prompt_mean, o.block_size or BLOCK_SIZE.get(o.engine or "vllm", 16)
     expected = expected_hits(group.value, prompt, block)
     evidence = [
@@ -58,11 +58,11 @@ def check(case: Case, earlier: Earlier) -> Draft:
     ]
     if expected < TO_BE_HAD or hit >= ENOUGH * expected:
         title = "little to be had" if expected < TO_BE_HAD else "siblings find their prompt"
-        return Draft("prefix_cache", "ok", title, tuple(evidence))
+        return Reply("prefix_cache", "ok", title, tuple(evidence))
     share = _wasted(case, prompt, expected - hit, evidence)
     if share is not None and share < WORTH:
-        return Draft("prefix_cache", "ok", "low hits, at little cost", tuple(evidence))
-    return Draft(
+        return Reply("prefix_cache", "ok", "low hits, at little cost", tuple(evidence))
+    return Reply(
         "prefix_cache", "fault", "off on a group workload" if off else "low hits on a group workload", tuple(evidence),
         _next(case, group.value, prompt, block, hit, off),
         {} if share is None else ({"busy": share, "wait": share} if case.starving else {"busy": share}),
@@ -79,7 +79,7 @@ def _stake(case: Case) -> tuple[str, ...]:
     return (f"{each}, {units.share(prompt / (prompt + lengths.mean))} of what a sample holds",)
 
 
-def _fewer_than_pairs(case: Case, hit: float | None, caching: tuple[str, ...]) -> Draft | None:
+def _fewer_than_pairs(case: Case, hit: float | None, caching: tuple[str, ...]) -> Reply | None:
     """A trainer's prompts come in groups, of whatever size: pairs alone would find half of them. Hits well below that
     are a fault by themselves where they cost something; None where they are not, or nobody knows."""
     o, lengths = case.observed, case.observed.lengths
@@ -108,7 +108,7 @@ def _fewer_than_pairs(case: Case, hit: float | None, caching: tuple[str, ...]) -
         change = f"give the engines --enable-prefix-caching; {change}"
     else:
         change = f"send a group's samples to one instance, and look at what resets the cache; {change}"
-    return Draft(
+    return Reply(
         "prefix_cache", "fault", "fewer hits than groups of two would give", tuple(evidence), change,
         {"busy": share, "wait": share} if case.starving else {"busy": share},
         "prompts are computed again for the samples of a group",

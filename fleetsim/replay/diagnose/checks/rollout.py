@@ -15,8 +15,8 @@ from fleetsim.replay.diagnose.checks.case import (
     WAITING,
     WORTH,
     Case,
-    Draft,
     Earlier,
+    Reply,
     faults,
     idle_words,
     metric_of,
@@ -51,7 +51,7 @@ _WORDS: Mapping[Check, str] = {
 }
 
 
-def check(case: Case, earlier: Earlier) -> Draft:
+def check(case: Case, earlier: Earlier) -> Reply:
     """fault: the trainer waits more than its target, and earlier faults cannot explain all of it. ok: it does not wait,
     or something else is to be mended first. unknown: nobody knows how long it waits."""
     f = case.observed.fleet
@@ -60,23 +60,23 @@ def check(case: Case, earlier: Earlier) -> Draft:
         taken = () if share is None else (f"generation takes {units.share(share)} of a step",)
         why = "the same GPUs generate and train in turn: their number is no ratio of two pools"
         gpus = max(1, round((f.instances if f is not None else 1) * case.scenario.engine.gpus))
-        return Draft("rollout", "ok", "colocated: nothing to match", (*taken, why), f"fleetsim split --gpus {gpus}")
+        return Reply("rollout", "ok", "colocated: nothing to match", (*taken, why), f"fleetsim split --gpus {gpus}")
     evidence = [idle_words(case), *_changed(case)]
     if serves(case.observed):
         return _of_users(case, earlier)
     if case.idle is None:
-        return Draft(
+        return Reply(
             "rollout", "unknown", "whether the trainer waits is not known", tuple(evidence),
             "name your own metric with --map trainer.wait_s=METRIC, or give the trainer's run log with --from",
             missing="--map trainer.wait_s=METRIC",
         )  # fmt: skip
     if not case.starving:
-        return Draft("rollout", "ok", "the fleet keeps the trainer busy", tuple(evidence))
+        return Reply("rollout", "ok", "the fleet keeps the trainer busy", tuple(evidence))
     first = faults(earlier, *_WORDS)
     explained = _explained(first)
     if first and (explained is None or explained >= case.idle.value - case.idle_limit):
         later = " and ".join(_WORDS[d.check] for d in first)
-        return Draft("rollout", "ok", f"not to be resized before {later}", tuple(evidence))
+        return Reply("rollout", "ok", f"not to be resized before {later}", tuple(evidence))
     if first:
         causes = ", ".join(d.check.replace("_", " ") for d in first)
         evidence.append(f"{causes} can explain at most {units.share(explained or 0.0)} of a step, not all of the wait")
@@ -85,7 +85,7 @@ def check(case: Case, earlier: Earlier) -> Draft:
     return _of_fleet(case, earlier, f, case.idle.value, evidence)
 
 
-def _of_fleet(case: Case, earlier: Earlier, f: FleetView, wait: float, evidence: list[str]) -> Draft:
+def _of_fleet(case: Case, earlier: Earlier, f: FleetView, wait: float, evidence: list[str]) -> Reply:
     """What engines that are seen say of a trainer that waits: too few instances, or the slowest responses bind."""
     if f.running is not None:
         waiting = "" if case.waiting_share is None else f", {units.share(case.waiting_share)} of all wait there"
@@ -93,7 +93,7 @@ def _of_fleet(case: Case, earlier: Earlier, f: FleetView, wait: float, evidence:
     if f.idle_share is not None:
         evidence.append(f"instances stand without work {units.share(f.idle_share)} of the time")
     if not case.weighed:
-        return Draft(
+        return Reply(
             "rollout", "fault", "too few instances, or the slowest responses of each batch: only the simulation tells",
             tuple(evidence), "without --no-backtest:\nfleetsim replay ...", {"wait": wait},
             f"rollout is too slow, for want of instances or by its slowest responses{_since(case, count=True)}",
@@ -109,7 +109,7 @@ def _of_fleet(case: Case, earlier: Earlier, f: FleetView, wait: float, evidence:
         ahead = Typed(_ahead(case))
         then = f"if the recipe may train on older samples:\nfleetsim replay ... {ahead} --recommend"
         then = _NOT_AHEAD if _in_vain(case) else then
-        return Draft(
+        return Reply(
             "rollout", "fault", "the slowest responses of each batch bind, not the number of instances",
             tuple(evidence), _back(case, gain) + then, case.shorter(wait),
             f"the slowest responses of each batch hold it up{_since(case, count=False)}", remedy=ahead.changes,
@@ -121,38 +121,38 @@ def _of_fleet(case: Case, earlier: Earlier, f: FleetView, wait: float, evidence:
     open_ = [d.check for d in earlier if d.state == "unknown" and d.check in _WORDS]
     if open_:
         evidence.append(f"not ruled out, for want of data: {', '.join(open_)}")
-    return Draft(
+    return Reply(
         "rollout", "fault", "too few instances", tuple(evidence), "fleetsim replay ... --recommend",
         _net(case, matched), f"the fleet is too small{_since(case, count=True)}",
     )  # fmt: skip
 
 
-def _of_users(case: Case, earlier: Earlier) -> Draft:
+def _of_users(case: Case, earlier: Earlier) -> Reply:
     """No trainer waits there: the fleet is too small for its users where their requests wait for an engine."""
     f, waiting = case.observed.fleet, case.waiting_share
     if f is None or waiting is None:
         title, missing = "whether requests wait is not exported", metric_of(case, "waiting")
-        return Draft("rollout", "unknown", title, tuple(_changed(case)), missing=missing)
+        return Reply("rollout", "unknown", title, tuple(_changed(case)), missing=missing)
     said = (*_changed(case), f"{units.share(waiting)} of the requests in the engines wait there")
     if waiting <= WAITING:
-        return Draft("rollout", "ok", "the fleet keeps up with what is sent to it", said)
+        return Reply("rollout", "ok", "the fleet keeps up with what is sent to it", said)
     first = faults(earlier, *_WORDS)
     if first:
         later = " and ".join(_WORDS[d.check] for d in first)
-        return Draft("rollout", "ok", f"not to be resized before {later}", said)
+        return Reply("rollout", "ok", f"not to be resized before {later}", said)
     running = f.running or 0.0
     said = (
         *said,
         f"{running / max(f.instances, 1e-9):,.0f} requests run on an instance, and they have room for no more",
     )
-    return Draft(
+    return Reply(
         "rollout", "fault", "too few instances for what is sent to them", said,
         f"add instances until none wait: begin with {math.ceil(1.25 * f.instances_now)}, and replay that window",
         {}, "the fleet is too small for what is sent to it",
     )  # fmt: skip
 
 
-def _of_log(case: Case, evidence: tuple[str, ...]) -> Draft:
+def _of_log(case: Case, evidence: tuple[str, ...]) -> Reply:
     """What the run log says: engines that always have work are too few or too slow, engines that run out of it beside a
     waiting trainer are held by what may begin, or by the slowest responses of a batch."""
     logged, wait, idle = case.observed.logged, case.idle, case.engines_idle
@@ -171,7 +171,7 @@ def _of_log(case: Case, evidence: tuple[str, ...]) -> Draft:
             " trigger_parameter_sync_step); what that gives only a simulation tells:\n"
             f"fleetsim replay ... --scenario job.yaml {ahead}"
         )
-        return Draft(
+        return Reply(
             "rollout", "fault", "work runs out before the batch is complete, not instances", tuple(said),
             _NOT_AHEAD if _in_vain(case) else then,
             case.shorter(wait.value), "engines run out of work while the batch waits for its slowest responses",
@@ -182,7 +182,7 @@ def _of_log(case: Case, evidence: tuple[str, ...]) -> Draft:
         target = units.share(case.idle_limit)
         said.append(f"rate matching, first order: {more:.2f} times the instances would bring the wait to {target}")
     said.append("not ruled out, for want of engine metrics: a cap in the client, slow instances, preemptions")
-    return Draft(
+    return Reply(
         "rollout", "fault", "engines have work all the time and the trainer waits: too few of them, or too slow",
         tuple(said), "with what is known of the job:\nfleetsim replay ... --scenario job.yaml --recommend",
         {"wait": wait.value}, "the fleet is too small, or too slow",
@@ -242,7 +242,7 @@ def _back(case: Case, gain: float | None) -> str:
     return f"start {names_of(gone)} again, or what takes the place;\n"
 
 
-def _explained(first: Sequence[Draft]) -> float | None:
+def _explained(first: Sequence[Reply]) -> float | None:
     """The share of a step that earlier faults make the trainer wait at most; None where one does not say."""
     shares = [d.claims.get("wait") for d in first]
     return None if None in shares else sum(s for s in shares if s is not None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import fmean, pstdev
 
 from fleetsim import units
-from fleetsim.replay.diagnose.checks.case import Case, Draft, Earlier, unseen
+from fleetsim.replay.diagnose.checks.case import Case, Earlier, Reply, unseen
 from fleetsim.replay.observe.observed import InstanceView, Observed
 from fleetsim.replay.observe.piled import FEWEST, piled, usual_load
 
@@ -17,7 +17,7 @@ _EVEN = "; what that gives:\nfleetsim replay ... --set 'fleet.speed_factors=[]'"
 STAYED = 0.9
 
 
-def check(case: Case, earlier: Earlier) -> Draft:
+def check(case: Case, earlier: Earlier) -> Reply:
     """fault: instances slower than the others at the same load, by name; or rates far apart because loads are."""
     o, f = case.observed, case.observed.fleet
     if f is None:
@@ -25,7 +25,7 @@ def check(case: Case, earlier: Earlier) -> Draft:
         return unseen(case, "stragglers", "what single instances do is not in a run log", tokens)
     if len(o.instances) < FEWEST:
         n = len(o.instances)
-        return Draft(
+        return Reply(
             "stragglers", "unknown", f"{units.plural(n, 'instance')}: none to compare with",
             (f"a straggler shows against the median of {FEWEST} or more",), missing=f"{FEWEST} instances or more",
         )  # fmt: skip
@@ -45,7 +45,7 @@ def check(case: Case, earlier: Earlier) -> Draft:
         lost = _lost(o.instances)
         # The samples that are stuck on it hold the batch up, whatever the others do.
         waits = case.idle.value if by_work and case.idle is not None else lost
-        return Draft(
+        return Reply(
             "stragglers", "fault", f"slow: {names}{more}", tuple(evidence),
             f"drain {names}{more} and start elsewhere; then look at that node's clocks, ECC errors and neighbours"
             f"{_EVEN}",
@@ -64,12 +64,12 @@ def check(case: Case, earlier: Earlier) -> Draft:
         if loads and min(loads) > 0:
             evidence.append(f"running requests per instance go from {min(loads):.0f} to {max(loads):.0f}")
         evidence.append("at equal load none is slow: work is spread unevenly")
-        return Draft(
+        return Reply(
             "stragglers", "fault", "instances are loaded unevenly", tuple(evidence),
             "send each request to the instance with the fewest in flight; what that gives:\n"
             "fleetsim replay ... --set fleet.routing=least_loaded", {}, "work is spread unevenly over the instances",
         )  # fmt: skip
-    return Draft("stragglers", "ok", "none", tuple(evidence))
+    return Reply("stragglers", "ok", "none", tuple(evidence))
 
 
 def slow_instances(observed: Observed) -> list[InstanceView]:

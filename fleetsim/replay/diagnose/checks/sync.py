@@ -5,7 +5,7 @@ from __future__ import annotations
 from fleetsim import units
 from fleetsim.engine.transport import sync_times
 from fleetsim.errors import InputError
-from fleetsim.replay.diagnose.checks.case import Case, Draft, Earlier, told
+from fleetsim.replay.diagnose.checks.case import Case, Earlier, Reply, told
 from fleetsim.replay.diagnose.cost import Claims, pause_shares
 from fleetsim.replay.observe.observed import Pause, Stop
 from fleetsim.replay.observe.short_stops import have_rhythm
@@ -18,14 +18,14 @@ OVERRUN = 1.5
 _SECONDS = "--map trainer.sync_s=METRIC"
 
 
-def check(case: Case, earlier: Earlier) -> Draft:
+def check(case: Case, earlier: Earlier) -> Reply:
     """fault: engines pause, or the trainer is held, for a larger share than the limits; or pauses overrun the
     scenario's. A pause in which nothing was running is the engines out of work, not a sync."""
     o, t = case.observed, case.observed.trainer
     held = None if t.sync_s is None or t.step_s is None or t.step_s.value <= 0 else t.sync_s.value / t.step_s.value
     paused = None if o.pauses is None or case.colocated else pause_shares(o)[0]
     if held is None and paused is None:
-        return Draft(
+        return Reply(
             "sync", "unknown", "pauses are not to be seen",
             ("the trainer exports no sync seconds, and the engines' own pattern shows no pauses",)
             if not case.colocated
@@ -38,7 +38,7 @@ def check(case: Case, earlier: Earlier) -> Draft:
         said = "no trainer and no engine counts a weight sync"
         seen = f"{len(stops)} short stops of the engines have no rhythm: prompts, or a server that waits for something"
         grounds = (said, seen) if stops else (said,)
-        return Draft("sync", "unknown", "no weight sync is to be seen", grounds, missing=_SECONDS)
+        return Reply("sync", "unknown", "no weight sync is to be seen", grounds, missing=_SECONDS)
     evidence = []
     if o.rolling is not None:
         r = o.rolling
@@ -60,7 +60,7 @@ def check(case: Case, earlier: Earlier) -> Draft:
             evidence = evidence[-1:] + evidence[:-1]
     overrun = _overrun(case, evidence)
     if (paused or 0.0) <= PAUSED and (held or 0.0) <= HELD and not overrun:
-        return Draft("sync", "ok", "not the stall", tuple(evidence))
+        return Reply("sync", "ok", "not the stall", tuple(evidence))
     name = "weight-sync pauses overrun the scenario" if overrun else "weight sync stalls the job"
     if o.rolling is not None and not overrun:
         name = "a rolling weight sync stops each instance in turn"
@@ -68,7 +68,7 @@ def check(case: Case, earlier: Earlier) -> Draft:
     if not case.starving:  # a step is as much shorter as the trainer is held, and the rollout GPUs' time with it
         more = max(0.0, (held or 0.0) - (paused or 0.0))
         claims = {**claims, **{of: x for of, x in case.shorter(more).items() if of != "wait"}}
-    return Draft(
+    return Reply(
         "sync", "fault", "longer than the scenario says" if overrun else "takes too large a share", tuple(evidence),
         _next(case),
         claims, name,

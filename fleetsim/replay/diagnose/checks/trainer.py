@@ -7,7 +7,7 @@ from statistics import fmean
 from fleetsim import units
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError
-from fleetsim.replay.diagnose.checks.case import WORTH, Case, Draft, Earlier, told
+from fleetsim.replay.diagnose.checks.case import WORTH, Case, Earlier, Reply, told
 from fleetsim.replay.diagnose.cost import Claims
 from fleetsim.replay.observe.observed import Hour
 
@@ -24,7 +24,7 @@ OWN = 0.1
 _NEXT = "look for a bad node or a stalled collective (NCCL logs, GPU clocks, MFU per rank) before resizing anything"
 
 
-def check(case: Case, earlier: Earlier) -> Draft:
+def check(case: Case, earlier: Earlier) -> Reply:
     """fault: computing takes longer than the scenario says, or longer at the end of the window than at its start
     although the responses did not grow; or it waits beside samples that are ready; or a part of a step is in no
     counter. unknown: nothing tells computing from waiting."""
@@ -37,7 +37,7 @@ def check(case: Case, earlier: Earlier) -> Draft:
         evidence.append(f"MFU {units.share(t.mfu.value)} on average")
     excess = _against_scenario(case, evidence)
     if excess is not None:
-        return Draft(
+        return Reply(
             "trainer", "fault", "slower than its scenario says", tuple(evidence), _NEXT, _claims(case, excess),
             "the trainer computes longer than its scenario says",
         )  # fmt: skip
@@ -52,7 +52,7 @@ def check(case: Case, earlier: Earlier) -> Draft:
             evidence += [text, f"so did the responses, by {units.share(grown)}: the workload changed, not the trainer"]
         else:
             evidence.append(text if grown is None else f"{text}, the responses only by {units.share(grown)}")
-            return Draft(
+            return Reply(
                 "trainer", "fault", "getting slower", tuple(evidence), _NEXT, _claims(case, drift.of_step),
                 "the trainer is getting slower",
             )  # fmt: skip
@@ -65,19 +65,19 @@ def check(case: Case, earlier: Earlier) -> Draft:
             f"in {slow} of {len(case.observed.hours)} parts of the window a step took up to {units.share(excess)} more "
             f"of the trainer's own seconds than the {units.seconds(usual)} of the others"
         )
-        return Draft(
+        return Reply(
             "trainer", "fault", "slow for a while", tuple(evidence), _NEXT, _claims(case, _of_window(case, usual)),
             "the trainer was slow for a while",
         )  # fmt: skip
     if t.train_s is None and drift is None:
-        return Draft(
+        return Reply(
             "trainer", "unknown", "its compute time is not known",
             (*evidence, "neither exported nor in a run log; engines alone do not tell computing from other work"),
             "name your own metric with --map trainer.train_s=METRIC, or give the trainer's run log with --from",
             missing="--map trainer.train_s=METRIC",
         )  # fmt: skip
     steady = "steady" if drift is not None else "no sign of trouble"
-    return Draft("trainer", "ok", steady, tuple(evidence))
+    return Reply("trainer", "ok", steady, tuple(evidence))
 
 
 def _against_scenario(case: Case, evidence: list[str]) -> float | None:
@@ -98,7 +98,7 @@ def _against_scenario(case: Case, evidence: list[str]) -> float | None:
     return excess if t.train_s.value > SLOWER * expected and excess > WORTH else None
 
 
-def _own_fault(case: Case, evidence: list[str]) -> Draft | None:
+def _own_fault(case: Case, evidence: list[str]) -> Reply | None:
     """Waiting beside a batch that stands ready, or time that nothing accounts for, whichever takes more of a step."""
     t, q = case.observed.trainer, case.observed.queue
     if t.step_s is None or t.step_s.value <= 0:
@@ -111,7 +111,7 @@ def _own_fault(case: Case, evidence: list[str]) -> Draft | None:
         evidence.append(
             f"{units.seconds(case.ready * step)} of a step are booked as waiting while a batch stands ready{depth}"
         )
-        return Draft(
+        return Reply(
             "trainer", "fault", "waits beside samples that are ready", tuple(evidence),
             "time what lies between a complete batch and its first forward pass (fetching, scoring, packing, a lock);"
             " of a trainer that waits for certain samples say so:\n"
@@ -119,7 +119,7 @@ def _own_fault(case: Case, evidence: list[str]) -> Draft | None:
             {"wait": case.ready, "idle": case.ready}, "the trainer waits beside samples that are ready",
         )  # fmt: skip
     evidence.append(f"{units.seconds(rest * step)} of a step ({units.share(rest)}) are neither wait, compute nor sync")
-    return Draft(
+    return Reply(
         "trainer", "fault", "a part of its step is in no counter", tuple(evidence),
         "time the rest of the trainer's loop (checkpoints, evaluation, logging, data loading), and count it",
         {"rest": rest, "idle": rest}, f"{units.share(rest)} of a step are the trainer's own, in no counter",
