@@ -101,7 +101,8 @@ def _no_number(_written: str) -> float:
 
 def _refuse(written: str) -> NoReturn:
     shown = written if len(written) <= 40 else f"{written[:36]} ..."
-    raise ValueError(f"{shown} is no number that can be used: finite, whole ones below 2^63")
+    wide = "is too large: whole numbers must be below 2^63"
+    raise ValueError(f"{shown} {wide if written.lstrip('-').isdigit() else 'is not a finite number'}")
 
 
 # Logs have a hundred thousand lines: their reader is made once.

@@ -34,10 +34,10 @@ def test_what_is_json_is_read_as_it_stands(value: object) -> None:
     "text", ["NaN", "[Infinity]", "-Infinity", "1e999", "-1e400", str(2**63), str(-(2**63)), "9" * 5000, "[" * 100_000]
 )
 def test_numbers_beyond_reach_and_texts_beyond_depth_are_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"no number that can be used|nested too deep"):
+    with pytest.raises(ValueError, match=r"is not a finite number|is too large|nested too deep"):
         from_json(text)
     for encoding in ("utf-8", "utf-16", "utf-32-be"):
-        with pytest.raises(ValueError, match=r"no number that can be used|nested too deep"):
+        with pytest.raises(ValueError, match=r"is not a finite number|is too large|nested too deep"):
             from_json(f'{{"a": {text}}}'.encode(encoding))
 
 

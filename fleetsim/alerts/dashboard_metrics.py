@@ -96,7 +96,7 @@ def missing_at(place: str) -> Callable[[Iterable[str]], list[str]]:
     """A function that finds the metrics which expressions read and which are not at a place.
 
     place: a file, a page or a list of names, or the address of a Prometheus, with the credentials of the environment.
-    Raises InputError, and the function OutsideError.
+    Raises InputError and OutsideError, and so may the function OutsideError.
     """
     return _in_prometheus(place) if "://" in place else _on_page(place)
 
@@ -109,12 +109,18 @@ def _on_page(place: str) -> Callable[[Iterable[str]], list[str]]:
 
 
 def _in_prometheus(url: str) -> Callable[[Iterable[str]], list[str]]:
+    from dataclasses import replace
     from time import time
 
     from fleetsim.history.access import access_from
     from fleetsim.history.prometheus import Prometheus
+    from fleetsim.history.refusals import PrometheusError
 
     prometheus = Prometheus(url, access_from())
+    try:
+        prometheus.query("vector(1)", time())
+    except PrometheusError as error:  # a server that is not there is told before the work
+        raise PrometheusError(error.kind, replace(error.problem, path=flag("check_against"))) from None
 
     def missing(expressions: Iterable[str]) -> list[str]:
         expressions = tuple(expressions)

@@ -27,6 +27,7 @@ _START_SLOWLY = frozenset({"size", "split", "simulate", "compare", "sweep", "val
 _MARGIN = 2  # what typer begins a line of its help with
 # The base of typer's usage errors, which older releases of typer do not export: BadParameter, UsageError, this.
 USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[2]
+_NUMBERS = {"int_parsing": "must be a whole number", "float_parsing": "must be a number"}
 
 
 class ErrorsToExitCodes(TyperGroup):
@@ -90,7 +91,9 @@ class ErrorsToExitCodes(TyperGroup):
 
 
 def _written_out(error: Any) -> Exception:
-    """A usage error of typer's, which quotes what was typed."""
+    """A usage error of typer's, with what was typed: where typer leaves numbers to pydantic, the error has it only."""
+    for wrong in error.__cause__.errors()[:1] if hasattr(error.__cause__, "errors") else ():
+        error.message = f"{wrong['input']!r}: {_NUMBERS.get(wrong['type'], error.message)}"
     error.message = visible(error.message)
     return error  # type: ignore[no-any-return]
 

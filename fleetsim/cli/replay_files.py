@@ -126,7 +126,7 @@ def _check_deployment(changes: ChangeFields, files: PlanFiles) -> None:
     """A patch is of a deployment, and a deployment is for a plan. Raises InputError."""
     name = changes.deployment
     if files.patch is not None and name is None:
-        rule = "is a patch of which deployment?"
+        rule = "is a patch, and no deployment is named"
         raise InputError([Problem("--patch", files.patch, rule, "add --deployment NAME")])
     if name is not None and not (changes.recommend or files.asked()):
         raise InputError([Problem("--deployment", name, "names whom a plan is for", "add --patch FILE")])

@@ -51,12 +51,12 @@ def _one_sided(asked: Compare, kinds: frozenset[What], given: Sequence[GivenSide
     if asked.prometheus is not None or (len(given) == 1 and "history" in kinds):
         if asked.window_a is None or (asked.window_b is None and asked.selector_a == asked.selector_b):
             which = asked.window_a or asked.window_b or asked.prometheus or given[0].text
-            yield Problem(Text("--a, --b", "windows"), which, "which two windows?", WHICH)
+            yield Problem(Text("--a, --b", "windows"), which, "does not say which two windows", WHICH)
     elif not given:
         yield Problem("A, B", "fleetsim compare", "nothing to compare", FIRST)
     elif len(given) == 1 and not (asked.set_a or asked.set_b):
         value = None if asked.a is None else f"fleetsim compare {asked.a}"
-        yield Problem(Text("B", "b"), value, "compare with what?", OTHER)
+        yield Problem(Text("B", "b"), value, "nothing to compare it with", OTHER)
 
 
 def _of_history(asked: Compare) -> Iterator[Problem]:

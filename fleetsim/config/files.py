@@ -8,6 +8,8 @@ from pathlib import Path
 
 from fleetsim.errors import InputError, Problem
 
+_SECTION = "write at least one section, or start from a preset"
+
 
 def read_text(path: str | os.PathLike[str], what: str, max_bytes: int) -> str:
     """The UTF-8 text of a regular file of at most `max_bytes`. `what` names it in errors.
@@ -43,5 +45,5 @@ def read_text(path: str | os.PathLike[str], what: str, max_bytes: int) -> str:
     if "\0" in text:
         raise refuse("is binary, not text", "give the right file")
     if not text.strip():
-        raise refuse("is empty", "write at least one section, or start from a preset")
+        raise refuse("is empty", _SECTION if what == "SCENARIO" else "give the right file")
     return text

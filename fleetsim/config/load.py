@@ -14,7 +14,7 @@ from fleetsim.config.follow import FollowConfig, followed
 from fleetsim.config.lengths import Empirical
 from fleetsim.config.override import parse_override, with_overrides
 from fleetsim.config.paths import is_touched
-from fleetsim.config.problems import problems_of, wrong_places
+from fleetsim.config.problems import of_another_kind, problems_of, wrong_places
 from fleetsim.config.rules import broken_rules
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.shipped import find_scenario
@@ -35,6 +35,8 @@ def load_scenario(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -
     file = find_scenario(path)
     shown = os.fspath(file)
     raw = from_yaml(read_text(file, "SCENARIO", MAX_BYTES), shown)
+    if other := of_another_kind(raw, tree_of(Scenario), ("SCENARIO", shown), "a scenario"):
+        raise InputError(other)
     return _built(raw, overrides, shown, file.parent, rounded=True)
 
 

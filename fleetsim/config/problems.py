@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from typing import Any
 
 from pydantic import ValidationError
@@ -31,6 +32,26 @@ def problems_of(error: ValidationError, root: Node) -> list[Problem]:
     if rest > 0:
         problems.append(Problem("...", rest, f"and {rest:,} more problems", "is this the right file?"))
     return problems
+
+
+def of_another_kind(raw: object, root: Node, where: tuple[str, str], what: str) -> list[Problem]:
+    """That a file is another document altogether: one problem instead of one for each of its keys.
+
+    `root` is the tree of the model. where: what names the file in errors, and the file. what: the document that was
+    asked for, in words.
+    """
+    if not isinstance(raw, Mapping) or not raw:
+        return []
+    if "fleetsim_version" in raw:
+        rule = f"is the result of `fleetsim {str(raw.get('command', ''))[:20]}`, not {what}"
+        return [Problem(*where, rule, f"give {what}")]
+    known, keys = root.children, [str(key)[:40] for key in raw]
+    near = sum(bool(get_close_matches(key, known, n=1)) for key in keys)
+    if 2 * near >= len(keys) or not known.keys().isdisjoint(keys):
+        return []
+    rest = ", ..." if len(keys) > 5 else ""
+    rule = f"is not {what}: none of its keys ({', '.join(keys[:5])}{rest}) belongs in one"
+    return [Problem(*where, rule, f"give {what}")]
 
 
 def wrong_places(error: ValidationError, root: Node) -> list[Place]:

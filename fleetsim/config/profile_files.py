@@ -11,13 +11,14 @@ from pydantic import ValidationError
 
 from fleetsim.config.engine_profile import SCHEMA_VERSION, Profile
 from fleetsim.config.files import read_text
-from fleetsim.config.problems import problems_of
+from fleetsim.config.problems import of_another_kind, problems_of
 from fleetsim.config.shipped import data_folder
 from fleetsim.config.tree import did_you_mean, tree_of
 from fleetsim.errors import InputError, Problem
 from fleetsim.json_text import from_json
 
 MAX_BYTES = 64 * 2**20
+_PROFILE = "give a profile, as fleetsim calibrate writes it"
 
 
 def shipped_profiles() -> dict[str, Path]:
@@ -31,7 +32,11 @@ def load_profile(path_or_name: str | os.PathLike[str]) -> Profile:
     Raises InputError with all problems: no such file or name, no JSON, unknown keys, wrong values.
     """
     path = find_profile(path_or_name)
-    return profile_from_mapping(_json(read_text(path, "profile", MAX_BYTES), os.fspath(path)), os.fspath(path))
+    where = os.fspath(path)
+    raw = _json(read_text(path, "profile", MAX_BYTES), where)
+    if other := of_another_kind(raw, tree_of(Profile), ("profile", where), "a profile"):
+        raise InputError(other)
+    return profile_from_mapping(raw, where)
 
 
 def find_profile(path_or_name: str | os.PathLike[str]) -> Path:
@@ -92,7 +97,8 @@ def _json(text: str, where: str) -> object:
     try:
         value: object = from_json(text, pairs=once)
     except json.JSONDecodeError as error:
-        raise InputError([Problem(f"{where}:{error.lineno}", error.msg, "is not valid JSON", "check it")]) from None
+        rule = f"is not valid JSON: {error.msg}"
+        raise InputError([Problem(f"{where}:{error.lineno}", None, rule, _PROFILE)]) from None
     except ValueError as error:
-        raise InputError([Problem(where, str(error)[:80], "is no usable JSON", "check the file")]) from None
+        raise InputError([Problem(where, None, str(error)[:160], _PROFILE)]) from None
     return value

@@ -50,7 +50,8 @@ def tree_of_json(text: str, where: str) -> Any:
     try:
         return _small(from_json(text), where)
     except ValueError as error:
-        raise InputError([Problem(where, str(error)[:200], "is not valid JSON", "check this line")]) from None
+        rule = f"is not valid JSON: {str(error)[:200]}"
+        raise InputError([Problem(where, None, rule, "mend it, or give the right file")]) from None
 
 
 def _small(tree: Any, where: str) -> Any:

@@ -27,7 +27,7 @@ from fleetsim.history.dump_header import Header, damaged
 from fleetsim.history.dump_tables import Columns, Texts, floats, has_parquet, need_pyarrow, read_table, write_table
 from fleetsim.history.history import Buckets, Floats, History
 from fleetsim.history.long_table import load_long, save_long
-from fleetsim.history.named import SAVE
+from fleetsim.history.named import SAVED
 from fleetsim.json_text import from_json
 
 HEADER = "history.json"
@@ -59,7 +59,7 @@ def load_history(path: Path | str) -> History:
     if path.is_dir():
         return _load_directory(path)
     if not path.is_file():
-        raise InputError([Problem("history", str(path), "no such file or directory", text("give what {} wrote", SAVE))])
+        raise InputError([Problem("history", str(path), "no such file or directory", text("give {}", SAVED))])
     with path.open("rb") as file:
         start = file.read(64).lstrip(b"\xef\xbb\xbf \t\r\n")
     return _load_json(path) if start.startswith(b"{") else load_long(path)
@@ -140,8 +140,8 @@ def _load_directory(path: Path) -> History:
         written = (path / HEADER).read_text(encoding="utf-8")
     except FileNotFoundError:
         found = ", ".join(sorted(p.name for p in path.iterdir())[:5]) or "nothing"
-        rule = f"a dump has a {HEADER}; this directory has {found}"
-        raise InputError([Problem("history", str(path), rule, text("give a directory that {} wrote", SAVE))]) from None
+        rule = f"is no saved history: it has no {HEADER}, it has {found}"
+        raise InputError([Problem("history", str(path), rule, text("give {}", SAVED))]) from None
     except (OSError, UnicodeDecodeError) as error:
         raise damaged(str(path / HEADER), f"cannot be read: {error}") from None
     header = head.parse_header(written, str(path / HEADER))

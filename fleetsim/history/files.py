@@ -16,19 +16,19 @@ from fleetsim.history.dump import HEADER, load_history
 from fleetsim.history.dump_header import KIND
 from fleetsim.history.history import History
 from fleetsim.history.long_table import COLUMNS, load_long
-from fleetsim.history.named import HISTORY, SAVE, SELECTOR
+from fleetsim.history.named import SAVED, SELECTOR
 from fleetsim.history.one_job import one_job
 from fleetsim.history.openmetrics import LineError, parse_series, read_openmetrics
-from fleetsim.history.run_log import read_run_log, run_log, wanted
+from fleetsim.history.run_log import framework_of, read_run_log, run_log, wanted
 from fleetsim.history.run_log_console import shape_of
 from fleetsim.history.text_file import open_text
 from fleetsim.history.trackers.find import tracker_of
 
 _START = 1 << 16
 _SAMPLE = re.compile(r"[ \t]+[-+0-9.eE]*(?:Inf|NaN|[0-9])\S*(?:[ \t]+[-+0-9.eE]+)?[ \t]*(?:#.*)?$", re.IGNORECASE)
-_FORMS = text("a dump of {}, OpenMetrics text with timestamps, or a step log (JSONL, JSON, CSV, a tracker's run)", SAVE)
+_FORMS = text("{}, OpenMetrics text with timestamps, or a step log (JSONL, JSON, CSV, a tracker's run)", SAVED)
 
-_SCENARIO = text("a scenario goes to {}; {} takes {}", Text("--scenario", "job"), HISTORY, _FORMS)
+_SCENARIO = text("a scenario goes to {}; a history is {}", Text("--scenario", "job"), _FORMS)
 
 
 def read_file(
@@ -45,6 +45,8 @@ def read_file(
     file (with the nearest name), a form that is not known, a selector for a form without labels, the engines of several
     jobs, and all that the readers raise.
     """
+    if framework is not None:
+        framework_of(framework)  # a wrong name is told of every form, also of one that needs none
     return bounded(_read(Path(path), framework, mapping, step_s, selector))
 
 

@@ -6,7 +6,8 @@ from fleetsim.faces import Text, flag
 
 HISTORY = Text("--from", "history")
 PROMETHEUS = Text("--prometheus", "history")
-SELECTOR, START, END, FRAMEWORK, SAVE = map(flag, ("selector", "start", "end", "framework", "save"))
+SELECTOR, START, END, FRAMEWORK = map(flag, ("selector", "start", "end", "framework"))
+SAVED = Text("what replay --save wrote", "a saved window")
 STEP = Text("--step", "step_s")
 MAP = Text("--map", "mapping")
 CREDENTIALS = Text("--token-file or --basic-auth-file", "access=fleetsim.history.access.Access(token=...)")

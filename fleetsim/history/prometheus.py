@@ -19,15 +19,17 @@ import numpy as np
 
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import OutsideError, Problem
+from fleetsim.faces import text
 from fleetsim.history.access import Access, address_of
 from fleetsim.history.history import Floats
-from fleetsim.history.named import PROMETHEUS
-from fleetsim.history.refusals import PrometheusError, Refusal
+from fleetsim.history.named import PROMETHEUS, way_in
+from fleetsim.history.refusals import IS_IT_UP, PrometheusError, Refusal
 
 MAX_POINTS = 10_000  # of a series in one answer; Prometheus refuses more than 11,000
 FIRST_POINTS = 2_000  # before we know how many series there are
 MAX_SAMPLES = 400_000  # of all series in one answer: some 12 MB of JSON, 80 MB once parsed
 MAX_WAIT_S = 30.0
+GREETING_S = 10.0  # what a server may take for the least of questions
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _OTHER = "is this the address of a Prometheus?"
 
@@ -157,7 +159,8 @@ class Prometheus:
             try:
                 result = self._range(expr, float(grid[first]), float(grid[last]), step_s, deadline)
             except PrometheusError as error:
-                if error.kind not in ("too_large", "timeout") or last == first or time.monotonic() > deadline:
+                smaller = error.kind == "too_large" or (error.kind == "timeout" and self._session.answered)
+                if not smaller or last == first or time.monotonic() > deadline:
                     raise
                 size = most = (last - first + 1) // 2
                 continue
@@ -174,6 +177,19 @@ class Prometheus:
             lambda: self._client.custom_query_range(expr, *ends, step=f"{step_s:.3f}", params=params), deadline
         )
 
+    def _greet(self, silence: Refusal) -> None:
+        """Asks the least, of a server that has answered nothing yet: silent to this as well it is down, and smaller
+        questions would wait in vain. silence: what it did not answer. Raises PrometheusError."""
+        try:
+            with self._session.patience(GREETING_S):
+                self._client.custom_query("vector(1)", params={"time": f"{time.time():.3f}", **self._params()})
+        except Refusal as refusal:
+            if refusal.kind in ("timeout", "unreachable"):
+                rule = f"{silence.rule}, nor the simplest query within {min(GREETING_S, self.access.timeout_s):g} s"
+                remedy = text("{} If it is slow, give more {}", IS_IT_UP, way_in("timeout"))
+                raise self._error(Refusal("timeout", rule, remedy), 1) from None
+            self._session.answered = True
+
     def _params(self) -> dict[str, str]:
         # timeout: a query that nobody waits for any longer should stop. nocache: VictoriaMetrics otherwise moves the
         # ends of a range to multiples of its step; the others do not know the word.
@@ -189,6 +205,8 @@ class Prometheus:
                 return [_series(one) for one in send()]
             except Refusal as refusal:
                 tries = self.access.tries
+                if refusal.kind == "timeout" and not self._session.answered:
+                    self._greet(refusal)
                 if refusal.kind == "timeout" or (refusal.kind == "unreachable" and not self._session.answered):
                     tries = min(tries, 2)  # a wrong address should not take half a minute to be called wrong
                 wait_s = min(0.5 * 2 ** (attempt - 1), MAX_WAIT_S) * (0.5 + self._jitter())

@@ -10,6 +10,8 @@ from fleetsim.faces import text
 from fleetsim.history.access import HOW, Access
 from fleetsim.history.named import MAP, SELECTOR, STEP
 
+IS_IT_UP = "is it running, and is the address right?"
+
 Kind = Literal["unreachable", "tls", "denied", "refused", "busy", "broken", "timeout", "too_large"]
 
 TOO_LARGE = re.compile(

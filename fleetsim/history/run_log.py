@@ -137,17 +137,23 @@ def _mapped(mapping: Mapping[str, str], names: Collection[str], path: Path) -> t
     return tuple(entries)
 
 
+def framework_of(name: str) -> FrameworkLog:
+    """The framework of a name. Raises InputError, with the nearest name."""
+    if name not in BY_NAME:
+        near = get_close_matches(name.lower(), BY_NAME, n=1, cutoff=0.4)
+        remedy = f"did you mean {near[0]}?" if near else f"one of: {', '.join(BY_NAME)}"
+        raise InputError([Problem(FRAMEWORK, name, "no framework of this name is known", remedy)])
+    return BY_NAME[name]
+
+
 def _framework(name: str | None, names: Collection[str], given: Sequence[Entry], path: Path) -> FrameworkLog:
     """The framework that was named, or whose marks the columns bear."""
     if name is not None:
-        if name not in BY_NAME:
-            near = get_close_matches(name.lower(), BY_NAME, n=1, cutoff=0.4)
-            remedy = f"did you mean {near[0]}?" if near else f"one of: {', '.join(BY_NAME)}"
-            raise InputError([Problem("framework", name, "no framework of this name is known", remedy)])
-        if not given and not any(m in names for e in BY_NAME[name].entries for m in e.metrics):
+        named = framework_of(name)
+        if not given and not any(m in names for e in named.entries for m in e.metrics):
             rule = f"none of the columns that fleetsim knows of {name} is in it"
             raise InputError([Problem(str(path), _shown(names), rule, text("leave {} out, or {}", FRAMEWORK, _COLUMN))])
-        return BY_NAME[name]
+        return named
     found = {f.name: sum(m in names for m in f.marks) for f in FRAMEWORKS}
     best = [n for n, marks in found.items() if marks and marks == max(found.values())]
     if len(best) == 1:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import base64
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,7 +20,7 @@ import requests
 from fleetsim.faces import Text, text
 from fleetsim.history.access import Access
 from fleetsim.history.named import STEP, way_in
-from fleetsim.history.refusals import Refusal, of_status
+from fleetsim.history.refusals import IS_IT_UP, Refusal, of_status
 from fleetsim.json_text import from_json, from_long_json
 
 LONGEST_ADDRESS = 4000  # characters of a query that may stand in an address; proxies begin to refuse at 8 KiB
@@ -66,6 +68,7 @@ class Session(requests.Session):
         self.warnings: dict[str, None] = {}
         self.server_ahead_s: float | None = None
         self.answered = False
+        self._wait_s = access.timeout_s
         self._lent: set[str] = set()  # credentials that requests itself found, as in ~/.netrc
         self.verify = False if access.skip_verify else (access.ca_file or True)
         if access.client_cert:
@@ -78,7 +81,7 @@ class Session(requests.Session):
             method, given["data"] = "POST", params
         else:
             given["params"] = params
-        given["timeout"] = (min(10.0, self._access.timeout_s), self._access.timeout_s)
+        given["timeout"] = (min(10.0, self._wait_s), self._wait_s)
         given |= {"stream": True, "allow_redirects": False}
         sent = time.time()
         try:
@@ -95,6 +98,15 @@ class Session(requests.Session):
         response._content = b""  # it was read in pieces, to hold the deadline; requests itself need not read it
         response.json = lambda **_: document  # type: ignore[method-assign]
         return response
+
+    @contextmanager
+    def patience(self, seconds: float) -> Iterator[None]:
+        """Waits no longer for each answer than that, meanwhile."""
+        self._wait_s = min(seconds, self._access.timeout_s)
+        try:
+            yield
+        finally:
+            self._wait_s = self._access.timeout_s
 
     def hide(self, text: str) -> str:
         """The text without what this session has authenticated with."""
@@ -175,20 +187,19 @@ class Session(requests.Session):
             )
             return Refusal("tls", f"TLS failed: {why}", remedy)
         if isinstance(error, requests.exceptions.ConnectTimeout):
-            return Refusal("unreachable", "cannot be reached: no answer to connecting", _WAY, again=True)
+            return Refusal("unreachable", "cannot be reached: no answer to connecting", IS_IT_UP, again=True)
         if isinstance(error, requests.exceptions.Timeout) or "timed out" in str(error):
-            waited = f"{self._access.timeout_s:g} s"
+            waited = f"{self._wait_s:g} s"
             return Refusal("timeout", f"did not answer within {waited}", _LESS, again=True)
         if isinstance(error, requests.exceptions.ProxyError):
             return Refusal("unreachable", f"the proxy does not let us through: {_reason(error)}", "see HTTPS_PROXY")
         if isinstance(error, (requests.exceptions.ChunkedEncodingError, requests.exceptions.ContentDecodingError)):
             return Refusal("broken", "its answer broke off", "try again, or with a shorter window", again=True)
         if isinstance(error, requests.exceptions.ConnectionError):
-            return Refusal("unreachable", f"cannot be reached: {_reason(error)}", _WAY, again=True)
+            return Refusal("unreachable", f"cannot be reached: {_reason(error)}", IS_IT_UP, again=True)
         return Refusal("refused", f"cannot be asked: {_reason(error)}", "check the address and the TLS files")
 
 
-_WAY = "is it running, and the address right?"
 _LESS = text("shorten the window, give a larger {}, or more {}", STEP, way_in("timeout"))
 
 

@@ -54,7 +54,7 @@ def parse_time(text: str, now_s: float, flag: str = START) -> float:
         if number >= _MILLISECONDS:
             raise refuse("too large for unix seconds", f"in milliseconds? then {number / 1000:.0f}")
         if len(given) == 8:
-            raise refuse("a date or unix seconds?", f"for the date write {given[:4]}-{given[4:6]}-{given[6:]}")
+            raise refuse("may be a date or unix seconds", f"for the date write {given[:4]}-{given[4:6]}-{given[6:]}")
         return number
     if re.fullmatch(r"-\d+(\.\d+)?", given):
         raise refuse("a span of time without its unit", f"write {given}s, {given}m or {given}h")

@@ -104,7 +104,7 @@ def test_a_missing_extra_is_one_kind_of_error(
         (lambda: fs.load("async-one-step", "x"), r"^changes: 'x': is no mapping of dotted paths.*\(str\)"),
         (lambda: JOB.with_("x"), r"^changes: 'x': is no mapping"),
         (lambda: fs.load(3), r"^load: 3: is no scenario \(int\)"),
-        (lambda: fs.compare(JOB), "^b: compare with what"),
+        (lambda: fs.compare(JOB), "^b: nothing to compare it with"),
         (lambda: fs.compare("there-is-no-a", "there-is-no-b"), r"A: 'there-is-no-a'[^\n]*\nB: 'there-is-no-b'"),
         (lambda: fs.compare(JOB, JOB, windows=("-1h..", None)), "^windows A: .* for windows of history only"),
     ],

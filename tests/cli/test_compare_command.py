@@ -219,7 +219,7 @@ def test_what_nobody_knows_is_not_passed(folder: Path) -> None:
     ("arguments", "texts"),
     [
         ((), ["error: A, B: 'fleetsim compare': nothing to compare"]),
-        (("{job}",), ["compare with what?"]),
+        (("{job}",), ["nothing to compare it with"]),
         (("nonsense", "{job}"), ["A: 'nonsense'", "no shipped scenario"]),
         (("{job}", "{a.om}"), ["one is a window of history and the other is not"]),
         (("{a.json}", "{b.json}", "--set", "fleet.instances=3"), ["there is no scenario"]),
@@ -242,9 +242,9 @@ def test_what_nobody_knows_is_not_passed(folder: Path) -> None:
         (("{a.om}", "{b.om}", "--set", "x=1", "--a", "-6h..-8h", "--b", "x"), ["ends before", "no window"]),
         (("{a.om}", "{b.om}", "--selector-a", "x"), ["A: --selector", "must be label matchers"]),
         (("{a.om}", "{b.om}", "--selector", "x="), ["A: --selector", "B: --selector"]),
-        (("{a.om}",), ["which two windows?"]),
+        (("{a.om}",), ["does not say which two windows"]),
         (("{a.om}", "--a", "-6h..-5h", "--b", "-5h.."), ["A: window"]),
-        (("--prometheus", "http://127.0.0.1:1"), ["which two windows?"]),
+        (("--prometheus", "http://127.0.0.1:1"), ["does not say which two windows"]),
         (("--prometheus", "http://x", "{job}", "--a", "..-3h", "--b", "-3h.."), ["is given as well", "begins when?"]),
     ],
 )  # fmt: skip

@@ -158,7 +158,7 @@ WRONG: dict[str, tuple[Callable[[str], str], str]] = {
     "empty": (lambda text: "", "is empty"),
     "another document": (lambda text: '{"schema_version": 1, "command": "replay"}', "is no plan of fleetsim"),
     "a list": (lambda text: "[1, 2]", "is no plan of fleetsim"),
-    "no number of JSON": (lambda text: '{"kind": "fleetsim-plan", "date": NaN}', "is no usable JSON"),
+    "no number of JSON": (lambda text: '{"kind": "fleetsim-plan", "date": NaN}', "NaN is not a finite number"),
     "a later version": (later, "upgrade fleetsim"),
     "incomplete": (without_scenario, "scenario"),
 }

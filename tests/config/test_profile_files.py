@@ -50,8 +50,8 @@ def test_a_profile_loads_from_its_file(tmp_path: Path) -> None:
         ("{", "not valid JSON"),
         ("[1]", "JSON object"),
         ('{"name": "a", "name": "b"}', "twice"),
-        ("[" * 100_000, "usable JSON"),
-        ('{"name": ' + "9" * 5000 + "}", "usable JSON"),
+        ("[" * 100_000, "nested too deep"),
+        ('{"name": ' + "9" * 5000 + "}", "is too large"),
     ],
 )
 def test_wrong_files(tmp_path: Path, text: str, said: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 import tracemalloc
 from pathlib import Path
@@ -78,6 +79,29 @@ def test_files_of_another_kind_are_refused_briefly(tmp_path: Path, content: str)
     start = time.process_time()
     assert len(refusal(tmp_path / "s.yaml").splitlines()) <= 101
     assert time.process_time() - start < 20.0  # 1 s where it was written; minutes without the limits
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ('{"fleetsim_version": "0.1.0", "command": "size", "scenario": {}}', "is the result of `fleetsim size`, not a"),
+        (
+            "groups: []\nrules_x: x\n",
+            "is not a scenario: none of its keys (groups, rules_x) belongs",
+        ),
+    ],
+)
+def test_another_document_is_one_problem(tmp_path: Path, content: str, said: str) -> None:
+    (tmp_path / "other.yaml").write_text(content)
+    with pytest.raises(InputError, match=re.escape(said)) as caught:
+        load_scenario(tmp_path / "other.yaml")
+    assert len(caught.value.problems) == 1
+
+
+def test_a_misspelt_section_is_still_named(tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text("workloads: {group_size: 8}\n")
+    with pytest.raises(InputError, match='did you mean "workload"'):
+        load_scenario(tmp_path / "job.yaml")
 
 
 def test_what_is_no_file(tmp_path: Path) -> None:

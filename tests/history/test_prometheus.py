@@ -195,6 +195,24 @@ def test_a_slow_server_is_a_timeout(fake: FakePrometheus) -> None:
     assert caught.value.kind == "timeout"
 
 
+def test_a_server_that_is_silent_to_the_simplest_query_is_given_up(fake: FakePrometheus) -> None:
+    fake.always = lambda params: Fault(delay_s=0.5)
+    with pytest.raises(PrometheusError, match="nor the simplest query within") as caught:
+        client(fake, timeout_s=0.1).query_range("m", START, START + 399 * 15, 15.0)
+    assert caught.value.kind == "timeout"
+    assert len(fake.asked) <= 2  # smaller windows would each have waited as long
+
+
+def test_a_server_that_is_slow_with_much_is_asked_for_less(fake: FakePrometheus) -> None:
+    def slow(params: dict[str, str]) -> Fault | None:
+        points = (float(params["end"]) - float(params["start"])) / float(params["step"]) + 1 if "end" in params else 1
+        return Fault(delay_s=5.0) if points > 100 else None
+
+    fake.always = slow
+    found = client(fake, timeout_s=1.0).query_range("m", START, START + 399 * 15, 15.0)
+    assert [one.values.tolist() for one in found] == [list(range(400))] * 2
+
+
 def test_nobody_there_is_said_at_once() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -19,7 +19,7 @@ ENABLES: Mapping[str, str] = {
     "server": "calibrate --url, watch's export",
     "report": "pages: --html of size, simulate, split, replay, compare, validate, profile show",
     "aiconfigurator": "calibrate --from aiconfigurator:SYSTEM",
-    "parquet": "simulate --parquet, .parquet histories",
+    "parquet": "simulate --parquet, sweep --out FILE.parquet, .parquet histories",
     "pandas": "to_pandas() in Python",
     "notebook": "docs/notebook.ipynb",
     "ray": "sweep --ray",

@@ -23,6 +23,7 @@ from fleetsim.json_text import from_json
 
 SCHEMA_VERSION: Literal[1] = 1
 MAX_BYTES = 16 * 2**20
+_COMPLETE = "is it complete, and the right file?"
 
 Text = Annotated[str, Field(max_length=100_000)]
 # A window may lie anywhere in unix time; costs and rates have no bound of their own.
@@ -128,7 +129,7 @@ def plan_from_mapping(mapping: object, where: str = "plan") -> SavedPlan:
     """The plan in a plain mapping. `where` names it in errors. Raises InputError with all problems."""
     if not isinstance(mapping, dict) or mapping.get("kind") != "fleetsim-plan":
         rule = "is no plan of fleetsim"
-        raise InputError([Problem(where, type(mapping).__name__, rule, "give the file that --plan-out wrote")])
+        raise InputError([Problem(where, None, rule, "give the file that --plan-out wrote")])
     version = mapping.get("schema_version", SCHEMA_VERSION)
     if isinstance(version, int) and not isinstance(version, bool) and version > SCHEMA_VERSION:
         rule = f"this fleetsim reads plans up to schema_version {SCHEMA_VERSION}"
@@ -151,10 +152,10 @@ def json_of(path: str | os.PathLike[str], flag: str = "PLAN.json") -> object:
     try:
         return from_json(read_text(path, flag, MAX_BYTES))
     except json.JSONDecodeError as error:
-        remedy = "check it: is it complete?"
-        raise InputError([Problem(f"{shown}:{error.lineno}", error.msg, "is not valid JSON", remedy)]) from None
+        rule = f"is not valid JSON: {error.msg}"
+        raise InputError([Problem(f"{shown}:{error.lineno}", None, rule, _COMPLETE)]) from None
     except ValueError as error:
-        raise InputError([Problem(shown, str(error)[:80], "is no usable JSON", "check the file")]) from None
+        raise InputError([Problem(shown, None, str(error)[:160], _COMPLETE)]) from None
 
 
 def plan_text(plan: SavedPlan) -> str:

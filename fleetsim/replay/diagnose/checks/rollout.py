@@ -238,8 +238,8 @@ def _back(case: Case, gain: float | None) -> str:
         pools = pools_of(case.observed, case.scenario, case.given)
         rollout, trainer = pools.rollout_gpus * pools.rollout_usd_h, pools.trainer_gpus * pools.trainer_usd_h
         if (1.0 - gain) ** 2 * (trainer + QUARTER_MORE * rollout) > trainer + rollout:
-            return f"{names_of(gone)} need not come back: more instances cost more than they save;\n"
-    return f"start {names_of(gone)} again, or what takes the place;\n"
+            return f"{names_of(gone)} need not come back: more instances cost more than they save; "
+    return f"start {names_of(gone)} again, or {'another one' if len(gone) == 1 else 'as many others'}; "
 
 
 def _explained(first: Sequence[Reply]) -> float | None:
