@@ -60,12 +60,14 @@ def _trainer_pace(names: MetricNames, window: str, plan: Expected) -> str:
     return f"{names.rate('trainer.train_s_total', window)} / ({want})"
 
 
-def _sync(names: MetricNames, window: str, plan: Expected) -> str:
-    return f"{names.rate('trainer.sync_s_total', window)} / {names.rate('trainer.steps', window)}"
+def _ratio(of: str, to: str, ends: tuple[str, str] = ("", "")) -> Expression:
+    """How much a counter grows for each unit by which another one does."""
+    return lambda names, window, plan: f"{names.rate(of, window, ends[0])} / {names.rate(to, window, ends[1])}"
 
 
-def _length(names: MetricNames, window: str, plan: Expected) -> str:
-    return f"{names.rate('output_tokens', window, '_sum')} / {names.rate('output_tokens', window, '_count')}"
+def _highest(gauge: str) -> Expression:
+    """The largest mean of a gauge over the window."""
+    return lambda names, window, plan: f"max({names.over('avg_over_time', gauge, window)})"
 
 
 def _straggler(names: MetricNames, window: str, plan: Expected) -> str:
@@ -74,26 +76,6 @@ def _straggler(names: MetricNames, window: str, plan: Expected) -> str:
     held = f"sum {INSTANCE} ({names.over('count_over_time', 'running', window)})"
     pace = f"(({generated} / {running}) and ({held} > {PRESENT} * scalar(max({held}))))"
     return f"min({pace}) / quantile(0.5, {pace})"
-
-
-def _preemptions(names: MetricNames, window: str, plan: Expected) -> str:
-    return f"{names.rate('preemptions', window)} / {names.rate('finished', window)}"
-
-
-def _prefix(names: MetricNames, window: str, plan: Expected) -> str:
-    return f"{names.rate('prefix_hits', window)} / {names.rate('prompt_tokens', window)}"
-
-
-def _waste(names: MetricNames, window: str, plan: Expected) -> str:
-    return f"{names.rate('generation_tokens', window)} / {names.rate('trainer.trained_tokens', window)}"
-
-
-def _queue(names: MetricNames, window: str, plan: Expected) -> str:
-    return f"max({names.over('avg_over_time', 'queue.samples', window)})"
-
-
-def _age(names: MetricNames, window: str, plan: Expected) -> str:
-    return f"max({names.over('avg_over_time', 'queue.oldest_age_steps', window)})"
 
 
 def _idle(names: MetricNames, window: str, plan: Expected) -> str:
@@ -150,7 +132,7 @@ STANDING: tuple[StandingSignal, ...] = (
         name="sync_seconds",
         alert="RolloutSyncOverrun",
         record="job:trainer_sync_seconds:per_step_rate",
-        expression=_sync,
+        expression=_ratio("trainer.sync_s_total", "trainer.steps"),
         trace=traces.sync_seconds,
         alerts_when="above",
         source="trainer",
@@ -166,7 +148,7 @@ STANDING: tuple[StandingSignal, ...] = (
         name="output_length",
         alert="RolloutLengthsDrift",
         record="job:rollout_output_tokens:mean_rate",
-        expression=_length,
+        expression=_ratio("output_tokens", "output_tokens", ("_sum", "_count")),
         trace=traces.output_length,
         alerts_when="above",
         source="engines",
@@ -181,7 +163,7 @@ STANDING: tuple[StandingSignal, ...] = (
         name="queue_depth",
         alert="RolloutQueueDeep",
         record="job:rollout_queue_samples:max_avg",
-        expression=_queue,
+        expression=_highest("queue.samples"),
         trace=traces.queue_depth,
         alerts_when="above",
         source="trainer",
@@ -211,7 +193,7 @@ STANDING: tuple[StandingSignal, ...] = (
         name="preemptions",
         alert="RolloutPreemptions",
         record="job:rollout_preemptions:per_request_rate",
-        expression=_preemptions,
+        expression=_ratio("preemptions", "finished"),
         trace=traces.preemptions_per_request,
         alerts_when="above",
         source="engines",
@@ -226,7 +208,7 @@ STANDING: tuple[StandingSignal, ...] = (
         name="prefix_hits",
         alert="RolloutPrefixHitsDropped",
         record="job:rollout_prefix_hits:ratio_rate",
-        expression=_prefix,
+        expression=_ratio("prefix_hits", "prompt_tokens"),
         trace=traces.prefix_hit_share,
         alerts_when="below",
         source="engines",
@@ -241,7 +223,7 @@ STANDING: tuple[StandingSignal, ...] = (
         name="oldest_age",
         alert="RolloutSamplesStale",
         record="job:rollout_oldest_sample_age_steps:max_avg",
-        expression=_age,
+        expression=_highest("queue.oldest_age_steps"),
         trace=traces.oldest_age,
         alerts_when="above",
         source="trainer",
@@ -256,7 +238,7 @@ STANDING: tuple[StandingSignal, ...] = (
         name="generated_per_trained",
         alert="RolloutTokensWasted",
         record="job:rollout_generated_per_trained:ratio_rate",
-        expression=_waste,
+        expression=_ratio("generation_tokens", "trainer.trained_tokens"),
         trace=traces.generated_per_trained,
         alerts_when="above",
         source="both",

@@ -14,7 +14,7 @@ from fleetsim import __version__, units
 from fleetsim.calibrate.check import check_batches, prefix_cache_of
 from fleetsim.calibrate.drafts import OF_USERS, measured_drafts
 from fleetsim.calibrate.facts import EngineFacts, facts_of
-from fleetsim.calibrate.fit.fit import Fit, Prior, fit
+from fleetsim.calibrate.fit.fit import Fit, fit
 from fleetsim.calibrate.fit.observations import Observations, observations_of
 from fleetsim.calibrate.fit.outliers import per_observation
 from fleetsim.calibrate.raw import Raw
@@ -31,26 +31,19 @@ from fleetsim.config.engine_profile import (
 )
 
 
-def build_profile(
-    raw: Raw,
-    *,
-    name: str,
-    raw_file: str | None,
-    prior: Prior | None = None,
-    kind: Literal["measured", "derived"] = "measured",
-) -> Profile:
+def build_profile(raw: Raw, *, name: str, raw_file: str | None) -> Profile:
     """The profile of an engine: the same measurements and fleetsim version give the same profile.
 
     raw_file: the measurements' file name beside the profile's. Raises InputError where they do not tell enough.
     """
     facts = facts_of(raw)
     observations = observations_of(raw)
-    fitted = fit(observations, graph_sizes=facts.graph_sizes, prior=prior)
+    fitted = fit(observations, graph_sizes=facts.graph_sizes)
     drafts = measured_drafts(raw)
     checks = check_batches(raw, facts, fitted.step_time, overhead_s=fitted.error.overhead_s)
     return Profile(
         name=name,
-        kind=kind,
+        kind="measured",
         coefficients=fitted.coefficients,
         ranges=fitted.ranges,
         limits=ProfileLimits(

@@ -13,7 +13,6 @@ from fleetsim.compare.verdicts import compare
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError, Problem
-from fleetsim.job.trials import Measure, simulated
 from fleetsim.quantities import METRICS
 
 
@@ -25,7 +24,6 @@ def compare_results(
     metrics: Sequence[str] = METRICS,
     notes: Sequence[str] = (),
     tell: Callable[[str], None] = lambda text: None,
-    measure: Measure = simulated,
 ) -> Comparison:
     """Compares two sides, at least one a saved result. They are paired where both have runs of the same seeds.
 
@@ -33,8 +31,8 @@ def compare_results(
     `simulate` raises.
     """
     said = [*notes, *(note for side in (a, b) if isinstance(side, SavedResult) for note in side.notes)]
-    side_a, scenario_a = _side(a, b, tell, measure, said)
-    side_b, scenario_b = _side(b, a, tell, measure, said)
+    side_a, scenario_a = _side(a, b, tell, said)
+    side_b, scenario_b = _side(b, a, tell, said)
     because = _unpaired(side_a, scenario_a, side_b, scenario_b)
     common = [key for key in side_a.runs if key in side_b.runs]
     if because is None:
@@ -55,7 +53,7 @@ def compare_results(
 
 
 def _side(
-    one: ToRun | SavedResult, other: ToRun | SavedResult, tell: Callable[[str], None], measure: Measure, said: list[str]
+    one: ToRun | SavedResult, other: ToRun | SavedResult, tell: Callable[[str], None], said: list[str]
 ) -> tuple[Side, Scenario | None]:
     if isinstance(one, SavedResult):
         return one.side, one.scenario
@@ -71,7 +69,7 @@ def _side(
     as_it_was = f"{like.steps:,} steps, {units.plural(len(rows), 'replication')}, seed {like.seed}"
     said.append(f"{one.label} was run as {other.side.label} was: {as_it_was}")
     tell(f"simulating {one.label}")
-    return run_side(replace(one, scenario=scenario), list(rows), measure=measure), scenario
+    return run_side(replace(one, scenario=scenario), list(rows)), scenario
 
 
 def _unpaired(a: Side, scenario_a: Scenario | None, b: Side, scenario_b: Scenario | None) -> str | None:

@@ -64,18 +64,10 @@ def equally_long(a: Scenario, b: Scenario) -> tuple[Scenario, Scenario, tuple[st
     return with_changes(a, {"run.steps": steps}), with_changes(b, {"run.steps": steps}), (note,)
 
 
-def run_side(
-    job: ToRun,
-    replications: Sequence[int],
-    done: Callable[[], None] = lambda: None,
-    measure: Measure = simulated,
-) -> Side:
+def run_side(job: ToRun, replications: Sequence[int]) -> Side:
     """One scenario over some replications. Raises what `simulate` raises, a StuckError with the side's label."""
-    runs: _Runs = {}
-    for r, metrics in zip(replications, side_by_side(lambda r: _one(job, r, measure), replications), strict=True):
-        runs[job.scenario.run.seed, r] = metrics
-        done()
-    return scenario_side(job, runs)
+    found = side_by_side(lambda r: _one(job, r, simulated), replications)
+    return scenario_side(job, {(job.scenario.run.seed, r): run for r, run in zip(replications, found, strict=True)})
 
 
 def _one(job: ToRun, replication: int, measure: Measure) -> Mapping[str, Any]:

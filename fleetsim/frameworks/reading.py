@@ -79,7 +79,6 @@ def times(*reads: Read[int], key: str = "") -> Read[int]:
 def on_nodes(
     nodes: Read[int],
     per_node: Read[int],
-    nodes_key: str = "",
     per_node_key: str = "",
     *,
     part: int = 1,
@@ -87,14 +86,14 @@ def on_nodes(
 ) -> Read[int]:
     """GPUs as nodes x GPUs of a node. Back: `nodes_of`.
 
-    nodes_key, per_node_key: what is written, where that is another key than the one that was read.
+    per_node_key: what is written, where that is another key than the one that was read.
     """
 
     def back(want: Any) -> Mapping[str, Any] | None:
         if not isinstance(want, int) or want < 1:
             return None
         (count,), each = nodes_of((want,), part, exact=exact)
-        return {nodes_key or nodes.key: count, per_node_key or per_node.key: each}
+        return {nodes.key: count, per_node_key or per_node.key: each}
 
     product = times(nodes, per_node)
     return Read(product.key, product.value, product.given, back)

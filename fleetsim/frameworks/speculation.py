@@ -30,14 +30,13 @@ def vllm_drafts(
     draft: Draft,
     section: str,
     *,
-    k_default: int | None = None,
     switch: Read[bool] | None = None,
     alone: str = "",
     written: str = "",
 ) -> bool:
     """What a section in vLLM's words asks for; False where it asks for nothing.
 
-    section: the prefix of its keys, with the dot. k_default: the framework's own k. switch: what turns it on. alone:
+    section: the prefix of its keys, with the dot. switch: what turns it on. alone:
     the method where none is named. written: the prefix as it is written, where a framework wants a sign before it.
     """
     _opened(draft, section.rstrip("."))
@@ -50,7 +49,7 @@ def vllm_drafts(
     known = _VLLM.get("mtp" if word.endswith("_mtp") else word)
     k = draft.maybe_count(f"{section}num_speculative_tokens", f"{section}num_draft_tokens")
     if k is None:
-        k = Read(f"{section}num_speculative_tokens", k_default or 1, False)
+        k = Read(f"{section}num_speculative_tokens", 1, False)
     model = draft.maybe_text(f"{section}model", f"{section}draft_model_path")
     if method.given:
         draft.could(f"{PATH}.draft_model", None, Read(f"{written or section}model", "", False).written, None)

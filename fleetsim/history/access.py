@@ -56,7 +56,7 @@ class Access:
         return text
 
 
-def address_of(url: str, path: str = PROMETHEUS) -> tuple[str, tuple[str, str] | None]:
+def address_of(url: str) -> tuple[str, tuple[str, str] | None]:
     """The address without credentials, and (user, password) if the URL held them.
 
     A path prefix stays (Mimir's /prometheus, VictoriaMetrics' /select/0/prometheus); the path of a page or of the API
@@ -65,7 +65,7 @@ def address_of(url: str, path: str = PROMETHEUS) -> tuple[str, tuple[str, str] |
     """
 
     def refuse(value: str, rule: str, remedy: str) -> InputError:
-        return InputError([Problem(path, value, rule, remedy)])
+        return InputError([Problem(PROMETHEUS, value, rule, remedy)])
 
     given = url.strip()
     try:

@@ -53,16 +53,16 @@ def no_total(values: Floats) -> tuple[int, int] | None:
     return (falls, len(moved)) if falls >= FEWEST_FALLS and falls >= FALLS * len(moved) else None
 
 
-def increments(values: Floats, step_s: float, max_hole_s: float = MAX_HOLE_S) -> Floats:
+def increments(values: Floats, step_s: float) -> Floats:
     """Growth of running totals between neighbouring grid times.
 
     values: (..., T), NaN where there was no sample; step_s between them. Returns (..., T-1), never negative. A hole of
-    up to max_hole_s without a restart has its growth spread evenly; a longer one, one with a restart inside, and
+    up to MAX_HOLE_S without a restart has its growth spread evenly; a longer one, one with a restart inside, and
     whatever lies before the first sample or after the last is NaN.
     """
     n = _neighbours(values)
     width = np.maximum(n.after - n.before, 1)
-    spread = (width == 1) | ((width * step_s <= max_hole_s * (1 + 1e-9)) & ~n.restart)
+    spread = (width == 1) | ((width * step_s <= MAX_HOLE_S * (1 + 1e-9)) & ~n.restart)
     return np.where(spread, n.growth / width, np.nan)
 
 

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from fleetsim.sim.records import Records
 
 
-def frame(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None) -> pd.DataFrame:
+def frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     """A table of these rows. Raises OutsideError where pandas is missing."""
-    return _pandas().DataFrame(list(rows), columns=columns)
+    return _pandas().DataFrame(list(rows))
 
 
 def with_intervals(estimates: Mapping[str, Estimate]) -> dict[str, float]:

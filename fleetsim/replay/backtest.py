@@ -37,6 +37,7 @@ from fleetsim.sim.run import simulate
 from fleetsim.sim.threads import side_by_side
 from fleetsim.sim.window import warmup_steps
 
+# Error beyond which the model is wrong somewhere.
 LIMIT = 0.10
 # Steps that a run with resizes may have; beyond them the window is simulated as if it were steady.
 MOST_STEPS = 2_000
@@ -84,11 +85,10 @@ def backtest(
     observed: Observed,
     implied: Implied,
     *,
-    limit: float = LIMIT,
     replications: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Backtest:
-    """Simulates the implied scenario and compares. limit: error beyond which the model is wrong somewhere.
+    """Simulates the implied scenario and compares.
 
     progress(done, of) is called after each replication. Raises StuckError and InputError as `simulate` does.
     """
@@ -102,35 +102,23 @@ def backtest(
     spans = [_Span.of(run) for run in runs]
     batch = scenario.trainer.batch_samples
     whole = Hour(observed.start_s, observed.end_s, *_overall(observed, implied))
-    overall = _rows(whole, [s.between(0.0, observed.span_s if moves else None) for s in spans], batch, limit)
-    hours = []
-    for hour in observed.hours:
-        a, b = hour.start_s - observed.start_s, hour.end_s - observed.start_s
-        parts = [s.between(a, b) if moves else s.between(0.0, None) for s in spans]
-        rows = _rows(hour, parts, batch, limit)
-        hours.append(Slice(hour.start_s, hour.end_s, _held_out(hour, observed, implied), rows))
-    verdict: Literal["ok", "wrong", "unknown"] = "unknown"
-    if overall:
-        verdict = "ok" if all(row.within for row in overall) else "wrong"
+    overall = _rows(whole, [s.between(0.0, observed.span_s if moves else None) for s in spans], batch)
+
+    def rows_of(hour: Hour, a: float, b: float) -> tuple[ComparedRow, ...]:
+        return _rows(hour, [s.between(a, b) if moves else s.between(0.0, None) for s in spans], batch)
+
     unplayed = not moves and len(implied.resizes) > 1
-    where = look_at(overall, implied, limit, unplayed=unplayed) if verdict == "wrong" else ()
-    return Backtest(overall, tuple(hours), verdict, limit, where, scenario.run.steps, n)
+    return _judged(observed, implied, overall, rows_of, scenario.run.steps, n, unplayed=unplayed)
 
 
 def backtest_of_arrivals(
-    observed: Observed,
-    implied: Implied,
-    sent: Sent,
-    *,
-    limit: float = LIMIT,
-    replications: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    observed: Observed, implied: Implied, sent: Sent, *, progress: Callable[[int, int], None] | None = None
 ) -> Backtest | None:
     """Engines that serve users: what was sent to each is sent again. None where the window implies no engine.
 
     Raises InputError for a request that no instance can hold.
     """
-    n = replications if replications is not None else implied.scenario.run.replications
+    n = implied.scenario.run.replications
     runs: list[PlayedRequests] = []
     for replication in range(n):
         run = play(sent, implied, replication)
@@ -147,16 +135,34 @@ def backtest_of_arrivals(
         "in_flight": fleet.in_flight_mean or None,
         "request_s": sent.request_s or None,
     }
-    overall = _compared(seen, [_served(run, 0.0, span, fleet.instances) for run in runs], 1, limit)
+    overall = _compared(seen, [_served(run, 0.0, span, fleet.instances) for run in runs], 1)
+
+    def rows_of(hour: Hour, a: float, b: float) -> tuple[ComparedRow, ...]:
+        return _compared({"tok_s": hour.tok_s or None}, [_served(run, a, b, hour.instances) for run in runs], 1)
+
+    return _judged(observed, implied, overall, rows_of, 0, n)
+
+
+def _judged(
+    observed: Observed,
+    implied: Implied,
+    overall: tuple[ComparedRow, ...],
+    rows_of: Callable[[Hour, float, float], tuple[ComparedRow, ...]],
+    steps: int,
+    replications: int,
+    *,
+    unplayed: bool = False,
+) -> Backtest:
+    """rows_of: of an hour, with its begin and end in seconds from the window's start."""
     slices = []
     for hour in observed.hours:
-        a, b = hour.start_s - observed.start_s, hour.end_s - observed.start_s
-        of_hour: dict[Compared, float | None] = {"tok_s": hour.tok_s or None}
-        rows = _compared(of_hour, [_served(run, a, b, hour.instances) for run in runs], 1, limit)
+        rows = rows_of(hour, hour.start_s - observed.start_s, hour.end_s - observed.start_s)
         slices.append(Slice(hour.start_s, hour.end_s, _held_out(hour, observed, implied), rows))
-    verdict: Literal["ok", "wrong"] = "ok" if all(row.within for row in overall) else "wrong"
-    where = look_at(overall, implied, limit) if verdict == "wrong" else ()
-    return Backtest(overall, tuple(slices), verdict, limit, where, 0, n)
+    verdict: Literal["ok", "wrong", "unknown"] = "unknown"
+    if overall:
+        verdict = "ok" if all(row.within for row in overall) else "wrong"
+    where = look_at(overall, implied, LIMIT, unplayed=unplayed) if verdict == "wrong" else ()
+    return Backtest(overall, tuple(slices), verdict, LIMIT, where, steps, replications)
 
 
 def _served(run: PlayedRequests, a: float, b: float, instances: float | None) -> dict[Compared, float]:
@@ -273,7 +279,7 @@ class _Span:
         }
 
 
-def _rows(seen: Hour, predicted: Sequence[dict[Compared, float]], batch: int, limit: float) -> tuple[ComparedRow, ...]:
+def _rows(seen: Hour, predicted: Sequence[dict[Compared, float]], batch: int) -> tuple[ComparedRow, ...]:
     values: dict[Compared, float | None] = {
         "tok_s": seen.tok_s or None,
         "instance_tok_s": seen.instance_tok_s or None,
@@ -281,11 +287,11 @@ def _rows(seen: Hour, predicted: Sequence[dict[Compared, float]], batch: int, li
         "trainer_idle": seen.idle_fraction,
         "queue": seen.queue,
     }
-    return _compared(values, predicted, batch, limit)
+    return _compared(values, predicted, batch)
 
 
 def _compared(
-    values: Mapping[Compared, float | None], predicted: Sequence[dict[Compared, float]], batch: int, limit: float
+    values: Mapping[Compared, float | None], predicted: Sequence[dict[Compared, float]], batch: int
 ) -> tuple[ComparedRow, ...]:
     rows = []
     for name in QUANTITIES:
@@ -296,5 +302,5 @@ def _compared(
         measure = MEASURES[name]
         scale = {"ratio": value, "points": 1.0, "batches": max(value, float(batch))}[measure]
         error = (interval.mean - value) / scale
-        rows.append(ComparedRow(name, value, interval.mean, interval, error, measure, abs(error) <= limit))
+        rows.append(ComparedRow(name, value, interval.mean, interval, error, measure, abs(error) <= LIMIT))
     return tuple(rows)

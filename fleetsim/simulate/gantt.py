@@ -49,13 +49,13 @@ class Shown:
     rows: tuple[tuple[Span, ...], ...]
 
 
-def shown_of(records: Records, steps: int = STEPS) -> Shown:
-    """So many steps after warm-up, or what there is of them, and at most `MOST_ROWS` instances.
+def shown_of(records: Records) -> Shown:
+    """STEPS steps after warm-up, or what there is of them, and at most `MOST_ROWS` instances.
 
     Raises ValueError for a run whose activity was not recorded.
     """
     first = min(window_of(records).first, len(records.steps) - 1)
-    last = min(first + steps, len(records.steps)) - 1
+    last = min(first + STEPS, len(records.steps)) - 1
     start, end = timeline.steps_window(records, first, last)
     spans = timeline.instance_spans(records, start, end)
     every = sorted({int(i) for i in spans["instance"]})

@@ -6,19 +6,12 @@ from bisect import bisect_left
 from collections.abc import Callable
 
 
-def smallest(
-    holds: Callable[[int], bool],
-    start: int,
-    most: int,
-    *,
-    stride: int = 1,
-    hopeless: Callable[[int, int], bool] | None = None,
-) -> int | None:
+def smallest(holds: Callable[[int], bool], start: int, most: int, *, stride: int = 1) -> int | None:
     """The smallest n in 1..most with `holds(n)`, which must be false below some count and true from there on.
 
     Starts at `start` and goes up or down by `stride`, which doubles, until the answer lies between two counts.
     Downwards the first two steps are of one stride, because a small fleet takes longer to simulate than a large one.
-    `hopeless(low, high)` may end the way up after both counts failed: then, as when `most` fails, the answer is None.
+    Where `most` fails the answer is None.
     `holds` should remember its answers, because a count may be asked for twice.
     """
     start = min(max(1, start), most)
@@ -36,8 +29,6 @@ def smallest(
             low, high, stride = high, min(most, high + stride), stride * 2
             if holds(high):
                 break
-            if hopeless is not None and hopeless(low, high):
-                return None
     # low fails, high holds.
     return low + 1 + bisect_left(range(low + 1, high), True, key=holds)
 

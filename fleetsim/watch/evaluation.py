@@ -245,7 +245,7 @@ def _near(a: float | None, b: float | None, share: float) -> bool:
     return a is not None and b is not None and abs(a - b) <= share * max(abs(a), abs(b))
 
 
-def wanted(implied: Implied, given: Collection[str] = (), tell: Callable[[str], None] | None = None) -> WantedCount:
+def wanted(implied: Implied, given: Collection[str] = ()) -> WantedCount:
     """What `fleetsim replay --recommend` says of the same window. Raises InputError and StuckError as `size` does."""
-    found = recommend(implied, given=given, tell=tell)
+    found = recommend(implied, given=given)
     return WantedCount(found.instances, found.size.at_knee, inputs_of(implied))

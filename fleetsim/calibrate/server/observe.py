@@ -57,7 +57,7 @@ class Rows:
         self.dr = [round(nd * drafted, 3) for nd in self.nd]
 
 
-def decode_rows(streams: Sequence[Stream], rows: Rows, stretch: int = STRETCH) -> None:
+def decode_rows(streams: Sequence[Stream], rows: Rows) -> None:
     """Stretches in which exactly these streams decode: from the last one's first token to the first one's end.
 
     Each gives the mean of its iterations: seconds per token of a stream, the KV tokens that they read on average.
@@ -70,7 +70,7 @@ def decode_rows(streams: Sequence[Stream], rows: Rows, stretch: int = STRETCH) -
     gap = float(np.median([(t[-1] - t[0]) / max(c[-1] - c[0], 1.0) for t, c in series]))
     opened += 1.5 * gap  # the last one's first token came with an iteration that held its prompt
     inside = np.median([c[_at(t, closed)] - c[_at(t, opened)] for t, c in series]) if closed > opened else 0
-    pieces = max(1, int(inside // stretch))
+    pieces = max(1, int(inside // STRETCH))
     while pieces and not _stretches(streams, series, np.linspace(opened, closed, pieces + 1), rows):
         pieces //= 2  # so much came at once that longer stretches are needed
 

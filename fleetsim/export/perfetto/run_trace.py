@@ -79,7 +79,7 @@ def record(
     )
 
 
-def trace_of(records: Records, steps: Steps, most_groups: int = MOST_GROUPS) -> Trace:
+def trace_of(records: Records, steps: Steps) -> Trace:
     """Draws these steps of a run whose activity was recorded, fewer of them where they are more than a browser holds.
 
     Counters of instances need a run that was scraped too, as `record` makes it.
@@ -88,7 +88,7 @@ def trace_of(records: Records, steps: Steps, most_groups: int = MOST_GROUPS) -> 
     first, asked = steps.of(records)
     last = _fitting(records, first, asked)
     window = timeline.steps_window(records, first, last)
-    picked, of = sampled_groups(records, window, most_groups)
+    picked, of = sampled_groups(records, window, MOST_GROUPS)
     events = Events()
     trainer = draw_trainer(events, records, window)
     draw_syncs(events, records, window)

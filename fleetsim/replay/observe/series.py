@@ -115,7 +115,7 @@ def fleet_over_time(history: History, intervals: Intervals) -> FleetSeries:
     )
 
 
-def trainer_over_time(steps: Steps | None, most: int = MOST_BINS) -> TrainerSeries | None:
+def trainer_over_time(steps: Steps | None) -> TrainerSeries | None:
     """The steps of a window; None where nothing shows them, or how long they took."""
     if steps is None:
         return None
@@ -123,7 +123,7 @@ def trainer_over_time(steps: Steps | None, most: int = MOST_BINS) -> TrainerSeri
     if not timed.any():
         return None
     end, elapsed, count = steps.end_s[timed], steps.elapsed_s[timed], steps.count[timed]
-    rows = np.arange(len(end)) if len(end) <= most else (np.arange(len(end)) * most) // len(end)
+    rows = np.arange(len(end)) if len(end) <= MOST_BINS else (np.arange(len(end)) * MOST_BINS) // len(end)
     size = int(rows[-1]) + 1
 
     def summed(values: Floats, known: Floats) -> Floats:

@@ -61,9 +61,9 @@ class Clock:
         )
 
 
-def known(values: Iterable[float], digits: int = 5) -> list[float | None]:
-    """Numbers for a chart, to so many significant digits; what is not known is left out, not drawn as zero."""
-    return [float(f"{v:.{digits}g}") if np.isfinite(v) else None for v in values]
+def known(values: Iterable[float]) -> list[float | None]:
+    """Numbers for a chart, to five significant digits; what is not known is left out, not drawn as zero."""
+    return [float(f"{v:.5g}") if np.isfinite(v) else None for v in values]
 
 
 def stepped(clock: Clock, start_s: Floats, end_s: Floats, values: Floats) -> tuple[list[float], list[float | None]]:

@@ -34,14 +34,13 @@ def curve_chart(
     star: str | None = None,
     targets: Sequence[Mark] = (),
     levels: Sequence[Mark] = (),
-    from_zero: bool = True,
     height_px: int = 340,
 ) -> Chart:
     """Lines with symbols, whiskers and bands of the intervals; the recommended x as a star with a line through it.
 
     how: seconds, share, number or money: how values are written; a share is drawn in per cent. targets: horizontal
     lines, named in the plot, levels: likewise, named in the legend; in the unit of the estimates. star: what the legend
-    calls the recommended x. from_zero: whether the axis starts there.
+    calls the recommended x.
     """
     scale = 100.0 if how == "share" else 1.0
     data: list[dict[str, Any]] = []
@@ -59,7 +58,7 @@ def curve_chart(
         "shapes": shapes,
         "annotations": notes,
         "xaxis": axis(x_title, **_ticks(xs), showgrid=False),
-        "yaxis": axis(y_title, rangemode="tozero" if from_zero else "normal", **_unit(how)),
+        "yaxis": axis(y_title, rangemode="tozero", **_unit(how)),
         "showlegend": len(curves) + len(levels) > 1 or recommended is not None,
     }
     return Chart(id, title, words, tuple(data), layout, height_px)

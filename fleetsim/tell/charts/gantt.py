@@ -57,7 +57,6 @@ def gantt_chart(
     window: tuple[float, float],
     *,
     lines: Sequence[float] = (),
-    x_title: str = "seconds of the run",
 ) -> Chart:
     """The rows from the top down over the window, in seconds; what lies outside it is cut off.
 
@@ -98,7 +97,7 @@ def gantt_chart(
             for x in lines
             if start <= x <= end
         ],
-        "xaxis": axis(x_title, range=[start, end], showgrid=False),
+        "xaxis": axis("seconds of the run", range=[start, end], showgrid=False),
         "yaxis": axis(
             "",
             tickvals=list(range(len(rows))),

@@ -69,8 +69,8 @@ def histogram_chart(
     return Chart(id, title, words, tuple(data), layout, height_px)
 
 
-def bins_of(values: Sequence[NDArray[np.float64]], bins: int = BINS) -> NDArray[np.float64]:
+def bins_of(values: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
     """Edges of equal bins from zero to the largest value of all sets."""
     top = max(float(v.max(initial=0.0)) for v in values)
-    edges: NDArray[np.float64] = np.linspace(0.0, top or 1.0, bins + 1)
+    edges: NDArray[np.float64] = np.linspace(0.0, top or 1.0, BINS + 1)
     return edges

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
 from typing import Any
 
 from fleetsim.dataclass import dataclass
@@ -60,7 +59,6 @@ class Panel:
     level: tuple[float, str] | None = None
     height_px: int = 150
     top: float | None = None
-    more: dict[str, Any] = field(default_factory=dict)
 
 
 def panels(
@@ -254,9 +252,7 @@ def _y_axis(panel: Panel, domain: list[float]) -> dict[str, Any]:
     if panel.level is not None:
         found.append(panel.level[0])
     most = panel.top if panel.top is not None else 1.06 * max(found, default=0.0)
-    return axis(
-        "", domain=domain, range=[0, most or 1.0], nticks=5, tickformat=",.10~g", ticksuffix=panel.suffix, **panel.more
-    )
+    return axis("", domain=domain, range=[0, most or 1.0], nticks=5, tickformat=",.10~g", ticksuffix=panel.suffix)
 
 
 def _said(text: str, x: float, y: float, **more: Any) -> dict[str, Any]:
