@@ -17,6 +17,7 @@ from fleetsim.frameworks import areal, nemo_rl, open_instruct, openrlhf, prime_r
 from fleetsim.frameworks.common import TrainerSpeed
 from fleetsim.frameworks.detect import mixed_up
 from fleetsim.frameworks.draft import Assumed, Draft, NotModelled, Taken
+from fleetsim.frameworks.equal_parts import divides, refusal
 from fleetsim.frameworks.framework import Framework
 from fleetsim.frameworks.reading import one_line
 from fleetsim.frameworks.scenario_text import SECTIONS, scenario_yaml
@@ -109,6 +110,8 @@ def scenario_from(
     comments = {**draft.comments, **dict.fromkeys(given, "given with --set"), "assumed": _ASSUMED}
     text = scenario_yaml(raw, comments, _header(framework, name))
     scenario = scenario_from_mapping(from_yaml(text, "scenario"))  # what is handed out is what was checked
+    if not divides(scenario, scenario.trainer.gpus, framework):
+        draft.note(f"trainer.gpus = {scenario.trainer.gpus}", refusal(scenario, scenario.trainer.gpus, framework))
     return Imported(
         framework,
         draft.mode,

@@ -10,6 +10,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.frameworks.backwards import LeftOut, settled
 from fleetsim.frameworks.convert import FRAMEWORKS, framework_name
+from fleetsim.frameworks.equal_parts import divides, refusal
 from fleetsim.frameworks.forms import written
 from fleetsim.frameworks.reading import one_line
 from fleetsim.frameworks.wanted import Limits, longest
@@ -71,6 +72,9 @@ def scenario_to(
     if found.left_out:
         header += [f"{framework} cannot be told:", *(f"  {left_out_words(framework, o)}" for o in found.left_out)]
     notes = tuple(_small_nodes(found.settings))
+    gpus = scenario.trainer.gpus
+    if not divides(scenario, gpus, framework):
+        notes = (*notes, refusal(scenario, gpus, framework))
     header += [f"Note: {note}" for note in notes]
     text = written(known, found.mode.start, found.settings, comments, header)
     left_out, yours = found.left_out, known.yours

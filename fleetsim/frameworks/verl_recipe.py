@@ -18,6 +18,9 @@ def put_recipe(draft: Draft) -> None:
         "model_engine",
         f"{ACTOR}.strategy",
     )
+    named = draft.maybe_text("config_name")  # ppo_megatron_trainer.yaml says its strategy itself
+    if "trainer.recipe.backend" not in draft.values and named is not None and "megatron" in named.value:
+        draft.put("trainer.recipe.backend", "megatron", named)
     megatron = draft.values.get("trainer.recipe.backend") == "megatron"
     engine = f"{ACTOR}.{'megatron' if megatron else 'fsdp_config'}"
     recipe.counts(draft, {"epochs": f"{ACTOR}.ppo_epochs"})

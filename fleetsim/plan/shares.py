@@ -19,6 +19,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.engine.prices import prices_of
 from fleetsim.errors import InputError
+from fleetsim.frameworks.equal_parts import divides
 from fleetsim.job.assumptions import is_estimated
 from fleetsim.job.derived import seconds_of, with_derived
 from fleetsim.job.trainer_scaling import least_trainer_gpus, scaled, scaled_share
@@ -108,7 +109,19 @@ class Engines:
             for trainer in trainer_counts(most, server):
                 rollouts = counts(most - trainer, self.each, most // self.each)
                 found += [Share("split", n // self.each * ranks, n, trainer) for n in rollouts]
-        yield from sorted((s for s in found if s.trainer_gpus >= self.least), key=lambda s: s.trainer_gpus)
+        yield from sorted((s for s in found if self.trains(s)), key=lambda s: s.trainer_gpus)
+
+    def trains(self, share: Share) -> bool:
+        """Whether a trainer has room on so many GPUs, and its framework can divide an update among them.
+
+        GPUs that both pools use in turn train a batch whole, not in parts.
+        """
+        job = self.scenario if share.kind == "split" else self._whole
+        return share.trainer_gpus >= self.least and divides(job, share.trainer_gpus)
+
+    @cached_property
+    def _whole(self) -> Scenario:
+        return with_changes(self.scenario, {"trainer.minibatches": 1})
 
     @cached_property
     def server(self) -> int:
@@ -132,7 +145,7 @@ class Engines:
         return self._trainers[key]
 
     def _trainer(self, of_split: bool, gpus: int) -> dict[str, Any] | None:
-        scenario = self.scenario if of_split else with_changes(self.scenario, {"trainer.minibatches": 1})
+        scenario = self.scenario if of_split else self._whole
         if not is_estimated(scenario):
             return scaled(scenario, gpus)
         try:
@@ -212,7 +225,7 @@ def neighbours(candidate: Candidate, most: int, stride: float) -> Iterator[Candi
     each, server = engines.each, engines.server
     ranks = unit_of(engines.scenario)
     for trainer in _around(share.trainer_gpus, server if share.kind == "split" else math.lcm(server, each), stride):
-        if not engines.least <= trainer <= most:
+        if trainer > most or not engines.trains(replace(share, trainer_gpus=trainer)):
             continue
         if share.kind != "split":
             if trainer % each == 0:

@@ -26,6 +26,7 @@ from fleetsim.dataclass import dataclass
 from fleetsim.engine.gpus import gpu_of
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import flag, text
+from fleetsim.frameworks.equal_parts import divides
 from fleetsim.job.trainer_scaling import least_trainer_gpus, scaled
 from fleetsim.job.trials import unit_of
 from fleetsim.policies.admission import LAWS
@@ -68,7 +69,8 @@ class Arrangement:
 @dataclass(frozen=True, slots=True)
 class Rules:
     """What a split must keep to: the fewest trainer GPUs (None: as many as its states need), and of what they are a
-    multiple (None: whole servers, or a part of one that divides it, because a batch is divided by all ranks)."""
+    multiple (None: whole servers, or a part of one that divides it, among whose ranks the job's framework can divide an
+    update)."""
 
     trainer_least: int | None = None
     trainer_unit: int | None = None
@@ -78,7 +80,8 @@ class Rules:
         if self.trainer_unit is not None:
             return trainer % self.trainer_unit == 0
         server = server_gpus(scenario)
-        return trainer % server == 0 or server % trainer == 0 or trainer == scenario.trainer.gpus
+        whole = trainer % server == 0 or server % trainer == 0
+        return (whole and divides(scenario, trainer)) or trainer == scenario.trainer.gpus
 
 
 def server_gpus(scenario: Scenario) -> int:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import StuckError
+from fleetsim.frameworks.equal_parts import divides, refusal
 from fleetsim.job.trials import Measure, Tell, flat
 from fleetsim.sim.threads import side_by_side
 from fleetsim.split.arrangements import Arrangement, colocated_async, colocated_sync, split
@@ -33,7 +34,12 @@ class WayRuns:
 
     def explore(self, counts: Sequence[int]) -> None:
         """The colocated ways, and the splits of `counts` instances: all, or of many those closest at the best."""
-        self.add([colocated_sync(self.job, self.gpus), colocated_async(self.job, self.gpus)])
+        in_turn = [colocated_sync(self.job, self.gpus), colocated_async(self.job, self.gpus)]
+        if divides(in_turn[0].scenario, self.gpus):
+            self.add(in_turn)
+        else:
+            why = refusal(in_turn[0].scenario, self.gpus)
+            self.stuck |= {way.label: StuckError(why, ()) for way in in_turn}
         stride = math.ceil(len(counts) / _MOST_SPLITS)
         wanted = {*range(0, len(counts), stride), len(counts) - 1}
         at: dict[int, Arrangement] = {}

@@ -80,7 +80,9 @@ def verl(words: Sequence[str], text: str) -> Any:
     )  # reads weights
     os.chdir(PACKAGES)  # one_step_off_ppo_trainer.yaml looks for verl/trainer/config where it is started
     with initialize_config_dir(str(Path(program.__file__).parent / "config"), version_base=None):
-        config = compose(name, [*(w for w in rest if not w.startswith("--")), *YOURS["verl"]])
+        own = [w for w in rest if not w.startswith("--")]
+        said = {w.partition("=")[0] for w in own}
+        config = compose(name, [*own, *(w for w in YOURS["verl"] if w.partition("=")[0] not in said)])
     main_ppo.run_ppo = program.run_ppo = lambda config, **_: None
     program.main.__wrapped__(config)
     for section in ("actor", "rollout"):

@@ -93,3 +93,13 @@ def test_a_parser_refuses_what_is_wrong(own_parser: Parse, tmp_path: Path) -> No
     assert "Could not override" in own_parser("verl", [*words, "actor_rollout_ref.rollout.no_such_key=1"], "")["error"]
     skyrl = commands(written("skyrl", load_scenario("presets/skyrl-fully-async")).text, tmp_path)[-1]
     assert "divisible" in own_parser("skyrl", [*skyrl, "trainer.policy_mini_batch_size=3"], "")["error"]
+
+
+@pytest.mark.parametrize("gpus", [4, 6, 7, 8, 12, 14, 16, 24])
+def test_verl_stops_at_the_batches_that_are_told_about(gpus: int, own_parser: Parse, tmp_path: Path) -> None:
+    """verl's own check of a batch of 512 samples, without dynamic micro-batches."""
+    scenario = load_scenario("presets/verl-sync", [f"trainer.gpus={gpus}", f"fleet.instances={gpus}"])
+    made = written("verl", scenario)
+    static = ("actor_rollout_ref.actor.use_dynamic_bsz=False", "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=1")
+    answer = own_parser("verl", [*commands(made.text, tmp_path)[-1], *static], "")
+    assert ("must be divisible" in answer.get("error", "")) == any("as many samples" in note for note in made.notes)
