@@ -160,8 +160,8 @@ def run_disaggregated(
         t = min(times)
         while finishing and finishing[0][0] <= allow(t):
             load[heapq.heappop(finishing)[1]] -= 1
-        while moving and moving[0][0] <= allow(t):
-            at, _, s = heapq.heappop(moving)
+        there = [heapq.heappop(moving) for _ in range(sum(at <= allow(t) for at, _, _ in moving))]
+        for at, _, s in sorted(there, key=lambda move: move[1:]):  # together: their times differ by rounding only
             r, i = requests[s], where[s]
             if not decoders[i].running and not decoders[i].waiting:
                 ready[i] = max(ready[i], at)

@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fleetsim.config import default_scenario, with_changes
 from fleetsim.config.scenario import Scenario
@@ -43,6 +45,20 @@ def test_a_request_is_computed_moved_and_decoded() -> None:
     assert got.start_s.tolist() == pytest.approx([0.0, 0.1])
     assert got.first_token_s.tolist() == pytest.approx([0.25, 0.35])
     assert got.finish_s.tolist() == pytest.approx([0.28, 0.38])
+
+
+@settings(max_examples=60)
+@given(st.integers(1, 900), st.integers(1, 900), st.floats(1e-6, 0.01), st.floats(0, 0.01))
+def test_prompts_that_end_together_but_for_rounding_decode_in_their_order(
+    a: int, b: int, token_s: float, step_s: float
+) -> None:
+    """A prompt of a + b tokens on one engine, prompts of a and of b on another: their sums differ by rounding,
+    in either direction, and the request that was sent first decodes first."""
+    side = PrefillSide(2, LinearStepTime(0.0, 0.0, token_s), replace(LIMITS, max_num_seqs=1))
+    one = replace(LIMITS, max_num_seqs=1)
+    got = run_requests(replace(LinearStepTime(1.0 + step_s), prefill=side), one, [a, a + b, b], [1, 3, 3])
+    assert got.first_token_s[1] == pytest.approx((a + b) * token_s)
+    assert got.first_token_s[2] == got.finish_s[1]
 
 
 def test_prompts_do_not_disturb_decodes() -> None:

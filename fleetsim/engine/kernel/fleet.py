@@ -23,7 +23,7 @@ from fleetsim.engine.kernel.tables import (
     OUT_OF_PATIENCE,
     STEP,
 )
-from fleetsim.engine.kernel.trees import timer_pop, tree_first
+from fleetsim.engine.kernel.trees import timer_pop, timers_meet, tree_first
 
 
 @compiled
@@ -71,7 +71,7 @@ def advance(fleet: int, limit: float, want: int) -> int:
     infinite limit), NEED_GROUPS (call again once more groups are drawn) or LOG_FULL (call again once the log is
     emptied: where it returns, nothing of the next pass has been done). Events that lie within rounding of each
     other happen together: landings first, then timers, then arrivals, then what is sent, then plans; equal times go by
-    instance index.
+    instance index, those of timers by sample.
     """
     w = fleet_at(fleet, 0)
     while True:
@@ -107,6 +107,7 @@ def advance(fleet: int, limit: float, want: int) -> int:
                 land(fleet, i, float_at(w.clock, 1))
             else:
                 land_prompts(fleet, i, float_at(w.clock, 1))
+        timers_meet(w.timer_s, w.timer_key, w.n_timers, horizon)
         while w.n_timers > 0 and float_at(w.timer_s, 0) <= horizon:
             s = timer_pop(w.timer_s, w.timer_key, w.n_timers)
             w.n_timers -= 1

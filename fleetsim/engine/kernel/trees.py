@@ -118,3 +118,21 @@ def timer_pop(times: int, keys: int, n: int) -> int:
     put_float(times, at, when)
     put_int64(keys, at, key)
     return out
+
+
+@compiled
+def timers_meet(times: int, keys: int, n: int, horizon: float) -> None:
+    """All of n timers that ring up to the horizon ring when the first of them does, so in the order of their keys.
+
+    Their times differ by rounding only, and no order may hang on how a sum was added up.
+    """
+    if (n < 2 or float_at(times, 1) > horizon) and (n < 3 or float_at(times, 2) > horizon):
+        return
+    first = float_at(times, 0)
+    left = n
+    while left > 0 and float_at(times, 0) <= horizon:
+        key = timer_pop(times, keys, left)
+        left -= 1
+        put_int64(keys, left, key)
+    for at in range(left, n):
+        timer_push(times, keys, at, first, int64_at(keys, at))
