@@ -18,7 +18,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.config.shipped import presets
 from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.run import simulate
-from fleetsim.validate.case import Case, load_cases
+from fleetsim.validate.case import PublishedCase, load_cases
 from fleetsim.validate.run import run_cases
 from fleetsim.validate.verdict import summary
 
@@ -38,7 +38,7 @@ def of_published(correlation: float) -> str:
     )
 
 
-def _alike(case: Case, correlation: float) -> Case:
+def _alike(case: PublishedCase, correlation: float) -> PublishedCase:
     workload = {"group_correlation": correlation, **case.scenario.get("workload", {})}
     return case.model_copy(update={"scenario": {**case.scenario, "workload": workload}})
 

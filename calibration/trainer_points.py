@@ -13,7 +13,7 @@ from fleetsim.engine.gpus import GpuSpec, gpu_spec
 from fleetsim.engine.model.names import model_shape
 from fleetsim.engine.model.shape import ModelShape
 from fleetsim.trainer.efficiency import TrainerFit
-from fleetsim.trainer.plan import Batch, Layout, Plan, Recipe
+from fleetsim.trainer.plan import Batch, Recipe, TrainerLayout, TrainingPlan
 from fleetsim.trainer.seconds import family_of, kind_of, step_seconds
 
 POINTS = Path(__file__).resolve().parent / "public" / "trainer_points.yaml"
@@ -28,7 +28,7 @@ class Step:
     what: str
     seconds: float
     passes: int
-    plan: Plan
+    plan: TrainingPlan
     fitted: bool
     why: str
 
@@ -74,10 +74,10 @@ def rows() -> tuple[Mapping[str, Any], ...]:
     return tuple(yaml.safe_load(POINTS.read_text(encoding="utf-8"))["points"])
 
 
-def plan_of(row: Mapping[str, Any]) -> Plan:
+def plan_of(row: Mapping[str, Any]) -> TrainingPlan:
     """The plan of a row."""
     shape, gpu = model_shape(row["model"]), gpu_spec(row["gpu"])
-    layout = Layout(row["gpus"], *(row.get(name, 1) for name in ("tp", "pp", "cp", "ep")))
+    layout = TrainerLayout(row["gpus"], *(row.get(name, 1) for name in ("tp", "pp", "cp", "ep")))
     recipe = Recipe(
         backend=row["backend"],
         tune=row.get("tune", "full"),
@@ -87,7 +87,7 @@ def plan_of(row: Mapping[str, Any]) -> Plan:
         offload=row.get("offload", "none"),
         framework=row["framework"],
     )
-    return Plan(shape, gpu, _batch(row, shape, gpu), recipe, layout)
+    return TrainingPlan(shape, gpu, _batch(row, shape, gpu), recipe, layout)
 
 
 def _steps(row: Mapping[str, Any]) -> Iterator[Step]:

@@ -12,7 +12,7 @@ from fleetsim.faces import flag
 from fleetsim.job.question import Argument, Option
 
 if TYPE_CHECKING:
-    from fleetsim.calibrate.output_paths import Places
+    from fleetsim.calibrate.output_paths import OutputPaths
 
 WHAT, ENGINE, SERVER, RUN, OUTPUT = "What is measured", "The engine", "A server", "The measurement", "Output"
 FULL_S, QUICK_S = 600.0, 120.0
@@ -83,7 +83,7 @@ class Calibrate:
         return self.budget_s if self.budget_s is not None else QUICK_S if self.quick else FULL_S
 
     @property
-    def places(self) -> Places:
+    def places(self) -> OutputPaths:
         """Where the files lie. Raises InputError for an output that cannot be one."""
         from fleetsim.calibrate.output_paths import SUFFIX, places_of
 

@@ -18,7 +18,7 @@ _SHORTEST, _REQUESTS = 0.8, 10
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ClientView:
     """What so many clients see, each with one request at a time: means over requests, tokens per second of all."""
 
     clients: int
@@ -27,7 +27,7 @@ class Seen:
     output_tok_s: float
 
 
-def seen_by_clients(profile: Profile) -> tuple[Seen, ...]:
+def seen_by_clients(profile: Profile) -> tuple[ClientView, ...]:
     """Simulates 1 to 256 clients, as many as the engine's limits take at once."""
     import numpy as np
 
@@ -47,11 +47,11 @@ def seen_by_clients(profile: Profile) -> tuple[Seen, ...]:
         )
         seen = closed_load(step_time, limits, prompt, output, clients, path)
         rate = float(output.sum() / seen.finish_s.max())
-        found.append(Seen(clients, float(seen.first_s.mean()), float(seen.later_s.mean()), rate))
+        found.append(ClientView(clients, float(seen.first_s.mean()), float(seen.later_s.mean()), rate))
     return tuple(found)
 
 
-def clients_table(seen: Sequence[Seen]) -> Table:
+def clients_table(seen: Sequence[ClientView]) -> Table:
     """The table that `fleetsim profile estimate` shows."""
     rows = tuple(
         (f"{s.clients:,}", f"{1e3 * s.first_token_s:,.0f}", f"{1e3 * s.later_token_s:,.1f}", f"{s.output_tok_s:,.0f}")

@@ -11,7 +11,7 @@ from fleetsim.calibrate.recheck import drift_of
 from fleetsim.tell.data import versions
 
 if TYPE_CHECKING:
-    from fleetsim.calibrate.clients import Seen
+    from fleetsim.calibrate.clients import ClientView
     from fleetsim.calibrate.known_profiles import Known
     from fleetsim.calibrate.recheck import Rechecked
     from fleetsim.calibrate.run import Calibrated
@@ -50,7 +50,7 @@ def _summary(profile: Profile) -> dict[str, Any]:
     }
 
 
-def profile_data(profile: Profile, command: str, seen: Sequence[Seen] = ()) -> dict[str, Any]:
+def profile_data(profile: Profile, command: str, seen: Sequence[ClientView] = ()) -> dict[str, Any]:
     """The document of `fleetsim profile show` and `estimate`: the profile, and what it predicts for each of its points.
 
     seen: what clients would see, where that was asked.

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from fleetsim import __version__
 from fleetsim.calibrate.derived_error import left_out_error
-from fleetsim.calibrate.engine_flags import NAMES, Given
+from fleetsim.calibrate.engine_flags import NAMES, GivenFlags
 from fleetsim.calibrate.fit.observations import Observations
 from fleetsim.calibrate.roofline_prior import roofline_prior
 from fleetsim.calibrate.sources.source import Source, config_of, joined
@@ -23,7 +23,7 @@ LIMITS = ("max_num_seqs", "max_num_batched_tokens", "kv_blocks")
 UTILIZATION = 0.92
 
 
-def derive_profile(sources: Sequence[Source], given: Given, *, name: str, seed: int = 0) -> Profile:
+def derive_profile(sources: Sequence[Source], given: GivenFlags, *, name: str, seed: int = 0) -> Profile:
     """The profile that fits all sources together; the same sources give the same profile.
 
     Limits come from the sources, else from `given`, else from the roofline of the GPU and model; the same roofline is
@@ -127,7 +127,7 @@ def estimate_profile(
     )
 
 
-def _agreed(sources: Sequence[Source], given: Given) -> tuple[dict[str, str | int | float], Given]:
+def _agreed(sources: Sequence[Source], given: GivenFlags) -> tuple[dict[str, str | int | float], GivenFlags]:
     """What the sources say of the engine, and the same with what the user says beside."""
     from fleetsim.engine.gpus import gpu_spec
     from fleetsim.engine.model.names import model_shape
@@ -162,7 +162,7 @@ def _agreed(sources: Sequence[Source], given: Given) -> tuple[dict[str, str | in
     return facts, replace(given, **filled)  # type: ignore[arg-type]
 
 
-def _limits(known: Given) -> tuple[EngineLimits, tuple[str, ...]]:
+def _limits(known: GivenFlags) -> tuple[EngineLimits, tuple[str, ...]]:
     """The engine's limits and which of them were guessed. Raises InputError where nobody can say."""
     missing = [n for n in LIMITS if getattr(known, n) is None]
     size = known.block_size or 16
@@ -220,7 +220,7 @@ def _complete(observations: Observations) -> bool:
     return True
 
 
-def _with_flags(problems: Sequence[Problem], known: Given) -> list[Problem]:
+def _with_flags(problems: Sequence[Problem], known: GivenFlags) -> list[Problem]:
     """The fit's problems, with the flags that are still to be given."""
     flags = [f"--{n}" for n in ("gpu", "model") if not getattr(known, n)]
     if not flags:

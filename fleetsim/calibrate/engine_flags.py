@@ -8,7 +8,7 @@ from fleetsim.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class GivenFlags:
     """Values of the flags of `fleetsim calibrate`; None where a flag is not given. kv_blocks: usable ones."""
 
     model: str | None = None
@@ -23,9 +23,9 @@ class Given:
     gpu_memory_utilization: float | None = None
 
     @classmethod
-    def of(cls, asked: object) -> Given:
+    def of(cls, asked: object) -> GivenFlags:
         """What a question says whose options have these names."""
         return cls(**{name: getattr(asked, name) for name in NAMES})
 
 
-NAMES = tuple(f.name for f in fields(Given))
+NAMES = tuple(f.name for f in fields(GivenFlags))

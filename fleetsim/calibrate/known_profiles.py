@@ -11,7 +11,7 @@ from fleetsim.errors import InputError
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedProfile:
     """A profile as `profile ls` lists it. give: what --profile takes for it."""
 
     give: str
@@ -22,18 +22,18 @@ class Listed:
 class Known:
     """wrong: name and problem of each that cannot be used."""
 
-    listed: tuple[Listed, ...]
+    listed: tuple[ListedProfile, ...]
     wrong: tuple[tuple[str, str], ...]
 
 
 def known_profiles() -> Known:
     """The shipped ones, then those of this folder (*.profile.json)."""
     here = {str(path): path for path in sorted(Path().glob("*.profile.json"))}
-    listed: list[Listed] = []
+    listed: list[ListedProfile] = []
     wrong: list[tuple[str, str]] = []
     for give, path in {**shipped_profiles(), **here}.items():
         try:
-            listed.append(Listed(give, load_profile(path)))
+            listed.append(ListedProfile(give, load_profile(path)))
         except InputError as error:
             wrong += [(give, str(problem)) for problem in error.problems]
     return Known(tuple(listed), tuple(wrong))

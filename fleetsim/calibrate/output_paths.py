@@ -21,7 +21,7 @@ SUFFIX = ".profile.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class OutputPaths:
     """The files of one calibration. raw: while it runs; packed: when it is done; log: what the engine printed."""
 
     profile: Path
@@ -30,7 +30,7 @@ class Places:
     log: Path
 
 
-def places_of(output: str) -> Places:
+def places_of(output: str) -> OutputPaths:
     """The files that go with the profile file `output`. Raises InputError for a name that cannot be one."""
 
     def refuse(rule: str, remedy: str) -> InputError:
@@ -48,7 +48,7 @@ def places_of(output: str) -> Places:
         raise refuse(f"is no usable path: {error.strerror or error}", "give a file") from None
     stem = profile.name.removesuffix(SUFFIX).removesuffix(".json")
     raw = profile.with_name(f"{stem}.raw.jsonl")
-    return Places(profile, raw, raw.with_name(f"{raw.name}.gz"), profile.with_name(f"{stem}.log"))
+    return OutputPaths(profile, raw, raw.with_name(f"{raw.name}.gz"), profile.with_name(f"{stem}.log"))
 
 
 def slug(text: str) -> str:
@@ -57,7 +57,7 @@ def slug(text: str) -> str:
     return re.sub(r"[^a-z0-9.]+", "-", last.lower()).strip("-.") or "engine"
 
 
-def prepare(places: Places, *, resume: bool, force: bool) -> frozenset[str]:
+def prepare(places: OutputPaths, *, resume: bool, force: bool) -> frozenset[str]:
     """Makes the places ready for measuring. Returns what ended in earlier sessions, if this one resumes them.
 
     resume: go on with the raw measurements that are there (packed ones are unpacked again). force: throw them away.
@@ -91,7 +91,7 @@ def prepare(places: Places, *, resume: bool, force: bool) -> frozenset[str]:
 
 
 @contextmanager
-def locked(places: Places) -> Iterator[None]:
+def locked(places: OutputPaths) -> Iterator[None]:
     """Nobody else measures into these places meanwhile. Raises InputError where somebody does."""
     lock = places.raw.with_name(f".{places.raw.name}.lock")
     try:
@@ -114,7 +114,7 @@ def locked(places: Places) -> Iterator[None]:
         os.close(handle)
 
 
-def same_engine(places: Places, asked: dict[str, Any]) -> None:
+def same_engine(places: OutputPaths, asked: dict[str, Any]) -> None:
     """Raises InputError where what is to be resumed was asked of another engine."""
     file = places.raw if places.raw.exists() else places.packed
     if not file.exists():

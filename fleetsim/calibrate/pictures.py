@@ -6,7 +6,7 @@ import textwrap
 from typing import Any
 
 from fleetsim import units
-from fleetsim.calibrate.points import Row, by_context, decode_line, rows_of, swept_drafts
+from fleetsim.calibrate.points import PointRow, by_context, decode_line, rows_of, swept_drafts
 from fleetsim.calibrate.words import batch_words
 from fleetsim.config.engine_profile import Profile
 from fleetsim.tell.charts.chart import LEGEND, Chart, axis, log_axis, plain_text, shade
@@ -150,7 +150,7 @@ def _decodes(profile: Profile) -> Chart | None:
     return Chart("decodes", "Decoding", f"{words}.", tuple(data), layout, 460)
 
 
-def _decode_words(r: Row) -> str:
+def _decode_words(r: PointRow) -> str:
     return (
         f"{r.point.decodes:,.0f} sequences, context {r.context:,.0f}<br>measured {_MS * r.point.seconds:,.2f} ms, "
         f"predicted {_MS * r.predicted_s:,.2f} ms ({units.change(r.error)})<br>{r.tok_s:,.0f} tok/s"

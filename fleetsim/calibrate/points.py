@@ -20,7 +20,7 @@ _SAME_CONTEXT = 1.25
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PointRow:
     """A point and its prediction. context: KV tokens per decode. error: predicted / measured - 1. tok_s: at the
     measured seconds, with the acceptance of drafts that the profile has."""
 
@@ -59,7 +59,7 @@ def swept_drafts(profile: Profile) -> float:
     return profile.speculation.swept_tokens if profile.speculation is not None else 0.0
 
 
-def rows_of(profile: Profile, kind: str) -> tuple[Row, ...]:
+def rows_of(profile: Profile, kind: str) -> tuple[PointRow, ...]:
     """The points of a kind (decode, prefill, mixed) with their predictions, by context, decodes, prefill tokens."""
     found = []
     for p in profile.points:
@@ -69,13 +69,13 @@ def rows_of(profile: Profile, kind: str) -> tuple[Row, ...]:
         predicted = seconds_of(profile.coefficients, *held, drafted=swept_drafts(profile))
         context = p.kv_tokens / p.decodes if p.decodes > 0 else 0.0
         made = p.decodes * tokens_each(profile) or p.prefill_tokens
-        found.append(Row(p, context, predicted, predicted / p.seconds - 1.0, made / p.seconds))
+        found.append(PointRow(p, context, predicted, predicted / p.seconds - 1.0, made / p.seconds))
     return tuple(sorted(found, key=lambda r: (r.context, r.point.decodes, r.point.prefill_tokens)))
 
 
-def by_context(rows: Sequence[Row]) -> tuple[tuple[float, tuple[Row, ...]], ...]:
+def by_context(rows: Sequence[PointRow]) -> tuple[tuple[float, tuple[PointRow, ...]], ...]:
     """(median context, rows by decodes) of each context of a sweep, shortest first."""
-    groups: list[list[Row]] = []
+    groups: list[list[PointRow]] = []
     for row in sorted(rows, key=lambda r: r.context):
         if groups and row.context <= max(1.0, groups[-1][0].context) * _SAME_CONTEXT:
             groups[-1].append(row)

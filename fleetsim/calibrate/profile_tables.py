@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 from fleetsim import units
-from fleetsim.calibrate.points import Row, by_context, rows_of
+from fleetsim.calibrate.points import PointRow, by_context, rows_of
 from fleetsim.config.coefficients import EstimateFields
 from fleetsim.config.engine_profile import Profile
 from fleetsim.config.speculation import METHODS
@@ -101,7 +101,7 @@ def _step_time(profile: Profile) -> Table:
     return Table(title, headings, tuple(rows), note="; ".join(n for n in notes if n))
 
 
-def _measured(row: Row) -> tuple[str, str, str]:
+def _measured(row: PointRow) -> tuple[str, str, str]:
     return _ms(row.point.seconds), _ms(row.predicted_s), units.change(row.error)
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fleetsim.calibrate.sources.source import Measured, iteration, observations_from
+from fleetsim.calibrate.sources.source import Duration, iteration, observations_from
 from fleetsim.engine.gpus import gpu_spec
 from fleetsim.engine.known_error import domain_of, known_error
 from fleetsim.engine.limits import EngineLimits
@@ -52,7 +52,7 @@ def roofline_prior(gpu: str, model: str, tp: int, dtype: str, limits: EngineLimi
         if b <= limits.max_num_seqs and b + p <= limits.max_num_batched_tokens
     ]
     measured = [
-        Measured(step_time.seconds(b, p, kv, a), iteration(b, kv, p, a), run=i) for i, (b, kv, p, a) in enumerate(rows)
+        Duration(step_time.seconds(b, p, kv, a), iteration(b, kv, p, a), run=i) for i, (b, kv, p, a) in enumerate(rows)
     ]
     observations, _ = observations_from(measured, "roofline")
     spread = known_error(domain_of(gpu_spec(gpu), model_shape(model), dtype, "vllm")).sigma

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from fleetsim import units
 from fleetsim.calibrate.ask import Calibrate
-from fleetsim.calibrate.engine_flags import NAMES, Given
-from fleetsim.calibrate.output_paths import SUFFIX, Places, ended, locked, prepare, same_engine, slug
+from fleetsim.calibrate.engine_flags import NAMES, GivenFlags
+from fleetsim.calibrate.output_paths import SUFFIX, OutputPaths, ended, locked, prepare, same_engine, slug
 from fleetsim.calibrate.raw import RawWriter, compress
 from fleetsim.config.profile_files import profile_text
 from fleetsim.dataclass import dataclass
@@ -74,7 +74,7 @@ def _measured(asked: Calibrate, tell: Tell) -> Calibrated:
     return Calibrated(profile, places.profile, packed, (*notes, *found))
 
 
-def _describe(asked: Calibrate, places: Places) -> None:
+def _describe(asked: Calibrate, places: OutputPaths) -> None:
     """The session's `meta` record. Never the key of a server."""
     import datetime
 
@@ -146,7 +146,7 @@ def _server(asked: Calibrate, done: frozenset[str], tell: Tell) -> tuple[str, ..
     assert asked.url is not None  # a rule of the question
     how = ServerRun(
         asked.url,
-        Given.of(asked),
+        GivenFlags.of(asked),
         api_key=asked.api_key,
         yes=asked.yes,
         quick=asked.quick,
@@ -161,7 +161,7 @@ def _server(asked: Calibrate, done: frozenset[str], tell: Tell) -> tuple[str, ..
     return ()
 
 
-def _kept(error: BaseException, places: Places) -> BaseException:
+def _kept(error: BaseException, places: OutputPaths) -> BaseException:
     """The error, with a sentence on what was kept. An empty file is removed."""
     loads = len(ended(places.raw)) if places.raw.exists() else 0
     if not loads:
@@ -229,7 +229,7 @@ def _derived(asked: Calibrate) -> Profile:
     from fleetsim.calibrate.derive import derive_profile
     from fleetsim.calibrate.sources import read_source
 
-    given = Given.of(asked)
+    given = GivenFlags.of(asked)
     name = asked.name or asked.places.profile.name.removesuffix(SUFFIX).removesuffix(".json")
     return derive_profile([read_source(f, given) for f in asked.files], given, name=name, seed=asked.seed)
 

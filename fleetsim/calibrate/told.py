@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from fleetsim import units
-from fleetsim.calibrate.clients import Seen, clients_table
-from fleetsim.calibrate.known_profiles import Listed
+from fleetsim.calibrate.clients import ClientView, clients_table
+from fleetsim.calibrate.known_profiles import ListedProfile
 from fleetsim.calibrate.pictures import charts
 from fleetsim.calibrate.profile_tables import checks, sheets_of
 from fleetsim.calibrate.recheck import Drift, Rechecked, drift_of
@@ -19,7 +19,7 @@ MEASURED, PREDICTED = "█", "▒"
 _BAR_WIDTH = 40
 
 
-def document(profile: Profile, give: str, seen: Sequence[Seen] = ()) -> Document:
+def document(profile: Profile, give: str, seen: Sequence[ClientView] = ()) -> Document:
     """What `fleetsim profile show` says. give: how the user names the profile. seen: by clients of its server."""
     first, *others = sheets_of(profile)
     others = [*([clients_table(seen)] if seen else ()), *others]
@@ -112,14 +112,14 @@ def drift_words(drift: Drift | None) -> str:
     )
 
 
-def list_lines(listed: Sequence[Listed]) -> list[str]:
+def list_lines(listed: Sequence[ListedProfile]) -> list[str]:
     """A line for every profile, never broken: what --profile takes, and what it is."""
     rows = [("profile", "GPU", "model", "TP", "engine", "date", "error"), *map(_summary, listed)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
-def _summary(one: Listed) -> tuple[str, ...]:
+def _summary(one: ListedProfile) -> tuple[str, ...]:
     p, error = one.profile.provenance, one.profile.error.median
     engine = f"{p.engine} {p.engine_version}".strip()
     return (

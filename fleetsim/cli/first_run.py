@@ -13,7 +13,7 @@ from fleetsim.files import new_file, unwritten, whole, write_bytes
 from fleetsim.job.question import Option
 
 if TYPE_CHECKING:
-    from fleetsim.export.perfetto import Steps
+    from fleetsim.export.perfetto import StepChoice
     from fleetsim.sim.records import Records
 
 HISTORY = "Histories and traces of the first run"
@@ -132,7 +132,7 @@ class TraceFile:
     """A trace to be written: where, and which steps."""
 
     place: Path
-    steps: Steps
+    steps: StepChoice
 
     def write(self, run: Records) -> str:
         """Simulates the run once more, recorded, and writes its trace; returns what to tell about it.

@@ -18,7 +18,7 @@ from fleetsim.job.trainer_ask import TrainerStep
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fleetsim.calibrate.clients import Seen
+    from fleetsim.calibrate.clients import ClientView
     from fleetsim.config.engine_profile import Profile
 
 app = typer.Typer(no_args_is_help=True, help="Profiles of engines: list them, look at one, check it, estimate one.")
@@ -216,7 +216,7 @@ def trainer(asked: TrainerStep, output: TrainerOutput) -> None:
 app.command("trainer")(command(trainer))
 
 
-def _show(profile: Profile, give: str, command: str, as_json: bool, seen: Sequence[Seen] = ()) -> None:
+def _show(profile: Profile, give: str, command: str, as_json: bool, seen: Sequence[ClientView] = ()) -> None:
     from fleetsim.cli.output import show, show_json
 
     if as_json:

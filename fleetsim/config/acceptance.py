@@ -7,7 +7,7 @@ from typing import NamedTuple
 _SPEED_BENCH = "SemiAnalysisAI/InferenceX at 843c625, golden_al_distribution/{}: SPEED-Bench coding, thinking on"
 
 
-class Curve(NamedTuple):
+class AcceptanceCurve(NamedTuple):
     """Measured acceptance lengths for k = 1, 2, ..., how it drafts, and who published them."""
 
     lengths: tuple[float, ...]
@@ -15,18 +15,18 @@ class Curve(NamedTuple):
     source: str
 
 
-def _speed_bench(method: str, file: str, *lengths: float) -> Curve:
-    return Curve(lengths, method, _SPEED_BENCH.format(file))
+def _speed_bench(method: str, file: str, *lengths: float) -> AcceptanceCurve:
+    return AcceptanceCurve(lengths, method, _SPEED_BENCH.format(file))
 
 
-CURVES: dict[str, Curve] = {
-    "skyrl-qwen3.5-9b-mtp": Curve(
+CURVES: dict[str, AcceptanceCurve] = {
+    "skyrl-qwen3.5-9b-mtp": AcceptanceCurve(
         (1.886, 2.656, 3.319),
         "mtp",
         "NovaSky-AI/SkyRL at 0071a0f, docs/content/docs/examples/spec_decode.mdx: DAPO",
     ),
     "qwen3.5-397b-mtp": _speed_bench("mtp", "qwen3.5_mtp.yaml", 1.93, 2.73, 3.39, 3.97, 4.41, 4.80, 5.04, 5.21),
-    "qwen3-32b-draft-1.7b": Curve(
+    "qwen3-32b-draft-1.7b": AcceptanceCurve(
         (1.75, 2.32, 2.77),
         "draft_model",
         "vllm-project/vllm pull request 43091: Qwen3-1.7B drafts for Qwen3-32B, MT-Bench, temperature 0; 0.75, 0.57 "

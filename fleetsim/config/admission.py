@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from fleetsim.config.base import Count, CountOrZero, Fraction, Interval, Section
+from fleetsim.config.base import ConfigSection, Count, CountOrZero, Fraction, Interval
 from fleetsim.policies.age_actions import AgeActionName
 from fleetsim.policies.batches import BatchRuleName
 from fleetsim.policies.law_inputs import LawName
@@ -15,7 +15,7 @@ from fleetsim.policies.law_inputs import LawName
 Age = Annotated[float, Field(ge=0, le=1e6)]
 
 
-class AdaptiveConfig(Section):
+class AdaptiveConfig(ConfigSection):
     """Law adaptive: additive-increase, multiplicative-decrease on the KV cache, as prime-rl's orchestrator does it."""
 
     start_samples: Count = Field(default=64, description="samples in flight at the start")
@@ -28,7 +28,7 @@ class AdaptiveConfig(Section):
     interval_s: Interval = Field(default=1.0, description="seconds between two looks at the engines")
 
 
-class AdmissionConfig(Section):
+class AdmissionConfig(ConfigSection):
     """The law that lets groups start, and what an old sample means."""
 
     law: LawName = Field(default="version_window", description="which group may start, and when")
@@ -69,7 +69,7 @@ class AdmissionConfig(Section):
     )
 
 
-class BufferConfig(Section):
+class BufferConfig(ConfigSection):
     """Finished samples between the fleet and the trainer."""
 
     capacity_samples: Count | None = Field(default=None, description="samples that fit; null = no limit")

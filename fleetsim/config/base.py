@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, model_validator
 
 
-class Section(BaseModel):
+class ConfigSection(BaseModel):
     """Base of every section. Numbers must be written as numbers ("8" and true are no integers); keys must be known."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)

@@ -8,12 +8,12 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from fleetsim.config.base import Section
+from fleetsim.config.base import ConfigSection
 
 Value = Annotated[float, Field(ge=0, le=1e9)]
 
 
-class EstimateFields(Section):
+class EstimateFields(ConfigSection):
     """A fitted coefficient with its 95 % interval, if one was computed."""
 
     value: Value = Field(description="seconds per unit")
@@ -38,7 +38,7 @@ def _bare_number(given: Any) -> Any:
 Estimate = Annotated[EstimateFields, BeforeValidator(_bare_number)]
 
 
-class Coefficients(Section):
+class Coefficients(ConfigSection):
     """t = f(n) + per_seq_s b + per_prefill_token_s p + per_kv_token_s K + per_attn_pair_s A, f through the knots."""
 
     knots_tokens: tuple[Value, ...] = Field(min_length=1, max_length=10_000, strict=False, description="tokens n of f")

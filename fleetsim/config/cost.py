@@ -6,12 +6,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from fleetsim.config.base import Name, Section
+from fleetsim.config.base import ConfigSection, Name
 
 Price = Annotated[float, Field(ge=0, le=1e9)]
 
 
-class CostConfig(Section):
+class CostConfig(ConfigSection):
     """Prices of both pools. A null price is that of the GPU type, which rollout and trainer are taken to share."""
 
     instance_price_usd_per_gpu_h: Price | None = Field(

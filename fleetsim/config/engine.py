@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from fleetsim.config.base import Count, ModelName, Name, Section
+from fleetsim.config.base import ConfigSection, Count, ModelName, Name
 from fleetsim.config.speculation import SpeculationConfig
 
 # The keys of `fleetsim.engine.defaults.ENTRY_POINTS`.
@@ -17,7 +17,7 @@ Rate = Annotated[float, Field(gt=0, le=1e6)]
 Gpus = Annotated[int, Field(ge=1, le=1024)]
 
 
-class LoraConfig(Section):
+class LoraConfig(ConfigSection):
     """LoRA adapters in the engine. Where the trainer merges them into the weights that it sends, there are none."""
 
     rank: Annotated[int, Field(ge=1, le=1024)] = Field(description="r: as the engine was started (vLLM: max_lora_rank)")
@@ -28,7 +28,7 @@ class LoraConfig(Section):
     experts: bool = Field(default=True, description="routed experts have adapters, too; all other matrices always have")
 
 
-class DisaggregationConfig(Section):
+class DisaggregationConfig(ConfigSection):
     """An instance is `prefill` engines that compute prompts and `decode` engines that go on from there. All other keys
     of `engine` are those of a decode engine, and of a prefill engine too where none of these says otherwise."""
 
@@ -61,7 +61,7 @@ class DisaggregationConfig(Section):
         return self
 
 
-class GpuSheet(Section):
+class GpuSheet(ConfigSection):
     """The data sheet of a GPU that is not built in: peaks are dense, memory is what a process sees of it."""
 
     name: Name = Field(default="own GPU", description="what engine.gpu calls it")
@@ -74,7 +74,7 @@ class GpuSheet(Section):
     node_gpus: Count = Field(default=8, description="GPUs that such links join")
 
 
-class EngineConfig(Section):
+class EngineConfig(ConfigSection):
     """One rollout instance. Null limits mean the engine's own default for the GPU, or what the memory leaves."""
 
     kind: Literal["roofline", "measured", "constant"] = Field(

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from fleetsim.config.base import Count, CountOrZero, Name, Section
+from fleetsim.config.base import ConfigSection, Count, CountOrZero, Name
 from fleetsim.config.coefficients import Coefficients, Value
 from fleetsim.config.speculation import Drafts, Method, Shares
 
@@ -21,7 +21,7 @@ Bytes = Annotated[int, Field(ge=0, le=10**18)]
 Signed = Annotated[float, Field(ge=-1e9, le=1e9)]
 
 
-class Ranges(Section):
+class Ranges(ConfigSection):
     """What was measured, as [lowest, highest]; outside of it a prediction is an extrapolation."""
 
     decodes: tuple[Value, Value] | None = Field(default=None, strict=False, description="decoding sequences")
@@ -41,7 +41,7 @@ class Ranges(Section):
         return self
 
 
-class ProfileLimits(Section):
+class ProfileLimits(ConfigSection):
     """The engine's limits during the measurement."""
 
     max_num_seqs: Count = Field(description="running requests")
@@ -50,7 +50,7 @@ class ProfileLimits(Section):
     block_size: Count = Field(default=16, description="tokens per block")
 
 
-class ProfileError(Section):
+class ProfileError(ConfigSection):
     """Relative errors of the profile on what was kept out of its fit."""
 
     median: Value | None = Field(default=None, description="median absolute relative error, 0.05 = 5 %")
@@ -59,7 +59,7 @@ class ProfileError(Section):
     what: Text = Field(default="", description="of which quantity, on which data")
 
 
-class FitError(Section):
+class FitError(ConfigSection):
     """How the step-time model fits single iterations."""
 
     observations: CountOrZero = Field(description="durations that the fit used")
@@ -69,7 +69,7 @@ class FitError(Section):
     overhead_s: Value = Field(default=0.0, description="a client's fixed seconds per request, not part of the engine")
 
 
-class Point(Section):
+class Point(ConfigSection):
     """One load of the sweep: what an iteration of it took, measured."""
 
     kind: Literal["decode", "prefill", "mixed"] = Field(description="what the iterations held")
@@ -82,7 +82,7 @@ class Point(Section):
     count: Count = Field(default=1, description="iterations measured")
 
 
-class BatchCheck(Section):
+class BatchCheck(ConfigSection):
     """A batch kept out of the fit, measured and predicted by the simulator."""
 
     name: Text = Field(description="which batch")
@@ -98,7 +98,7 @@ class BatchCheck(Section):
     length_scale: Value = Field(default=1.0, description="share of the planned response lengths that time allowed")
 
 
-class PrefixCache(Section):
+class PrefixCache(ConfigSection):
     """What the engine's prefix cache did on groups of siblings."""
 
     enabled: bool = Field(description="whether the engine had it on")
@@ -108,7 +108,7 @@ class PrefixCache(Section):
     )
 
 
-class SyncCost(Section):
+class SyncCost(ConfigSection):
     """Pausing, updating weights, resuming; null where it was not measured."""
 
     pause_s: Value | None = Field(default=None, description="until nothing runs any more, requests kept")
@@ -121,7 +121,7 @@ class SyncCost(Section):
     slowdown: Value | None = Field(default=None, description="iteration time during an update over without one")
 
 
-class MeasuredDrafts(Section):
+class MeasuredDrafts(ConfigSection):
     """Speculative decoding of the engine, by its own counters. The profile's seconds are of iterations with drafts.
 
     Shares and means are of all iterations of a sequence, those among them in which nothing was drafted (n-gram).
@@ -136,7 +136,7 @@ class MeasuredDrafts(Section):
     swept_tokens: Value = Field(default=0.0, description="drafted_tokens of the loads that the seconds were fitted to")
 
 
-class Provenance(Section):
+class Provenance(ConfigSection):
     """Where and when the profile was measured."""
 
     source: Text = Field(
@@ -166,7 +166,7 @@ class Provenance(Section):
         return self.gpu or ("CPU" if self.torch.endswith("+cpu") else "a GPU of no name")
 
 
-class Profile(Section):
+class Profile(ConfigSection):
     """A measured engine, or one derived from somebody else's measurements."""
 
     schema_version: Literal[1] = Field(default=SCHEMA_VERSION, description="version of this file format")

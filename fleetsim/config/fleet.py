@@ -6,12 +6,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from fleetsim.config.base import MAX_SECONDS, Count, CountOrZero, Factor, Fraction, Interval, Seconds, Section
+from fleetsim.config.base import MAX_SECONDS, ConfigSection, Count, CountOrZero, Factor, Fraction, Interval, Seconds
 
 Instances = Annotated[int, Field(ge=1, le=1_000_000)]
 
 
-class FailuresConfig(Section):
+class FailuresConfig(ConfigSection):
     """Instance failures: exponential times between them; lost work is queued again and counted."""
 
     mtbf_s: Annotated[float, Field(ge=1, le=MAX_SECONDS)] | None = Field(
@@ -20,7 +20,7 @@ class FailuresConfig(Section):
     restart_s: Seconds = Field(default=300.0, description="seconds until a failed instance serves again")
 
 
-class LendingConfig(Section):
+class LendingConfig(ConfigSection):
     """Placement colocated_lending: the trainer's GPUs serve rollout while it waits for samples."""
 
     instances: Count | None = Field(
@@ -33,7 +33,7 @@ class LendingConfig(Section):
     )
 
 
-class RepackConfig(Section):
+class RepackConfig(ConfigSection):
     """Tail consolidation (Laminar): the requests of nearly empty instances move to fuller ones that have room."""
 
     every_s: Interval | None = Field(default=None, description="seconds between two looks; null = never")
@@ -41,7 +41,7 @@ class RepackConfig(Section):
     up_to_kv_use: Fraction = Field(default=0.9, description="KV use up to which a receiving instance is filled")
 
 
-class FleetConfig(Section):
+class FleetConfig(ConfigSection):
     """The rollout instances and the client in front of them."""
 
     placement: Literal["disaggregated", "colocated", "colocated_lending"] = Field(

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import Field
 from typing_extensions import TypeIs
 
-from fleetsim.config.base import Section
+from fleetsim.config.base import ConfigSection
 from fleetsim.config.paths import is_given
 from fleetsim.config.trainer import TrainerConfig
 from fleetsim.config.workload import WorkloadConfig
@@ -25,7 +25,7 @@ Follower = Literal[
 Followers = tuple[Follower, ...]
 
 
-class FollowConfig(Section):
+class FollowConfig(ConfigSection):
     """Values of this file that change with another batch or group size, unless they are given beside it."""
 
     batch: Followers = Field(

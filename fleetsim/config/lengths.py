@@ -22,7 +22,7 @@ from pydantic import BeforeValidator, Field, GetCoreSchemaHandler, GetJsonSchema
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError
 
-from fleetsim.config.base import MAX_SECONDS, MAX_TOKENS, Name, Section
+from fleetsim.config.base import MAX_SECONDS, MAX_TOKENS, ConfigSection, Name
 
 Positive = Annotated[float, Field(gt=0, le=MAX_SECONDS)]
 # A cv of 10 is far heavier than any published length log (at most about 3); below 0.0001 all values are one token.
@@ -33,21 +33,21 @@ Cap = Annotated[float, Field(gt=0, le=MAX_SECONDS, description="values above are
 EMPIRICAL_SUFFIXES = (".csv", ".jsonl", ".parquet")
 
 
-class ConstantTokens(Section):
+class ConstantTokens(ConfigSection):
     """Always the same number of tokens."""
 
     kind: Literal["constant"] = "constant"
     value: int = Field(ge=0, le=MAX_TOKENS, description="tokens")
 
 
-class ConstantSeconds(Section):
+class ConstantSeconds(ConfigSection):
     """Always the same number of seconds."""
 
     kind: Literal["constant"] = "constant"
     value: float = Field(ge=0, le=MAX_SECONDS, description="seconds")
 
 
-class Lognormal(Section):
+class Lognormal(ConfigSection):
     """Lognormal, given by mean and cv, or by median and p99 (all of the law before the cap)."""
 
     kind: Literal["lognormal"] = "lognormal"
@@ -73,7 +73,7 @@ class Lognormal(Section):
         return self
 
 
-class Gamma(Section):
+class Gamma(ConfigSection):
     """Gamma, given by mean and cv of the law before the cap."""
 
     kind: Literal["gamma"] = "gamma"
@@ -82,7 +82,7 @@ class Gamma(Section):
     max: Cap | None = None
 
 
-class Empirical(Section):
+class Empirical(ConfigSection):
     """Measured values, drawn again with replacement from one column of a file."""
 
     kind: Literal["empirical"] = "empirical"
@@ -111,7 +111,7 @@ class Empirical(Section):
         return given
 
 
-class Histogram(Section):
+class Histogram(ConfigSection):
     """Bucket counts as Prometheus keeps them (but not cumulative): uniform inside each bucket, the first from 0."""
 
     kind: Literal["histogram"] = "histogram"

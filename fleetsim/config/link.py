@@ -10,13 +10,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from fleetsim.config.base import Count, CountOrZero, Fraction, Seconds, Section
+from fleetsim.config.base import ConfigSection, Count, CountOrZero, Fraction, Seconds
 
 Bytes = Annotated[int, Field(ge=1, le=10**18)]
 Rate = Annotated[float, Field(gt=0, le=1e18)]
 
 
-class LinkConfig(Section):
+class LinkConfig(ConfigSection):
     """Bytes, bandwidths in bytes per second, and seconds per tensor or message of one weight sync."""
 
     model_bytes: Bytes | None = Field(

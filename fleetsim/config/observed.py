@@ -6,12 +6,12 @@ from typing import Annotated
 
 from pydantic import Field
 
-from fleetsim.config.base import CountOrZero, Name, Section
+from fleetsim.config.base import ConfigSection, CountOrZero, Name
 
 _Number = Annotated[float, Field(ge=0, le=1e15)]
 
 
-class ObservedConfig(Section):
+class ObservedConfig(ConfigSection):
     """One quantity that a run showed. The interval holds the truth in eight of ten cases."""
 
     path: Annotated[str, Field(max_length=1000)] = Field(description="dotted path of the value that it became")

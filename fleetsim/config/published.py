@@ -6,10 +6,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from fleetsim.config.base import PositiveSeconds, Section
+from fleetsim.config.base import ConfigSection, PositiveSeconds
 
 
-class PublishedConfig(Section):
+class PublishedConfig(ConfigSection):
     """A published outcome, printed beside the prediction."""
 
     step_s: PositiveSeconds | None = Field(default=None, description="seconds per optimizer step, as published")

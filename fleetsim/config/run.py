@@ -7,13 +7,13 @@ from typing import Annotated
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from fleetsim.config.base import CountOrZero, Factor, Section
+from fleetsim.config.base import ConfigSection, CountOrZero, Factor
 from fleetsim.config.fleet import Instances
 
 Steps = Annotated[int, Field(ge=1, le=10_000_000)]
 
 
-class EventConfig(Section):
+class EventConfig(ConfigSection):
     """One change during the run: the rebalance, or something that becomes slower, longer, or is lost.
 
     Factors are of what the scenario says, not of what an earlier event has made of it.
@@ -40,7 +40,7 @@ class EventConfig(Section):
         return self
 
 
-class RunConfig(Section):
+class RunConfig(ConfigSection):
     """How much is simulated."""
 
     steps: Steps = Field(default=30, description="optimizer steps to simulate")

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
 from fleetsim.config.admission import AdmissionConfig, BufferConfig
-from fleetsim.config.base import Section
+from fleetsim.config.base import ConfigSection
 from fleetsim.config.cost import CostConfig
 from fleetsim.config.engine import EngineConfig
 from fleetsim.config.fleet import FleetConfig
@@ -42,7 +42,7 @@ AssumedPath = Annotated[str, Field(max_length=1000), AfterValidator(_names_a_val
 Observed = Annotated[ObservedConfig, AfterValidator(_of_a_value)]
 
 
-class Sections(Section):
+class Sections(ConfigSection):
     """The keys and sections of a scenario, before anybody asked whether they fit together."""
 
     schema_version: Literal[1] = Field(default=1, description="version of this file format")

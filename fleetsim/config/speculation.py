@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from fleetsim.config.base import Count, CountOrZero, ModelName, Name, Section
+from fleetsim.config.base import ConfigSection, Count, CountOrZero, ModelName, Name
 
 # A batch size that none reaches: drafts are made at any.
 MOST_SEQUENCES = 10**9
@@ -30,7 +30,7 @@ Range = Annotated[tuple[CountOrZero, CountOrZero, CountOrZero], Field(strict=Fal
 Ranges = Annotated[tuple[Range, ...], Field(strict=False, min_length=1, max_length=1000)]
 
 
-class SpeculationConfig(Section):
+class SpeculationConfig(ConfigSection):
     """Speculative decoding. One of acceptance, acceptance_length and curve may be given; else a published curve of the
     method is taken, and the answer says so."""
 

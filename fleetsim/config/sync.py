@@ -6,14 +6,14 @@ from typing import Literal
 
 from pydantic import Field
 
-from fleetsim.config.base import Count, Seconds, Section
+from fleetsim.config.base import ConfigSection, Count, Seconds
 from fleetsim.config.link import LinkConfig
 from fleetsim.policies.in_flight import InFlightName
 
 Transport = Literal["collective_broadcast", "rdma_p2p", "cuda_ipc", "checkpoint_shuttle", "sparse_delta", "relay"]
 
 
-class SyncConfig(Section):
+class SyncConfig(ConfigSection):
     """Three times, not one: publish is off the critical path, pause stops the engines, trainer_block the trainer."""
 
     trigger: Literal["steps", "pulls", "samples"] = Field(

@@ -6,10 +6,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from fleetsim.config.base import Fraction, PositiveSeconds, Section
+from fleetsim.config.base import ConfigSection, Fraction, PositiveSeconds
 
 
-class TargetsConfig(Section):
+class TargetsConfig(ConfigSection):
     """What a recommended fleet must hold; null = not asked for."""
 
     trainer_idle_fraction: Fraction = Field(default=0.05, description="sample-wait / cycle, at most")

@@ -7,12 +7,12 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator
 from pydantic_core import PydanticCustomError
 
-from fleetsim.config.base import Count, Fraction, Name, PositiveSeconds, Seconds, Section
+from fleetsim.config.base import ConfigSection, Count, Fraction, Name, PositiveSeconds, Seconds
 
 ScalingPoint = Annotated[tuple[Count, PositiveSeconds], Field(strict=False)]
 
 
-class PhaseConfig(Section):
+class PhaseConfig(ConfigSection):
     """One pass before the update (log-probs, reference model), named in the report."""
 
     name: Name = Field(description="as it appears in the report")
@@ -20,14 +20,14 @@ class PhaseConfig(Section):
     per_token_s: Seconds = Field(default=0.0, description="seconds per trained token (prompt + output) of the batch")
 
 
-class CheckpointConfig(Section):
+class CheckpointConfig(ConfigSection):
     """Saving the trainer's state, while it does not train."""
 
     every_steps: Count | None = Field(default=None, description="optimizer steps between checkpoints; null = never")
     stall_s: Seconds = Field(default=0.0, description="seconds that the trainer stands still for one")
 
 
-class ScalingConfig(Section):
+class ScalingConfig(ConfigSection):
     """How the compute seconds change with the trainer's GPUs; they are given at trainer.gpus.
 
     Only plans that move GPUs between the pools use it. Checkpoints and weight sync do not scale.
@@ -57,7 +57,7 @@ class ScalingConfig(Section):
         return tuple(sorted(points))
 
 
-class RecipeConfig(Section):
+class RecipeConfig(ConfigSection):
     """How the batch is trained: read where the trainer's seconds are estimated (fleetsim/trainer)."""
 
     framework: Name | None = Field(
@@ -89,7 +89,7 @@ class RecipeConfig(Section):
     ep: Count | None = Field(default=None, description="expert parallel ranks; null = the fastest that fit")
 
 
-class TrainerConfig(Section):
+class TrainerConfig(ConfigSection):
     """The trainer's GPUs, batch and compute time."""
 
     gpus: Count = Field(default=8, description="GPUs of the trainer")

@@ -6,11 +6,11 @@ from typing import Annotated
 
 from pydantic import Field
 
-from fleetsim.config.base import Count, CountOrZero, Fraction, Section, Tokens
+from fleetsim.config.base import ConfigSection, Count, CountOrZero, Fraction, Tokens
 from fleetsim.config.lengths import ConstantSeconds, ConstantTokens, Latency, Length, Lognormal
 
 
-class TurnsConfig(Section):
+class TurnsConfig(ConfigSection):
     """Agentic rollouts: `count` generations with a tool call between each two."""
 
     count: Annotated[int, Field(ge=1, le=10_000)] = Field(default=1, description="generations per sample")
@@ -22,14 +22,14 @@ class TurnsConfig(Section):
     )
 
 
-class RewardConfig(Section):
+class RewardConfig(ConfigSection):
     """What happens between a sample's last token and its readiness for training."""
 
     latency_s: Latency = Field(default=ConstantSeconds(value=0.0), description="seconds to score one sample")
     workers: Count | None = Field(default=None, description="samples scored at the same time; null = no limit")
 
 
-class FilterConfig(Section):
+class FilterConfig(ConfigSection):
     """Groups whose rewards are all equal carry no gradient: DAPO-style filters drop and refill them."""
 
     zero_variance_share: Annotated[float, Field(ge=0, lt=1)] = Field(
@@ -41,7 +41,7 @@ class FilterConfig(Section):
     )
 
 
-class WorkloadConfig(Section):
+class WorkloadConfig(ConfigSection):
     """Prompts, outputs, groups, turns, rewards and filtering."""
 
     prompt_tokens: Length = Field(

@@ -49,7 +49,7 @@ def request_path(engine: str, held: float = 0.0, curves: Curves | None = None) -
     return RequestPath(host.request_s, _PLANNED_AHEAD + held)
 
 
-class Answers(NamedTuple):
+class ClientTimes(NamedTuple):
     """What clients see of each request, in the order in which they were given; seconds, all of shape (requests,).
 
     sent_s: from the start of the load. first_s: from sending to the first token. later_s: per later token. finish_s.
@@ -68,7 +68,7 @@ def closed_load(
     output_tokens: ArrayLike,
     clients: int,
     path: RequestPath = DIRECT,
-) -> Answers:
+) -> ClientTimes:
     """Runs requests of so many clients through one engine.
 
     prompt_tokens, output_tokens: as in `run_requests`, one of each per request. A request is sent when an earlier one
@@ -91,7 +91,7 @@ def _direct(
     output: NDArray[np.int64],
     clients: int,
     result: RequestResult,
-) -> Answers:
+) -> ClientTimes:
     """Without a path, sending when one has ended is queueing for its place, but where requests were preempted: these
     wait inside the engine, so when the next one is sent settles only by and by."""
     sent = np.zeros(len(output))
@@ -111,7 +111,7 @@ def _by_path(
     clients: int,
     path: RequestPath,
     direct: RequestResult,
-) -> Answers:
+) -> ClientTimes:
     """Each round makes one more wave of requests right, as a request depends on earlier ones only; the start is a guess
     that holds every wave up by the path as often as it was walked."""
     ahead_s = path.iterations * float(np.median(_later(direct, output)))
@@ -138,6 +138,8 @@ def _later(result: RequestResult, output: NDArray[np.int64]) -> NDArray[np.float
     return np.asarray((result.finish_s - result.first_token_s) / np.maximum(output - 1, 1))
 
 
-def _answers(sent: NDArray[np.float64], result: RequestResult, output: NDArray[np.int64], ahead_s: float) -> Answers:
+def _answers(
+    sent: NDArray[np.float64], result: RequestResult, output: NDArray[np.int64], ahead_s: float
+) -> ClientTimes:
     first_s = np.maximum(result.first_token_s + ahead_s - sent, 0)
-    return Answers(sent, first_s, _later(result, output), result.finish_s)
+    return ClientTimes(sent, first_s, _later(result, output), result.finish_s)

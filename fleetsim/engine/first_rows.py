@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fleetsim.engine.kernel.tables import ACC_OFF, DOWN, IDLE, INIT_RATIO, INSTANCE, SGLANG, TENSORRT, VLLM
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.speculation import WHOLE
-from fleetsim.engine.step_time import PrefillSide, StepTime, Window
+from fleetsim.engine.step_time import AttentionWindow, PrefillSide, StepTime
 from fleetsim.errors import InputError, Problem
 
 UNLIMITED = 1 << 60
@@ -30,7 +30,7 @@ def instance_rows(n: int, up: int, free: int, slow: Sequence[float]) -> NDArray[
     return rows
 
 
-def limit_fields(limits: EngineLimits, window: Window | None) -> dict[str, int]:
+def limit_fields(limits: EngineLimits, window: AttentionWindow | None) -> dict[str, int]:
     """The limits' part of the fleet row. window: what the step time looks back. Raises InputError where that is another
     window than the limits'."""
     if limits.window_blocks and (window is None or window.chunked or window.tokens != limits.window_tokens):

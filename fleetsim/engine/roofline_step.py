@@ -54,7 +54,7 @@ from fleetsim.engine.operators.curves import Curves, shipped_curves
 from fleetsim.engine.operators.device import Device
 from fleetsim.engine.operators.layers import Layers
 from fleetsim.engine.step_time import StepTime
-from fleetsim.engine.window import Window
+from fleetsim.engine.window import AttentionWindow
 from fleetsim.errors import InputError, Problem
 
 _KNOTS_PER_OCTAVE = 4
@@ -94,7 +94,7 @@ def roofline_step_time(
         kind="roofline",
         source=f"roofline of {shape.name} on {gpu.name} {layout.text}, {dtype}"
         + (", KV cache in fp8" if kv_dtype == "fp8" else ""),
-        window=Window(tokens, *near, chunked=shape.chunked) if tokens else None,
+        window=AttentionWindow(tokens, *near, chunked=shape.chunked) if tokens else None,
     )
 
 

@@ -27,7 +27,7 @@ from fleetsim.config.iteration import iteration_s
 from fleetsim.dataclass import dataclass
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.speculation import Speculation
-from fleetsim.engine.window import Window
+from fleetsim.engine.window import AttentionWindow
 from fleetsim.errors import InputError, Problem
 
 
@@ -58,7 +58,7 @@ class StepTime:
     speculation: Speculation | None = None
     prefill: PrefillSide | None = None
     engines: int = 1
-    window: Window | None = None
+    window: AttentionWindow | None = None
 
     def __post_init__(self) -> None:
         problems = [
@@ -257,7 +257,7 @@ def _table(step_time: StepTime, max_tokens: int) -> NDArray[np.float64]:
     return table
 
 
-def _in_window_s(window: Window, decodes: float, prompts: float, kv_tokens: float, pairs: float) -> float:
+def _in_window_s(window: AttentionWindow, decodes: float, prompts: float, kv_tokens: float, pairs: float) -> float:
     """Seconds of the layers with a window in an iteration whose decodes, and whose prompts, are alike."""
     of_decodes = decodes * window.decode_s(kv_tokens / decodes) if decodes else 0.0
     return of_decodes + (prompts * window.prompt_token_s(pairs / prompts) if prompts else 0.0)

@@ -10,7 +10,7 @@ from fleetsim.errors import InputError, Problem
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class AttentionWindow:
     """All layers of a model that look back `tokens` tokens.
 
     chunked: they look back to the last multiple of `tokens` instead (Llama 4). per_kv_token_s: seconds for each cached
@@ -34,7 +34,7 @@ class Window:
         if problems:
             raise InputError(problems)
 
-    def slower(self, factor: float) -> Window:
+    def slower(self, factor: float) -> AttentionWindow:
         """The same layers, `factor` times as slow."""
         return replace(self, per_kv_token_s=factor * self.per_kv_token_s, per_attn_pair_s=factor * self.per_attn_pair_s)
 

@@ -19,7 +19,7 @@ PARAMS_N_LE = (1.0, 2.0, 5.0, 10.0, 20.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Observations:
+class HistogramEvents:
     """Values of a histogram, one an event: the sample's row, on which instance, when, what.
 
     In the order of instance and time.
@@ -30,15 +30,15 @@ class Observations:
     time_s: Floats
     value: Floats
 
-    def with_values(self, values: Numbers) -> Observations:
+    def with_values(self, values: Numbers) -> HistogramEvents:
         """The same events; values: of every sample of the run."""
-        return Observations(self.row, self.instance, self.time_s, values[self.row].astype(np.float64))
+        return HistogramEvents(self.row, self.instance, self.time_s, values[self.row].astype(np.float64))
 
-    def of(self, life: Incarnation) -> Observations:
+    def of(self, life: Incarnation) -> HistogramEvents:
         """Those of one process."""
         first, end = np.searchsorted(self.instance, [life.instance, life.instance + 1])
         a, b = first + np.searchsorted(self.time_s[first:end], [life.born_s, life.end_s], side="right")
-        return Observations(self.row[a:b], self.instance[a:b], self.time_s[a:b], self.value[a:b])
+        return HistogramEvents(self.row[a:b], self.instance[a:b], self.time_s[a:b], self.value[a:b])
 
 
 def request_success(records: Records, lives: list[Incarnation]) -> Family:
@@ -61,14 +61,14 @@ def request_success(records: Records, lives: list[Incarnation]) -> Family:
     return Family("vllm:request_success", "counter", "", "Requests that ended.", in_order(series))
 
 
-def _in_time(records: Records, which: NDArray[np.bool_], time_s: Floats) -> Observations:
+def _in_time(records: Records, which: NDArray[np.bool_], time_s: Floats) -> HistogramEvents:
     """An observation of each of those samples at its time; its value is 1."""
     rows = np.flatnonzero(which & (records.samples["instance"] >= 0))
     rows = rows[np.lexsort((time_s[rows], records.samples["instance"][rows]))]
-    return Observations(rows, records.samples["instance"][rows], time_s[rows], np.ones(len(rows)))
+    return HistogramEvents(rows, records.samples["instance"][rows], time_s[rows], np.ones(len(rows)))
 
 
-def _aborts(records: Records) -> Observations:
+def _aborts(records: Records) -> HistogramEvents:
     """Requests aborted: with their group, or when the group was complete without them."""
     samples, groups = records.samples, records.groups
     gone = (samples["status"] == GONE) & (samples["finish_s"] < 0)
@@ -88,7 +88,7 @@ def histograms(records: Records, lives: list[Incarnation], every: int) -> Iterat
     seen = int((samples["prompt"] + samples["target"]).max()) if len(samples) else 1
     tokens_le = one_two_five(seen if None in longest else int(sum(x or 0.0 for x in longest)))
     waited = np.maximum(0.0, samples["start_s"] - submitted)
-    all_of_them: tuple[tuple[str, str, str, tuple[float, ...], Observations], ...] = (
+    all_of_them: tuple[tuple[str, str, str, tuple[float, ...], HistogramEvents], ...] = (
         ("request_generation_tokens", "", "Tokens generated.", tokens_le, ended.with_values(samples["target"])),
         ("request_prompt_tokens", "", "Prompt tokens.", tokens_le, ended.with_values(samples["prompt"])),
         ("request_params_n", "", "Parameter n of requests.", PARAMS_N_LE, _parents(records, ended)),
@@ -118,7 +118,7 @@ def _bound(x: float) -> str:
     return "+Inf" if np.isinf(x) else repr(float(x))
 
 
-def _parents(records: Records, ended: Observations) -> Observations:
+def _parents(records: Records, ended: HistogramEvents) -> HistogramEvents:
     """One request per group where its samples go to one instance (n = its size), else one per sample."""
     samples, groups = records.samples, records.groups
     if records.scenario.fleet.group_placement != "together":
@@ -135,7 +135,7 @@ def _parents(records: Records, ended: Observations) -> Observations:
 
 
 def _running_counts(
-    seen: Observations, life: Incarnation, times: Floats, le: Floats, rows: Ints
+    seen: HistogramEvents, life: Incarnation, times: Floats, le: Floats, rows: Ints
 ) -> tuple[Ints, Floats]:
     """Observations up to each row's time, of this process: cumulative over le (rows, le), and their sum (rows,)."""
     here = seen.of(life)

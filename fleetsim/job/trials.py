@@ -32,13 +32,13 @@ MOST_STEPS, FEWEST_STEPS, SAMPLES_PER_RUN = 16, 8, 250_000
 
 
 def simulated(scenario: Scenario, replication: int) -> Mapping[str, Any]:
-    """The metrics of one simulated run; what binds in it is found out when somebody reads it (see `Verdict`)."""
-    from fleetsim.sim.binding import Verdict
+    """The metrics of one simulated run; what binds in it is found out when somebody reads it (see `BindingVerdict`)."""
+    from fleetsim.sim.binding import BindingVerdict
     from fleetsim.sim.metrics import numbers_of
     from fleetsim.sim.run import simulate
 
     records = simulate(scenario, replication=replication)
-    return {**numbers_of(records), "binding": Verdict(records)}
+    return {**numbers_of(records), "binding": BindingVerdict(records)}
 
 
 def remembered(measure: Measure) -> Measure:

@@ -21,7 +21,7 @@ ROWS = 1 << 16
 MOST_CHANGES = 16
 
 
-class Activity:
+class ActivityLog:
     """The log of one fleet, from now on. It begins with a row for every instance."""
 
     def __init__(self, world: World, rows: int = ROWS) -> None:

@@ -21,7 +21,7 @@ from fleetsim.policies.in_flight import IN_FLIGHT
 from fleetsim.sim.critical_path import SAME_S, CriticalPath, critical_path, places_of_groups
 from fleetsim.sim.load import Mix, in_flight, mix_of, shared_with
 from fleetsim.sim.records import Records
-from fleetsim.sim.window import Window, window_of
+from fleetsim.sim.window import StepWindow, window_of
 from fleetsim.workload.lengths import mean_length
 
 Floats = NDArray[np.float64]
@@ -44,14 +44,14 @@ _READ = ("sent_s", "finish_s", "status", "target", "prompt", "group")
 _MOST_KEPT = 50_000
 
 
-def binding_of(records: Records, window: Window) -> str:
+def binding_of(records: Records, window: StepWindow) -> str:
     """The name of the largest gain in `gains_of`; of equal ones the first."""
     gains = gains_of(records, window)
     most = max(gains.values())
     return next(name for name, gain in gains.items() if gain >= EQUAL * most)
 
 
-def gains_of(records: Records, window: Window) -> dict[str, float]:
+def gains_of(records: Records, window: StepWindow) -> dict[str, float]:
     """What a fifth more (or less) of each thing would save, as a share of the step.
 
     Only of things that the job has, and that may save more than the trainer's own seconds.
@@ -76,7 +76,7 @@ def gains_of(records: Records, window: Window) -> dict[str, float]:
     return {name: seconds / span for name, seconds in saved.items()}
 
 
-def _of_lives(records: Records, window: Window, path: CriticalPath) -> dict[str, float]:
+def _of_lives(records: Records, window: StepWindow, path: CriticalPath) -> dict[str, float]:
     """Seconds that a fifth of each thing would save on the lives that are waited for."""
     scenario = records.scenario
     sent = np.array([life.sent_s for life in path.lives])
@@ -122,7 +122,7 @@ def _of_lives(records: Records, window: Window, path: CriticalPath) -> dict[str,
     return saved
 
 
-def _paused(records: Records, window: Window, sent: Floats, end: Floats) -> Floats:
+def _paused(records: Records, window: StepWindow, sent: Floats, end: Floats) -> Floats:
     """Seconds of each life in which its instance stood still for a sync."""
     sync = records.scenario.sync
     if not IN_FLIGHT[sync.in_flight].pauses:
@@ -135,7 +135,7 @@ def _paused(records: Records, window: Window, sent: Floats, end: Floats) -> Floa
     return np.asarray(each.clip(0.0).sum(axis=1))
 
 
-def _paces(records: Records, window: Window, sent: Floats, end: Floats) -> tuple[Floats, Floats]:
+def _paces(records: Records, window: StepWindow, sent: Floats, end: Floats) -> tuple[Floats, Floats]:
     """How much shorter a life is with a fifth more instances, and how much longer with a fifth more in flight; as
     shares.
 
@@ -207,7 +207,7 @@ def longest_of_a_batch(records: Records) -> float:
 
 
 def _with_more_ahead(
-    records: Records, window: Window, path: CriticalPath, ahead: float, more: Floats, fuller_s: Floats
+    records: Records, window: StepWindow, path: CriticalPath, ahead: float, more: Floats, fuller_s: Floats
 ) -> Floats:
     """Seconds that would be saved on each life that the trainer let begin, if a fifth more groups might be ahead.
 
@@ -236,7 +236,7 @@ def _with_more_ahead(
     return saved
 
 
-class Verdict:
+class BindingVerdict:
     """`binding_of` a run, as text. The run is kept until then, without what is not read for it."""
 
     __slots__ = ("_known", "_run")
@@ -256,7 +256,7 @@ class Verdict:
         return str(self._known)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Verdict | str) and str(self) == str(other)
+        return isinstance(other, BindingVerdict | str) and str(self) == str(other)
 
     def __hash__(self) -> int:
         return hash(str(self))

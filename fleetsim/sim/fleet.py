@@ -18,7 +18,7 @@ from fleetsim.engine.native import advance, command
 from fleetsim.engine.requests import ROUTERS
 from fleetsim.engine.state import World
 from fleetsim.engine.step_time import StepTime
-from fleetsim.sim.activity import Activity
+from fleetsim.sim.activity import ActivityLog
 from fleetsim.sim.draws import Draws
 from fleetsim.sim.fleet_settings import caps, credit_rules, lent_instances, most_instances, slowness
 from fleetsim.sim.work import check_tables
@@ -38,7 +38,7 @@ class Fleet:
         self.closed = 0  # all groups before this one have ended: a long run does not look through them at every sync
         self.look_s = math.inf
         self.look: Callable[[], float] = _look_away
-        self.activity: Activity | None = None  # who keeps the log of accounts, if anyone
+        self.activity: ActivityLog | None = None  # who keeps the log of accounts, if anyone
         self.law, self.sizes = law_of(scenario), sizes_of(scenario)  # asked whenever something changes
         self.own = most_instances(scenario)
         self.lent = lent_instances(scenario)
@@ -125,7 +125,7 @@ class Fleet:
 
     def record_activity(self) -> None:
         """Keeps from now on what every instance does (`activity`)."""
-        self.activity = Activity(self.world)
+        self.activity = ActivityLog(self.world)
 
     def hold(self, at: float, until: float = math.inf, which: int = int(t.ALL)) -> None:
         """Engines stop at their first iteration boundary at or after `at`."""

@@ -16,7 +16,7 @@ from fleetsim.sim.binding import binding_of
 from fleetsim.sim.fleet_settings import lent_instances, most_instances, slowness
 from fleetsim.sim.load import mix_of
 from fleetsim.sim.records import Records
-from fleetsim.sim.window import Window, window_of
+from fleetsim.sim.window import StepWindow, window_of
 
 
 def metrics_of(records: Records) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def numbers_of(records: Records) -> dict[str, Any]:
     }
 
 
-def utilization(records: Records, window: Window) -> float:
+def utilization(records: Records, window: StepWindow) -> float:
     """Tokens generated / what the instances of the window would have generated full: see `Mix.saturated_tok_s`.
 
     An instance that computes for one sample is not idle, and makes a small part of what it could. At most 1.
@@ -96,13 +96,13 @@ def utilization(records: Records, window: Window) -> float:
     return min(1.0, generated / (full * instance_s)) if full * instance_s > 0 else 0.0
 
 
-def _queue_growth(window: Window) -> float:
+def _queue_growth(window: StepWindow) -> float:
     """Samples by which the buffer, and what waits before it, grow from step to step."""
     held = (window.steps["queue_depth"] + window.steps["blocked"]).astype(np.float64)
     return float(held[-1] - held[0]) / (len(held) - 1) if len(held) > 1 else 0.0
 
 
-def _of_prefill(records: Records, window: Window) -> dict[str, float]:
+def _of_prefill(records: Records, window: StepWindow) -> dict[str, float]:
     """How busy the engines are that compute prompts for others, where there are any."""
     side = records.engine[0].prefill
     if side is None:
@@ -111,12 +111,12 @@ def _of_prefill(records: Records, window: Window) -> dict[str, float]:
     return {PREFILL_BUSY.name: window.total("prefill_busy_s") / (side.engines * up) if up > 0 else 0.0}
 
 
-def _lent(records: Records, window: Window) -> float:
+def _lent(records: Records, window: StepWindow) -> float:
     lent = lent_instances(records.scenario)
     return window.total("lent_s") / (lent * window.span_s) if lent else 0.0
 
 
-def gpu_seconds(records: Records, window: Window) -> dict[str, float]:
+def gpu_seconds(records: Records, window: StepWindow) -> dict[str, float]:
     """GPU-seconds paid for in the window: rollout = instance-seconds x TP, trainer = its GPUs x window.
 
     Colocated pools are the same GPUs: they are counted once, as rollout, and the trainer adds what it has more. GPUs
@@ -142,12 +142,12 @@ def _of_samples(records: Records, column: str, groups: NDArray[np.bool_]) -> NDA
     return np.asarray(records.samples[column][groups[records.samples["group"]]])
 
 
-def _trained_in(records: Records, window: Window) -> NDArray[np.bool_]:
+def _trained_in(records: Records, window: StepWindow) -> NDArray[np.bool_]:
     groups = records.groups
     return np.asarray((groups["status"] == G_TRAINED) & (groups["trained_step"] >= window.first))
 
 
-def _staleness(records: Records, window: Window) -> dict[str, float]:
+def _staleness(records: Records, window: StepWindow) -> dict[str, float]:
     """Sample-weighted staleness in steps: trained step - optimizer steps contained in the version."""
     groups, trained = records.groups, _trained_in(records, window)
     age = groups["trained_step"][trained] - records.updates[groups["version"][trained]]
@@ -171,7 +171,7 @@ def quantile(in_order: NDArray[np.integer | np.floating], q: float) -> float:
     return high - (high - low) * (1 - share) if share >= 0.5 else low + (high - low) * share
 
 
-def _waste(records: Records, window: Window, trained: float) -> dict[str, float]:
+def _waste(records: Records, window: StepWindow, trained: float) -> dict[str, float]:
     groups = records.groups
     left = np.where(groups["status"] == G_FILTERED, groups["ready_s"], groups["left_s"])
     inside = (left > window.start_s) & (left <= window.end_s)
@@ -186,7 +186,7 @@ def _waste(records: Records, window: Window, trained: float) -> dict[str, float]
     }
 
 
-def _mean_queue(records: Records, window: Window) -> float:
+def _mean_queue(records: Records, window: StepWindow) -> float:
     """Time-weighted mean of samples in the buffer (at its door included): each group from ready to left."""
     groups = records.groups
     # column by column: numpy copies rows with fields field by field
@@ -197,7 +197,7 @@ def _mean_queue(records: Records, window: Window) -> float:
     return float((inside * need).sum() / window.span_s)
 
 
-def lengths_of(records: Records, window: Window) -> tuple[NDArray[Any], NDArray[Any]]:
+def lengths_of(records: Records, window: StepWindow) -> tuple[NDArray[Any], NDArray[Any]]:
     """Output tokens of the samples that were sent in the window, and of those that were trained in it.
 
     Samples that were sent count with the length that they would have had without a cut or an abort.
@@ -209,12 +209,12 @@ def lengths_of(records: Records, window: Window) -> tuple[NDArray[Any], NDArray[
     return length[sent[group]], length[used & _trained_in(records, window)[group]]
 
 
-def _length_bias(records: Records, window: Window) -> float:
+def _length_bias(records: Records, window: StepWindow) -> float:
     sent, trained = lengths_of(records, window)
     return float(trained.mean() / sent.mean()) if len(sent) else 1.0
 
 
-def _samples_lost(records: Records, window: Window) -> dict[str, float]:
+def _samples_lost(records: Records, window: StepWindow) -> dict[str, float]:
     """Share of the samples that were thrown away: of all, and of the longest tenth.
 
     Counted are the samples whose fate was decided in the window: trained, or lost, which is stale, pushed out of the

@@ -15,7 +15,7 @@ from fleetsim.sim.records import Records
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class StepWindow:
     """The steps that count: `steps` from `start_s` to `end_s`; totals are differences over it."""
 
     first: int
@@ -35,11 +35,11 @@ class Window:
         return self.end_s - self.start_s
 
 
-def window_of(records: Records) -> Window:
+def window_of(records: Records) -> StepWindow:
     """The window of a run after warm-up (see `warmup_steps`)."""
     steps = records.steps
     first = warmup_steps(records.scenario, steps["end_s"] - steps["start_s"])
-    return Window(
+    return StepWindow(
         first,
         steps[first:],
         steps[first - 1] if first else None,

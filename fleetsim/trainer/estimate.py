@@ -17,7 +17,7 @@ from fleetsim.errors import InputError, Problem
 from fleetsim.trainer.efficiency import KnownTrainerError, shipped_fit
 from fleetsim.trainer.layout import backend_for, laid_out, least_for_states, refused, server_gpus, smallest
 from fleetsim.trainer.memory import Memory, memory_of
-from fleetsim.trainer.plan import Batch, Layout, Plan, Recipe
+from fleetsim.trainer.plan import Batch, Recipe, TrainerLayout, TrainingPlan
 from fleetsim.trainer.seconds import StepSeconds, family_of, kind_of, step_seconds
 from fleetsim.workload.lengths import mean_length, quantile_length, typical_lengths
 
@@ -29,7 +29,7 @@ class TrainerEstimate:
     """seconds, memory: of `plan`. error: of this kind of trainer on published steps that the fit did not see; None
     where nothing was published. chosen: nobody gave the GPUs, and this is the smallest trainer that fits."""
 
-    plan: Plan
+    plan: TrainingPlan
     seconds: StepSeconds
     memory: Memory
     error: KnownTrainerError | None
@@ -57,7 +57,7 @@ class TrainerEstimate:
         return token * plan.batch.tokens * epochs / peak
 
 
-def estimate(plan: Plan, *, gpus_given: bool, ranks: Layout | None = None) -> TrainerEstimate:
+def estimate(plan: TrainingPlan, *, gpus_given: bool, ranks: TrainerLayout | None = None) -> TrainerEstimate:
     """The plan on its GPUs, or on the smallest trainer that holds it, in the fastest layout.
 
     ranks: those above one that somebody chose. Raises InputError where nothing fits, with what would.
@@ -80,7 +80,7 @@ def estimate_of(scenario: Scenario, gpus: int | None) -> TrainerEstimate:
 
 
 @lru_cache(maxsize=4096)
-def _estimated(plan: Plan, gpus_given: bool, ranks: Layout) -> TrainerEstimate:
+def _estimated(plan: TrainingPlan, gpus_given: bool, ranks: TrainerLayout) -> TrainerEstimate:
     return estimate(plan, gpus_given=gpus_given, ranks=ranks)
 
 
@@ -101,11 +101,11 @@ def seconds_on(scenario: Scenario, gpus: int) -> float:
 
 
 @lru_cache(maxsize=4096)
-def _seconds_on(plan: Plan, ranks: Layout) -> float:
+def _seconds_on(plan: TrainingPlan, ranks: TrainerLayout) -> float:
     fit, gpus, server = shipped_fit(), plan.layout.gpus, server_gpus(plan.gpu)
     found = laid_out(plan, fit, ranks)
     if found is None and gpus > server and gpus % server:
-        found = laid_out(replace(plan, layout=Layout(gpus - gpus % server)), fit, ranks)
+        found = laid_out(replace(plan, layout=TrainerLayout(gpus - gpus % server)), fit, ranks)
     found = found or laid_out(plan, fit, ranks, whatever_fits=True)
     return step_seconds(found or plan, fit).total
 
@@ -120,7 +120,7 @@ def token_seconds(model: str, gpu: str, gpus: int) -> tuple[float, float] | None
     except InputError:
         return None
     batch, fit = Batch(512, 2048, 8704, 3072), shipped_fit()
-    plan = Plan(shape, spec, batch, Recipe(backend=backend_for(shape)), Layout(gpus))
+    plan = TrainingPlan(shape, spec, batch, Recipe(backend=backend_for(shape)), TrainerLayout(gpus))
     found = laid_out(plan, fit) or laid_out(plan, fit, whatever_fits=True) or plan
     seconds = step_seconds(found, fit)
     return seconds.update / batch.tokens, seconds.forward / batch.tokens
@@ -152,7 +152,7 @@ def _lengths(workload: WorkloadConfig, samples: int) -> tuple[float, float, floa
     return beside + output, float(longest), float(np.mean(whole**2) / np.mean(whole))
 
 
-def _plan_of(scenario: Scenario, gpus: int | None) -> Plan:
+def _plan_of(scenario: Scenario, gpus: int | None) -> TrainingPlan:
     r = scenario.trainer.recipe
     try:
         shape = model_shape(r.model or scenario.engine.model)
@@ -174,7 +174,7 @@ def _plan_of(scenario: Scenario, gpus: int | None) -> Plan:
         precision=r.precision,
         framework=r.framework,
     )
-    return Plan(shape, gpu, batch_of(scenario), recipe, Layout(gpus or 1))
+    return TrainingPlan(shape, gpu, batch_of(scenario), recipe, TrainerLayout(gpus or 1))
 
 
 def _place(problem: Problem, model: str | None, gpu: str | None) -> str:
@@ -183,6 +183,6 @@ def _place(problem: Problem, model: str | None, gpu: str | None) -> str:
     return f"{'trainer.recipe' if own else 'engine'}.{problem.path}"
 
 
-def _ranks(scenario: Scenario, gpus: int | None) -> Layout:
+def _ranks(scenario: Scenario, gpus: int | None) -> TrainerLayout:
     r = scenario.trainer.recipe
-    return Layout(gpus or 1, r.tp or 1, r.pp or 1, r.cp or 1, r.ep or 1)
+    return TrainerLayout(gpus or 1, r.tp or 1, r.pp or 1, r.cp or 1, r.ep or 1)

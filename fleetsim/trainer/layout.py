@@ -13,7 +13,7 @@ from fleetsim.engine.model.shape import ModelShape
 from fleetsim.errors import InputError, Problem
 from fleetsim.trainer.efficiency import TrainerFit
 from fleetsim.trainer.memory import memory_of
-from fleetsim.trainer.plan import Backend, Layout, Plan
+from fleetsim.trainer.plan import Backend, TrainerLayout, TrainingPlan
 from fleetsim.trainer.seconds import step_seconds
 
 # Larger models are trained with Megatron: gathering all their weights for each micro-batch costs more than tensor,
@@ -40,7 +40,9 @@ def server_gpus(gpu: GpuSpec) -> int:
     return gpu.node_gpus if gpu.node_gpus <= _SERVER else _TRAY
 
 
-def laid_out(plan: Plan, fit: TrainerFit, given: Layout | None = None, *, whatever_fits: bool = False) -> Plan | None:
+def laid_out(
+    plan: TrainingPlan, fit: TrainerFit, given: TrainerLayout | None = None, *, whatever_fits: bool = False
+) -> TrainingPlan | None:
     """The plan with the fastest layout of its GPUs that fits; None where none does.
 
     Where no layout fits with the plan's micro-batches, smaller ones are tried.
@@ -48,14 +50,14 @@ def laid_out(plan: Plan, fit: TrainerFit, given: Layout | None = None, *, whatev
     """
     for parts in _MICRO_PARTS:
         smaller = replace(plan, recipe=replace(plan.recipe, micro_tokens=max(1, plan.recipe.micro_tokens // parts)))
-        found = _fastest(smaller, fit, given or Layout(plan.layout.gpus), whatever_fits)
+        found = _fastest(smaller, fit, given or TrainerLayout(plan.layout.gpus), whatever_fits)
         if found is not None:
             return found
     return None
 
 
-def _fastest(plan: Plan, fit: TrainerFit, fixed: Layout, whatever_fits: bool) -> Plan | None:
-    best: tuple[float, Plan] | None = None
+def _fastest(plan: TrainingPlan, fit: TrainerFit, fixed: TrainerLayout, whatever_fits: bool) -> TrainingPlan | None:
+    best: tuple[float, TrainingPlan] | None = None
     for layout in _layouts(plan, fixed):
         tried = replace(plan, layout=layout)
         if not (whatever_fits or memory_of(tried).fits):
@@ -66,7 +68,7 @@ def _fastest(plan: Plan, fit: TrainerFit, fixed: Layout, whatever_fits: bool) ->
     return None if best is None else best[1]
 
 
-def smallest(plan: Plan, fit: TrainerFit, given: Layout | None = None) -> Plan:
+def smallest(plan: TrainingPlan, fit: TrainerFit, given: TrainerLayout | None = None) -> TrainingPlan:
     """The plan on the fewest whole servers that hold it. Raises InputError where the largest trainer does not."""
     server = server_gpus(plan.gpu)
     for servers in _SERVERS:
@@ -78,22 +80,22 @@ def smallest(plan: Plan, fit: TrainerFit, given: Layout | None = None) -> Plan:
 
 
 @lru_cache(maxsize=256)
-def least_for_states(plan: Plan, given: Layout) -> int:
+def least_for_states(plan: TrainingPlan, given: TrainerLayout) -> int:
     """Fewest GPUs on which some layout holds weights, gradients and optimizer states; the most that are tried where
     none does. Many engines ask it for one trainer."""
     server = server_gpus(plan.gpu)
     counts: list[int] = [*range(1, server), *(servers * server for servers in _SERVERS)]
     for gpus in counts:
-        tried = replace(plan, layout=Layout(gpus))
+        tried = replace(plan, layout=TrainerLayout(gpus))
         memories = (memory_of(replace(tried, layout=layout)) for layout in _layouts(tried, given))
         if any(memory.states + memory.runtime <= memory.room for memory in memories):
             return gpus
     return counts[-1]
 
 
-def refused(plan: Plan, fit: TrainerFit) -> InputError:
+def refused(plan: TrainingPlan, fit: TrainerFit) -> InputError:
     """A trainer that is too small: what it would hold, and what would do."""
-    tightest = min((memory_of(replace(plan, layout=one)) for one in _layouts(plan, Layout(plan.layout.gpus))),
+    tightest = min((memory_of(replace(plan, layout=one)) for one in _layouts(plan, TrainerLayout(plan.layout.gpus))),
                    key=lambda m: m.total, default=memory_of(plan))  # fmt: skip
     rule = (
         f"must hold {plan.shape.name}: {tightest.states / 1e9:,.0f} GB of weights, gradients and optimizer and "
@@ -107,7 +109,7 @@ def refused(plan: Plan, fit: TrainerFit) -> InputError:
     return InputError([Problem("trainer.gpus", plan.layout.gpus, rule, remedy)])
 
 
-def _remedy(plan: Plan) -> str:
+def _remedy(plan: TrainingPlan) -> str:
     ways = ["a GPU with more memory"]
     if plan.recipe.tune == "full":
         ways.insert(0, "adapters (trainer.recipe.tune=lora)")
@@ -116,7 +118,7 @@ def _remedy(plan: Plan) -> str:
     return ", or ".join(ways)
 
 
-def _layouts(plan: Plan, given: Layout) -> Iterator[Layout]:
+def _layouts(plan: TrainingPlan, given: TrainerLayout) -> Iterator[TrainerLayout]:
     """Layouts of the plan's GPUs that its model allows. Context ranks only where fewer do not fit: they cost nothing
     here, but what their rings send."""
     gpus, shape = plan.layout.gpus, plan.shape
@@ -127,7 +129,7 @@ def _layouts(plan: Plan, given: Layout) -> Iterator[Layout]:
         pps = (given.pp,) if given.pp > 1 or fsdp else _RANKS
         eps = (given.ep,) if given.ep > 1 or fsdp or shape.mixture is None else _EXPERT_RANKS
         for tp, pp, ep in product(tps, pps, eps):
-            layout = Layout(gpus, tp, pp, cp, ep)
+            layout = TrainerLayout(gpus, tp, pp, cp, ep)
             if _allowed(plan, layout):
                 found = found or memory_of(replace(plan, layout=layout)).fits
                 yield layout
@@ -135,7 +137,7 @@ def _layouts(plan: Plan, given: Layout) -> Iterator[Layout]:
             return
 
 
-def _allowed(plan: Plan, layout: Layout) -> bool:
+def _allowed(plan: TrainingPlan, layout: TrainerLayout) -> bool:
     mixture = plan.shape.mixture
     layers = sum(b.count for b in plan.shape.blocks)
     experts = mixture.experts if mixture is not None else 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fleetsim.engine.gpus import GpuSpec
-from fleetsim.trainer.plan import Plan
+from fleetsim.trainer.plan import TrainingPlan
 from fleetsim.trainer.work import Work
 
 # Of a server's network, per GPU and direction: ConnectX-7, 400 Gb/s, one per GPU, as sync.link.nic_bytes_s has it.
@@ -31,7 +31,7 @@ def across_s(gpu: GpuSpec, size: float, ranks: int, gpus: int, links: float) -> 
     return size * (ranks - 1) / ranks / (rate * links) + (ranks - 1) * HOP_S
 
 
-def sharded_micro_s(plan: Plan, work: Work, links: float, gathers: int, scatters: bool) -> float:
+def sharded_micro_s(plan: TrainingPlan, work: Work, links: float, gathers: int, scatters: bool) -> float:
     """Fully sharded weights put together `gathers` times for a micro-batch, and gradients scattered.
 
     Weights travel in 16 bits, gradients in 32, layer by layer.
@@ -43,7 +43,7 @@ def sharded_micro_s(plan: Plan, work: Work, links: float, gathers: int, scatters
     return ring_s(plan.gpu, size, ranks, links) + (work.layers * steps - 1) * (ranks - 1) * HOP_S
 
 
-def tensor_token_s(plan: Plan, work: Work, links: float) -> float:
+def tensor_token_s(plan: TrainingPlan, work: Work, links: float) -> float:
     """One pass of one token over tensor parallel ranks: each sum is scattered and gathered, 16 bits a number."""
     tp = plan.layout.tp
     size = 2 * work.reduced * 2
@@ -51,7 +51,7 @@ def tensor_token_s(plan: Plan, work: Work, links: float) -> float:
     return size * (tp - 1) / tp / (rate * links)
 
 
-def expert_token_s(plan: Plan, work: Work, links: float) -> float:
+def expert_token_s(plan: TrainingPlan, work: Work, links: float) -> float:
     """One pass of one token to its experts and back; what leaves the server goes through the GPU's own card."""
     ep = plan.layout.ep
     if ep <= 1:
@@ -62,7 +62,7 @@ def expert_token_s(plan: Plan, work: Work, links: float) -> float:
     return near + far
 
 
-def replicas_s(plan: Plan, links: float, trained: float) -> float:
+def replicas_s(plan: TrainingPlan, links: float, trained: float) -> float:
     """The end of a Megatron step: gradients of the replicas scattered (32 bits), new weights gathered (16 bits).
 
     trained: share of the weights that have gradients.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fleetsim.dataclass import dataclass
-from fleetsim.trainer.plan import Plan
+from fleetsim.trainer.plan import TrainingPlan
 from fleetsim.trainer.work import work_of
 
 # Bytes per weight: in 16 bits; of a 32-bit gradient; of Adam's states, the 32-bit weight included (Rajbhandari et al.,
@@ -38,13 +38,13 @@ class Memory:
         return self.total <= self.room
 
 
-def memory_of(plan: Plan) -> Memory:
+def memory_of(plan: TrainingPlan) -> Memory:
     """What one GPU of the plan holds at its peak."""
     models = 2 if plan.recipe.critic else 1
     return Memory(models * _states(plan), _activations(plan), _RUNTIME_BYTES, _USABLE * plan.gpu.memory_bytes)
 
 
-def _states(plan: Plan) -> float:
+def _states(plan: TrainingPlan) -> float:
     recipe, layout, shape = plan.recipe, plan.layout, plan.shape
     trained = LORA_SHARE if recipe.tune == "lora" else 1.0
     states = 0 if recipe.offload == "adam" else _STATES
@@ -59,7 +59,7 @@ def _states(plan: Plan) -> float:
     return own * (whole + trained * states / (layout.dp * layout.cp)) + experts * (whole + trained * states / copies)
 
 
-def _activations(plan: Plan) -> float:
+def _activations(plan: TrainingPlan) -> float:
     """Of one micro-batch. A pipeline's first stage keeps as many as it has stages: that makes up for its few layers."""
     shape, layout, work = plan.shape, plan.layout, work_of(plan.shape)
     tokens = max(plan.recipe.micro_tokens, plan.batch.longest / layout.cp) / layout.tp

@@ -65,7 +65,7 @@ class Recipe:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class TrainerLayout:
     """GPUs of the trainer and how they share the work: tensor, pipeline, context and expert parallel ranks."""
 
     gpus: int
@@ -88,14 +88,14 @@ class Layout:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class TrainingPlan:
     """Everything that the seconds of a step depend on."""
 
     shape: ModelShape
     gpu: GpuSpec
     batch: Batch
     recipe: Recipe
-    layout: Layout
+    layout: TrainerLayout
 
     @property
     def sample_tokens(self) -> float:

@@ -13,7 +13,7 @@ from fleetsim.engine.model.shape import ModelShape
 from fleetsim.trainer.efficiency import Efficiency, TrainerFit
 from fleetsim.trainer.links import expert_token_s, replicas_s, sharded_micro_s, tensor_token_s
 from fleetsim.trainer.memory import LORA_SHARE
-from fleetsim.trainer.plan import Plan
+from fleetsim.trainer.plan import TrainingPlan
 from fleetsim.trainer.work import Work, work_of
 
 # A forward pass keeps no activations, so its micro-batches are larger by about this.
@@ -67,7 +67,7 @@ def family_of(shape: ModelShape, framework: str | None) -> str:
     return f"{framework} {'dense' if shape.mixture is None else 'mixture'}"
 
 
-def step_seconds(plan: Plan, fit: TrainerFit) -> StepSeconds:
+def step_seconds(plan: TrainingPlan, fit: TrainerFit) -> StepSeconds:
     """Seconds of a training step of this plan."""
     recipe = plan.recipe
     factor = fit.factor(kind_of(plan.shape, recipe.backend), family_of(plan.shape, recipe.framework))
@@ -93,7 +93,7 @@ def step_seconds(plan: Plan, fit: TrainerFit) -> StepSeconds:
     )
 
 
-def _token_s(plan: Plan, work: Work, e: Efficiency, products: float, attention: float, moved: float) -> float:
+def _token_s(plan: TrainingPlan, work: Work, e: Efficiency, products: float, attention: float, moved: float) -> float:
     """A token of a pass on one GPU alone, in multiples of its forward pass."""
     gpu = plan.gpu
     peak = gpu.flop_s("fp8" if plan.recipe.precision == "fp8" else "bf16")
@@ -103,7 +103,7 @@ def _token_s(plan: Plan, work: Work, e: Efficiency, products: float, attention: 
     return products * flops + attention * square + moved * bytes_ / gpu.memory_bytes_s
 
 
-def _update(plan: Plan, work: Work, e: Efficiency, samples: float) -> _Pass:
+def _update(plan: TrainingPlan, work: Work, e: Efficiency, samples: float) -> _Pass:
     """One optimizer step on `samples` samples."""
     recipe, layout, again = plan.recipe, plan.layout, float(plan.recipe.recompute)
     trained = LORA_SHARE if recipe.tune == "lora" else 1.0
@@ -124,7 +124,7 @@ def _update(plan: Plan, work: Work, e: Efficiency, samples: float) -> _Pass:
     return _Pass(arithmetic, links, e.step_s + micro * e.micro_s)
 
 
-def _forward(plan: Plan, work: Work, e: Efficiency) -> _Pass:
+def _forward(plan: TrainingPlan, work: Work, e: Efficiency) -> _Pass:
     """One pass over the whole batch without gradients."""
     layout = plan.layout
     tokens = plan.rank_tokens(plan.batch.samples)
@@ -142,7 +142,7 @@ def _exposed(arithmetic: float, shared: float, part: float) -> float:
     return max(0.0, shared - arithmetic) + part * min(arithmetic, shared)
 
 
-def _adam_s(plan: Plan, trained: float) -> float:
+def _adam_s(plan: TrainingPlan, trained: float) -> float:
     """The optimizer's own arithmetic on its share of the weights, in the GPU's or in the host's memory."""
     weights, gpus = trained * plan.shape.params, plan.layout.gpus
     if plan.recipe.offload != "adam":
@@ -151,7 +151,7 @@ def _adam_s(plan: Plan, trained: float) -> float:
     return ADAM_MOVED * weights / (servers * HOST_BYTES_S) + 6 * weights / gpus / PCIE_BYTES_S
 
 
-def _offloaded_s(plan: Plan) -> float:
+def _offloaded_s(plan: TrainingPlan) -> float:
     """States that leave the GPU between steps come back for each update, and go."""
     if plan.recipe.offload != "states" or plan.recipe.tune == "lora":
         return 0.0

@@ -14,7 +14,7 @@ from fleetsim.trainer.efficiency import KnownTrainerError, shipped_fit
 from fleetsim.trainer.estimate import TrainerEstimate
 from fleetsim.trainer.layout import laid_out
 from fleetsim.trainer.memory import Memory
-from fleetsim.trainer.plan import Layout, Plan
+from fleetsim.trainer.plan import TrainerLayout, TrainingPlan
 from fleetsim.trainer.seconds import StepSeconds, step_seconds
 
 # Counts of GPUs beside the estimate's own, as multiples of it.
@@ -88,12 +88,12 @@ def _scaling(found: TrainerEstimate) -> Table:
     return Table("Other counts of GPUs", ("GPUs", "layout", "step", "times as fast"), rows, left=2, note=note)
 
 
-def others(found: TrainerEstimate) -> Iterator[tuple[Plan, StepSeconds]]:
+def others(found: TrainerEstimate) -> Iterator[tuple[TrainingPlan, StepSeconds]]:
     """The plan on half and on multiples of its GPUs where it fits, with its seconds."""
     fit = shipped_fit()
     for factor in _BESIDE:
         gpus = round(found.gpus * factor)
-        plan = laid_out(replace(found.plan, layout=Layout(gpus)), fit) if gpus >= 1 else None
+        plan = laid_out(replace(found.plan, layout=TrainerLayout(gpus)), fit) if gpus >= 1 else None
         if plan is not None:
             yield plan, step_seconds(plan, fit)
 

@@ -33,7 +33,7 @@ from fleetsim.sim.stop import stopping
 from fleetsim.sim.window import window_of
 from fleetsim.trainer.estimate import estimate_of
 from fleetsim.validate.assumptions import EAGER_S_PER_LAYER, GROUP_CORRELATION, PRECISE, REPLICATIONS, length_law
-from fleetsim.validate.case import Arm, Case
+from fleetsim.validate.case import Arm, PublishedCase
 
 _TRAINER = ("fixed_s", "per_token_s", "phases")
 # What a run shows and no configuration says.
@@ -76,7 +76,7 @@ class Figures:
         return "in_flight_cap" if self.capped else "generation"
 
 
-def scenario_of(case: Case, arm: Arm, scalar: float | None, modelled: bool = False) -> Scenario:
+def scenario_of(case: PublishedCase, arm: Arm, scalar: float | None, modelled: bool = False) -> Scenario:
     """The scenario of an arm at a value of the case's scalar (None: nothing is fitted). modelled: the trainer's seconds
     are those of its model, whatever the case states.
 
@@ -86,7 +86,7 @@ def scenario_of(case: Case, arm: Arm, scalar: float | None, modelled: bool = Fal
     return _made(case, arm, arm.set, _lengths(case, arm, scalar), scalar, times, modelled)
 
 
-def blind_scenario_of(case: Case, arm: Arm, scalar: float | None) -> Scenario:
+def blind_scenario_of(case: PublishedCase, arm: Arm, scalar: float | None) -> Scenario:
     """The same with nothing of the arm but its configuration, and the baseline's log.
 
     Configuration holds no seconds: those of the arm's trainer are its model's, times what the baseline's are of its
@@ -120,7 +120,7 @@ def _seconds(scenario: Scenario) -> dict[str, Any]:
 
 
 def _made(
-    case: Case,
+    case: PublishedCase,
     arm: Arm,
     changes: Mapping[str, Any],
     law: Lognormal,
@@ -152,17 +152,17 @@ def _made(
     return scenario_from_mapping(raw, where=where)
 
 
-def _kind(case: Case) -> str | None:
+def _kind(case: PublishedCase) -> str | None:
     return None if case.fit is None else case.fit.scalar
 
 
-def _lengths(case: Case, arm: Arm, scalar: float | None) -> Lognormal:
+def _lengths(case: PublishedCase, arm: Arm, scalar: float | None) -> Lognormal:
     lengths = arm.lengths or case.lengths
     mean = scalar if _kind(case) == "mean_tokens" and scalar is not None else lengths.mean
     return length_law(mean, lengths.cap, lengths.sigma)
 
 
-def _placement(case: Case, arm: Arm) -> Any:
+def _placement(case: PublishedCase, arm: Arm) -> Any:
     return arm.set.get("fleet.placement", case.scenario.get("fleet", {}).get("placement", "disaggregated"))
 
 
@@ -173,7 +173,7 @@ def _trainer_of(scenario: Scenario) -> dict[str, Any]:
     return {"fixed_s": found["trainer.fixed_s"], "per_token_s": found["trainer.per_token_s"], "phases": phases}
 
 
-def figures_of(case: Case, arm: Arm, scenario: Scenario, most: int = REPLICATIONS) -> Figures:
+def figures_of(case: PublishedCase, arm: Arm, scenario: Scenario, most: int = REPLICATIONS) -> Figures:
     """An arm's figures, averaged over replications of its scenario: one alone moves some arms by ten points.
 
     So many that the seconds of a step are known to `PRECISE`, at most `most`. What binds is what binds in most
@@ -196,7 +196,7 @@ def _error(runs: Sequence[Figures]) -> float:
     return stdev(steps) / math.sqrt(len(steps)) / fmean(steps)
 
 
-def figures_at(case: Case, arm: Arm, scenario: Scenario, replication: int) -> Figures:
+def figures_at(case: PublishedCase, arm: Arm, scenario: Scenario, replication: int) -> Figures:
     """Of one run. Where the source counts the hand-over of the GPUs as generation, that share of it is added to each
     step."""
     run = _RUNS.of(scenario.model_copy(update={"name": "", "assumed": ()}), case.eager, replication)

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
-from fleetsim.config.base import Count, Name, Section
+from fleetsim.config.base import ConfigSection, Count, Name
 from fleetsim.config.files import read_text
 from fleetsim.config.shipped import data_folder
 from fleetsim.config.yaml_text import MAX_BYTES, from_yaml
@@ -23,7 +23,7 @@ Text = Annotated[str, Field(min_length=1, max_length=4000)]
 Side = Literal["trainer", "generation", "in_flight_cap"]
 
 
-class Lengths(Section):
+class Lengths(ConfigSection):
     """Output lengths after the cap; the law between is the one of `assumptions`."""
 
     mean: Positive = Field(description="mean output tokens after the cap; where it is the fitted scalar, a start")
@@ -34,7 +34,7 @@ class Lengths(Section):
     )
 
 
-class Fit(Section):
+class CaseFit(ConfigSection):
     """The one scalar of a case: what is changed, on which arm, until which figure is met."""
 
     scalar: Literal["decode_slowdown", "mean_tokens", "trainer_seconds"] = Field(
@@ -54,7 +54,7 @@ class Fit(Section):
     high: Positive = Field(description="and ends")
 
 
-class Arm(Section):
+class Arm(ConfigSection):
     """One published run. `set` and `lengths` change the case's scenario; everything in them is an input."""
 
     name: Name
@@ -83,7 +83,7 @@ class Arm(Section):
     )
 
 
-class Case(Section):
+class PublishedCase(ConfigSection):
     """A case file."""
 
     schema_version: Literal[1] = 1
@@ -112,14 +112,14 @@ class Case(Section):
     scenario: dict[str, Any] = Field(description="the base scenario, as in a scenario file")
     lengths: Lengths
     eager: bool = Field(default=False, description="whether the engines ran without CUDA graphs (enforce_eager)")
-    fit: Fit | None = Field(default=None, description="null: everything was published, nothing is fitted")
+    fit: CaseFit | None = Field(default=None, description="null: everything was published, nothing is fitted")
     baseline: Name = Field(description="the arm that ratios are taken to")
     steps: Count = Field(default=24, description="optimizer steps to simulate")
     arms: Annotated[tuple[Arm, ...], Field(min_length=1, strict=False)]
     reading: str = Field(default="", max_length=6000, description="how to read the outcome")
 
     @model_validator(mode="after")
-    def _arms_exist(self) -> Case:
+    def _arms_exist(self) -> PublishedCase:
         names = [arm.name for arm in self.arms]
         wanted = {
             self.baseline,
@@ -149,13 +149,13 @@ def case_files() -> list[Path]:
     return sorted((data_folder("scenarios") / "published").glob(f"*{ENDING}"))
 
 
-def load_case(path: Path) -> Case:
+def load_case(path: Path) -> PublishedCase:
     """The case in a file. Raises InputError with what is wrong."""
     raw = from_yaml(read_text(path, "CASE", MAX_BYTES), path.name)
     if not isinstance(raw, Mapping):
         raise InputError([Problem(path.name, raw, "must be a mapping", "see the shipped cases")])
     try:
-        return Case.model_validate(dict(raw))
+        return PublishedCase.model_validate(dict(raw))
     except ValidationError as error:
         problems = [
             Problem(".".join([path.name, *map(str, e["loc"])]), e["input"] if e["type"] != "missing" else None,
@@ -165,7 +165,7 @@ def load_case(path: Path) -> Case:
         raise InputError(problems) from None
 
 
-def load_cases(ids: tuple[str, ...] = ()) -> list[Case]:
+def load_cases(ids: tuple[str, ...] = ()) -> list[PublishedCase]:
     """All shipped cases, or those with these ids, sorted by id. Raises InputError for an unknown id."""
     cases = sorted((load_case(path) for path in case_files()), key=lambda case: case.id)
     known = [case.id for case in cases]

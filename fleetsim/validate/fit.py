@@ -9,7 +9,7 @@ from fleetsim.dataclass import dataclass
 from fleetsim.engine.slowdown import slowdown_of
 from fleetsim.validate.arms import figures_of, scenario_of
 from fleetsim.validate.assumptions import REPLICATIONS
-from fleetsim.validate.case import Case
+from fleetsim.validate.case import PublishedCase
 
 # The simulated figure is a step function of the scalar (lengths are whole tokens): closer than this is luck.
 _CLOSE = 0.002
@@ -32,7 +32,7 @@ class Fitted:
     tried: int
 
 
-def fit(case: Case) -> Fitted | None:
+def fit(case: PublishedCase) -> Fitted | None:
     """The scalar at which the simulated baseline shows the published figure; None where nothing is fitted.
 
     One replication is searched first; all together lie about its curve, so their search starts where it ended. Where no

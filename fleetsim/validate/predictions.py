@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import Field, ValidationError
 
 from fleetsim import units
-from fleetsim.config.base import Name, Section
+from fleetsim.config.base import ConfigSection, Name
 from fleetsim.config.files import read_text
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.yaml_text import MAX_BYTES, from_yaml, to_yaml
@@ -28,8 +28,7 @@ from fleetsim.job.job import job_from_flags
 from fleetsim.job.trials import simulated
 from fleetsim.sim.threads import side_by_side
 from fleetsim.tell.data import SCHEMA_VERSION
-from fleetsim.tell.document import Document, Table
-from fleetsim.tell.document import Section as DocumentSection
+from fleetsim.tell.document import Document, Section, Table
 from fleetsim.validate.ranges import Ranged, ranged
 
 ENDING, RESULTS = ".yaml", ".results.yaml"
@@ -42,10 +41,10 @@ Date = Annotated[str, Field(pattern=r"^20[0-9]{2}-[01][0-9]-[0-3][0-9]$")]
 Number = Annotated[float, Field(ge=0, le=1e15)]
 
 
-_File = TypeVar("_File", bound=Section)
+_File = TypeVar("_File", bound=ConfigSection)
 
 
-class Foretold(Section):
+class Foretold(ConfigSection):
     """A figure and its range: in eight of ten cases it lies within."""
 
     value: Number
@@ -53,7 +52,7 @@ class Foretold(Section):
     high: Number
 
 
-class ForetoldArm(Section):
+class ForetoldArm(ConfigSection):
     """One configuration. set: dotted paths that it changes. predicted: by name of the metric."""
 
     name: Name
@@ -63,7 +62,7 @@ class ForetoldArm(Section):
     )
 
 
-class Prediction(Section):
+class Prediction(ConfigSection):
     """A file of docs/predictions."""
 
     schema_version: Literal[1] = 1
@@ -80,7 +79,7 @@ class Prediction(Section):
     )
 
 
-class Outcome(Section):
+class PublishedOutcome(ConfigSection):
     """What came out, as it was published."""
 
     source: Text
@@ -116,7 +115,7 @@ class OpenedFile:
     name: str
     prediction: Prediction
     intact: bool
-    outcome: Outcome | None
+    outcome: PublishedOutcome | None
     figures: tuple[Opened, ...]
 
 
@@ -165,7 +164,7 @@ def opened(folder: Path) -> list[OpenedFile]:
 def _opened(path: Path) -> OpenedFile:
     prediction = read_prediction(path)
     beside = path.with_name(path.name.removesuffix(ENDING) + RESULTS)
-    outcome = _read(beside, Outcome) if beside.exists() else None
+    outcome = _read(beside, PublishedOutcome) if beside.exists() else None
     figures = []
     for arm in prediction.arms:
         now = _told(prediction, arm, ranges=False)
@@ -230,11 +229,11 @@ def document(files: Sequence[OpenedFile]) -> Document:
     )
 
 
-def _section(file: OpenedFile) -> DocumentSection:
+def _section(file: OpenedFile) -> Section:
     p = file.prediction
     seal = "its seal is right" if file.intact else "CHANGED since it was sealed"
     result = f" Results: {file.outcome.source}, {file.outcome.published}." if file.outcome else ""
-    return DocumentSection(
+    return Section(
         f"{file.name}: {p.title}",
         (f"Written on {p.written} by fleetsim {p.fleetsim}; {seal}.{result}", _table(file)),
     )

@@ -22,7 +22,7 @@ from fleetsim.job.moved import in_doubt
 from fleetsim.job.uncertain import RERUN
 from fleetsim.sim.threads import side_by_side
 from fleetsim.validate.arms import figures_at, scenario_of
-from fleetsim.validate.case import Arm, Case
+from fleetsim.validate.case import Arm, PublishedCase
 from fleetsim.validate.verdict import CaseResult
 
 # The share of arms that an 80 % range should hold.
@@ -81,7 +81,7 @@ def held_share(arms: Sequence[RangedArm]) -> float:
     return fmean(fmean(a.held for a in arms if a.case == case) for case in cases)
 
 
-def _is_absolute(case: Case) -> bool:
+def _is_absolute(case: PublishedCase) -> bool:
     return not case.relative and not case.stands_in
 
 

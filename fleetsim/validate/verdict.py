@@ -8,7 +8,7 @@ from statistics import median
 
 from fleetsim.dataclass import dataclass
 from fleetsim.validate.arms import Figures
-from fleetsim.validate.case import Arm, Case
+from fleetsim.validate.case import Arm, PublishedCase
 from fleetsim.validate.fit import Fitted
 
 # Published figures closer than this to each other are called equal: they have no order.
@@ -46,7 +46,7 @@ class CaseResult:
     blind: the same with nothing of an arm but its configuration, and the baseline's log.
     """
 
-    case: Case
+    case: PublishedCase
     fitted: Fitted | None
     arms: tuple[ArmResult, ...]
     wrong_order: tuple[tuple[str, str], ...]
@@ -113,7 +113,7 @@ def role(result: CaseResult, arm: ArmResult) -> str:
     return "predicted"
 
 
-def judge(case: Case, fitted: Fitted | None, figures: dict[str, Figures]) -> CaseResult:
+def judge(case: PublishedCase, fitted: Fitted | None, figures: dict[str, Figures]) -> CaseResult:
     """The result of a case from the figures of its arms by name."""
     values = {name: float(getattr(f, case.measure)) for name, f in figures.items()}
     base = case.arm(case.baseline)

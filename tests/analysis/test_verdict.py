@@ -8,7 +8,7 @@ from fleetsim.config import default_scenario, with_changes
 from fleetsim.errors import InputError, StuckError
 from fleetsim.job.trials import Trials
 from fleetsim.sim import binding
-from fleetsim.sim.binding import Verdict
+from fleetsim.sim.binding import BindingVerdict
 from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
@@ -25,9 +25,9 @@ def test_a_verdict_that_is_read_later_is_that_of_the_whole_run(monkeypatch: pyte
         except (InputError, StuckError):
             continue
         told = metrics_of(run)["binding"]
-        assert str(Verdict(run)) == told
+        assert str(BindingVerdict(run)) == told
         monkeypatch.setattr(binding, "_MOST_KEPT", 0)
-        assert str(Verdict(run)) == told
+        assert str(BindingVerdict(run)) == told
         monkeypatch.undo()
 
 

@@ -16,7 +16,7 @@ from fleetsim.calibrate.raw import Raw, RawWriter, raw_of, read_raw, records_of
 from fleetsim.calibrate.server import ServerRun, measure_server
 from fleetsim.calibrate.server.metrics import gauges_of
 from fleetsim.calibrate.server.plan import batches, sweep
-from fleetsim.calibrate.server.session import Session
+from fleetsim.calibrate.server.session import CalibrationSession
 from tests.calibrate.fake_scheduler import TRUTH, Scheduler, VirtualPlayer
 from tests.calibrate.fake_server import drafts_page, serve
 from tests.calibrate.test_server_virtual import CLIENT_LIMITS, START
@@ -51,7 +51,7 @@ def measured(path: Path, scheduler: Scheduler, before: DraftCounts | None = None
     drafts = {} if before is None else {"drafts": before.record()}
     method = {"method": "ngram", "num_speculative_tokens": len(scheduler.accepted)}
     writer.put("start", **START, speculation=method, **drafts)
-    session = Session(
+    session = CalibrationSession(
         player, Counting(scheduler), writer, CLIENT_LIMITS, lambda text: None, frozenset(), 0.0, 900.0, drafting=True
     )
     loads = sweep(CLIENT_LIMITS, quick=quick, seed=0, at_once=1000)

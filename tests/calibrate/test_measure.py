@@ -16,7 +16,7 @@ from fleetsim.calibrate.raw import RawWriter, read_raw, records_of
 from fleetsim.calibrate.vllm.order import loads_in_order
 from fleetsim.calibrate.vllm.session import EngineLostError, measure, progress_words
 from fleetsim.calibrate.vllm.sweeps import decodes
-from fleetsim.calibrate.vllm.time_estimate import Pace
+from fleetsim.calibrate.vllm.time_estimate import LoadPace
 from tests.calibrate.fake_engine import SMALL, FakeEngine
 
 LIMITS = Limits(max_num_seqs=64, max_num_batched_tokens=2048, max_model_len=2048, kv_blocks=8192, block_size=16)
@@ -176,7 +176,7 @@ def test_progress_says_what_runs_now_and_how_long_it_may(tmp_path: Path) -> None
 
 def test_estimates_come_close(tmp_path: Path) -> None:
     fake = FakeEngine(RawWriter(tmp_path / "a.raw.jsonl"), limits=SMALL)
-    pace = Pace(SMALL)
+    pace = LoadPace(SMALL)
     for load in loads_in_order(SMALL, quick=True):
         if load.kept_out or load.label["pass"] == 1:
             if load.kept_out:
@@ -187,7 +187,7 @@ def test_estimates_come_close(tmp_path: Path) -> None:
 
 
 def test_a_machine_that_slows_down_is_noticed() -> None:
-    pace = Pace(LIMITS)
+    pace = LoadPace(LIMITS)
     loads = decodes(LIMITS, coarse=True)
     for load in loads:
         pace.note(load, Ran(0.2, decode_s=0.01))
@@ -201,7 +201,7 @@ def test_a_machine_that_slows_down_is_noticed() -> None:
 
 
 def test_a_batch_waits_for_slots_and_blocks_in_its_estimate() -> None:
-    pace = Pace(LIMITS)
+    pace = LoadPace(LIMITS)
     for load in decodes(LIMITS, coarse=True):
         pace.note(load, Ran(0.2, decode_s=0.01))
     batch = batches(LIMITS, quick=True, seed=0)[0]

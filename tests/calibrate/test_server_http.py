@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fleetsim.calibrate.engine_flags import NAMES, Given
+from fleetsim.calibrate.engine_flags import NAMES, GivenFlags
 from fleetsim.calibrate.facts import facts_of
 from fleetsim.calibrate.fit.observations import observations_of
 from fleetsim.calibrate.raw import Raw, RawWriter, raw_of, records_of
@@ -42,7 +42,7 @@ def measure(fake: FakeServer | str, path: Path, **options: Any) -> Raw:
     try:
         known = {name: given.pop(name) for name in NAMES if name in given}
         url = fake if isinstance(fake, str) else fake.url
-        measure_server(ServerRun(url, Given(**known), **given), writer)
+        measure_server(ServerRun(url, GivenFlags(**known), **given), writer)
     finally:
         writer.close()
     records, damaged = records_of(path / "a.raw.jsonl")

@@ -15,7 +15,7 @@ from fleetsim.calibrate.loads import Limits, key_of
 from fleetsim.calibrate.raw import Raw, RawWriter, read_raw
 from fleetsim.calibrate.server.plan import batches, sweep
 from fleetsim.calibrate.server.probe import budget_of, slots_of
-from fleetsim.calibrate.server.session import Session
+from fleetsim.calibrate.server.session import CalibrationSession
 from fleetsim.engine import EngineLimits, StepTime
 from tests.calibrate.fake_scheduler import LIMITS, TRUTH, Scheduler, VirtualPlayer
 
@@ -47,7 +47,7 @@ def measured(
 ) -> Raw:
     writer = RawWriter(path)
     writer.put("start", **START)
-    session = Session(
+    session = CalibrationSession(
         player, Nobody(), writer, CLIENT_LIMITS, lambda text: None, done, began_s=player.now(), budget_s=budget_s
     )
     session.together = player.scheduler.mixing

@@ -12,7 +12,7 @@ import pytest
 
 from fleetsim.calibrate.derived_error import predicted_s
 from fleetsim.calibrate.raw import RawWriter
-from fleetsim.calibrate.sources import Given, Source, is_raw, joined, read_source, subset
+from fleetsim.calibrate.sources import GivenFlags, Source, is_raw, joined, read_source, subset
 from fleetsim.calibrate.sources.benchmark_run import seen_decodes
 from fleetsim.calibrate.sources.vllm_bench import batch_iterations
 from fleetsim.engine import EngineLimits, run_requests
@@ -156,7 +156,7 @@ def test_throughput_results_need_the_slots(tmp_path: Path) -> None:
     path = write(tmp_path / "throughput.json", result)
     with pytest.raises(InputError, match="--max-num-seqs"):
         read_source(path)
-    o = read_source(path, Given(max_num_seqs=8)).observations
+    o = read_source(path, GivenFlags(max_num_seqs=8)).observations
     assert o.decodes.max() == 8
     assert o.prefill_tokens.sum() == 20 * 64
 

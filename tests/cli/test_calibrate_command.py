@@ -16,7 +16,7 @@ from fleetsim.calibrate.raw import RawWriter, read_raw, records_of
 from fleetsim.calibrate.vllm import parent
 from fleetsim.calibrate.vllm.failures import End
 from fleetsim.calibrate.vllm.order import loads_in_order
-from fleetsim.calibrate.vllm.parent import EngineFailedError, Outcome, Spec
+from fleetsim.calibrate.vllm.parent import EngineFailedError, MeasurementOutcome, Spec
 from fleetsim.calibrate.vllm.session import measure
 from fleetsim.cli.main import app
 from fleetsim.config.profile_files import load_profile
@@ -39,7 +39,7 @@ def specs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Spec]:
     monkeypatch.chdir(tmp_path)
     asked: list[Spec] = []
 
-    def child(spec: Spec, *, tell: Callable[[str], None]) -> Outcome:
+    def child(spec: Spec, *, tell: Callable[[str], None]) -> MeasurementOutcome:
         asked.append(spec)
         return play(spec, tell)
 
@@ -47,13 +47,13 @@ def specs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Spec]:
     return asked
 
 
-def play(spec: Spec, tell: Callable[[str], None], most: int | None = None) -> Outcome:
+def play(spec: Spec, tell: Callable[[str], None], most: int | None = None) -> MeasurementOutcome:
     writer = RawWriter(spec.raw)
     done = ended(Path(spec.raw)) if spec.resume else frozenset[str]()
     loads = [load for load in wanted() if load.key not in done][:most]
     went = measure(FakeEngine(writer), loads, writer, budget_s=1e6, tell=tell)
     writer.close()
-    return Outcome(End.OK, loads=went.ran, left_out=went.left_out)
+    return MeasurementOutcome(End.OK, loads=went.ran, left_out=went.left_out)
 
 
 def test_from_a_model_to_a_profile(specs: list[Spec]) -> None:
@@ -103,9 +103,11 @@ def test_the_same_measurements_fitted_again(specs: list[Spec]) -> None:
 
 
 def test_an_engine_that_dies_loses_nothing(specs: list[Spec], monkeypatch: pytest.MonkeyPatch) -> None:
-    def dies(spec: Spec, *, tell: Callable[[str], None]) -> Outcome:
+    def dies(spec: Spec, *, tell: Callable[[str], None]) -> MeasurementOutcome:
         play(spec, tell, most=5)
-        raise EngineFailedError(Outcome(End.DIED, "vLLM died in the middle: out of memory; lower --max-num-seqs"))
+        raise EngineFailedError(
+            MeasurementOutcome(End.DIED, "vLLM died in the middle: out of memory; lower --max-num-seqs")
+        )
 
     whole = parent.run_child
     monkeypatch.setattr(parent, "run_child", dies)
@@ -132,7 +134,7 @@ def test_an_engine_that_dies_loses_nothing(specs: list[Spec], monkeypatch: pytes
 
 
 def test_an_interrupted_run_says_what_is_kept(specs: list[Spec], monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(spec: Spec, *, tell: Callable[[str], None]) -> Outcome:
+    def interrupted(spec: Spec, *, tell: Callable[[str], None]) -> MeasurementOutcome:
         play(spec, tell, most=3)
         raise KeyboardInterrupt
 
@@ -148,10 +150,10 @@ def test_an_interrupted_run_says_what_is_kept(specs: list[Spec], monkeypatch: py
 
 
 def test_an_engine_that_never_came_up_leaves_nothing(specs: list[Spec], monkeypatch: pytest.MonkeyPatch) -> None:
-    def absent(spec: Spec, *, tell: Callable[[str], None]) -> Outcome:
+    def absent(spec: Spec, *, tell: Callable[[str], None]) -> MeasurementOutcome:
         RawWriter(spec.raw).put("error", ph="start", err="ModuleNotFoundError: No module named 'vllm'")
         Path(spec.log).touch()
-        raise EngineFailedError(Outcome(End.NOT_STARTED, "vLLM did not start: vLLM is not installed"))
+        raise EngineFailedError(MeasurementOutcome(End.NOT_STARTED, "vLLM did not start: vLLM is not installed"))
 
     monkeypatch.setattr(parent, "run_child", absent)
     result = run("--model", "fake/Fake-7B", *OUT)
@@ -214,7 +216,7 @@ def test_a_resumed_run_is_of_the_same_engine(specs: list[Spec]) -> None:
 def test_two_calibrations_into_one_file(specs: list[Spec], monkeypatch: pytest.MonkeyPatch) -> None:
     second: list[Result] = []
 
-    def meanwhile(spec: Spec, *, tell: Callable[[str], None]) -> Outcome:
+    def meanwhile(spec: Spec, *, tell: Callable[[str], None]) -> MeasurementOutcome:
         second.extend(run("--model", "fake/Fake-7B", flag, *OUT) for flag in ("--force", "--resume"))
         return play(spec, tell)
 
@@ -242,7 +244,7 @@ def test_damaged_measurements_are_fitted_and_named(specs: list[Spec]) -> None:
 
 
 def test_a_budget_in_which_nothing_ran(specs: list[Spec], monkeypatch: pytest.MonkeyPatch) -> None:
-    def nothing(spec: Spec, *, tell: Callable[[str], None]) -> Outcome:
+    def nothing(spec: Spec, *, tell: Callable[[str], None]) -> MeasurementOutcome:
         return play(spec, tell, most=0)
 
     monkeypatch.setattr(parent, "run_child", nothing)

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from fleetsim.engine import EngineLimits, StepTime
-from fleetsim.engine.window import Window
+from fleetsim.engine.window import AttentionWindow
 
 TOLERANCE = 1e-12  # the same rounding allowance as the kernel's
 
 
-def sees(near: Window, position: int) -> int:
+def sees(near: AttentionWindow, position: int) -> int:
     """Tokens that a prompt's token at this position, counted from 0, looks at, itself among them."""
     return position % near.tokens + 1 if near.chunked else min(position + 1, near.tokens)
 

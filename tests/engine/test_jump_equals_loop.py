@@ -18,7 +18,7 @@ from fleetsim.engine import EngineLimits, LinearStepTime, StepTime, run_requests
 from fleetsim.engine.limits import SCHEDULERS
 from fleetsim.engine.speculation import Speculation
 from fleetsim.engine.step_time import PrefillSide
-from fleetsim.engine.window import Window
+from fleetsim.engine.window import AttentionWindow
 from tests.engine.reference import run_reference
 
 seconds = st.sampled_from([0.0, 1.7e-5, 3.1e-4, 0.0123])
@@ -59,17 +59,17 @@ def speculations(draw: st.DrawFn) -> Speculation:
 
 
 @st.composite
-def windows(draw: st.DrawFn) -> Window | None:
+def windows(draw: st.DrawFn) -> AttentionWindow | None:
     """Layers that look back a few tokens, or as far as the longest request goes, sliding or in chunks."""
     tokens = draw(st.sampled_from([0, 0, 1, 3, 16, 40, 90, 1000]))
     if tokens == 0:
         return None
     cost = draw(st.sampled_from([0.0, 1.3e-6, 2.9e-4])), draw(st.sampled_from([0.0, 1.1e-6]))
-    return Window(tokens, *cost, chunked=draw(st.booleans()))
+    return AttentionWindow(tokens, *cost, chunked=draw(st.booleans()))
 
 
 @st.composite
-def prefill_sides(draw: st.DrawFn, limits: EngineLimits, longest: int, window: Window | None) -> PrefillSide:
+def prefill_sides(draw: st.DrawFn, limits: EngineLimits, longest: int, window: AttentionWindow | None) -> PrefillSide:
     """One to three prefill engines, whose cache just holds the longest prompt or plenty."""
     seqs = draw(st.integers(1, 12))
     own = replace(
@@ -107,7 +107,7 @@ def cases(draw: st.DrawFn, kept: bool = False) -> dict:
         no_evict=draw(st.booleans()),
     )
     arrivals = draw(st.one_of(st.none(), st.lists(st.floats(0, 2, allow_nan=False), min_size=n, max_size=n)))
-    window = Window(draw(st.sampled_from([1, 3, 16, 40])), 1.3e-6, 1.1e-6) if kept else draw(windows())
+    window = AttentionWindow(draw(st.sampled_from([1, 3, 16, 40])), 1.3e-6, 1.1e-6) if kept else draw(windows())
     prefill = draw(st.one_of(st.none(), prefill_sides(limits, longest, window)))
     engines = 1 if prefill is None else draw(st.integers(1, 3))
     if window is not None and not window.chunked and limits.scheduler == "vllm":

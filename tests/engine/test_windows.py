@@ -13,7 +13,7 @@ from fleetsim.engine import EngineLimits, StepTime, roofline, run_requests
 from fleetsim.engine.kv_memory import block_bytes_per_token, windows_kept
 from fleetsim.engine.layout import Layout
 from fleetsim.engine.model.names import model_shape
-from fleetsim.engine.window import Window
+from fleetsim.engine.window import AttentionWindow
 from fleetsim.errors import InputError
 from tests.engine.test_roofline import IDEAL
 
@@ -54,7 +54,7 @@ def test_of_two_long_windows_that_of_most_layers_counts() -> None:
 def test_a_response_takes_what_each_of_its_tokens_sees(prompt: int, chunked: bool) -> None:
     """One request alone, in chunks of 50 tokens: added up token by token."""
     window, output = 64, 500
-    near = Window(window, 1e-5, 1e-6, chunked)
+    near = AttentionWindow(window, 1e-5, 1e-6, chunked)
     step_time = StepTime((0.0,), (0.01,), per_kv_token_s=1e-6, per_attn_pair_s=1e-7, window=near)
     got = run_requests(step_time, EngineLimits(4, 50, 1000), [prompt], [output])
     at = np.arange(prompt)
@@ -68,7 +68,7 @@ def test_a_response_takes_what_each_of_its_tokens_sees(prompt: int, chunked: boo
 
 def test_a_window_that_nobody_leaves_is_none() -> None:
     """Responses within it take the same time as in a model whose layers all see everything, to rounding."""
-    near = Window(700, 3e-6, 2e-9)
+    near = AttentionWindow(700, 3e-6, 2e-9)
     step_time = StepTime((0.0, 500.0), (0.01, 0.03), 1e-5, 1e-6, 1e-6, 1e-9, window=near)
     prompt, output = np.arange(100, 300), np.arange(1, 401, 2)
     times = [run_requests(t, EngineLimits(64, 512, 500), prompt, output) for t in (step_time, step_time.seeing_all)]
@@ -79,7 +79,7 @@ def test_a_window_that_nobody_leaves_is_none() -> None:
 def test_the_mean_token_of_a_prompt_is_that_of_all_of_them(length: int, window: int, chunked: bool) -> None:
     at = np.arange(length)
     looks_at = at % window + 1 if chunked else np.minimum(at + 1, window)
-    found = Window(window, 0.0, 1.0, chunked).prompt_token_s(length / 2.0)
+    found = AttentionWindow(window, 0.0, 1.0, chunked).prompt_token_s(length / 2.0)
     # A chunk that is cut off is taken for a whole one, and a token's look at itself for half a look.
     assert found == pytest.approx(looks_at.mean(), rel=0.5 if chunked and length > window else 0.0, abs=0.51)
 
@@ -88,7 +88,7 @@ def test_the_mean_token_of_a_prompt_is_that_of_all_of_them(length: int, window: 
 def test_one_iteration_and_many_are_told_alike(
     decodes: int, prompts: int, context: float, window: int, chunked: bool
 ) -> None:
-    near = Window(window, 3e-7, 2e-9, chunked)
+    near = AttentionWindow(window, 3e-7, 2e-9, chunked)
     step_time = StepTime((1.0, 500.0), (0.01, 0.03), 1e-5, 1e-6, 1e-7, 1e-9, window=near)
     held = (float(decodes), float(prompts), decodes * context, prompts * context / 2.0)
     many = step_time.each_s(*(np.array([x, x]) for x in held))
@@ -132,7 +132,7 @@ def test_what_keeps_all_tokens_says_so() -> None:
 
 def test_a_response_beyond_the_window_takes_no_more_of_its_layers() -> None:
     """Ten requests of 1,000 cached tokens, blocks of 10, a window of 100: 100 blocks each and three times 10."""
-    step_time = StepTime((0.0,), (0.01,), window=Window(100, 1e-6, 1e-8))
+    step_time = StepTime((0.0,), (0.01,), window=AttentionWindow(100, 1e-6, 1e-8))
     kept = EngineLimits(10, 512, 10 * (100 + 3 * 10), 10, window_tokens=100, window_blocks=3)
     for limits, preempted in ((kept, False), (replace(kept, kv_blocks=kept.kv_blocks - 10), True)):
         got = run_requests(step_time, limits, [20] * 10, [981] * 10)
@@ -146,6 +146,6 @@ def test_limits_of_windows_that_no_engine_has_are_refused() -> None:
     with pytest.raises(InputError, match="vLLM only"):
         EngineLimits(4, 64, 40, window_tokens=8, window_blocks=1, scheduler="sglang")
     limits = EngineLimits(4, 64, 40, window_tokens=8, window_blocks=1)
-    for near in (None, Window(9, 0.0, 0.0), Window(8, 0.0, 0.0, chunked=True)):
+    for near in (None, AttentionWindow(9, 0.0, 0.0), AttentionWindow(8, 0.0, 0.0, chunked=True)):
         with pytest.raises(InputError, match=r"limits\.window_tokens"):
             run_requests(StepTime((0.0,), (1.0,), window=near), limits, [5], [5])

@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 from fleetsim.config import Scenario, default_scenario, with_changes
 from fleetsim.engine.kernel import tables as t
 from fleetsim.errors import InputError, StuckError
-from fleetsim.export.perfetto import Steps, Trace, parse_steps, record, run_trace, trace_of
-from fleetsim.export.perfetto.events import Events, Point, lanes, microseconds
+from fleetsim.export.perfetto import StepChoice, Trace, parse_steps, record, run_trace, trace_of
+from fleetsim.export.perfetto.events import Events, TrackPoint, lanes, microseconds
 from fleetsim.export.perfetto.job import DOES
 from fleetsim.sim import timeline
 from fleetsim.sim.records import TRAINER_DOES, Records
@@ -32,10 +32,10 @@ from tests.sim.random_scenarios import scenarios
 from tests.sim.test_scrape import CASES, SHORT, bytes_of
 
 Event = dict[str, Any]
-ALL = Steps(None, None)
+ALL = StepChoice(None, None)
 
 
-def traced(scenario: Scenario, steps: Steps = ALL) -> tuple[Records, Trace, list[Event]]:
+def traced(scenario: Scenario, steps: StepChoice = ALL) -> tuple[Records, Trace, list[Event]]:
     plain = simulate(scenario)
     records = record(scenario, plain, steps)
     assert bytes_of(records) == bytes_of(plain), "a trace shows the run that was reported"
@@ -147,8 +147,8 @@ def check_groups(records: Records, drawn: Trace, events: list[Event]) -> None:
 
 
 @settings(max_examples=15)
-@given(scenarios(), st.sampled_from([ALL, Steps(), Steps(2, 3), Steps(None, 2)]))
-def test_any_run_makes_a_valid_trace(scenario: Scenario, steps: Steps) -> None:
+@given(scenarios(), st.sampled_from([ALL, StepChoice(), StepChoice(2, 3), StepChoice(None, 2)]))
+def test_any_run_makes_a_valid_trace(scenario: Scenario, steps: StepChoice) -> None:
     try:
         records, drawn, events = traced(scenario, steps)
     except StuckError:
@@ -210,14 +210,14 @@ def test_a_trace_that_would_be_too_large_shows_fewer_steps_and_says_so() -> None
 @pytest.mark.parametrize(
     ("text", "steps"),
     [
-        (None, Steps(None, 20, events=True)),
-        ("7", Steps(None, 7)),
-        ("0:9", Steps(0, 10)),
-        ("4:4", Steps(4, 1)),
+        (None, StepChoice(None, 20, events=True)),
+        ("7", StepChoice(None, 7)),
+        ("0:9", StepChoice(0, 10)),
+        ("4:4", StepChoice(4, 1)),
         ("all", ALL),
     ],
 )
-def test_steps(text: str | None, steps: Steps) -> None:
+def test_steps(text: str | None, steps: StepChoice) -> None:
     assert parse_steps(text) == steps
 
 
@@ -234,8 +234,8 @@ def test_other_steps_are_refused(text: str) -> None:
 
 def test_steps_that_the_run_does_not_have() -> None:
     with pytest.raises(InputError, match="0 to 5"):
-        Steps(6, 1).check(6)
-    Steps(5, 9).check(6)
+        StepChoice(6, 1).check(6)
+    StepChoice(5, 9).check(6)
 
 
 @given(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 20)), max_size=40))
@@ -259,6 +259,6 @@ def test_what_lasts_no_microsecond_is_no_slice_and_one_slice_is_no_flow() -> Non
     track = events.track(events.process("p"), "t")
     assert events.slice(track, "nothing", 1.0, 1.0000001, {}) is None
     point = events.slice(track, "something", 1.0, 1.000001, {})
-    assert point == Point(track, 1_000_000)
+    assert point == TrackPoint(track, 1_000_000)
     assert not events.flow("group", "alone", 1, [point])
     assert [json.loads(line)["ph"] for line in events.lines()] == ["M"] * 4 + ["X"]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetsim import units
-from fleetsim.calibrate.known_profiles import Listed
+from fleetsim.calibrate.known_profiles import ListedProfile
 from fleetsim.calibrate.profile_tables import sheets_of
 from fleetsim.calibrate.recheck import compared, drift_of
 from fleetsim.calibrate.told import checked_document, document, drift_words, list_lines
@@ -132,9 +132,9 @@ def test_signs_are_told_and_zero_has_none(x: float) -> None:
 
 
 def test_the_list_names_what_to_give_and_the_error() -> None:
-    known = Listed("h200-7b.profile.json", profiles.profile())
-    unknown = Listed("old", profiles.profile(error=None, checks=None))
-    guessed = Listed("guess", profiles.profile(**profiles.estimate()))
+    known = ListedProfile("h200-7b.profile.json", profiles.profile())
+    unknown = ListedProfile("old", profiles.profile(error=None, checks=None))
+    guessed = ListedProfile("guess", profiles.profile(**profiles.estimate()))
     lines = list_lines([known, unknown, guessed])
     assert " ".join(lines[1].split()) == "h200-7b.profile.json H200 Qwen2.5-7B 1 vllm 0.26.0 2026-11-20 1.7 %"
     assert lines[2].split()[-1] == "?"

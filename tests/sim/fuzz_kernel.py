@@ -28,7 +28,7 @@ from fleetsim.engine.kernel.tables import REBASE
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.requests import run_requests
 from fleetsim.engine.step_time import StepTime
-from fleetsim.engine.window import Window
+from fleetsim.engine.window import AttentionWindow
 from fleetsim.errors import InputError, StuckError
 from fleetsim.sim import activity, fleet
 from fleetsim.sim.fleet import Fleet
@@ -106,18 +106,18 @@ class EnoughError(Exception):
 
 
 @st.composite
-def windows(draw: st.DrawFn) -> Window | None:
+def windows(draw: st.DrawFn) -> AttentionWindow | None:
     """Of a few tokens, or as far back as most requests go; sliding or in chunks; or none."""
     tokens = draw(st.sampled_from([0, 0, 1, 5, 40, 200]))
-    return Window(tokens, 2e-6, 1e-7, chunked=draw(st.booleans())) if tokens else None
+    return AttentionWindow(tokens, 2e-6, 1e-7, chunked=draw(st.booleans())) if tokens else None
 
 
-def _with_window(limits: EngineLimits, window: Window) -> EngineLimits:
+def _with_window(limits: EngineLimits, window: AttentionWindow) -> EngineLimits:
     """Layers of a window with twice the blocks, in a cache that is as tight."""
     return replace(limits, window_tokens=window.tokens, window_blocks=2, kv_blocks=3 * limits.kv_blocks)
 
 
-def run(scenario: Scenario, window: Window | None = None, iterations: int = 0, log: int | None = None) -> None:
+def run(scenario: Scenario, window: AttentionWindow | None = None, iterations: int = 0, log: int | None = None) -> None:
     """So much of a run, by engines with such a window that have run so many iterations before; its fences and sums are
     looked at in the end. log: rows of the log of accounts; None keeps none."""
     fleets: list[Fleet] = []
@@ -142,7 +142,7 @@ def run(scenario: Scenario, window: Window | None = None, iterations: int = 0, l
     with (
         mock.patch.object(Fleet, "__init__", remembered),
         mock.patch.object(Fleet, "_move", counted),
-        mock.patch.object(fleet, "Activity", lambda world: activity.Activity(world, log)),
+        mock.patch.object(fleet, "Activity", lambda world: activity.ActivityLog(world, log)),
     ):
         try:
             simulate(scenario, activity=log is not None)

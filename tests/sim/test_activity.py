@@ -86,7 +86,7 @@ def test_a_log_of_any_size_says_the_same(scenario: Scenario, rows: int) -> None:
         at_once = simulate(scenario, activity=True)
     except StuckError:
         return
-    with mock.patch.object(fleet, "Activity", lambda world: activity.Activity(world, rows)):
+    with mock.patch.object(fleet, "Activity", lambda world: activity.ActivityLog(world, rows)):
         in_parts = simulate(scenario, activity=True)
     assert in_parts.activity.tobytes() == at_once.activity.tobytes()
     assert bytes_of(in_parts) == bytes_of(at_once)
@@ -95,7 +95,7 @@ def test_a_log_of_any_size_says_the_same(scenario: Scenario, rows: int) -> None:
 def test_a_log_that_overflows_is_an_error() -> None:
     scenario = with_changes(default_scenario(), SHORT)
 
-    class Small(activity.Activity):
+    class Small(activity.ActivityLog):
         def __init__(self, world: Any) -> None:
             super().__init__(world, 4)
             self.room = 5

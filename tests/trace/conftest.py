@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from fleetsim.config import default_scenario, with_changes
-from fleetsim.export.perfetto import Steps, Trace, record, trace_of
+from fleetsim.export.perfetto import StepChoice, Trace, record, trace_of
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
 from tests.browser.conftest import browser, chromium, screenshots  # noqa: F401 - fixtures
@@ -50,7 +50,7 @@ class Drawn:
 
 def draw(name: str, folder: Path) -> Drawn:
     """One of RUNS as a file."""
-    scenario, steps = with_changes(default_scenario(), {"fleet.instances": 6} | RUNS[name]), Steps(None, None)
+    scenario, steps = with_changes(default_scenario(), {"fleet.instances": 6} | RUNS[name]), StepChoice(None, None)
     records = record(scenario, simulate(scenario), steps)
     trace, file = trace_of(records, steps), folder / f"{name}.json.gz"
     file.write_bytes(gzip.compress("".join(trace.text()).encode(), mtime=0))

@@ -13,7 +13,7 @@ from fleetsim.trainer.efficiency import Efficiency, TrainerFit, shipped_fit
 from fleetsim.trainer.layout import laid_out
 from fleetsim.trainer.links import ring_s
 from fleetsim.trainer.memory import memory_of
-from fleetsim.trainer.plan import Batch, Layout, Plan, Recipe
+from fleetsim.trainer.plan import Batch, Recipe, TrainerLayout, TrainingPlan
 from fleetsim.trainer.seconds import step_seconds
 from fleetsim.trainer.work import work_of
 
@@ -22,8 +22,8 @@ PERFECT = TrainerFit(Efficiency(1, 1, 1, 1e-12, 1e-12, 1e12, 1e-12, 1, 1e-12, 1e
 BATCH = Batch(512, 2048, 8704, 3500)
 
 
-def plan(model: str = "Qwen/Qwen2.5-7B", gpus: int = 8, gpu: str = "H100", **recipe: object) -> Plan:
-    return Plan(model_shape(model), gpu_spec(gpu), BATCH, Recipe(**recipe), Layout(gpus))  # type: ignore[arg-type]
+def plan(model: str = "Qwen/Qwen2.5-7B", gpus: int = 8, gpu: str = "H100", **recipe: object) -> TrainingPlan:
+    return TrainingPlan(model_shape(model), gpu_spec(gpu), BATCH, Recipe(**recipe), TrainerLayout(gpus))  # type: ignore[arg-type]
 
 
 def test_forward_operations_are_two_per_weight_that_a_token_meets() -> None:
@@ -83,7 +83,7 @@ def test_more_gpus_are_faster_but_never_by_as_much(model: str) -> None:
 
 def test_a_step_stops_shrinking_where_one_sample_is_left_for_a_rank() -> None:
     p, fit = plan(old_log_probs=False), shipped_fit()
-    at = {g: step_seconds(replace(p, layout=Layout(g)), fit) for g in (256, 512)}
+    at = {g: step_seconds(replace(p, layout=TrainerLayout(g)), fit) for g in (256, 512)}
     assert at[512].total > 0.95 * at[256].total
     assert at[512].grows > at[256].grows
 

@@ -10,7 +10,7 @@ from fleetsim.config import load_scenario, shipped
 from fleetsim.errors import InputError
 from fleetsim.validate.arms import scenario_of
 from fleetsim.validate.assumptions import LENGTH_SIGMA, length_law
-from fleetsim.validate.case import Case, case_files, load_case, load_cases
+from fleetsim.validate.case import PublishedCase, case_files, load_case, load_cases
 from fleetsim.workload.lengths import limited_mean
 
 CASES = load_cases()
@@ -42,7 +42,7 @@ def test_every_gated_case_ships() -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_every_arm_is_a_valid_scenario(case: Case) -> None:
+def test_every_arm_is_a_valid_scenario(case: PublishedCase) -> None:
     scalar = None if case.fit is None else math.sqrt(case.fit.low * case.fit.high)
     for arm in case.arms:
         scenario = scenario_of(case, arm, scalar)
@@ -50,7 +50,7 @@ def test_every_arm_is_a_valid_scenario(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_no_arm_is_told_its_outcome(case: Case) -> None:
+def test_no_arm_is_told_its_outcome(case: PublishedCase) -> None:
     """A published step, wait or throughput of a predicted arm is nowhere in what it is simulated with."""
 
     def numbers(value: object) -> list[float]:
@@ -70,7 +70,7 @@ def test_no_arm_is_told_its_outcome(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_a_fit_sees_its_baseline_alone(case: Case) -> None:
+def test_a_fit_sees_its_baseline_alone(case: PublishedCase) -> None:
     if case.fit is None:
         return
     published = {arm.name: arm.published for arm in case.arms}

@@ -22,7 +22,7 @@ from fleetsim.job.nameplate import mean_step_s
 from fleetsim.job.uncertain import RERUN
 from fleetsim.tell.markdown import same
 from fleetsim.validate.arms import blind_scenario_of, scenario_of
-from fleetsim.validate.case import Case, load_cases
+from fleetsim.validate.case import PublishedCase, load_cases
 from fleetsim.validate.docs_files import docs_files
 from fleetsim.validate.fit import fit, search
 from fleetsim.validate.ranges import HELD_LEAST, HELD_MOST, RangedArm, held_share, ranged, ranged_arms
@@ -33,7 +33,7 @@ from tests.once import once
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def small(**changes: Any) -> Case:
+def small(**changes: Any) -> PublishedCase:
     """A colocated barrier: 8 samples on one engine of 100 tokens/s, 10 s of training."""
     case: dict[str, Any] = {
         "id": "C99",
@@ -58,7 +58,7 @@ def small(**changes: Any) -> Case:
             {"name": "two", "published": 60.0, "set": {"trainer.fixed_s": 20.0}, "bottleneck": "generation"},
         ],
     }
-    return Case.model_validate({**case, **changes})
+    return PublishedCase.model_validate({**case, **changes})
 
 
 def test_the_fitted_scalar_meets_the_figure_and_nothing_else_moves() -> None:

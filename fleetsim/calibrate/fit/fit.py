@@ -12,7 +12,7 @@ from fleetsim import units
 from fleetsim.calibrate.fit.bootstrap import draws, interval
 from fleetsim.calibrate.fit.design import LINEAR, OVERHEAD, PREFILL, SEQ, Basis, candidates, expanded
 from fleetsim.calibrate.fit.identifiability import Prior, held_by, require, resting_on, separable, spans
-from fleetsim.calibrate.fit.knots import NEGLIGIBLE, Choice, choose, fold_fits, folds, with_curve
+from fleetsim.calibrate.fit.knots import NEGLIGIBLE, KnotChoice, choose, fold_fits, folds, with_curve
 from fleetsim.calibrate.fit.least_squares import Array, Grams, solve, sum_up
 from fleetsim.calibrate.fit.observations import Observations, in_a_row
 from fleetsim.calibrate.fit.outliers import Weights, weigh
@@ -57,7 +57,7 @@ class _Model:
     fold: NDArray[np.int64]
     free: NDArray[np.bool_]
     measured: NDArray[np.bool_]
-    choice: Choice
+    choice: KnotChoice
     c: Array
     assumed: tuple[str, ...]
 

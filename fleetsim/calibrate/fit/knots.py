@@ -17,7 +17,7 @@ UNSURE = 2.0  # standard deviations of a load's mean
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class KnotChoice:
     """A choice of knots. keep: which of the candidates. errors: each unit's mean squared relative error, predicted by
     a fit to the other folds, shape (units,). plausible: all choices that the data do not tell from the best one."""
 
@@ -34,7 +34,7 @@ def choose(
     measured: NDArray[np.bool_],
     guessed: NDArray[np.bool_],
     slack: float = 0.0,
-) -> Choice:
+) -> KnotChoice:
     """The fewest knots whose cross-validated error is within a standard error of the best.
 
     Knots go one by one, each time the one that the fit to everything misses least; so the choices are nested and one
@@ -55,7 +55,7 @@ def choose(
         good = close & (_close(errors[:, guessed]) | (off <= slack**2))
         close = good if good.any() else close & (off <= off[close].min())
     chosen = int(np.flatnonzero(close)[-1])
-    return Choice(path[chosen], errors[chosen], tuple(path[i] for i in np.flatnonzero(close)))
+    return KnotChoice(path[chosen], errors[chosen], tuple(path[i] for i in np.flatnonzero(close)))
 
 
 def _close(errors: Array) -> NDArray[np.bool_]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Any
 
-from fleetsim.calibrate.engine_flags import Given
+from fleetsim.calibrate.engine_flags import GivenFlags
 from fleetsim.calibrate.loads import Limits
 from fleetsim.calibrate.server.client import Client
 from fleetsim.calibrate.server.metrics import Gauges
@@ -51,7 +51,7 @@ class Identity:
     cuda: str = ""
     assumed: list[str] = field(default_factory=list)
 
-    def settle(self, given: Given) -> None:
+    def settle(self, given: GivenFlags) -> None:
         """Fills what the server and the probes did not say from the user's flags, then from defaults."""
         for name, default in DEFAULTS.items():
             if getattr(self, name) is None:

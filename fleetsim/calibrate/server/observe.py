@@ -22,7 +22,7 @@ STRETCH = 8  # iterations per observation of a decode window
 
 
 @dataclass(slots=True)
-class Rows:
+class ObservationColumns:
     """Observations as columns of an `obs` record: dt in microseconds, and the iterations that each held."""
 
     dt: list[int] = field(default_factory=list)
@@ -57,7 +57,7 @@ class Rows:
         self.dr = [round(nd * drafted, 3) for nd in self.nd]
 
 
-def decode_rows(streams: Sequence[Stream], rows: Rows) -> None:
+def decode_rows(streams: Sequence[Stream], rows: ObservationColumns) -> None:
     """Stretches in which exactly these streams decode: from the last one's first token to the first one's end.
 
     Each gives the mean of its iterations: seconds per token of a stream, the KV tokens that they read on average.
@@ -79,7 +79,7 @@ def _stretches(
     streams: Sequence[Stream],
     series: Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]],
     edges: NDArray[np.float64],
-    rows: Rows,
+    rows: ObservationColumns,
 ) -> bool:
     """A row per stretch in which at least half of the streams had two arrivals. Returns whether there was one."""
     before = len(rows)
@@ -96,7 +96,7 @@ def _stretches(
     return len(rows) > before
 
 
-def prefill_rows(streams: Sequence[Stream], budget: int, rows: Rows) -> None:
+def prefill_rows(streams: Sequence[Stream], budget: int, rows: ObservationColumns) -> None:
     """The time to the last first token of prompts sent together to an idle server, in which nothing decodes.
 
     Several prompts do not arrive as one: the first is computed alone, the others are there when it is done. The
@@ -111,7 +111,9 @@ def prefill_rows(streams: Sequence[Stream], budget: int, rows: Rows) -> None:
     rows.add(seconds, [(0, 0, tokens, pairs) for tokens, pairs in parts], overhead=True)
 
 
-def mixed_rows(streams: Sequence[Stream], late: Stream, budget: int, rows: Rows, *, together: bool = True) -> bool:
+def mixed_rows(
+    streams: Sequence[Stream], late: Stream, budget: int, rows: ObservationColumns, *, together: bool = True
+) -> bool:
     """The gap in decoding streams while a prompt is computed: from their last tokens before it was sent to its first.
 
     together: chunks share iterations with the decodes (vLLM), which take their part of the budget first; otherwise

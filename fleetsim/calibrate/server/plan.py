@@ -44,7 +44,7 @@ class Keys:
 
 
 @dataclass(frozen=True, slots=True)
-class Sweep:
+class LoadSweep:
     """The loads of a calibration: decode in several passes, the rest between, so that a drift averages out."""
 
     warm_up: tuple[Play, ...]
@@ -54,12 +54,12 @@ class Sweep:
     keys: Keys = field(default_factory=Keys)
 
 
-def sweep(limits: Limits, *, quick: bool, seed: int, at_once: int) -> Sweep:
+def sweep(limits: Limits, *, quick: bool, seed: int, at_once: int) -> LoadSweep:
     """The loads for a server of these limits. at_once: streams that the client can hold open."""
     keys = Keys()
     slots = min(limits.max_num_seqs, at_once)
     random = np.random.default_rng([seed, 1])
-    return Sweep(
+    return LoadSweep(
         warm_up=_warm_up(limits, slots, keys),
         prefill=tuple(_prefill(limits, slots, quick, keys)),
         decode=_decode(limits, slots, quick, random),

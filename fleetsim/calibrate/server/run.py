@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
-from fleetsim.calibrate.engine_flags import Given
+from fleetsim.calibrate.engine_flags import GivenFlags
 from fleetsim.calibrate.server.address import Address, Key, address_of, key_of
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import OutsideError
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fleetsim.calibrate.server.http_player import HttpPlayer
     from fleetsim.calibrate.server.identity import Identity
     from fleetsim.calibrate.server.metrics import Gauges
-    from fleetsim.calibrate.server.session import Session
+    from fleetsim.calibrate.server.session import CalibrationSession
 
 TIMEOUT_S = 120.0
 MOST_STREAMS = 1280
@@ -38,7 +38,7 @@ class ServerRun:
     """
 
     url: str
-    given: Given = field(default_factory=Given)
+    given: GivenFlags = field(default_factory=GivenFlags)
     api_key: str | None = None
     yes: bool = False
     quick: bool = False
@@ -77,7 +77,7 @@ async def _measure(address: Address, key: Key, writer: RawWriter, how: ServerRun
     from fleetsim.calibrate.server.plan import batches, sweep
     from fleetsim.calibrate.server.probe import dialect_of
     from fleetsim.calibrate.server.prompts import Prompts
-    from fleetsim.calibrate.server.session import Session
+    from fleetsim.calibrate.server.session import CalibrationSession
 
     given = how.given
 
@@ -113,7 +113,7 @@ async def _measure(address: Address, key: Key, writer: RawWriter, how: ServerRun
         if dialect.ends_early:
             say("the server ends responses early (it does not honour ignore_eos): lengths are what came")
         drafting = gauges is not None and gauges.drafts is not None
-        session = Session(
+        session = CalibrationSession(
             player, guard, writer, limits, how.tell, how.done, began, how.budget_s, together=known.together,
             caching=bool(known.prefix_caching), drafting=drafting, refusals=(RefusedError,),
         )  # fmt: skip
@@ -135,7 +135,7 @@ def _drafts_before(gauges: Gauges | None) -> dict[str, Any]:
 
 async def _probe(
     known: Identity,
-    given: Given,
+    given: GivenFlags,
     player: HttpPlayer,
     guard: Guard,
     at_once: int,
@@ -170,7 +170,7 @@ async def _probe(
             )
 
 
-async def _sync(client: Client, player: HttpPlayer, session: Session, slots: int) -> None:
+async def _sync(client: Client, player: HttpPlayer, session: CalibrationSession, slots: int) -> None:
     from fleetsim.calibrate.server.control import can_pause, pause_and_resume
     from fleetsim.calibrate.server.play import Ask, Play
 

@@ -11,8 +11,8 @@ from fleetsim import units
 from fleetsim.calibrate.drafts import DraftCounts
 from fleetsim.calibrate.loads import Limits, key_of
 from fleetsim.calibrate.server.metrics import Gauges
-from fleetsim.calibrate.server.observe import Rows, decode_rows, mixed_rows, prefill_rows, requests_of
-from fleetsim.calibrate.server.plan import BatchPlan, Item, Keys, Sweep, batch_seconds
+from fleetsim.calibrate.server.observe import ObservationColumns, decode_rows, mixed_rows, prefill_rows, requests_of
+from fleetsim.calibrate.server.plan import BatchPlan, Item, Keys, LoadSweep, batch_seconds
 from fleetsim.calibrate.server.play import Ask, Play, Played, Player
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import OutsideError
@@ -30,7 +30,7 @@ class Writer(Protocol):
         """Writes one record."""
 
 
-class Watch(Protocol):
+class ServerWatch(Protocol):
     """Who looks whether others are on the server (guard.Guard)."""
 
     async def idle(self) -> Gauges | None:
@@ -38,7 +38,7 @@ class Watch(Protocol):
 
 
 @dataclass(slots=True)
-class Session:
+class CalibrationSession:
     """One calibration under way.
 
     together: prompt chunks share iterations with decodes. caching: prompts computed once are found again. drafting: an
@@ -48,7 +48,7 @@ class Session:
     """
 
     player: Player
-    watch: Watch
+    watch: ServerWatch
     writer: Writer
     limits: Limits
     tell: Callable[[str], None]
@@ -78,7 +78,7 @@ class Session:
         """Writes a note into the records."""
         self.writer.put("note", note=text)
 
-    async def warm_up(self, sweep: Sweep) -> None:
+    async def warm_up(self, sweep: LoadSweep) -> None:
         """Plays of which nothing is recorded."""
         for play in sweep.warm_up:
             self.tell("warming up")
@@ -104,7 +104,7 @@ class Session:
         """One load of the sweep: its observations, then its segment. What came before a failure is recorded."""
         gauges = await self.watch.idle()
         self.seg += 1
-        rows, began, cut, cpu = Rows(), self.player.now(), True, 0.0
+        rows, began, cut, cpu = ObservationColumns(), self.player.now(), True, 0.0
         drafts: DraftCounts | None = None
         try:
             for play in item.plays:
@@ -138,7 +138,10 @@ class Session:
         self._watch_client(cpu, item)
 
     async def run(
-        self, loads: Sweep, kept_out: tuple[BatchPlan, BatchPlan], between: Callable[[], Awaitable[None]] | None = None
+        self,
+        loads: LoadSweep,
+        kept_out: tuple[BatchPlan, BatchPlan],
+        between: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """Everything in its order, each part within its share of the budget. between: done halfway."""
         await self.warm_up(loads)
@@ -214,7 +217,7 @@ class Session:
             self.writer.put("error", ph=phase, err=str(error)[:400])
             raise
 
-    def _observe(self, item: Item, played: Played, rows: Rows) -> None:
+    def _observe(self, item: Item, played: Played, rows: ObservationColumns) -> None:
         budget = self.limits.max_num_batched_tokens
         if item.phase == "decode" and not played.crowded:
             decode_rows(played.base, rows)
@@ -224,7 +227,7 @@ class Session:
             for late in played.late:
                 mixed_rows(played.base, late, budget, rows, together=self.together)
 
-    def _learn(self, item: Item, rows: Rows) -> None:
+    def _learn(self, item: Item, rows: ObservationColumns) -> None:
         """What later guesses of time rest on."""
         seconds = sorted(rows.dt)[len(rows) // 2] * 1e-6
         if item.phase == "decode":

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 
-from fleetsim.calibrate.engine_flags import Given
+from fleetsim.calibrate.engine_flags import GivenFlags
 from fleetsim.calibrate.sources.documents import csv_rows, json_documents, text_of, unknown
-from fleetsim.calibrate.sources.source import Measured, Source, joined, subset
+from fleetsim.calibrate.sources.source import Duration, Source, joined, subset
 from fleetsim.json_text import from_json
 
-__all__ = ["Given", "Measured", "Source", "is_raw", "joined", "read_source", "subset"]
+__all__ = ["Duration", "GivenFlags", "Source", "is_raw", "joined", "read_source", "subset"]
 
 OPERATORS = "aiconfigurator"
 RECORDS = frozenset({"meta", "start", "it", "obs", "seg", "note", "phase", "end", "error"})
@@ -30,7 +30,7 @@ def is_raw(path: str) -> bool:
     return isinstance(record, dict) and str(record.get("t")) in RECORDS
 
 
-def read_source(path: str, given: Given | None = None) -> Source:
+def read_source(path: str, given: GivenFlags | None = None) -> Source:
     """The measurements at `path`, whatever wrote them; `aiconfigurator:SYSTEM[:VERSION]` names operator tables.
 
     given: what the user says of the engine. Raises InputError for what is none of the known files, with what was looked
@@ -38,7 +38,7 @@ def read_source(path: str, given: Given | None = None) -> Source:
     """
     from fleetsim.calibrate.sources import csv_table, guidellm, vllm_bench
 
-    given = given or Given()
+    given = given or GivenFlags()
     if path == OPERATORS or path.startswith(f"{OPERATORS}:"):
         from fleetsim.calibrate.sources.aiconfigurator import read_operators
 

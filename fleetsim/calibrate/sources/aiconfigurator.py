@@ -21,8 +21,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from fleetsim.calibrate.engine_flags import Given
-from fleetsim.calibrate.sources.source import Measured, Source, config_of, iteration, observations_from
+from fleetsim.calibrate.engine_flags import GivenFlags
+from fleetsim.calibrate.sources.source import Duration, Source, config_of, iteration, observations_from
 from fleetsim.engine.gpus import gpu_spec
 from fleetsim.engine.model.mixers import Attention
 from fleetsim.engine.model.mlps import Mixture
@@ -47,7 +47,7 @@ ASSUMED = (
 )
 
 
-def read_operators(path: str, given: Given) -> Source:
+def read_operators(path: str, given: GivenFlags) -> Source:
     """Iterations of a model from the operator tables. path: `aiconfigurator:SYSTEM[:VERSION]`, as h200_sxm:0.24.0.
 
     Without SYSTEM it follows from --gpu; VERSION is one of vLLM whose tables there are, else the current ones. Raises
@@ -72,7 +72,7 @@ def read_operators(path: str, given: Given) -> Source:
 
 
 def _read(
-    core: Any, path: str, model: str, shape: ModelShape, system: str, asked: str | None, tp: int, given: Given
+    core: Any, path: str, model: str, shape: ModelShape, system: str, asked: str | None, tp: int, given: GivenFlags
 ) -> Source:
     quantized = QUANTIZED.get(given.dtype or shape.dtype, {})
     try:
@@ -122,10 +122,10 @@ def _read(
     return Source(path, what, observations, runs, single=True, facts=facts, assumed=ASSUMED)
 
 
-def _iterations(engine: Any, shape: ModelShape, kv_tokens: int) -> list[Measured]:
+def _iterations(engine: Any, shape: ModelShape, kv_tokens: int) -> list[Duration]:
     """Decodes over batch and context, prompts alone and together, chunks after cached tokens, each a run."""
     longest = shape.max_position or CONTEXTS[-1]
-    found: list[Measured] = []
+    found: list[Duration] = []
     refused: list[str] = []
 
     def add(call: Callable[..., float], arguments: tuple[int, ...], *held: float) -> None:
@@ -135,7 +135,7 @@ def _iterations(engine: Any, shape: ModelShape, kv_tokens: int) -> list[Measured
             refused.append(str(error)[:200])
             return
         if seconds > 0.0:
-            found.append(Measured(seconds, iteration(*held), run=len(found)))
+            found.append(Duration(seconds, iteration(*held), run=len(found)))
 
     for c in (c for c in CONTEXTS if c < longest or c == CONTEXTS[0]):
         for b in (b for b in BATCHES if b * c <= kv_tokens):

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fleetsim.calibrate.sources.source import Measured, iteration, of_a_prompt
+from fleetsim.calibrate.sources.source import Duration, iteration, of_a_prompt
 from fleetsim.dataclass import dataclass
 
 ALONE = 1.05  # mean requests in flight up to which a first token waits for nobody else
@@ -57,7 +57,7 @@ def seen_decodes(mean: float, full: float | None) -> float:
     return full * (4.0 * u - 1.0) / (3.0 * u)
 
 
-def measured_of(run: Run, budget: int, number: int) -> list[Measured]:
+def measured_of(run: Run, budget: int, number: int) -> list[Duration]:
     """The run as observations: the iterations from one prompt to the next, and a first token that waited for nobody.
 
     budget: max_num_batched_tokens. number: of the run in its file. A request in flight alone decodes alone, so its
@@ -74,11 +74,11 @@ def measured_of(run: Run, budget: int, number: int) -> list[Measured]:
         found.append(_cycle(run, b, context, rate, budget, number))
     if run.first_token_s is not None and run.in_flight is not None and run.in_flight <= ALONE:
         prompt = of_a_prompt(run.prompt_tokens, budget)
-        found.append(Measured(run.first_token_s, prompt, overheads=1.0, run=number))
+        found.append(Duration(run.first_token_s, prompt, overheads=1.0, run=number))
     return found
 
 
-def _cycle(run: Run, b: float, context: float, rate: float, budget: int, number: int) -> Measured:
+def _cycle(run: Run, b: float, context: float, rate: float, budget: int, number: int) -> Duration:
     """As many iterations as there are from prompt to prompt, the first of them with the prompts that fall due."""
     pairs = run.prompt_tokens * (run.prompt_tokens + 1.0) / 2.0 if run.pairs is None else run.pairs
     n = 1 if rate <= 0.0 else int(np.clip(round(1.0 / rate), 1, MOST_ITERATIONS))
@@ -88,4 +88,4 @@ def _cycle(run: Run, b: float, context: float, rate: float, budget: int, number:
     rows = np.repeat(iteration(b, b * context), n, axis=0)
     rows[:holding, 2] = tokens / holding
     rows[:holding, 3] = prompts * pairs / holding
-    return Measured(run.between_tokens_s * n, rows, run=number)
+    return Duration(run.between_tokens_s * n, rows, run=number)

@@ -13,10 +13,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from fleetsim.calibrate.engine_flags import Given
+from fleetsim.calibrate.engine_flags import GivenFlags
 from fleetsim.calibrate.sources.benchmark_run import Run, measured_of
-from fleetsim.calibrate.sources.documents import Fields, refuse
-from fleetsim.calibrate.sources.source import Measured, Source, iteration, observations_from, of_a_prompt
+from fleetsim.calibrate.sources.documents import DocumentFields, refuse
+from fleetsim.calibrate.sources.source import Duration, Source, iteration, observations_from, of_a_prompt
 from fleetsim.calibrate.sources.vllm_bench import BUDGET
 from fleetsim.errors import InputError, Problem
 
@@ -48,15 +48,17 @@ LOOKED_FOR = (
 )
 
 
-def read_csv(rows: Sequence[Mapping[str, str]], path: str, given: Given) -> Source:
+def read_csv(rows: Sequence[Mapping[str, str]], path: str, given: GivenFlags) -> Source:
     """The rows of a CSV, each a run of its own. Raises InputError with all problems, by row."""
     columns, scale = _columns(list(rows[0]), path)
     budget = given.max_num_batched_tokens or BUDGET
-    measured: list[Measured] = []
+    measured: list[Duration] = []
     problems: list[Problem] = []
     means = "output" in columns and "context" not in columns and "prefill" not in columns
     for number, row in enumerate(rows):
-        fields = Fields({name: row.get(header) for name, header in columns.items()}, f"{path}: row {number + 2}")
+        fields = DocumentFields(
+            {name: row.get(header) for name, header in columns.items()}, f"{path}: row {number + 2}"
+        )
         found = _of_run(fields, scale, budget, number) if means else _of_iteration(fields, scale, number)
         problems += fields.problems
         measured += found
@@ -94,7 +96,7 @@ def _columns(headers: Sequence[str], path: str) -> tuple[dict[str, str], dict[st
     return columns, scale
 
 
-def _seconds(fields: Fields, scale: Mapping[str, float], tokens: float) -> float | None:
+def _seconds(fields: DocumentFields, scale: Mapping[str, float], tokens: float) -> float | None:
     """The time of an iteration that made this many tokens."""
     if "time" in fields.document:
         time = fields.number("time", above=True, needed=True)
@@ -103,7 +105,7 @@ def _seconds(fields: Fields, scale: Mapping[str, float], tokens: float) -> float
     return None if rate is None else tokens / rate
 
 
-def _of_iteration(fields: Fields, scale: Mapping[str, float], number: int) -> list[Measured]:
+def _of_iteration(fields: DocumentFields, scale: Mapping[str, float], number: int) -> list[Duration]:
     batch, prefill = fields.number("batch", needed=True), fields.number("prefill") or 0.0
     context = fields.number("context", "prompt") or 0.0
     total = fields.number("kv_tokens")
@@ -117,10 +119,10 @@ def _of_iteration(fields: Fields, scale: Mapping[str, float], number: int) -> li
     if seconds is None:
         return []
     row = iteration(batch, batch * context if total is None else total, prefill, prefill * (prefill + 1.0) / 2.0)
-    return [Measured(seconds, row, run=number)]
+    return [Duration(seconds, row, run=number)]
 
 
-def _of_run(fields: Fields, scale: Mapping[str, float], budget: int, number: int) -> list[Measured]:
+def _of_run(fields: DocumentFields, scale: Mapping[str, float], budget: int, number: int) -> list[Duration]:
     batch = fields.number("batch", above=True, needed=True)
     prompt = fields.number("prompt", least=1.0, needed=True)
     output = fields.number("output", least=1.0, needed=True)
@@ -133,5 +135,5 @@ def _of_run(fields: Fields, scale: Mapping[str, float], budget: int, number: int
     if output > 1.0:
         found = measured_of(Run(prompt, output, batch, seconds), budget, number)
     if first_s is not None and batch <= 1.0:
-        found.append(Measured(first_s, of_a_prompt(prompt, budget), overheads=1.0, run=number))
+        found.append(Duration(first_s, of_a_prompt(prompt, budget), overheads=1.0, run=number))
     return found

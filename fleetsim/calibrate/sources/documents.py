@@ -65,7 +65,7 @@ def csv_rows(text: str, path: str) -> list[dict[str, str]]:
     return rows
 
 
-class Fields:
+class DocumentFields:
     """Numbers of one document, with every problem met so far."""
 
     def __init__(self, document: Document, where: str) -> None:

@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from fleetsim.calibrate.engine_flags import Given
+from fleetsim.calibrate.engine_flags import GivenFlags
 from fleetsim.calibrate.sources.benchmark_run import Run, measured_of, seen_decodes
-from fleetsim.calibrate.sources.documents import Document, Fields, as_number, refuse
-from fleetsim.calibrate.sources.source import Measured, Source, observations_from
+from fleetsim.calibrate.sources.documents import Document, DocumentFields, as_number, refuse
+from fleetsim.calibrate.sources.source import Duration, Source, observations_from
 from fleetsim.calibrate.sources.vllm_bench import BUDGET, DISTINCT
 from fleetsim.errors import InputError, Problem
 
@@ -28,7 +28,7 @@ def is_report(document: Document) -> bool:
     return isinstance(benchmarks, list) and all(isinstance(b, dict) and "metrics" in b for b in benchmarks)
 
 
-def read_report(document: Document, path: str, given: Given) -> Source:
+def read_report(document: Document, path: str, given: GivenFlags) -> Source:
     """A report, a run per benchmark. Raises InputError with all problems.
 
     Requests that a time limit cut off count as load but not as results, so the concurrency is that of all requests.
@@ -37,7 +37,7 @@ def read_report(document: Document, path: str, given: Given) -> Source:
     if not benchmarks:
         raise InputError([Problem(path, "benchmarks", "holds no benchmark", "run guidellm benchmark to its end")])
     budget = given.max_num_batched_tokens or BUDGET
-    measured: list[Measured] = []
+    measured: list[Duration] = []
     problems: list[Problem] = []
     for number, benchmark in enumerate(benchmarks):
         metrics = benchmark["metrics"]
@@ -52,7 +52,7 @@ def read_report(document: Document, path: str, given: Given) -> Source:
     return Source(path, "guidellm", observations, runs, facts=_facts(document, benchmarks[0]), assumed=notes)
 
 
-def _means(metrics: Mapping[str, Any], where: str) -> Fields:
+def _means(metrics: Mapping[str, Any], where: str) -> DocumentFields:
     """The mean of each distribution over the successful requests; of the concurrency over all."""
     flat = {}
     for name, by_status in metrics.items():
@@ -63,10 +63,10 @@ def _means(metrics: Mapping[str, Any], where: str) -> Fields:
         if isinstance(chosen, dict):
             flat[name] = chosen.get("mean")
             flat[f"{name}.median"] = chosen.get("median")
-    return Fields(flat, where)
+    return DocumentFields(flat, where)
 
 
-def _run(fields: Fields) -> Run | None:
+def _run(fields: DocumentFields) -> Run | None:
     concurrency = fields.number("request_concurrency", above=True, needed=True)
     latency = fields.number("request_latency", above=True, needed=True)
     prompt, output = (fields.number(name, above=True, needed=True) for name in TOKENS)

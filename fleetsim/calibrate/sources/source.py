@@ -25,7 +25,7 @@ def config_of(model: str | None) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class Duration:
     """A duration and the iterations that it took.
 
     seconds: of all of them together. iterations: shape (iterations, 4), by ITERATION; averages may be fractions.
@@ -67,7 +67,7 @@ def of_a_prompt(tokens: float, budget: float) -> Array:
     return np.concatenate([iteration(0, 0, *chunk) for chunk in prompt_chunks([tokens], budget)])
 
 
-def observations_from(measured: Sequence[Measured], path: str) -> tuple[Observations, NDArray[np.int64]]:
+def observations_from(measured: Sequence[Duration], path: str) -> tuple[Observations, NDArray[np.int64]]:
     """Durations as the fit takes them, a segment each, and the run of each. Raises InputError if there are none."""
     if not measured:
         raise InputError([Problem("--from", path, "holds no usable duration", "give results of finished runs")])

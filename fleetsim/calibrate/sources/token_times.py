@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from fleetsim.calibrate.sources.source import Array, Measured
+from fleetsim.calibrate.sources.source import Array, Duration
 from fleetsim.dataclass import dataclass
 
 WINDOWS = 40
@@ -29,7 +29,7 @@ class TokenTimes:
     tokens_s: list[Array]
 
 
-def windows_of(t: TokenTimes, budget: int, number: int) -> list[Measured]:
+def windows_of(t: TokenTimes, budget: int, number: int) -> list[Duration]:
     """One mean iteration per window in which requests decoded throughout; as many windows as the run has room for.
 
     K follows from the tokens made so far, p from the prompts that were computed. Those that came out in one iteration
@@ -95,14 +95,14 @@ def _within(prefills: Array, low: float, high: float) -> Array:
     return np.asarray(share @ prefills[:, 2:])
 
 
-def _window(seconds: float, iterations: float, b: float, kv: float, prefill: Array, number: int) -> Measured:
+def _window(seconds: float, iterations: float, b: float, kv: float, prefill: Array, number: int) -> Duration:
     """The window as whole iterations, as many as lie between two with prompts, the first of them with its share."""
     holding, tokens, pairs = prefill.tolist()
     n = int(np.clip(round(iterations / holding), 1, round(iterations))) if tokens > 0.0 else 1
     rows = np.zeros((n, 4))
     rows[:, 0], rows[:, 1] = b, kv
     rows[0, 2:] = tokens * n / iterations, pairs * n / iterations
-    return Measured(seconds / iterations * n, rows, run=number)
+    return Duration(seconds / iterations * n, rows, run=number)
 
 
 def _context_seconds(t: TokenTimes, overlap: Array, low: float, high: float) -> float:

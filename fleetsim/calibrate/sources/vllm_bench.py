@@ -15,10 +15,18 @@ from pathlib import Path
 
 import numpy as np
 
-from fleetsim.calibrate.engine_flags import Given
+from fleetsim.calibrate.engine_flags import GivenFlags
 from fleetsim.calibrate.sources.benchmark_run import Run, measured_of, seen_decodes
-from fleetsim.calibrate.sources.documents import Document, Fields, as_number, json_documents, refuse, text_of, unknown
-from fleetsim.calibrate.sources.source import Array, Measured, Source, observations_from
+from fleetsim.calibrate.sources.documents import (
+    Document,
+    DocumentFields,
+    as_number,
+    json_documents,
+    refuse,
+    text_of,
+    unknown,
+)
+from fleetsim.calibrate.sources.source import Array, Duration, Source, observations_from
 from fleetsim.calibrate.sources.token_times import TokenTimes, windows_of
 from fleetsim.errors import InputError, Problem
 from fleetsim.json_text import from_json
@@ -43,16 +51,16 @@ def is_offline(document: Document) -> bool:
     } <= document.keys()
 
 
-def read_serve(documents: Sequence[Document], path: str, given: Given, what: str = "vllm bench serve") -> Source:
+def read_serve(documents: Sequence[Document], path: str, given: GivenFlags, what: str = "vllm bench serve") -> Source:
     """Serve results, a run each. Raises InputError with all problems of all runs."""
     facts = _facts(documents)
     budget = given.max_num_batched_tokens or int(facts.get("max_num_batched_tokens", BUDGET))
-    measured: list[Measured] = []
+    measured: list[Duration] = []
     problems: list[Problem] = []
     notes = {DISTINCT}
     for number, document in enumerate(documents):
         where = path if len(documents) == 1 else f"{path}: result {number + 1}"
-        fields = Fields(document, where)
+        fields = DocumentFields(document, where)
         times = _token_times(document)
         found = windows_of(times, budget, number) if times else []
         if len(found) < LEAST_WINDOWS:
@@ -66,7 +74,7 @@ def read_serve(documents: Sequence[Document], path: str, given: Given, what: str
     return Source(path, what, observations, runs, facts=facts, assumed=tuple(sorted(notes)))
 
 
-def read_offline(documents: Sequence[Document], path: str, given: Given) -> Source:
+def read_offline(documents: Sequence[Document], path: str, given: GivenFlags) -> Source:
     """Results of offline batches, a run each: all requests at once, so the iterations follow from the lengths.
 
     Raises InputError where a result lacks its lengths, with where vLLM keeps them.
@@ -75,7 +83,7 @@ def read_offline(documents: Sequence[Document], path: str, given: Given) -> Sour
     args = _recorded_args(path)
     facts = _facts([{**args, **d} for d in documents])
     for number, document in enumerate(documents):
-        fields = Fields({**args, **document}, path)
+        fields = DocumentFields({**args, **document}, path)
         batch = fields.count("batch_size", "num_requests")
         prompt, output = fields.count("input_len", "random_input_len"), fields.count("output_len", "random_output_len")
         seconds = fields.number("avg_latency", "elapsed_time", above=True, needed=True)
@@ -90,14 +98,14 @@ def read_offline(documents: Sequence[Document], path: str, given: Given) -> Sour
         if slots is None:
             problems.append(Problem(f"{path}: max_num_seqs", None, "not in this result", "add --max-num-seqs"))
         if seconds and batch and prompt and output and slots:
-            measured.append(Measured(seconds, batch_iterations(batch, prompt, output, slots, budget), run=number))
+            measured.append(Duration(seconds, batch_iterations(batch, prompt, output, slots, budget), run=number))
     refuse(problems)
     observations, runs = observations_from(measured, path)
     notes = (DISTINCT, "all requests of an offline batch have the same lengths and fit into the KV cache")
     return Source(path, "vllm bench throughput or latency", observations, runs, facts=facts, assumed=notes)
 
 
-def read_folder(path: str, given: Given) -> Source:
+def read_folder(path: str, given: GivenFlags) -> Source:
     """A folder of serve results, as `vllm bench sweep` leaves one: all run=N.json, else all JSON files in it."""
     root = Path(path)
     try:
@@ -112,7 +120,7 @@ def read_folder(path: str, given: Given) -> Source:
     return read_serve(documents, path, given, "vllm bench sweep")
 
 
-def _run(fields: Fields, times: TokenTimes | None) -> Run | None:
+def _run(fields: DocumentFields, times: TokenTimes | None) -> Run | None:
     """The means of a serve result; None where it lacks something, which `fields` then says."""
     duration = fields.number("duration", above=True, needed=True)
     completed = fields.number("completed", needed=True)
@@ -142,7 +150,7 @@ def _run(fields: Fields, times: TokenTimes | None) -> Run | None:
     )
 
 
-def _held(fields: Fields, waited: float, decoding: float) -> float | None:
+def _held(fields: DocumentFields, waited: float, decoding: float) -> float | None:
     """Decodes while the run was full: the client's cap less those whose prompt was waiting; None where it had none."""
     cap = fields.number("max_concurrency", above=True)
     return None if cap is None else cap * decoding / (waited + decoding)
@@ -182,7 +190,7 @@ def _facts(documents: Sequence[Document]) -> dict[str, str | int | float]:
     """What the results agree on."""
     found: dict[str, set[str | int]] = {}
     for document in documents:
-        f = Fields({k.replace("-", "_").lstrip("_"): v for k, v in document.items()}, "")
+        f = DocumentFields({k.replace("-", "_").lstrip("_"): v for k, v in document.items()}, "")
         said: dict[str, str | int | None] = {name: f.count(name) for name in SWEPT[:3]}
         said |= {
             "dtype": None if f.text("dtype") == "auto" else f.text("dtype"),

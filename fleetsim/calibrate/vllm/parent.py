@@ -55,7 +55,7 @@ class Spec:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class MeasurementOutcome:
     """How a measurement ended. said: in words, with the remedy, empty where all went well.
 
     loads: that ended in this run. left_out, failed: loads that did not fit into the budget, or raised. lines: the last
@@ -86,7 +86,7 @@ class Outcome:
 class EngineFailedError(OutsideError):
     """No engine came up, or it died: says why and what to do. outcome: the same as data."""
 
-    def __init__(self, outcome: Outcome) -> None:
+    def __init__(self, outcome: MeasurementOutcome) -> None:
         self.outcome = outcome
         super().__init__("\n".join([outcome.said, *(f"  | {line}" for line in outcome.lines)]))
 
@@ -148,7 +148,7 @@ class Followed:
         return None
 
 
-def run_child(spec: Spec, *, tell: Tell = lambda text: None) -> Outcome:
+def run_child(spec: Spec, *, tell: Tell = lambda text: None) -> MeasurementOutcome:
     """Measures in a process of its own, to the end of the budget at most. Whatever was measured is in spec.raw.
 
     After a crash in the middle a fresh engine does the rest once, without the load that it crashed in. Raises
@@ -160,7 +160,7 @@ def run_child(spec: Spec, *, tell: Tell = lambda text: None) -> Outcome:
     return outcome
 
 
-def _with_restart(spec: Spec, tell: Tell) -> Outcome:
+def _with_restart(spec: Spec, tell: Tell) -> MeasurementOutcome:
     begin = time.monotonic()
     first, followed = _once(spec, tell)
     took_s = time.monotonic() - begin
@@ -182,7 +182,7 @@ def _with_restart(spec: Spec, tell: Tell) -> Outcome:
     )
 
 
-def _once(spec: Spec, tell: Tell) -> tuple[Outcome, Followed]:
+def _once(spec: Spec, tell: Tell) -> tuple[MeasurementOutcome, Followed]:
     raw = Path(spec.raw)
     followed = Followed(raw, raw.stat().st_size if raw.exists() else 0)
     tell(f"starting vLLM; its output goes to {spec.log}")
@@ -243,7 +243,7 @@ def stop(child: subprocess.Popen[bytes]) -> None:
     child.wait()
 
 
-def _outcome(spec: Spec, followed: Followed, code: int, stopped: bool, log_from: int) -> Outcome:
+def _outcome(spec: Spec, followed: Followed, code: int, stopped: bool, log_from: int) -> MeasurementOutcome:
     log = _tail(Path(spec.log), log_from)
     end = followed.ended or {}
     common: dict[str, Any] = {
@@ -254,11 +254,11 @@ def _outcome(spec: Spec, followed: Followed, code: int, stopped: bool, log_from:
         "started": followed.started_s is not None,
     }
     if code == 0:
-        return Outcome(End.OK, **common)
+        return MeasurementOutcome(End.OK, **common)
     if stopped:
         over = f"{spec.budget_s:.0f} s and {GRACE_S:.0f} s of grace"
         said = f"vLLM was still busy after {over} and was stopped; a larger --budget-s gives it time"
-        return Outcome(End.DIED if common["started"] else End.NOT_STARTED, said, **common)
+        return MeasurementOutcome(End.DIED if common["started"] else End.NOT_STARTED, said, **common)
     kind, said = diagnose(followed.error, log, code)
     where = f"; its output is in {spec.log}" if any(line.strip() for line in log) else ""
     if not common["started"]:
@@ -267,7 +267,7 @@ def _outcome(spec: Spec, followed: Followed, code: int, stopped: bool, log_from:
     else:
         kind = End.DIED if kind is End.NOT_STARTED else kind
         said = f"vLLM died in the middle: {said}{where}"
-    return Outcome(kind, said, **common)
+    return MeasurementOutcome(kind, said, **common)
 
 
 def _tail(path: Path, start: int) -> list[str]:

@@ -14,10 +14,10 @@ from typing import Any, Protocol
 from fleetsim.calibrate.batches import scaled
 from fleetsim.calibrate.loads import Limits, Load, Ran
 from fleetsim.calibrate.raw import RawWriter
-from fleetsim.calibrate.vllm.time_estimate import Pace
+from fleetsim.calibrate.vllm.time_estimate import LoadPace
 from fleetsim.dataclass import dataclass
 
-__all__ = ["Engine", "EngineLostError", "Measured", "Ran", "measure"]
+__all__ = ["Engine", "EngineLostError", "LoopOutcome", "Ran", "measure"]
 
 LEAST_SCALE = 0.2  # of a batch's response lengths: below it a batch says little and is left out
 UNKNOWN_SHARE = 0.4  # of the budget that batches keep while no pace is known yet
@@ -56,7 +56,7 @@ class Engine(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class LoopOutcome:
     """How the loop went. Counts of loads, without those that earlier sessions had ended. lost: the engine broke."""
 
     ran: int
@@ -73,7 +73,7 @@ def measure(
     budget_s: float,
     done: Collection[str] = (),
     tell: Callable[[str], None] = lambda text: None,
-) -> Measured:
+) -> LoopOutcome:
     """Runs the loads in order and writes all records, from the engine's `start` to `end`.
 
     budget_s: seconds from now. done: keys of loads to skip (loads.key_of). tell: told what happens, in words.
@@ -81,7 +81,7 @@ def measure(
     begin = engine.now()
     deadline = begin + budget_s
     writer.put("start", **engine.start_record())
-    pace = Pace(engine.limits)
+    pace = LoadPace(engine.limits)
     todo = [load for load in loads if load.key not in done]
     required = sum(not load.optional for load in todo)
     ran = failed = left_out = in_a_row = 0
@@ -113,7 +113,7 @@ def measure(
         pace.note(load, went)
     spent = round(engine.now() - begin, 3)
     writer.put("end", seconds=spent, ran=ran, failed=failed, left_out=left_out, lost=lost)
-    return Measured(ran, failed, left_out, lost)
+    return LoopOutcome(ran, failed, left_out, lost)
 
 
 def progress_words(phase: str, label: Any, i: int, n: int, left_s: float) -> str:
@@ -135,7 +135,9 @@ class _Known(dict[str, Any]):
         return "?"
 
 
-def _fitted(load: Load, later: Sequence[Load], pace: Pace, left_s: float, budget_s: float) -> tuple[Load | None, float]:
+def _fitted(
+    load: Load, later: Sequence[Load], pace: LoadPace, left_s: float, budget_s: float
+) -> tuple[Load | None, float]:
     """The load as it fits into the time left, and the seconds that it may take; None where it does not fit."""
     batches = [b for b in later if b.kept_out and not b.optional]
     if not load.kept_out:

@@ -18,7 +18,7 @@ PREEMPTED = 1.25  # a batch in a small pool computes some of its tokens twice
 
 
 @dataclass(slots=True)
-class Pace:
+class LoadPace:
     """What loads took so far. wall_s: by load, passes alike. decodes: rows of batch size, KV tokens, seconds.
 
     drift: how much slower than that the machine seems to be now, at least 1.

@@ -17,7 +17,7 @@ from fleetsim.engine.kernel.tables import ACCOUNTS, GROUP, INSTANCE, LOG, PREFIX
 INT, FLOAT, SHORT = np.dtype(np.int64), np.dtype(np.float64), np.dtype(np.int32)
 
 
-class Size(NamedTuple):
+class TableSize(NamedTuple):
     """A table: what a row is, the least shape for a fleet row (of two axes the second is exact), and why it is enough.
 
     why: who guarantees that every index is one of those rows.
@@ -52,48 +52,60 @@ def _drafting(w: Any) -> tuple[int, ...]:
     return (w["max_num_seqs"] + 1 if w["speculates"] else 1,)
 
 
-SIZES: dict[str, Size] = {
-    "samples": Size(SAMPLE, _samples, "rows of groups: first .. first + size - 1, drawn together with the group"),
-    "groups": Size(GROUP, _groups, "dispatch sends group next_group only while it is below n_groups"),
-    "prefixes": Size(PREFIX, lambda w: (w["cap_prefixes"],), "new_prefix gives no row beyond cap_prefixes, but -1"),
-    "instances": Size(INSTANCE, _rows, "routers choose leaves that hold a load; prefill engines follow the instances"),
-    "ends": Size(INT, lambda w: (w["n_instances"], w["max_num_seqs"]), "schedulers run max_num_seqs requests at most"),
-    "crossings": Size(
+SIZES: dict[str, TableSize] = {
+    "samples": TableSize(SAMPLE, _samples, "rows of groups: first .. first + size - 1, drawn together with the group"),
+    "groups": TableSize(GROUP, _groups, "dispatch sends group next_group only while it is below n_groups"),
+    "prefixes": TableSize(
+        PREFIX, lambda w: (w["cap_prefixes"],), "new_prefix gives no row beyond cap_prefixes, but -1"
+    ),
+    "instances": TableSize(
+        INSTANCE, _rows, "routers choose leaves that hold a load; prefill engines follow the instances"
+    ),
+    "ends": TableSize(
+        INT, lambda w: (w["n_instances"], w["max_num_seqs"]), "schedulers run max_num_seqs requests at most"
+    ),
+    "crossings": TableSize(
         INT,
         lambda w: (w["n_instances"], w["max_num_seqs"] if w["window"] else 1),
         "as ends; used only where there is a window",
     ),
-    "residues": Size(SHORT, lambda w: (w["n_instances"], w["block_size"]), "indices are taken modulo block_size"),
-    "clock": Size(FLOAT, _leaves, "leaf i of row i, half >= n_rows"),
-    "loads": Size(FLOAT, _leaves, "leaf i of instance i, half >= n_instances"),
-    "table_s": Size(
+    "residues": TableSize(SHORT, lambda w: (w["n_instances"], w["block_size"]), "indices are taken modulo block_size"),
+    "clock": TableSize(FLOAT, _leaves, "leaf i of row i, half >= n_rows"),
+    "loads": TableSize(FLOAT, _leaves, "leaf i of instance i, half >= n_instances"),
+    "table_s": TableSize(
         FLOAT,
         lambda w: (max(w["max_tokens"], w["max_num_seqs"] * max(1, w["most_drafts"])) + 1,),
         "prompts and decodes share max_tokens, for EngineLimits holds max_num_seqs to it, and Speculation the drafts; "
         "SGLang's run apart",
     ),
-    "prompt_table_s": Size(
+    "prompt_table_s": TableSize(
         FLOAT, lambda w: (w["prompt_tokens"] + 1,), "a prefill engine takes no more than prompt_tokens (`plan_prompts`)"
     ),
-    "timer_s": Size(FLOAT, _samples, "a sample waits for one thing: its tool, its reward or its cache"),
-    "timer_key": Size(INT, _samples, "as timer_s"),
-    "requeue": Size(SHORT, _samples, "a sample is put there when it becomes unsent, and taken out when it is sent"),
-    "ready": Size(SHORT, _groups, "a group is ready once; the buffer holds a group at least (`World.bind`)"),
-    "blocked": Size(SHORT, _groups, "a group meets the buffer once"),
-    "owed": Size(SHORT, _groups, "a group is lost once, and one that starts takes one out"),
-    "dirty": Size(SHORT, _rows, "a row is put there when its flag is set, and is asked for once"),
-    "worker_s": Size(FLOAT, lambda w: (max(1, w["workers"]),), "a heap of `workers` rows that never grows"),
-    "reward_s": Size(FLOAT, _samples, "a sample's own row"),
-    "tool_s": Size(FLOAT, _tools, "a turn that is not the last one: the last ends at `target`, where a sample is over"),
-    "tool_tokens": Size(SHORT, _tools, "as tool_s"),
-    "arrival_s": Size(FLOAT, lambda w: (w["n_arrivals"],), "n_arrived stops at n_arrivals"),
-    "arrival": Size(SHORT, lambda w: (w["n_arrivals"],), "n_arrived stops at n_arrivals"),
-    "accounts": Size(FLOAT, lambda w: (w["n_rows"], int(ACCOUNTS)), "an account is one of the ACC_ codes"),
-    "drafts": Size(SHORT, _drafting, "decodes run, so they are max_num_seqs at most; read only where `speculates`"),
-    "draft_s": Size(FLOAT, _drafting, "as drafts"),
-    "draft_kv_s": Size(FLOAT, _drafting, "as drafts"),
-    "growths": Size(
+    "timer_s": TableSize(FLOAT, _samples, "a sample waits for one thing: its tool, its reward or its cache"),
+    "timer_key": TableSize(INT, _samples, "as timer_s"),
+    "requeue": TableSize(
+        SHORT, _samples, "a sample is put there when it becomes unsent, and taken out when it is sent"
+    ),
+    "ready": TableSize(SHORT, _groups, "a group is ready once; the buffer holds a group at least (`World.bind`)"),
+    "blocked": TableSize(SHORT, _groups, "a group meets the buffer once"),
+    "owed": TableSize(SHORT, _groups, "a group is lost once, and one that starts takes one out"),
+    "dirty": TableSize(SHORT, _rows, "a row is put there when its flag is set, and is asked for once"),
+    "worker_s": TableSize(FLOAT, lambda w: (max(1, w["workers"]),), "a heap of `workers` rows that never grows"),
+    "reward_s": TableSize(FLOAT, _samples, "a sample's own row"),
+    "tool_s": TableSize(
+        FLOAT, _tools, "a turn that is not the last one: the last ends at `target`, where a sample is over"
+    ),
+    "tool_tokens": TableSize(SHORT, _tools, "as tool_s"),
+    "arrival_s": TableSize(FLOAT, lambda w: (w["n_arrivals"],), "n_arrived stops at n_arrivals"),
+    "arrival": TableSize(SHORT, lambda w: (w["n_arrivals"],), "n_arrived stops at n_arrivals"),
+    "accounts": TableSize(FLOAT, lambda w: (w["n_rows"], int(ACCOUNTS)), "an account is one of the ACC_ codes"),
+    "drafts": TableSize(
+        SHORT, _drafting, "decodes run, so they are max_num_seqs at most; read only where `speculates`"
+    ),
+    "draft_s": TableSize(FLOAT, _drafting, "as drafts"),
+    "draft_kv_s": TableSize(FLOAT, _drafting, "as drafts"),
+    "growths": TableSize(
         SHORT, lambda w: (w["ages"], w["most_drafts"]), "an age is held below `ages`; drafts are below most_drafts"
     ),
-    "log": Size(LOG, lambda w: (w["cap_log"],), "account writes no row beyond cap_log, and counts those lost"),
+    "log": TableSize(LOG, lambda w: (w["cap_log"],), "account writes no row beyond cap_log, and counts those lost"),
 }

@@ -78,7 +78,7 @@ class AllReduceCurve:
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class GpuFamily:
     """What GPUs of one architecture reach of their data sheets.
 
     gemm, experts: by the type that the GPU multiplies in: bfloat16, fp8, fp4, and weights (stored small, unpacked on
@@ -122,7 +122,7 @@ class Curves:
     """All of them. passes: over a layer's hidden states, read or written by norms, residuals, rotations, conversions.
     uneven: how much longer the busiest of the GPUs that share experts takes for their operations."""
 
-    families: Mapping[str, Family]
+    families: Mapping[str, GpuFamily]
     hosts: Mapping[str, Host]
     passes: float
     uneven: float
@@ -132,7 +132,7 @@ def curves_of(document: Mapping[str, Any]) -> Curves:
     """From the parsed JSON. Raises InputError naming what is missing, or no finite number of at least 0."""
     try:
         families = {
-            name: Family(
+            name: GpuFamily(
                 {kind: _record(GemmCurve, f"{name}.gemm.{kind}", row) for kind, row in f["gemm"].items()},
                 {kind: _record(ExpertCurve, f"{name}.experts.{kind}", row) for kind, row in f["experts"].items()},
                 {kind: _record(GroupedCurve, f"{name}.grouped.{kind}", row) for kind, row in f["grouped"].items()},

@@ -13,7 +13,7 @@ from fleetsim.dataclass import dataclass
 from fleetsim.engine.gpus import GpuSpec
 from fleetsim.engine.layout import near
 from fleetsim.engine.model.precision import PRECISIONS, Precision
-from fleetsim.engine.operators.curves import AllReduceCurve, ExpertCurve, Family, GemmCurve, GroupedCurve
+from fleetsim.engine.operators.curves import AllReduceCurve, ExpertCurve, GemmCurve, GpuFamily, GroupedCurve
 
 Tokens = NDArray[np.float64]
 
@@ -50,7 +50,7 @@ class Device:
     """`tp` GPUs of one type. family: what they reach of the data sheet."""
 
     gpu: GpuSpec
-    family: Family
+    family: GpuFamily
     tp: int
 
     def computes(self, precision: Precision) -> str:

@@ -7,6 +7,6 @@ groups and their flows; `events.py` is the format.
 from __future__ import annotations
 
 from fleetsim.export.perfetto.run_trace import Trace, record, trace_of
-from fleetsim.export.perfetto.window import Steps, parse_steps
+from fleetsim.export.perfetto.window import StepChoice, parse_steps
 
-__all__ = ["Steps", "Trace", "parse_steps", "record", "trace_of"]
+__all__ = ["StepChoice", "Trace", "parse_steps", "record", "trace_of"]

@@ -35,7 +35,7 @@ class Track:
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class TrackPoint:
     """A moment on a track, in microseconds, where a slice is."""
 
     track: Track
@@ -66,7 +66,7 @@ class Events:
         self._name("thread_sort_index", process, thread, {"sort_index": self.threads[process]})
         return Track(process, thread)
 
-    def slice(self, track: Track, name: str, start_s: float, end_s: float, args: Args) -> Point | None:
+    def slice(self, track: Track, name: str, start_s: float, end_s: float, args: Args) -> TrackPoint | None:
         """Something that lasted from start to end; None, and nothing, where that is no microsecond.
 
         Returns the point through which a flow goes to bind to it.
@@ -75,14 +75,14 @@ class Events:
         if length <= 0:
             return None
         self._add(start, _SLICE, -length, {"ph": "X", "name": name, "dur": length, **_at(track), "args": dict(args)})
-        return Point(track, start + (length > 1))
+        return TrackPoint(track, start + (length > 1))
 
     def counter(self, process: int, name: str, at_s: float, values: Args) -> None:
         """From this moment on the counter has these values, one line each."""
         at = microseconds(at_s)
         self._add(at, _COUNTER, 0, {"ph": "C", "name": name, "pid": process, "tid": 0, "args": dict(values)})
 
-    def flow(self, category: str, name: str, number: int, points: Iterable[Point]) -> bool:
+    def flow(self, category: str, name: str, number: int, points: Iterable[TrackPoint]) -> bool:
         """An arrow through the slices at these points; False, and nothing, for fewer than two of them."""
         through = list(points)
         if len(through) < 2:

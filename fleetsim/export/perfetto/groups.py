@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim.engine.kernel.tables import DONE, G_ABORTED, G_FILTERED, G_OVERFLOW, G_STALE, G_TRAINED, SCORING
-from fleetsim.export.perfetto.events import Events, Point, Track, lanes
+from fleetsim.export.perfetto.events import Events, Track, TrackPoint, lanes
 from fleetsim.export.perfetto.instances import Stay
-from fleetsim.export.perfetto.job import Trainer
+from fleetsim.export.perfetto.job import TrainingStarts
 from fleetsim.sim.records import Records
 
 Ids = NDArray[np.int64]
@@ -97,8 +97,8 @@ def draw_groups(
     process: int,
     picked: Ids,
     stays: Sequence[Stay],
-    on: Mapping[int, Point],
-    trainer: Trainer,
+    on: Mapping[int, TrackPoint],
+    trainer: TrainingStarts,
 ) -> int:
     """A slice a group, from its submission until it is trained or thrown away, and its flow; returns how many flows.
 

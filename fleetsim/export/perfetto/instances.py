@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from fleetsim.dataclass import dataclass
 from fleetsim.engine.kernel.tables import ACC_OFF
-from fleetsim.export.perfetto.events import Events, Point, Track, lanes
+from fleetsim.export.perfetto.events import Events, Track, TrackPoint, lanes
 from fleetsim.export.perfetto.window import looks_in
 from fleetsim.sim import timeline
 from fleetsim.sim.fleet_settings import most_instances
@@ -34,14 +34,14 @@ class Stay:
 
 def draw_instances(
     events: Events, records: Records, window: tuple[float, float], stays: Sequence[Stay]
-) -> dict[int, Point]:
+) -> dict[int, TrackPoint]:
     """Draws all instances; returns the point of each sample (row of `records.samples`) that was drawn."""
     spans = timeline.instance_spans(records, *window)
     own, looks = most_instances(records.scenario), looks_in(records, window)
     by_instance: dict[int, list[Stay]] = {}
     for stay in stays:
         by_instance.setdefault(stay.instance, []).append(stay)
-    drawn: dict[int, Point] = {}
+    drawn: dict[int, TrackPoint] = {}
     for i in range(int(records.activity["instance"].max()) + 1):
         process = events.process(f"instance {i}" + (" (on the trainer's GPUs)" if i >= own else ""))
         track = events.track(process, "state")
@@ -57,11 +57,11 @@ def draw_instances(
     return drawn
 
 
-def _draw_stays(events: Events, process: int, stays: list[Stay], turns: int) -> dict[int, Point]:
+def _draw_stays(events: Events, process: int, stays: list[Stay], turns: int) -> dict[int, TrackPoint]:
     """A slice a sample with its waiting, prefill and decode inside; samples that overlap lie in lanes."""
     stays = sorted(stays, key=lambda stay: (stay.sent_s, stay.sample))
     tracks: list[Track] = []
-    drawn: dict[int, Point] = {}
+    drawn: dict[int, TrackPoint] = {}
     for stay, lane in zip(stays, lanes((stay.sent_s, stay.end_s) for stay in stays), strict=True):
         if lane == len(tracks):
             tracks.append(events.track(process, f"samples {lane + 1}"))

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim.dataclass import dataclass
-from fleetsim.export.perfetto.events import Events, Point, Track, lanes, microseconds
+from fleetsim.export.perfetto.events import Events, Track, TrackPoint, lanes, microseconds
 from fleetsim.export.perfetto.window import looks_in
 from fleetsim.sim import timeline
 from fleetsim.sim.records import TRAIN, TRAINER_DOES, Records
@@ -25,18 +25,18 @@ DOES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Trainer:
+class TrainingStarts:
     """Where each step's training begins, part by part: seconds, and the point for flows."""
 
-    begins: Mapping[int, Sequence[tuple[float, Point]]]
+    begins: Mapping[int, Sequence[tuple[float, TrackPoint]]]
 
-    def trains(self, step: int, taken_s: float) -> Point | None:
+    def trains(self, step: int, taken_s: float) -> TrackPoint | None:
         """Where the part of a batch that was taken at this moment is trained; None where that is not shown."""
         at = (point for begin, point in self.begins.get(step, ()) if microseconds(begin) >= microseconds(taken_s))
         return next(at, None)
 
 
-def draw_trainer(events: Events, records: Records, window: tuple[float, float]) -> Trainer:
+def draw_trainer(events: Events, records: Records, window: tuple[float, float]) -> TrainingStarts:
     """A slice a step, with what the trainer does inside."""
     track = events.track(events.process("trainer"), "steps")
     for row in _steps_in(records, window):
@@ -51,13 +51,13 @@ def draw_trainer(events: Events, records: Records, window: tuple[float, float]) 
         }
         start, end = max(row["start_s"], window[0]), min(row["end_s"], window[1])
         events.slice(track, f"step {row['step']}", start, end, args)
-    trains: dict[int, list[tuple[float, Point]]] = {}
+    trains: dict[int, list[tuple[float, TrackPoint]]] = {}
     for span in timeline.trainer_spans(records, *window):
         args = {"step": int(span["step"])}
         drawn = events.slice(track, DOES[TRAINER_DOES[span["does"]]], span["start_s"], span["end_s"], args)
         if drawn is not None and span["does"] == TRAIN:
             trains.setdefault(int(span["step"]), []).append((float(span["start_s"]), drawn))
-    return Trainer(trains)
+    return TrainingStarts(trains)
 
 
 def draw_syncs(events: Events, records: Records, window: tuple[float, float]) -> None:

@@ -19,7 +19,7 @@ from fleetsim.export.perfetto.events import Events
 from fleetsim.export.perfetto.groups import draw_groups, sampled_groups, stays_of
 from fleetsim.export.perfetto.instances import draw_instances
 from fleetsim.export.perfetto.job import draw_queue, draw_syncs, draw_trainer
-from fleetsim.export.perfetto.window import Steps
+from fleetsim.export.perfetto.window import StepChoice
 from fleetsim.sim import timeline
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
@@ -59,11 +59,12 @@ class Trace:
 
 
 def record(
-    scenario: Scenario, plain: Records, steps: Steps, engine: tuple[StepTime, EngineLimits] | None = None
+    scenario: Scenario, plain: Records, steps: StepChoice, engine: tuple[StepTime, EngineLimits] | None = None
 ) -> Records:
     """The run `plain` of the scenario once more, with all that its trace needs. The same records, to the byte.
 
-    Its instances are looked at often enough for `steps` of it, and not more often. Raises InputError as `Steps.of`.
+    Its instances are looked at often enough for `steps` of it, and not more often. Raises InputError as
+    `StepChoice.of`.
     """
     start, end = timeline.steps_window(plain, *steps.of(plain))
     n = int(plain.steps["instances"].max())
@@ -79,11 +80,11 @@ def record(
     )
 
 
-def trace_of(records: Records, steps: Steps) -> Trace:
+def trace_of(records: Records, steps: StepChoice) -> Trace:
     """Draws these steps of a run whose activity was recorded, fewer of them where they are more than a browser holds.
 
     Counters of instances need a run that was scraped too, as `record` makes it.
-    Raises InputError as `Steps.of`, ValueError for a run without activity.
+    Raises InputError as `StepChoice.of`, ValueError for a run without activity.
     """
     first, asked = steps.of(records)
     last = _fitting(records, first, asked)

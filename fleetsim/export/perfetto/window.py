@@ -18,7 +18,7 @@ DEFAULT_STEPS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Steps:
+class StepChoice:
     """count: so many steps, from `first` on, or after warm-up where that is None; None: all there are.
 
     events: begin before an event of the warm-up, if there is one: what it does is what the trace is for.
@@ -50,17 +50,17 @@ class Steps:
         return first, last
 
 
-def parse_steps(text: str | None) -> Steps:
+def parse_steps(text: str | None) -> StepChoice:
     """What --perfetto-steps says: "20" (after warm-up), "0:9" (both included) or "all". Raises InputError."""
     if text is None:
-        return Steps(events=True)
+        return StepChoice(events=True)
     if text == "all":
-        return Steps(None, None)
+        return StepChoice(None, None)
     found = re.fullmatch(r"(\d{1,9})(?::(\d{1,9}))?", text)
     if found and found[2] is None and int(found[1]) > 0:
-        return Steps(None, int(found[1]))
+        return StepChoice(None, int(found[1]))
     if found and found[2] is not None and int(found[1]) <= int(found[2]):
-        return Steps(int(found[1]), int(found[2]) - int(found[1]) + 1)
+        return StepChoice(int(found[1]), int(found[2]) - int(found[1]) + 1)
     rule = "must be a number of steps, FIRST:LAST or all"
     raise InputError([Problem(STEPS, text, rule, "for example 20, or 0:9 for the first ten")])
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
-from fleetsim.config.base import MAX_COUNT, Count, Fraction, Section
+from fleetsim.config.base import MAX_COUNT, ConfigSection, Count, Fraction
 from fleetsim.config.coefficients import Value
 from fleetsim.config.engine_profile import Profile
 from fleetsim.config.files import read_text
@@ -31,7 +31,7 @@ Number = Annotated[float, Field(ge=-1e18, le=1e18)]
 Metric = Annotated[str, Field(min_length=1, max_length=200)]
 
 
-class PlanWindow(Section):
+class PlanWindow(ConfigSection):
     """The window that the plan rests on."""
 
     start_s: Number = Field(description="unix seconds")
@@ -39,7 +39,7 @@ class PlanWindow(Section):
     source: Text = Field(description="what was read, without secrets")
 
 
-class BaselineFields(Section):
+class BaselineFields(ConfigSection):
     """What was observed before the change; null where it was not exported."""
 
     instances: Annotated[int, Field(ge=0, le=MAX_COUNT)] = Field(description="at the end of the window")
@@ -57,7 +57,7 @@ class BaselineFields(Section):
     )
 
 
-class IntervalFields(Section):
+class IntervalFields(ConfigSection):
     """A predicted mean with its 95 % interval over replications."""
 
     mean: Number
@@ -65,7 +65,7 @@ class IntervalFields(Section):
     ci_high: Number
 
 
-class RecommendedFields(Section):
+class RecommendedFields(ConfigSection):
     """The change, and what the simulation promises of it."""
 
     instances: Instances = Field(description="rollout instances")
@@ -75,7 +75,7 @@ class RecommendedFields(Section):
     )
 
 
-class PlanTargets(Section):
+class PlanTargets(ConfigSection):
     """What verify holds the window after the change against."""
 
     trainer_idle_fraction: Fraction = Field(description="at most")
@@ -86,14 +86,14 @@ class PlanTargets(Section):
     cost_per_step: Value | None = Field(default=None, description="US dollars at most: the baseline's")
 
 
-class RollbackFields(Section):
+class RollbackFields(ConfigSection):
     """The recorded allocation."""
 
     instances: Annotated[int, Field(ge=0, le=MAX_COUNT)]
     command: Text = Field(default="", description="restores it")
 
 
-class BackTestFields(Section):
+class BackTestFields(ConfigSection):
     """How well the model reproduced the window that the plan rests on."""
 
     verdict: Literal["ok", "wrong", "unknown"]
@@ -101,7 +101,7 @@ class BackTestFields(Section):
     errors: dict[Metric, Number] = Field(default_factory=dict, max_length=100, description="as the back-test measures")
 
 
-class SavedPlan(Section):
+class SavedPlan(ConfigSection):
     """The file."""
 
     schema_version: Literal[1] = Field(default=SCHEMA_VERSION, description="version of this file format")
