@@ -1,4 +1,4 @@
-"""Series that look like copies of one and are not: several engines behind one name, several trainers at once."""
+"""Copies of one series as one; and series that look like copies and are not: several engines, several trainers."""
 
 from __future__ import annotations
 
@@ -87,3 +87,50 @@ def telling(labelsets: Sequence[Mapping[str, str]]) -> str | None:
     values = {label: len({labels[label] for labels in labelsets}) for label in common}
     differing = [label for label, count in values.items() if count > 1]
     return min(differing, key=lambda label: (label in _LAST, -values[label], label), default=None)
+
+
+def fill(first: Floats, other: Floats, *, counter: bool) -> Floats:
+    """first, with its gaps filled from other. Copies of one counter are not scraped at the same moment: what is filled
+    in stays between the first one's own values on both sides, so that no false reset appears."""
+    out = np.where(np.isnan(first), other, first)
+    if not counter:
+        return out
+    holes = np.flatnonzero(np.isnan(first) & ~np.isnan(other))
+    known = np.flatnonzero(~np.isnan(first))
+    if not holes.size or not known.size:
+        return out
+    after = np.searchsorted(known, holes)
+    for hole, right in zip(holes, after, strict=True):
+        low = first[known[right - 1]] if right > 0 else -np.inf
+        high = first[known[right]] if right < len(known) else np.inf
+        if low > high:
+            continue  # a reset lies in the hole
+        if right > 0 and out[hole] < low:
+            then = other[known[right - 1]]
+            if not np.isnan(then) and other[hole] < then:
+                continue  # the other one fell as well: a reset, at the end of what the first one saw
+        out[hole] = min(max(out[hole], low), high)
+    return out
+
+
+def fuller_first(copies: Sequence[Floats], *, counter: bool) -> Floats:
+    """Copies of one series as one: the one with most samples counts, the others fill its holes."""
+    ordered = sorted(copies, key=lambda v: int(np.isnan(v).sum()))
+    out = ordered[0]
+    for other in ordered[1:]:
+        out = fill(out, other, counter=counter)
+    return out
+
+
+def summed(parts: Sequence[Floats]) -> Floats:
+    """Sum of the parts that are there; NaN where none is."""
+    stack = np.stack(parts).astype(float, copy=False)
+    out: Floats = np.nansum(stack, axis=0)
+    out[np.isnan(stack).all(axis=0)] = np.nan
+    return out
+
+
+def highest(parts: Sequence[Floats]) -> Floats:
+    """The highest of the parts at each time."""
+    out: Floats = np.fmax.reduce(np.stack(parts))
+    return out

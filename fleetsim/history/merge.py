@@ -12,7 +12,7 @@ from fleetsim.errors import InputError, Problem
 from fleetsim.faces import text
 from fleetsim.history import faults
 from fleetsim.history.catalogue import REPLICA_LABELS, Catalogue, Identities, Match, specific
-from fleetsim.history.copies import engines_apart, same, telling
+from fleetsim.history.copies import engines_apart, fill, fuller_first, highest, same, summed, telling
 from fleetsim.history.history import Buckets, Floats, InstanceId, Note
 from fleetsim.history.named import SELECTOR
 from fleetsim.history.ranks import one_per_engine, ranks_apart
@@ -61,30 +61,6 @@ def merge(
     return Merged(who.instances, values, fleet, buckets, _configs(who, rows), tuple(notes), tuple(problems))
 
 
-def fill(first: Floats, other: Floats, *, counter: bool) -> Floats:
-    """first, with its gaps filled from other. Copies of one counter are not scraped at the same moment: what is filled
-    in stays between the first one's own values on both sides, so that no false reset appears."""
-    out = np.where(np.isnan(first), other, first)
-    if not counter:
-        return out
-    holes = np.flatnonzero(np.isnan(first) & ~np.isnan(other))
-    known = np.flatnonzero(~np.isnan(first))
-    if not holes.size or not known.size:
-        return out
-    after = np.searchsorted(known, holes)
-    for hole, right in zip(holes, after, strict=True):
-        low = first[known[right - 1]] if right > 0 else -np.inf
-        high = first[known[right]] if right < len(known) else np.inf
-        if low > high:
-            continue  # a reset lies in the hole
-        if right > 0 and out[hole] < low:
-            then = other[known[right - 1]]
-            if not np.isnan(then) and other[hole] < then:
-                continue  # the other one fell as well: a reset, at the end of what the first one saw
-        out[hole] = min(max(out[hole], low), high)
-    return out
-
-
 def _matched(catalogue: Catalogue, series: Iterable[tuple[str, Mapping[str, str], Floats]]) -> list[Row]:
     return [
         (match, labels, values * SCALES[name] if name in SCALES else values)
@@ -104,28 +80,6 @@ def _check_totals(rows: Sequence[Row]) -> None:
                 problems[name] = problem
     if problems:
         raise InputError(list(problems.values()))
-
-
-def _fuller_first(copies: Sequence[Floats], *, counter: bool) -> Floats:
-    """Copies of one series as one: the one with most samples counts, the others fill its holes."""
-    ordered = sorted(copies, key=lambda v: int(np.isnan(v).sum()))
-    out = ordered[0]
-    for other in ordered[1:]:
-        out = fill(out, other, counter=counter)
-    return out
-
-
-def _summed(parts: Sequence[Floats]) -> Floats:
-    """Sum of the parts that are there; NaN where none is."""
-    stack = np.stack(parts).astype(float, copy=False)
-    out: Floats = np.nansum(stack, axis=0)
-    out[np.isnan(stack).all(axis=0)] = np.nan
-    return out
-
-
-def _highest(parts: Sequence[Floats]) -> Floats:
-    out: Floats = np.fmax.reduce(np.stack(parts))
-    return out
 
 
 def _instance_values(who: Identities, rows: Sequence[Row]) -> tuple[dict[str, Floats], dict[str, int]]:
@@ -148,12 +102,12 @@ def _instance_values(who: Identities, rows: Sequence[Row]) -> tuple[dict[str, Fl
             parts = []
             for alike in by_rank[rank].values():
                 copies[signal] += len(alike) - 1
-                parts.append(_fuller_first(alike, counter=counter))
-            ranks.append(parts[0] if len(parts) == 1 else _summed(parts))
+                parts.append(fuller_first(alike, counter=counter))
+            ranks.append(parts[0] if len(parts) == 1 else summed(parts))
         one = ranks[0]
         for other in ranks[1:]:
             # An engine sleeps when either of its sleep states is on; elsewhere the names are one metric, renamed.
-            one = _highest([one, other]) if signal == "asleep" else fill(one, other, counter=counter)
+            one = highest([one, other]) if signal == "asleep" else fill(one, other, counter=counter)
         if signal not in out:
             out[signal] = np.full((len(who.instances), n), np.nan)
         out[signal][i] = one
@@ -173,13 +127,13 @@ def _fleet_values(rows: Sequence[Row]) -> tuple[dict[str, Floats], list[Note]]:
         counter = kinds[signal] == "counter"
         ranks = []
         for rank in sorted(by_rank):
-            parts = [_fuller_first(alike, counter=counter) for alike in by_rank[rank].values()]
+            parts = [fuller_first(alike, counter=counter) for alike in by_rank[rank].values()]
             if len(parts) == 1:
                 ranks.append(parts[0])
                 continue
             together = (~np.isnan(np.stack(parts))).sum(axis=0).max()
             added = signal == "queue.samples"
-            ranks.append(_summed(parts) if added else _highest(parts))
+            ranks.append(summed(parts) if added else highest(parts))
             if together > 1:
                 how = "they are added up" if added else "the highest counts"
                 text = f"{signal} has {len(parts)} series at once; {how}. Narrow the selector if they are several jobs."
@@ -260,7 +214,7 @@ def _buckets(who: Identities, rows: Sequence[Row], times: Floats) -> tuple[Bucke
         key = (who.of(labels), match.rank, match.le)
         parts.setdefault(key, {}).setdefault(specific(labels), []).append(values)
     merged = {
-        key: _summed([_fuller_first(alike, counter=True) for alike in split.values()]) for key, split in parts.items()
+        key: summed([fuller_first(alike, counter=True) for alike in split.values()]) for key, split in parts.items()
     }
     bounds = sorted({le for _, _, le in merged if le is not None})
     if not bounds:

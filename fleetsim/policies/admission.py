@@ -10,92 +10,26 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 
 from fleetsim import units
-from fleetsim.errors import Problem
 from fleetsim.policies import oldest
-from fleetsim.policies.law import PLENTY, Ahead, Cap, EachStep, Exchange, Law, Looser, UpTo
-from fleetsim.policies.law_inputs import LawName, Progress, Settings, Sizes
+from fleetsim.policies.group_limits import (
+    a_batch_and_more_at_first,
+    a_round,
+    batches_ahead,
+    batches_in_flight,
+    never,
+    plenty,
+    pool_below_a_group,
+    sync_window,
+    too_few_outstanding,
+    version_window,
+    window_used_up,
+)
+from fleetsim.policies.law import Ahead, Cap, EachStep, Exchange, Law, Looser, UpTo
+from fleetsim.policies.law_inputs import LawName
 from fleetsim.policies.tables import complete, listed
 
 # The setting that a version window reads, and the flag --max-staleness sets.
 MAX_STALENESS = "admission.max_staleness"
-
-
-def sync_window(a: Settings, sizes: Sizes) -> int:
-    """Groups that may start in one sync window, those in flight and queued at its begin included (verl)."""
-    return math.floor(sizes.version * (1 + a.staleness_threshold) + 1e-9)
-
-
-def _round(a: Settings, sizes: Sizes, progress: Progress) -> int:
-    """One batch, started when the trainer is done with the last one and has published."""
-    if not progress.generating:
-        return 0
-    whole = sizes.round if progress.round_groups is None else progress.round_groups
-    return whole - progress.taken_of_round
-
-
-def _batches_ahead(a: Settings, sizes: Sizes, progress: Progress) -> int:
-    """k batches beyond the one being trained (OpenRLHF's semaphore, one-step-off for k = 1)."""
-    return a.batches_ahead * sizes.round
-
-
-def _version_window(a: Settings, sizes: Sizes, progress: Progress) -> int:
-    """(eta + v + 1) * B - accepted (AReaL), B the groups trained per published version."""
-    return math.floor((a.max_staleness + progress.version + 1) * sizes.version + 1e-9) - progress.taken_groups
-
-
-def _plenty(a: Settings, sizes: Sizes, progress: Progress) -> int:
-    """Whatever the engines can hold."""
-    return PLENTY
-
-
-def _a_batch_and_more_at_first(a: Settings, sizes: Sizes, first: bool) -> int:
-    """B groups with every step, alpha * B more with the first one (ROLL)."""
-    return sizes.step + (math.ceil(a.async_ratio * sizes.step - 1e-9) if first else 0)
-
-
-def _batches_in_flight(most: Callable[[Settings], float]) -> Callable[[Settings, Sizes], float]:
-    return lambda a, sizes: sizes.batch * max(1.0, most(a))
-
-
-def _too_few_outstanding(
-    limit: Callable[[Settings, Sizes, Progress], int], setting: str
-) -> Callable[[Settings, Sizes, Progress], Problem | None]:
-    """Less than a batch may be outstanding. setting: the path that the problem is told of."""
-
-    def starves(a: Settings, sizes: Sizes, progress: Progress) -> Problem | None:
-        allowed = limit(a, sizes, progress)
-        if allowed >= sizes.step:
-            return None
-        return Problem(
-            setting,
-            getattr(a, setting.rpartition(".")[2]),
-            f"admission allows {allowed * sizes.group} outstanding samples at weight version {progress.version}, "
-            f"a batch needs {sizes.batch}",
-            "raise the staleness budget, sync every step (sync.every_steps: 1), or lower trainer.batch_samples",
-        )
-
-    return starves
-
-
-def _window_used_up(a: Settings, sizes: Sizes, progress: Progress) -> Problem:
-    return Problem(
-        "admission.staleness_threshold",
-        a.staleness_threshold,
-        f"a sync window starts {sync_window(a, sizes) * sizes.group} samples, those that were filtered or dropped "
-        "included: too few are left for its batches",
-        "raise staleness_threshold, or lower workload.filter.zero_variance_share",
-    )
-
-
-def _pool_below_a_group(a: Settings, sizes: Sizes, progress: Progress) -> Problem | None:
-    pool, group = a.pool_samples or 0, sizes.group
-    if pool >= group:
-        return None
-    return Problem("admission.pool_samples", pool, f"at least one group ({group})", f"raise it to {group}")
-
-
-def _never(a: Settings, sizes: Sizes, progress: Progress) -> None:
-    """The law lets a batch start, whatever happens."""
 
 
 LAWS: Mapping[LawName, Law] = complete(
@@ -104,7 +38,7 @@ LAWS: Mapping[LawName, Law] = complete(
         "barrier": Law(
             says=lambda a: "a batch, then the trainer",
             rule="ceil(oversampling x B') from when the trainer wants a batch until it has one, else 0",
-            lets_in=UpTo(counts="outstanding", limit=_round),
+            lets_in=UpTo(counts="outstanding", limit=a_round),
             ahead=Ahead(unit="batches", most=lambda a: 0.0, and_current=1.0, promised=True),
             in_flight=lambda a, sizes: float(sizes.batch),
             oldest=oldest.barrier,
@@ -115,7 +49,7 @@ LAWS: Mapping[LawName, Law] = complete(
                 says="one batch ahead instead of a barrier",
             ),
             cap=None,
-            starves=_too_few_outstanding(_round, "admission.law"),
+            starves=too_few_outstanding(a_round, "admission.law"),
             rounds="one_by_one",
             budget=None,
             reserves_steps=False,
@@ -126,7 +60,7 @@ LAWS: Mapping[LawName, Law] = complete(
         "batches_ahead": Law(
             says=lambda a: f"{a.batches_ahead} {'batch' if a.batches_ahead == 1 else 'batches'} ahead",
             rule="k x ceil(oversampling x B') beyond the batch in training",
-            lets_in=UpTo(counts="outstanding", limit=_batches_ahead),
+            lets_in=UpTo(counts="outstanding", limit=batches_ahead),
             ahead=Ahead(unit="batches", most=lambda a: float(a.batches_ahead), and_current=0.0, promised=True),
             in_flight=lambda a, sizes: float(sizes.batch * a.batches_ahead),
             oldest=oldest.batches,
@@ -134,7 +68,7 @@ LAWS: Mapping[LawName, Law] = complete(
             also_reads=(),
             looser=Looser(more=1, says="{} batches ahead", lift="more admission.batches_ahead"),
             cap=None,
-            starves=_too_few_outstanding(_batches_ahead, "admission.law"),
+            starves=too_few_outstanding(batches_ahead, "admission.law"),
             rounds="overlapping",
             budget="batches",
             reserves_steps=False,
@@ -145,15 +79,15 @@ LAWS: Mapping[LawName, Law] = complete(
         "version_window": Law(
             says=lambda a: f"{a.max_staleness:g} version{'s' * (a.max_staleness != 1)} ahead",
             rule="floor((eta + v + 1) x W) - groups taken by the trainer so far; eta may be fractional",
-            lets_in=UpTo(counts="outstanding", limit=_version_window),
+            lets_in=UpTo(counts="outstanding", limit=version_window),
             ahead=Ahead(unit="versions", most=lambda a: a.max_staleness, and_current=1.0, promised=True),
-            in_flight=_batches_in_flight(lambda a: a.max_staleness),
+            in_flight=batches_in_flight(lambda a: a.max_staleness),
             oldest=oldest.window,
             parameter=MAX_STALENESS,
             also_reads=(),
             looser=Looser(more=1.0, says="a staleness budget of {}", lift="a larger --max-staleness"),
             cap=None,
-            starves=_too_few_outstanding(_version_window, MAX_STALENESS),
+            starves=too_few_outstanding(version_window, MAX_STALENESS),
             rounds=None,
             budget="versions",
             reserves_steps=False,
@@ -172,7 +106,7 @@ LAWS: Mapping[LawName, Law] = complete(
             also_reads=(),
             looser=None,
             cap=Cap(setting="admission.pool_samples", samples=lambda a: a.pool_samples, frees="groups"),
-            starves=_pool_below_a_group,
+            starves=pool_below_a_group,
             rounds=None,
             budget=None,
             reserves_steps=False,
@@ -183,7 +117,7 @@ LAWS: Mapping[LawName, Law] = complete(
         "unbounded": Law(
             says=lambda a: "no admission limit",
             rule="any number; an instance then holds at most `max_num_seqs` samples",
-            lets_in=UpTo(counts="outstanding", limit=_plenty),
+            lets_in=UpTo(counts="outstanding", limit=plenty),
             ahead=None,
             # nothing holds an unbounded client back: the engines are as full as they can be
             in_flight=lambda a, sizes: math.inf,
@@ -192,7 +126,7 @@ LAWS: Mapping[LawName, Law] = complete(
             also_reads=(),
             looser=None,
             cap=None,
-            starves=_never,
+            starves=never,
             rounds=None,
             budget=None,
             reserves_steps=False,
@@ -218,7 +152,7 @@ LAWS: Mapping[LawName, Law] = complete(
             also_reads=(),
             looser=Looser(more=0.5, says="a staleness threshold of {}", lift="a larger admission.staleness_threshold"),
             cap=None,
-            starves=_window_used_up,
+            starves=window_used_up,
             rounds=None,
             budget=None,
             reserves_steps=False,
@@ -233,15 +167,15 @@ LAWS: Mapping[LawName, Law] = complete(
                 "a group still starts while fewer than `extra_groups` are unfinished. Finished groups that are dropped "
                 "are not replaced, aborted ones are"
             ),
-            lets_in=EachStep(groups=_a_batch_and_more_at_first, kept_running=lambda a: a.extra_groups),
+            lets_in=EachStep(groups=a_batch_and_more_at_first, kept_running=lambda a: a.extra_groups),
             ahead=Ahead(unit="batches", most=lambda a: a.async_ratio, and_current=1.0, promised=True),
-            in_flight=_batches_in_flight(lambda a: a.async_ratio),
+            in_flight=batches_in_flight(lambda a: a.async_ratio),
             oldest=oldest.ratio,
             parameter="admission.async_ratio",
             also_reads=("admission.extra_groups",),
             looser=Looser(more=1.0, says="an async ratio of {}", lift="a larger admission.async_ratio"),
             cap=None,
-            starves=_never,
+            starves=never,
             rounds=None,
             budget=None,
             reserves_steps=False,
@@ -256,15 +190,15 @@ LAWS: Mapping[LawName, Law] = complete(
                 "order. What replaces a lost group takes its step. With `batch_rule: exact_target_step` a step trains "
                 "its own groups and no others (NeMo-RL)"
             ),
-            lets_in=UpTo(counts="outstanding", limit=_version_window),
+            lets_in=UpTo(counts="outstanding", limit=version_window),
             ahead=Ahead(unit="versions", most=lambda a: a.max_staleness, and_current=1.0, promised=True),
-            in_flight=_batches_in_flight(lambda a: a.max_staleness),
+            in_flight=batches_in_flight(lambda a: a.max_staleness),
             oldest=oldest.target,
             parameter=MAX_STALENESS,
             also_reads=(),
             looser=Looser(more=1.0, says="a staleness budget of {}", lift="a larger --max-staleness"),
             cap=None,
-            starves=_too_few_outstanding(_version_window, MAX_STALENESS),
+            starves=too_few_outstanding(version_window, MAX_STALENESS),
             rounds=None,
             budget="versions",
             reserves_steps=True,
@@ -280,7 +214,7 @@ LAWS: Mapping[LawName, Law] = complete(
                 "reached; above `trim_above_kv` it becomes in flight x `target_kv` / u, and above `cancel_above_kv` "
                 "the youngest groups are cancelled until it holds"
             ),
-            lets_in=UpTo(counts="outstanding", limit=_plenty),
+            lets_in=UpTo(counts="outstanding", limit=plenty),
             ahead=None,
             in_flight=lambda a, sizes: float(a.adaptive.most_samples),
             oldest=oldest.unbounded,
@@ -290,7 +224,7 @@ LAWS: Mapping[LawName, Law] = complete(
             cap=Cap(
                 setting="admission.adaptive.most_samples", samples=lambda a: a.adaptive.most_samples, frees="samples"
             ),
-            starves=_never,
+            starves=never,
             rounds=None,
             budget=None,
             reserves_steps=False,

@@ -19,18 +19,17 @@ from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.estimates import estimate
 from fleetsim.replay.arrivals import PlayedRequests, Sent, play
-from fleetsim.replay.as_seen import GroupQueue
 from fleetsim.replay.compared import MEASURES, QUANTITIES, Compared, ComparedRow
 from fleetsim.replay.implied.implied import Implied
 from fleetsim.replay.observe.observed import Hour, Observed
 from fleetsim.replay.observe.trainer_queue import grows
+from fleetsim.replay.run_totals import RunTotals
 from fleetsim.replay.suspects import look_at
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
@@ -99,7 +98,7 @@ def backtest(
         runs.append(run)
         if progress is not None:
             progress(len(runs), n)
-    spans = [_Span.of(run) for run in runs]
+    spans = [RunTotals.of(run) for run in runs]
     batch = scenario.trainer.batch_samples
     whole = Hour(observed.start_s, observed.end_s, *_overall(observed, implied))
     overall = _rows(whole, [s.between(0.0, observed.span_s if moves else None) for s in spans], batch)
@@ -206,7 +205,7 @@ def _simulated_step_s(implied: Implied, instances: int) -> float:
     """Seconds of an optimizer step with so many instances, after warm-up, by one short run."""
     few = min(_PILOT_STEPS, implied.scenario.run.steps)
     scenario = with_changes(implied.scenario, {"fleet.instances": instances, "run.steps": few, "run.events": []})
-    return _Span.of(simulate(scenario, engine=implied.engine)).between(0.0, None)["step_s"]
+    return RunTotals.of(simulate(scenario, engine=implied.engine)).between(0.0, None)["step_s"]
 
 
 def _overall(observed: Observed, implied: Implied) -> tuple[float | None, ...]:
@@ -227,56 +226,6 @@ def _held_out(hour: Hour, observed: Observed, implied: Implied) -> bool | None:
         return None
     middle = 0.5 * (observed.start_s + observed.end_s)
     return implied.speed.held_out is not None and hour.start_s >= middle - 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class _Span:
-    """Running totals over the time since warm-up: tokens, instance-seconds, wait; and the queue."""
-
-    time: NDArray[np.float64]
-    tokens: NDArray[np.float64]
-    instance_s: NDArray[np.float64]
-    wait: NDArray[np.float64]
-    queue: GroupQueue
-
-    @classmethod
-    def of(cls, records: Records) -> _Span:
-        """The totals at the end of each step after warm-up."""
-        steps = records.steps
-        first = warmup_steps(records.scenario, steps["end_s"] - steps["start_s"])
-        zero = float(steps["start_s"][first])
-        before = steps[first - 1 : first] if first else np.zeros(1, steps.dtype)
-        rows = np.concatenate([before, steps[first:]])
-        time = np.append(zero, steps["end_s"][first:]) - zero
-        wait = np.append(0.0, np.cumsum(steps["wait_s"][first:]))
-        up = rows["busy_s"] + rows["paused_s"] + rows["idle_s"]
-        return cls(
-            time,
-            rows["generated_tokens"] - float(rows["generated_tokens"][0]),
-            np.asarray(up - up[0], dtype=np.float64),
-            wait,
-            GroupQueue.of(records, zero),
-        )
-
-    def between(self, a: float, b: float | None) -> dict[Compared, float]:
-        """The quantities from a to b seconds after warm-up; b None or beyond the run = to its end."""
-        end = float(self.time[-1]) if b is None else min(b, float(self.time[-1]))
-        a = min(a, 0.999 * end)
-        span = end - a
-
-        def growth(total: NDArray[np.float64]) -> float:
-            low, high = np.interp([a, end], self.time, total)
-            return float(high - low)
-
-        steps = growth(np.arange(len(self.time), dtype=np.float64))
-        instance_s = growth(self.instance_s)
-        return {
-            "tok_s": growth(self.tokens) / span,
-            "instance_tok_s": growth(self.tokens) / instance_s if instance_s > 0 else 0.0,
-            "step_s": span / max(steps, 1e-9),
-            "trainer_idle": growth(self.wait) / span,
-            "queue": self.queue.mean(a, end),
-        }
 
 
 def _rows(seen: Hour, predicted: Sequence[dict[Compared, float]], batch: int) -> tuple[ComparedRow, ...]:

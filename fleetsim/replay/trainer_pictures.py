@@ -9,7 +9,8 @@ import numpy as np
 
 from fleetsim import units
 from fleetsim.quantities import quantity
-from fleetsim.replay.observe.observed import Observed, Pauses
+from fleetsim.replay.observe.interruptions import Pauses
+from fleetsim.replay.observe.observed import Observed
 from fleetsim.replay.observe.series import QueueSeries, TrainerSeries
 from fleetsim.tell.charts.chart import Chart
 from fleetsim.tell.charts.clock import Clock, known, stepped

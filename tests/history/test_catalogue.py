@@ -10,8 +10,9 @@ import pytest
 
 from fleetsim.errors import InputError
 from fleetsim.history.catalogue import Catalogue, Identities, parse_metric, wanted
+from fleetsim.history.copies import fill
 from fleetsim.history.history import Floats
-from fleetsim.history.merge import Merged, fill, merge
+from fleetsim.history.merge import Merged, merge
 
 NAN = math.nan
 NO_TIMES = np.array([], dtype=float)

@@ -10,14 +10,13 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.engine.kernel.tables import DONE
 from fleetsim.history.history import Buckets, History, InstanceId
 from fleetsim.replay.as_seen import in_flight
+from fleetsim.replay.observe.interruptions import Pause, Pauses
 from fleetsim.replay.observe.observed import (
     FleetView,
     Hour,
     InstanceView,
     LengthHistogram,
     Observed,
-    Pause,
-    Pauses,
     QueueView,
     Reading,
     TrainerView,

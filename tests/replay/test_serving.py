@@ -11,8 +11,9 @@ import pytest
 from fleetsim.config.scenario import Scenario
 from fleetsim.replay.diagnose.diagnose import diagnose
 from fleetsim.replay.diagnose.finding import Finding
+from fleetsim.replay.observe.interruptions import Pause, Pauses
 from fleetsim.replay.observe.observe import observe
-from fleetsim.replay.observe.observed import Observed, Pause, Pauses
+from fleetsim.replay.observe.observed import Observed
 from tests.replay.independent import Job, run
 
 SWINGS = tuple((300.0 * k, 7.5 if k % 2 else 2.5) for k in range(8))  # requests/s; one engine does 5.5

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from fleetsim.history.history import History
+from fleetsim.replay.observe.interruptions import Pause
 from fleetsim.replay.observe.observe import observe
-from fleetsim.replay.observe.observed import Pause
 from tests.replay.histories import START, history_of
 from tests.replay.preset_trainer import PRESET_TRAINER
 from tests.replay.test_end_to_end import exported

@@ -6,14 +6,13 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from fleetsim.history.history import InstanceId, Note
+from fleetsim.replay.observe.interruptions import Pause, Pauses
 from fleetsim.replay.observe.observed import (
     FleetView,
     Hour,
     InstanceView,
     LengthHistogram,
     Observed,
-    Pause,
-    Pauses,
     QueueView,
     Reading,
     TrainerView,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fleetsim.engine.model.mixers import Attention, CompressedAttention, Indexer, LatentAttention
+from fleetsim.engine.model.indexer import Indexer
+from fleetsim.engine.model.mixers import Attention, CompressedAttention, LatentAttention
 from fleetsim.engine.model.mlps import Dense, Mixture
 from fleetsim.engine.model.precision import WIDE, Parts, usual_parts
 from fleetsim.engine.model.shape import Attending, Block, ModelShape

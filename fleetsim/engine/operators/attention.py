@@ -8,7 +8,8 @@ from typing import TypeVar
 from fleetsim.dataclass import dataclass
 from fleetsim.engine.gpus import GpuSpec
 from fleetsim.engine.model.gemm import Gemm
-from fleetsim.engine.model.mixers import Attention, CompressedAttention, Indexer
+from fleetsim.engine.model.indexer import Indexer
+from fleetsim.engine.model.mixers import Attention, CompressedAttention
 from fleetsim.engine.model.precision import Precision
 from fleetsim.engine.model.shape import Attending, Mixer
 from fleetsim.engine.model.states import StateMixer

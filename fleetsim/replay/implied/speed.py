@@ -36,7 +36,8 @@ from fleetsim import units
 from fleetsim.dataclass import dataclass
 from fleetsim.engine.step_time import LinearStepTime, StepTime
 from fleetsim.history.history import History
-from fleetsim.replay.implied.observed_load import LoadLevel, Stretch, seen_of
+from fleetsim.replay.implied.observed_load import seen_of
+from fleetsim.replay.implied.stretch import LoadLevel, Stretch
 from fleetsim.replay.observe.observed import Observed
 
 Floats = NDArray[np.float64]

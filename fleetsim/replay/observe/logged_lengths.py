@@ -11,7 +11,8 @@ import numpy as np
 from fleetsim.config.lengths import LEAST_CV, MOST_CV
 from fleetsim.history.history import Floats, History
 from fleetsim.replay.observe.lengths import DRIFT_H, quantile
-from fleetsim.replay.observe.observed import LengthHistogram, LoggedLaw, Reading
+from fleetsim.replay.observe.logged_rollout import LoggedLaw
+from fleetsim.replay.observe.observed import LengthHistogram, Reading
 from fleetsim.replay.observe.steps import Steps
 from fleetsim.replay.observe.trainer_queue import slope_per_h
 

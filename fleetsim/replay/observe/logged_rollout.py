@@ -14,6 +14,16 @@ FEWEST = 8
 
 
 @dataclass(frozen=True, slots=True)
+class LoggedLaw:
+    """A lognormal law of lengths: mean (tokens) and deviation / mean before the cap, which None stands for if there is
+    none."""
+
+    mean: float
+    cv: float
+    cap: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class LoggedRollout:
     """Means over the steps of a run log; None = the log does not say.
 

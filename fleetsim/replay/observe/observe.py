@@ -12,12 +12,13 @@ from fleetsim.faces import text
 from fleetsim.history.history import History, Note
 from fleetsim.history.named import END, MAP, SELECTOR, START, STEP, mapped
 from fleetsim.replay.observe.departures import departure_notes, departures_of
+from fleetsim.replay.observe.interruptions import Hole, Pauses
 from fleetsim.replay.observe.intervals import Intervals, holes_of, intervals_of
 from fleetsim.replay.observe.lengths import lengths_of
 from fleetsim.replay.observe.load_curve import expected_growth
 from fleetsim.replay.observe.logged_lengths import logged_lengths
 from fleetsim.replay.observe.logged_rollout import logged_rollout
-from fleetsim.replay.observe.observed import FleetView, Hole, Observed, Pauses
+from fleetsim.replay.observe.observed import FleetView, Observed
 from fleetsim.replay.observe.pauses import find_pauses, outside
 from fleetsim.replay.observe.rates import fleet_view, instance_views
 from fleetsim.replay.observe.ready_batches import ready_share

@@ -8,7 +8,8 @@ from typing import Literal
 
 from fleetsim.dataclass import dataclass
 from fleetsim.history.history import InstanceId, Note
-from fleetsim.replay.observe.logged_rollout import LoggedRollout
+from fleetsim.replay.observe.interruptions import Hole, Pauses, Rolling
+from fleetsim.replay.observe.logged_rollout import LoggedLaw, LoggedRollout
 
 From = Literal["exported", "log", "inferred"]
 Moving = Literal["response_tokens", "step_s"]
@@ -102,16 +103,6 @@ class FleetView:
 
 
 @dataclass(frozen=True, slots=True)
-class LoggedLaw:
-    """A lognormal law of lengths: mean (tokens) and deviation / mean before the cap, which None stands for if there is
-    none."""
-
-    mean: float
-    cv: float
-    cap: float | None
-
-
-@dataclass(frozen=True, slots=True)
 class LengthHistogram:
     """Output lengths of the requests that finished: bucket bounds and counts (not cumulative), mean = sum / count.
 
@@ -135,78 +126,6 @@ class LengthHistogram:
     def unbounded(self, q: float) -> bool:
         """Whether the quantile q lies beyond the last finite bound: what stands for it is that bound."""
         return math.isinf(self.le[-1]) and self.count[-1] > (1.0 - q) * sum(self.count)
-
-
-@dataclass(frozen=True, slots=True)
-class Pause:
-    """The fleet stood still: every present instance stopped generating together (unix seconds).
-
-    source: silence (the fleet fell silent with work in hand, or empty between batches) | sleep (engine_sleep_state) |
-    counter (the engine counts weight updates). empty: nothing was running meanwhile (a barrier, or engines that the
-    trainer's batch has drained), else work was held.
-    """
-
-    start_s: float
-    end_s: float
-    source: Literal["silence", "sleep", "counter"]
-    empty: bool
-
-    @property
-    def seconds(self) -> float:
-        """Its length."""
-        return self.end_s - self.start_s
-
-
-@dataclass(frozen=True, slots=True)
-class Hole:
-    """A time, longer than growth can be spread over, of which nothing was read (unix seconds): it is part of no elapsed
-    time, as what happened in it is part of no count. of: whose metrics are missing."""
-
-    start_s: float
-    end_s: float
-    of: Literal["engines", "trainer"]
-
-    @property
-    def seconds(self) -> float:
-        """Its length."""
-        return self.end_s - self.start_s
-
-
-@dataclass(frozen=True, slots=True)
-class Pauses:
-    """All pauses of a window. share: of the window, holes left out. period_s: median distance of their starts, None
-    below three."""
-
-    each: tuple[Pause, ...]
-    share: float
-    mean_s: float
-    period_s: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Stop:
-    """One instance stood with work in hand while others went on (unix seconds). row: of the history's instances."""
-
-    row: int
-    start_s: float
-    end_s: float
-
-    @property
-    def seconds(self) -> float:
-        """Its length."""
-        return self.end_s - self.start_s
-
-
-@dataclass(frozen=True, slots=True)
-class Rolling:
-    """A weight sync that takes one instance after the other. share: of instance-time that was read, in stops. mean_s:
-    of a stop. period_s: median distance of the stops of the instance that has most:
-    one without work in hand does not show its stop."""
-
-    stops: tuple[Stop, ...]
-    share: float
-    mean_s: float
-    period_s: float
 
 
 @dataclass(frozen=True, slots=True)

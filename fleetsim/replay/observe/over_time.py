@@ -6,8 +6,9 @@ from fleetsim.dataclass import dataclass
 from fleetsim.history.history import History
 from fleetsim.replay.observe.activity import Activity, activity_of
 from fleetsim.replay.observe.events import Event, events_of
+from fleetsim.replay.observe.interruptions import Pause
 from fleetsim.replay.observe.intervals import intervals_of
-from fleetsim.replay.observe.observed import Observed, Pause
+from fleetsim.replay.observe.observed import Observed
 from fleetsim.replay.observe.series import (
     FleetSeries,
     QueueSeries,

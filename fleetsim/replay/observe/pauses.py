@@ -8,9 +8,9 @@ import numpy as np
 
 from fleetsim.history.counters import growth
 from fleetsim.history.history import Floats, History, Note
+from fleetsim.replay.observe.interruptions import Pause, Pauses
 from fleetsim.replay.observe.intervals import Intervals, Mask, runs_of
 from fleetsim.replay.observe.load_curve import curve_of, expected_growth
-from fleetsim.replay.observe.observed import Pause, Pauses
 from fleetsim.replay.observe.pause_ends import NOTHING, Edges, widened
 from fleetsim.replay.observe.short_stops import Dip, dips_of
 from fleetsim.replay.observe.stalls import Stall, stalls_of

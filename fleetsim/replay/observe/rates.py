@@ -6,8 +6,9 @@ import numpy as np
 
 from fleetsim.history.counters import growth, increments
 from fleetsim.history.history import Floats, History
+from fleetsim.replay.observe.interruptions import Pause
 from fleetsim.replay.observe.intervals import Intervals, Mask, fleet_total, mean, number, percentile
-from fleetsim.replay.observe.observed import FleetView, InstanceView, Pause
+from fleetsim.replay.observe.observed import FleetView, InstanceView
 from fleetsim.replay.observe.pauses import outside, paused_s
 from fleetsim.replay.observe.stragglers import Paces
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 
 from fleetsim.history.history import Floats, History
+from fleetsim.replay.observe.interruptions import Rolling, Stop
 from fleetsim.replay.observe.intervals import Intervals, Mask, runs_of
 from fleetsim.replay.observe.load_curve import LoadCurve, curve_of
-from fleetsim.replay.observe.observed import Rolling, Stop
 from fleetsim.replay.observe.pause_ends import NOTHING, widened
 from fleetsim.replay.observe.short_stops import have_rhythm
 from fleetsim.replay.observe.turnover import Turnover

@@ -8,9 +8,10 @@ import numpy as np
 
 from fleetsim.history.counters import increments
 from fleetsim.history.history import History, Note, StepLog
+from fleetsim.replay.observe.interruptions import Pause
 from fleetsim.replay.observe.intervals import fleet_total, mean
 from fleetsim.replay.observe.logged_rollout import logged_ready_share
-from fleetsim.replay.observe.observed import From, Pause, Reading, TrainerView
+from fleetsim.replay.observe.observed import From, Reading, TrainerView
 from fleetsim.replay.observe.ready_batches import ready_share
 from fleetsim.replay.observe.steps import Steps, step_growth
 

@@ -19,7 +19,8 @@ from fleetsim.replay.implied.logged_speed import DOUBT
 from fleetsim.replay.implied.observed_load import found_pauses
 from fleetsim.replay.implied.workload import OUTPUT
 from fleetsim.replay.observe.logged_lengths import logged_lengths
-from fleetsim.replay.observe.observed import LoggedLaw, Observed
+from fleetsim.replay.observe.logged_rollout import LoggedLaw
+from fleetsim.replay.observe.observed import Observed
 from fleetsim.replay.observe.steps import steps_of
 
 _Z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)

@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from fleetsim.engine.model.hf.fields import Fields
-from fleetsim.engine.model.mixers import Attention, CompressedAttention, Indexer, LatentAttention
+from fleetsim.engine.model.indexer import Indexer
+from fleetsim.engine.model.mixers import Attention, CompressedAttention, LatentAttention
 from fleetsim.engine.model.shape import Mixer
 from fleetsim.engine.model.states import GatedDelta, KimiDelta, LightningAttention, StateMixer
 

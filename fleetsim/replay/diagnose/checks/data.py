@@ -5,7 +5,7 @@ from __future__ import annotations
 from fleetsim import units
 from fleetsim.history.window import shown
 from fleetsim.replay.diagnose.checks.case import Case, Earlier, Reply
-from fleetsim.replay.observe.observed import Hole
+from fleetsim.replay.observe.interruptions import Hole
 
 # Beyond this share of instance-time without values, rates are those of an unknown part of the window.
 GAPS = 0.2
