@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import fleetsim as fs
 from fleetsim.job.trials import flat, simulated
 from fleetsim.plan.budget import Budget
-from fleetsim.plan.choices import Asked
+from fleetsim.plan.choices import ChoiceInputs
 from fleetsim.plan.permissions import Allowed
 from fleetsim.plan.plan import Space, plan, planned_job
 from fleetsim.plan.words import asked_for
@@ -87,7 +87,7 @@ def against_all(case: Case) -> str:
     start = time.process_time()
     found = plan(job.scenario, case.budget, given=job.given)
     searched = time.process_time() - start
-    space = Space(Asked(planned_job(job.scenario, job.given), job.given), case.budget)
+    space = Space(ChoiceInputs(planned_job(job.scenario, job.given), job.given), case.budget)
     start = time.process_time()
     scenarios = [s for c in space.plans(Allowed()) if (s := c.scenario()) is not None]
     runs = list(side_by_side(lambda s: float(flat(simulated(s, 0))["step_s"]), scenarios))

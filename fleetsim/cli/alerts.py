@@ -68,7 +68,7 @@ def alerts(asked: Alerts, files: Files) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class RuleFiles:
     """The rule file and its tests, each None where it is not asked for; no tests without rules."""
 
     rules: Path | None
@@ -87,7 +87,7 @@ class Places:
         write_text(self.rules, result.rule_file())
 
 
-def _checked(asked: Alerts, files: Files) -> Places:
+def _checked(asked: Alerts, files: Files) -> RuleFiles:
     """Where the rules go, before the plan is read. Raises InputError."""
     from fleetsim.errors import InputError, Problem
     from fleetsim.files import apart, new_file
@@ -100,4 +100,4 @@ def _checked(asked: Alerts, files: Files) -> Places:
     apart({"--output": files.output, "--tests": files.tests})
     rules = None if files.output is None else new_file("--output", files.output, files.force)
     tests = None if files.tests is None else new_file("--tests", files.tests, files.force)
-    return Places(rules, tests)
+    return RuleFiles(rules, tests)

@@ -34,13 +34,13 @@ class Doctor:
 
 
 @dataclass(frozen=True)
-class Access(AccessFields):
+class DoctorAccess(AccessFields):
     """The way in, with little patience."""
 
     timeout: float = 10.0
 
 
-def doctor(asked: Doctor, access: Access) -> None:
+def doctor(asked: Doctor, access: DoctorAccess) -> None:
     """Look at this installation: versions, extras, kernel, caches, GPU, and a Prometheus if one is named.
 
     Examples:

@@ -58,7 +58,7 @@ class OneLine:
         yield line
 
 
-class _Lines(Progress):
+class _LineProgress(Progress):
     """A rich progress whose tasks are drawn as one line each."""
 
     def make_tasks_table(self, tasks: Iterable[Task]) -> Table:
@@ -74,4 +74,4 @@ class _Lines(Progress):
 def live_line(console: Console | None = None) -> Progress:
     """A rich progress on stderr that leaves nothing behind; its tasks have the fields `best` and `left`."""
     shown = literal(stderr=True) if console is None else console
-    return _Lines(SpinnerColumn(), console=shown, transient=True)
+    return _LineProgress(SpinnerColumn(), console=shown, transient=True)

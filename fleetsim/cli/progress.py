@@ -85,7 +85,7 @@ class _Counted(Watch):
         raise NotImplementedError
 
 
-class _Lines(_Counted):
+class _PrintedLines(_Counted):
     every_s = _LINE_S
 
     def __init__(self) -> None:
@@ -106,7 +106,7 @@ def _how_far(done: float, of: float, best: str, left: str) -> str:
     return ", ".join(filter(None, (f"{done:,.0f} of {of:,.0f}", best, left)))
 
 
-class _Quiet(_Lines):
+class _Quiet(_PrintedLines):
     """Says nothing, but that it is still working and how far it is, once that takes longer than anyone expects."""
 
     every_s = _REDRAW_S
@@ -163,7 +163,7 @@ def progress(first: str, aloud: bool = False, simulates: bool = True) -> Iterato
     """
     if not sys.stderr.isatty():
         if aloud:
-            yield _Lines()
+            yield _PrintedLines()
             return
         quiet = _Quiet(first)
         quiet.wait()

@@ -23,7 +23,7 @@ from fleetsim.replay.questions import CHANGE, ChangeFields
 if TYPE_CHECKING:
     from fleetsim.history.history import History
     from fleetsim.job.gate import Gate
-    from fleetsim.job.history_fields import AccessFields, Window
+    from fleetsim.job.history_fields import AccessFields, HistoryWindow
     from fleetsim.replay.answers import Answers
     from fleetsim.replay.ask import Replay
     from fleetsim.replay.questions import Questions
@@ -63,14 +63,14 @@ class PlanFiles:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class ReplayPlaces:
     """The page, None where it is not asked for, and the condition on the answer."""
 
     page: Path | None
     gate: Gate
 
 
-def checked(asked: Replay, output: ReplayOutput, files: PlanFiles, access: AccessFields) -> tuple[Replay, Places]:
+def checked(asked: Replay, output: ReplayOutput, files: PlanFiles, access: AccessFields) -> tuple[Replay, ReplayPlaces]:
     """The question, checked, and where the answer goes. Raises InputError with all that is wrong, OutsideError."""
     from fleetsim.cli.output import new_page
     from fleetsim.files import apart
@@ -102,7 +102,7 @@ def checked(asked: Replay, output: ReplayOutput, files: PlanFiles, access: Acces
         if dump is not None:
             save_history(history, dump)
 
-    return replace(asked, history=window, fleet=fleet, changes=questions, read=kept), Places(page, gate)
+    return replace(asked, history=window, fleet=fleet, changes=questions, read=kept), ReplayPlaces(page, gate)
 
 
 def _questions(asked: Replay, files: PlanFiles) -> Questions:
@@ -160,13 +160,13 @@ def with_file(result: ReplayResult, file: str | None) -> ReplayResult:
     return replace(result, answers=replace(result.answers, patch=named))
 
 
-def verify_words(window: Window, plan: str) -> tuple[str, ...] | None:
+def verify_words(window: HistoryWindow, plan: str) -> tuple[str, ...] | None:
     """The last hours of the same server, held against a plan; None for a file, which says nothing of later."""
     words = window.server_words()
     return None if words is None else ("fleetsim", "replay", *words, "--start", "-2h", "--verify", plan)
 
 
-def write_plan(files: PlanFiles, answers: Answers, window: Window) -> None:
+def write_plan(files: PlanFiles, answers: Answers, window: HistoryWindow) -> None:
     """The files that were asked for. window: that the plan is made from. Raises OutsideError."""
     from fleetsim.replay.change.plan_fields import plan_text
 

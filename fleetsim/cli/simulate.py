@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shown(BriefOutput):
+class SimulateOutput(BriefOutput):
     """What `simulate` does with its answer."""
 
     fail_if: Annotated[
@@ -37,7 +37,7 @@ class Shown(BriefOutput):
     ] = None
 
 
-def simulate(asked: Simulate, output: Shown, files: FirstRun) -> None:
+def simulate(asked: Simulate, output: SimulateOutput, files: FirstRun) -> None:
     """Simulate a scenario: where each second of an optimizer step goes.
 
     Examples:
@@ -79,7 +79,7 @@ _LOADING = "loading the simulator"
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class SimulatePlaces:
     """What is done with the answer, checked: a condition, and files, each None where it is not asked for."""
 
     gate: Gate
@@ -103,7 +103,7 @@ class Places:
         return told
 
 
-def _checked(asked: Simulate, output: Shown, files: FirstRun) -> tuple[Simulate, Places]:
+def _checked(asked: Simulate, output: SimulateOutput, files: FirstRun) -> tuple[Simulate, SimulatePlaces]:
     """The question with its job, and where the answer goes. Raises InputError with all that is wrong."""
     from fleetsim.cli.output import new_page
     from fleetsim.export.parquet import check_folder
@@ -128,13 +128,13 @@ def _checked(asked: Simulate, output: Shown, files: FirstRun) -> tuple[Simulate,
     with wrong.check():
         folder = None if output.parquet is None else check_folder(output.parquet, "--parquet")
     wrong.stop()
-    places = Places(gate, history, trace, page, folder)
+    places = SimulatePlaces(gate, history, trace, page, folder)
     every_s = None if history is None else history.every_s
     check_steps = None if trace is None else trace.steps.check
     return replace(asked, scrape_interval_s=every_s, activity=page is not None, check_steps=check_steps), places
 
 
-def _so_far(known: SimulateResult, missing: str, output: Shown) -> None:
+def _so_far(known: SimulateResult, missing: str, output: SimulateOutput) -> None:
     """Shows the runs that were finished, or as much as there is of the first ones, after Ctrl-C."""
     from fleetsim.cli.output import show_result
 

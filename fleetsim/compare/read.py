@@ -16,7 +16,7 @@ from fleetsim.faces import text
 from fleetsim.history.history import History
 from fleetsim.history.named import HISTORY
 from fleetsim.history.window import parse_time
-from fleetsim.job.history_fields import LAST_HOURS, Window, mapping_of, step_of
+from fleetsim.job.history_fields import LAST_HOURS, HistoryWindow, mapping_of, step_of
 from fleetsim.job.watch import Watch
 
 
@@ -25,7 +25,7 @@ class HistoryPart:
     """A window of history as a side. label: what it is called."""
 
     label: str
-    window: Window
+    window: HistoryWindow
 
 
 def parts_of(
@@ -43,7 +43,7 @@ def parts_of(
 def _part(asked: Compare, given: GivenSide | None, where: str, own: str, span: Span | None) -> HistoryPart:
     """own: the labels that this side alone is picked by."""
     start, end = span or ("", "")
-    window = Window(
+    window = HistoryWindow(
         start=start or None,
         end=end or None,
         step_s=step_of(asked.step),
@@ -83,7 +83,7 @@ def read(parts: tuple[HistoryPart, HistoryPart], tell: Watch) -> tuple[History, 
     return found[0], found[1]
 
 
-def _read(window: Window, now: float, whole: dict[tuple[str, str], History], tell: Watch) -> History:
+def _read(window: HistoryWindow, now: float, whole: dict[tuple[str, str], History], tell: Watch) -> History:
     """whole: files that were read, by name and selector."""
     if window.prometheus is not None:
         start, end = (parse_time(text, now) for text in (window.start or LAST_HOURS, window.end or "now"))
@@ -97,10 +97,10 @@ def _read(window: Window, now: float, whole: dict[tuple[str, str], History], tel
     return window.read(tell)
 
 
-def same_history(a: Window, b: Window) -> bool:
+def same_history(a: HistoryWindow, b: HistoryWindow) -> bool:
     """Whether both are of the same instances of one server, file or history that was read."""
     return a.selector == b.selector and a.history is b.history and _place(a) == _place(b)
 
 
-def _place(window: Window) -> str | None:
+def _place(window: HistoryWindow) -> str | None:
     return window.prometheus if window.file is None else os.path.realpath(window.file)

@@ -13,7 +13,7 @@ from typing import Any
 from fleetsim.config.plain_scalar import plain_scalar
 from fleetsim.config.yaml_text import from_yaml
 from fleetsim.errors import InputError
-from fleetsim.frameworks.settings import Settings
+from fleetsim.frameworks.settings import RunSettings
 
 _PAIR = re.compile(r"([+~]{0,2}[A-Za-z_][\w./@-]*)=(.*)", re.DOTALL)
 _FLAG = re.compile(r"--([A-Za-z_][\w.-]*)(?:=(.*))?", re.DOTALL)
@@ -25,7 +25,7 @@ _COMMANDS = ("trl", "rl", "openrlhf")
 _SHORT = {"-tp": "--tensor-parallel-size", "-dp": "--data-parallel-size", "-pp": "--pipeline-parallel-size"}
 
 
-def add_arguments(settings: Settings, words: Sequence[tuple[str, bool]], where: str) -> None:
+def add_arguments(settings: RunSettings, words: Sequence[tuple[str, bool]], where: str) -> None:
     """Put the settings of a program's own words (text, whether all of it is known) into `settings`."""
     i = 0
     while i < len(words):
@@ -52,10 +52,10 @@ def add_arguments(settings: Settings, words: Sequence[tuple[str, bool]], where: 
             settings.parents.append(text[1:])
 
 
-def entry_of(words: Sequence[tuple[str, bool]]) -> tuple[str, int, Settings] | None:
+def entry_of(words: Sequence[tuple[str, bool]]) -> tuple[str, int, RunSettings] | None:
     """What a command starts: the program (`train.py`, `verl.trainer.main_ppo`), where its own words begin, and the
     launcher's number of processes. None if it starts none."""
-    launcher = Settings()
+    launcher = RunSettings()
     last = max((i for i, (text, _) in enumerate(words) if _base(text).startswith(_LAUNCHERS)), default=None)
     if last is not None:
         for i in range(last, len(words)):
@@ -89,8 +89,8 @@ def server_of(words: Sequence[tuple[str, bool]]) -> tuple[str, list[tuple[str, b
     return "vllm serve", [("--model", True), *own] if named else own
 
 
-def _processes(launcher: Settings, words: Sequence[tuple[str, bool]]) -> None:
-    all_flags = Settings()
+def _processes(launcher: RunSettings, words: Sequence[tuple[str, bool]]) -> None:
+    all_flags = RunSettings()
     add_arguments(all_flags, words, "launcher")
     for key, setting in all_flags.found.items():
         if key in _PROCESS_FLAGS:
@@ -105,7 +105,7 @@ def _starts_something(text: str) -> bool:
     return (text.startswith("-") and not _NUMBER.match(text)) or bool(_PAIR.fullmatch(text)) or text in ("&&", "|", "@")
 
 
-def _put(settings: Settings, key: str, values: Sequence[tuple[str, bool]], shown: str, where: str) -> None:
+def _put(settings: RunSettings, key: str, values: Sequence[tuple[str, bool]], shown: str, where: str) -> None:
     unknown = [text for text, known in values if not known]
     if unknown:
         # A path whose folder is unknown still ends in a name.

@@ -21,7 +21,7 @@ from fleetsim.frameworks.convert import FRAMEWORKS, nested
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.framework import Framework, Mode
 from fleetsim.frameworks.reading import Link, one_line
-from fleetsim.frameworks.settings import Settings
+from fleetsim.frameworks.settings import RunSettings
 from fleetsim.frameworks.wanted import NOTHING, SECTIONS, Limits, Wanted, is_fact, policies_of
 
 # Each pass sets everything that can be set; more than a few are needed where one setting decides what another means.
@@ -112,7 +112,7 @@ def _said(draft: Draft, values: Mapping[str, Any], wanted: Wanted) -> dict[str, 
 
 
 def _read(framework: str, known: Framework, mode: Mode, values: Mapping[str, Any]) -> Draft:
-    settings = Settings(programs=[*mode.start.split()])
+    settings = RunSettings(programs=[*mode.start.split()])
     for key, value in values.items():
         settings.add(key, value, "settings")
     draft = Draft(framework, settings)

@@ -21,7 +21,7 @@ from fleetsim.frameworks.equal_parts import divides, refusal
 from fleetsim.frameworks.framework import Framework
 from fleetsim.frameworks.reading import one_line
 from fleetsim.frameworks.scenario_text import SECTIONS, scenario_yaml
-from fleetsim.frameworks.settings import Settings
+from fleetsim.frameworks.settings import RunSettings
 
 _ASSUMED = "nobody measured these; take a path out when its value below is yours"
 
@@ -73,7 +73,7 @@ def framework_name(name: str) -> str:
 
 def scenario_from(
     framework: str,
-    settings: Settings,
+    settings: RunSettings,
     name: str = "configuration",
     sets: Sequence[str] = (),
     speed: TrainerSpeed | None = None,

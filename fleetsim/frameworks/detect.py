@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from fleetsim.errors import Problem
-from fleetsim.frameworks.settings import Settings, normal
+from fleetsim.frameworks.settings import RunSettings, normal
 
 # Keys (or the first parts of keys) and programs that give a framework away.
 MARKS: Mapping[str, tuple[str, ...]] = {
@@ -62,7 +62,7 @@ PROGRAMS: Mapping[str, tuple[str, ...]] = {
 _ENOUGH = 2
 
 
-def marks(settings: Settings) -> dict[str, int]:
+def marks(settings: RunSettings) -> dict[str, int]:
     """How many of its marks each framework has in these settings."""
     counts = {}
     for framework, keys in MARKS.items():
@@ -72,7 +72,7 @@ def marks(settings: Settings) -> dict[str, int]:
     return counts
 
 
-def mixed_up(settings: Settings, framework: str) -> Problem | None:
+def mixed_up(settings: RunSettings, framework: str) -> Problem | None:
     """A problem when the settings are plainly another framework's."""
     counts = marks(settings)
     other = max(counts, key=lambda name: counts[name])

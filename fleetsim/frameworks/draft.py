@@ -17,7 +17,7 @@ from fleetsim.config.paths import is_touched
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import Problem
 from fleetsim.frameworks.reading import Back, Link, Read, one_line
-from fleetsim.frameworks.settings import Settings
+from fleetsim.frameworks.settings import RunSettings
 
 _MOST = 1_000_000_000
 _TRUE, _FALSE = frozenset({"true", "yes", "on", "1", "enable", "enabled"}), frozenset({"false", "no", "off", "0"})
@@ -64,7 +64,7 @@ class Draft:
     """
 
     framework: str
-    settings: Settings
+    settings: RunSettings
     given: Mapping[str, Any] = field(default_factory=dict)
     preset: str = ""
     mode: str = ""

@@ -7,12 +7,12 @@ import sys
 from collections.abc import Sequence
 
 from fleetsim.errors import InputError, Problem
-from fleetsim.frameworks.settings import Settings
+from fleetsim.frameworks.settings import RunSettings
 from fleetsim.frameworks.source import MAX_BYTES, parsed_source, read_source, settings_of_words
 from fleetsim.frameworks.trl import CLASSES
 
 
-def settings_from(words: Sequence[str]) -> tuple[str, Settings]:
+def settings_from(words: Sequence[str]) -> tuple[str, RunSettings]:
     """What the configuration is called, and its settings: of a file or `-` (standard input), then of the other words.
 
     A first word that is a flag or `key=value` says that there is no file. Raises InputError for what cannot be read.

@@ -12,12 +12,12 @@ from typing import Any
 
 from fleetsim.errors import InputError, Problem
 from fleetsim.frameworks.arithmetic import whole_number
-from fleetsim.frameworks.settings import Settings
+from fleetsim.frameworks.settings import RunSettings
 
 _MOST_CHARACTERS = 300_000
 
 
-def settings_of_python(text: str, classes: tuple[str, ...], where: str) -> Settings:
+def settings_of_python(text: str, classes: tuple[str, ...], where: str) -> RunSettings:
     """The keyword arguments of all calls of these classes. The classes' names become programs of the settings.
 
     Raises InputError for text that is no Python.
@@ -30,7 +30,7 @@ def settings_of_python(text: str, classes: tuple[str, ...], where: str) -> Setti
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise InputError([Problem(where, str(error)[:100], "is no Python script", "give the right file")]) from None
     names = dict(_assigned(nodes))
-    settings = Settings()
+    settings = RunSettings()
     for node in nodes:
         if not isinstance(node, ast.Call):
             continue

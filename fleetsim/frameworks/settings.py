@@ -41,7 +41,7 @@ def normal(key: str) -> str:
 
 
 @dataclass(slots=True)
-class Settings:
+class RunSettings:
     """All settings of a run, later sources over earlier ones.
 
     programs: what a script starts (`train_async.py`, `verl.trainer.main_ppo`). parents: configurations that the file
@@ -80,9 +80,9 @@ class Settings:
         for name in [n for n in self.found if is_at(n, gone)]:
             del self.found[name]
 
-    def over(self, base: Settings) -> Settings:
+    def over(self, base: RunSettings) -> RunSettings:
         """These settings on top of those of a file that they build on."""
-        return Settings(
+        return RunSettings(
             {**base.found, **self.found},
             [*base.programs, *self.programs],
             [*base.parents, *self.parents],
@@ -169,9 +169,9 @@ class Settings:
             self.not_understood.append(what)
 
 
-def settings_of(pairs: Iterable[tuple[str, Any]], where: str) -> Settings:
+def settings_of(pairs: Iterable[tuple[str, Any]], where: str) -> RunSettings:
     """Settings from (key, value) pairs, later ones over earlier ones."""
-    settings = Settings()
+    settings = RunSettings()
     for key, value in pairs:
         settings.add(key, value, where)
     return settings

@@ -18,7 +18,7 @@ from fleetsim.frameworks.arguments import add_arguments, entry_of, server_of
 from fleetsim.frameworks.printed import printed_config
 from fleetsim.frameworks.python_source import settings_of_python
 from fleetsim.frameworks.requirement import requirements_of
-from fleetsim.frameworks.settings import Settings
+from fleetsim.frameworks.settings import RunSettings
 from fleetsim.frameworks.shell import Words, expanded
 from fleetsim.frameworks.trees import tree_of_json, tree_of_toml, tree_of_yaml
 
@@ -37,7 +37,7 @@ _LOOKS_LIKE_PYTHON = re.compile(r"(?m)^[ \t]*(?:from[ \t]+\w[\w.]*[ \t]+import[ 
 _CONFIG_KEYS = ("config", "config_file", "config_path")
 
 
-def read_source(path: str, words: Sequence[str] = (), classes: tuple[str, ...] = ()) -> Settings:
+def read_source(path: str, words: Sequence[str] = (), classes: tuple[str, ...] = ()) -> RunSettings:
     """The settings of a configuration file, with flags or `key=value` words on top.
 
     Of a log, the configuration that the framework printed into it. classes: configuration classes to look for in a
@@ -57,7 +57,7 @@ def parsed_source(
     words: Sequence[str] = (),
     classes: tuple[str, ...] = (),
     folder: Path | None = None,
-) -> Settings:
+) -> RunSettings:
     """The settings of a configuration's text. `name` says where it is from; its ending, if any, decides the form.
 
     folder: where the files that it names are looked for; None reads no other file. Raises InputError.
@@ -70,7 +70,7 @@ def parsed_source(
     return settings
 
 
-def settings_of_words(words: Sequence[str]) -> Settings:
+def settings_of_words(words: Sequence[str]) -> RunSettings:
     """Settings of the words that a user typed after `--`: the program's flags, with or without the program.
 
     A word may be a version instead, as it is installed: `trl==1.10.0`.
@@ -82,7 +82,7 @@ def settings_of_words(words: Sequence[str]) -> Settings:
     return settings
 
 
-def _settings(text: str, name: str, classes: tuple[str, ...], folder: Path | None, depth: int) -> Settings:
+def _settings(text: str, name: str, classes: tuple[str, ...], folder: Path | None, depth: int) -> RunSettings:
     ending = os.path.splitext(name)[1].lower()
     if ending in _TREES:
         return _of_tree(_TREES[ending](text, name), name, folder, depth)
@@ -101,12 +101,12 @@ def _settings(text: str, name: str, classes: tuple[str, ...], folder: Path | Non
     return _of_tree(tree, name, folder, depth) if isinstance(tree, Mapping) else _of_script(text, name, folder, depth)
 
 
-def _of_tree(tree: Any, name: str, folder: Path | None, depth: int) -> Settings:
+def _of_tree(tree: Any, name: str, folder: Path | None, depth: int) -> RunSettings:
     if not isinstance(tree, Mapping):
         raise InputError(
             [Problem(name, str(tree)[:80], "must be a mapping of keys", "give the framework's configuration file")]
         )
-    base = Settings()
+    base = RunSettings()
     parents: list[str] = []
     for parent in _parents(tree.get("defaults")):
         read = _other_file(parent, folder, depth)
@@ -115,7 +115,7 @@ def _of_tree(tree: Any, name: str, folder: Path | None, depth: int) -> Settings:
         else:
             base = read.over(base)
             base.programs.append(parent)
-    settings = Settings(parents=parents)
+    settings = RunSettings(parents=parents)
     for key, value in tree.items():
         if key not in ("defaults", "hydra"):
             settings.add(str(key), value, name)
@@ -128,7 +128,7 @@ def _parents(defaults: Any) -> list[str]:
     return [e for e in entries if isinstance(e, str) and e and e != "_self_"][:20]
 
 
-def _other_file(named: str, folder: Path | None, depth: int) -> Settings | None:
+def _other_file(named: str, folder: Path | None, depth: int) -> RunSettings | None:
     """A file that a configuration or script names, if it is there to be read."""
     if folder is None or depth >= _DEEPEST_PARENT or "\0" in named or not named or len(named) > 1000:
         return None
@@ -144,7 +144,7 @@ def _other_file(named: str, folder: Path | None, depth: int) -> Settings | None:
     return None
 
 
-def _of_script(text: str, name: str, folder: Path | None, depth: int) -> Settings:
+def _of_script(text: str, name: str, folder: Path | None, depth: int) -> RunSettings:
     """The settings of the command that starts training: the one with the most words of its own."""
     script = expanded(text)
     all_words: Words = [w for words, _ in script.commands for w in words]
@@ -167,7 +167,7 @@ def _of_script(text: str, name: str, folder: Path | None, depth: int) -> Setting
     settings.pinned = requirements_of(text)
     for program, words, line in others:
         settings.programs.append(program)
-        served = Settings()
+        served = RunSettings()
         add_arguments(served, words, f"{name}:{line}")
         for setting in served.found.values():
             settings.add(f"vllm_serve.{setting.key.lstrip('-')}", setting.value, setting.where)
@@ -176,9 +176,9 @@ def _of_script(text: str, name: str, folder: Path | None, depth: int) -> Setting
     return _with_named_files(settings, folder, depth)
 
 
-def _command(words: Words, where: str) -> Settings:
+def _command(words: Words, where: str) -> RunSettings:
     entry = entry_of(words)
-    settings = Settings()
+    settings = RunSettings()
     if entry is None:
         add_arguments(settings, words, where)
         return settings
@@ -188,7 +188,7 @@ def _command(words: Words, where: str) -> Settings:
     return settings.over(launcher)
 
 
-def _with_named_files(settings: Settings, folder: Path | None, depth: int) -> Settings:
+def _with_named_files(settings: RunSettings, folder: Path | None, depth: int) -> RunSettings:
     """The settings of the configuration file that a program is given (`--config`, `@ file`), under its flags."""
     named = [p for p in settings.parents if p.endswith(tuple(_TREES))]
     for key in _CONFIG_KEYS:

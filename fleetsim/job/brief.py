@@ -9,7 +9,7 @@ from fleetsim import units
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.transport import sync_times
 from fleetsim.job.assumptions import Assumption
-from fleetsim.job.moved import Part, Ranges
+from fleetsim.job.moved import InputPart, MetricRanges
 from fleetsim.job.nameplate import trainer_step_s
 from fleetsim.quantities import quantity
 
@@ -64,14 +64,14 @@ def _typed(scenario: Scenario, assumption: Assumption) -> str:
     return f"--set {path}={written}" if flag.startswith("--set") else f"{flag} {written}"
 
 
-def swing_line(ranges: Ranges, measured: Callable[[str], str] = str) -> str | None:
+def swing_line(ranges: MetricRanges, measured: Callable[[str], str] = str) -> str | None:
     """The input that moves a simulated step most, where one does. measured: writes what settles it."""
     first = ranges.parts[0]
     low, high = map(units.seconds, first.step_s)
     return None if low == high else f"{first.what} ({measured(first.measure)}): a step may take {low} to {high}"
 
 
-def measure_line(part: Part[Any]) -> str:
+def measure_line(part: InputPart[Any]) -> str:
     """What to measure first, with what, and what that is worth."""
     worth = f", worth {units.money(part.usd_per_h)} an hour" if part.usd_per_h > 0 else ""
     return f"{part.what} ({part.measure}){worth}"

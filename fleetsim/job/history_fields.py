@@ -62,7 +62,7 @@ class AccessFields:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Window:
+class HistoryWindow:
     """One window of a history, checked and not read yet.
 
     One of prometheus (an address), file and history (read before). start, end: as written; None = the last hours of a
@@ -85,11 +85,11 @@ class Window:
     way_in: tuple[str, ...] = ()
     counts: bool = False
 
-    def ready(self) -> Window:
+    def ready(self) -> HistoryWindow:
         """Itself."""
         return self
 
-    def through(self, fields: AccessFields) -> Window:
+    def through(self, fields: AccessFields) -> HistoryWindow:
         """The same window, with a command's way in. Raises InputError."""
         access = None if self.prometheus is None else fields.access()
         return replace(self, access=access, way_in=fields.words())
@@ -189,7 +189,7 @@ class WindowFields:
         str | None, Option("Whose run log it is: verl, trl, nemo-rl... (else: found out).", SOURCE)
     ] = None
 
-    def ready(self) -> Window:
+    def ready(self) -> HistoryWindow:
         """The window, with a way in as the environment says. Raises InputError, all problems at once."""
         from fleetsim.history.window import parse_time
 
@@ -205,7 +205,7 @@ class WindowFields:
                 if time is not None:
                     parse_time(time, 0.0, flag(name))
         wrong.stop()
-        return Window(
+        return HistoryWindow(
             prometheus=self.prometheus,
             file=self.from_,
             start=self.start,

@@ -43,7 +43,7 @@ _MAKE_SECONDS = ("engine.model", "engine.gpu", "trainer.gpus")
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class StatedJob:
     """A scenario as the user asked for it.
 
     given: dotted paths that were written somewhere, and not as `assumed`; what the user set is no longer assumed in the
@@ -55,7 +55,7 @@ class Job:
     notes: tuple[str, ...]
 
 
-def job_from_flags(file: Start, sets: Sequence[str], flags: Mapping[str, Any]) -> Job:
+def job_from_flags(file: Start, sets: Sequence[str], flags: Mapping[str, Any]) -> StatedJob:
     """The job of a command line, or of its keywords in Python.
 
     file: a scenario file or the name of a shipped one; a mapping like such a file's; None = the defaults. sets:
@@ -110,7 +110,7 @@ def job_from_flags(file: Start, sets: Sequence[str], flags: Mapping[str, Any]) -
         *growth_notes(scenario, given),
         *rounded_note(asked, scenario, given),
     )
-    return Job(scenario, known, notes)
+    return StatedJob(scenario, known, notes)
 
 
 def _outside(sets: Sequence[str]) -> tuple[list[str], list[Problem]]:

@@ -26,7 +26,7 @@ _PER_STEP = ("step_s", "cost_per_step")
 _WIDE = 1.5
 Figures = Mapping[str, float]
 InDoubt = tuple[Uncertain, Interval]
-E = TypeVar("E", bound="End")
+E = TypeVar("E", bound="IntervalEnd")
 
 
 def in_doubt(scenario: Scenario, given: Collection[str]) -> tuple[InDoubt, ...]:
@@ -102,7 +102,7 @@ def moved_metrics(scenario: Scenario, inputs: Sequence[InDoubt], measure: Measur
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class IntervalEnd:
     """One input at one end of its interval. metrics: of the advised fleet."""
 
     factor: float
@@ -110,7 +110,7 @@ class End:
 
 
 @dataclass(frozen=True, slots=True)
-class Part(Generic[E]):
+class InputPart(Generic[E]):
     """What one input does alone to an advice, at the low and the high end of its interval. path: its value in a
     scenario, if any. usd_per_h: what not knowing it costs, the mean of its ends."""
 
@@ -156,7 +156,7 @@ class Swing:
 
 
 @dataclass(frozen=True, slots=True)
-class Ranges:
+class MetricRanges:
     """metrics: name -> from, to in `confidence` of all cases, with the simulation's own noise. parts: the inputs, what
     moves a step most first."""
 
@@ -173,7 +173,7 @@ class Ranges:
 
 def ranges_of(
     scenario: Scenario, given: Collection[str], estimates: Mapping[str, Estimate], measure: Measure
-) -> Ranges | None:
+) -> MetricRanges | None:
     """How far a simulated job may be off; None where no input is in doubt. estimates: of the job, by metric."""
     inputs = in_doubt(scenario, given)
     if not inputs:
@@ -190,4 +190,4 @@ def ranges_of(
         for (u, ends), (low, high) in zip(inputs, found.ends, strict=True)
     ]
     parts.sort(key=lambda part: part.step_s[0] - part.step_s[1])
-    return Ranges(CONFIDENCE, found.around(estimates), tuple(parts))
+    return MetricRanges(CONFIDENCE, found.around(estimates), tuple(parts))

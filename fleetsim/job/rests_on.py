@@ -9,10 +9,10 @@ from fleetsim import units
 from fleetsim.job import words
 from fleetsim.job.assumptions import Assumption
 from fleetsim.job.engine_source import EngineSource
-from fleetsim.job.moved import Part, Ranges, Swing
+from fleetsim.job.moved import InputPart, MetricRanges, Swing
 from fleetsim.tell.document import Block, Listed, Section, Table, Words, page_only, terminal_only
 
-P = TypeVar("P", bound=Part[Any])
+P = TypeVar("P", bound=InputPart[Any])
 _OFF = ("in doubt", "times", "step, s")
 
 
@@ -34,7 +34,7 @@ def assumed_section(assumed: Sequence[Assumption]) -> Section:
     return Section(title, (assumption_list(assumed, words.THEMES),) if assumed else (), on=("terminal",))
 
 
-def how_sure(ranges: Ranges) -> Section:
+def how_sure(ranges: MetricRanges) -> Section:
     """What each input that may be off does to a run, alone; what settles it is said as `simulate` takes it."""
     rows = tuple((*_off(part), words.as_settings(part.measure), part.why) for part in ranges.parts)
     table = Table("", (*_OFF, "settled by", "why"), rows, left=1, words_last=2, note=_alone(ranges.confidence))
@@ -52,7 +52,7 @@ def worth_knowing(parts: Sequence[P], confidence: float, heading: str, right: Ca
     return _sure(table.narrowing(*headings[1:-1]))
 
 
-def _off(part: Part[Any] | Swing) -> tuple[str, str, str]:
+def _off(part: InputPart[Any] | Swing) -> tuple[str, str, str]:
     """An input, between what it lies, and between what a step then takes."""
     return part.what, " to ".join(map(units.number, part.factors)), " to ".join(f"{x:,.1f}" for x in part.step_s)
 

@@ -53,7 +53,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Lengths:
+class DecodeLengths:
     """Output tokens that the first replication of a run decodes: all but the first of each turn, which comes with the
     prompt. batches: of each step's samples, ascending, shape
     (steps, samples). first: steps that may be the first that count. mean: of a sample, of_group: of the longest of a
@@ -70,18 +70,18 @@ class Lengths:
 
 
 @lru_cache(maxsize=64)
-def lengths_of(workload: WorkloadConfig, seed: int, groups_per_step: int, steps: int, warmup: int) -> Lengths:
+def lengths_of(workload: WorkloadConfig, seed: int, groups_per_step: int, steps: int, warmup: int) -> DecodeLengths:
     """The lengths of a run. warmup: steps that are left out at least."""
     source = GroupSource(workload, seed_sequence(seed, 0, "workload"), groups_per_step)
     drawn = source.take(steps * groups_per_step).output_tokens.astype(np.float64) - workload.turns.count
     batches = np.sort(drawn.reshape(steps, -1), axis=1)
-    found = Lengths(batches, range(min(warmup, steps // 2), steps // 2 + 1), 0.0, 0.0)
+    found = DecodeLengths(batches, range(min(warmup, steps // 2), steps // 2 + 1), 0.0, 0.0)
     of_groups = drawn.reshape(steps, groups_per_step, -1).max(axis=2).mean(axis=1)
     return replace(found, mean=found.least(batches.mean(axis=1)), of_group=found.least(of_groups))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Pace:
+class TokenPace:
     """Seconds of a token of each of c samples on one instance: `of(c)`; most: samples at once, on average."""
 
     concurrency: Floats
@@ -93,7 +93,7 @@ class Pace:
         return np.asarray(np.interp(c, self.concurrency, self.seconds), np.float64)
 
 
-def pace_of(scenario: Scenario) -> Pace:
+def pace_of(scenario: Scenario) -> TokenPace:
     """The pace of a scenario's engine. Raises InputError as engines do."""
     step_time, limits = engine_of(scenario)
     w, prompt = scenario.workload, mean_prompt_tokens(scenario)
@@ -105,14 +105,14 @@ def pace_of(scenario: Scenario) -> Pace:
     # A constant rate, and drafts that are switched off in larger batches, know no order: none is faster than the best.
     seconds = np.minimum.accumulate(np.asarray(step_time.mixed_s(c, context, 0.0, 0.0))[::-1])[::-1]
     fastest = min([1.0, *scenario.fleet.speed_factors])
-    return Pace(c, fastest * seconds, most)
+    return TokenPace(c, fastest * seconds, most)
 
 
 class Bounds:
     """Lower bounds of the plans of one job. Engines are looked at once."""
 
     def __init__(self) -> None:
-        self._paces: dict[object, Pace] = {}
+        self._paces: dict[object, TokenPace] = {}
 
     def rough_s(self, candidate: Candidate) -> float:
         """Seconds that a step takes at least, by the rate and the trainer alone: before there is a scenario. Infinite
@@ -155,7 +155,7 @@ class Bounds:
         generation = _LEFT * _generation_s(scenario, lengths, pace, held, paused * often)
         return max(training + sync.trainer_block_s * often, generation)
 
-    def _pace(self, scenario: Scenario) -> Pace:
+    def _pace(self, scenario: Scenario) -> TokenPace:
         key = scenario.engine, scenario.workload, scenario.fleet.speed_factors, scenario.fleet.group_placement
         if key not in self._paces:
             self._paces[key] = pace_of(scenario)
@@ -165,12 +165,12 @@ class Bounds:
 _LEFT = 1.0 - _ROOM
 
 
-def _lengths(scenario: Scenario) -> Lengths:
+def _lengths(scenario: Scenario) -> DecodeLengths:
     run, seed = scenario.run, scenario.run.seed
     return lengths_of(scenario.workload, seed, scenario.groups_per_step, run.steps, run.warmup_steps or 2)
 
 
-def _training_s(scenario: Scenario, lengths: Lengths, fixed_s: float, per_token_s: float, selects: bool) -> float:
+def _training_s(scenario: Scenario, lengths: DecodeLengths, fixed_s: float, per_token_s: float, selects: bool) -> float:
     """Seconds of training on the lengths that a run draws. selects: on those that are finished first."""
     samples = scenario.trainer.batch_samples
     output = 0.0 if selects else lengths.mean
@@ -198,7 +198,7 @@ def _selects(scenario: Scenario) -> bool:
     return chosen or batches_out(scenario) > scenario.run.steps / _STEADY
 
 
-def _batch_s(scenario: Scenario, lengths: Lengths, pace: Pace, held_s: float, paused_s: float) -> float:
+def _batch_s(scenario: Scenario, lengths: DecodeLengths, pace: TokenPace, held_s: float, paused_s: float) -> float:
     """Seconds until a whole batch is written, and nothing beside it."""
     if _selects(scenario):
         return 0.0
@@ -208,7 +208,7 @@ def _batch_s(scenario: Scenario, lengths: Lengths, pace: Pace, held_s: float, pa
     return max(_rate_s(each * lengths.mean, pace, each), lengths.least(together))
 
 
-def _generation_s(scenario: Scenario, lengths: Lengths, pace: Pace, held_s: float, paused_s: float) -> float:
+def _generation_s(scenario: Scenario, lengths: DecodeLengths, pace: TokenPace, held_s: float, paused_s: float) -> float:
     """Seconds of a step in which samples of several batches are out.
 
     held_s: how long, in a version, what is in training keeps its places. paused_s: of a step, by syncs.
@@ -236,7 +236,7 @@ def batches_out(scenario: Scenario) -> float:
     return (law.ahead.most(a) + law.ahead.and_current) * unit + a.extra_groups / sizes.step
 
 
-def _rate_s(work: float, pace: Pace, concurrency: float) -> float:
+def _rate_s(work: float, pace: TokenPace, concurrency: float) -> float:
     """Seconds of so many tokens on an instance that runs so many samples at best."""
     c = min(pace.most, concurrency)
     return float(work * pace.of(c) / c)

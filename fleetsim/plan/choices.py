@@ -24,7 +24,7 @@ from fleetsim.engine.model.precision import KV_BYTES, PRECISIONS
 from fleetsim.errors import InputError
 from fleetsim.job.model_notes import longest_context
 from fleetsim.job.nameplate import context_in_flight, samples_in_flight
-from fleetsim.plan.staleness import Ahead, ways_ahead
+from fleetsim.plan.staleness import StalenessBudget, ways_ahead
 from fleetsim.sim.engines import engine_of
 from fleetsim.sim.speculation import longest_draft
 
@@ -44,11 +44,11 @@ class Value:
 
     changes: Mapping[str, Any]
     needs: str = ""
-    ahead: Ahead | None = None
+    ahead: StalenessBudget | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ChoiceInputs:
     """Whom the choices are made for. scenario: the job. given: dotted paths that somebody wrote. gpu_types: at hand, as
     they were written; empty = the job's own. most_steps: staleness that may be allowed at most, None = the recipe's."""
 
@@ -64,7 +64,7 @@ class Choice:
 
     name: str
     paths: tuple[str, ...]
-    values: Callable[[Scenario, Asked], Iterator[Value]] = field(repr=False)
+    values: Callable[[Scenario, ChoiceInputs], Iterator[Value]] = field(repr=False)
 
     def open_to(self, given: Collection[str]) -> bool:
         """Whether nobody wrote any of its keys."""
@@ -74,7 +74,7 @@ class Choice:
 _AS_IT_IS = Value({})
 
 
-def _gpus(scenario: Scenario, asked: Asked) -> Iterator[Value]:
+def _gpus(scenario: Scenario, asked: ChoiceInputs) -> Iterator[Value]:
     if not asked.gpu_types or scenario.engine.kind != "roofline":
         yield _AS_IT_IS
         return
@@ -82,7 +82,7 @@ def _gpus(scenario: Scenario, asked: Asked) -> Iterator[Value]:
         yield Value({"engine.gpu": name})
 
 
-def _weights(scenario: Scenario, asked: Asked) -> Iterator[Value]:
+def _weights(scenario: Scenario, asked: ChoiceInputs) -> Iterator[Value]:
     """As the checkpoint has them, and in fewer bits that the GPU multiplies in."""
     yield _AS_IT_IS
     if scenario.engine.kind != "roofline" or is_given("engine.dtype", asked.given):
@@ -93,7 +93,7 @@ def _weights(scenario: Scenario, asked: Asked) -> Iterator[Value]:
             yield Value({"engine.dtype": name}, name)
 
 
-def _cache(scenario: Scenario, asked: Asked) -> Iterator[Value]:
+def _cache(scenario: Scenario, asked: ChoiceInputs) -> Iterator[Value]:
     yield _AS_IT_IS
     if scenario.engine.kind != "roofline" or is_given("engine.kv_dtype", asked.given):
         return
@@ -102,7 +102,7 @@ def _cache(scenario: Scenario, asked: Asked) -> Iterator[Value]:
         yield Value({"engine.kv_dtype": "fp8"}, "fp8")
 
 
-def _layouts(scenario: Scenario, asked: Asked) -> Iterator[Value]:
+def _layouts(scenario: Scenario, asked: ChoiceInputs) -> Iterator[Value]:
     """GPUs of an engine: tensor parallel up to a server, expert ranks of a mixture up to four, and stages where a
     server is not enough. Those that hold the job's longest sample."""
     given = {name for name in ("tp", "pp", "dp") if is_given(f"engine.{name}", asked.given)}
@@ -136,7 +136,7 @@ def _holds(scenario: Scenario, tp: int, pp: int, dp: int) -> bool:
         return False
 
 
-def _overlaps(scenario: Scenario, asked: Asked) -> Iterator[Value]:
+def _overlaps(scenario: Scenario, asked: ChoiceInputs) -> Iterator[Value]:
     """One batch, or two that overlap, where tokens go to their experts on other servers."""
     yield _AS_IT_IS
     engine = scenario.engine
@@ -146,7 +146,7 @@ def _overlaps(scenario: Scenario, asked: Asked) -> Iterator[Value]:
         yield Value({"engine.overlap": "two_batch"})
 
 
-def _drafts(scenario: Scenario, asked: Asked) -> Iterator[Value]:
+def _drafts(scenario: Scenario, asked: ChoiceInputs) -> Iterator[Value]:
     """Without drafts, or with an EAGLE-3 head, which there is for most models; a recipe's own drafter keeps its k."""
     own = scenario.engine.speculation
     if own is not None or scenario.engine.kind != "roofline" or is_touched("engine.speculation", asked.given):
@@ -163,12 +163,12 @@ def _drafts(scenario: Scenario, asked: Asked) -> Iterator[Value]:
             yield Value({"engine.speculation": drafts}, "speculation")
 
 
-def _ahead(scenario: Scenario, asked: Asked) -> Iterator[Value]:
+def _ahead(scenario: Scenario, asked: ChoiceInputs) -> Iterator[Value]:
     for way in ways_ahead(scenario, asked.most_steps):
         yield Value(way.changes, ahead=way)
 
 
-def _iterations(scenario: Scenario, asked: Asked) -> Iterator[Value]:
+def _iterations(scenario: Scenario, asked: ChoiceInputs) -> Iterator[Value]:
     """More prompt tokens in an iteration; SGLang's limit means another thing."""
     yield _AS_IT_IS
     if scenario.engine.kind == "roofline" and scenario.engine.name != "sglang":
@@ -176,7 +176,7 @@ def _iterations(scenario: Scenario, asked: Asked) -> Iterator[Value]:
             yield Value({"engine.max_num_batched_tokens": tokens})
 
 
-def _running(scenario: Scenario, asked: Asked) -> Iterator[Value]:
+def _running(scenario: Scenario, asked: ChoiceInputs) -> Iterator[Value]:
     """Half or a quarter of the requests at once: each then goes faster, and none loses its cache."""
     yield _AS_IT_IS
     if scenario.engine.kind == "roofline":
@@ -185,7 +185,7 @@ def _running(scenario: Scenario, asked: Asked) -> Iterator[Value]:
             yield Value({"engine.max_num_seqs": seqs})
 
 
-def _caps(scenario: Scenario, asked: Asked) -> Iterator[Value]:
+def _caps(scenario: Scenario, asked: ChoiceInputs) -> Iterator[Value]:
     """Samples in flight on one instance: what the cache holds at the mean length, so that none loses its cache."""
     yield _AS_IT_IS
     if scenario.engine.kind == "constant" or scenario.fleet.max_in_flight_samples is not None:
@@ -218,7 +218,7 @@ LIMITS: tuple[Choice, ...] = (
 )
 
 
-def combined(scenario: Scenario, asked: Asked, choices: tuple[Choice, ...] = ENGINE) -> Iterator[Value]:
+def combined(scenario: Scenario, asked: ChoiceInputs, choices: tuple[Choice, ...] = ENGINE) -> Iterator[Value]:
     """Every combination of some choices as one value; `needs` then holds all permissions, separated by spaces.
 
     Combinations that a scenario cannot hold, or an engine cannot have, are left out.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from fleetsim.config.scenario import Scenario
     from fleetsim.job.assumptions import Assumption
     from fleetsim.job.engine_source import EngineSource
-    from fleetsim.plan.rows import Plans, Row
+    from fleetsim.plan.rows import PlanRow, Plans
     from fleetsim.plan.search import Found
 
 
@@ -67,7 +67,7 @@ def so_far_document(scenario: Scenario, found: Sequence[Found], missing: str) ->
     }
 
 
-def _row(result: Plans, row: Row) -> dict[str, Any]:
+def _row(result: Plans, row: PlanRow) -> dict[str, Any]:
     share = row.candidate.share
     return {
         "plan": words.plan_words(row, several_types=True),

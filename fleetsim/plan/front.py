@@ -14,7 +14,7 @@ CLOSE = 0.005
 MOST_ROWS = 7
 
 
-class Point(Protocol):
+class PlanPoint(Protocol):
     """A plan with what it comes to."""
 
     @property
@@ -26,7 +26,7 @@ class Point(Protocol):
         """US dollars of a step."""
 
 
-P = TypeVar("P", bound=Point)
+P = TypeVar("P", bound=PlanPoint)
 
 
 class Front:
@@ -88,7 +88,7 @@ def _ratio(a: float, b: float) -> float:
     return math.log(a / b) if a > 0 and b > 0 else math.inf
 
 
-class Wanted:
+class Goal:
     """What a search is for. only_best: nothing but the best by the budget's objective. by: how much better than what
     was found a plan must be to be worth a look, in shares of one."""
 

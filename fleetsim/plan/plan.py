@@ -19,10 +19,10 @@ from fleetsim.job.moved import ranges_of
 from fleetsim.job.trainer_scaling import anchored
 from fleetsim.job.trials import Measure, Tell, planned, remembered, simulated, trial_of
 from fleetsim.plan.budget import SAME, Budget
-from fleetsim.plan.choices import AHEAD, LIMITS, Asked, combined
-from fleetsim.plan.front import MOST_ROWS, Wanted, front_of, thinned
+from fleetsim.plan.choices import AHEAD, LIMITS, ChoiceInputs, combined
+from fleetsim.plan.front import MOST_ROWS, Goal, front_of, thinned
 from fleetsim.plan.permissions import NAMES, Allowed, stale
-from fleetsim.plan.rows import Bought, Plans, Row
+from fleetsim.plan.rows import Bought, PlanRow, Plans
 from fleetsim.plan.search import Found, Search
 from fleetsim.plan.shares import Candidate, Engines, neighbours
 from fleetsim.plan.staleness import own_staleness
@@ -56,7 +56,7 @@ def plan(
     """
     given = frozenset(given)
     job = planned_job(scenario, given)
-    space = Space(Asked(job, given, tuple(gpu_types), allowed.staleness), budget)
+    space = Space(ChoiceInputs(job, given, tuple(gpu_types), allowed.staleness), budget)
     search = Search(remembered(measure), tell)
     try:
         rows = tuple(_row(search, found) for found in worth_a_look(search, space, allowed))
@@ -81,7 +81,7 @@ def planned_job(scenario: Scenario, given: frozenset[str]) -> Scenario:
 class Space:
     """All plans of a job within a budget, whatever they need."""
 
-    def __init__(self, asked: Asked, budget: Budget) -> None:
+    def __init__(self, asked: ChoiceInputs, budget: Budget) -> None:
         self.asked, self.budget = asked, budget
         self.own = own_staleness(asked.scenario)
         self.engines = tuple(self._engines())
@@ -128,7 +128,7 @@ class Space:
 def pareto(search: Search, space: Space, allowed: Allowed) -> list[Found]:
     """Simulates whatever may be on the front of step and dollars; where only a step is asked for, what may be best."""
     budget = space.budget
-    wanted = Wanted(budget, only_best=budget.gpus is None and budget.price_per_h is None)
+    wanted = Goal(budget, only_best=budget.gpus is None and budget.price_per_h is None)
     found = search.refining(space.plans(allowed), wanted, space.near, "plans")
     if not found:
         raise _nothing(space, search)
@@ -204,14 +204,14 @@ def _changed(scenario: Scenario, changes: Iterable[Mapping[str, object]]) -> Ite
             continue
 
 
-def _row(search: Search, found: Found) -> Row:
+def _row(search: Search, found: Found) -> PlanRow:
     trial = trial_of(found.scenario.fleet.instances, found.runs)
     given = found.candidate.engines.given
     ranges = ranges_of(found.scenario, given, trial.estimates, search.measure)
-    return Row(found.candidate, found.scenario, trial.estimates, len(found.runs), trial.binding, ranges)
+    return PlanRow(found.candidate, found.scenario, trial.estimates, len(found.runs), trial.binding, ranges)
 
 
-def _bought(search: Search, space: Space, allowed: Allowed, best: Row) -> Iterator[Bought]:
+def _bought(search: Search, space: Space, allowed: Allowed, best: PlanRow) -> Iterator[Bought]:
     """The best plan with each thing that is forbidden, alone, where it beats the recommended one."""
     budget = space.budget
     least = budget.badness(best.step_s, best.usd)
@@ -221,7 +221,7 @@ def _bought(search: Search, space: Space, allowed: Allowed, best: Row) -> Iterat
 
     for permission in space.forbidden(allowed):
         more = allowed.also(permission)
-        wanted = Wanted(budget, only_best=True, by=SAME)
+        wanted = Goal(budget, only_best=True, by=SAME)
         wanted.add(best.step_s, best.usd)
         found = search.refining(space.plans(more, but=allowed), wanted, space.near, f"with {permission}")
         better = [f for f in found if beats(f.step_s, f.usd)]

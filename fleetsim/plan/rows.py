@@ -8,10 +8,10 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.estimates import Estimate
 from fleetsim.job.brief import Spans
-from fleetsim.job.moved import Ranges
+from fleetsim.job.moved import MetricRanges
 from fleetsim.plan.budget import Budget
 from fleetsim.plan.permissions import Allowed
-from fleetsim.plan.search import Tally
+from fleetsim.plan.search import SearchTally
 from fleetsim.plan.shares import Candidate
 
 # Metrics whose ranges are told of each row.
@@ -19,7 +19,7 @@ RANGED = ("step_s", "cost_per_step")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Row:
+class PlanRow:
     """A plan with all its runs. ranges: how far it may be off, None where no input is in doubt."""
 
     candidate: Candidate
@@ -27,7 +27,7 @@ class Row:
     estimates: Mapping[str, Estimate]
     runs: int
     binding: str
-    ranges: Ranges | None
+    ranges: MetricRanges | None
 
     @property
     def step_s(self) -> float:
@@ -66,7 +66,7 @@ class Bought:
     """What one thing would buy that the recipe forbids. row: the best plan with it, None where it is no better."""
 
     permission: str
-    row: Row | None
+    row: PlanRow | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,17 +81,17 @@ class Plans:
     given: frozenset[str]
     budget: Budget
     allowed: Allowed
-    rows: tuple[Row, ...]
+    rows: tuple[PlanRow, ...]
     bought: tuple[Bought, ...]
-    tally: Tally
+    tally: SearchTally
 
     @property
-    def best(self) -> Row:
+    def best(self) -> PlanRow:
         """The recommended row."""
         return self.rows[0]
 
     @property
-    def better(self) -> list[tuple[str, Row]]:
+    def better(self) -> list[tuple[str, PlanRow]]:
         """Permissions that nobody gave and that make the plan better, with the best plan of each."""
         return [(b.permission, b.row) for b in self.bought if b.row is not None]
 

@@ -19,7 +19,7 @@ from fleetsim.dataclass import dataclass
 from fleetsim.errors import StuckError
 from fleetsim.job.trials import Measure, Tell, flat
 from fleetsim.plan.bound import Bounds
-from fleetsim.plan.front import Wanted
+from fleetsim.plan.front import Goal
 from fleetsim.plan.shares import Candidate
 from fleetsim.sim.threads import side_by_side
 
@@ -58,7 +58,7 @@ class Found:
 
 
 @dataclass(slots=True)
-class Tally:
+class SearchTally:
     """Plans that were looked at, and how far: by the rough bound, by their scenario's, by plans that are alike, by a
     run. impossible: that no scenario, engine or trainer can be. stuck: with the reason."""
 
@@ -77,12 +77,12 @@ class Search:
 
     def __init__(self, measure: Measure, tell: Tell | None = None) -> None:
         self.found: dict[Scenario, Found] = {}
-        self.tally = Tally()
+        self.tally = SearchTally()
         self._bounds, self._likely = Bounds(), Likely()
         self.measure, self._tell = measure, tell or (lambda text: None)
 
     def refining(
-        self, candidates: Iterable[Candidate], wanted: Wanted, finer: Callable[[Candidate, float], Iterable[Candidate]],
+        self, candidates: Iterable[Candidate], wanted: Goal, finer: Callable[[Candidate, float], Iterable[Candidate]],
         what: str,
     ) -> list[Found]:  # fmt: skip
         """The same, then what lies between the counts of those that are worth it, in ever smaller strides.
@@ -101,7 +101,7 @@ class Search:
             found += self.exploring(near.values(), wanted, f"{what}, counts within {units.share(stride - 1, 0)}")
         return found
 
-    def exploring(self, candidates: Iterable[Candidate], wanted: Wanted, what: str) -> Iterator[Found]:
+    def exploring(self, candidates: Iterable[Candidate], wanted: Goal, what: str) -> Iterator[Found]:
         """Simulates those that stay worth a look while others are found, in the order of their bounds."""
         waiting: list[Waiting] = []
         before = len(self.found)
@@ -123,7 +123,7 @@ class Search:
                 self._likely.add(found.candidate, found.step_s / bounds[found.candidate.place])
                 yield found
 
-    def _next(self, waiting: list[Waiting], wanted: Wanted) -> list[tuple[float, Candidate, Scenario]]:
+    def _next(self, waiting: list[Waiting], wanted: Goal) -> list[tuple[float, Candidate, Scenario]]:
         """The next few that are worth a simulation, taken from the heap, with their bounds."""
         chosen: list[tuple[float, Candidate, Scenario]] = []
         while waiting and len(chosen) < _AT_ONCE:

@@ -25,7 +25,7 @@ from fleetsim.job.derived import seconds_of, with_derived
 from fleetsim.job.trainer_scaling import least_trainer_gpus, scaled, scaled_share
 from fleetsim.job.trials import unit_of
 from fleetsim.plan.choices import Value
-from fleetsim.plan.staleness import Ahead, own_staleness
+from fleetsim.plan.staleness import StalenessBudget, own_staleness
 from fleetsim.split.arrangements import Kind, colocated_async, colocated_sync, server_gpus, split
 from fleetsim.trainer.estimate import estimate_of
 
@@ -156,7 +156,7 @@ class Engines:
         phases = [phase.model_dump() for phase in seconds["trainer.phases"]]
         return {**scaled_share(scenario.trainer, gpus), **seconds, "trainer.phases": phases, "trainer.gpus": gpus}
 
-    def scenario_of(self, share: Share, ahead: Ahead) -> Scenario | None:
+    def scenario_of(self, share: Share, ahead: StalenessBudget) -> Scenario | None:
         """The scenario that runs it; None where there is none. It is validated once, for a search makes thousands."""
         seconds = self.trainer(share)
         if seconds is None:
@@ -191,7 +191,7 @@ class Candidate:
     """One plan. needs: names of permissions."""
 
     engines: Engines
-    ahead: Ahead
+    ahead: StalenessBudget
     share: Share
 
     @property

@@ -24,7 +24,7 @@ _BATCHES = "admission.batches_ahead"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Ahead:
+class StalenessBudget:
     """changes: of the scenario. steps: that a sample may be old at most, None = the recipe's law promises no number.
     on_policy: nothing is generated while the trainer works, steps is 0."""
 
@@ -43,19 +43,19 @@ def own_staleness(scenario: Scenario) -> float | None:
     return float(a.batches_ahead + k - 1) if law.budget == "batches" else None
 
 
-def ways_ahead(scenario: Scenario, most_steps: int | None) -> Iterator[Ahead]:
+def ways_ahead(scenario: Scenario, most_steps: int | None) -> Iterator[StalenessBudget]:
     """On-policy; then every budget and cadence up to the recipe's own staleness, or to `most_steps` where that is more.
 
     A law that promises no number stays as it is.
     """
-    yield Ahead({}, 0.0, on_policy=True)
+    yield StalenessBudget({}, 0.0, on_policy=True)
     own, law = own_staleness(scenario), law_of(scenario)
     if own is None:
-        yield Ahead({}, None)
+        yield StalenessBudget({}, None)
         return
     most = max(own, 0 if most_steps is None else most_steps)
     if own > 0:
-        yield Ahead({}, own)
+        yield StalenessBudget({}, own)
     by_steps = scenario.sync.trigger == "steps"
     for k in _CADENCES if by_steps else (steps_per_version(scenario),):
         for steps in sorted({n for n in (*_BUDGETS, most) if n <= most}):
@@ -66,7 +66,7 @@ def ways_ahead(scenario: Scenario, most_steps: int | None) -> Iterator[Ahead]:
                 changes["sync.every_steps"] = k
             there = _steps(changes, k)
             if steps == there and (there, k) != (own, steps_per_version(scenario)):
-                yield Ahead(changes, there)
+                yield StalenessBudget(changes, there)
 
 
 def _versions(steps: float, k: int) -> dict[str, Any] | None:

@@ -15,7 +15,7 @@ from fleetsim.job.rests_on import assumed_section, how_sure, rests_on
 from fleetsim.job.words import kind_of
 from fleetsim.plan import words
 from fleetsim.plan.assumptions import assumed
-from fleetsim.plan.rows import Plans, Row
+from fleetsim.plan.rows import PlanRow, Plans
 from fleetsim.plan.search import Found
 from fleetsim.tell.charts.chart import Chart
 from fleetsim.tell.charts.curve import Curve, curve_chart
@@ -146,7 +146,7 @@ def _chart(result: Plans) -> Chart | None:
     )
 
 
-def _ranged(row: Row) -> Estimate:
+def _ranged(row: PlanRow) -> Estimate:
     low, high = row.range_of("step_s")
     return Estimate(row.step_s, low, high)
 
@@ -163,7 +163,7 @@ def _usd(x: float) -> str:
     return units.money(x).removeprefix("$")
 
 
-def _idle(row: Row) -> str:
+def _idle(row: PlanRow) -> str:
     trainer, rollout = (row.estimates[name].mean for name in ("trainer_idle_fraction", "rollout_idle_fraction"))
     return f"{units.percent(trainer, 0)}/{units.share(rollout, 0)}"
 

@@ -11,7 +11,7 @@ from fleetsim import units
 from fleetsim.config.scenario import Scenario
 from fleetsim.plan.budget import Budget
 from fleetsim.plan.permissions import says
-from fleetsim.plan.rows import Bought, Plans, Row
+from fleetsim.plan.rows import Bought, PlanRow, Plans
 from fleetsim.plan.shares import Share
 
 # The file that commands name where the plan was not saved.
@@ -44,14 +44,14 @@ def engine_words(scenario: Scenario) -> str:
     return ", ".join(parts)
 
 
-def stale_words(row: Row) -> str:
+def stale_words(row: PlanRow) -> str:
     """ "2", "3, sync every 2nd"; "-" where the law promises no number."""
     steps, every = row.candidate.ahead.steps, row.scenario.sync.every_steps
     told = "-" if steps is None else f"{steps:g}"
     return f"{told}, sync every {every}" if every > 1 else told
 
 
-def plan_words(row: Row, several_types: bool) -> str:
+def plan_words(row: PlanRow, several_types: bool) -> str:
     """A row in the first column of the table."""
     gpu = f"{row.scenario.engine.gpu} " if several_types else ""
     return f"{gpu}{share_words(row.candidate.share)}: {engine_words(row.scenario)}"
@@ -91,7 +91,7 @@ def asked_for(budget: Budget) -> str:
     return f"{_OBJECTIVES[budget.objective]} with {units.listed(limits)}"
 
 
-def bought_words(bought: Bought, best: Row) -> str:
+def bought_words(bought: Bought, best: PlanRow) -> str:
     """What a permission would buy: "a step of 52.1 s (31 % shorter), $2.80 (31 % less): 28 + 36, ..."."""
     row = bought.row
     if row is None:
@@ -128,7 +128,7 @@ def _leaves(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return found
 
 
-def command(result: Plans, row: Row, file: str = PLAN_FILE) -> str:
+def command(result: Plans, row: PlanRow, file: str = PLAN_FILE) -> str:
     """What simulates a row, from the file that --save writes."""
     changes = changes_from(result.best.scenario, row.scenario)
     sets = [word for path, value in changes.items() for word in ("--set", f"{path}={json.dumps(value)}")]

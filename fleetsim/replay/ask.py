@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.job.fields import RUN
-from fleetsim.job.history_fields import Window, WindowFields
+from fleetsim.job.history_fields import HistoryWindow, WindowFields
 from fleetsim.job.keywords import keywords
 from fleetsim.job.question import Lends, Option
 from fleetsim.job.watch import SILENT, Watch, told
@@ -32,7 +32,7 @@ class Replay:
     simulated.
     """
 
-    history: Annotated[WindowFields | Window, Lends(WindowFields)]
+    history: Annotated[WindowFields | HistoryWindow, Lends(WindowFields)]
     fleet: Annotated[FleetFields | KnownFleet, Lends(FleetFields)]
     changes: Annotated[ChangeFields | Questions, Lends(ChangeFields)]
     no_backtest: Annotated[bool, Option("Observe and judge; simulate nothing.", RUN)] = False
@@ -74,7 +74,7 @@ def ask(asked: Replay, watch: Watch = SILENT) -> ReplayResult:
     return ReplayResult(history, found, answers, known.notes)
 
 
-def _configured(fleet: KnownFleet, history: History, window: Window) -> KnownFleet:
+def _configured(fleet: KnownFleet, history: History, window: HistoryWindow) -> KnownFleet:
     """With the configuration that the framework printed into the log, where nobody gave a scenario."""
     from fleetsim.replay.shown.shown import printed_job
 
@@ -136,13 +136,13 @@ def replay(
     return ask(Replay(history=window, fleet=fleet, changes=questions, no_backtest=not backtest), told(tell))
 
 
-def _window(source: str | os.PathLike[str] | History, start: str | None, end: str | None) -> Window:
+def _window(source: str | os.PathLike[str] | History, start: str | None, end: str | None) -> HistoryWindow:
     """A window of whatever Python calls a history."""
     if isinstance(source, str) and source.startswith(("http://", "https://")):
-        return Window(prometheus=source, start=start, end=end)
+        return HistoryWindow(prometheus=source, start=start, end=end)
     if isinstance(source, (str, os.PathLike)):
-        return Window(file=source, start=start, end=end)
-    return Window(history=source, start=start, end=end)
+        return HistoryWindow(file=source, start=start, end=end)
+    return HistoryWindow(history=source, start=start, end=end)
 
 
 def _fleet(

@@ -16,7 +16,7 @@ from fleetsim.replay.words import span_of_time
 from fleetsim.tell.charts.chart import Chart
 from fleetsim.tell.charts.clock import Clock, known
 from fleetsim.tell.charts.panels import Band, Line, Panel, Scene
-from fleetsim.tell.charts.strip import Look, short, strip
+from fleetsim.tell.charts.strip import StateLook, short, strip
 
 # Instances with a line each: more of them are a band, and stragglers by name.
 _FEW, _MOST_NAMED = 3, 3
@@ -25,12 +25,12 @@ _ALL_OF = 10
 _DASHES = ("solid", "dash", "dot")
 _COLOURS = ("accent", "second", "third")
 
-LOOKS: dict[str, Look] = {
-    "working": Look("makes tokens", "accent", 0.8),
-    "paused": Look("whole fleet paused", "second", 0.8, "/"),
-    "idle": Look("no request", "third", 0.22),
-    "still": Look("no token", "second", 0.45, "x"),
-    "unread": Look("not read", "quiet", 0.8, "."),
+LOOKS: dict[str, StateLook] = {
+    "working": StateLook("makes tokens", "accent", 0.8),
+    "paused": StateLook("whole fleet paused", "second", 0.8, "/"),
+    "idle": StateLook("no request", "third", 0.22),
+    "still": StateLook("no token", "second", 0.45, "x"),
+    "unread": StateLook("not read", "quiet", 0.8, "."),
 }
 _TOLD: dict[Doing, str] = {
     "working": "thick: it makes tokens",
@@ -128,7 +128,7 @@ def activity_chart(activity: Activity, whole_s: float) -> Chart:
         f"({units.seconds(activity.resolution_s)}) is not told apart."
     )
     clock = Clock.of(activity.from_s, activity.until_s)
-    looks: dict[str, Look] = {doing: LOOKS[doing] for doing in DOING if doing in used}
+    looks: dict[str, StateLook] = {doing: LOOKS[doing] for doing in DOING if doing in used}
     return strip("activity", "What each instance did", words, rows, looks, clock)
 
 

@@ -13,21 +13,21 @@ from fleetsim.sim import timeline
 from fleetsim.sim.records import TRAINER_DOES, Records
 from fleetsim.sim.window import window_of
 from fleetsim.tell.charts.chart import Chart
-from fleetsim.tell.charts.gantt import MERGED, PARTS, Kind, Row, Span, gantt_chart, merged, spread
-from fleetsim.tell.charts.parts import Look
+from fleetsim.tell.charts.gantt import MERGED, PARTS, GanttRow, Kind, Span, gantt_chart, merged, spread
+from fleetsim.tell.charts.parts import PartLook
 
 STEPS = 4
 WORK, IDLE, HELD, PUBLISH = "work", "idle", "held", "publish"
 SWITCH, CHECKPOINT, LENT, DOWN = "switch", "checkpoint", "lent", "down"
 KINDS = {
-    WORK: Kind("training, generating", Look("accent")),
-    IDLE: Kind("idle (trainer: waits for samples)", Look("line"), thin=True),
-    HELD: Kind("held by weight sync", Look("second", pattern="/")),
-    PUBLISH: Kind("weights under way", Look("third", pattern="-")),
-    SWITCH: Kind("GPUs change hands", Look("quiet", pattern=".")),
-    CHECKPOINT: Kind("checkpoint", Look("shade-6", pattern="+")),
-    LENT: Kind("their GPUs are the trainer's", Look("quiet", pattern="\\")),
-    DOWN: Kind("down", Look("bad", pattern="x")),
+    WORK: Kind("training, generating", PartLook("accent")),
+    IDLE: Kind("idle (trainer: waits for samples)", PartLook("line"), thin=True),
+    HELD: Kind("held by weight sync", PartLook("second", pattern="/")),
+    PUBLISH: Kind("weights under way", PartLook("third", pattern="-")),
+    SWITCH: Kind("GPUs change hands", PartLook("quiet", pattern=".")),
+    CHECKPOINT: Kind("checkpoint", PartLook("shade-6", pattern="+")),
+    LENT: Kind("their GPUs are the trainer's", PartLook("quiet", pattern="\\")),
+    DOWN: Kind("down", PartLook("bad", pattern="x")),
 }
 _TRAINER = {"wait": IDLE, "train": WORK, "switch": SWITCH, "checkpoint": CHECKPOINT, "sync": HELD}
 # "off" is not drawn: those GPUs are not the fleet's then.
@@ -35,7 +35,7 @@ _INSTANCE = {"idle": IDLE, "busy": WORK, "down": DOWN}
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownSteps:
     """first, last: the steps that are shown, both included. instances: those with a row, of `of`."""
 
     first: int
@@ -49,7 +49,7 @@ class Shown:
     rows: tuple[tuple[Span, ...], ...]
 
 
-def shown_of(records: Records) -> Shown:
+def shown_of(records: Records) -> ShownSteps:
     """STEPS steps after warm-up, or what there is of them, and at most `MOST_ROWS` instances.
 
     Raises ValueError for a run whose activity was not recorded.
@@ -66,20 +66,20 @@ def shown_of(records: Records) -> Shown:
     )
     paused = LENT if records.scenario.fleet.placement == "colocated" else HELD
     rows = tuple(tuple(_instance(spans[spans["instance"] == i], paused)) for i in picked)
-    return Shown(first, last, start, end, picked, len(every), trainer, tuple(_sync(records, start, end)), rows)
+    return ShownSteps(first, last, start, end, picked, len(every), trainer, tuple(_sync(records, start, end)), rows)
 
 
 def gantt(records: Records, id: str = "gantt", name: str = "Who does what when") -> Chart:  # noqa: A002
     """The chart. Raises ValueError for a run whose activity was not recorded."""
     shown = shown_of(records)
-    rows = [Row("trainer", shown.trainer), *([Row("sync", shown.sync)] if shown.sync else [])]
-    rows += [Row(f"inst. {i}", spans) for i, spans in zip(shown.instances, shown.rows, strict=True)]
+    rows = [GanttRow("trainer", shown.trainer), *([GanttRow("sync", shown.sync)] if shown.sync else [])]
+    rows += [GanttRow(f"inst. {i}", spans) for i, spans in zip(shown.instances, shown.rows, strict=True)]
     ends = [float(records.steps["end_s"][i]) for i in range(shown.first, shown.last)]
     window = (shown.start_s, shown.end_s)
     return gantt_chart(id, name, gantt_words(shown), rows, KINDS, window, lines=ends)
 
 
-def gantt_words(shown: Shown) -> str:
+def gantt_words(shown: ShownSteps) -> str:
     """What the picture shows, with its figures."""
     length = shown.end_s - shown.start_s
     which = f"Step {shown.first}" if shown.first == shown.last else f"Steps {shown.first} to {shown.last}"
@@ -104,7 +104,7 @@ def gantt_words(shown: Shown) -> str:
     return " ".join(said)
 
 
-def _work(shown: Shown) -> str:
+def _work(shown: ShownSteps) -> str:
     return units.share(_share(shown.rows, WORK)) if shown.rows else units.plural(0, "instance")
 
 

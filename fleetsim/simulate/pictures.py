@@ -16,22 +16,22 @@ from fleetsim.sim.metrics import lengths_of
 from fleetsim.sim.records import Records
 from fleetsim.sim.window import window_of
 from fleetsim.simulate.gantt import gantt
-from fleetsim.tell.charts.bars import Cause, cause_bars
+from fleetsim.tell.charts.bars import Bar, cause_bars
 from fleetsim.tell.charts.chart import Chart
 from fleetsim.tell.charts.histogram import Sampled, histogram_chart
-from fleetsim.tell.charts.parts import Look, Mark
+from fleetsim.tell.charts.parts import Mark, PartLook
 from fleetsim.tell.charts.stacked import Layer, stacked_bars
-from fleetsim.tell.charts.steps import Series, step_chart
+from fleetsim.tell.charts.steps import StepSeries, step_chart
 from fleetsim.tell.document import Section, pair, present
 
 COUNTED = "counted from here"
 # Column of the steps, what it is called, how it is drawn; the first three are always there.
 _SECONDS = (
-    ("train_s", "train", Look("accent")),
-    ("wait_s", "wait for samples", Look("quiet", pattern=".")),
-    ("sync_block_s", "held by weight sync", Look("second", pattern="/")),
-    ("switch_s", "GPUs change hands", Look("quiet", pattern="\\")),
-    ("checkpoint_s", "checkpoint", Look("third", pattern="x")),
+    ("train_s", "train", PartLook("accent")),
+    ("wait_s", "wait for samples", PartLook("quiet", pattern=".")),
+    ("sync_block_s", "held by weight sync", PartLook("second", pattern="/")),
+    ("switch_s", "GPUs change hands", PartLook("quiet", pattern="\\")),
+    ("checkpoint_s", "checkpoint", PartLook("third", pattern="x")),
 )
 
 
@@ -105,7 +105,7 @@ def queue_chart(records: Records, cap: int | None = None) -> Chart:
         "queue",
         "Queue depth",
         words,
-        [Series(quantity("queue_depth").title, times, values)],
+        [StepSeries(quantity("queue_depth").title, times, values)],
         x_title="seconds of the run",
         y_title="samples",
         limits=limits,
@@ -128,8 +128,8 @@ def staleness_chart(records: Records, metrics: Mapping[str, Estimate]) -> Chart:
         "Staleness",
         words,
         [
-            Series("oldest of the batch", rows["time_s"], rows["most"], dots=True),
-            Series("mean of the batch", rows["time_s"], rows["mean"], dots=True),
+            StepSeries("oldest of the batch", rows["time_s"], rows["most"], dots=True),
+            StepSeries("mean of the batch", rows["time_s"], rows["mean"], dots=True),
         ],
         x_title="seconds of the run",
         y_title="optimizer steps",
@@ -139,7 +139,7 @@ def staleness_chart(records: Records, metrics: Mapping[str, Estimate]) -> Chart:
 
 def waste_chart(metrics: Mapping[str, Estimate]) -> Chart | None:
     """Tokens made in vain for each one that was trained, by cause; None where there are none."""
-    causes = [Cause(quantity(name).heading, metrics[name], strong=True) for name in WASTE if metrics[name].mean > 0]
+    causes = [Bar(quantity(name).heading, metrics[name], strong=True) for name in WASTE if metrics[name].mean > 0]
     if not causes:
         return None
     causes.sort(key=lambda cause: -cause.value.mean)

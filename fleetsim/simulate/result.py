@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from fleetsim.job.engine_source import EngineSource
     from fleetsim.job.job_face import Job
     from fleetsim.job.metrics import Metrics
-    from fleetsim.job.moved import Ranges
+    from fleetsim.job.moved import MetricRanges
     from fleetsim.sim.records import Records
     from fleetsim.sim.replicate import Replicated
     from fleetsim.simulate.run_view import RunView
@@ -141,7 +141,7 @@ class SimulateResult(Briefed):
 
         return tuple(write_parquet(check_folder(os.fspath(folder), "to_parquet"), self.runs))
 
-    def _ranges(self) -> Ranges | None:
+    def _ranges(self) -> MetricRanges | None:
         """How far the metrics may be off, looked at in a few short runs without the events of the scenario."""
         from fleetsim.config.load import with_changes
         from fleetsim.job.moved import ranges_of

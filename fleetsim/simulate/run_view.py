@@ -16,7 +16,7 @@ from fleetsim.estimates import Estimate
 from fleetsim.job.assumptions import Assumption
 from fleetsim.job.change import Change
 from fleetsim.job.engine_source import EngineSource
-from fleetsim.job.moved import Ranges
+from fleetsim.job.moved import MetricRanges
 from fleetsim.quantities import CATALOGUE, Quantity, quantity
 from fleetsim.sim.records import Records
 from fleetsim.tell.document import Table, Words, estimated
@@ -61,7 +61,7 @@ class RunView:
     profile: EngineSource
     warmups: tuple[int, ...]
     assumed: tuple[Assumption, ...]
-    ranges: Ranges | None = None
+    ranges: MetricRanges | None = None
     change: Change | None = None
 
 

@@ -15,7 +15,7 @@ from fleetsim.size.neighbours import Around
 from fleetsim.size.size import Sizing
 from fleetsim.tell.charts.chart import Chart
 from fleetsim.tell.charts.curve import Curve, curve_chart
-from fleetsim.tell.charts.dots import Change, change_dots
+from fleetsim.tell.charts.dots import DotsRow, change_dots
 from fleetsim.tell.charts.parts import Mark
 from fleetsim.tell.charts.waterfall import Part, waterfall_chart
 from fleetsim.tell.document import Block, Bullets, Listed, Table, pair
@@ -81,7 +81,7 @@ def alternatives_chart(found: Alternatives) -> Chart | None:
         "What each lever buys",
         "Each change alone, beside the answer under the same draws: how much longer or shorter a step becomes, and how "
         f"much dearer or cheaper, with 95 % intervals; left is less. {said}",
-        [Change(a.text, (a.step_ratio, a.cost_ratio), strong=a is best) for a in ranked],
+        [DotsRow(a.text, (a.step_ratio, a.cost_ratio), strong=a is best) for a in ranked],
         (quantity("step_s").title, quantity("cost_per_step").title),
         x_title="change of a step",
     )

@@ -12,7 +12,7 @@ from fleetsim.job.assumptions import Assumption
 from fleetsim.job.change import Change
 from fleetsim.job.drafts import Drafts
 from fleetsim.job.engine_source import EngineSource
-from fleetsim.job.moved import Part
+from fleetsim.job.moved import InputPart
 from fleetsim.job.sides import Sides
 from fleetsim.size.alternatives import Alternatives
 
@@ -28,7 +28,7 @@ class Doubts(Protocol):
         """Name -> from, to."""
 
     @property
-    def parts(self) -> tuple[Part[Any], ...]:
+    def parts(self) -> tuple[InputPart[Any], ...]:
         """What each input does alone, the dearest first."""
 
 

@@ -48,7 +48,7 @@ from fleetsim.size.larger_trainer import LargerTrainer, larger_trainer_of
 from fleetsim.size.queue_cap import QueueCap, queue_cap_of
 from fleetsim.size.rate_matching import RateMatching, match_rates, matched_instances
 from fleetsim.size.reasons import Reasons
-from fleetsim.size.spread import Doubt, Spread, spread_of
+from fleetsim.size.spread import CountDoubt, CountSpread, spread_of
 from fleetsim.size.targets import Target, targets_of
 
 # Replications of each other lever, paired with the recommendation's own, and of fleets far from it: few are enough.
@@ -58,7 +58,7 @@ _NEAR = 1.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sizing(Reasons[Spread]):
+class Sizing(Reasons[CountSpread]):
     """What `size` found.
 
     instances: the recommendation. largest: where no fleet holds all targets, the largest one that was tried, else None;
@@ -147,7 +147,7 @@ def size(
     guess = rate.instances if rate.covers else min(full, rate.instances)
     replications = job.run.replications
     best = best_of(trials, guess, targets, replications)
-    doubt = Doubt(job, best.instances, given, targets, measure, tell)
+    doubt = CountDoubt(job, best.instances, given, targets, measure, tell)
     enough = None if confidence is None else doubt.held
     if confidence is not None and enough:  # else no count is, and the likeliest case's stands
         best = replace(best, instances=doubt.counts(2 * confidence - 1)[1])

@@ -15,7 +15,7 @@ from statistics import NormalDist
 from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import StuckError
-from fleetsim.job.moved import End, Figures, Moved, Part, in_doubt, moved, moved_metrics, reach, shortened
+from fleetsim.job.moved import Figures, InputPart, IntervalEnd, Moved, in_doubt, moved, moved_metrics, reach, shortened
 from fleetsim.job.trials import Measure, Tell, Trial, Trials, with_instances
 from fleetsim.job.uncertain import CONFIDENCE, Uncertain
 from fleetsim.size.best import best_of
@@ -40,7 +40,7 @@ class Count:
 
 
 @dataclass(frozen=True, slots=True)
-class CountEnd(End):
+class CountEnd(IntervalEnd):
     """instances: what would be recommended at this end, and held: that this holds all targets; else no count does, and
     instances is the last count that did on the way there."""
 
@@ -49,7 +49,7 @@ class CountEnd(End):
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class CountSpread:
     """instances: the counts that are right in `confidence` of all cases, from, to. held: whether every input alone
     leaves a count that holds the targets. metrics: name -> from, to of the recommended fleet, with the simulation's own
     noise. parts: the inputs, the dearest first. An input costs the instances that are too many; or those that are
@@ -59,7 +59,7 @@ class Spread:
     instances: tuple[int, int]
     held: bool
     metrics: Mapping[str, tuple[float, float]]
-    parts: tuple[Part[CountEnd], ...]
+    parts: tuple[InputPart[CountEnd], ...]
 
     @property
     def wide(self) -> bool:
@@ -68,7 +68,7 @@ class Spread:
         return high >= _WIDE * low and high - low > 1
 
 
-class Doubt:
+class CountDoubt:
     """The inputs of one job that may be off, and which counts each of them asks for.
 
     instances: the likeliest count, from which those at the ends are seen. ends: each input with what it asks for at its
@@ -140,7 +140,7 @@ class Doubt:
         return all(end.held for _, *ends in self.ends for end in ends)
 
 
-def spread_of(doubt: Doubt, chosen: Trial, usd_per_h: Callable[[int], float]) -> Spread | None:
+def spread_of(doubt: CountDoubt, chosen: Trial, usd_per_h: Callable[[int], float]) -> CountSpread | None:
     """The range of an answer; None where no input is in doubt.
 
     chosen: the recommended fleet. usd_per_h: the price of both pools with so many instances.
@@ -160,7 +160,9 @@ def spread_of(doubt: Doubt, chosen: Trial, usd_per_h: Callable[[int], float]) ->
     for (u, *counts), metrics, told in zip(doubt.ends, likeliest.ends, there.ends, strict=True):
         stakes = [stake(end, at) for end, at in zip(counts, metrics, strict=True)]
         low, high = (CountEnd(c.factor, at, c.instances, c.held) for c, at in zip(counts, told, strict=True))
-        parts.append(Part(u.what, u.path, doubt.why(u, low.factor, high.factor), u.measure, low, high, sum(stakes) / 2))
+        parts.append(
+            InputPart(u.what, u.path, doubt.why(u, low.factor, high.factor), u.measure, low, high, sum(stakes) / 2)
+        )
     # where nothing is at stake in instances, what moves the step most comes first
     parts.sort(key=lambda p: (-p.usd_per_h, -(p.step_s[1] - p.step_s[0])))
-    return Spread(CONFIDENCE, doubt.counts(), doubt.held, there.around(chosen.estimates), tuple(parts))
+    return CountSpread(CONFIDENCE, doubt.counts(), doubt.held, there.around(chosen.estimates), tuple(parts))

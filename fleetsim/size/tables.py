@@ -7,13 +7,13 @@ from dataclasses import replace
 
 from fleetsim import units
 from fleetsim.job.binding import binding_words
-from fleetsim.job.moved import Part
+from fleetsim.job.moved import InputPart
 from fleetsim.job.rests_on import worth_knowing
 from fleetsim.job.trials import Trial
 from fleetsim.quantities import quantity
 from fleetsim.size import words
 from fleetsim.size.size import Sizing
-from fleetsim.size.spread import CountEnd, Spread
+from fleetsim.size.spread import CountEnd, CountSpread
 from fleetsim.tell.document import Cell, Section, Table, estimated
 from fleetsim.tell.terminal import word_a_line
 
@@ -107,12 +107,12 @@ def headroom_table(result: Sizing) -> Table:
     return Table("", ("", ""), rows, left=0, words_last=1)
 
 
-def how_sure(spread: Spread) -> Section:
+def how_sure(spread: CountSpread) -> Section:
     """What each uncertain input does to a plan alone."""
     return worth_knowing(spread.parts, spread.confidence, "instances", _counts_of)
 
 
-def _counts_of(part: Part[CountEnd]) -> str:
+def _counts_of(part: InputPart[CountEnd]) -> str:
     """From, to; none where no count holds the targets."""
     held = [end.instances for end in (part.low, part.high) if end.held]
     if not held:

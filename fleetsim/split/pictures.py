@@ -9,7 +9,7 @@ from fleetsim.split.runs import By
 from fleetsim.split.split import Advice, Outcome
 from fleetsim.tell.charts.chart import Chart
 from fleetsim.tell.charts.curve import Curve, curve_chart
-from fleetsim.tell.charts.dots import Change, change_dots
+from fleetsim.tell.charts.dots import DotsRow, change_dots
 from fleetsim.tell.charts.parts import Mark
 
 
@@ -67,7 +67,7 @@ def ratio_chart(result: Advice) -> Chart:
         f"{units.capital(name)} beside the best way",
         f"Change of {name} against {first.arrangement.label}, replication by replication under the same draws, with 95 "
         f"% intervals; bold is what is advised. {said}",
-        [Change(_way(o), (o.ratio,), strong=o is result.chosen) for o in shown],
+        [DotsRow(_way(o), (o.ratio,), strong=o is result.chosen) for o in shown],
         (name,),
         x_title=f"{name} beside {first.arrangement.label}",
     )

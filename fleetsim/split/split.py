@@ -42,7 +42,7 @@ from fleetsim.size.reasons import Reasons
 from fleetsim.split.arrangements import SWITCH_S, Arrangement, Rules, gpus_per_engine, split_counts
 from fleetsim.split.assumptions import assumed, warnings_of
 from fleetsim.split.runs import MEASURES, By, Simulated, WayRuns, badness, worth_replicating
-from fleetsim.split.spread import Doubt, Spread, spread_of
+from fleetsim.split.spread import WayDoubt, WaySpread, spread_of
 
 # Replications of each other length of drafts.
 _DRAFTS = 3
@@ -77,7 +77,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Advice(Reasons[Spread]):
+class Advice(Reasons[WaySpread]):
     """What `split` found.
 
     scenario: the job, with the trainer's seconds as given. outcomes: ranked by `by`, best first: the two colocated ways
@@ -138,7 +138,7 @@ def split(
     try:
         alternatives, drafts, sides = _beside(job, chosen, given, measure, tell)
         rival = best_colocated if chosen is best_split else best_split
-        doubt = Doubt(job, gpus, counts, chosen.arrangement, None if rival is None else rival.arrangement, by)
+        doubt = WayDoubt(job, gpus, counts, chosen.arrangement, None if rival is None else rival.arrangement, by)
         spread = spread_of(doubt, chosen.arrangement, chosen.estimates, given, measure, tell)
     except KeyboardInterrupt:
         raise _interrupted(job, ways, len(counts) + 2, by) from None

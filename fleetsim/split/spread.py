@@ -14,7 +14,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import StuckError
 from fleetsim.estimates import Estimate
-from fleetsim.job.moved import End, Figures, Part, in_doubt, moved, moved_metrics, reach, shortened
+from fleetsim.job.moved import Figures, InputPart, IntervalEnd, in_doubt, moved, moved_metrics, reach, shortened
 from fleetsim.job.trials import Measure, Tell
 from fleetsim.job.uncertain import CONFIDENCE, Uncertain
 from fleetsim.split.arrangements import Arrangement, Kind, split
@@ -29,7 +29,7 @@ _WIDE = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class WayEnd(End):
+class WayEnd(IntervalEnd):
     """way, kind: the label and the kind of what would be right at this end, with so many instances; regret: the share
     by which the advised way is worse."""
 
@@ -40,7 +40,7 @@ class WayEnd(End):
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class WaySpread:
     """ways: labels of the splits that are right in `confidence` of all cases, from, to; instances: of them. held:
     whether every input alone leaves the verdict. metrics: name -> from, to of the advised way. parts: the dearest
     first; an input costs the share by which the advised way is worse, of what the GPUs cost."""
@@ -50,7 +50,7 @@ class Spread:
     instances: tuple[int, int]
     held: bool
     metrics: Mapping[str, tuple[float, float]]
-    parts: tuple[Part[WayEnd], ...]
+    parts: tuple[InputPart[WayEnd], ...]
 
     @property
     def wide(self) -> bool:
@@ -59,7 +59,7 @@ class Spread:
         return not self.held or high >= _WIDE * low
 
 
-class Doubt:
+class WayDoubt:
     """The ways to use the GPUs of one job, looked at again where its inputs are off.
 
     counts: rollout instances of every split, ascending. chosen: the advised way; rival: the best of the other kind.
@@ -128,7 +128,7 @@ class Doubt:
             best, stride = better, stride if better != best else stride // 2
         return ways[best]
 
-    def around(self, parts: Sequence[Part[WayEnd]]) -> tuple[Arrangement, Arrangement]:
+    def around(self, parts: Sequence[InputPart[WayEnd]]) -> tuple[Arrangement, Arrangement]:
         """The splits that are right with the inputs together: the logarithms of their instances add as squares."""
         n = self._chosen.instances
         down, up = reach([math.log(e.instances / n) for e in (p.low, p.high) if e.kind == "split"] for p in parts)
@@ -139,13 +139,13 @@ class Doubt:
 
 
 def spread_of(
-    doubt: Doubt,
+    doubt: WayDoubt,
     chosen: Arrangement,
     estimates: Mapping[str, Estimate],
     given: Collection[str],
     measure: Measure,
     tell: Tell | None = None,
-) -> Spread | None:
+) -> WaySpread | None:
     """The range of an advice; None where no input is in doubt. estimates: of the advised way, by metric."""
     inputs = in_doubt(chosen.scenario, given)
     if not inputs:
@@ -158,11 +158,11 @@ def spread_of(
     for (u, factors), figures in zip(inputs, found.ends, strict=True):
         low, high = (doubt.end(u, factor, at, measure) for factor, at in zip(factors, figures, strict=True))
         stake = usd_per_h * (low.regret + high.regret) / 2
-        parts.append(Part(u.what, u.path, u.why(chosen.scenario, factors), u.measure, low, high, stake))
+        parts.append(InputPart(u.what, u.path, u.why(chosen.scenario, factors), u.measure, low, high, stake))
     # where nothing is at stake, what moves the step most comes first
     parts.sort(key=lambda p: (-p.usd_per_h, p.step_s[0] - p.step_s[1]))
     ways = doubt.around(parts) if chosen.kind == "split" else (chosen, chosen)
-    return Spread(
+    return WaySpread(
         confidence=CONFIDENCE,
         ways=(ways[0].label, ways[1].label),
         instances=(ways[0].instances, ways[1].instances),

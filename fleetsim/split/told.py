@@ -20,7 +20,7 @@ from fleetsim.split.pictures import ratio_chart, way_chart
 from fleetsim.split.ranking import ranking, ways_table
 from fleetsim.split.runs import By
 from fleetsim.split.split import Advice, Outcome
-from fleetsim.split.spread import Spread
+from fleetsim.split.spread import WaySpread
 from fleetsim.tell.document import (
     Block,
     Brief,
@@ -104,7 +104,7 @@ def ways_so_far(outcomes: Sequence[Outcome]) -> Document:
     return Document("fleetsim split", "", (), (), (), (Section(title, (ways_table(outcomes),)),))
 
 
-def _how_sure(spread: Spread) -> Section:
+def _how_sure(spread: WaySpread) -> Section:
     """What each uncertain input does to an advice alone."""
     return worth_knowing(spread.parts, spread.confidence, "right there", lambda p: f"{p.low.way}; {p.high.way}")
 

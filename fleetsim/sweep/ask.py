@@ -21,7 +21,7 @@ from fleetsim.sweep.result import SweepResult
 if TYPE_CHECKING:
     from fleetsim.job.job_face import Start, Tell
     from fleetsim.job.options import Options
-    from fleetsim.sweep.output import Output
+    from fleetsim.sweep.output import TableOutput
 
 GRID, WHERE = "The grid", "Where it runs"
 MOST_WORKERS = 1024
@@ -117,14 +117,14 @@ class Sweep:
             if (path := written.partition("=")[0].strip()) in swept:
                 yield Problem("--set", written, f"--grid {path} gives it in every cell", "keep one of the two")
 
-    def place(self) -> AbstractContextManager[Output | None]:
+    def place(self) -> AbstractContextManager[TableOutput | None]:
         """Where the table goes. Raises InputError with what is wrong about it, and about where the work is done."""
         from fleetsim.sweep.cluster import check_ray
-        from fleetsim.sweep.output import Output
+        from fleetsim.sweep.output import TableOutput
 
         wrong = Problems(self._wrong_where())
         with wrong.check():
-            place = nullcontext() if self.out is None else Output(self.out)
+            place = nullcontext() if self.out is None else TableOutput(self.out)
         with wrong.check():
             if self.ray is not None:
                 check_ray(self.ray)

@@ -11,7 +11,7 @@ from fleetsim.job.watch import Watch
 from fleetsim.quantities import quantity
 
 if TYPE_CHECKING:
-    from fleetsim.sweep.cell import Row
+    from fleetsim.sweep.cell import SweepRow
     from fleetsim.sweep.grid import Grid
     from fleetsim.sweep.objective import Objective
 
@@ -23,7 +23,7 @@ class BestSoFar:
         self._grid, self._objective, self._watch = grid, objective, watch
         self._best, self._cell = inf, -1
 
-    def __call__(self, done: int, of: int, rows: Sequence[Row]) -> None:
+    def __call__(self, done: int, of: int, rows: Sequence[SweepRow]) -> None:
         """Hears how many cells are done, of how many, and which are new."""
         column, sign = self._objective.column, -1.0 if self._objective.most else 1.0
         for row in rows:

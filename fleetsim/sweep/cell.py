@@ -21,7 +21,7 @@ Status = Literal["ok", "invalid", "stuck"]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SweepRow:
     """What became of a cell.
 
     status: ok, invalid (its values do not fit together) or stuck (its run blocks itself); then reason says why and
@@ -40,15 +40,15 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class CellChunk:
     """Cells that a worker has run. seconds: of all of them together. sources: digest of the code that ran them."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[SweepRow, ...]
     seconds: float
     sources: str
 
 
-def run_cell(design: Design, cell: int) -> Row:
+def run_cell(design: Design, cell: int) -> SweepRow:
     """Simulates one cell."""
     scenario = None
     try:
@@ -56,15 +56,15 @@ def run_cell(design: Design, cell: int) -> Row:
         runs = [flat(metrics_of(simulate(scenario, replication=r))) for r in range(design.replications)]
     except InputError as error:
         problems = error.problems if scenario is None else in_engine(scenario, error)
-        return Row(cell, "invalid", "; ".join(map(str, problems)))
+        return SweepRow(cell, "invalid", "; ".join(map(str, problems)))
     except StuckError as error:
-        return Row(cell, "stuck", "; ".join(str(error).splitlines()))
+        return SweepRow(cell, "stuck", "; ".join(str(error).splitlines()))
     binding = Counter(str(run["binding"]) for run in runs).most_common(1)[0][0]
-    return Row(cell, "ok", "", binding, tuple(tuple(float(run[name]) for name in METRICS) for run in runs))
+    return SweepRow(cell, "ok", "", binding, tuple(tuple(float(run[name]) for name in METRICS) for run in runs))
 
 
-def run_cells(design: Design, cells: Sequence[int]) -> Chunk:
+def run_cells(design: Design, cells: Sequence[int]) -> CellChunk:
     """Simulates some cells, one after the other."""
     start = time.perf_counter()
     rows = tuple(run_cell(design, cell) for cell in cells)
-    return Chunk(rows, time.perf_counter() - start, sources_digest())
+    return CellChunk(rows, time.perf_counter() - start, sources_digest())

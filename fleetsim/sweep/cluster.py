@@ -17,7 +17,7 @@ from typing import Any
 
 from fleetsim.errors import InputError, OutsideError, Problem
 from fleetsim.faces import Text, flag, text
-from fleetsim.sweep.cell import Chunk, run_cells
+from fleetsim.sweep.cell import CellChunk, run_cells
 from fleetsim.sweep.chunks import Chunks
 from fleetsim.sweep.design import Design, sources_digest
 
@@ -48,7 +48,7 @@ def check_ray(address: str) -> None:
         raise OutsideError("a Ray cluster needs Ray, which is not installed; pip install 'fleetsim[ray]'") from None
 
 
-def on_cluster(design: Design, cells: Sequence[int], address: str) -> Generator[Chunk]:
+def on_cluster(design: Design, cells: Sequence[int], address: str) -> Generator[CellChunk]:
     """Cells on all cores of a cluster, in the order in which they finish; nodes that join meanwhile are used too.
 
     Raises OutsideError when there is no cluster, or its nodes cannot do the work.
@@ -72,7 +72,7 @@ def on_cluster(design: Design, cells: Sequence[int], address: str) -> Generator[
             ray.wait(pending, num_returns=1)
             done, pending = ray.wait(pending, num_returns=len(pending), timeout=0)
             for found in done:
-                result: Chunk = ray.get(found)
+                result: CellChunk = ray.get(found)
                 _check_sources(result)
                 chunks.learn(len(result.rows), result.seconds)
                 yield result
@@ -143,7 +143,7 @@ def _slots(ray: Any) -> int:
     return max(1, int(ray.cluster_resources().get("CPU", 1)))
 
 
-def _check_sources(chunk: Chunk) -> None:
+def _check_sources(chunk: CellChunk) -> None:
     if chunk.sources != sources_digest():
         raise OutsideError(
             text(

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from fleetsim.sweep.cell import Row
+from fleetsim.sweep.cell import SweepRow
 from fleetsim.sweep.engines import engine_sources
-from fleetsim.sweep.run import Sweep
+from fleetsim.sweep.run import SweepRows
 from fleetsim.tell.data import estimate, head
 
 
-def sweep_document(result: Sweep, warnings: tuple[str, ...]) -> dict[str, Any]:
+def sweep_document(result: SweepRows, warnings: tuple[str, ...]) -> dict[str, Any]:
     """Rows in the order of the cells; `complete` is false when the sweep was interrupted."""
     pareto, design = result.pareto, result.design
     return {
@@ -33,7 +33,7 @@ def sweep_document(result: Sweep, warnings: tuple[str, ...]) -> dict[str, Any]:
     }
 
 
-def _row(result: Sweep, row: Row) -> dict[str, Any]:
+def _row(result: SweepRows, row: SweepRow) -> dict[str, Any]:
     return {
         "cell": row.cell,
         "values": result.design.grid.values(row.cell),

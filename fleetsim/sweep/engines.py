@@ -10,10 +10,10 @@ from fleetsim.errors import InputError
 from fleetsim.job.engine_source import EngineSource, engine_source
 from fleetsim.job.model_notes import model_notes
 from fleetsim.job.prices import PRICE, price_notes
-from fleetsim.sweep.run import Sweep
+from fleetsim.sweep.run import SweepRows
 
 
-def engine_sources(result: Sweep) -> tuple[EngineSource, ...]:
+def engine_sources(result: SweepRows) -> tuple[EngineSource, ...]:
     """The source of each engine speed among the cells that ran, in their order. Ranges are not looked at."""
     sources: dict[str, EngineSource] = {}
     for scenario in _distinct(result, "engine"):
@@ -22,7 +22,7 @@ def engine_sources(result: Sweep) -> tuple[EngineSource, ...]:
     return tuple(sources.values())
 
 
-def engine_notes(result: Sweep, known: Collection[str] = ()) -> tuple[str, ...]:
+def engine_notes(result: SweepRows, known: Collection[str] = ()) -> tuple[str, ...]:
     """What has to be said of cells with several types of GPU, of their models and lengths, and of their counts.
 
     known: what was said of the scenario that all of them started from.
@@ -40,7 +40,7 @@ def engine_notes(result: Sweep, known: Collection[str] = ()) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _rounded_notes(result: Sweep) -> Iterator[str]:
+def _rounded_notes(result: SweepRows) -> Iterator[str]:
     """Counts of cells that were rounded up to whole engines: the table shows what was asked for."""
     path = "fleet.instances"
     swept = [axis.path for axis in result.design.grid.axes]
@@ -53,7 +53,7 @@ def _rounded_notes(result: Sweep) -> Iterator[str]:
         yield f"{path} {', '.join(words)}: the ranks of an engine (engine.dp) come and go together"
 
 
-def _distinct(result: Sweep, *sections: str) -> Iterator[Scenario]:
+def _distinct(result: SweepRows, *sections: str) -> Iterator[Scenario]:
     """A scenario for each combination of the keys of some sections."""
     axes = [axis.path for axis in result.design.grid.axes if axis.path.partition(".")[0] in sections]
     seen: set[str] = set()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from fleetsim.config.unread import unread_notes
-from fleetsim.sweep.cell import Row
-from fleetsim.sweep.run import Sweep
+from fleetsim.sweep.cell import SweepRow
+from fleetsim.sweep.run import SweepRows
 
 
-def idle_keys(result: Sweep) -> tuple[str, ...]:
+def idle_keys(result: SweepRows) -> tuple[str, ...]:
     """A sentence for each key with several values that changed no number of any cell, and why if that is known."""
     ran = [row for row in result.rows if row.status == "ok"]
     if not ran:
@@ -24,9 +24,9 @@ def idle_keys(result: Sweep) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _alike(ran: list[Row], stride: int, count: int) -> bool:
+def _alike(ran: list[SweepRow], stride: int, count: int) -> bool:
     """Whether there are cells that differ in this key alone, and all of those are equal. stride: how far apart."""
-    first: dict[int, Row] = {}
+    first: dict[int, SweepRow] = {}
     compared = False
     for row in ran:
         other = first.setdefault(row.cell - row.cell // stride % count * stride, row)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from fleetsim.errors import InputError, OutsideError, Problem
-from fleetsim.sweep.cell import Row
+from fleetsim.sweep.cell import SweepRow
 
 SUFFIX = ".journal.jsonl"
 _FORMAT = 1
@@ -24,11 +24,11 @@ _FORMAT = 1
 class Journal:
     """An open, locked journal. rows: the cells that it holds, by cell."""
 
-    def __init__(self, path: Path, stream: BinaryIO, rows: dict[int, Row]) -> None:
+    def __init__(self, path: Path, stream: BinaryIO, rows: dict[int, SweepRow]) -> None:
         self.path, self.rows, self._stream = path, rows, stream
         self._empty = not rows
 
-    def add(self, rows: Iterable[Row]) -> None:
+    def add(self, rows: Iterable[SweepRow]) -> None:
         """Appends cells and waits until they are on the disk. Raises OutsideError."""
         try:
             lines = b"".join(map(_line, rows))
@@ -104,9 +104,9 @@ def _bare(data: bytes) -> bool:
     return isinstance(head, dict) and set(head) == {"journal", "sweep"}
 
 
-def _read(data: bytes, start: int, cells: int) -> tuple[dict[int, Row], int]:
+def _read(data: bytes, start: int, cells: int) -> tuple[dict[int, SweepRow], int]:
     """The cells from `start` on, and where the last good line ends."""
-    rows: dict[int, Row] = {}
+    rows: dict[int, SweepRow] = {}
     for line in data[start:].splitlines(keepends=True):
         row = _row(line, cells) if line.endswith(b"\n") else None
         if row is None:
@@ -136,14 +136,14 @@ def _locked(path: Path) -> BinaryIO:
         stream.close()
 
 
-def _line(row: Row) -> bytes:
+def _line(row: SweepRow) -> bytes:
     return json.dumps([row.cell, row.status, row.reason, row.binding, row.values]).encode() + b"\n"
 
 
-def _row(line: bytes, cells: int) -> Row | None:
+def _row(line: bytes, cells: int) -> SweepRow | None:
     try:
         cell, status, reason, binding, values = json.loads(line)
-        row = Row(cell, status, reason, binding, tuple(tuple(map(float, run)) for run in values))
+        row = SweepRow(cell, status, reason, binding, tuple(tuple(map(float, run)) for run in values))
     except (ValueError, TypeError, OverflowError, RecursionError):
         return None
     return row if isinstance(cell, int) and 0 <= cell < cells else None

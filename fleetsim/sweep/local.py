@@ -10,7 +10,7 @@ from collections.abc import Generator, Sequence
 from functools import cache
 
 from fleetsim.errors import OutsideError
-from fleetsim.sweep.cell import Chunk, run_cells
+from fleetsim.sweep.cell import CellChunk, run_cells
 from fleetsim.sweep.chunks import Chunks
 from fleetsim.sweep.design import Design
 
@@ -25,13 +25,13 @@ def cores() -> int:
     return int(joblib.cpu_count())
 
 
-def in_process(design: Design, cells: Sequence[int]) -> Generator[Chunk]:
+def in_process(design: Design, cells: Sequence[int]) -> Generator[CellChunk]:
     """Cells one by one in this process."""
     for cell in cells:
         yield run_cells(design, (cell,))
 
 
-def in_processes(design: Design, cells: Sequence[int], workers: int) -> Generator[Chunk]:
+def in_processes(design: Design, cells: Sequence[int], workers: int) -> Generator[CellChunk]:
     """Cells on so many processes, in the order in which they finish.
 
     Raises OutsideError when a process died: killed, or out of memory.
@@ -68,7 +68,7 @@ def _end_with(driver: int) -> None:
     threading.Thread(target=look, daemon=True, name="end with the driver").start()
 
 
-def _run(design: Design, cells: Sequence[int], driver: int) -> Chunk:
+def _run(design: Design, cells: Sequence[int], driver: int) -> CellChunk:
     if os.getpid() != driver:
         _end_with(driver)
         # Ctrl-C reaches every process of the terminal; it is the driver's to act on.

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from fleetsim.job.watch import Watch
     from fleetsim.sweep.design import Design
     from fleetsim.sweep.journal import Journal
-    from fleetsim.sweep.run import Sweep
+    from fleetsim.sweep.run import SweepRows
 
 
-class Output:
+class TableOutput:
     """A place for the table, checked before the work. Raises InputError."""
 
     def __init__(self, output: str) -> None:
@@ -40,7 +40,7 @@ class Output:
                 ) from None
         self.place = new_file("--out", output)
 
-    def __enter__(self) -> Output:
+    def __enter__(self) -> TableOutput:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -66,7 +66,7 @@ class Output:
 
         return opened
 
-    def write(self, result: Sweep) -> None:
+    def write(self, result: SweepRows) -> None:
         """Writes the table beside its place, moves it there, and drops the journal. Raises OutsideError."""
         from fleetsim.sweep.table import write_table
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from fleetsim.dataclass import dataclass
 from fleetsim.estimates import t_quantile
 from fleetsim.sim.paired_difference import NEGLIGIBLE, WITHOUT_INTERVAL
-from fleetsim.sweep.cell import Row
+from fleetsim.sweep.cell import SweepRow
 from fleetsim.sweep.objective import Objective
 
 Mark = Literal["front", "tied", "dominated"]
@@ -30,7 +30,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Best:
+class BestCells:
     """The cell with the best mean of one objective, and the cells that are not worse by more than luck; equal: those of
     them that are the same to the last digit, run by run."""
 
@@ -46,7 +46,7 @@ class Pareto:
 
     objectives: tuple[Objective, ...]
     marks: dict[int, Mark]
-    best: tuple[Best, ...]
+    best: tuple[BestCells, ...]
 
     @property
     def front(self) -> tuple[int, ...]:
@@ -54,7 +54,7 @@ class Pareto:
         return tuple(cell for cell, mark in self.marks.items() if mark == "front")
 
 
-def pareto_of(rows: Sequence[Row], objectives: tuple[Objective, ...]) -> Pareto:
+def pareto_of(rows: Sequence[SweepRow], objectives: tuple[Objective, ...]) -> Pareto:
     """The front of the rows that have values, in the order of the rows."""
     ran = [row for row in rows if row.status == "ok"]
     if not ran:
@@ -77,7 +77,7 @@ def pareto_of(rows: Sequence[Row], objectives: tuple[Objective, ...]) -> Pareto:
     return Pareto(objectives, marks, tuple(_best(ran, values, means, k, o) for k, o in enumerate(objectives)))
 
 
-def _best(ran: Sequence[Row], values: Floats, means: Floats, k: int, objective: Objective) -> Best:
+def _best(ran: Sequence[SweepRow], values: Floats, means: Floats, k: int, objective: Objective) -> BestCells:
     # Of equals the one that the other objectives, in their order, speak for.
     order = np.lexsort((*means.T[::-1], means[:, k]))
     i = int(order[0])
@@ -85,7 +85,7 @@ def _best(ran: Sequence[Row], values: Floats, means: Floats, k: int, objective: 
     tied = tuple(row.cell for j, row in enumerate(ran) if j != i and not better[j, 0])
     same = (values[:, k] == values[i, k]).all(axis=1)
     equal = tuple(row.cell for j, row in enumerate(ran) if j != i and same[j])
-    return Best(objective, ran[i].cell, tied, equal)
+    return BestCells(objective, ran[i].cell, tied, equal)
 
 
 def _compare(one: Floats, others: Floats) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:

@@ -8,33 +8,33 @@ from typing import Any
 from fleetsim import units
 from fleetsim.estimates import Estimate
 from fleetsim.quantities import quantity
-from fleetsim.sweep.cell import Row
+from fleetsim.sweep.cell import SweepRow
 from fleetsim.sweep.objective import Objective
 from fleetsim.sweep.pareto import Mark
-from fleetsim.sweep.run import Sweep
+from fleetsim.sweep.run import SweepRows
 from fleetsim.sweep.words import cell_words
 from fleetsim.tell.charts.chart import LEGEND, Chart, axis, plain_text
-from fleetsim.tell.charts.parts import Look, wrapped
+from fleetsim.tell.charts.parts import PartLook, wrapped
 
 # The dominated cells are drawn first, the front on top of them.
-_LOOKS: tuple[tuple[Mark, str, Look], ...] = (
-    ("dominated", "beaten by another cell", Look("quiet", symbol="x-thin-open")),
-    ("tied", "beaten by luck at most (~)", Look("third", symbol="diamond-open")),
-    ("front", "Pareto front (*)", Look("accent", symbol="circle")),
+_LOOKS: tuple[tuple[Mark, str, PartLook], ...] = (
+    ("dominated", "beaten by another cell", PartLook("quiet", symbol="x-thin-open")),
+    ("tied", "beaten by luck at most (~)", PartLook("third", symbol="diamond-open")),
+    ("front", "Pareto front (*)", PartLook("accent", symbol="circle")),
 )
 _SMALL_PX, _LARGE_PX = 7.0, 22.0
 # So many dominated cells are drawn: a page of more is slow, and they hide each other.
 _MOST_DOMINATED = 3000
 
 
-def front_chart(result: Sweep) -> Chart | None:
+def front_chart(result: SweepRows) -> Chart | None:
     """The first objective over the second, larger symbols where the third has more; None with one objective."""
     objectives = result.pareto.objectives
     if len(objectives) < 2:
         return None
     up, right, *rest = objectives
     sized = rest[0] if rest else None
-    by_mark: dict[Mark, list[Row]] = {mark: [] for mark, _, _ in _LOOKS}
+    by_mark: dict[Mark, list[SweepRow]] = {mark: [] for mark, _, _ in _LOOKS}
     for row in result.rows:
         if row.status == "ok":
             by_mark[result.pareto.marks[row.cell]].append(row)
@@ -92,7 +92,7 @@ def _trace(
     }
 
 
-def _hover(result: Sweep, row: Row, found: dict[str, Estimate]) -> Iterator[str]:
+def _hover(result: SweepRows, row: SweepRow, found: dict[str, Estimate]) -> Iterator[str]:
     yield wrapped(cell_words(result, row.cell), 44, 4)
     for objective in result.pareto.objectives:
         how = quantity(objective.metric).unit

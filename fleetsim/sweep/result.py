@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from fleetsim.job.job_face import Job
-    from fleetsim.sweep.run import Sweep
+    from fleetsim.sweep.run import SweepRows
     from fleetsim.tell.document import Document
 
 
@@ -28,7 +28,7 @@ class SweepResult(Briefed):
     """
 
     job: Job
-    swept: Sweep
+    swept: SweepRows
     call: tuple[str, ...] = ("SCENARIO",)
     stopped: str = ""
 

@@ -15,7 +15,7 @@ from fleetsim.errors import InputError, Interrupted, OutsideError, Problem, Unfi
 from fleetsim.sim.engines import engine_of, in_engine
 from fleetsim.sim.stop import uninterrupted
 from fleetsim.sweep import local
-from fleetsim.sweep.cell import Chunk, Row
+from fleetsim.sweep.cell import CellChunk, SweepRow
 from fleetsim.sweep.design import Design, design_of
 from fleetsim.sweep.grid import Grid
 from fleetsim.sweep.journal import Journal
@@ -26,16 +26,16 @@ from fleetsim.sweep.pareto import Pareto, pareto_of
 _ALONE_S = 2.0
 
 # Called with (cells done, of, the rows that are new).
-Progress = Callable[[int, int, Sequence[Row]], None]
+Progress = Callable[[int, int, Sequence[SweepRow]], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Sweep:
+class SweepRows:
     """Rows of the cells that were run, ascending: of all of them unless the sweep was interrupted."""
 
     scenario: Scenario
     design: Design
-    rows: tuple[Row, ...]
+    rows: tuple[SweepRow, ...]
     pareto: Pareto
 
     @property
@@ -43,7 +43,7 @@ class Sweep:
         """Whether every cell was run."""
         return len(self.rows) == len(self.design.grid)
 
-    def row(self, cell: int) -> Row:
+    def row(self, cell: int) -> SweepRow:
         """The row of one cell that was run."""
         return next(row for row in self.rows if row.cell == cell)
 
@@ -59,14 +59,14 @@ def sweep(
     ray: str | None = None,
     journal: Callable[[Design], Journal] | None = None,
     progress: Progress | None = None,
-) -> Sweep:
+) -> SweepRows:
     """Simulates every cell of the grid. objectives: `objectives_of()` if empty. given: paths that somebody wrote.
 
     workers: processes on this machine; if None as many as there are cores, or none where the work is too little for
     them. ray: the address of a cluster instead. journal: opens the journal that finished
     cells go to, which the caller closes.
 
-    Raises InputError when no cell of the grid is valid, UnfinishedError with the Sweep so far when a worker, a cluster
+    Raises InputError when no cell of the grid is valid, UnfinishedError with the rows so far when a worker, a cluster
     or the journal fails, Interrupted with the same on Ctrl-C.
     """
     design = design_of(scenario, grid, replications, given)
@@ -96,9 +96,11 @@ def sweep(
     return _result(scenario, design, rows, objectives)
 
 
-def _result(scenario: Scenario, design: Design, rows: dict[int, Row], objectives: tuple[Objective, ...]) -> Sweep:
+def _result(
+    scenario: Scenario, design: Design, rows: dict[int, SweepRow], objectives: tuple[Objective, ...]
+) -> SweepRows:
     ordered = tuple(rows[cell] for cell in sorted(rows))
-    return Sweep(scenario, design, ordered, pareto_of(ordered, objectives))
+    return SweepRows(scenario, design, ordered, pareto_of(ordered, objectives))
 
 
 def check_some_valid(design: Design) -> None:
@@ -118,7 +120,7 @@ def check_some_valid(design: Design) -> None:
     raise InputError(list(found.values()))
 
 
-def _chunks(design: Design, cells: Sequence[int], workers: int | None, ray: str | None) -> Generator[Chunk]:
+def _chunks(design: Design, cells: Sequence[int], workers: int | None, ray: str | None) -> Generator[CellChunk]:
     """Chunks of cells as they finish, wherever they run."""
     if ray is not None:
         from fleetsim.sweep.cluster import on_cluster

@@ -8,11 +8,11 @@ from dataclasses import replace
 
 from fleetsim import units
 from fleetsim.quantities import quantity
-from fleetsim.sweep.cell import Row
+from fleetsim.sweep.cell import SweepRow
 from fleetsim.sweep.design import text_of
 from fleetsim.sweep.grid import Axis
 from fleetsim.sweep.objective import Objective
-from fleetsim.sweep.run import Sweep
+from fleetsim.sweep.run import SweepRows
 from fleetsim.tell.document import Table
 
 LEGEND = "* Pareto front, ~ beaten by luck at most"
@@ -23,7 +23,7 @@ _MOST_VALUES = 20
 _MARKS = {"front": "*", "tied": "~", "dominated": ""}
 
 
-def cells(result: Sweep, most: int = _MOST_ROWS) -> Table:
+def cells(result: SweepRows, most: int = _MOST_ROWS) -> Table:
     """The cells by the first objective; where there are more than `most`, those of the front.
 
     A narrow terminal does without what binds each.
@@ -48,7 +48,7 @@ def cells(result: Sweep, most: int = _MOST_ROWS) -> Table:
     return replace(table, narrower=(table.without("binds"),))
 
 
-def _cell(result: Sweep, row: Row) -> tuple[str, ...]:
+def _cell(result: SweepRows, row: SweepRow) -> tuple[str, ...]:
     estimates, values = row.estimates(), result.design.grid.values(row.cell)
     return (
         _MARKS[result.pareto.marks[row.cell]],
@@ -58,17 +58,17 @@ def _cell(result: Sweep, row: Row) -> tuple[str, ...]:
     )
 
 
-def effects(result: Sweep) -> tuple[tuple[Axis, Table], ...]:
+def effects(result: SweepRows) -> tuple[tuple[Axis, Table], ...]:
     """What each key does, where that is worth a table."""
     axes = (axis for axis in result.design.grid.axes if 1 < len(axis.values) <= _MOST_VALUES)
     return tuple((axis, _effect(result, axis)) for axis in axes)
 
 
-def _effect(result: Sweep, axis: Axis) -> Table:
+def _effect(result: SweepRows, axis: Axis) -> Table:
     """The mean of each objective at each value of one key, over the values of the other keys that ran at all of its
     values, so that like is compared with like."""
     objectives = result.pareto.objectives
-    by_others: dict[str, dict[str, Row]] = {}
+    by_others: dict[str, dict[str, SweepRow]] = {}
     for row in result.rows:
         if row.status == "ok":
             values = result.design.grid.values(row.cell)
@@ -84,7 +84,7 @@ def _effect(result: Sweep, axis: Axis) -> Table:
     return replace(table, narrower=(replace(table, headings=(_last_word(axis), *headings)),))
 
 
-def _mean(objective: Objective, rows: Sequence[Row]) -> str:
+def _mean(objective: Objective, rows: Sequence[SweepRow]) -> str:
     means = [row.estimates()[objective.metric].mean for row in rows]
     return _plain(objective, math.fsum(means) / len(means)) if means else "-"
 
@@ -99,7 +99,7 @@ def _last_word(axis: Axis) -> str:
     return axis.path.rpartition(".")[2]
 
 
-def _order(row: Row, objective: Objective) -> tuple[float, int]:
+def _order(row: SweepRow, objective: Objective) -> tuple[float, int]:
     mean = row.estimates()[objective.metric].mean
     return (-mean if objective.most else mean, row.cell)
 

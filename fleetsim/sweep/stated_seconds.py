@@ -11,14 +11,14 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.job.nameplate import mean_step_s
 from fleetsim.job.trainer_scaling import course_of, time_factor
 from fleetsim.sweep.design import text_of
-from fleetsim.sweep.run import Sweep
+from fleetsim.sweep.run import SweepRows
 
 _GPUS = "trainer.gpus"
 # Seconds that are nearer than this to what the model makes of the first cell's are right as they are.
 _NEAR = 0.05
 
 
-def stated_seconds(result: Sweep) -> tuple[str, ...]:
+def stated_seconds(result: SweepRows) -> tuple[str, ...]:
     """A sentence for each key that should move the trainer's seconds and does not, or not enough: of the cells that
     differ from the first in that key alone, the last one is looked at."""
     grid = result.design.grid

@@ -14,12 +14,12 @@ from typing import Any
 import fleetsim
 from fleetsim.quantities import METRICS
 from fleetsim.sweep.grid import Axis
-from fleetsim.sweep.run import Sweep
+from fleetsim.sweep.run import SweepRows
 
 FORMATS = (".parquet", ".csv")
 
 
-def columns_of(result: Sweep) -> dict[str, list[Any]]:
+def columns_of(result: SweepRows) -> dict[str, list[Any]]:
     """Column -> values, one a cell.
 
     cell; the keys of the grid; status, reason, pareto (front, tied, dominated), binding, replications; then for every
@@ -46,7 +46,7 @@ def columns_of(result: Sweep) -> dict[str, list[Any]]:
     return columns
 
 
-def write_table(result: Sweep, place: Path) -> None:
+def write_table(result: SweepRows, place: Path) -> None:
     """Writes the table as the ending of the place says. Raises OSError."""
     if place.suffix == ".csv":
         place.write_text(_csv(result), encoding="utf-8", newline="")
@@ -54,7 +54,7 @@ def write_table(result: Sweep, place: Path) -> None:
         _write_parquet(result, place)
 
 
-def _csv(result: Sweep) -> str:
+def _csv(result: SweepRows) -> str:
     columns = columns_of(result)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -63,7 +63,7 @@ def _csv(result: Sweep) -> str:
     return text.getvalue()
 
 
-def _write_parquet(result: Sweep, place: Path) -> None:
+def _write_parquet(result: SweepRows, place: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 

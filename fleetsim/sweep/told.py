@@ -10,7 +10,7 @@ from fleetsim.job.words import kind_of
 from fleetsim.quantities import quantity
 from fleetsim.sweep.engines import engine_sources
 from fleetsim.sweep.pictures import front_chart
-from fleetsim.sweep.run import Sweep
+from fleetsim.sweep.run import SweepRows
 from fleetsim.sweep.side_by_side import LEGEND, cells, effects
 from fleetsim.sweep.words import best_words, commands, failures
 from fleetsim.tell.document import (
@@ -33,7 +33,7 @@ _MOST_ENGINES = 40
 _MOST_BEST, _FEW = 3, 10
 
 
-def document(result: Sweep, call: Sequence[str], warnings: Sequence[str] = ()) -> Document:
+def document(result: SweepRows, call: Sequence[str], warnings: Sequence[str] = ()) -> Document:
     """What `sweep` says. call: the words of a command line that name the scenario."""
     ran = bool(result.pareto.best)
     title = best_words(result, result.pareto.best[0]) if ran else "No cell could be simulated"
@@ -54,7 +54,7 @@ def document(result: Sweep, call: Sequence[str], warnings: Sequence[str] = ()) -
     )
 
 
-def _brief(result: Sweep) -> Brief:
+def _brief(result: SweepRows) -> Brief:
     """What one must know of a sweep; its headline is the best cell by the first objective."""
     failed = [row for row in result.rows if row.status != "ok"]
     runs = units.plural(result.design.replications, "replication")
@@ -65,17 +65,17 @@ def _brief(result: Sweep) -> Brief:
     )
 
 
-def _count(result: Sweep) -> str:
+def _count(result: SweepRows) -> str:
     """How many cells ran, and of how many if that is not all."""
     of = units.plural(len(result.design.grid), "cell")
     return of if result.complete else f"{len(result.rows):,} of {of}"
 
 
-def _shape(result: Sweep) -> str:
+def _shape(result: SweepRows) -> str:
     return " x ".join(f"{axis.path} ({len(axis.values):,})" for axis in result.design.grid.axes)
 
 
-def _opening(result: Sweep) -> Iterator[str]:
+def _opening(result: SweepRows) -> Iterator[str]:
     """What a terminal says first: what ran, and the best cell of each objective."""
     yield f"{units.plural(result.design.replications, 'replication')} each, the same draws in every cell"
     yield from (best_words(result, best) for best in result.pareto.best)
@@ -83,7 +83,7 @@ def _opening(result: Sweep) -> Iterator[str]:
         yield "No cell could be simulated." if result.complete else "No cell is finished."
 
 
-def _lede(result: Sweep) -> Iterator[str]:
+def _lede(result: SweepRows) -> Iterator[str]:
     """What a page says first; its title is the best cell of the first objective."""
     runs = units.plural(result.design.replications, "replication")
     yield f"{_count(result)}: {_shape(result)}."
@@ -91,7 +91,7 @@ def _lede(result: Sweep) -> Iterator[str]:
     yield from (f"{best_words(result, best)}." for best in result.pareto.best[1:])
 
 
-def _cells(result: Sweep) -> Iterator[Section]:
+def _cells(result: SweepRows) -> Iterator[Section]:
     """The cells, and what each key does: in a terminal a section a key."""
     table, found = cells(result), effects(result)
     first = quantity(result.pareto.objectives[0].metric).title
@@ -115,7 +115,7 @@ def _with_note(effect: Table) -> Table:
     return replace(effect, note="Means over the values of the other keys.")
 
 
-def _failed(result: Sweep) -> Section:
+def _failed(result: SweepRows) -> Section:
     """Why some cells have no numbers."""
     failed = [row for row in result.rows if row.status != "ok"]
     reasons = tuple(failures(result, failed))
@@ -123,19 +123,19 @@ def _failed(result: Sweep) -> Section:
     return Section("Cells that could not be simulated", blocks, short="cells that could not be simulated")
 
 
-def _rests_on(result: Sweep) -> Section:
+def _rests_on(result: SweepRows) -> Section:
     accuracies = [source.accuracy for source in engine_sources(result)]
     blocks = terminal_only(*accuracies[:_MOST_ENGINES]), page_only(*map(units.sentence, accuracies))
     return Section("What this rests on", blocks, short="rests on")
 
 
-def _next(result: Sweep, call: Sequence[str]) -> Section:
+def _next(result: SweepRows, call: Sequence[str]) -> Section:
     simulate, size = commands(result, call)
     told = ((simulate, "simulates the best cell"), (size, "sizes the fleet from there"))
     return Section("Next", (Listed(told, code=True, pasted=True),), short="next")
 
 
-def _tiles(result: Sweep) -> Iterator[Tile]:
+def _tiles(result: SweepRows) -> Iterator[Tile]:
     if result.pareto.best:
         row = result.row(result.pareto.best[0].cell)
         found = row.estimates()

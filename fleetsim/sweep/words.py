@@ -8,18 +8,18 @@ from collections.abc import Sequence
 from fleetsim import units
 from fleetsim.estimates import Estimate
 from fleetsim.quantities import quantity
-from fleetsim.sweep.cell import Row
+from fleetsim.sweep.cell import SweepRow
 from fleetsim.sweep.design import text_of
 from fleetsim.sweep.objective import Objective
-from fleetsim.sweep.pareto import Best
-from fleetsim.sweep.run import Sweep
+from fleetsim.sweep.pareto import BestCells
+from fleetsim.sweep.run import SweepRows
 from fleetsim.tell.document import estimated
 
 # Reasons that are told.
 _MOST_REASONS = 40
 
 
-def best_words(result: Sweep, best: Best) -> str:
+def best_words(result: SweepRows, best: BestCells) -> str:
     """ "Lowest optimizer step: 41.2 s at fleet.instances=8; 1 other cell equal to it, 3 others within luck of it"."""
     row = result.row(best.cell)
     value = _value(best.objective, row.estimates()[best.objective.metric])
@@ -31,7 +31,7 @@ def best_words(result: Sweep, best: Best) -> str:
     return f"{way} {quantity(best.objective.metric).title}: {value} at {cell_words(result, best.cell)}{told}"
 
 
-def commands(result: Sweep, call: Sequence[str]) -> tuple[str, str]:
+def commands(result: SweepRows, call: Sequence[str]) -> tuple[str, str]:
     """The best cell of the first objective, simulated as a run of its own; and one that sizes from there."""
     sets = _sets(result, result.pareto.best[0].cell)
     words = [word for text in sets for word in ("--set", text)]
@@ -40,7 +40,7 @@ def commands(result: Sweep, call: Sequence[str]) -> tuple[str, str]:
     return shlex.join(["fleetsim", "simulate", *call, *words]), shlex.join(["fleetsim", "size", *source, *sized])
 
 
-def failures(result: Sweep, failed: Sequence[Row]) -> list[str]:
+def failures(result: SweepRows, failed: Sequence[SweepRow]) -> list[str]:
     """Each reason once, with its cells."""
     reasons: dict[tuple[str, str], list[int]] = {}
     for row in failed:
@@ -55,11 +55,11 @@ def failures(result: Sweep, failed: Sequence[Row]) -> list[str]:
     return [*lines, *([f"{units.plural(left, 'other reason')} not shown"] if left > 0 else [])]
 
 
-def _sets(result: Sweep, cell: int) -> list[str]:
+def _sets(result: SweepRows, cell: int) -> list[str]:
     return [f"{path}={text_of(value)}" for path, value in result.design.grid.values(cell).items()]
 
 
-def cell_words(result: Sweep, cell: int) -> str:
+def cell_words(result: SweepRows, cell: int) -> str:
     """ "fleet.instances=8, admission.max_staleness=1"."""
     return ", ".join(_sets(result, cell))
 

@@ -15,7 +15,7 @@ from fleetsim.job.question import Lends, Option
 
 if TYPE_CHECKING:
     from fleetsim.config.scenario import Scenario
-    from fleetsim.job.job import Job
+    from fleetsim.job.job import StatedJob
     from fleetsim.replay.change.plan_fields import SavedPlan
     from fleetsim.tell.terminal import View
     from fleetsim.watch.evaluation import Looker, LookOptions
@@ -192,7 +192,7 @@ def _look_options(
     )
 
 
-def decided(plan: SavedPlan, job: Job) -> Scenario:
+def decided(plan: SavedPlan, job: StatedJob) -> Scenario:
     """What was asked, with the plan's targets and prices where it says none: no window shows them."""
     from fleetsim.config.load import with_changes
 

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 from fleetsim.estimates import Estimate
-from fleetsim.tell.charts.bars import Cause, cause_bars
+from fleetsim.tell.charts.bars import Bar, cause_bars
 from fleetsim.tell.charts.chart import Chart
 from fleetsim.tell.charts.curve import Curve, curve_chart
-from fleetsim.tell.charts.dots import Change, change_dots
-from fleetsim.tell.charts.gantt import Kind, Row, Span, gantt_chart
+from fleetsim.tell.charts.dots import DotsRow, change_dots
+from fleetsim.tell.charts.gantt import GanttRow, Kind, Span, gantt_chart
 from fleetsim.tell.charts.histogram import Sampled, histogram_chart
-from fleetsim.tell.charts.parts import Look, Mark
+from fleetsim.tell.charts.parts import Mark, PartLook
 from fleetsim.tell.charts.parts import look as style
 from fleetsim.tell.charts.stacked import Layer, stacked_bars
-from fleetsim.tell.charts.steps import Series, step_chart
+from fleetsim.tell.charts.steps import StepSeries, step_chart
 from fleetsim.tell.charts.waterfall import Part, waterfall_chart
 from fleetsim.tell.document import Document, Section
 from fleetsim.tell.page import document_page
@@ -35,13 +35,13 @@ def charts() -> list[Chart]:
     idle = [around(0.1 + 1 / n, 0.3 / n**2) for n in counts]
     time = np.arange(2000.0)
     rows = [
-        Row(
+        GanttRow(
             f"inst. {i}",
             [Span(("busy", "idle")[k % 2], 10.0 * k + i / 4, 10.0 * k + 10 + i / 4) for k in range(-1, 12)],
         )
         for i in range(12)
     ]
-    kinds = {"busy": Kind("busy", style(0)), "idle": Kind(f"idle {BAD}", Look("line"), thin=True)}
+    kinds = {"busy": Kind("busy", style(0)), "idle": Kind(f"idle {BAD}", PartLook("line"), thin=True)}
     rng = np.random.default_rng(1)
     return [
         curve_chart(
@@ -53,16 +53,17 @@ def charts() -> list[Chart]:
             [Part(BAD, 0.4), Part("sync", 0.1), Part("overlap", -0.2)], Part("used", 0.7), x_title="share", how="share",
         ),
         cause_bars(
-            "causes", "Waste", "By cause.", [Cause(BAD, around(0.3, 0.05), True), Cause("stale", around(0.02, 0.0))],
+            "causes", "Waste", "By cause.", [Bar(BAD, around(0.3, 0.05), True), Bar("stale", around(0.02, 0.0))],
             x_title="tokens per trained token", how="number",
         ),
         change_dots(
             "dots", "Levers", "Buy.",
-            [Change(BAD, [around(0.9, 0.02), around(1.1, 0.01)]), Change("cap", [around(0.7, 0.02), None], True)],
+            [DotsRow(BAD, [around(0.9, 0.02), around(1.1, 0.01)]), DotsRow("cap", [around(0.7, 0.02), None], True)],
             ["step time", "cost per step"],
         ),
         step_chart(
-            "queue", "Queue", "Over time.", [Series(BAD, time, 300 + 200 * np.sin(time / 90)), Series("b", [0], [3])],
+            "queue", "Queue", "Over time.",
+            [StepSeries(BAD, time, 300 + 200 * np.sin(time / 90)), StepSeries("b", [0], [3])],
             x_title="seconds", y_title="samples", limits=[Mark(512, "cap")], begins=Mark(300, "counted from here"),
         ),
         histogram_chart(

@@ -17,7 +17,7 @@ from fleetsim.alerts import rehearsal
 from fleetsim.alerts.planned import planned_of
 from fleetsim.cli.main import app
 from fleetsim.errors import InputError
-from fleetsim.job.job import Job, job_from_flags
+from fleetsim.job.job import StatedJob, job_from_flags
 from fleetsim.replay.change.plan_fields import load_plan
 from fleetsim.replay.change.plan_file import implied_of
 from fleetsim.watch.ask import decided
@@ -125,7 +125,7 @@ def test_a_watch_begins_with_the_plan(folder: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_what_is_decided_is_targets_and_prices_alone(folder: Path) -> None:
-    job: Job = job_from_flags(None, (), {})
+    job: StatedJob = job_from_flags(None, (), {})
     found = decided(load_plan(folder / "plan.json"), job)
     assert found.model_copy(update={"targets": job.scenario.targets, "cost": job.scenario.cost}) == job.scenario
 

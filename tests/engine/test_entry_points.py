@@ -14,7 +14,7 @@ from fleetsim.engine.defaults import ENTRY_POINTS, sglang_running_requests
 from fleetsim.engine.roofline_step import roofline
 from fleetsim.errors import InputError
 from fleetsim.frameworks.convert import FRAMEWORKS, scenario_from
-from fleetsim.frameworks.settings import Settings
+from fleetsim.frameworks.settings import RunSettings
 from fleetsim.frameworks.source import read_source
 from fleetsim.frameworks.trl import CLASSES
 from fleetsim.job.job import job_from_flags
@@ -127,7 +127,7 @@ def nemo(**generation: Any) -> Any:
         "grpo": {"num_prompts_per_step": 32, "num_generations_per_prompt": 16},
         "cluster": {"num_nodes": 1, "gpus_per_node": 8},
     }  # fmt: skip
-    settings = Settings()
+    settings = RunSettings()
     settings.add("", tree, "here")
     return scenario_from("nemo-rl", settings).scenario.engine
 

@@ -11,16 +11,16 @@ import pytest
 from fleetsim.errors import InputError
 from fleetsim.frameworks.arithmetic import whole_number
 from fleetsim.frameworks.roll import _gpu_list
-from fleetsim.frameworks.settings import Settings
+from fleetsim.frameworks.settings import RunSettings
 from fleetsim.frameworks.source import parsed_source, read_source, settings_of_words
 
 
-def value(settings: Settings, key: str) -> Any:
+def value(settings: RunSettings, key: str) -> Any:
     found = settings.get(key)
     return None if found is None else found[1]
 
 
-def script(text: str) -> Settings:
+def script(text: str) -> RunSettings:
     return parsed_source(text, "run.sh")
 
 

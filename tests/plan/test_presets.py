@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fleetsim.config.shipped import presets
-from fleetsim.job.job import Job, job_from_flags
+from fleetsim.job.job import StatedJob, job_from_flags
 from fleetsim.sim.run import simulate
 from fleetsim.size.size import size
 from fleetsim.split.split import split
@@ -23,7 +23,7 @@ FEW = ["run.steps=3", "run.warmup_steps=1"]
 FEWER = {"slime-fully-async": ["admission.pool_samples=4096", "buffer.capacity_samples=4096"]}
 
 
-def job_of(name: str, kind: str) -> Job:
+def job_of(name: str, kind: str) -> StatedJob:
     return job_from_flags(name, [*FEW, *FEWER.get(name, ())], {**JOBS[kind], "replications": 1})
 
 

@@ -20,7 +20,7 @@ from fleetsim.job.trials import Trials, simulated, with_instances
 from fleetsim.job.uncertain import CONFIDENCE, UNCERTAIN
 from fleetsim.size.best import best_of
 from fleetsim.size.size import Sizing
-from fleetsim.size.spread import Doubt, Spread
+from fleetsim.size.spread import CountDoubt, CountSpread
 from fleetsim.size.targets import Target, targets_of
 from fleetsim.size.words import headline, likely
 from fleetsim.trainer.estimate import estimate_of
@@ -63,7 +63,7 @@ def test_counts_of_a_fluid_fleet_follow_the_engines_speed() -> None:
     job = fs.load(batch=256, len=1536, trainer_step_s=20.0, len_cv=0)
     slowdown = job.scenario.engine.slowdown
     scenario = with_changes(job.scenario, {"sync.pause_s": 0.0, "sync.trainer_block_s": 0.0})
-    doubt = Doubt(scenario, 5, job.given, (IDLE,), slowed(4000.0 * slowdown))
+    doubt = CountDoubt(scenario, 5, job.given, (IDLE,), slowed(4000.0 * slowdown))
     ends = {u.what: (low, high) for u, low, high in doubt.ends}
     for low, high in (ends["engine speed"], ends["speed lost in a training job"]):
         for end in (low, high):
@@ -81,7 +81,7 @@ def test_counts_of_a_fluid_fleet_follow_the_engines_speed() -> None:
 @settings(max_examples=20, deadline=None)
 def test_more_confidence_is_a_wider_range(one: float, other: float) -> None:
     job = fs.load(batch=256, len=1536, trainer_step_s=20.0, len_cv=0)
-    doubt = Doubt(job.scenario, 5, job.given, (IDLE,), slowed())
+    doubt = CountDoubt(job.scenario, 5, job.given, (IDLE,), slowed())
     (low_1, high_1), (low_2, high_2) = (doubt.counts(c) for c in sorted((one, other)))
     assert low_2 <= low_1 <= 5 <= high_1 <= high_2
 
@@ -163,10 +163,10 @@ def test_a_confidence_is_a_share(confidence: float) -> None:
 
 
 def test_a_wide_range_is_said_first() -> None:
-    spread = Spread(CONFIDENCE, (4, 9), True, {}, ())
+    spread = CountSpread(CONFIDENCE, (4, 9), True, {}, ())
     assert spread.wide
-    assert not Spread(CONFIDENCE, (1, 2), True, {}, ()).wide
-    assert not Spread(CONFIDENCE, (6, 9), True, {}, ()).wide
+    assert not CountSpread(CONFIDENCE, (1, 2), True, {}, ()).wide
+    assert not CountSpread(CONFIDENCE, (6, 9), True, {}, ()).wide
 
 
 def test_an_estimated_trainer_has_the_error_of_its_kind_and_an_assumed_one_that_of_nobody() -> None:

@@ -12,7 +12,7 @@ from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError
 from fleetsim.plan.budget import Budget
-from fleetsim.plan.choices import LIMITS, Asked
+from fleetsim.plan.choices import LIMITS, ChoiceInputs
 from fleetsim.plan.permissions import allowed
 from fleetsim.plan.plan import Space, planned_job
 from fleetsim.plan.shares import Candidate
@@ -22,7 +22,7 @@ def space_of(gpus: int, allow: str = "", changes: Mapping[str, Any] | None = Non
     """The space of a job on at most so many GPUs."""
     job = fs.load(None, changes or {}, **options)
     permitted = allowed(allow)
-    asked = Asked(planned_job(job.scenario, job.given), job.given, (), permitted.staleness)
+    asked = ChoiceInputs(planned_job(job.scenario, job.given), job.given, (), permitted.staleness)
     return Space(asked, Budget(gpus))
 
 

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from fleetsim import units
 from fleetsim.estimates import Estimate
-from fleetsim.tell.charts.bars import Cause, cause_bars
+from fleetsim.tell.charts.bars import Bar, cause_bars
 from fleetsim.tell.charts.curve import Curve, curve_chart
-from fleetsim.tell.charts.dots import Change, change_dots
+from fleetsim.tell.charts.dots import DotsRow, change_dots
 from fleetsim.tell.charts.forest import ratio_axis
-from fleetsim.tell.charts.gantt import MOST_ROWS, PARTS, Kind, Row, Span, clipped, gantt_chart, merged, spread
+from fleetsim.tell.charts.gantt import MOST_ROWS, PARTS, GanttRow, Kind, Span, clipped, gantt_chart, merged, spread
 from fleetsim.tell.charts.histogram import Sampled, bins_of, histogram_chart
 from fleetsim.tell.charts.parts import Mark, look
 from fleetsim.tell.charts.stacked import MOST_BARS, Layer, stacked_bars
@@ -77,7 +77,7 @@ def test_rows_are_spread_over_the_whole_fleet(n: int) -> None:
 
 def test_a_busy_fleet_stays_small() -> None:
     fleet = [
-        Row(f"inst. {i}", [Span(("busy", "idle")[k % 2], k / 25, (k + 1) / 25) for k in range(5_000)])
+        GanttRow(f"inst. {i}", [Span(("busy", "idle")[k % 2], k / 25, (k + 1) / 25) for k in range(5_000)])
         for i in range(MOST_ROWS)
     ]
     chart = gantt_chart("g", "Who", "When.", fleet, KINDS, (0.0, 200.0))
@@ -88,7 +88,7 @@ def test_a_busy_fleet_stays_small() -> None:
 
 
 def test_every_span_of_a_gantt_is_where_it_was() -> None:
-    fleet = [Row("a", [Span("busy", 1.0, 4.0), Span("idle", 4.0, 5.0)]), Row("b", [Span("busy", 2.0, 9.0)])]
+    fleet = [GanttRow("a", [Span("busy", 1.0, 4.0), Span("idle", 4.0, 5.0)]), GanttRow("b", [Span("busy", 2.0, 9.0)])]
     chart = gantt_chart("g", "Who", "When.", fleet, KINDS, (2.0, 6.0))
     drawn = {t["name"]: list(zip(t["y"], t["base"], t["x"], strict=True)) for t in chart.data}
     assert drawn == {"busy": [(0, 2.0, 2.0), (1, 2.0, 4.0)], "idle": [(0, 4.0, 1.0)]}
@@ -168,11 +168,11 @@ def test_stacks_of_many_steps_are_averaged_not_cut(values: list[float]) -> None:
 
 
 def test_bars_and_dots_carry_their_values_in_writing() -> None:
-    bars = cause_bars("b", "B", "B.", [Cause("stale", Estimate(0.3, 0.2, 0.4))], x_title="x", how="share")
+    bars = cause_bars("b", "B", "B.", [Bar("stale", Estimate(0.3, 0.2, 0.4))], x_title="x", how="share")
     assert bars.data[0]["x"] == [30.0]
     assert [note["text"] for note in bars.layout["annotations"]] == ["stale  <b>30.0 % [20.0, 40.0]</b>"]
     ratio = Estimate(0.9, 0.85, 0.96)
-    dots = change_dots("d", "D", "D.", [Change("cap", (ratio, None))], ("step", "cost"))
+    dots = change_dots("d", "D", "D.", [DotsRow("cap", (ratio, None))], ("step", "cost"))
     assert dots.data[0]["x"] == pytest.approx([-10.0])
     assert dots.data[0]["error_x"]["array"] == pytest.approx([6.0])
     assert dots.data[1]["x"] == []

@@ -14,7 +14,7 @@ from fleetsim import units
 from fleetsim.cli.main import app
 from fleetsim.sweep.design import text_of
 from fleetsim.sweep.pictures import front_chart
-from fleetsim.sweep.run import Sweep
+from fleetsim.sweep.run import SweepRows
 from fleetsim.sweep.told import document
 from fleetsim.tell.document import Table
 from fleetsim.tell.page import document_page
@@ -23,12 +23,12 @@ SCENARIO = "async-one-step"
 
 
 @pytest.fixture(scope="module")
-def swept() -> Sweep:
+def swept() -> SweepRows:
     job = fs.load(SCENARIO, {"admission.law": "unbounded"}, steps=6, replications=2)
     return fs.sweep(job, {"fleet.instances": [2, 4, 6], "buffer.capacity_samples": [16, 512]}, workers=1).swept
 
 
-def test_every_cell_that_ran_is_drawn_once_at_its_means(swept: Sweep) -> None:
+def test_every_cell_that_ran_is_drawn_once_at_its_means(swept: SweepRows) -> None:
     chart = front_chart(swept)
     assert chart is not None
     *groups, best = chart.data
@@ -40,7 +40,7 @@ def test_every_cell_that_ran_is_drawn_once_at_its_means(swept: Sweep) -> None:
     assert (best["x"], best["y"]) == ([first["step_s"].mean], [first["cost_per_step"].mean])
 
 
-def test_larger_symbols_have_more_of_the_third_objective(swept: Sweep) -> None:
+def test_larger_symbols_have_more_of_the_third_objective(swept: SweepRows) -> None:
     chart = front_chart(swept)
     assert chart is not None
     sizes = {
@@ -55,7 +55,7 @@ def test_larger_symbols_have_more_of_the_third_objective(swept: Sweep) -> None:
     assert areas[0] < areas[-1]
 
 
-def test_the_tables_of_the_page_hold_every_cell_and_its_numbers(swept: Sweep) -> None:
+def test_the_tables_of_the_page_hold_every_cell_and_its_numbers(swept: SweepRows) -> None:
     """The same cells as the terminal's table; by hand from the rows of the sweep."""
     sheets = [b for _, blocks in document(swept, [SCENARIO]).shown("page") for b in blocks if isinstance(b, Table)]
     assert len(sheets) == 3  # the cells, and what each of the two keys does
@@ -74,7 +74,7 @@ def test_the_tables_of_the_page_hold_every_cell_and_its_numbers(swept: Sweep) ->
         assert all(row[1] not in ("", "-") for row in sheet.rows if row[-1] != "0")
 
 
-def test_the_page_itself_shows_the_cells_of_its_tables(swept: Sweep) -> None:
+def test_the_page_itself_shows_the_cells_of_its_tables(swept: SweepRows) -> None:
     page = document_page(document(swept, [SCENARIO]))
     rows = [re.findall(r"<td[^>]*>(.*?)</td>", row, re.DOTALL) for row in re.findall(r"<tr>.*?</tr>", page, re.DOTALL)]
     best = swept.row(swept.pareto.best[0].cell)
@@ -82,7 +82,7 @@ def test_the_page_itself_shows_the_cells_of_its_tables(swept: Sweep) -> None:
     assert [*values, units.number(best.estimates()["cost_per_step"].mean)] in [row[1:4] for row in rows]
 
 
-def test_one_objective_has_no_front_and_no_cell_has_no_chart(swept: Sweep) -> None:
+def test_one_objective_has_no_front_and_no_cell_has_no_chart(swept: SweepRows) -> None:
     alone = replace(swept, pareto=replace(swept.pareto, objectives=swept.pareto.objectives[:1]))
     assert front_chart(alone) is None
     nothing = replace(swept, rows=swept.rows[:1], pareto=replace(swept.pareto, marks={}, best=()))

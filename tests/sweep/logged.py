@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from fleetsim.sweep.cell import Chunk, run_cells
+from fleetsim.sweep.cell import CellChunk, run_cells
 from fleetsim.sweep.design import Design
 from fleetsim.sweep.local import _run as run_local
 
@@ -70,7 +70,7 @@ def _note(what: str, cells: Sequence[int]) -> None:
         log.write(f"{what} {os.getpid()} {','.join(map(str, cells))}\n")
 
 
-def logged_local(design: Design, cells: Sequence[int], driver: int) -> Chunk:
+def logged_local(design: Design, cells: Sequence[int], driver: int) -> CellChunk:
     _note("begin", cells)
     chunk = run_local(design, cells, driver)
     _hold(cells)
@@ -78,7 +78,7 @@ def logged_local(design: Design, cells: Sequence[int], driver: int) -> Chunk:
     return chunk
 
 
-def logged_cells(design: Design, cells: Sequence[int]) -> Chunk:
+def logged_cells(design: Design, cells: Sequence[int]) -> CellChunk:
     _note("begin", cells)
     chunk = run_cells(design, cells)
     _hold(cells)

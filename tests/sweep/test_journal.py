@@ -15,17 +15,17 @@ from hypothesis import strategies as st
 from fleetsim.errors import InputError, Interrupted, OutsideError
 from fleetsim.quantities import METRICS
 from fleetsim.sweep import local
-from fleetsim.sweep.cell import Row
+from fleetsim.sweep.cell import SweepRow
 from fleetsim.sweep.design import Design, digest_of
 from fleetsim.sweep.journal import Journal, journal_path, open_journal
 from fleetsim.sweep.run import sweep
 from tests.sweep.jobs import SMALL, job
 
 FLOATS = st.floats(allow_nan=False)
-CELL = Row(7, "ok", "", "sync", ((1.0,),))
+CELL = SweepRow(7, "ok", "", "sync", ((1.0,),))
 ROWS = st.lists(
     st.builds(
-        Row,
+        SweepRow,
         cell=st.integers(0, 99),
         status=st.sampled_from(["ok", "invalid", "stuck"]),
         reason=st.text(max_size=30),
@@ -36,7 +36,7 @@ ROWS = st.lists(
 )
 
 
-def written(folder: Path, rows: list[Row]) -> Path:
+def written(folder: Path, rows: list[SweepRow]) -> Path:
     output = folder / "t.csv"
     journal_path(output).unlink(missing_ok=True)
     journal = open_journal(output, "digest", 100)
@@ -48,7 +48,7 @@ def written(folder: Path, rows: list[Row]) -> Path:
 @given(ROWS, st.data())
 @settings(max_examples=40)
 def test_whatever_is_cut_off_the_whole_lines_come_back(
-    tmp_path_factory: pytest.TempPathFactory, rows: list[Row], data: st.DataObject
+    tmp_path_factory: pytest.TempPathFactory, rows: list[SweepRow], data: st.DataObject
 ) -> None:
     rows = [CELL, *rows]
     output = written(tmp_path_factory.mktemp("journal"), rows)
@@ -69,7 +69,7 @@ def test_whatever_is_cut_off_the_whole_lines_come_back(
     "line", [b"[1, 2]", b"{}", b"\xff\xfe", b'[100, "ok", "", "", []]', b'["1", "ok", "", "", []]']
 )
 def test_a_line_that_is_no_cell_ends_the_journal(tmp_path: Path, line: bytes) -> None:
-    rows = [Row(0, "ok", "", "sync", ((1.0,),)), Row(1, "stuck", "why")]
+    rows = [SweepRow(0, "ok", "", "sync", ((1.0,),)), SweepRow(1, "stuck", "why")]
     output = written(tmp_path, rows)
     first, second, third = journal_path(output).read_bytes().splitlines(keepends=True)
     journal_path(output).write_bytes(first + second + line + b"\n" + third)
@@ -171,7 +171,7 @@ def test_what_is_told_as_finished_is_what_the_journal_holds(
     """Ctrl-C arrives while a cell is written down: then, too, neither has a cell that the other lacks."""
     add = Journal.add
 
-    def broken(self: Journal, rows: Iterable[Row]) -> None:
+    def broken(self: Journal, rows: Iterable[SweepRow]) -> None:
         if before:
             os.kill(os.getpid(), signal.SIGINT)
         add(self, rows)

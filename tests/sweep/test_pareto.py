@@ -12,18 +12,18 @@ from hypothesis import strategies as st
 from fleetsim.errors import InputError
 from fleetsim.estimates import estimate
 from fleetsim.quantities import METRICS
-from fleetsim.sweep.cell import Row
+from fleetsim.sweep.cell import SweepRow
 from fleetsim.sweep.objective import DEFAULT, objectives_of
 from fleetsim.sweep.pareto import pareto_of
 
 COST, STEP = "cost_per_step", "step_s"
 
 
-def row(cell: int, **runs: list[float]) -> Row:
+def row(cell: int, **runs: list[float]) -> SweepRow:
     """A row with the given values per replication; all other metrics 0."""
     n = len(next(iter(runs.values())))
     columns = [runs.get(name, [0.0] * n) for name in METRICS]
-    return Row(cell, "ok", "", "rollout", tuple(zip(*columns, strict=True)))
+    return SweepRow(cell, "ok", "", "rollout", tuple(zip(*columns, strict=True)))
 
 
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=1, max_size=12))
@@ -77,12 +77,12 @@ def test_without_replications_small_differences_are_ties() -> None:
 
 
 def test_more_is_better_where_it_is() -> None:
-    rows = [row(0, goodput=[1.0] * 2), row(1, goodput=[2.0] * 2), Row(2, "stuck", "why")]
+    rows = [row(0, goodput=[1.0] * 2), row(1, goodput=[2.0] * 2), SweepRow(2, "stuck", "why")]
     pareto = pareto_of(rows, objectives_of(["goodput"]))
     assert pareto.marks == {0: "dominated", 1: "front"}
     assert pareto.best[0].cell == 1
     assert pareto_of(rows, objectives_of(["min:goodput"])).best[0].cell == 0
-    assert pareto_of([Row(0, "stuck", "why")], objectives_of()).best == ()
+    assert pareto_of([SweepRow(0, "stuck", "why")], objectives_of()).best == ()
 
 
 def test_objectives_as_they_are_written() -> None:

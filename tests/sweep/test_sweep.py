@@ -24,7 +24,7 @@ from fleetsim.quantities import METRICS
 from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.run import simulate
 from fleetsim.sweep import run as sweep_run
-from fleetsim.sweep.cell import Chunk, run_cells
+from fleetsim.sweep.cell import CellChunk, run_cells
 from fleetsim.sweep.chunks import CHUNK_S, Chunks
 from fleetsim.sweep.design import Design, design_of, digest_of
 from fleetsim.sweep.grid import MOST_CELLS, Axis, Grid, grid_of
@@ -208,7 +208,7 @@ def test_chunks_of_another_version_are_refused() -> None:
 
     _check_sources(run_cells(design_of(job(), SMALL), (0,)))
     with pytest.raises(OutsideError, match="another version"):
-        _check_sources(Chunk((), 0.0, "another"))
+        _check_sources(CellChunk((), 0.0, "another"))
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from fleetsim.engine.transport import sync_times
 from fleetsim.errors import InputError
 from fleetsim.job.assumptions import is_estimated
 from fleetsim.job.derived import seconds_of
-from fleetsim.job.job import Job
+from fleetsim.job.job import StatedJob
 from fleetsim.job.nameplate import mean_step_s
 from fleetsim.job.trainer_scaling import scaled
 from fleetsim.replay.implied.workload import OUTPUT
@@ -24,7 +24,7 @@ from fleetsim.replay.shown.measured import COMMON, SECONDS, SYNC, Measured
 from fleetsim.trainer.estimate import estimate_of
 
 
-def carried(found: Measured, run: Job, target: Job) -> dict[str, Any]:
+def carried(found: Measured, run: StatedJob, target: StatedJob) -> dict[str, Any]:
     """The values that another job takes from a run. run: the job of the run before anything was measured."""
     values = {path: found.values[path] for path in COMMON if path in found.values}
     if OUTPUT in values:
@@ -36,7 +36,7 @@ def carried(found: Measured, run: Job, target: Job) -> dict[str, Any]:
     return values
 
 
-def _recut(law: Any, target: Job) -> Any:
+def _recut(law: Any, target: StatedJob) -> Any:
     """The law under the job's own cap, where it has one."""
     cap = getattr(target.scenario.workload.output_tokens, "max", None)
     if cap is None or not is_touched(f"{OUTPUT}.max", target.given) or law.get("kind") != "lognormal":
@@ -44,7 +44,7 @@ def _recut(law: Any, target: Job) -> Any:
     return {**law, "max": cap}
 
 
-def _trainer(found: Measured, run: Job, target: Job, shared: dict[str, Any]) -> dict[str, Any]:
+def _trainer(found: Measured, run: StatedJob, target: StatedJob, shared: dict[str, Any]) -> dict[str, Any]:
     """The measured seconds over the model's, times the model's for the other job."""
     batch = {
         path: found.values[path] for path in ("trainer.batch_samples", "workload.group_size") if path in found.values
@@ -65,7 +65,7 @@ def _trainer(found: Measured, run: Job, target: Job, shared: dict[str, Any]) -> 
     }
 
 
-def _modelled(job: Job, changes: dict[str, Any]) -> Scenario | None:
+def _modelled(job: StatedJob, changes: dict[str, Any]) -> Scenario | None:
     """The job with the run's lengths and the seconds that its trainer's model gives it; None where none is known."""
     kept = {path: value for path, value in changes.items() if not path.startswith("trainer.checkpoint")}
     scenario = with_changes(job.scenario, kept)

@@ -26,7 +26,7 @@ from fleetsim.frameworks.settings import settings_of
 from fleetsim.history.history import History
 from fleetsim.history.named import HISTORY
 from fleetsim.job.flag_paths import PATHS
-from fleetsim.job.history_fields import Window
+from fleetsim.job.history_fields import HistoryWindow
 from fleetsim.job.job import Start, job_from_flags
 from fleetsim.job.length_options import LENGTH_FLAGS
 from fleetsim.job.observed import record_words
@@ -97,7 +97,7 @@ def raw_paths(raw: Mapping[str, Any], prefix: str = "") -> frozenset[str]:
 def _read(run: str | os.PathLike[str]) -> History:
     where = os.fspath(run)
     server = where.startswith(("http://", "https://"))
-    window = Window(prometheus=where) if server else Window(file=where)
+    window = HistoryWindow(prometheus=where) if server else HistoryWindow(file=where)
     try:
         return window.read(lambda text: None)
     except InputError as error:

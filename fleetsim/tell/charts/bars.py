@@ -16,7 +16,7 @@ SHORT = 24  # letters of a name that leave its value room in the same line, on a
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class Bar:
     """One bar. strong: it is the one that matters (drawn full, the others hatched)."""
 
     name: str
@@ -28,7 +28,7 @@ def cause_bars(
     id: str,  # noqa: A002  # as the field of Chart
     title: str,
     words: str,
-    causes: Sequence[Cause],
+    causes: Sequence[Bar],
     *,
     x_title: str,
     how: units.Unit,
@@ -79,7 +79,7 @@ def rows_axis(n: int) -> dict[str, Any]:
     return axis("", showticklabels=False, showgrid=False, ticks="", range=[n - 0.6, -0.75])
 
 
-def _name(i: int, cause: Cause, how: units.Unit, low: float) -> dict[str, Any]:
+def _name(i: int, cause: Bar, how: units.Unit, low: float) -> dict[str, Any]:
     """The name and the value above row i, at the left: beside a long bar a phone has no room."""
     between = "  " if len(cause.name) <= SHORT else "<br>"
     text = f"{wrapped(cause.name, 40, 1)}{between}<b>{units.with_ends(cause.value, how)}</b>"

@@ -14,7 +14,7 @@ from fleetsim.tell.charts.parts import BEHIND, look, whiskers, wrapped
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class DotsRow:
     """One row: a paired ratio (with / without) for each measure, None where there is none."""
 
     name: str
@@ -26,7 +26,7 @@ def change_dots(
     id: str,  # noqa: A002  # as the field of Chart
     title: str,
     words: str,
-    changes: Sequence[Change],
+    changes: Sequence[DotsRow],
     measures: Sequence[str],
     *,
     x_title: str = "change, %",

@@ -11,7 +11,7 @@ from typing import Any
 
 from fleetsim.dataclass import dataclass
 from fleetsim.tell.charts.chart import Chart, axis, plain_text
-from fleetsim.tell.charts.parts import Look
+from fleetsim.tell.charts.parts import PartLook
 
 MOST_ROWS = 24
 # What is shorter than this part of the window is not seen on its own: about a pixel of a phone, two of a screen.
@@ -32,7 +32,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class GanttRow:
     """One row: spans in the order of time that do not overlap."""
 
     label: str
@@ -44,7 +44,7 @@ class Kind:
     """How a kind of span is called and drawn; thin: a slim bar, for doing nothing."""
 
     name: str
-    look: Look
+    look: PartLook
     thin: bool = False
 
 
@@ -52,7 +52,7 @@ def gantt_chart(
     id: str,  # noqa: A002  # as the field of Chart
     title: str,
     words: str,
-    rows: Sequence[Row],
+    rows: Sequence[GanttRow],
     kinds: Mapping[str, Kind],
     window: tuple[float, float],
     *,

@@ -17,7 +17,7 @@ NARROW = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class PartLook:
     """How one of several things is drawn: the name of a colour in the style sheet, and what tells it apart without.
 
     dash, symbol: of lines. pattern: of bars, "" for a full one.
@@ -29,13 +29,13 @@ class Look:
     pattern: str = ""
 
 
-LOOKS: tuple[Look, ...] = (
-    Look("accent", "solid", "circle", ""),
-    Look("second", "dash", "square", "/"),
-    Look("third", "dot", "diamond", "x"),
-    Look("quiet", "dashdot", "triangle-up", "."),
-    Look("bad", "longdash", "cross", "\\"),
-    Look("shade-6", "longdashdot", "star", "-"),
+LOOKS: tuple[PartLook, ...] = (
+    PartLook("accent", "solid", "circle", ""),
+    PartLook("second", "dash", "square", "/"),
+    PartLook("third", "dot", "diamond", "x"),
+    PartLook("quiet", "dashdot", "triangle-up", "."),
+    PartLook("bad", "longdash", "cross", "\\"),
+    PartLook("shade-6", "longdashdot", "star", "-"),
 )
 
 
@@ -47,7 +47,7 @@ class Mark:
     text: str
 
 
-def look(i: int) -> Look:
+def look(i: int) -> PartLook:
     """The look of the i-th of several things; they repeat after len(LOOKS)."""
     return LOOKS[i % len(LOOKS)]
 

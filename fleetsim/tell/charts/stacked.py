@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from fleetsim.dataclass import dataclass
 from fleetsim.tell.charts.chart import LEGEND, Chart, axis, plain_text
-from fleetsim.tell.charts.parts import Look, Mark, upright
+from fleetsim.tell.charts.parts import Mark, PartLook, upright
 
 # Bars that a phone can show; more are averaged in runs of equal length.
 MOST_BARS = 60
@@ -22,7 +22,7 @@ class Layer:
 
     name: str
     values: ArrayLike
-    look: Look
+    look: PartLook
 
 
 def stacked_bars(

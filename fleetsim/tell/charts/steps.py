@@ -18,7 +18,7 @@ MOST_POINTS = 600
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
+class StepSeries:
     """values[i] holds from times[i] until times[i + 1]; times ascend. dots: a symbol at each point as well."""
 
     name: str
@@ -31,7 +31,7 @@ def step_chart(
     id: str,  # noqa: A002  # as the field of Chart
     title: str,
     words: str,
-    series: Sequence[Series],
+    series: Sequence[StepSeries],
     *,
     x_title: str,
     y_title: str,

@@ -15,7 +15,7 @@ _LONGEST = 20  # characters of a name; its end tells pods of one deployment apar
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class StateLook:
     """How one state is drawn. thick: share of the row. pattern: of plotly's ("" = plain)."""
 
     name: str
@@ -32,7 +32,7 @@ def strip(
     title: str,
     words: str,
     rows: Sequence[tuple[str, Spans]],
-    looks: Mapping[str, Look],
+    looks: Mapping[str, StateLook],
     clock: Clock,
 ) -> Chart:
     """The chart. rows: (name, (state, start, end) in seconds), from the top."""
