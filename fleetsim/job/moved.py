@@ -62,6 +62,14 @@ class Moved:
         moves = [[end[metric] - self.base[metric] for end in ends] for ends in self.ends]
         return reach(moves)
 
+    def told(self, estimates: Mapping[str, Estimate]) -> tuple[tuple[Figures, Figures], ...]:
+        """The ends as they are told: one short run says by how much a metric moves, the mean of all runs from where."""
+        return tuple((self._from(estimates, low), self._from(estimates, high)) for low, high in self.ends)
+
+    def _from(self, estimates: Mapping[str, Estimate], end: Figures) -> Figures:
+        moves = {name: (estimates[name].mean, end[name] - self.base[name]) for name in METRICS}
+        return {name: mean if math.isnan(by) else max(0.0, mean + by) for name, (mean, by) in moves.items()}
+
     def around(self, estimates: Mapping[str, Estimate]) -> dict[str, tuple[float, float]]:
         """name -> from, to of each metric, with the simulation's own noise, and what seconds of a step, and their cost,
         are off by in a run that is repeated."""
@@ -181,13 +189,9 @@ def ranges_of(
     found = moved_metrics(scenario, inputs, measure)
     at = {name: estimates[name].mean for name in METRICS}
 
-    def there(end: Figures) -> Figures:  # one short run says by how much a metric moves, all runs where from
-        moves = {name: end[name] - found.base[name] for name in METRICS}
-        return {name: at[name] if math.isnan(by) else max(0.0, at[name] + by) for name, by in moves.items()}
-
     parts = [
-        Swing(u.what, u.path, u.why(scenario, ends), u.measure, ends, there(low), there(high), at)
-        for (u, ends), (low, high) in zip(inputs, found.ends, strict=True)
+        Swing(u.what, u.path, u.why(scenario, ends), u.measure, ends, low, high, at)
+        for (u, ends), (low, high) in zip(inputs, found.told(estimates), strict=True)
     ]
     parts.sort(key=lambda part: part.step_s[0] - part.step_s[1])
     return MetricRanges(CONFIDENCE, found.around(estimates), tuple(parts))

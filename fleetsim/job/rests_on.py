@@ -47,7 +47,7 @@ def worth_knowing(parts: Sequence[P], confidence: float, heading: str, right: Ca
     right: what would be right at both ends of a part, under its heading.
     """
     rows = tuple((*_off(part), right(part), units.money(part.usd_per_h), part.measure) for part in parts)
-    headings = (*_OFF, heading, "$/h, not known", "settled by")
+    headings = (*_OFF, heading, "worth, $/h", "settled by")
     table = Table("", headings, rows, left=1, words_last=1, note=_alone(confidence))
     return _sure(table.narrowing(*headings[1:-1]))
 

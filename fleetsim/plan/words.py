@@ -76,10 +76,11 @@ def headline(result: Plans) -> str:
 def searched(result: Plans) -> str:
     """What was looked at, and what of it was simulated."""
     t = result.tally
-    alike = f"plans that are alike {t.alike:,}, " if t.alike else ""
+    bounded = t.rough + t.bound
+    alike = f"the result of a similar plan rules out {t.alike:,}, " if t.alike else ""
     return (
-        f"{t.plans:,} plans were looked at: {t.impossible:,} cannot be, bounds rule out {t.rough + t.bound:,}, "
-        f"{alike}{t.simulated:,} were simulated."
+        f"{t.plans:,} plans were looked at: {t.impossible:,} cannot be built, a bound rules out {bounded:,}, "
+        f"{alike}{t.plans - t.impossible - bounded - t.alike:,} were simulated."
     )
 
 

@@ -40,9 +40,11 @@ INTERACTION, SLACK = "interaction", "slack"
 
 @dataclass(frozen=True, slots=True)
 class Headroom:
-    """computed: consumption / nameplate supply. parts: see above."""
+    """computed: consumption / nameplate supply. supply_tok_s: what the fleet can make; `--json` has it, so it stays.
+    parts: see above."""
 
     computed: float
+    supply_tok_s: float
     nameplate_tok_s: float
     parts: Mapping[str, float]
 
@@ -113,4 +115,4 @@ def headroom_of(
     parts = {cause: share * min(1.0, missing / told) if told else 0.0 for cause, share in alone.items()}
     parts[INTERACTION] = max(0.0, missing - told)
     parts[SLACK] = max(0.0, now - consume_tok_s) / nameplate
-    return Headroom(consume_tok_s / nameplate, nameplate, parts)
+    return Headroom(consume_tok_s / nameplate, now, nameplate, parts)

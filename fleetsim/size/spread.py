@@ -157,7 +157,7 @@ def spread_of(doubt: CountDoubt, chosen: Trial, usd_per_h: Callable[[int], float
         return max(0.0, metrics["cost_per_step"] / per_step - 1.0) * usd_per_h(n) if per_step else 0.0
 
     parts = []
-    for (u, *counts), metrics, told in zip(doubt.ends, likeliest.ends, there.ends, strict=True):
+    for (u, *counts), metrics, told in zip(doubt.ends, likeliest.ends, there.told(chosen.estimates), strict=True):
         stakes = [stake(end, at) for end, at in zip(counts, metrics, strict=True)]
         low, high = (CountEnd(c.factor, at, c.instances, c.held) for c, at in zip(counts, told, strict=True))
         parts.append(

@@ -193,7 +193,8 @@ def queue(result: Sizing) -> str:
     cost = "no step time" if q.step_cost < 0.0005 else f"{units.share(q.step_cost)} of step time"
     bound = ""
     if q.bound_samples is not None and q.budget_steps is not None:
-        bound = f"; bound: {q.budget_steps:g} x batch, at least one batch = {q.bound_samples:,}"
+        budget = units.plural(q.budget_steps, "step")
+        bound = f"; a staleness budget of {budget} allows no more than {q.bound_samples:,} there"
         bound += ", with which the job gets stuck" if q.samples > q.bound_samples else ""
     return (
         f"cap the queue at {q.samples:,} samples ({units.plural(q.steps, 'step')}): costs {cost}, "

@@ -155,7 +155,7 @@ def spread_of(
     found = moved_metrics(chosen.scenario, inputs, measure)
     usd_per_h = 3600.0 * estimates["cost_per_step"].mean / estimates["step_s"].mean
     parts = []
-    for (u, factors), figures in zip(inputs, found.ends, strict=True):
+    for (u, factors), figures in zip(inputs, found.told(estimates), strict=True):
         low, high = (doubt.end(u, factor, at, measure) for factor, at in zip(factors, figures, strict=True))
         stake = usd_per_h * (low.regret + high.regret) / 2
         parts.append(InputPart(u.what, u.path, u.why(chosen.scenario, factors), u.measure, low, high, stake))

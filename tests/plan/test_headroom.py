@@ -35,6 +35,7 @@ def test_every_cause_is_the_share_of_the_fleet_that_is_there_because_of_it() -> 
     nameplate = tokens / 10.0 / 8  # per instance
     h = headroom_of(scenario, 8, tokens / 15.0, nameplate, batch_s)
     assert h.computed == pytest.approx(10.0 / 15.0)
+    assert h.supply_tok_s == pytest.approx(tokens / 13.5)
     assert {c: h.parts[c] for c in LOSSES} == pytest.approx({c: s / 13.5 for c, s in LOSSES.items()})
     assert h.parts[INTERACTION] == pytest.approx(0.0)  # these losses add up, nothing overlaps
     assert h.parts[SLACK] == pytest.approx(10.0 / 13.5 - 10.0 / 15.0)

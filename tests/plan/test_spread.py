@@ -16,6 +16,8 @@ from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.slowdown import off_by, slowdown_of
 from fleetsim.errors import InputError
+from fleetsim.estimates import Estimate
+from fleetsim.job.moved import METRICS, Moved
 from fleetsim.job.trials import Trials, simulated, with_instances
 from fleetsim.job.uncertain import CONFIDENCE, UNCERTAIN
 from fleetsim.size.best import best_of
@@ -97,6 +99,14 @@ def test_the_ends_are_simulated_as_they_are_told() -> None:
 
 
 @pytest.mark.slow
+def test_what_an_input_does_is_told_around_the_step_of_all_runs() -> None:
+    short = dict.fromkeys(METRICS, 32.0)  # one short run, longer than the mean of all by its luck
+    faster, slower = dict.fromkeys(METRICS, 31.0), dict.fromkeys(METRICS, 34.5)
+    all_runs = dict.fromkeys(METRICS, Estimate(30.0, 29.5, 30.5))
+    [(low, high)] = Moved(short, ((faster, slower),)).told(all_runs)
+    assert (low["step_s"], high["step_s"]) == (29.0, 32.5)
+
+
 @pytest.mark.parametrize(
     "options", [{"trainer_step_s": 15.0, "sync_pause_s": 2.0, "gpu": "H200"}, {"len": 3000, "max_len": 8192}]
 )

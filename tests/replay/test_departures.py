@@ -88,7 +88,7 @@ def test_a_remedy_that_gives_nothing_by_simulation_has_no_price_and_is_not_advis
     )
     assert helps.step_share == 0.2
     assert "fleetsim replay" in (helps.next or "")
-    assert "simulated so, a step is 0.0 % shorter" in useless.evidence
+    assert "simulated with this change, a step is 0.0 % shorter" in useless.evidence
     assert (price_words(useless), useless.step_share) == (None, None)
     assert "fleetsim" not in (useless.next or "")
 

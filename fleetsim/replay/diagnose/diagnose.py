@@ -180,7 +180,7 @@ def _run_ahead(case: Case, draft: Reply, gain: float) -> Reply:
     has no price."""
     if "added" in draft.claims:
         return draft
-    said = (*draft.evidence, f"simulated so, a step is {units.share(max(0.0, gain))} shorter")
+    said = (*draft.evidence, f"simulated with this change, a step is {units.share(max(0.0, gain))} shorter")
     if gain < WORTH:
         return replace(draft, evidence=said, claims={})
     if case.idle is None:

@@ -142,7 +142,11 @@ def _ticks(xs: Sequence[float]) -> dict[str, Any]:
     """A tick at every count, as far as a phone has room for them."""
     every = -(-len(xs) // 9)
     shown = xs[::every]
-    return {"tickvals": list(shown), "ticktext": [f"{x:,g}" for x in shown], "tickangle": 0}
+    return {
+        "tickvals": list(shown),
+        "ticktext": [f"{x:,g}" if x == round(x) else f"{x:,.3g}" for x in shown],
+        "tickangle": 0,
+    }
 
 
 def _unit(how: units.Unit) -> dict[str, Any]:

@@ -28,7 +28,7 @@ def check(case: Case, earlier: Earlier) -> Reply:
     if q.depth is not None and q.depth_max is not None:
         evidence.append(f"{q.depth:,.0f} samples queue on average, {q.depth_max:,.0f} at the most")
     if q.oldest_age_max_steps is not None:
-        evidence.append(f"the oldest is up to {q.oldest_age_max_steps:.3g} steps old{_budget(case)}")
+        evidence.append(f"the oldest is up to {units.plural(q.oldest_age_max_steps, 'step')} old{_budget(case)}")
     if q.dropped_share is not None:
         evidence.append(f"{units.share(q.dropped_share)} of the samples are thrown away")
     if q.generated_per_trained is not None:

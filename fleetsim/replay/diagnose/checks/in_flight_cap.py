@@ -55,7 +55,7 @@ def check(case: Case, earlier: Earlier) -> Reply:
         return _of_groups(case, evidence)
     ceiling = peak <= FLAT * (mean + _missing(case, mean))
     if not ceiling and not (case.starving and f.steady):
-        return Reply("in_flight_cap", "ok", "in flight ebbs and flows: no ceiling", tuple(evidence))
+        return Reply("in_flight_cap", "ok", "no cap shows: the number in flight rises and falls", tuple(evidence))
     if waiting is not None and waiting > WAITING:
         return Reply("in_flight_cap", "ok", "the engines are full: their limits come first", tuple(evidence))
     if case.kv_full:
