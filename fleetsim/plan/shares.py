@@ -15,6 +15,7 @@ from typing import Any
 from fleetsim.config.counted import law_of
 from fleetsim.config.load import with_changes
 from fleetsim.config.paths import is_given
+from fleetsim.config.rules import broken_rules
 from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.engine.prices import prices_of
@@ -78,6 +79,7 @@ class Engines:
     given: frozenset[str]
     _trainers: dict[tuple[bool, int], dict[str, Any] | None] = field(default_factory=dict, repr=False)
     _bases: dict[Hashable, Scenario] = field(default_factory=dict, repr=False)
+    _first: dict[Hashable, Scenario] = field(default_factory=dict, repr=False)
 
     @cached_property
     def prices(self) -> tuple[float, float]:
@@ -157,7 +159,27 @@ class Engines:
         return {**scaled_share(scenario.trainer, gpus), **seconds, "trainer.phases": phases, "trainer.gpus": gpus}
 
     def scenario_of(self, share: Share, ahead: StalenessBudget) -> Scenario | None:
-        """The scenario that runs it; None where there is none. It is validated once, for a search makes thousands."""
+        """The scenario that runs it; None where there is none.
+
+        Plans of one kind differ in the trainer's section and the count of instances alone. So one of each kind, and one
+        of each trainer, is made from what was written; the thousands of others take their parts, and are held against
+        the rules that join two fields, as every scenario is.
+        """
+        kind = share.kind, tuple(sorted(ahead.changes.items()))
+        trainer = share.kind, share.trainer_gpus
+        alike, trained = self._first.get(kind), self._first.get(trainer)
+        if alike is None or trained is None or alike.fleet.speed_factors:
+            made = self._made(share, ahead)
+            if made is not None:
+                self._first.setdefault(kind, made)
+                self._first.setdefault(trainer, made)
+            return made
+        fleet = alike.fleet.model_copy(update={"instances": share.instances})
+        made = alike.model_copy(update={"fleet": fleet, "trainer": trained.trainer})
+        return None if any(broken_rules(made)) else made
+
+    def _made(self, share: Share, ahead: StalenessBudget) -> Scenario | None:
+        """The same, from what was written. It is validated once, for a search makes thousands."""
         seconds = self.trainer(share)
         if seconds is None:
             return None

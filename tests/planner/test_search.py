@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 
 import fleetsim as fs
+from fleetsim.config.load import with_changes
 from fleetsim.errors import InputError, StuckError
 from fleetsim.job.trials import Measure, flat, remembered, simulated
 from fleetsim.plan.budget import Budget
+from fleetsim.plan.choices import Asked
 from fleetsim.plan.front import Front, front_of, thinned
 from fleetsim.plan.permissions import allowed
-from fleetsim.plan.plan import Space, pareto, plan, worth_a_look
+from fleetsim.plan.plan import Space, pareto, plan, planned_job, worth_a_look
 from fleetsim.plan.search import Found, Search
 from fleetsim.plan.shares import Share
 from fleetsim.sim.threads import side_by_side
@@ -106,6 +108,20 @@ def test_counts_between_those_of_the_grid_are_found(gpus: int, tp: int) -> None:
         front.add(found.step_s, found.usd)
     assert [run for run in runs if not front.beats(run["step_s"], run["cost_per_step"], 0.01)] == []
     assert search.tally.simulated < len(plain) / 2
+
+
+@pytest.mark.parametrize("start", [None, "presets/verl-fully-async", "presets/areal", "sync-colocated"])
+def test_a_plan_s_scenario_is_the_one_that_is_written_down(start: str | None) -> None:
+    """Most plans take their parts from others of their kind: what is validated from the values is equal to them."""
+    job, permitted = fs.load(start, {}), allowed("staleness<=6")
+    asked = Asked(planned_job(job.scenario, job.given), job.given, (), permitted.staleness)
+    candidates = list(Space(asked, Budget(24)).plans(permitted))
+    made = [(c.scenario(), c) for c in candidates[:: max(1, len(candidates) // 400)]]
+    whole = [(s, c) for s, c in made if s is not None]
+    assert len({c.share.instances for _, c in whole}) > 1
+    for scenario, candidate in whole:
+        alone = replace(candidate.engines, _first={})  # remembers no other plan
+        assert replace(candidate, engines=alone).scenario() == scenario == with_changes(scenario, {})
 
 
 class At:
