@@ -168,6 +168,24 @@ def functions(found: Mapping[str, Source]) -> Iterator[tuple[Source, str, int]]:
                 yield source, node.name, last - first + 1 + head
 
 
+def classes_of_one_name(found: Mapping[str, Source]) -> dict[str, list[str]]:
+    """Names that more than one class bears, and the files that hold them; classes inside of others do not count."""
+    files: dict[str, list[str]] = {}
+    for source in found.values():
+        for node in _at_import(source.tree):
+            if isinstance(node, ast.ClassDef):
+                files.setdefault(node.name, []).append(source.name)
+    return {name: held for name, held in sorted(files.items()) if len(held) > 1}
+
+
+def _at_import(node: ast.AST) -> Iterator[ast.AST]:
+    """What stands in a file itself, under an `if` or a `try` as well, and in no class or function."""
+    for child in ast.iter_child_nodes(node):
+        yield child
+        if isinstance(child, (ast.If, ast.Try, ast.ExceptHandler, ast.With)):
+            yield from _at_import(child)
+
+
 def files_that_name(found: Mapping[str, Source], word: str) -> int:
     """Files outside the rooms of TRANSLATORS that hold the word as a text of its own."""
     return sum(
@@ -189,6 +207,7 @@ def figures(root: Path, laws: Iterable[str]) -> dict[str, str]:
         "lines of the median file": f"{median(s.lines for s in found.values()):.0f}",
         f"functions over {LONG_FUNCTION} lines": str(len(long)),
         f"functions of `cli` over {LONG_COMMAND} lines": str(len(commands)),
+        "class names that stand in more than one file": str(len(classes_of_one_name(found))),
         "import circles": str(len(circles(found))),
         "imports against the floors": str(len(upward(found, layers(root)))),
         "files that name an admission law (most, all laws together)": f"{max(named.values())}, {sum(named.values())}",

@@ -16,6 +16,15 @@ ROOT = Path(__file__).resolve().parents[2]
 Found = dict[str, house.Source]
 
 
+def tree_of(folder: Path, texts: dict[str, str]) -> Found:
+    """The files of a small package: path below it without ".py" -> text."""
+    for name, text in texts.items():
+        file = folder / "fleetsim" / f"{name}.py"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    return house.sources(folder)
+
+
 @pytest.fixture(scope="module")
 def found() -> Found:
     """Every file of the package; five seconds of reading, so only where a test asks for it."""
@@ -37,8 +46,30 @@ def test_a_circle_of_scripts_is_found(tmp_path: Path) -> None:
     assert house.circles(house.scripts(tmp_path)) == [("x", "y")]
 
 
+def of_the_library(found: Found) -> list[str]:
+    """Files and rooms that are called like a module of the standard library."""
+    return sorted(s.name for s in found.values() if sys.stdlib_module_names & set(s.name.split(".")))
+
+
 def test_no_file_is_called_like_a_module_of_the_standard_library(found: Found) -> None:
-    assert [s.name for s in found.values() if s.name.rpartition(".")[2] in sys.stdlib_module_names] == []
+    assert of_the_library(found) == []
+
+
+def test_a_file_that_is_called_like_a_module_of_the_standard_library_is_found(tmp_path: Path) -> None:
+    assert of_the_library(tree_of(tmp_path, {"a/queue": "", "json/x": "", "a/queues": ""})) == ["a.queue", "json.x"]
+
+
+def test_no_two_classes_have_one_name(found: Found) -> None:
+    assert house.classes_of_one_name(found) == {}
+
+
+def test_two_classes_of_one_name_are_found(tmp_path: Path) -> None:
+    texts = {
+        "a": "class Row:\n    class Inner: ...\nclass Own: ...\n",
+        "b/rows": "try:\n    import json\nexcept ImportError:\n    class Row: ...\n",
+        "b/inner": "class Other:\n    class Inner: ...\ndef late():\n    class Own: ...\n",
+    }
+    assert house.classes_of_one_name(tree_of(tmp_path, texts)) == {"Row": ["a", "b.rows"]}
 
 
 def test_no_import_goes_up_a_floor(found: Found) -> None:
@@ -56,11 +87,7 @@ def test_commands_are_short(found: Found) -> None:
 
 
 def test_a_circle_and_an_arrow_upward_are_found(tmp_path: Path) -> None:
-    for name, text in {"a/x": "from fleetsim.b.y import Y", "b/y": "import fleetsim.a.x", "c": ""}.items():
-        file = tmp_path / "fleetsim" / f"{name}.py"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text)
-    found = house.sources(tmp_path)
+    found = tree_of(tmp_path, {"a/x": "from fleetsim.b.y import Y", "b/y": "import fleetsim.a.x", "c": ""})
     assert house.circles(found) == [("a.x", "b.y")]
     assert house.upward(found, [["a"], ["b"]]) == [("b.y", "a.x")]
     assert house.upward(found, [["a", "b"]]) == [("a.x", "b.y"), ("b.y", "a.x")]
