@@ -22,7 +22,7 @@ from fleetsim.engine.kernel.sizes import SIZES
 from fleetsim.engine.kernel.tables import ACCOUNTS, FLEET, GROUP, LOG, PREFIX, SAMPLE
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.speculation import DraftTables
-from fleetsim.engine.step_time import StepTime
+from fleetsim.engine.step_time import PrefillSide, StepTime
 
 CHECKED = is_checked()
 # A sample that was drawn and not sent: it is in no list, and nothing has happened to it.
@@ -67,48 +67,24 @@ class World:
         engines = 0 if prefill is None else prefill.engines
         every = instances * (1 + engines)
         half = 1 << math.ceil(math.log2(max(1, every)))
+        drafts = DraftTables.of(step_time.speculation, limits, step_time.engines)
         self.fleet = np.zeros(1, FLEET)
         # The row once for each type of its fields: numpy takes five times as long to read or write one field.
         row = self.fleet.view(np.uint8).data
         self._row = {kind: row.cast(kind) for kind, _ in _FIELDS.values()}  # type: ignore[call-overload]
         self.address = int(self.fleet.ctypes.data)  # what the kernel's functions take
-        self.n_groups = 0  # drawn, of which the kernel knows those of the last `bind`
-        self.samples = np.zeros(0, SAMPLE)
-        self.groups = np.zeros(0, GROUP)
-        self.prefixes = np.zeros(0, PREFIX)
         self.n_instances = instances
-        self.rows = instance_rows(instances, up, limits.kv_blocks, slow)
-        if prefill is not None:
-            slow_engines = [each for each in slow for _ in range(engines)]
-            behind = instance_rows(instances * engines, up * engines, prefill.limits.kv_blocks, slow_engines)
-            self.rows = np.concatenate([self.rows, behind])
+        self.rows = _rows_of(instances, up, limits, slow, prefill)
         self.ends = np.zeros((instances, limits.max_num_seqs), np.int64)
-        seen = step_time.window
-        self.crossings = np.zeros((instances, 1 if seen is None else limits.max_num_seqs), np.int64)
+        self.crossings = np.zeros((instances, 1 if step_time.window is None else limits.max_num_seqs), np.int64)
         self.residues = np.zeros((instances, limits.block_size), np.int32)
-        self.clock = np.full(2 * half, np.inf)
-        self.loads = clock_tree(np.where(np.arange(half) < up, 0.0, np.inf))
-        drafts = DraftTables.of(step_time.speculation, limits, step_time.engines)
-        self.drafts, self.growths = drafts.k, drafts.growths
-        self.draft_s, self.draft_kv_s = drafts.added_s, drafts.added_kv_s
-        most = limits.max_num_seqs * self.growths.shape[1]
-        self.table_s = step_time.table(max(limits.max_num_batched_tokens, most))
-        self.prompt_table_s = _NONE if prefill is None else prefill.table()
-        self.timer_s = np.zeros(0)
-        self.timer_key = np.zeros(0, np.int64)
-        self.requeue = np.zeros(0, np.int32)
-        self.ready = np.zeros(0, np.int32)
-        self.blocked = np.zeros(0, np.int32)
-        self.owed = np.zeros(0, np.int32)
         self.dirty = np.zeros(every, np.int32)
         self.accounts = np.zeros((every, int(ACCOUNTS)))  # seconds idle, busy, paused, down, off
-        self.log = np.zeros(0, LOG)
+        self.clock = np.full(2 * half, np.inf)
+        self.loads = clock_tree(np.where(np.arange(half) < up, 0.0, np.inf))
+        self._timed(step_time, limits, drafts)
         self.worker_s = np.zeros(max(1, reward_workers))
-        self.reward_s = np.zeros(0)
-        self.tool_s = np.zeros((0, max(0, turns - 1)))
-        self.tool_tokens = np.zeros((0, max(0, turns - 1)), np.int32)
-        self.arrival_s = np.zeros(0)
-        self.arrival = np.zeros(0, np.int32)
+        self._without_work(turns)
         self.set(
             cap=UNLIMITED,
             cap_instance=UNLIMITED,
@@ -120,7 +96,7 @@ class World:
             together=1,
             caching=int(prefix_caching),
             system_blocks=system_tokens // limits.block_size,
-            **limit_fields(limits, seen),
+            **limit_fields(limits, step_time.window),
             turns=turns,
             workers=reward_workers,
             half=half,
@@ -133,6 +109,33 @@ class World:
             most_drafts=self.growths.shape[1],
         )
         self.bind()
+
+    def _timed(self, step_time: StepTime, limits: EngineLimits, drafts: DraftTables) -> None:
+        """The tables of seconds, and of what drafts bring."""
+        self.drafts, self.growths = drafts.k, drafts.growths
+        self.draft_s, self.draft_kv_s = drafts.added_s, drafts.added_kv_s
+        most = limits.max_num_seqs * self.growths.shape[1]
+        self.table_s = step_time.table(max(limits.max_num_batched_tokens, most))
+        self.prompt_table_s = _NONE if step_time.prefill is None else step_time.prefill.table()
+
+    def _without_work(self, turns: int) -> None:
+        """The tables of samples, groups and what waits for them, before anything is drawn."""
+        self.n_groups = 0  # drawn, of which the kernel knows those of the last `bind`
+        self.samples = np.zeros(0, SAMPLE)
+        self.groups = np.zeros(0, GROUP)
+        self.prefixes = np.zeros(0, PREFIX)
+        self.timer_s = np.zeros(0)
+        self.timer_key = np.zeros(0, np.int64)
+        self.requeue = np.zeros(0, np.int32)
+        self.ready = np.zeros(0, np.int32)
+        self.blocked = np.zeros(0, np.int32)
+        self.owed = np.zeros(0, np.int32)
+        self.log = np.zeros(0, LOG)
+        self.reward_s = np.zeros(0)
+        self.tool_s = np.zeros((0, max(0, turns - 1)))
+        self.tool_tokens = np.zeros((0, max(0, turns - 1)), np.int32)
+        self.arrival_s = np.zeros(0)
+        self.arrival = np.zeros(0, np.int32)
 
     if CHECKED:
 
@@ -236,6 +239,17 @@ class World:
 
     def _show(self, name: str) -> None:
         self.set(**{name: getattr(self, _HELD_AS.get(name, name)).ctypes.data})
+
+
+def _rows_of(
+    instances: int, up: int, limits: EngineLimits, slow: Sequence[float], prefill: PrefillSide | None
+) -> NDArray[Any]:
+    """The instances, and behind them their prefill engines."""
+    rows = instance_rows(instances, up, limits.kv_blocks, slow)
+    if prefill is None:
+        return rows
+    n, slow_engines = prefill.engines, [each for each in slow for _ in range(prefill.engines)]
+    return np.concatenate([rows, instance_rows(instances * n, up * n, prefill.limits.kv_blocks, slow_engines)])
 
 
 def _longer(array: NDArray[Any], n: int) -> NDArray[Any]:

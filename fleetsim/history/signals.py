@@ -41,11 +41,18 @@ def _vllm(*names: str) -> tuple[str, ...]:
     return tuple(f"{prefix}{name}" for name in names for prefix in ("vllm:", "ray_vllm_"))
 
 
+def _engine(name: str, kind: Kind, unit: str, metrics: tuple[str, ...], doc: str) -> Signal:
+    return Signal(name, kind, "instance", unit, metrics, doc)
+
+
+def _job(name: str, kind: Kind, unit: str, metrics: tuple[str, ...], doc: str) -> Signal:
+    return Signal(name, kind, "fleet", unit, metrics, doc)
+
+
 SIGNALS: tuple[Signal, ...] = (
-    Signal(
+    _engine(
         "generation_tokens",
         "counter",
-        "instance",
         "tokens",
         # SGLang's generation_tokens_total grows when a request ends, by all its tokens; the other while it decodes.
         # TensorRT-LLM counts tokens only when a request ends.
@@ -57,50 +64,44 @@ SIGNALS: tuple[Signal, ...] = (
         ),
         "output tokens",
     ),
-    Signal(
+    _engine(
         "prompt_tokens",
         "counter",
-        "instance",
         "tokens",
         (*_vllm("prompt_tokens_total"), "sglang:prompt_tokens_total", "trtllm_prompt_tokens_total"),
         "prompt tokens, counted when a request's first token leaves",
     ),
-    Signal(
+    _engine(
         "running",
         "gauge",
-        "instance",
         "requests",
         (*_vllm("num_requests_running"), "sglang:num_running_reqs", "trtllm_num_requests_running"),
         "requests in the engine's batch",
     ),
-    Signal(
+    _engine(
         "waiting",
         "gauge",
-        "instance",
         "requests",
         (*_vllm("num_requests_waiting"), "sglang:num_queue_reqs", "trtllm_num_requests_waiting"),
         "requests that the engine has not admitted, or has preempted",
     ),
-    Signal(
+    _engine(
         "kv_use",
         "gauge",
-        "instance",
         "share",
         (*_vllm("kv_cache_usage_perc", "gpu_cache_usage_perc"), "sglang:token_usage", "trtllm_kv_cache_utilization"),
         "KV cache in use, 0 to 1",
     ),
-    Signal(
+    _engine(
         "preemptions",
         "counter",
-        "instance",
         "requests",
         (*_vllm("num_preemptions_total"), "sglang:num_retracted_requests_total"),
         "requests thrown out of the batch for want of KV blocks",
     ),
-    Signal(
+    _engine(
         "prefix_queries",
         "counter",
-        "instance",
         "tokens",
         (
             *_vllm("prefix_cache_queries_total", "gpu_prefix_cache_queries_total"),
@@ -109,10 +110,9 @@ SIGNALS: tuple[Signal, ...] = (
         ),
         "prompt tokens looked up in the prefix cache",
     ),
-    Signal(
+    _engine(
         "prefix_hits",
         "counter",
-        "instance",
         "tokens",
         (
             *_vllm("prefix_cache_hits_total", "gpu_prefix_cache_hits_total"),
@@ -121,18 +121,16 @@ SIGNALS: tuple[Signal, ...] = (
         ),
         "prompt tokens found there",
     ),
-    Signal(
+    _engine(
         "finished",
         "counter",
-        "instance",
         "requests",
         (*_vllm("request_success_total"), "sglang:num_requests_total", "trtllm_request_success_total"),
         "requests that ended, for whatever reason (summed over finished_reason)",
     ),
-    Signal(
+    _engine(
         "finished_length",
         "counter",
-        "instance",
         "requests",
         (
             *_vllm('request_success_total{finished_reason="length"}'),
@@ -140,50 +138,38 @@ SIGNALS: tuple[Signal, ...] = (
         ),
         "requests cut by the length cap",
     ),
-    Signal(
+    _engine(
         "finished_abort",
         "counter",
-        "instance",
         "requests",
         (*_vllm('request_success_total{finished_reason="abort"}'), "sglang:num_aborted_requests_total"),
         "requests that the client aborted",
     ),
-    Signal(
+    _engine(
         "asleep",
         "gauge",
-        "instance",
         "share",
         _vllm('engine_sleep_state{sleep_state="weights_offloaded"}', 'engine_sleep_state{sleep_state="discard_all"}'),
         "1 while the engine sleeps (colocated: the trainer has the GPUs)",
     ),
-    Signal(
+    _engine(
         "output_tokens",
         "histogram",
-        "instance",
         "tokens",
         (*_vllm("request_generation_tokens"), "sglang:generation_tokens_histogram"),
         "output length of finished requests",
     ),
-    Signal(
+    _engine(
         "prompt_length",
         "histogram",
-        "instance",
         "tokens",
         (*_vllm("request_prompt_tokens"), "sglang:prompt_tokens_histogram"),
         "prompt length of finished requests",
     ),
-    Signal(
-        "params_n",
-        "histogram",
-        "instance",
-        "requests",
-        _vllm("request_params_n"),
-        "samples asked for in one request (n)",
-    ),
-    Signal(
+    _engine("params_n", "histogram", "requests", _vllm("request_params_n"), "samples asked for in one request (n)"),
+    _engine(
         "e2e_s",
         "histogram",
-        "instance",
         "seconds",
         (
             *_vllm("e2e_request_latency_seconds"),
@@ -192,109 +178,81 @@ SIGNALS: tuple[Signal, ...] = (
         ),
         "seconds from submission to the last token",
     ),
-    Signal(
+    _engine(
         "queue_s",
         "histogram",
-        "instance",
         "seconds",
-        (
-            *_vllm("request_queue_time_seconds"),
-            "sglang:queue_time_seconds",
-            "trtllm_request_queue_time_seconds",
-        ),
+        (*_vllm("request_queue_time_seconds"), "sglang:queue_time_seconds", "trtllm_request_queue_time_seconds"),
         "seconds that a request waited in the engine",
     ),
-    Signal(
+    _engine(
         "weight_update_s",
         "histogram",
-        "instance",
         "seconds",
         _vllm("rl_weight_update_operation_duration_seconds"),  # SGLang has a gauge of the last one only
         "seconds of weight updates, as the engine counts them",
     ),
-    Signal(
+    _engine(
         "cache_config",
         "info",
-        "instance",
         "",
         (*_vllm("cache_config_info"), "sglang:cache_config_info"),
         "block_size, num_gpu_blocks (SGLang: page_size, num_pages), enable_prefix_caching, as labels",
     ),
-    Signal(
+    _job(
         "trainer.steps",
         "counter",
-        "fleet",
         "steps",
         ("rl_trainer_steps_total", "trainer_step"),
         "optimizer steps completed (a gauge that holds the step's number will do)",
     ),
-    Signal(
+    _job(
         "trainer.wait_s_total",
         "counter",
-        "fleet",
         "seconds",
         ("rl_trainer_sample_wait_seconds_total",),
         "trainer waited for samples",
     ),
-    Signal(
-        "trainer.train_s_total", "counter", "fleet", "seconds", ("rl_trainer_train_seconds_total",), "trainer computed"
-    ),
-    Signal(
+    _job("trainer.train_s_total", "counter", "seconds", ("rl_trainer_train_seconds_total",), "trainer computed"),
+    _job(
         "trainer.sync_s_total",
         "counter",
-        "fleet",
         "seconds",
         ("rl_trainer_weight_sync_seconds_total",),
         "trainer was held by weight sync",
     ),
-    Signal("trainer.step_s", "gauge", "fleet", "seconds", (), "seconds of the last step, all of it"),
-    Signal("trainer.wait_s", "gauge", "fleet", "seconds", (), "of the last step: waiting for samples"),
-    Signal("trainer.train_s", "gauge", "fleet", "seconds", (), "of the last step: computing"),
-    Signal("trainer.sync_s", "gauge", "fleet", "seconds", (), "of the last step: held by weight sync"),
-    Signal(
-        "trainer.trained_samples",
-        "counter",
-        "fleet",
-        "samples",
-        ("rl_trainer_trained_samples_total",),
-        "samples trained on",
+    _job("trainer.step_s", "gauge", "seconds", (), "seconds of the last step, all of it"),
+    _job("trainer.wait_s", "gauge", "seconds", (), "of the last step: waiting for samples"),
+    _job("trainer.train_s", "gauge", "seconds", (), "of the last step: computing"),
+    _job("trainer.sync_s", "gauge", "seconds", (), "of the last step: held by weight sync"),
+    _job("trainer.trained_samples", "counter", "samples", ("rl_trainer_trained_samples_total",), "samples trained on"),
+    _job(
+        "trainer.trained_tokens", "counter", "tokens", ("rl_trainer_trained_tokens_total",), "output tokens trained on"
     ),
-    Signal(
-        "trainer.trained_tokens",
-        "counter",
-        "fleet",
-        "tokens",
-        ("rl_trainer_trained_tokens_total",),
-        "output tokens trained on",
-    ),
-    Signal(
+    _job(
         "trainer.dropped_samples",
         "counter",
-        "fleet",
         "samples",
         ("rl_trainer_dropped_samples_total",),
         "samples generated and thrown away",
     ),
-    Signal(
+    _job(
         "trainer.mfu",
         "gauge",
-        "fleet",
         "share",
         ("trainer_mfu_percent",),
         "model FLOPs utilization of the trainer, 0 to 1 (prime-rl's metric is in percent and is divided by 100)",
     ),
-    Signal(
+    _job(
         "queue.samples",
         "gauge",
-        "fleet",
         "samples",
         ("rl_rollout_queue_samples",),
         "finished samples that the trainer has not taken",
     ),
-    Signal(
+    _job(
         "queue.oldest_age_steps",
         "gauge",
-        "fleet",
         "steps",
         ("rl_rollout_queue_oldest_age_steps",),
         "optimizer steps between the weights of the oldest queued sample and now",

@@ -118,9 +118,7 @@ class Job(AnyJob):
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Writes as YAML what was given or differs from the defaults, which loads back to an equal scenario.
 
-        An existing file is replaced.
-
-        Raises OutsideError where it cannot be written.
+        An existing file is replaced. Raises OutsideError where it cannot be written.
         """
         from fleetsim.files import replace_file
 
@@ -161,8 +159,7 @@ class Job(AnyJob):
         """
         from fleetsim.simulate.ask import Simulate, simulate
 
-        steps = options.get("steps")
-        job = self.with_(None, **options)
+        job, steps = self.with_(None, **options), options.get("steps")
         return simulate(Simulate(job=job, steps=steps, hours=hours, scrape_interval_s=scrape_interval_s), told(tell))
 
     @keywords()
@@ -171,9 +168,8 @@ class Job(AnyJob):
     ) -> SizeResult:
         """The smallest rollout fleet that keeps the trainer busy: `fleetsim size`.
 
-        confidence: the share of the cases that the inputs' errors leave which the count is to be enough for.
-
-        The scenario's own count of instances is ignored. A fleet that cannot hold the targets is no error here: the
+        confidence: the share of the cases that the inputs' errors leave which the count is to be enough for. The
+        scenario's own count of instances is ignored. A fleet that cannot hold the targets is no error here: the
         result's `feasible` is False. Raises as `simulate`.
         """
         from fleetsim.size.ask import Size, size
@@ -238,12 +234,7 @@ Start = Job | str | os.PathLike[str] | Mapping[str, Any] | Scenario | None
 """What `load` takes."""
 
 
-def load(
-    start: Start = None,
-    changes: Mapping[str, Any] | None = None,
-    /,
-    **options: Unpack[Options],
-) -> Job:
+def load(start: Start = None, changes: Mapping[str, Any] | None = None, /, **options: Unpack[Options]) -> Job:
     """The job in a scenario file, with changes.
 
     start: a YAML file, the name of a shipped scenario or preset (`scenarios()`), a mapping like such a file's, a

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from fleetsim import units
 from fleetsim.config.lengths import ConstantTokens
@@ -23,11 +23,13 @@ def warnings_of(
     missed: tuple[Target, ...],
     queue_cap: QueueCap,
     profile: EngineSource,
-    resize_events: bool,
-    budget_given: bool,
+    *,
+    asked: Scenario,
+    given: Collection[str],
 ) -> tuple[str, ...]:
-    """The warnings of a plan, in the order of their weight. budget_given: whether the user chose how samples may age;
-    a budget that is assumed promises nobody anything."""
+    """The warnings of a plan, in the order of their weight. asked: the scenario before it was planned. given: dotted
+    paths that the user wrote; a budget of staleness that is assumed promises nobody anything."""
+    budget_given = any(path.startswith("admission.") for path in given)
     found = [_missed(t, chosen) for t in missed if t.given]
     found += range_warnings(profile)
     found += error_warnings(profile)
@@ -57,7 +59,7 @@ def warnings_of(
             "but these instances are counted without regard to them: `fleetsim split --gpus "
             f"{scenario.trainer.gpus}` with the same --preset, --scenario and flags keeps the GPUs equal"
         )
-    if resize_events:
+    if any(e.instances is not None or e.lose_instance is not None for e in asked.run.events):
         found.append("run.events changes the instances; those events were left out, because size chooses the fleet")
     return tuple(found)
 

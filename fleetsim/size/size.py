@@ -8,7 +8,7 @@ are looked at, each lever beside the answer and with the count that is best for 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import field, replace
 from functools import partial
 from typing import Any
@@ -132,30 +132,19 @@ def size(
     Raises InputError for a scenario that cannot be sized and StuckError when its limits block each other
     in every fleet that was tried; a count that alone gets stuck is left out, with a warning.
     """
-    law_given = any(path.startswith("admission.") for path in given)
-    resized = any(e.instances is not None or e.lose_instance is not None for e in scenario.run.events)
     job = planned(scenario, given)
-
     rate_of = nameplate.nameplate_rate(job)
-    tokens = job.trainer.batch_samples * nameplate.mean_output_tokens(job)
-    rate = match_rates(tokens, nameplate.trainer_step_s(job), rate_of, job.targets.headroom)
+    rate, guess = _matched(job, rate_of)
     targets = targets_of(job, given)
     alone, measure = measure, remembered(measure)
     trials = Trials(job, measure, tell)
-    # Where no count covers the demand on paper, the search starts from instances that are full.
-    full = matched_instances(rate.consume_tok_s, rate_of(1), rate.headroom)
-    guess = rate.instances if rate.covers else min(full, rate.instances)
     replications = job.run.replications
     best = best_of(trials, guess, targets, replications)
     doubt = CountDoubt(job, best.instances, given, targets, measure, tell)
-    enough = None if confidence is None else doubt.held
-    if confidence is not None and enough:  # else no count is, and the likeliest case's stands
-        best = replace(best, instances=doubt.counts(2 * confidence - 1)[1])
-    instances = best.instances
-    chosen = trials.at(instances, replications)
+    best, enough = _enough(best, doubt, confidence)
+    instances, chosen = best.instances, trials.at(best.instances, replications)
     missed = tuple(t for t in targets if not t.held_by(chosen.estimates[t.metric]))
-    # At the knee the trainer takes what it gets; elsewhere what it can.
-    consumed = rate.consume_tok_s if best.largest is None else rate.batch_tokens / chosen.mean("step_s")
+    consumed = _consumed(rate, best, chosen)
     headroom = Later(partial(headroom_of, job, instances, consumed, rate_of(instances), alone, tell))
     queue_cap = queue_cap_of(job, instances, measure, tell)
     # At the matched count: the knee of a fleet that cannot keep up is no guide to one that can.
@@ -165,8 +154,8 @@ def size(
     alternatives = _alternatives(here, targets, measure, given, tell)
     drafts, sides = drafts_of(here, few, measure, tell), sides_of(here, few, measure, tell)
     binding = bound_by(chosen.binding, alternatives)
-    larger_trainer = Later(partial(larger_trainer_of, here, chosen, binding, targets, measure, given, tell))
     profile = engine_source(job, instances)
+    said = warnings_of(job, chosen, missed, queue_cap, profile, asked=scenario, given=given)
     return Sizing(
         scenario=job,
         instances=instances,
@@ -178,18 +167,13 @@ def size(
         targets=targets,
         rate_matching=rate,
         headroom_later=headroom,
-        larger_trainer_later=larger_trainer,
+        larger_trainer_later=Later(partial(larger_trainer_of, here, chosen, binding, targets, measure, given, tell)),
         queue_cap=queue_cap,
         candidates=candidates,
         alternatives=alternatives,
         explanation=explanation(binding, alternatives, chosen.estimates, told=None if way_out is None else STALENESS),
         assumptions=assumptions_of(scenario, given),
-        warnings=(
-            *notes,
-            *warnings_of(job, chosen, missed, queue_cap, profile, resized, law_given),
-            *stuck_warnings(trials.stuck),
-            *implausible(here, given),
-        ),
+        warnings=(*notes, *said, *stuck_warnings(trials.stuck), *implausible(here, given)),
         profile=profile,
         simulations=trials.runs,
         drafts=drafts,
@@ -199,6 +183,27 @@ def size(
         enough=enough,
         change=change_of(alternatives, way_out, instances, likeliest=not enough, wider=_wider(job, way_out, given)),
     )
+
+
+def _matched(job: Scenario, rate_of: Callable[[int], float]) -> tuple[RateMatching, int]:
+    """The rates, matched, and the count that the search starts from: where none covers the demand on paper, that of
+    instances that are full."""
+    tokens = job.trainer.batch_samples * nameplate.mean_output_tokens(job)
+    rate = match_rates(tokens, nameplate.trainer_step_s(job), rate_of, job.targets.headroom)
+    full = matched_instances(rate.consume_tok_s, rate_of(1), rate.headroom)
+    return rate, rate.instances if rate.covers else min(full, rate.instances)
+
+
+def _consumed(rate: RateMatching, best: Best, chosen: Trial) -> float:
+    """Tokens per second: at the knee the trainer takes what it gets, elsewhere what it can."""
+    return rate.consume_tok_s if best.largest is None else rate.batch_tokens / chosen.mean("step_s")
+
+
+def _enough(best: Best, doubt: CountDoubt, confidence: float | None) -> tuple[Best, bool | None]:
+    """The count that is enough in so many cases, and whether one is; if none is, the likeliest case's stands."""
+    if confidence is None or not doubt.held:
+        return best, None if confidence is None else doubt.held
+    return replace(best, instances=doubt.counts(2 * confidence - 1)[1]), True
 
 
 def _wider(job: Scenario, way_out: WayOut | None, given: Collection[str]) -> dict[str, Any]:
