@@ -181,7 +181,7 @@ def test_what_was_given_holds_where_any_count_holds_it(
 
     def holds(n: int) -> bool:
         seconds = max(20.0, floor, 512 * 1536 / (n * 4000.0))
-        return seconds <= step and seconds / 3600.0 * 2.95 * (n + gpus) <= cost
+        return seconds <= step and seconds / 3600.0 * 3.64 * (n + gpus) <= cost
 
     held = [n for n in range(1, 129) if holds(n)]
     if len(held) > 1:  # a single count may be passed over

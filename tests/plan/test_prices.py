@@ -38,11 +38,11 @@ def test_a_type_costs_what_its_market_lists_and_a_given_price_goes_before() -> N
         found = prices_of(scenario_from_mapping({"engine": {"gpu": gpu}, "cost": cost}))
         return found.rollout, found.trainer
 
-    assert of("h100") == (2.95, 2.95)
+    assert of("h100") == (3.64, 3.64)
     assert of("B200")[0] > of("H200")[0] > of("H100")[0] > of("A100-80GB")[0] > of("L4")[0]
-    assert of("H100", market="hyperscaler")[0] > 2 * of("H100")[0]
-    assert of("H100", instance_price_usd_per_gpu_h=1.5) == (1.5, 2.95)
-    assert of("H100", trainer_price_usd_per_gpu_h=0.0) == (2.95, 0.0)
+    assert of("H100", market="hyperscaler") == (6.88, 6.88)
+    assert of("H100", instance_price_usd_per_gpu_h=1.5) == (1.5, 3.64)
+    assert of("H100", trainer_price_usd_per_gpu_h=0.0) == (3.64, 0.0)
     assert of("H800") == (3.0, 3.0)
     assert not listed_price("H800").known
 

@@ -17,7 +17,7 @@ SMALL = {"trainer.batch_samples": 64, "trainer.fixed_s": 8.0, "workload.output_t
 def test_the_cost_of_a_step_is_that_of_the_metrics() -> None:
     s = with_changes(default_scenario(), {**SMALL, "fleet.instances": 3, "cost.trainer_price_usd_per_gpu_h": 5.0})
     run = simulated(s, 0)
-    dollars_per_h = 3 * s.engine.tp * 2.95 + s.trainer.gpus * 5.0
+    dollars_per_h = 3 * s.engine.tp * 3.64 + s.trainer.gpus * 5.0
     assert run["step_s"] / 3600.0 * dollars_per_h == pytest.approx(run["cost_per_step"], rel=1e-9)
 
 

@@ -110,9 +110,9 @@ def test_one_more_instance_of_shared_gpus_serves_both_pools() -> None:
 
 
 def test_cost_and_goodput_by_hand() -> None:
-    """4 GPUs at $2.95 an hour: 80 s cost $0.2622; 240 samples of 1,001 tokens / (4 GPUs * 80 s) = 750.75 tok/GPU-s."""
+    """4 GPUs at $3.64 an hour: 80 s cost $0.3236; 240 samples of 1,001 tokens / (4 GPUs * 80 s) = 750.75 tok/GPU-s."""
     way = next(o for o in advice(4).outcomes if o.arrangement.label == "3 + 1")
-    assert way.mean("cost_per_step") == pytest.approx(4 * 2.95 * 80 / 3600, rel=1e-9)
+    assert way.mean("cost_per_step") == pytest.approx(4 * 3.64 * 80 / 3600, rel=1e-9)
     assert way.mean("goodput") == pytest.approx(240 * 1001 / (4 * 80), rel=1e-9)
 
 

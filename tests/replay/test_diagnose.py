@@ -116,7 +116,7 @@ def test_trainer_slower_than_its_scenario() -> None:
     # 7.5 s of 24 s of eight trainer GPUs, and the 2 % (of the unpaused 96.7 %) in which eight rollout GPUs had no work.
     idle = 0.02 * (1 - HEALTHY.pauses.share) if HEALTHY.pauses else 0.0
     assert f.gpu_h_per_day == pytest.approx(24 * 8 * (7.5 / 24 + idle))
-    assert f.usd_per_day == pytest.approx(2.95 * f.gpu_h_per_day)
+    assert f.usd_per_day == pytest.approx(3.64 * f.gpu_h_per_day)
 
 
 def test_trainer_that_gets_slower_within_the_window() -> None:
@@ -533,7 +533,7 @@ def test_prices_that_nobody_gave_are_assumed() -> None:
     assert (pools.rollout_gpus, pools.trainer_gpus, len(pools.assumed)) == (16, 16, 1)
     sizes = settle([{"idle": 0.5, "wait": 0.5}], pools, {"idle": 0.25, "wait": 1.0})
     assert sizes[0] is not None
-    assert (sizes[0].gpu_h_per_day, sizes[0].usd_per_day) == (24 * (4 + 8), pytest.approx(24 * (4 * 5 + 8 * 2.95)))
+    assert (sizes[0].gpu_h_per_day, sizes[0].usd_per_day) == (24 * (4 + 8), pytest.approx(24 * (4 * 5 + 8 * 3.64)))
 
 
 shares = st.floats(0, 1)
@@ -631,7 +631,7 @@ def test_instances_that_a_step_does_not_miss_are_named_and_priced() -> None:
     assert (found.next or "").endswith("--recommend")
     # Two are three with a headroom of 0.8; the other five of eight GPUs, as far as they were not paused.
     assert found.gpu_h_per_day == pytest.approx(24 * 8 * 0.625, rel=0.05)
-    assert found.usd_per_day == pytest.approx(2.95 * found.gpu_h_per_day)
+    assert found.usd_per_day == pytest.approx(3.64 * found.gpu_h_per_day)
     assert diagnose(light, base, given=given, enough=8).binding is None
     unknown = finding(diagnose(light, base, given=given), "backlog")  # next to empty, and nobody simulated fewer
     assert (unknown.state, unknown.next) == ("unknown", "fleetsim replay ... --recommend")

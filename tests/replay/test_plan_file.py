@@ -42,7 +42,7 @@ def test_holds_baseline_change_and_the_way_back(made: tuple[Observed, Any, Advis
     assert plan.baseline.instances == plan.rollback.instances == 4
     assert plan.baseline.gpus == 12
     assert plan.baseline.step_s == observed.trainer.step_s.value
-    assert plan.baseline.cost_per_step == pytest.approx(observed.trainer.step_s.value * 12 * 2.95 / 3600)
+    assert plan.baseline.cost_per_step == pytest.approx(observed.trainer.step_s.value * 12 * 3.64 / 3600)
     assert plan.planned == advice.instances
     assert plan.recommended.predicted["step_s"].mean == advice.predicted["step_s"].mean
     assert plan.targets.staleness_steps == 1.0
