@@ -10,7 +10,7 @@ shown whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Literal
 
@@ -43,11 +43,11 @@ Cell = str | Words
 class Table:
     """Rows of cells. title: of a page's table; a terminal shows the title of the section alone.
 
-    left, words_last: so many first and last columns are words, those between are numbers; numbered: the first one
-    is numbers too, to the right in a terminal. note: what is left to say.
-    open: whether a page shows it unasked. marked: indices of the rows that matter most, bold in a terminal.
-    narrower: the same told in less room; a terminal shows the first that it has room for, and the last if for none.
-    wordy: the first columns hold long words: they are wrapped, and stand above the others where room is short.
+    left, words_last: so many first and last columns are words, those between are numbers; numbered: the first one is
+    numbers too, to the right in a terminal. note: what is left to say. open: whether a page shows it unasked. marked:
+    indices of the rows that matter most, bold in a terminal. narrower: the same told in less room; a terminal shows the
+    first that it has room for, and the last if for none. wordy: the first columns hold long words: they are wrapped,
+    and stand above the others where room is short.
     """
 
     title: str
@@ -183,9 +183,8 @@ Block = Chart | Pair | Table | Listed | Bullets | Words | str | NextLines | Verb
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A heading and what stands under it; a str is a paragraph. on: the faces that show it.
-    short: the heading in a terminal, where it is another. asked: it answers what was asked for beyond the Brief, and is
-    shown beside it."""
+    """A heading and what stands under it; a str is a paragraph. on: the faces that show it. short: the heading in a
+    terminal, where it is another. asked: it answers what was asked for beyond the Brief, and is shown beside it."""
 
     title: str
     blocks: tuple[Block, ...]
@@ -268,11 +267,6 @@ def page_only(*blocks: Block | None) -> Only:
     return Only(("page",), present(*blocks))
 
 
-def markdown_only(*blocks: Block | None) -> Only:
-    """Blocks that only the documentation shows."""
-    return Only(("markdown",), present(*blocks))
-
-
 def present(*blocks: Block | None) -> tuple[Block, ...]:
     """Leaves out blocks that have nothing to show."""
     return tuple(block for block in blocks if block is not None and block != "")
@@ -287,10 +281,8 @@ def followed(table: Table, *lines: Cell) -> tuple[Only, Only]:
 
 def pair(*charts: Chart | None) -> Pair | Chart | None:
     """Charts beside each other; one alone has the whole width."""
-    found: Sequence[Chart] = [chart for chart in charts if chart is not None]
-    if len(found) <= 1:
-        return found[0] if found else None
-    return Pair(tuple(found))
+    found = tuple(chart for chart in charts if chart is not None)
+    return Pair(found) if len(found) > 1 else next(iter(found), None)
 
 
 def charts_of(blocks: Iterable[Block]) -> Iterator[Chart]:

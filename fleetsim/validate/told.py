@@ -14,7 +14,6 @@ from fleetsim.tell.document import (
     Section,
     Table,
     Words,
-    markdown_only,
     page_only,
     present,
     terminal_only,
@@ -56,7 +55,7 @@ def document(results: Sequence[CaseResult], of: int, arms: Sequence[RangedArm] =
             f"{plural(total.cases, 'published case')}, {plural(total.arms, 'arm')}; one scalar fitted per case at "
             "most, the rest predicted"
         ),
-        lede=(page_only(*_lede(total, of)), markdown_only(WRITTEN)),
+        lede=(page_only(*_lede(total, of)), Only(("markdown",), (WRITTEN,))),
         tiles=(),
         warnings=(),
         sections=(
@@ -67,7 +66,7 @@ def document(results: Sequence[CaseResult], of: int, arms: Sequence[RangedArm] =
                 "The gates",
                 (
                     Only(("terminal", "page"), (gates(total),)),
-                    markdown_only(gates_written(total), missed, _far_blind(total), pictures[0]),
+                    Only(("markdown",), present(gates_written(total), missed, _far_blind(total), pictures[0])),
                 ),
                 short="gates",
             ),
@@ -194,11 +193,11 @@ def _case(result: CaseResult) -> Section:
             terminal_only(fit_words(result)),
             Only(("page", "markdown"), (fit_words(result) + note,)),
             Only(("terminal", "page"), (arms(result),)),
-            markdown_only(arms_in_full(result)),
+            Only(("markdown",), (arms_in_full(result),)),
             terminal_only(f"wrong order: {wrong}" if wrong else None),
             Only(("page", "markdown"), present(f"Wrong order: {wrong}." if wrong else None, _plain(case.reading))),
             page_only(_readings(result)),
-            markdown_only(*(_reading(arm) for arm in result.arms if arm.arm.reading)),
+            Only(("markdown",), tuple(_reading(arm) for arm in result.arms if arm.arm.reading)),
             Only(("page", "markdown"), present(_blind_readings(result))),
             Only(("page", "markdown"), _assumed(result)),
             Only(("page", "markdown"), (f"Sources ({trust}): {'; '.join(_plain(s) for s in case.sources)}.",)),

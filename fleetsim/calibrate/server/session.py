@@ -147,9 +147,8 @@ class CalibrationSession:
         await self.warm_up(loads)
         await self.items("prefill", loads.prefill, self.until(0.15))
         await self.items("decode", loads.decode[0], self.until(0.38))
-        await self.batch(
-            kept_out[0], loads.keys, max(self.until(0.62), self.player.now() + BATCH_SHARE * self.budget_s)
-        )
+        late = self.player.now() + BATCH_SHARE * self.budget_s
+        await self.batch(kept_out[0], loads.keys, max(self.until(0.62), late))
         if self.drafting:
             self.note("mixed: left out, the iterations of a server that drafts cannot be counted between two tokens")
         else:
@@ -270,10 +269,7 @@ def _counted(before: Gauges | None, after: Gauges | None) -> dict[str, int]:
     """What the server's own counters say of a batch, as far as it has them."""
     if before is None or after is None:
         return {}
-    pairs = {
-        "preemptions": (before.preempted, after.preempted),
-        "hit_tokens": (before.hit_tokens, after.hit_tokens),
-    }
+    pairs = {"preemptions": (before.preempted, after.preempted), "hit_tokens": (before.hit_tokens, after.hit_tokens)}
     return {name: round(new - old) for name, (old, new) in pairs.items() if old is not None and new is not None}
 
 

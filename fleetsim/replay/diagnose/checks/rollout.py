@@ -140,11 +140,8 @@ def _of_users(case: Case, earlier: Earlier) -> Reply:
     if first:
         later = " and ".join(_WORDS[d.check] for d in first)
         return Reply("rollout", "ok", f"not to be resized before {later}", said)
-    running = f.running or 0.0
-    said = (
-        *said,
-        f"{running / max(f.instances, 1e-9):,.0f} requests run on an instance, and they have room for no more",
-    )
+    each = (f.running or 0.0) / max(f.instances, 1e-9)
+    said = (*said, f"{each:,.0f} requests run on an instance, and they have room for no more")
     return Reply(
         "rollout", "fault", "too few instances for what is sent to them", said,
         f"add instances until none wait: begin with {math.ceil(1.25 * f.instances_now)}, and replay that window",
@@ -277,9 +274,8 @@ def _ahead(case: Case) -> dict[str, Any]:
     if case.says("admission.law") and law.budget != "versions" and isinstance(law.looser, Looser) and now is not None:
         # what starts earlier is older when it is trained
         assert law.parameter is not None  # a law with a looser number has it in a setting
-        return {law.parameter: now + law.looser.more} | (
-            {} if a.max_age is None else {"admission.max_age": a.max_age + 1}
-        )
+        older = {} if a.max_age is None else {"admission.max_age": a.max_age + 1}
+        return {law.parameter: now + law.looser.more} | older
     return {"admission.law": "version_window", **window}
 
 
