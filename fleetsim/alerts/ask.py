@@ -71,7 +71,7 @@ class Alerts:
     interval: Annotated[float, Option("Seconds between evaluations.", RULES)] = 30.0
     scrape_interval: Annotated[float, Option("Seconds between scrapes.", RULES)] = 15.0
     runbook_url: Annotated[str | None, Option("Page of the alerts; #alertname is appended.", RULES)] = None
-    engines_only: Annotated[bool, Option("The trainer exports nothing.", RULES)] = False
+    engines_only: Annotated[bool, Option("Leave out what needs metrics of the trainer.", RULES)] = False
     metrics: Annotated[MetricFields, Lends(MetricFields)] = field(default_factory=MetricFields)
 
     def wrong(self) -> Iterator[Problem]:

@@ -45,7 +45,7 @@ def alerts(asked: Alerts, files: Files) -> None:
 
     [bold]fleetsim alerts --preset verl-fully-async --budget 0.2 --json[/bold]
 
-    Each alert says how often it will cry wolf and how soon it sees its fault. docs/alerts.md has the method.
+    Each alert says how often it fires without its fault, and how soon it sees it. docs/alerts.md has the method.
     """
     from fleetsim.cli.output import show, show_json, warn
     from fleetsim.cli.progress import progress

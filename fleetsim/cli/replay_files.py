@@ -51,10 +51,10 @@ class PlanFiles:
     """Files of a recommendation: whoever names one asks for it."""
 
     plan_out: Annotated[
-        str | None, Option("Write it, for --verify.", CHANGE, metavar="PLAN.json", after="recommend")
+        str | None, Option("Write what is recommended, for --verify.", CHANGE, metavar="PLAN.json", after="recommend")
     ] = None
     patch: Annotated[
-        str | None, Option("Write it as a patch of the deployment.", CHANGE, metavar="FILE", after="plan_out")
+        str | None, Option("Write what is recommended as a patch.", CHANGE, metavar="FILE", after="plan_out")
     ] = None
 
     def asked(self) -> bool:

@@ -26,7 +26,7 @@ class Compare:
     set_a: Annotated[list[str] | None, Option("Of A alone.", SIMULATED, metavar="KEY=VALUE")] = None
     set_b: Annotated[list[str] | None, Option("Of B alone.", SIMULATED, metavar="KEY=VALUE")] = None
     steps: Annotated[int | None, Option("Optimizer steps of each run.", SIMULATED)] = None
-    seed: Annotated[int | None, Option("Of both: then luck cancels out.", SIMULATED)] = None
+    seed: Annotated[int | None, Option("Random seed of both: luck then cancels out.", SIMULATED)] = None
     replications: Annotated[int | None, Option("Runs of each; 10 if not given.", SIMULATED)] = None
     prometheus: Annotated[
         str | None, Option("Prometheus, Thanos, Mimir or VictoriaMetrics.", SOURCE, metavar="URL")

@@ -92,11 +92,11 @@ class PlannedJob(JobFields):
     kv_dtype: Annotated[str | None, Option("KV cache: bfloat16, fp8, auto (auto).", ENGINE)] = None
     profile: Annotated[str | None, Option("A measured engine: profile name or file.", ENGINE)] = None
     instance_tok_s: Annotated[
-        float | None, Option("Output tok/s of one instance, as measured; prompts free.", ENGINE)
+        float | None, Option("Output tok/s of one instance, as measured; prompts then take no time.", ENGINE)
     ] = None
-    slowdown: Annotated[float | None, Option("Iterations in the job / of the engine alone (by framework).", ENGINE)] = (
-        None
-    )
+    slowdown: Annotated[
+        float | None, Option("Iteration time in the job / of the engine alone (by framework).", ENGINE)
+    ] = None
     trainer_step_s: Annotated[float | None, Option("Trainer compute seconds per step (by model).", TRAINER)] = None
     trainer_gpus: Annotated[int | None, Option("GPUs of the trainer (the fewest that fit).", TRAINER)] = None
     max_staleness: Annotated[float | None, Option("Weight versions a sample may lag (4).", TRAINER)] = None
@@ -104,7 +104,7 @@ class PlannedJob(JobFields):
     instance_price: Annotated[float | None, Option("USD per rollout GPU-hour (by type).", "Targets and prices")] = None
     trainer_price: Annotated[float | None, Option("USD per trainer GPU-hour (by type).", "Targets and prices")] = None
     replications: Annotated[int | None, Option("Simulated runs behind each interval (5).", RUN)] = None
-    seed: Annotated[int | None, Option("Same seed, same bytes (0).", RUN)] = None
+    seed: Annotated[int | None, Option("Random seed (0).", RUN)] = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -33,9 +33,9 @@ class AccessFields:
     ] = None
     org_id: Annotated[str | None, Option("X-Scope-OrgID, for Mimir.", ACCESS)] = None
     ca_file: Annotated[Path | None, Option("CA of the server's certificate.", ACCESS)] = None
-    client_cert: Annotated[Path | None, Option("Our certificate.", ACCESS)] = None
+    client_cert: Annotated[Path | None, Option("The certificate that fleetsim shows.", ACCESS)] = None
     client_key: Annotated[Path | None, Option("Its key.", ACCESS)] = None
-    insecure_skip_verify: Annotated[bool, Option("Any certificate will do.", ACCESS)] = False
+    insecure_skip_verify: Annotated[bool, Option("Accept any certificate.", ACCESS)] = False
     timeout: Annotated[float, Option("Seconds for one answer.", ACCESS)] = PATIENCE_S
 
     def access(self) -> Access:

@@ -44,7 +44,7 @@ class Plan:
     max_price_per_hour: Annotated[
         float | None, Option("USD per hour of both pools, at most.", BUDGET, metavar="USD")
     ] = None
-    step_s: Annotated[float | None, Option("Seconds of a step, at most: the cheapest plan.", BUDGET)] = None
+    step_s: Annotated[float | None, Option("Longest step, seconds: asks for the cheapest plan.", BUDGET)] = None
     objective: Annotated[
         str | None,
         Option("step, cost or token (step; with --step-s cost).", BUDGET, metavar="WHAT"),

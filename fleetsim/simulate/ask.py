@@ -35,7 +35,7 @@ class SimulatedJob(JobFields):
     ] = None
     dtype: Annotated[str | None, Option("Weights: bfloat16, fp8, nvfp4, mxfp4, int4, auto (auto).", JOB)] = None
     kv_dtype: Annotated[str | None, Option("KV cache: bfloat16, fp8, auto (auto).", JOB)] = None
-    seed: Annotated[int | None, Option("Same seed, same bytes (0).", SIMULATED)] = None
+    seed: Annotated[int | None, Option("Random seed (0).", SIMULATED)] = None
     replications: Annotated[int | None, Option("Runs behind each interval (5).", SIMULATED)] = None
 
     called = "SCENARIO"
@@ -60,7 +60,9 @@ class Simulate:
 
     job: Annotated[AnyJob, Lends(SimulatedJob)]
     steps: Annotated[int | None, Option("Optimizer steps to simulate (30).", SIMULATED, after="kv_dtype")] = None
-    hours: Annotated[float | None, Option("Or as many as fill so many hours.", SIMULATED, after="steps")] = None
+    hours: Annotated[
+        float | None, Option("Instead: as many steps as fill so many hours.", SIMULATED, after="steps")
+    ] = None
     scrape_interval_s: float | None = None
     activity: bool = False
     check_steps: Callable[[int], None] | None = None

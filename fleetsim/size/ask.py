@@ -39,7 +39,8 @@ class SizedJob(PlannedJob):
         float | None, Option("Trainer idle at most, as a share (0.05).", TARGETS, after="sync_pause_s")
     ] = None
     headroom: Annotated[
-        float | None, Option("Derate of the arithmetic answer (0.8).", TARGETS, after="target_idle")
+        float | None,
+        Option("Share of an instance's rate that the arithmetic counts on (0.8).", TARGETS, after="target_idle"),
     ] = None
 
 
@@ -53,7 +54,7 @@ class Size:
 
     job: Annotated[AnyJob, Lends(SizedJob)]
     confidence: Annotated[
-        float | None, Option("Size for this share of the cases that the inputs' errors leave (0.9).", TARGETS)
+        float | None, Option("Size so that the fleet is enough in this share of the cases, e.g. 0.9.", TARGETS)
     ] = None
     for_page: bool = False
     in_brief: bool = False

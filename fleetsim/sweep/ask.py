@@ -40,7 +40,7 @@ class SweptJob(JobFields):
         str | None, Option("A measured engine instead of the scenario's: profile name or file.", JOB)
     ] = None
     steps: Annotated[int | None, Option("Optimizer steps of every run (30).", SIMULATED)] = None
-    seed: Annotated[int | None, Option("Same seed, same bytes (0).", SIMULATED)] = None
+    seed: Annotated[int | None, Option("Random seed (0).", SIMULATED)] = None
     replications: Annotated[int | None, Option("Runs of every cell (5).", SIMULATED)] = None
 
     called = "SCENARIO"
@@ -78,14 +78,19 @@ class Sweep:
     objective: Annotated[
         list[str] | None,
         Option(
-            "What counts, first things first: METRIC, max:METRIC. Repeatable.", GRID, metavar="METRIC", after="profile"
+            "What counts, the most important first: METRIC, max:METRIC. Repeatable.",
+            GRID,
+            metavar="METRIC",
+            after="profile",
         ),
     ] = None
     out: Annotated[
         str | None, Option("Write the table there: .parquet or .csv. A killed sweep then goes on.", RUN, metavar="FILE")
     ] = None
     restart: Annotated[bool, Option("Forget what an unfinished sweep left at --out.", RUN)] = False
-    workers: Annotated[int | None, Option("Processes on this machine; else as many as pay.", WHERE, metavar="N")] = None
+    workers: Annotated[int | None, Option("Processes on this machine; else as many as help.", WHERE, metavar="N")] = (
+        None
+    )
     ray: Annotated[str | None, Option("A Ray cluster instead: auto, or HOST:PORT.", WHERE, metavar="ADDRESS")] = None
     axes: tuple[Axis, ...] = ()
     call: tuple[str, ...] = ("SCENARIO",)

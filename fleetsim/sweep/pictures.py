@@ -19,7 +19,7 @@ from fleetsim.tell.charts.parts import PartLook, wrapped
 # The dominated cells are drawn first, the front on top of them.
 _LOOKS: tuple[tuple[Mark, str, PartLook], ...] = (
     ("dominated", "beaten by another cell", PartLook("quiet", symbol="x-thin-open")),
-    ("tied", "beaten by luck at most (~)", PartLook("third", symbol="diamond-open")),
+    ("tied", "not significantly beaten (~)", PartLook("third", symbol="diamond-open")),
     ("front", "Pareto front (*)", PartLook("accent", symbol="circle")),
 )
 _SMALL_PX, _LARGE_PX = 7.0, 22.0

@@ -15,7 +15,7 @@ from fleetsim.sweep.objective import Objective
 from fleetsim.sweep.run import SweepRows
 from fleetsim.tell.document import Table
 
-LEGEND = "* Pareto front, ~ beaten by luck at most"
+LEGEND = "* Pareto front, ~ not significantly beaten"
 # Rows of the table of cells; the dominated ones go first where there are more.
 _MOST_ROWS = 40
 # Values of a key whose effect is shown.

@@ -57,11 +57,11 @@ class FleetWatch:
     selector: Annotated[str, Option("""Which engines: 'job="rollout"'.""", SOURCE, metavar="LABELS")] = ""
     map_: Annotated[list[str] | None, Option("A metric of yours. Repeatable.", SOURCE, metavar="SIGNAL=METRIC")] = None
     access: Annotated[AccessFields, Lends(WatcherAccess)] = field(default_factory=WatcherAccess)
-    stale_after: Annotated[str, Option("Age of the newest sample from which nothing is recommended.", RULE)] = "5m"
-    up_after: Annotated[int, Option("Evaluations in a row for a way up.", RULE)] = 3
-    down_after: Annotated[int, Option("And for a way down.", RULE)] = 15
-    down_share: Annotated[float, Option("Share of the instances that a way down is worth.", RULE)] = 0.05
-    cool_down: Annotated[str, Option("No change for so long after one.", RULE)] = "10m"
+    stale_after: Annotated[str, Option("Nothing is recommended if the newest sample is older.", RULE)] = "5m"
+    up_after: Annotated[int, Option("Evaluations in a row that must want more, to go up.", RULE)] = 3
+    down_after: Annotated[int, Option("And that must want fewer, to go down.", RULE)] = 15
+    down_share: Annotated[float, Option("Smallest step down, as a share of the instances.", RULE)] = 0.05
+    cool_down: Annotated[str, Option("No change for so long after a change.", RULE)] = "10m"
     resize_on: Annotated[float, Option("Size anew when an input moved by this share.", RULE)] = 0.05
 
 
