@@ -51,7 +51,7 @@ def test_a_worker_group_is_tested_by_name_before_it_is_changed() -> None:
 
 def test_ranks_of_one_pod() -> None:
     target = parse_deployment("rollout", instances_per_replica=8)
-    assert yaml.safe_load(patch_of(target, 24).yaml)["spec"]["replicas"] == 3
+    assert patch_of(target, 24).replicas == 3
     assert rollback_command(target, 16).endswith("--replicas 2")
     with pytest.raises(InputError, match="deploy 24 instead"):
         patch_of(target, 20)

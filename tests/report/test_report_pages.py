@@ -209,7 +209,7 @@ def test_the_waterfall_leads_from_the_nameplate_to_what_is_consumed() -> None:
 
 def test_the_waterfall_of_a_fleet_that_suffices_ends_at_what_is_consumed() -> None:
     parts = {"long_tail": 0.15, "sync_pauses": 0.1, "interaction": 0.0, "slack": 0.05}
-    chart = headroom_chart(replace(sized().result, headroom_later=Later(lambda: Headroom(0.7, 4000.0, parts))))
+    chart = headroom_chart(replace(sized().result, headroom_later=Later(lambda: Headroom(0.7, 3000.0, 4000.0, parts))))
     bars = {y: (b, b + x) for t in chart.data for y, b, x in zip(t["y"], t["base"], t["x"], strict=True)}
     assert [bars[i] for i in range(5)] == [pytest.approx(b) for b in ((0, 100), (85, 100), (75, 85), (70, 75), (0, 70))]
     assert "the trainer consumes 70.0 %" in chart.words

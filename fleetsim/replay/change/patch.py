@@ -37,10 +37,11 @@ class Deployment:
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """yaml: the file's text. command: applies it, with FILE for the file's name."""
+    """yaml: the file's text. command: applies it, with FILE for the file's name. replicas: pods, which `--json` has."""
 
     yaml: str
     command: str
+    replicas: int
 
 
 def parse_deployment(text: str, instances_per_replica: int = 1) -> Deployment:
@@ -87,7 +88,7 @@ def patch_of(deployment: Deployment, instances: int) -> Patch:
     target = f"{deployment.kind.lower()} {shlex.quote(deployment.name)}"
     if deployment.kind == "RayCluster":
         text = to_yaml(_ray_patch(deployment, replicas))
-        return Patch(text, f"kubectl{where} patch {target} --type json --patch-file FILE")
+        return Patch(text, f"kubectl{where} patch {target} --type json --patch-file FILE", replicas)
     body: dict[str, Any] = {
         "apiVersion": _API[deployment.kind],
         "kind": deployment.kind,
@@ -96,7 +97,7 @@ def patch_of(deployment: Deployment, instances: int) -> Patch:
     }
     if deployment.namespace:
         body["metadata"]["namespace"] = deployment.namespace
-    return Patch(to_yaml(body), f"kubectl{where} patch {target} --type strategic --patch-file FILE")
+    return Patch(to_yaml(body), f"kubectl{where} patch {target} --type strategic --patch-file FILE", replicas)
 
 
 def rollback_command(deployment: Deployment, instances: int) -> str:
