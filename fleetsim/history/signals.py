@@ -1,7 +1,8 @@
 """Signals: what fleetsim reads, under one name each, and the metrics of engines and trainers that carry them.
 
 Sources of the metric names: vLLM `vllm/v1/metrics/loggers.py` (0.8.5 to 0.32), SGLang
-`python/sglang/srt/metrics/collector.py`, later `srt/observability/metrics_collector.py` (commit 44cedc2b), TensorRT-LLM
+`python/sglang/srt/metrics/collector.py` (0.4.1 to 0.4.10), later `srt/observability/metrics_collector.py` (commit
+44cedc2b), TensorRT-LLM
 `tensorrt_llm/metrics/collector.py` (commit 050f80de; gauges with enable_iter_perf_stats, the rest with
 return_perf_metrics), prime-rl
 `src/prime_rl/utils/metrics_server.py` (commit 6f97d6ba; its `trainer_*` gauges). Names that a release gave up stand
@@ -96,7 +97,8 @@ SIGNALS: tuple[Signal, ...] = (
         "preemptions",
         "counter",
         "requests",
-        (*_vllm("num_preemptions_total"), "sglang:num_retracted_requests_total"),
+        # SGLang 0.4: a gauge that only grows
+        (*_vllm("num_preemptions_total"), "sglang:num_retracted_requests_total", "sglang:total_retracted_reqs"),
         "requests thrown out of the batch for want of KV blocks",
     ),
     _engine(
@@ -125,7 +127,12 @@ SIGNALS: tuple[Signal, ...] = (
         "finished",
         "counter",
         "requests",
-        (*_vllm("request_success_total"), "sglang:num_requests_total", "trtllm_request_success_total"),
+        (
+            *_vllm("request_success_total"),
+            "sglang:num_requests_total",
+            "sglang:e2e_request_latency_seconds_count",  # 0.4.1 has no other count of them
+            "trtllm_request_success_total",
+        ),
         "requests that ended, for whatever reason (summed over finished_reason)",
     ),
     _engine(

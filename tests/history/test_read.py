@@ -338,6 +338,43 @@ def test_sglang_ranks_are_one_instance() -> None:
     assert kinds(history) == ["other"]
 
 
+@pytest.mark.parametrize(
+    ("ranks", "later"),
+    [({}, False), ({"engine_type": "unified", "tp_rank": "0", "pp_rank": "0"}, True)],
+    ids=["0.4.1", "0.4.10"],
+)
+def test_an_sglang_of_2025_is_read(ranks: dict[str, str], later: bool) -> None:
+    """With the names and labels of its collector: tokens counted when a request ends, no count of requests but that of
+    a histogram before 0.4.6, nothing about retractions before 0.4.10."""
+    server = {"job": "s", "instance": "h:30000", "model_name": "m"}
+    ended = np.floor((TIMES - START) / 600)
+    series = [
+        line("sglang:prompt_tokens_total", ended * 1e5, **server),
+        line("sglang:generation_tokens_total", ended * 6e5, **server),
+        line("sglang:e2e_request_latency_seconds_bucket", ended * 400, **server, le="+Inf"),
+        line("sglang:e2e_request_latency_seconds_sum", ended * 9e3, **server),
+        line("sglang:e2e_request_latency_seconds_count", ended * 400, **server),
+        line("sglang:num_running_reqs", 90.0, **server, **ranks),
+        line("sglang:num_queue_reqs", 3.0, **server, **ranks),
+        line("sglang:token_usage", 0.5, **server, **ranks),
+    ]
+    if later:
+        series += [
+            line("sglang:num_requests_total", ended * 400, **server),
+            line("sglang:total_retracted_reqs", ended * 2, **server, **ranks),
+        ]
+    with serving(series) as fake:
+        history = read(fake)
+    assert [str(i) for i in history.instances] == ["h:30000"]
+    grown = {name: growth(history.values[name]).sum() for name in ("generation_tokens", "finished")}
+    assert grown["generation_tokens"] == 1500 * grown["finished"] > 0
+    assert (history.values["running"] == 90).all()
+    assert (history.values["waiting"] == 3).all()
+    assert (history.values["kv_use"] == 0.5).all()
+    assert ("preemptions" in history.values) == later
+    assert not later or growth(history.values["preemptions"]).sum() == grown["finished"] / 200
+
+
 def test_sglang_ranks_with_gpus_of_their_own_are_instances() -> None:
     """Both ranks begin at tp_rank 0; what the tokenizer counts for both is divided by the output tokens."""
     labels = {"job": "s", "instance": "h:30000", "model_name": "m"}
