@@ -16,7 +16,7 @@ from typing import Any
 from fleetsim.config.paths import is_touched
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import Problem
-from fleetsim.frameworks.reading import Back, Link, Read, one_line
+from fleetsim.frameworks.reading import Back, Link, Read, one_line, one_of
 from fleetsim.frameworks.settings import RunSettings
 
 _MOST = 1_000_000_000
@@ -180,6 +180,14 @@ class Draft:
         else:
             settings = tuple(f"{r} (default)" if not r.given else str(r) for r in reads)
             self.taken.append(Taken(path, value, settings, why))
+
+    def either(
+        self, path: str, switch: Read[bool], on: str, off: str, *, why: tuple[str, str] = ("", ""), unless: Any = _NEVER
+    ) -> None:
+        """A scenario value that a switch of the framework decides. why: of it when on, and when off."""
+        back = one_of({on: {switch.key: True}, off: {switch.key: False}})
+        value, reason = (on, why[0]) if switch.value else (off, why[1])
+        self.put(path, value, switch, why=reason, back=back, unless=unless)
 
     def could(self, path: str, value: Any, back: Back, unless: Any = _NEVER) -> None:
         """Settings that would say a scenario value. value: what holds now."""

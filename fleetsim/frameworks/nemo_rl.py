@@ -134,8 +134,7 @@ def _gpus(draft: Draft) -> None:
     each = tp if pp.value == 1 else times(tp, pp)
     colocated = draft.flag(f"{GENERATION}.colocated.enabled", default=True)
     resources = f"{GENERATION}.colocated.resources"
-    places = one_of({"colocated": {colocated.key: True}, "disaggregated": {colocated.key: False}})
-    draft.put("fleet.placement", "colocated" if colocated.value else "disaggregated", colocated, back=places)
+    draft.either("fleet.placement", colocated, "colocated", "disaggregated")
     if colocated.value:
         gpus = on_nodes(nodes, per_node)
         draft.put("trainer.gpus", gpus.value, gpus)
@@ -266,8 +265,7 @@ def _single_controller(draft: Draft, prompts: Read[int], n: Read[int]) -> None:
     else:
         draft.could("trainer.minibatches", 1, parts, 1)
     recompute = draft.flag("async_rl.recompute_kv_cache_after_weight_updates", default=False)
-    table = {"keep": {recompute.key: False}, "keep_recompute": {recompute.key: True}}
-    draft.put("sync.in_flight", "keep_recompute" if recompute.value else "keep", recompute, back=one_of(table))
+    draft.either("sync.in_flight", recompute, "keep_recompute", "keep")
 
 
 _START = "uv run examples/run_grpo.py --config FILE"

@@ -63,13 +63,8 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     draft.put("admission.max_age", float(steps.value), steps)
     draft.semantics("buffer.batch_rule", "fifo", "in the order of completion")
     inflight = draft.flag("inflight_updates", default=True)
-    draft.put(
-        "sync.in_flight",
-        "keep" if inflight.value else "drain",
-        inflight,
-        why="engines pause with their cache" if inflight.value else "engines finish what they have",
-        back=one_of({"keep": {inflight.key: True}, "drain": {inflight.key: False}}),
-    )
+    why = ("engines pause with their cache", "engines finish what they have")
+    draft.either("sync.in_flight", inflight, "keep", "drain", why=why)
     draft.semantics("fleet.group_placement", "together", "a prompt's samples run on one engine")
     draft.semantics("fleet.routing", "least_loaded", "an engine takes a prompt when it has room")
     active = draft.flag("active_sampling", default=False)

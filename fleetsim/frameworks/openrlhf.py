@@ -161,13 +161,8 @@ def _async(draft: Draft, batch: Read[int], partial: Read[bool]) -> None:
     queue = draft.count("train.async_queue_size", "async_queue_size", default=1)
     draft.semantics("admission.law", "batches_ahead", "a queue of batches between the sampler and the trainer")
     draft.put("admission.batches_ahead", queue.value, queue)
-    draft.put(
-        "sync.in_flight",
-        "keep" if partial.value else "drain",
-        partial,
-        why="the engines pause and go on" if partial.value else "a sync waits for the batch that is generated",
-        back=one_of({"keep": {partial.key: True}, "drain": {partial.key: False}}),
-    )
+    why = ("the engines pause and go on", "a sync waits for the batch that is generated")
+    draft.either("sync.in_flight", partial, "keep", "drain", why=why)
     started = draft.maybe_count("rollout.vllm_generate_batch_size", "vllm_generate_batch_size")
 
     def surplus(want: float) -> dict[str, int] | None:

@@ -23,7 +23,7 @@ from fleetsim.frameworks.common import (
 )
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.framework import Framework, Mode
-from fleetsim.frameworks.reading import Read, on_nodes, one_of, times
+from fleetsim.frameworks.reading import Read, on_nodes, times
 from fleetsim.frameworks.sides import adapter, pooled
 from fleetsim.frameworks.speculation import frozen, vllm_drafts
 
@@ -125,12 +125,7 @@ def _gpus(draft: Draft, together: Read[bool]) -> None:
         instances = times(engines, dp)
         reads = (engines,) if dp.value == 1 else (engines, dp)
         draft.put("fleet.instances", instances.value, *reads, back=instances.written)
-    draft.put(
-        "fleet.placement",
-        "colocated" if together.value else "disaggregated",
-        together,
-        back=one_of({"colocated": {together.key: True}, "disaggregated": {together.key: False}}),
-    )
+    draft.either("fleet.placement", together, "colocated", "disaggregated")
     used = times(engines, dp, tp, pp)
     if together.value and used.value != gpus.value:
         draft.refuse(engines.key, engines.value, f"{used} must be the policy's {gpus}, which it shares", "change one")

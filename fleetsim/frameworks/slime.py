@@ -171,8 +171,7 @@ def _layout(draft: Draft, rollout: Read[int]) -> tuple[int, int]:
     if (sent is not None and sent.value == "deepep") or draft.flag("sglang_enable_deepep_moe", default=False).value:
         draft.semantics("engine.expert_exchange", "all_to_all", "DeepEP")
     halves = draft.flag("sglang_enable_two_batch_overlap", default=False)
-    overlap = one_of({"two_batch": {halves.key: True}, "none": {halves.key: False}})
-    draft.put("engine.overlap", "two_batch" if halves.value else "none", halves, back=overlap, unless="none")
+    draft.either("engine.overlap", halves, "two_batch", "none", unless="none")
     servers = draft.divided("the number of engines", rollout, each)
     if ranks == 1:
         key = rollout.key if " " not in rollout.key else "rollout_num_gpus"
@@ -236,13 +235,8 @@ def _admission(
     else:
         draft.put("buffer.oversampling", over.value / batch.value, over, batch, back=surplus)
     partial = draft.flag("partial_rollout", default=False)
-    draft.put(
-        "buffer.leftover",
-        "carry_over" if partial.value else "abort",
-        partial,
-        why="unfinished samples go back to the buffer" if partial.value else "unfinished samples are aborted",
-        back=one_of({"carry_over": {partial.key: True}, "abort": {partial.key: False}}),
-    )
+    why = ("unfinished samples go back to the buffer", "unfinished samples are aborted")
+    draft.either("buffer.leftover", partial, "carry_over", "abort", why=why)
 
 
 _FULLY = "slime.rollout.fully_async_rollout.generate_rollout_fully_async"

@@ -201,13 +201,8 @@ def _fully_async(draft: Draft, n: Read[int], per_instance: Read[int]) -> None:
     )
     draft.semantics("fleet.in_flight_unit", "groups", "a task is a prompt with all its responses")
     partial = draft.flag("async_training.partial_rollout", default=True)
-    draft.put(
-        "sync.in_flight",
-        "abort_resume" if partial.value else "drain",
-        partial,
-        why="aborted and sent again with what they have" if partial.value else "generation in flight is waited for",
-        back=one_of({"abort_resume": {partial.key: True}, "drain": {partial.key: False}}),
-    )
+    why = ("aborted and sent again with what they have", "generation in flight is waited for")
+    draft.either("sync.in_flight", partial, "abort_resume", "drain", why=why)
 
 
 def _v1_async(draft: Draft, n: Read[int], per_instance: Read[int]) -> None:
