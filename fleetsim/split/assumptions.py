@@ -83,6 +83,8 @@ def warnings_of(
             f"{there:.3g} s on {gpus}, by the law alone: measure a step there "
             f"(--trainer-point {gpus}:SECONDS) before moving GPUs"
         )
+    reasons: dict[str, list[str]] = {}
     for label, error in stuck.items():
-        found.append(f"{label} cannot run: {error.what}")
+        reasons.setdefault(error.what, []).append(label)
+    found += [f"{units.listed(labels)} cannot run: {reason}" for reason, labels in reasons.items()]
     return tuple(found)

@@ -63,6 +63,9 @@ def test_no_trainer_that_verl_stops_at_is_advised(preset: str) -> None:
     advice = split(job, 48)
     assert {o.arrangement.trainer_gpus for o in advice.outcomes} <= set(POWERS)
     assert {label for label, _ in advice.stuck} == {"colocated sync", "colocated async"}
+    assert [w.partition(":")[0] for w in advice.warnings if "cannot run" in w] == [
+        "colocated sync and colocated async cannot run"
+    ]
     for on_policy in (True, False):
         shares = list(Engines(job, Value({}), frozenset()).shares(48, on_policy))
         assert shares
