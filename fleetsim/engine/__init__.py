@@ -1,5 +1,12 @@
 """Engines: how long an iteration takes, what an instance may hold, and requests through them.
 
+- How long an iteration takes: `step_time` is the seam; `roofline_step` makes one from `gpus` (data sheets), the model's
+  shape (`model`) and the curves of its `operators`; `known_error` and `slowdown` say how far off.
+- What an instance holds: `limits`, `defaults` (what an engine takes where nobody says), `kv_memory`, `layout`.
+- Who runs when: `kernel`, compiled by `native` and `compiled`; `requests` and `clients` run it without a trainer.
+- Drafts: `speculation`, `acceptance`, `measured_drafts`. Weight syncs: `transport` (its three times) and `transfer`.
+- What a GPU costs: `prices`.
+
 >>> from fleetsim.engine import EngineLimits, LinearStepTime, run_requests
 >>> result = run_requests(LinearStepTime(0.01), EngineLimits(8, 2048, 1000), 100, [10, 20])
 >>> result.finish_s.round(6).tolist()

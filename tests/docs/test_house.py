@@ -112,7 +112,10 @@ def test_every_answer_that_the_index_names_is_there() -> None:
             assert re.search(rf"^(?:def |class )?{name}\b", found[0].read_text(encoding="utf-8"), re.MULTILINE), name
 
 
-@pytest.mark.parametrize("room", ["calibrate", "calibrate/vllm", "history", "job", "replay", "sim"])
+GUIDED = ("calibrate", "calibrate/vllm", "cli", "config", "engine", "frameworks", "history", "job", "replay", "sim")
+
+
+@pytest.mark.parametrize("room", GUIDED)
 def test_the_guide_of_a_room_names_files_that_are_there(room: str) -> None:
     folder = ROOT / "fleetsim" / room
     guide = ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))) or ""
