@@ -43,21 +43,9 @@ FIRST = np.int64(0)
 REBASE = np.int64(1 << 30)
 # what a run may ask of the fleet
 (
-    CMD_HOLD,
-    CMD_RESUME,
-    CMD_RECOMPUTE,
-    CMD_DISCARD,
-    CMD_NEW_EPOCH,
-    CMD_KILL,
-    CMD_CLOSE,
-    CMD_REOPEN,
-    CMD_SWITCH_OFF,
-    CMD_REVIVE,
-    CMD_TOTALS,
-    CMD_VERSION,
-    CMD_MOVE,
-    CMD_BLOCKS,
-) = _codes(14)
+    CMD_HOLD, CMD_RESUME, CMD_RECOMPUTE, CMD_DISCARD, CMD_NEW_EPOCH, CMD_KILL, CMD_CLOSE, CMD_REOPEN, CMD_SWITCH_OFF,
+    CMD_REVIVE, CMD_TOTALS, CMD_VERSION, CMD_MOVE, CMD_BLOCKS,
+) = _codes(14)  # fmt: skip
 # a token, in the unit in which the growth of decodes is counted: 2^-20 of one (`growth.py`)
 SHIFT = np.int64(20)
 ONE = np.int64(1 << 20)
@@ -190,37 +178,10 @@ LOG = np.dtype([("time_s", "f8"), ("instance", "i4"), ("account", "i1")], align=
 
 # The tables that the fleet row holds the addresses of; `sizes.py` says how large each is.
 ADDRESSES = (
-    "samples",
-    "groups",
-    "prefixes",
-    "instances",
-    "ends",
-    "crossings",
-    "residues",
-    "clock",
-    "loads",
-    "table_s",
-    "prompt_table_s",
-    "timer_s",
-    "timer_key",
-    "requeue",
-    "ready",
-    "blocked",
-    "owed",
-    "dirty",
-    "worker_s",
-    "reward_s",
-    "tool_s",
-    "tool_tokens",
-    "arrival_s",
-    "arrival",
-    "accounts",
-    "drafts",
-    "draft_s",
-    "draft_kv_s",
-    "growths",
-    "log",
-)
+    "samples", "groups", "prefixes", "instances", "ends", "crossings", "residues", "clock", "loads", "table_s",
+    "prompt_table_s", "timer_s", "timer_key", "requeue", "ready", "blocked", "owed", "dirty", "worker_s", "reward_s",
+    "tool_s", "tool_tokens", "arrival_s", "arrival", "accounts", "drafts", "draft_s", "draft_kv_s", "growths", "log",
+)  # fmt: skip
 
 FLEET = np.dtype(
     [
