@@ -23,6 +23,10 @@ settings.load_profile("ci" if os.environ.get("CI") else "default")
 # time that collecting takes, and some of every test's.
 gc.disable()
 
+# numpy's threads, a core each, wait for each other in a loop, which would be a tenth of all work here; `size` and
+# other commands ask for one thread, too.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 # A background job of a shell ignores Ctrl-C, and what it starts does so too; the tests of Ctrl-C need it everywhere.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -52,21 +56,35 @@ SLOW = (
     "real_prometheus/",
     "real_vllm/",
     "trace/",
+    "outside/",
+    "validation/",
     "analysis/test_binding.py",
+    "api/test_histories.py::test_two_files_are_the_commands_and_what_was_read_is_taken_too",
     "api/test_notebook.py",
     "api/test_same_as_the_command.py",
+    "calibrate/test_build.py::test_measurements_cut_short_give_a_profile_or_say_what_is_missing",
+    "calibrate/test_derive.py::test_a_roofline_fills_in_the_prefill",
+    "calibrate/test_derive.py::test_detailed_benchmarks_predict_it_better",
+    "calibrate/test_derive.py::test_the_same_files_give_the_same_bytes",
+    "calibrate/test_drafts.py::test_over_http",
+    "calibrate/test_drafts.py::test_the_fit_finds_the_iterations_behind_the_tokens",
     "calibrate/test_fit.py",
     "calibrate/test_measure.py",
     "calibrate/test_server_http.py",
     "calibrate/test_tables_aic.py::test_tables_alone_make_a_profile_without_a_prior",
     "cli/test_alerts_command.py",
     "cli/test_calibrate_command.py",
+    "cli/test_completion.py::test_tab_in_a_real_bash",
     "cli/test_interrupted.py",
     "cli/test_plan_file.py",
     "cli/test_secrets.py",
+    "cli/test_widths.py::test_help_breaks_no_word_at_any_width",
+    "config/test_scenario_files.py::test_a_dumped_scenario_loads_back_equal",
     "config/test_scenario_files.py::test_files_of_another_kind_are_refused_briefly",
+    "config/test_yaml_text.py::test_what_is_written_reads_back_equal",
     "docs/test_house.py",
     "engine/test_cache.py",
+    "engine/test_control.py::test_nothing_is_lost_and_nothing_leaks",
     "engine/test_guard.py",
     "engine/test_jump_equals_loop.py",
     "engine/test_known_error.py::test_every_engine_has_an_error_and_says_of_what",
@@ -74,41 +92,68 @@ SLOW = (
     "engine/test_roofline.py",
     "engine/test_roofline_accuracy.py",
     "engine/test_shapes.py::test_any_mapping_is_a_shape_or_an_input_error",
+    "engine/test_speculation.py::test_the_mean_field_is_near_drafts_drawn_one_by_one",
     "frameworks/parsers/",
     "frameworks/test_config_keys.py::test_every_setting_is_the_frameworks_own",
+    "frameworks/test_errors.py::test_no_values_raise_anything_but_input_errors",
     "frameworks/test_to.py",
+    "history/test_dump.py::test_a_mutated_dump_is_read_or_refused",
+    "history/test_dump.py::test_any_history_reads_back_to_the_bit",
+    "history/test_files.py::test_a_mutated_file_is_read_or_refused",
     "history/test_trackers.py",
-    "outside/",
     "packaging/test_wheel.py",
+    "plan/test_anew.py::test_nobody_is_advised_to_cut_many_responses",
     "plan/test_presets.py",
     "plan/test_ranges_held.py",
+    "plan/test_results.py::test_a_damaged_result_is_read_or_refused",
     "plan/test_spread.py",
+    "replay/test_as_seen.py",
     "replay/test_bare_what_if.py::test_a_queue_that_grows_is_simulated_as_one",
+    "replay/test_client_cap.py::test_batches_that_ebb_have_no_cap",
+    "replay/test_compare_windows.py::test_the_interval_of_a_mean_holds_the_truth_although_steps_are_alike",
+    "replay/test_departures.py::test_everyone_who_went_is_told_once",
+    "replay/test_diagnose.py::test_any_window_gets_a_verdict_that_adds_up",
     "replay/test_end_to_end.py",
-    "replay/test_holes.py::test_a_hole_changes_no_mean",
+    "replay/test_given.py::test_a_given_cap_keeps_the_measured_lengths",
+    "replay/test_given.py::test_one_fact_given_is_one_fact",
+    "replay/test_given.py::test_whatever_a_file_says_wrong_the_window_counts_and_a_line_says_so",
+    "replay/test_holes.py",
     "replay/test_implied.py::test_any_histogram_gives_a_law_with_its_buckets_and_mean",
+    "replay/test_one_job.py::test_several_jobs_on_one_prometheus_ask_for_a_selector",
     "replay/test_one_job.py::test_the_selector_that_is_asked_for_picks_the_job",
-    "replay/test_own_time.py::test_waiting_beside_a_batch_is_never_overstated",
+    "replay/test_own_time.py",
+    "replay/test_pauses.py::test_pauses_are_recovered_within_one_scrape_interval",
+    "replay/test_plan_file.py::test_one_wrong_value_is_an_error_with_its_path",
     "replay/test_rolling.py",
+    "replay/test_serving.py::test_lost_prefix_hits_are_found_without_a_group_size",
+    "replay/test_speed.py::test_prompts_that_come_with_the_load_are_not_taken_for_it",
     "replay/test_stalls.py",
     "replay/test_thrash.py",
+    "replay/test_transports.py::test_the_model_that_the_metrics_name_is_what_travels",
     "replay/test_truth.py",
     "replay/test_withheld.py",
     "report/test_alerts_view.py",
     "report/test_outside_text.py::test_no_face_goes_round_it",
     "report/test_perfetto.py::test_any_run_makes_a_valid_trace",
+    "report/test_perfetto.py::test_every_arrangement",
+    "report/test_perfetto.py::test_the_same_run_gives_the_same_bytes",
     "report/test_replay_html.py::test_names_of_others_stay_words",
     "report/test_replay_page.py",
+    "report/test_report_pages.py::test_a_scenario_s_name_stays_a_name",
     "report/test_verdict_pages.py::test_names_of_others_stay_words",
+    "sim/test_activity.py::test_a_log_of_any_size_says_the_same",
     "sim/test_activity.py::test_recording_changes_nothing_and_is_complete",
     "sim/test_invariants.py::test_invariants",
+    "sim/test_relations.py",
     "sim/test_scrape.py",
     "standing/test_dashboard.py::test_panels_do_not_overlap_and_have_what_grafana_asks_for",
     "standing/test_real_rules.py",
     "standing/test_thresholds.py",
+    "standing/test_watch_log.py::test_the_command_follows_until_it_is_ended",
     "sweep/test_cluster.py",
     "sweep/test_killed.py",
-    "validation/",
+    "test_one_formatter.py",
+    "trainer/test_accuracy.py",
 )
 
 
@@ -123,8 +168,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """From here on garbage is looked for, in what tests make."""
+    """From here on garbage is looked for, in what tests make: a tenth as often as Python does by itself."""
     gc.freeze()
+    gc.set_threshold(7_000, 10, 10)
     gc.enable()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, MutableMapping
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -51,7 +52,7 @@ class Commands(MutableMapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         if self._built[name] is None:
-            self._built[name] = _built(name)
+            self._built[name] = _built(name, COMPLETING in os.environ)
         return self._built[name]
 
     def __setitem__(self, name: str, command: Any) -> None:
@@ -76,8 +77,10 @@ def lines(width: int) -> list[tuple[str, str]]:
     return [(name, TyperCommand(name, help=line).get_short_help_str(left)) for name, line in LINES.items()]
 
 
-def _built(name: str) -> Any:
-    """A command, or a group with its commands: with manual, and while a shell completes with what it may offer."""
+@cache
+def _built(name: str, completing: bool) -> Any:
+    """A command, or a group with its commands: with manual, and while a shell completes with what it may offer. Built
+    once for all calls of a process: reading the types of its options takes longer than many an answer."""
     from fleetsim.cli import manual
     from fleetsim.cli.flags import command
 
@@ -88,7 +91,7 @@ def _built(name: str) -> Any:
     if group is None:
         app.command(name)(command(getattr(module, name)))
     manual.attach(app, prefix)
-    if COMPLETING in os.environ:
+    if completing:
         from fleetsim.cli import complete
 
         complete.attach(app, prefix)

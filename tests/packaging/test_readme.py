@@ -6,13 +6,13 @@ Its Python example is executed as a doctest (pyproject.toml, `--doctest-glob`).
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from docs.make_readme import filled, with_rows
+from fleetsim.cli.main import app
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -50,6 +50,5 @@ def test_files_that_readme_links_to_exist() -> None:
 
 @pytest.mark.parametrize("name", sorted(set(re.findall(r"^(?:`|)fleetsim ([a-z]+)", README, re.MULTILINE))))
 def test_commands_that_readme_names_exist(name: str) -> None:
-    code = "from fleetsim.cli.main import main; main()"
-    done = subprocess.run([sys.executable, "-c", code, name, "--help"], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    done = CliRunner().invoke(app, [name, "--help"])
+    assert done.exit_code == 0, done.output

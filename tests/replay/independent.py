@@ -158,14 +158,16 @@ class _Engine:
         if self.paused or not self.heap or span <= 0:
             return
         made = 0.0
+        iteration_s = self.iteration_s
         if self.owed_s > 0:
-            busy = min(span, self.owed_s / self.prefilling)
-            paid = busy * self.prefilling
+            prefilling = self.prefilling
+            busy = min(span, self.owed_s / prefilling)
+            paid = busy * prefilling
             self.prompts += self.owed_prompts * min(1.0, paid / self.owed_s)
             self.owed_prompts *= 1.0 - min(1.0, paid / self.owed_s)
             self.owed_s = 0.0 if busy < span else max(0.0, self.owed_s - paid)
-            made, span = busy * (1.0 - self.prefilling) / self.iteration_s, span - busy
-        made += span / self.iteration_s
+            made, span = busy * (1.0 - prefilling) / iteration_s, span - busy
+        made += span / iteration_s
         self.v += made
         self.generated += made * len(self.heap)
 
@@ -174,8 +176,11 @@ class _Engine:
         if self.paused or not self.heap:
             return math.inf
         left = min(self.heap[0][0] - self.v, (self.job.kv_tokens - self.kv) / len(self.heap))
-        left_s, busy = max(left, 0.0) * self.iteration_s, 1.0 - self.prefilling
-        meanwhile = self.owed_s / self.prefilling  # seconds in which prompts are computed as well
+        left_s = left * self.iteration_s if left > 0.0 else 0.0
+        if not self.owed_s:
+            return self.at + left_s
+        prefilling = self.prefilling
+        busy, meanwhile = 1.0 - prefilling, self.owed_s / prefilling  # seconds in which prompts are computed as well
         return self.at + (left_s / busy if left_s <= meanwhile * busy else meanwhile + left_s - meanwhile * busy)
 
     def admit(self, now: float) -> None:
@@ -392,7 +397,8 @@ class _Run:
                 before = self.started
                 for request in engine.take(self.now):
                     self.ended(request)
-                engine.admit(self.now)
+                if engine.queue:
+                    engine.admit(self.now)
                 if self.started != before:
                     nexts = [each.next_s() for each in self.engines]
                 nexts[which] = engine.next_s()

@@ -210,8 +210,9 @@ def _paused(case: Case, hour: Hour) -> float:
     pauses = case.observed.pauses
     if pauses is None or hour.end_s <= hour.start_s:
         return 0.0
-    held = (min(p.end_s, hour.end_s) - max(p.start_s, hour.start_s) for p in pauses.each if not p.empty)
-    return sum(max(0.0, s) for s in held) / (hour.end_s - hour.start_s)
+    inside = [p for p in pauses.each if p.start_s < hour.end_s and p.end_s > hour.start_s and not p.empty]
+    held = sum(min(p.end_s, hour.end_s) - max(p.start_s, hour.start_s) for p in inside)
+    return held / (hour.end_s - hour.start_s)
 
 
 def _length_growth(case: Case) -> float | None:
