@@ -17,7 +17,7 @@ from fleetsim.history.history import History
 from fleetsim.history.openmetrics import read_openmetrics
 from fleetsim.history.window import window
 from fleetsim.replay.backtest import Backtest, backtest
-from fleetsim.replay.implied.implied import implied
+from fleetsim.replay.implied.implied_scenario import implied
 from fleetsim.replay.observe.observe import observe
 from fleetsim.sim.run import simulate
 from fleetsim.sim.window import window_of

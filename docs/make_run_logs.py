@@ -13,7 +13,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a script, its folder is on the path, not docs
 from fleetsim.history.run_log_columns import COLUMNS
 from fleetsim.history.run_log_maps import FRAMEWORKS
-from fleetsim.history.step_logs.shared import EVERY
+from fleetsim.history.step_logs.shared_notes import EVERY
 
 PAGE = Path(__file__).resolve().parent / "run_logs.md"
 READ, END, UNUSED = "| column | meaning |", "### Not used", "| framework | not used | why |"

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
-from fleetsim.alerts.planned import AnyPlan, PlanFields, PlannedFleet
+from fleetsim.alerts.planned_fleet import AnyPlan, PlanFields, PlannedFleet
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import flag, text
+from fleetsim.job.immutability import unchanging
 from fleetsim.job.question import Lends, Option
-from fleetsim.job.unchanging import unchanging
 from fleetsim.job.watch import SILENT, Watch
 
 if TYPE_CHECKING:

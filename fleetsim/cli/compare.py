@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from fleetsim.cli.say import say
 from fleetsim.compare.ask import ask
-from fleetsim.compare.checked import checked
+from fleetsim.compare.checked_question import checked
 from fleetsim.compare.question import Compare
 from fleetsim.dataclass import dataclass
 from fleetsim.job.fields import RUN

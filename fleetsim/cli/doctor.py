@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fleetsim import units
+from fleetsim.cli.line_wrap import columns, wrapped
 from fleetsim.cli.say import say
-from fleetsim.cli.wrapped import columns, wrapped
 from fleetsim.dataclass import dataclass
 from fleetsim.job.fields import RUN
 from fleetsim.job.history_fields import AccessFields

@@ -62,7 +62,7 @@ def arranged(text: str, width: int) -> str:
 def listed(text: str, width: int) -> str:
     """A docstring that fits `width`: its list of commands, each with two blanks or more before what it does, and its
     paragraphs, which typer would break at hyphens."""
-    from fleetsim.cli.wrapped import beside, wrapped
+    from fleetsim.cli.line_wrap import beside, wrapped
 
     parts = []
     for part in inspect.cleandoc(text).split("\n\n"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fleetsim.cli.planned import SavedOutput, answer
+from fleetsim.cli.plan_output import SavedOutput, answer
 from fleetsim.dataclass import dataclass
 from fleetsim.job.fields import RUN
 from fleetsim.job.question import Option

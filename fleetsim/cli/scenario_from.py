@@ -62,7 +62,7 @@ def from_(
 def _of_framework(framework: str, config: Sequence[str], sets: Sequence[str]) -> Imported:
     """The job of a configuration. Raises InputError."""
     from fleetsim.frameworks.convert import framework_name, scenario_from
-    from fleetsim.frameworks.given import settings_from
+    from fleetsim.frameworks.given_settings import settings_from
     from fleetsim.trainer.estimate import token_seconds
 
     name = framework_name(framework)

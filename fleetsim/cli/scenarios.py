@@ -127,7 +127,7 @@ def ls(json_: Annotated[bool, typer.Option("--json", help="One JSON document.")]
 
     [bold]fleetsim scenario ls[/bold]
     """
-    from fleetsim.cli.wrapped import beside, columns, wrapped
+    from fleetsim.cli.line_wrap import beside, columns, wrapped
     from fleetsim.config.load import load_scenario
     from fleetsim.config.shipped import shipped_scenarios
     from fleetsim.job.scenario_words import kind_words

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fleetsim.cli.planned import SavedOutput, answer
+from fleetsim.cli.plan_output import SavedOutput, answer
 from fleetsim.size.ask import Size
 from fleetsim.size.ask import size as ask
 

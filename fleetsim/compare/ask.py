@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from fleetsim.compare.checked import Checked, checked
+from fleetsim.compare.checked_question import Checked, checked
 from fleetsim.compare.inputs import told_apart
 from fleetsim.compare.question import Compare
 from fleetsim.compare.spans import IN_PYTHON
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Interrupted, Problem
+from fleetsim.job.immutability import unchanging
 from fleetsim.job.keywords import keywords
 from fleetsim.job.result import Briefed
-from fleetsim.job.unchanging import unchanging
 from fleetsim.job.watch import SILENT, Watch, told
 
 if TYPE_CHECKING:

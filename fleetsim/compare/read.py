@@ -14,7 +14,7 @@ from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import text
 from fleetsim.history.history import History
-from fleetsim.history.named import HISTORY
+from fleetsim.history.option_names import HISTORY
 from fleetsim.history.window import parse_time
 from fleetsim.job.history_fields import LAST_HOURS, HistoryWindow, mapping_of, step_of
 from fleetsim.job.watch import Watch

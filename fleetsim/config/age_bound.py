@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fleetsim.config.counted import law_of
+from fleetsim.config.law_numbers import law_of
 from fleetsim.config.scenario import Scenario
 from fleetsim.policies.age_actions import AGE_ACTIONS
 from fleetsim.policies.batches import BATCH_RULES

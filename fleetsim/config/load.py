@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from fleetsim.config.files import read_text
-from fleetsim.config.follow import FollowConfig, followed
+from fleetsim.config.followers import FollowConfig, followed
 from fleetsim.config.lengths import Empirical
 from fleetsim.config.override import parse_override, with_overrides
 from fleetsim.config.paths import is_touched

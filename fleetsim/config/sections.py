@@ -12,7 +12,7 @@ from fleetsim.config.base import ConfigSection
 from fleetsim.config.cost import CostConfig
 from fleetsim.config.engine import EngineConfig
 from fleetsim.config.fleet import FleetConfig
-from fleetsim.config.follow import FollowConfig
+from fleetsim.config.followers import FollowConfig
 from fleetsim.config.observed import ObservedConfig
 from fleetsim.config.published import PublishedConfig
 from fleetsim.config.run import RunConfig

@@ -15,7 +15,7 @@ from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.frameworks import areal, nemo_rl, open_instruct, openrlhf, prime_rl, roll, skyrl, slime, trl, verl
 from fleetsim.frameworks.common import TrainerSpeed
-from fleetsim.frameworks.detect import mixed_up
+from fleetsim.frameworks.detection import mixed_up
 from fleetsim.frameworks.draft import Assumed, Draft, NotModelled, Taken
 from fleetsim.frameworks.equal_parts import divides, refusal
 from fleetsim.frameworks.framework import Framework

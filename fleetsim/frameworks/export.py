@@ -8,12 +8,12 @@ from typing import Any
 from fleetsim import units
 from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
-from fleetsim.frameworks.backwards import LeftOut, settled
 from fleetsim.frameworks.convert import FRAMEWORKS, framework_name
 from fleetsim.frameworks.equal_parts import divides, refusal
 from fleetsim.frameworks.forms import written
 from fleetsim.frameworks.reading import one_line
-from fleetsim.frameworks.wanted import Limits, longest
+from fleetsim.frameworks.reversal import LeftOut, settled
+from fleetsim.frameworks.wanted_values import Limits, longest
 
 # Nodes, and GPUs of each, as the frameworks call them.
 _NODE_KEYS = (

@@ -15,7 +15,7 @@ from typing import Any
 from fleetsim.config.files import read_text
 from fleetsim.errors import InputError, Problem
 from fleetsim.frameworks.arguments import add_arguments, entry_of, server_of
-from fleetsim.frameworks.printed import printed_config
+from fleetsim.frameworks.printed_config import printed_config
 from fleetsim.frameworks.python_source import settings_of_python
 from fleetsim.frameworks.requirement import requirements_of
 from fleetsim.frameworks.settings import RunSettings

@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import text
-from fleetsim.history.named import CREDENTIALS, PROMETHEUS, way_in
+from fleetsim.history.option_names import CREDENTIALS, PROMETHEUS, way_in
 
 TOKEN, USER, PASSWORD = "FLEETSIM_PROMETHEUS_TOKEN", "FLEETSIM_PROMETHEUS_USER", "FLEETSIM_PROMETHEUS_PASSWORD"
 HOW = text("set {}, or {} and {}, or give {}", TOKEN, USER, PASSWORD, CREDENTIALS)

@@ -27,7 +27,7 @@ from fleetsim.history.dump_header import Header, damaged
 from fleetsim.history.dump_tables import Columns, Texts, floats, has_parquet, need_pyarrow, read_table, write_table
 from fleetsim.history.history import Buckets, Floats, History
 from fleetsim.history.long_table import load_long, save_long
-from fleetsim.history.named import SAVED
+from fleetsim.history.option_names import SAVED
 from fleetsim.json_text import from_json
 
 HEADER = "history.json"

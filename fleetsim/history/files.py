@@ -16,13 +16,13 @@ from fleetsim.history.dump import HEADER, load_history
 from fleetsim.history.dump_header import KIND
 from fleetsim.history.history import History
 from fleetsim.history.long_table import COLUMNS, load_long
-from fleetsim.history.named import SAVED, SELECTOR
 from fleetsim.history.one_job import one_job
 from fleetsim.history.openmetrics import LineError, parse_series, read_openmetrics
+from fleetsim.history.option_names import SAVED, SELECTOR
 from fleetsim.history.run_log import framework_of, read_run_log, run_log, wanted
 from fleetsim.history.run_log_console import shape_of
 from fleetsim.history.text_file import open_text
-from fleetsim.history.trackers.find import tracker_of
+from fleetsim.history.trackers.finder import tracker_of
 
 _START = 1 << 16
 _SAMPLE = re.compile(r"[ \t]+[-+0-9.eE]*(?:Inf|NaN|[0-9])\S*(?:[ \t]+[-+0-9.eE]+)?[ \t]*(?:#.*)?$", re.IGNORECASE)

@@ -14,8 +14,8 @@ from fleetsim.history.catalogue import Catalogue, base_key
 from fleetsim.history.history import Floats, History, Note
 from fleetsim.history.matchers import picked
 from fleetsim.history.merge import merge
-from fleetsim.history.named import SELECTOR, mapped
 from fleetsim.history.one_job import one_job
+from fleetsim.history.option_names import SELECTOR, mapped
 from fleetsim.history.raw import RawSeries
 from fleetsim.units import seconds
 

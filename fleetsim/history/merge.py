@@ -14,7 +14,7 @@ from fleetsim.history import faults
 from fleetsim.history.catalogue import REPLICA_LABELS, Catalogue, Identities, Match, specific
 from fleetsim.history.copies import engines_apart, fill, fuller_first, highest, same, summed, telling
 from fleetsim.history.history import Buckets, Floats, InstanceId, Note
-from fleetsim.history.named import SELECTOR
+from fleetsim.history.option_names import SELECTOR
 from fleetsim.history.ranks import one_per_engine, ranks_apart
 from fleetsim.history.signals import SCALES
 

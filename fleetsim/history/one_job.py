@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import text
 from fleetsim.history.history import History, InstanceId
-from fleetsim.history.named import SELECTOR
+from fleetsim.history.option_names import SELECTOR
 
 # What a job has one of, the most telling first; the model goes by vLLM's and SGLang's label.
 JOB_LABELS = ("model_name", "namespace", "job", "cluster", "application", "deployment", "app")

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError
-from fleetsim.history import discover
+from fleetsim.history import discovery
 from fleetsim.history.catalogue import REPLICA_LABELS, SignalMetrics
 from fleetsim.history.history import Note
-from fleetsim.history.mapped import METRIC
+from fleetsim.history.map_option import METRIC
 from fleetsim.history.prometheus import Prometheus
 
 Spans = dict[str, tuple[float, float]]
@@ -24,8 +24,8 @@ class Present:
     spans: Mapping[str, tuple[float, float]]
     selectors: Mapping[str, str]
     first: str | None
-    scrapes: discover.Scrapes | None
-    trainer_scrapes: discover.Scrapes | None
+    scrapes: discovery.Scrapes | None
+    trainer_scrapes: discovery.Scrapes | None
     notes: tuple[Note, ...]
 
 
@@ -41,12 +41,12 @@ def present(
     signal is mapped."""
     known = [one for one in asked if one.signal.name not in mapping]
     names = _names(one for one in known if one.signal.scope == "instance")
-    engines = discover.found(prometheus, names, selector, start_s, end_s)
+    engines = discovery.found(prometheus, names, selector, start_s, end_s)
     trainer_names = _names(one for one in known if one.signal.scope == "fleet")
-    trainer, trainer_selector = discover.found(prometheus, trainer_names, selector, start_s, end_s), selector
+    trainer, trainer_selector = discovery.found(prometheus, trainer_names, selector, start_s, end_s), selector
     notes: list[Note] = []
     if not engines and not trainer and not mapping:
-        raise InputError([discover.nothing(prometheus, names, selector, start_s, end_s)])
+        raise InputError([discovery.nothing(prometheus, names, selector, start_s, end_s)])
     if not engines and not any(one.signal.scope == "instance" for one in asked if one.signal.name in mapping):
         notes.append(Note("missing", f"No engine metric in this window{f' for {{{selector}}}' if selector else ''}."))
     if not trainer and selector:
@@ -57,7 +57,7 @@ def present(
     trainer_scrapes = _rhythm(prometheus, trainer, trainer_selector, end_s)
     for expr in mapping.values():
         if scrapes is None and trainer_scrapes is None and METRIC.fullmatch(expr):
-            scrapes = discover.scrapes(prometheus, expr, "", end_s)
+            scrapes = discovery.scrapes(prometheus, expr, "", end_s)
     return Present(
         spans={**engines, **trainer},
         selectors={**dict.fromkeys(engines, selector), **dict.fromkeys(trainer, trainer_selector)},
@@ -74,22 +74,22 @@ def _names(asked: Iterable[SignalMetrics]) -> list[str]:
     return list(dict.fromkeys(every))
 
 
-def _rhythm(prometheus: Prometheus, spans: Spans, selector: str, end_s: float) -> discover.Scrapes | None:
+def _rhythm(prometheus: Prometheus, spans: Spans, selector: str, end_s: float) -> discovery.Scrapes | None:
     if not spans:
         return None
     name, (_, last_s) = next(iter(spans.items()))
-    return discover.scrapes(prometheus, name, selector, min(last_s + discover.LOOKBACK_S, end_s))
+    return discovery.scrapes(prometheus, name, selector, min(last_s + discovery.LOOKBACK_S, end_s))
 
 
 def _only_trainer(
     prometheus: Prometheus, names: Sequence[str], start_s: float, end_s: float
 ) -> tuple[Spans, list[Note]]:
     """The trainer's metrics without the selector, which is mostly meant for the engines: if there is only one."""
-    spans = discover.found(prometheus, names, "", start_s, end_s)
+    spans = discovery.found(prometheus, names, "", start_s, end_s)
     if not spans:
         return {}, []
     name = next(iter(spans))
-    series = prometheus.query_range(name, start_s, end_s, max((end_s - start_s) / discover.LOOKS, 1.0))
+    series = prometheus.query_range(name, start_s, end_s, max((end_s - start_s) / discovery.LOOKS, 1.0))
     jobs = sorted({one.labels.get("job", "") for one in series})
     who = {tuple(sorted((k, v) for k, v in one.labels.items() if k not in REPLICA_LABELS)) for one in series}
     if len(who) == 1:

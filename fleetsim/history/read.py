@@ -10,14 +10,14 @@ import numpy as np
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import text
-from fleetsim.history import discover, faults, mapped
+from fleetsim.history import discovery, faults, map_option
 from fleetsim.history.bounds import bounded
 from fleetsim.history.catalogue import Catalogue, SignalMetrics, wanted
 from fleetsim.history.history import Floats, History, Note
 from fleetsim.history.matchers import bare, wrong
 from fleetsim.history.merge import merge
-from fleetsim.history.named import END, START, STEP
 from fleetsim.history.one_job import one_job
+from fleetsim.history.option_names import END, START, STEP
 from fleetsim.history.presence import Present, present
 from fleetsim.history.prometheus import Prometheus, SeriesData
 from fleetsim.history.sampling import Sampling, sampling
@@ -60,9 +60,9 @@ def read_prometheus(
     """
     now_s = time.time() if now_s is None else now_s
     selector, mapping = bare(selector), dict(mapping or {})
-    if problems := [*_problems(start_s, end_s, step_s), *wrong(selector), *mapped.unknown(mapping)]:
+    if problems := [*_problems(start_s, end_s, step_s), *wrong(selector), *map_option.unknown(mapping)]:
         raise InputError(problems)
-    asked = wanted({name: mapped.PREFIX + name for name in mapping})
+    asked = wanted({name: map_option.PREFIX + name for name in mapping})
     there = present(prometheus, asked, mapping, selector, start_s, end_s)
     when = sampling(start_s, end_s, step_s, there.scrapes)
     values, buckets = _samples(prometheus, list(_queries(asked, mapping, there, when)), mapping, when, progress)
@@ -123,14 +123,14 @@ def _queries(
             if name in done or found not in there.spans:
                 continue
             done.add(name)
-            expr = discover.select(name, there.selectors[found])
+            expr = discovery.select(name, there.selectors[found])
             coarse = signal.kind in ("histogram", "info")
             yield _Query(name, expr if coarse else f"last_over_time({expr}{window})", coarse)
 
 
 def _mapped(signal: str, expr: str, window: str) -> Iterator[_Query]:
     """A mapped signal's queries. An expression is taken as it stands; of a metric alone, missing scrapes are seen."""
-    name, alone = mapped.PREFIX + signal, mapped.METRIC.fullmatch(expr) is not None
+    name, alone = map_option.PREFIX + signal, map_option.METRIC.fullmatch(expr) is not None
     if BY_NAME[signal].kind != "histogram":
         yield _Query(name, f"last_over_time({expr}{window})" if alone else expr, False, signal)
         return
@@ -157,7 +157,7 @@ def _samples(
         times = when.coarse if query.coarse else when.times
         series = prometheus.query_range(query.expr, float(times[0]), float(times[-1]), float(times[1] - times[0]))
         if query.mapped is not None:
-            problems += mapped.check(query.mapped, mapping[query.mapped], series)
+            problems += map_option.check(query.mapped, mapping[query.mapped], series)
         into = buckets if query.coarse and not query.name.endswith("_info") else values
         into.extend(_sample(query, one) for one in series)
     if problems:
@@ -190,9 +190,9 @@ def _newest(prometheus: Prometheus, there: Present, window: tuple[float, float, 
     if there.first is None or end_s < now_s - 2 * step_s - 60.0:
         return []
     selector = there.selectors[there.first]
-    expr = f"max(max_over_time(timestamp({discover.select(there.first, selector)})[2h:1m]))"
+    expr = f"max(max_over_time(timestamp({discovery.select(there.first, selector)})[2h:1m]))"
     raw = prometheus.query(expr, now_s + 3600.0)
-    up = prometheus.query(f"max({discover.select('up', selector)})", now_s)
+    up = prometheus.query(f"max({discovery.select('up', selector)})", now_s)
     last_s = float(raw[0].values[-1]) if raw and raw[0].values.size else there.spans[there.first][1]
     return faults.newest(last_s, end_s, now_s, step_s, bool(up and up[0].values.size and up[0].values[-1] > 0))
 

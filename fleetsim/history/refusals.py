@@ -8,7 +8,7 @@ from typing import Literal
 from fleetsim.errors import OutsideError, Problem
 from fleetsim.faces import text
 from fleetsim.history.access import HOW, Access
-from fleetsim.history.named import MAP, SELECTOR, STEP
+from fleetsim.history.option_names import MAP, SELECTOR, STEP
 
 IS_IT_UP = "is it running, and is the address right?"
 

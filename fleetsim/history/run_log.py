@@ -13,7 +13,7 @@ from fleetsim import units
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import flag, text
 from fleetsim.history.history import Floats, History, Note, StepLog
-from fleetsim.history.named import FRAMEWORK, mapped
+from fleetsim.history.option_names import FRAMEWORK, mapped
 from fleetsim.history.run_log_columns import CLOCKS, COLUMNS, RUNNING, Entry, FrameworkLog
 from fleetsim.history.run_log_derived import derive
 from fleetsim.history.run_log_maps import BY_NAME, FRAMEWORKS

@@ -6,9 +6,9 @@ import numpy as np
 
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
-from fleetsim.history.discover import Scrapes
+from fleetsim.history.discovery import Scrapes
 from fleetsim.history.history import Floats, Note
-from fleetsim.history.named import START, STEP
+from fleetsim.history.option_names import START, STEP
 from fleetsim.history.window import shown
 from fleetsim.units import seconds
 

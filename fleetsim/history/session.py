@@ -19,7 +19,7 @@ import requests
 
 from fleetsim.faces import Text, text
 from fleetsim.history.access import Access
-from fleetsim.history.named import STEP, way_in
+from fleetsim.history.option_names import STEP, way_in
 from fleetsim.history.refusals import IS_IT_UP, Refusal, of_status
 from fleetsim.json_text import from_json, from_long_json
 

@@ -12,7 +12,7 @@ import numpy as np
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import text
 from fleetsim.history.history import Buckets, Floats, History, StepLog
-from fleetsim.history.named import END, START
+from fleetsim.history.option_names import END, START
 from fleetsim.units import seconds
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}

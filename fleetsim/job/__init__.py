@@ -1,10 +1,10 @@
 """The base of every feature: a job and how it came to be, what can be said of it, results, gates.
 
 - What can be asked: `question`, `fields`, `options`, `length_options`, `history_fields`; `job` makes a scenario of it,
-  `derived` what follows from it. `job_face` is the `Job` that Python users hold.
+  `derived_values` what follows from it. `job_face` is the `Job` that Python users hold.
 - Runs of it: `trials` (each count and replication once), `ways` (variants under the same draws), `levers` (what else
-  could be changed), `uncertain` and `moved` (inputs that may be off), `drafts`, `sides`.
+  could be changed), `uncertainty` and `input_moves` (inputs that may be off), `drafts`, `sides`.
 - What an answer rests on: `assumptions`, `caveats`, `engine_source`, `measured_range`, `prices`, `trainer_scaling`.
 - What is done with an answer: `result`, `metrics`, `frames` (pandas), `gate` (`--fail-if`).
-- How it is worded: `brief`, `binding`, `change`, `rests_on`, `words`, `value_words`, `scenario_words`.
+- How it is worded: `brief`, `binding`, `change`, `grounds`, `words`, `value_words`, `scenario_words`.
 """

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from fleetsim import units
-from fleetsim.config.counted import law_of
+from fleetsim.config.law_numbers import law_of
 from fleetsim.config.lengths import Lognormal
 from fleetsim.config.paths import is_touched, value_at
 from fleetsim.config.scenario import Scenario
@@ -81,7 +81,7 @@ def _dispersed(s: Scenario) -> bool:
 
 
 def is_estimated(s: Scenario) -> bool:
-    """Whether the trainer's seconds come from its model (`fleetsim.job.derived`) and not from what a file assumes."""
+    """Whether the trainer's seconds come from its model (`job/derived_values.py`), and not from what a file assumes."""
     named = s.engine.kind != "constant" or s.trainer.recipe.model is not None
     return named and "trainer.fixed_s" in s.assumed and "trainer.per_token_s" in s.assumed
 

@@ -9,7 +9,7 @@ from fleetsim import units
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.transport import sync_times
 from fleetsim.job.assumptions import Assumption
-from fleetsim.job.moved import InputPart, MetricRanges
+from fleetsim.job.input_moves import InputPart, MetricRanges
 from fleetsim.job.nameplate import trainer_step_s
 from fleetsim.quantities import quantity
 

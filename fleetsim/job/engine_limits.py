@@ -40,7 +40,7 @@ def training_step_s(scenario: Scenario) -> float:
     """Seconds of a training step on a mean batch: those of the scenario, else of the trainer's model. Raises InputError
     for a file that cannot be read."""
     from fleetsim.config.paths import given_paths
-    from fleetsim.job.derived import with_derived
+    from fleetsim.job.derived_values import with_derived
     from fleetsim.job.nameplate import mean_step_s
 
     try:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem, Problems
 from fleetsim.faces import flag
-from fleetsim.history.named import HISTORY, MAP, STEP
+from fleetsim.history.option_names import HISTORY, MAP, STEP
 from fleetsim.job.question import Option
 
 if TYPE_CHECKING:
@@ -244,7 +244,7 @@ def mapping_of(texts: Sequence[str], file: str | None) -> dict[str, str]:
 
     Raises InputError, all problems at once.
     """
-    from fleetsim.history.mapped import parse_map
+    from fleetsim.history.map_option import parse_map
 
     if file is None:
         return parse_map(texts)

@@ -13,18 +13,18 @@ from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from fleetsim.config.counted import law_of
+from fleetsim.config.law_numbers import law_of
 from fleetsim.config.load import default_scenario, load_scenario, scenario_from_mapping, with_changes
 from fleetsim.config.override import env_overrides, parse_override
 from fleetsim.config.paths import given_paths, is_at, is_given, is_touched, value_at
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.shipped import is_preset
-from fleetsim.config.unread import unread_notes
+from fleetsim.config.unread_settings import unread_notes
 from fleetsim.config.whole_engines import rounded_note
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import flag, setting, text
-from fleetsim.job.derived import SECONDS, with_derived
+from fleetsim.job.derived_values import SECONDS, with_derived
 from fleetsim.job.flag_paths import PATHS, contradictions, given_twice, overrides, unused_notes
 from fleetsim.job.instance_gpus import TP, instance_gpus
 from fleetsim.job.length_growth import growth_notes
@@ -33,7 +33,7 @@ from fleetsim.job.model_notes import model_notes
 from fleetsim.job.prices import unlisted_price
 
 if TYPE_CHECKING:
-    from fleetsim.sim.profiled import Profiled
+    from fleetsim.sim.profile_facts import Profiled
 
 # A scenario file or a shipped name, a mapping like a file's, or nothing but the defaults.
 Start = str | os.PathLike[str] | Mapping[str, Any] | None
@@ -217,7 +217,7 @@ def _engine(scenario: Scenario, given: set[str]) -> tuple[Profiled, list[Problem
     from fleetsim.engine.prices import prices_of
     from fleetsim.engine.transport import sync_times
     from fleetsim.sim.engines import engine_of, in_engine
-    from fleetsim.sim.profiled import Profiled, as_profiled
+    from fleetsim.sim.profile_facts import Profiled, as_profiled
 
     profiled = Profiled(scenario)
     problems: dict[str, Problem] = {}

@@ -14,13 +14,13 @@ from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.job.fields import AnyJob
 from fleetsim.job.flag_paths import PATHS
+from fleetsim.job.immutability import unchanging
 from fleetsim.job.job import Start as File
 from fleetsim.job.job import job_from_flags
 from fleetsim.job.keywords import keywords
 from fleetsim.job.length_options import LENGTH_FLAGS
 from fleetsim.job.options import Options, change_texts, checked
 from fleetsim.job.scenario_words import pool_words
-from fleetsim.job.unchanging import unchanging
 from fleetsim.job.watch import told
 
 if TYPE_CHECKING:

@@ -13,14 +13,14 @@ from dataclasses import replace
 from typing import Any
 
 from fleetsim import units
-from fleetsim.config.counted import law_of, sizes_of
+from fleetsim.config.law_numbers import law_of, sizes_of
 from fleetsim.config.lengths import ConstantTokens, Gamma, LengthSpec, Lognormal
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError
 from fleetsim.job.change import Typed
-from fleetsim.job.derived import SECONDS, with_derived
+from fleetsim.job.derived_values import SECONDS, with_derived
 from fleetsim.job.instance_gpus import TP, instance_gpus
 from fleetsim.job.length_options import law_from_flags
 from fleetsim.policies.in_flight import IN_FLIGHT

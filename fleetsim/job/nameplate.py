@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fleetsim.config.counted import law_of, sizes_of
+from fleetsim.config.law_numbers import law_of, sizes_of
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import flag, setting, text

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from fleetsim import units
 from fleetsim.config.age_bound import age_bound
-from fleetsim.config.counted import law_of
+from fleetsim.config.law_numbers import law_of
 from fleetsim.config.scenario import Scenario
 
 PLACES: Mapping[str, str] = {

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from fleetsim.dataclass import dataclass
 from fleetsim.job.fields import JOB, TRAINER, AnyJob, JobFields
 from fleetsim.job.question import Lends, Option
-from fleetsim.job.ready import ready
+from fleetsim.job.subject import ready
 
 if TYPE_CHECKING:
     from fleetsim.job.job_face import Job

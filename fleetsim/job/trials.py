@@ -202,7 +202,7 @@ def _never(instances: int, replications: int, error: StuckError) -> Trial:
 
 def trial_of(instances: int, runs: Sequence[Mapping[str, Any]]) -> Trial:
     """The estimates of some runs of the same fleet, nested metrics each."""
-    from fleetsim.sim.replicate import combine
+    from fleetsim.sim.replications import combine
 
     numbers = tuple({name: value for name, value in run.items() if name != "binding"} for run in runs)
     return Trial(instances, len(runs), flat(combine(numbers)), tuple(run["binding"] for run in runs))

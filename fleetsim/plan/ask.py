@@ -13,8 +13,8 @@ from fleetsim.faces import Text, flag, text
 from fleetsim.job.fields import TRAINER, AnyJob
 from fleetsim.job.keywords import keywords
 from fleetsim.job.question import Lends, Option
-from fleetsim.job.ready import ready
 from fleetsim.job.result import SoFar
+from fleetsim.job.subject import ready
 from fleetsim.job.watch import SILENT, Watch, told
 from fleetsim.plan.result import PlanResult
 from fleetsim.split.ask import SplitJob

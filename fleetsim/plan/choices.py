@@ -12,7 +12,7 @@ from dataclasses import field
 from itertools import product
 from typing import Any
 
-from fleetsim.config.counted import law_of
+from fleetsim.config.law_numbers import law_of
 from fleetsim.config.load import with_changes
 from fleetsim.config.paths import is_given, is_touched
 from fleetsim.config.scenario import Scenario

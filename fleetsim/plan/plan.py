@@ -15,7 +15,7 @@ from fleetsim.config.paths import is_given
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError, Interrupted, Problem
 from fleetsim.faces import flag, text
-from fleetsim.job.moved import ranges_of
+from fleetsim.job.input_moves import ranges_of
 from fleetsim.job.trainer_scaling import anchored
 from fleetsim.job.trials import Measure, Tell, planned, remembered, simulated, trial_of
 from fleetsim.plan.budget import SAME, Budget

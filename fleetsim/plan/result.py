@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fleetsim.dataclass import dataclass
+from fleetsim.job.immutability import unchanging
 from fleetsim.job.result import Recommendation
-from fleetsim.job.unchanging import unchanging
 
 if TYPE_CHECKING:
     import pandas as pd

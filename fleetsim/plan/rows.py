@@ -8,7 +8,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.estimates import Estimate
 from fleetsim.job.brief import Spans
-from fleetsim.job.moved import MetricRanges
+from fleetsim.job.input_moves import MetricRanges
 from fleetsim.plan.budget import Budget
 from fleetsim.plan.permissions import Allowed
 from fleetsim.plan.search import SearchTally

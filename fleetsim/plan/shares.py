@@ -12,7 +12,7 @@ from dataclasses import field, replace
 from functools import cached_property
 from typing import Any
 
-from fleetsim.config.counted import law_of
+from fleetsim.config.law_numbers import law_of
 from fleetsim.config.load import with_changes
 from fleetsim.config.paths import is_given
 from fleetsim.config.rules import broken_rules
@@ -22,7 +22,7 @@ from fleetsim.engine.prices import prices_of
 from fleetsim.errors import InputError
 from fleetsim.frameworks.equal_parts import divides
 from fleetsim.job.assumptions import is_estimated
-from fleetsim.job.derived import seconds_of, with_derived
+from fleetsim.job.derived_values import seconds_of, with_derived
 from fleetsim.job.trainer_scaling import least_trainer_gpus, scaled, scaled_share
 from fleetsim.job.trials import unit_of
 from fleetsim.plan.choices import Value

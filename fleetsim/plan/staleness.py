@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fleetsim.config.counted import law_of
+from fleetsim.config.law_numbers import law_of
 from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.policies.admission import MAX_STALENESS

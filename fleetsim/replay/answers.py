@@ -14,14 +14,14 @@ from fleetsim.faces import Text, flag, text
 from fleetsim.replay.change.patch import Patch, patch_of
 from fleetsim.replay.change.plan_fields import SavedPlan
 from fleetsim.replay.change.plan_file import plan_of
-from fleetsim.replay.change.recommend import AdvisedFleet, recommend
-from fleetsim.replay.change.verify import Verification
-from fleetsim.replay.change.verify import verify as verified
+from fleetsim.replay.change.recommendation import AdvisedFleet, recommend
+from fleetsim.replay.change.resizing import unless_mended
+from fleetsim.replay.change.verification import Verification
+from fleetsim.replay.change.verification import verify as verified
 from fleetsim.replay.change.what_if import KeySweep, WhatIf, changed, next_step, sweep, what_if
-from fleetsim.replay.change.withheld import unless_mended
 from fleetsim.replay.diagnose.finding import Withheld
 from fleetsim.replay.diagnose.removals import mended
-from fleetsim.replay.implied.implied import Implied
+from fleetsim.replay.implied.implied_scenario import Implied
 from fleetsim.replay.observe.observed import Observed
 from fleetsim.replay.questions import Questions
 from fleetsim.replay.run import Replayed

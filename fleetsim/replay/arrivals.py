@@ -19,7 +19,7 @@ from fleetsim.engine.requests import run_requests
 from fleetsim.engine.step_time import StepTime
 from fleetsim.history.counters import mended
 from fleetsim.history.history import Buckets, History
-from fleetsim.replay.implied.implied import Implied
+from fleetsim.replay.implied.implied_scenario import Implied
 from fleetsim.replay.implied.observed_load import own_paces
 from fleetsim.replay.observe.observed import Observed
 from fleetsim.replay.observe.short_stops import have_rhythm

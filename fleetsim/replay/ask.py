@@ -14,7 +14,7 @@ from fleetsim.job.history_fields import HistoryWindow, WindowFields
 from fleetsim.job.keywords import keywords
 from fleetsim.job.question import Lends, Option
 from fleetsim.job.watch import SILENT, Watch, told
-from fleetsim.replay.known import FleetFields, KnownFleet
+from fleetsim.replay.known_fleet import FleetFields, KnownFleet
 from fleetsim.replay.questions import ChangeFields, Questions
 from fleetsim.replay.result import ReplayResult
 

@@ -25,8 +25,8 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.estimates import estimate
 from fleetsim.replay.arrivals import PlayedRequests, Sent, play
-from fleetsim.replay.compared import MEASURES, QUANTITIES, Compared, ComparedRow
-from fleetsim.replay.implied.implied import Implied
+from fleetsim.replay.compared_quantities import MEASURES, QUANTITIES, Compared, ComparedRow
+from fleetsim.replay.implied.implied_scenario import Implied
 from fleetsim.replay.observe.observed import Hour, Observed
 from fleetsim.replay.observe.trainer_queue import grows
 from fleetsim.replay.run_totals import RunTotals

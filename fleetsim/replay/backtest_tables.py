@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from fleetsim import units
 from fleetsim.history.window import has_clock
 from fleetsim.replay.backtest import Backtest, Slice
-from fleetsim.replay.compared import QUANTITIES, Compared, ComparedRow, catalogued, error_words
+from fleetsim.replay.compared_quantities import QUANTITIES, Compared, ComparedRow, catalogued, error_words
 from fleetsim.replay.words import clock
 from fleetsim.tell.document import Block, Bullets, Table, Words, terminal_only
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from fleetsim import units
 from fleetsim.replay import words
 from fleetsim.replay.answers import Answers
-from fleetsim.replay.compared import catalogued, error_words
+from fleetsim.replay.compared_quantities import catalogued, error_words
 from fleetsim.replay.diagnose.checks.case import WAITS
 from fleetsim.replay.diagnose.finding import QUESTIONS, Finding, Verdict
 from fleetsim.replay.diagnose.removals import trusted

@@ -7,10 +7,10 @@ from typing import Any
 
 from fleetsim.replay.answers import Answers
 from fleetsim.replay.backtest import Backtest
-from fleetsim.replay.change.recommend import AdvisedFleet
-from fleetsim.replay.change.verify import Verification
+from fleetsim.replay.change.recommendation import AdvisedFleet
+from fleetsim.replay.change.verification import Verification
 from fleetsim.replay.diagnose.finding import Withheld
-from fleetsim.replay.implied.implied import Implied
+from fleetsim.replay.implied.implied_scenario import Implied
 from fleetsim.replay.run import Replayed
 from fleetsim.tell.data import versions
 

@@ -14,9 +14,9 @@ from fleetsim.estimates import Estimate
 from fleetsim.quantities import quantity
 from fleetsim.replay.backtest import Backtest
 from fleetsim.replay.backtest_tables import verdict_words
-from fleetsim.replay.change.recommend import AdvisedFleet
+from fleetsim.replay.change.recommendation import AdvisedFleet
 from fleetsim.replay.change.what_if import KeySweep
-from fleetsim.replay.compared import QUANTITIES, ComparedRow, catalogued, error_words
+from fleetsim.replay.compared_quantities import QUANTITIES, ComparedRow, catalogued, error_words
 from fleetsim.replay.observe.observed import LengthHistogram
 from fleetsim.tell.charts.chart import Chart, axis, plain_text
 from fleetsim.tell.charts.clock import Clock, stepped

@@ -10,8 +10,8 @@ from fleetsim.estimates import Estimate
 from fleetsim.job.words import target
 from fleetsim.quantities import quantity
 from fleetsim.replay.answers import Answers
-from fleetsim.replay.change.recommend import AdvisedFleet
-from fleetsim.replay.change.verify import Verification
+from fleetsim.replay.change.recommendation import AdvisedFleet
+from fleetsim.replay.change.verification import Verification
 from fleetsim.replay.change.what_if import Effect, KeyPoint, KeySweep, WhatIf
 from fleetsim.replay.model_pictures import candidate_charts, swept_charts
 from fleetsim.tell.charts.chart import Chart

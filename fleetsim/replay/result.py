@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from fleetsim import units
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
+from fleetsim.job.immutability import unchanging
 from fleetsim.job.result import Briefed
-from fleetsim.job.unchanging import unchanging
 from fleetsim.job.watch import SILENT, Watch
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fleetsim.job.metrics import Metrics
     from fleetsim.replay.answers import Answers
     from fleetsim.replay.backtest import Backtest
-    from fleetsim.replay.change.recommend import AdvisedFleet
+    from fleetsim.replay.change.recommendation import AdvisedFleet
     from fleetsim.replay.diagnose.finding import Verdict
     from fleetsim.replay.observe.observed import Observed
     from fleetsim.replay.run import Replayed

@@ -14,11 +14,11 @@ from fleetsim.replay.backtest import Backtest, backtest, backtest_of_arrivals
 from fleetsim.replay.diagnose.checks.case import Case
 from fleetsim.replay.diagnose.checks.in_flight_cap import counts_groups
 from fleetsim.replay.diagnose.cost import pools_of
-from fleetsim.replay.diagnose.diagnose import diagnose, remedy_of
+from fleetsim.replay.diagnose.diagnosis import diagnose, remedy_of
 from fleetsim.replay.diagnose.finding import Check, Verdict
 from fleetsim.replay.diagnose.removals import enough_of, gains_of, rough, served_gains, trusted
 from fleetsim.replay.implied.contradictions import possible
-from fleetsim.replay.implied.implied import Implied, implied
+from fleetsim.replay.implied.implied_scenario import Implied, implied
 from fleetsim.replay.observe.observe import observe
 from fleetsim.replay.observe.observed import Observed
 

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim.dataclass import dataclass
-from fleetsim.replay.as_seen import GroupQueue
-from fleetsim.replay.compared import Compared
+from fleetsim.replay.compared_quantities import Compared
+from fleetsim.replay.window_view import GroupQueue
 from fleetsim.sim.records import Records
 from fleetsim.sim.window import warmup_steps
 

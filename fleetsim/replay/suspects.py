@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from fleetsim import units
-from fleetsim.replay.implied.implied import Implied
+from fleetsim.replay.implied.implied_scenario import Implied
 
 if TYPE_CHECKING:
-    from fleetsim.replay.compared import ComparedRow
+    from fleetsim.replay.compared_quantities import ComparedRow
 
 REMEASURE = "re-measure per-instance throughput at true production settings (fleetsim calibrate, or a longer window)"
 RECHECK_PAUSES = "re-check weight-sync pauses: their length, and how often they come"

@@ -10,7 +10,7 @@ from fleetsim.history.history import Note
 from fleetsim.history.window import has_clock
 from fleetsim.replay.diagnose.checks.data import FEW_STEPS
 from fleetsim.replay.diagnose.finding import Finding, Verdict
-from fleetsim.replay.implied.implied import Implied
+from fleetsim.replay.implied.implied_scenario import Implied
 from fleetsim.replay.observe.observed import Observed, Reading
 
 # A window below this shows few steps of any job, whether or not anybody counts them.

@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetsim.config.counted import law_of, sizes_of
+from fleetsim.config.law_numbers import law_of, sizes_of
 from fleetsim.engine.kernel.tables import DONE
 from fleetsim.policies.batches import BATCH_RULES
 from fleetsim.policies.in_flight import IN_FLIGHT

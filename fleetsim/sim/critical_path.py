@@ -18,7 +18,7 @@ from dataclasses import field
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetsim.config.counted import law_of
+from fleetsim.config.law_numbers import law_of
 from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.engine.kernel.tables import DONE, G_FILTERED

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetsim.config.counted import law_of, sizes_of
+from fleetsim.config.law_numbers import law_of, sizes_of
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.first_rows import UNLIMITED
 from fleetsim.engine.kernel import tables as t

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fleetsim.config.counted import law_of
+from fleetsim.config.law_numbers import law_of
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.first_rows import UNLIMITED
 from fleetsim.engine.limits import EngineLimits

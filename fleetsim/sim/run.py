@@ -9,7 +9,7 @@ import numpy as np
 import simpy
 
 from fleetsim.config import with_changes
-from fleetsim.config.counted import law_of
+from fleetsim.config.law_numbers import law_of
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.step_time import StepTime

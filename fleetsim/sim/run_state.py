@@ -17,10 +17,10 @@ from fleetsim.engine.transport import SyncTimes, sync_times
 from fleetsim.policies.law_inputs import Progress
 from fleetsim.sim.admission import give_back, top_up
 from fleetsim.sim.buffer import Ids
+from fleetsim.sim.deadlock import stuck_error, wasting_error
 from fleetsim.sim.fleet import NO_BATCH, Fleet
 from fleetsim.sim.scrape import Scraper
 from fleetsim.sim.stop import Watch
-from fleetsim.sim.stuck import stuck_error, wasting_error
 
 # A trainer that is still waiting after so many batches of groups were completed will wait for ever.
 MOST_WASTED_BATCHES = 100

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fleetsim.config.counted import law_of
+from fleetsim.config.law_numbers import law_of
 from fleetsim.policies.age_actions import AGE_ACTIONS
 from fleetsim.policies.in_flight import IN_FLIGHT
 from fleetsim.sim.age import too_old

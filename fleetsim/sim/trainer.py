@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fleetsim.config.counted import law_of, round_groups
+from fleetsim.config.law_numbers import law_of, round_groups
 from fleetsim.config.trainer import PhaseConfig, TrainerConfig
 from fleetsim.engine.kernel.tables import CMD_RESUME, DONE
 from fleetsim.engine.transport import sync_times

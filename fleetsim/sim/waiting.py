@@ -6,8 +6,8 @@ import numpy as np
 
 from fleetsim.engine.kernel.tables import G_FILTERED
 from fleetsim.sim import buffer
+from fleetsim.sim.deadlock import wasting_error
 from fleetsim.sim.run_state import MOST_WASTED_BATCHES, Process, RunState
-from fleetsim.sim.stuck import wasting_error
 
 
 def wait_for_groups(job: RunState, step: int, want: int) -> Process:

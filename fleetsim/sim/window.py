@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetsim.config.counted import law_of, sizes_of
+from fleetsim.config.law_numbers import law_of, sizes_of
 from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.sim.records import Records

@@ -11,14 +11,14 @@ from fleetsim.errors import InputError, Interrupted, Problem
 from fleetsim.faces import flag, text
 from fleetsim.job.fields import JOB, SIMULATED, AnyJob, JobFields
 from fleetsim.job.question import Argument, Lends, Option
-from fleetsim.job.ready import ready
+from fleetsim.job.subject import ready
 from fleetsim.job.watch import SILENT, Watch
 from fleetsim.simulate.result import HOUR_S, SimulateResult
 
 if TYPE_CHECKING:
     from fleetsim.config.scenario import Scenario
     from fleetsim.job.job_face import Job
-    from fleetsim.sim.replicate import Replicated
+    from fleetsim.sim.replications import Replicated
 
 LEAST_SCRAPE_S = 1.0
 
@@ -103,7 +103,7 @@ def simulate(asked: Simulate, watch: Watch = SILENT) -> SimulateResult:
     Raises InputError for what cannot be simulated, StuckError where its limits block each other, and on Ctrl-C
     Interrupted with the SimulateResult of what was finished by then, None before the first step.
     """
-    from fleetsim.sim.replicate import replicate
+    from fleetsim.sim.replications import replicate
 
     asked = asked.ready()
     asked.check()

@@ -13,8 +13,8 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, StuckError
 from fleetsim.job.change import Change, Typed
+from fleetsim.job.input_moves import shortened
 from fleetsim.job.levers import Lever, cuts_many, levers_of, more_lost, risk_words
-from fleetsim.job.moved import shortened
 from fleetsim.job.trials import Measure, flat, one_more, unit_of, with_instances
 
 # A step that is longer by no more is kept; a change that saves less of it, in seconds or dollars, is none.

@@ -20,7 +20,7 @@ from fleetsim.tell.charts.bars import Bar, cause_bars
 from fleetsim.tell.charts.chart import Chart
 from fleetsim.tell.charts.histogram import Sampled, histogram_chart
 from fleetsim.tell.charts.parts import Mark, PartLook
-from fleetsim.tell.charts.stacked import Layer, stacked_bars
+from fleetsim.tell.charts.stacked_bars import Layer, stacked_bars
 from fleetsim.tell.charts.steps import StepSeries, step_chart
 from fleetsim.tell.document import Section, pair, present
 

@@ -14,9 +14,9 @@ from fleetsim import units
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.files import replace_file, whole
+from fleetsim.job.immutability import unchanging
 from fleetsim.job.keywords import keywords
 from fleetsim.job.result import Briefed
-from fleetsim.job.unchanging import unchanging
 from fleetsim.job.watch import SILENT, Watch
 
 if TYPE_CHECKING:
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from fleetsim.config.scenario import Scenario
     from fleetsim.job.change import Change
     from fleetsim.job.engine_source import EngineSource
+    from fleetsim.job.input_moves import MetricRanges
     from fleetsim.job.job_face import Job
     from fleetsim.job.metrics import Metrics
-    from fleetsim.job.moved import MetricRanges
     from fleetsim.sim.records import Records
-    from fleetsim.sim.replicate import Replicated
+    from fleetsim.sim.replications import Replicated
     from fleetsim.simulate.run_view import RunView
     from fleetsim.tell.document import Document
 
@@ -144,7 +144,7 @@ class SimulateResult(Briefed):
     def _ranges(self) -> MetricRanges | None:
         """How far the metrics may be off, looked at in a few short runs without the events of the scenario."""
         from fleetsim.config.load import with_changes
-        from fleetsim.job.moved import ranges_of
+        from fleetsim.job.input_moves import ranges_of
         from fleetsim.job.trials import remembered, simulated
 
         plain = with_changes(self.scenario, {"run.events": [], "run.warmup_steps": None})

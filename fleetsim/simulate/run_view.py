@@ -16,7 +16,7 @@ from fleetsim.estimates import Estimate
 from fleetsim.job.assumptions import Assumption
 from fleetsim.job.change import Change
 from fleetsim.job.engine_source import EngineSource
-from fleetsim.job.moved import MetricRanges
+from fleetsim.job.input_moves import MetricRanges
 from fleetsim.quantities import CATALOGUE, Quantity, quantity
 from fleetsim.sim.records import Records
 from fleetsim.tell.document import Table, Words, estimated

@@ -15,16 +15,16 @@ from fleetsim.job.assumptions import assumed_values, short
 from fleetsim.job.binding import Binding, binding_words
 from fleetsim.job.brief import Spans, assumed_line, ranged, swing_line
 from fleetsim.job.drafts import engine_words
+from fleetsim.job.grounds import how_sure, rests_on
 from fleetsim.job.observed import observed_line
-from fleetsim.job.rests_on import how_sure, rests_on
 from fleetsim.job.sides import BUSY, side_words
 from fleetsim.quantities import quantity
 from fleetsim.sim.engines import speculation_of
 from fleetsim.sim.records import Records
 from fleetsim.simulate.counted_steps import counted_words
-from fleetsim.simulate.in_characters import queue, time_legend, time_split, waste
 from fleetsim.simulate.pictures import over_time
 from fleetsim.simulate.run_view import RunView, every_metric, formulas, main_metrics, price_words, published
+from fleetsim.simulate.text_pictures import queue, time_legend, time_split, waste
 from fleetsim.tell.document import Brief, Document, Section, brief, figure, page_only, present, terminal_only
 
 _MOST_DEFAULTS = 6

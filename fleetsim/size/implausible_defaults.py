@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 
 from fleetsim import units
 from fleetsim.config.scenario import Scenario
-from fleetsim.job.derived import names_a_model
+from fleetsim.job.derived_values import names_a_model
 from fleetsim.job.trainer_scaling import least_trainer_gpus
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from fleetsim.config.counted import law_of
+from fleetsim.config.law_numbers import law_of
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass

@@ -15,7 +15,7 @@ from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError
 from fleetsim.job.assumptions import is_estimated
 from fleetsim.job.change import Typed
-from fleetsim.job.derived import with_derived
+from fleetsim.job.derived_values import with_derived
 from fleetsim.job.levers import kept_choices
 from fleetsim.job.trials import Measure, Tell, Trial
 from fleetsim.size.second_search import Anew, anew

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 
-from fleetsim.config.counted import law_of, sizes_of
+from fleetsim.config.law_numbers import law_of, sizes_of
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass

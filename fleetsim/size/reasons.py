@@ -12,7 +12,7 @@ from fleetsim.job.assumptions import Assumption
 from fleetsim.job.change import Change
 from fleetsim.job.drafts import Drafts
 from fleetsim.job.engine_source import EngineSource
-from fleetsim.job.moved import InputPart
+from fleetsim.job.input_moves import InputPart
 from fleetsim.job.sides import Sides
 from fleetsim.size.alternatives import Alternatives
 

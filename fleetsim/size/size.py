@@ -20,7 +20,7 @@ from fleetsim.job import nameplate
 from fleetsim.job.assumptions import assumptions_of
 from fleetsim.job.drafts import drafts_of
 from fleetsim.job.engine_source import engine_source
-from fleetsim.job.later import Later
+from fleetsim.job.lazy_value import Later
 from fleetsim.job.levers import STALENESS, kept_choices
 from fleetsim.job.sides import sides_of
 from fleetsim.job.trials import (

@@ -1,9 +1,9 @@
 """How far the answer may be off: the errors of its inputs, and what they do to the count, the step and the cost.
 
-Each uncertain input (`job/uncertain.py`) is moved alone to the two ends of its interval; the draws stay the same. What
-the metrics of the recommended fleet then do is the input's part, and so is the count that would then be recommended
-(searched anew, from one run a count). Inputs are independent: their parts of a metric, and of the count's logarithm,
-add as squares.
+Each uncertain input (`job/uncertainty.py`) is moved alone to the two ends of its interval; the draws stay the same.
+What the metrics of the recommended fleet then do is the input's part, and so is the count that would then be
+recommended (searched anew, from one run a count). Inputs are independent: their parts of a metric, and of the count's
+logarithm, add as squares.
 """
 
 from __future__ import annotations
@@ -15,9 +15,19 @@ from statistics import NormalDist
 from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import StuckError
-from fleetsim.job.moved import Figures, InputPart, IntervalEnd, Moved, in_doubt, moved, moved_metrics, reach, shortened
+from fleetsim.job.input_moves import (
+    Figures,
+    InputPart,
+    IntervalEnd,
+    Moved,
+    in_doubt,
+    moved,
+    moved_metrics,
+    reach,
+    shortened,
+)
 from fleetsim.job.trials import Measure, Tell, Trial, Trials, with_instances
-from fleetsim.job.uncertain import CONFIDENCE, Uncertain
+from fleetsim.job.uncertainty import CONFIDENCE, Uncertain
 from fleetsim.size.best import best_of
 from fleetsim.size.targets import Target
 

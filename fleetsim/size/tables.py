@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from fleetsim import units
 from fleetsim.job.binding import binding_words
-from fleetsim.job.moved import InputPart
-from fleetsim.job.rests_on import worth_knowing
+from fleetsim.job.grounds import worth_knowing
+from fleetsim.job.input_moves import InputPart
 from fleetsim.job.trials import Trial
 from fleetsim.quantities import quantity
 from fleetsim.size import words

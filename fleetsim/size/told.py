@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from fleetsim import units
 from fleetsim.dataclass import dataclass
 from fleetsim.job import words as job_words
+from fleetsim.job.grounds import assumed_section, rests_on
 from fleetsim.job.observed import observed_section
-from fleetsim.job.rests_on import assumed_section, rests_on
 from fleetsim.job.trials import Trial
 from fleetsim.sim.records import Records
 from fleetsim.simulate.pictures import over_time

@@ -19,7 +19,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from fleetsim.config.counted import law_of
+from fleetsim.config.law_numbers import law_of
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass

@@ -10,10 +10,10 @@ from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Interrupted, Problem
 from fleetsim.faces import Text, flag, text
 from fleetsim.job.fields import ENGINE, JOB, TRAINER, AnyJob, PlannedJob
+from fleetsim.job.immutability import unchanging
 from fleetsim.job.question import Lends, Option
-from fleetsim.job.ready import ready
 from fleetsim.job.result import Recommendation, SoFar
-from fleetsim.job.unchanging import unchanging
+from fleetsim.job.subject import ready
 from fleetsim.job.watch import SILENT, Watch
 
 if TYPE_CHECKING:

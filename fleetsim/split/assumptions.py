@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
 from fleetsim import units
-from fleetsim.config.counted import law_of
+from fleetsim.config.law_numbers import law_of
 from fleetsim.config.paths import is_given
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import StuckError

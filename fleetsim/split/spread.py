@@ -14,9 +14,9 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import StuckError
 from fleetsim.estimates import Estimate
-from fleetsim.job.moved import Figures, InputPart, IntervalEnd, in_doubt, moved, moved_metrics, reach, shortened
+from fleetsim.job.input_moves import Figures, InputPart, IntervalEnd, in_doubt, moved, moved_metrics, reach, shortened
 from fleetsim.job.trials import Measure, Tell
-from fleetsim.job.uncertain import CONFIDENCE, Uncertain
+from fleetsim.job.uncertainty import CONFIDENCE, Uncertain
 from fleetsim.split.arrangements import Arrangement, Kind, split
 from fleetsim.split.runs import By
 

@@ -13,7 +13,7 @@ from fleetsim.faces import Text, flag, text
 from fleetsim.job.fields import JOB, RUN, SIMULATED, AnyJob, JobFields
 from fleetsim.job.keywords import keywords
 from fleetsim.job.question import Argument, Lends, Option
-from fleetsim.job.ready import ready
+from fleetsim.job.subject import ready
 from fleetsim.job.watch import SILENT, Watch, told
 from fleetsim.sweep.grid import Axis, grid_of
 from fleetsim.sweep.result import SweepResult

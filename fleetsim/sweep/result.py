@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
+from fleetsim.job.immutability import unchanging
 from fleetsim.job.result import Briefed
-from fleetsim.job.unchanging import unchanging
 from fleetsim.job.watch import SILENT, Watch
 
 if TYPE_CHECKING:

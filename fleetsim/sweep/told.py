@@ -8,10 +8,10 @@ from dataclasses import replace
 from fleetsim import units
 from fleetsim.job.words import kind_of
 from fleetsim.quantities import quantity
+from fleetsim.sweep.cell_tables import LEGEND, cells, effects
 from fleetsim.sweep.engines import engine_sources
 from fleetsim.sweep.pictures import front_chart
 from fleetsim.sweep.run import SweepRows
-from fleetsim.sweep.side_by_side import LEGEND, cells, effects
 from fleetsim.sweep.words import best_words, commands, failures
 from fleetsim.tell.document import (
     Block,

@@ -38,7 +38,7 @@ from fleetsim.tell.document import (
     present,
 )
 from fleetsim.tell.next_lines import broken, is_command, parted
-from fleetsim.tell.wordy import Wordy
+from fleetsim.tell.word_tables import Wordy
 
 if TYPE_CHECKING:
     from fleetsim.estimates import Estimate

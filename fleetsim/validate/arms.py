@@ -22,7 +22,7 @@ from fleetsim.engine.model.names import model_shape
 from fleetsim.engine.slowdown import slowdown_of
 from fleetsim.engine.step_time import StepTime
 from fleetsim.errors import InputError
-from fleetsim.job.derived import seconds_of
+from fleetsim.job.derived_values import seconds_of
 from fleetsim.job.nameplate import mean_step_s
 from fleetsim.sim.binding import SMALL_WAIT
 from fleetsim.sim.engines import engine_of

@@ -2,7 +2,7 @@
 
 An arm is simulated with all that its publication gives as configuration or as seconds of the trainer, and with nothing
 fitted but a mean length that no source gives: the engine as its model has it, slowed by what runs of other cases lost
-inside a job, the trainer by its model where no seconds are published. The inputs in doubt (`job/uncertain.py`) are
+inside a job, the trainer by its model where no seconds are published. The inputs in doubt (`job/uncertainty.py`) are
 moved to the ends of their intervals, one at a time, as `fleetsim size` does.
 """
 
@@ -17,9 +17,9 @@ from fleetsim.config.paths import given_paths
 from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.engine.slowdown import slowdown_of
-from fleetsim.job.derived import SLOWDOWN
-from fleetsim.job.moved import in_doubt
-from fleetsim.job.uncertain import RERUN
+from fleetsim.job.derived_values import SLOWDOWN
+from fleetsim.job.input_moves import in_doubt
+from fleetsim.job.uncertainty import RERUN
 from fleetsim.sim.threads import side_by_side
 from fleetsim.validate.arms import figures_at, scenario_of
 from fleetsim.validate.case import Arm, PublishedCase

@@ -135,7 +135,7 @@ def watcher(asked: FleetWatch, tell: Callable[[str], None]) -> Watcher:
 def log_watch(asked: FleetWatch, clock: WatchClock, tell: Callable[[str], None]) -> LogWatch:
     """Checks a question about a log. Raises InputError."""
     from fleetsim.config.load import default_scenario
-    from fleetsim.history.mapped import parse_map
+    from fleetsim.history.map_option import parse_map
     from fleetsim.watch.run_log import LogOptions, LogWatch
 
     assert asked.log is not None
@@ -161,7 +161,7 @@ def _known(
 ) -> tuple[Scenario | None, frozenset[str], frozenset[str]]:
     """The user's scenario, None where there is none, what was given of it, and what of that one by one."""
     from fleetsim.job.job import job_from_flags
-    from fleetsim.replay.known import facts_of
+    from fleetsim.replay.known_fleet import facts_of
 
     job = job_from_flags(asked.scenario, asked.set_ or (), {})
     base = job.scenario if asked.scenario is not None or asked.set_ else None
@@ -176,7 +176,7 @@ def _known(
 def _look_options(
     asked: FleetWatch, base: Scenario | None, given: frozenset[str], facts: frozenset[str]
 ) -> LookOptions:
-    from fleetsim.history.mapped import parse_map
+    from fleetsim.history.map_option import parse_map
     from fleetsim.watch.evaluation import LookOptions
 
     return LookOptions(

@@ -8,12 +8,12 @@ from dataclasses import field, replace
 import numpy as np
 
 from fleetsim import units
-from fleetsim.config.counted import law_of
+from fleetsim.config.law_numbers import law_of
 from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import FleetsimError, InputError, Problem
 from fleetsim.history.history import History
-from fleetsim.history.mapped import METRIC
+from fleetsim.history.map_option import METRIC
 from fleetsim.history.matchers import bare
 from fleetsim.history.prometheus import Prometheus
 from fleetsim.history.read import read_prometheus
@@ -21,9 +21,9 @@ from fleetsim.history.signals import BY_NAME
 from fleetsim.history.window import window
 from fleetsim.job import nameplate
 from fleetsim.replay.answers import on_top
-from fleetsim.replay.change.recommend import recommend
+from fleetsim.replay.change.recommendation import recommend
 from fleetsim.replay.diagnose.removals import mended
-from fleetsim.replay.implied.implied import Implied
+from fleetsim.replay.implied.implied_scenario import Implied
 from fleetsim.replay.observe.observe import observe
 from fleetsim.replay.run import Replayed, replay
 from fleetsim.watch.watch import Look

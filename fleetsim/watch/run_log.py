@@ -111,7 +111,7 @@ class LogWatch:
         self._waiting = text
 
     def _verdict(self, history: History) -> Verdict:
-        from fleetsim.replay.diagnose.diagnose import diagnose
+        from fleetsim.replay.diagnose.diagnosis import diagnose
         from fleetsim.replay.observe.observe import observe
 
         return diagnose(observe(history, self._options.base), self._options.base, given=self._options.given)

@@ -12,7 +12,7 @@ from fleetsim.errors import StuckError
 from fleetsim.job.caveats import backlog_warnings
 from fleetsim.job.trials import flat
 from fleetsim.sim.metrics import metrics_of
-from fleetsim.sim.replicate import replicate
+from fleetsim.sim.replications import replicate
 from fleetsim.sim.run import simulate
 from tests.sim.random_scenarios import scenarios
 from tests.sim.test_theory import RUNBOOK

@@ -16,7 +16,7 @@ from fleetsim.tell.charts.gantt import GanttRow, Kind, Span, gantt_chart
 from fleetsim.tell.charts.histogram import Sampled, histogram_chart
 from fleetsim.tell.charts.parts import Mark, PartLook
 from fleetsim.tell.charts.parts import look as style
-from fleetsim.tell.charts.stacked import Layer, stacked_bars
+from fleetsim.tell.charts.stacked_bars import Layer, stacked_bars
 from fleetsim.tell.charts.steps import StepSeries, step_chart
 from fleetsim.tell.charts.waterfall import Part, waterfall_chart
 from fleetsim.tell.document import Document, Section

@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 
 from fleetsim.alerts import rehearsal
 from fleetsim.alerts.ask import Alerts, MetricFields, alerts
-from fleetsim.alerts.planned import PlanFields
+from fleetsim.alerts.planned_fleet import PlanFields
 from fleetsim.cli.main import app
 from fleetsim.errors import InputError
 from tests.once import rehearse_once

@@ -47,7 +47,7 @@ def no_work(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*arguments: object, **more: object) -> None:
         raise AssertionError("work was done before the refusal")
 
-    for module in ("fleetsim.size.size", "fleetsim.split.split", "fleetsim.sim.replicate"):
+    for module in ("fleetsim.size.size", "fleetsim.split.split", "fleetsim.sim.replications"):
         __import__(module)
         monkeypatch.setattr(sys.modules[module], module.rpartition(".")[2], refuse)
 

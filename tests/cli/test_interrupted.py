@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from fleetsim.cli.main import app
 from fleetsim.config.load import dump_scenario
 from fleetsim.errors import Interrupted
-from fleetsim.sim.replicate import replicate
+from fleetsim.sim.replications import replicate
 from fleetsim.sim.run import simulate
 from fleetsim.sim.stop import STOP, stopping
 from fleetsim.sim.threads import side_by_side
@@ -179,7 +179,7 @@ def test_a_run_that_was_cut_off_in_its_warm_up_says_no_more(
     def cut(*_: object, **__: object) -> None:
         raise Interrupted(known, f"{steps} of 1,000 steps were simulated")
 
-    monkeypatch.setattr("fleetsim.sim.replicate.replicate", cut)
+    monkeypatch.setattr("fleetsim.sim.replications.replicate", cut)
     told = CliRunner().invoke(app, ["simulate", scenario, "--explain"])
     assert told.exit_code == 130
     assert ("warm-up only, no steady value yet" in told.stdout) is not steady

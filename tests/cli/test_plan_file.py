@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
 from fleetsim.alerts import rehearsal
-from fleetsim.alerts.planned import planned_of
+from fleetsim.alerts.planned_fleet import planned_of
 from fleetsim.cli.main import app
 from fleetsim.errors import InputError
 from fleetsim.job.job import StatedJob, job_from_flags

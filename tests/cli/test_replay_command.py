@@ -20,9 +20,9 @@ from fleetsim.history import dump_tables
 from fleetsim.job.history_fields import AccessFields, WindowFields
 from fleetsim.replay import answers
 from fleetsim.replay.change.plan_fields import load_plan
-from fleetsim.replay.change.recommend import AdvisedFleet, recommend
+from fleetsim.replay.change.recommendation import AdvisedFleet, recommend
 from fleetsim.replay.figures import METRICS
-from fleetsim.replay.implied.implied import Implied
+from fleetsim.replay.implied.implied_scenario import Implied
 from fleetsim.sweep.values import parse_sweep
 
 END = 1_790_000_000

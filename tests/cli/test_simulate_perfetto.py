@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 from fleetsim import files
 from fleetsim.cli.main import app
 from fleetsim.errors import OutsideError
-from fleetsim.sim import replicate
+from fleetsim.sim import replications
 
 JOB = """
 name: small
@@ -88,7 +88,7 @@ def test_refused_before_any_work(job: str, tmp_path: Path, flags: list[str], sai
     def never(*_: Any, **__: Any) -> Any:
         raise AssertionError("the work has begun")
 
-    with mock.patch.object(replicate, "simulate", never):
+    with mock.patch.object(replications, "simulate", never):
         result = run(job, *(flag.format(tmp_path) for flag in flags))
     assert result.exit_code == 2, result.output
     assert said in " ".join(result.output.split())

@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 
 from fleetsim.cli.doctor import lines
 from fleetsim.cli.doctor_checks.check import Check
+from fleetsim.cli.line_wrap import beside, wrapped
 from fleetsim.cli.main import app
-from fleetsim.cli.wrapped import beside, wrapped
 
 WIDTHS = (60, 80, 120)
 FRAME = re.compile(r"[╭╮╰╯│─]")

@@ -15,7 +15,7 @@ from fleetsim.config.paths import given_paths
 from fleetsim.config.shipped import find_preset, presets
 from fleetsim.config.yaml_text import from_yaml
 from fleetsim.errors import InputError
-from fleetsim.job.derived import SECONDS
+from fleetsim.job.derived_values import SECONDS
 from fleetsim.job.nameplate import mean_step_s
 from fleetsim.trainer.estimate import estimate_of
 

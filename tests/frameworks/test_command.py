@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 
 from fleetsim.cli.main import app
 from fleetsim.config import load_scenario
-from fleetsim.sim.replicate import replicate
+from fleetsim.sim.replications import replicate
 
 DATA = Path(__file__).parent / "data"
 # Small enough for a test, and the same semantics.

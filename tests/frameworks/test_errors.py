@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fleetsim.errors import InputError
 from fleetsim.frameworks.convert import FRAMEWORKS, framework_name, scenario_from
-from fleetsim.frameworks.detect import MARKS
+from fleetsim.frameworks.detection import MARKS
 from fleetsim.frameworks.settings import settings_of
 from fleetsim.frameworks.source import parsed_source, read_source
 from fleetsim.frameworks.trl import CLASSES

@@ -18,13 +18,13 @@ from fleetsim.config import Scenario, load_scenario
 from fleetsim.config.load import scenario_from_mapping
 from fleetsim.config.paths import field_at
 from fleetsim.config.shipped import shipped_scenarios
-from fleetsim.config.unread import reader_of
+from fleetsim.config.unread_settings import reader_of
 from fleetsim.errors import InputError
 from fleetsim.frameworks.convert import FRAMEWORKS, scenario_from
 from fleetsim.frameworks.export import Exported, left_out_words, scenario_to
 from fleetsim.frameworks.reading import nodes_of
 from fleetsim.frameworks.source import parsed_source
-from fleetsim.frameworks.wanted import NOTHING, Wanted, policies_of
+from fleetsim.frameworks.wanted_values import NOTHING, Wanted, policies_of
 from fleetsim.job.engine_limits import limits_of
 
 PRESETS = [name for name in shipped_scenarios() if name.startswith("presets/")]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fleetsim.history.run_log_maps import BY_NAME, FRAMEWORKS
-from fleetsim.history.step_logs.shared import EVERY
+from fleetsim.history.step_logs.shared_notes import EVERY
 
 ROOT = Path(__file__).parents[2]
 TABLES = sorted((Path(__file__).parent / "log_keys").glob("*.tsv"))

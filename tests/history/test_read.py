@@ -12,7 +12,7 @@ from fleetsim.errors import InputError
 from fleetsim.history.access import Access
 from fleetsim.history.counters import growth, increments
 from fleetsim.history.history import History
-from fleetsim.history.mapped import parse_map
+from fleetsim.history.map_option import parse_map
 from fleetsim.history.matchers import bare, wrong
 from fleetsim.history.prometheus import Prometheus
 from fleetsim.history.read import read_prometheus

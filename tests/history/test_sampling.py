@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetsim.errors import InputError
-from fleetsim.history.discover import Scrapes
+from fleetsim.history.discovery import Scrapes
 from fleetsim.history.grid import offset_of
 from fleetsim.history.sampling import MAX_GRID, sampling
 

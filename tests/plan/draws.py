@@ -7,7 +7,7 @@ from typing import Any
 
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
-from fleetsim.job.uncertain import Uncertain
+from fleetsim.job.uncertainty import Uncertain
 
 
 def all_off(scenario: Scenario, factors: Iterable[tuple[Uncertain, float]]) -> Scenario:

@@ -9,8 +9,8 @@ import pytest
 import fleetsim as fs
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
+from fleetsim.job.input_moves import shortened
 from fleetsim.job.levers import levers_of
-from fleetsim.job.moved import shortened
 from fleetsim.job.trials import remembered, simulated, with_instances
 from fleetsim.simulate.change import change_of
 from tests.plan.typed import typed

@@ -18,9 +18,9 @@ import pytest
 import fleetsim as fs
 from fleetsim.config.scenario import Scenario
 from fleetsim.estimates import estimate
-from fleetsim.job.moved import METRICS, in_doubt, ranges_of, shortened
+from fleetsim.job.input_moves import METRICS, in_doubt, ranges_of, shortened
 from fleetsim.job.trials import simulated
-from fleetsim.job.uncertain import RERUN
+from fleetsim.job.uncertainty import RERUN
 from fleetsim.sim.threads import side_by_side
 from fleetsim.split.arrangements import split
 from tests.plan.draws import all_off

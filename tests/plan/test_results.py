@@ -22,7 +22,7 @@ from fleetsim.errors import InputError
 from fleetsim.job.engine_source import engine_source
 from fleetsim.job.trials import flat
 from fleetsim.quantities import METRICS
-from fleetsim.sim.replicate import replicate
+from fleetsim.sim.replications import replicate
 from fleetsim.simulate.data import simulate_document
 from fleetsim.tell.data import dumps
 from fleetsim.tell.terminal import draw

@@ -17,9 +17,9 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.engine.slowdown import off_by, slowdown_of
 from fleetsim.errors import InputError
 from fleetsim.estimates import Estimate
-from fleetsim.job.moved import METRICS, Moved
+from fleetsim.job.input_moves import METRICS, Moved
 from fleetsim.job.trials import Trials, simulated, with_instances
-from fleetsim.job.uncertain import CONFIDENCE, UNCERTAIN
+from fleetsim.job.uncertainty import CONFIDENCE, UNCERTAIN
 from fleetsim.size.best import best_of
 from fleetsim.size.size import Sizing
 from fleetsim.size.spread import CountDoubt, CountSpread

@@ -13,8 +13,8 @@ from fleetsim.history.history import History
 from fleetsim.history.prometheus import Prometheus
 from fleetsim.history.read import read_prometheus
 from fleetsim.replay.backtest import backtest
-from fleetsim.replay.diagnose.diagnose import diagnose
-from fleetsim.replay.implied.implied import implied
+from fleetsim.replay.diagnose.diagnosis import diagnose
+from fleetsim.replay.implied.implied_scenario import implied
 from fleetsim.replay.observe.observe import observe
 from fleetsim.replay.observe.observed import Observed
 from tests.real_prometheus.runs import SCRAPE_S, Backfilled, backfilled

@@ -9,7 +9,6 @@ import numpy as np
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.kernel.tables import DONE
 from fleetsim.history.history import Buckets, History, InstanceId
-from fleetsim.replay.as_seen import in_flight
 from fleetsim.replay.observe.interruptions import Pause, Pauses
 from fleetsim.replay.observe.observed import (
     FleetView,
@@ -21,6 +20,7 @@ from fleetsim.replay.observe.observed import (
     Reading,
     TrainerView,
 )
+from fleetsim.replay.window_view import in_flight
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
 from fleetsim.sim.window import window_of

@@ -10,10 +10,10 @@ import pytest
 from fleetsim.config.load import load_scenario, with_changes
 from fleetsim.export.openmetrics import write_openmetrics
 from fleetsim.history.openmetrics import read_openmetrics
-from fleetsim.replay.as_seen import GroupQueue, idle_share, in_flight
 from fleetsim.replay.backtest import backtest
-from fleetsim.replay.implied.implied import implied
+from fleetsim.replay.implied.implied_scenario import implied
 from fleetsim.replay.observe.observe import observe
+from fleetsim.replay.window_view import GroupQueue, idle_share, in_flight
 from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate

@@ -11,7 +11,7 @@ import pytest
 from fleetsim.config.load import load_scenario, with_changes
 from fleetsim.history.history import History, StepLog
 from fleetsim.replay.backtest import backtest
-from fleetsim.replay.implied.implied import Implied, implied
+from fleetsim.replay.implied.implied_scenario import Implied, implied
 from fleetsim.replay.observe.observe import observe
 from fleetsim.replay.observe.observed import Observed
 from fleetsim.replay.suspects import RECHECK_PAUSES, REMEASURE

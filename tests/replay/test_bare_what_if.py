@@ -14,7 +14,7 @@ from fleetsim.engine.step_time import LinearStepTime
 from fleetsim.replay.change.extrapolation import extrapolated
 from fleetsim.replay.change.what_if import changed, what_if
 from fleetsim.replay.implied.admission import _may_be_spread
-from fleetsim.replay.implied.implied import Implied, implied
+from fleetsim.replay.implied.implied_scenario import Implied, implied
 from fleetsim.replay.implied.prefix_hits import expected_hits, places_when_spread
 from fleetsim.replay.implied.speed import Shape, Speed
 from fleetsim.replay.observe.observe import observe

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fleetsim.config.scenario import Scenario
-from fleetsim.replay.diagnose.diagnose import diagnose
+from fleetsim.replay.diagnose.diagnosis import diagnose
 from fleetsim.replay.observe.observe import observe
 from tests.replay.independent import Job, run
 

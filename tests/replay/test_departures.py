@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetsim.history.history import History
-from fleetsim.replay.diagnose.diagnose import diagnose
+from fleetsim.replay.diagnose.diagnosis import diagnose
 from fleetsim.replay.observe.observe import observe
 from fleetsim.replay.words import ordered, price_words, size_words
 from tests.replay.histories import START, Fleet

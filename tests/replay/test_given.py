@@ -17,7 +17,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.history.history import History
 from fleetsim.job.nameplate import mean_output_tokens
 from fleetsim.replay.backtest import backtest
-from fleetsim.replay.implied.implied import Implied, implied
+from fleetsim.replay.implied.implied_scenario import Implied, implied
 from fleetsim.replay.observe.observe import observe
 from fleetsim.replay.observe.observed import Observed
 from fleetsim.replay.run import replay

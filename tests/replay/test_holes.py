@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fleetsim.config.scenario import Scenario
 from fleetsim.history.history import History, StepLog
-from fleetsim.replay.diagnose.diagnose import diagnose
+from fleetsim.replay.diagnose.diagnosis import diagnose
 from fleetsim.replay.observe.observe import observe
 from fleetsim.replay.observe.observed import Observed
 from fleetsim.replay.observe.window_metrics import window_means, window_of

@@ -14,10 +14,10 @@ from fleetsim.config.lengths import Lognormal
 from fleetsim.config.load import default_scenario, load_scenario, with_changes
 from fleetsim.errors import InputError
 from fleetsim.job.nameplate import mean_step_s
-from fleetsim.replay.as_seen import in_flight
-from fleetsim.replay.implied.implied import implied
+from fleetsim.replay.implied.implied_scenario import implied
 from fleetsim.replay.implied.length_law import length_law
 from fleetsim.replay.observe.observed import LengthHistogram, Reading
+from fleetsim.replay.window_view import in_flight
 from fleetsim.sim.run import simulate
 from fleetsim.workload.lengths import mean_length, quantile_length, sample_lengths
 from tests.replay.from_records import BOUNDS, history_of, observed_of, run_of

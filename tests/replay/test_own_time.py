@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fleetsim.config.load import scenario_from_mapping
 from fleetsim.config.scenario import Scenario
-from fleetsim.replay.diagnose.diagnose import diagnose
+from fleetsim.replay.diagnose.diagnosis import diagnose
 from fleetsim.replay.diagnose.finding import Verdict
 from fleetsim.replay.observe.observe import observe
 from tests.replay.independent import Job, run

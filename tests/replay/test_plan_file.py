@@ -16,8 +16,8 @@ from fleetsim.replay.change.patch import parse_deployment
 from fleetsim.replay.change.plan_fields import SavedPlan, load_plan, plan_from_mapping, plan_text
 from fleetsim.replay.change.plan_file import implied_of as implied_of_plan
 from fleetsim.replay.change.plan_file import plan_of
-from fleetsim.replay.change.recommend import AdvisedFleet, recommend
-from fleetsim.replay.change.verify import verify
+from fleetsim.replay.change.recommendation import AdvisedFleet, recommend
+from fleetsim.replay.change.verification import verify
 from fleetsim.replay.observe.observed import Observed
 from fleetsim.sim.run import simulate
 from tests.replay.test_backtest import implied_of

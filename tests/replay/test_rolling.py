@@ -13,9 +13,9 @@ from fleetsim.config.load import load_scenario
 from fleetsim.config.scenario import Scenario
 from fleetsim.export.openmetrics import write_openmetrics
 from fleetsim.history.openmetrics import read_openmetrics
-from fleetsim.replay.diagnose.diagnose import diagnose
+from fleetsim.replay.diagnose.diagnosis import diagnose
 from fleetsim.replay.diagnose.finding import Finding
-from fleetsim.replay.implied.implied import implied
+from fleetsim.replay.implied.implied_scenario import implied
 from fleetsim.replay.observe.observe import observe
 from fleetsim.replay.observe.observed import Observed
 from fleetsim.sim.run import simulate

@@ -10,7 +10,7 @@ import pytest
 from fleetsim.config.load import default_scenario
 from fleetsim.history.history import History, StepLog
 from fleetsim.history.run_log import read_run_log
-from fleetsim.replay.diagnose.diagnose import diagnose
+from fleetsim.replay.diagnose.diagnosis import diagnose
 from fleetsim.replay.diagnose.finding import Check, Finding, Verdict
 from fleetsim.replay.observe.logged_lengths import logged_lengths
 from fleetsim.replay.observe.observe import observe

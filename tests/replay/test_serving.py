@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fleetsim.config.scenario import Scenario
-from fleetsim.replay.diagnose.diagnose import diagnose
+from fleetsim.replay.diagnose.diagnosis import diagnose
 from fleetsim.replay.diagnose.finding import Finding
 from fleetsim.replay.observe.interruptions import Pause, Pauses
 from fleetsim.replay.observe.observe import observe

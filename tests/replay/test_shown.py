@@ -13,10 +13,10 @@ import fleetsim as fs
 from fleetsim.config.load import load_scenario, scenario_from_mapping, with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError
-from fleetsim.frameworks.printed import printed_config
+from fleetsim.frameworks.printed_config import printed_config
 from fleetsim.history.run_log import read_run_log
-from fleetsim.job.uncertain import UNCERTAIN
-from fleetsim.replay.shown.measured import measured
+from fleetsim.job.uncertainty import UNCERTAIN
+from fleetsim.replay.shown.measured_values import measured
 from fleetsim.replay.shown.records import interval_of
 from fleetsim.replay.shown.shown import raw_paths, with_run
 from fleetsim.sim.run import simulate

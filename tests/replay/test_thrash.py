@@ -13,10 +13,10 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.export.openmetrics import write_openmetrics
 from fleetsim.history.history import History
 from fleetsim.history.openmetrics import read_openmetrics
-from fleetsim.replay.as_seen import in_flight
 from fleetsim.replay.change.what_if import what_if
-from fleetsim.replay.implied.implied import Implied, implied
+from fleetsim.replay.implied.implied_scenario import Implied, implied
 from fleetsim.replay.observe.observe import observe
+from fleetsim.replay.window_view import in_flight
 from fleetsim.sim.engines import engine_of
 from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.records import Records

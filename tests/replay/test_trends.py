@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetsim.history.history import History
-from fleetsim.replay.implied.implied import implied
+from fleetsim.replay.implied.implied_scenario import implied
 from fleetsim.replay.observe.observe import observe
 from fleetsim.replay.observe.observed import Observed, Trend
 from fleetsim.replay.run import replay

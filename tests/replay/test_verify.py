@@ -18,7 +18,7 @@ from fleetsim.replay.change.plan_fields import (
     SavedPlan,
 )
 from fleetsim.replay.change.plan_file import baseline_of
-from fleetsim.replay.change.verify import Name, State, verify
+from fleetsim.replay.change.verification import Name, State, verify
 from fleetsim.replay.observe.observed import FleetView, InstanceView, Observed, QueueView, Reading, TrainerView
 
 SCENARIO = load_scenario("async-one-step")  # 4 instances of 1 GPU, 8 trainer GPUs, $3 each

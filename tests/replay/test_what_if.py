@@ -9,9 +9,9 @@ import pytest
 from fleetsim.config.load import load_scenario
 from fleetsim.engine.step_time import LinearStepTime
 from fleetsim.errors import InputError
-from fleetsim.replay.change.recommend import recommend
+from fleetsim.replay.change.recommendation import recommend
 from fleetsim.replay.change.what_if import METRICS, changed, sweep, what_if
-from fleetsim.replay.implied.implied import Implied
+from fleetsim.replay.implied.implied_scenario import Implied
 from fleetsim.sim.engines import engine_of
 from tests.replay.test_backtest import implied_of
 

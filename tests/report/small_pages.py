@@ -10,7 +10,7 @@ from fleetsim.job.assumptions import run_assumptions
 from fleetsim.job.engine_source import engine_source
 from fleetsim.job.trials import flat, remembered, simulated, with_instances
 from fleetsim.sim.records import Records
-from fleetsim.sim.replicate import Replicated, replicate
+from fleetsim.sim.replications import Replicated, replicate
 from fleetsim.sim.run import simulate
 from fleetsim.simulate.counted_steps import warmups_of
 from fleetsim.simulate.run_view import RunView, trained_staleness

@@ -20,7 +20,7 @@ from fleetsim.tell.charts.forest import ratio_axis
 from fleetsim.tell.charts.gantt import MOST_ROWS, PARTS, GanttRow, Kind, Span, clipped, gantt_chart, merged, spread
 from fleetsim.tell.charts.histogram import Sampled, bins_of, histogram_chart
 from fleetsim.tell.charts.parts import Mark, look
-from fleetsim.tell.charts.stacked import MOST_BARS, Layer, stacked_bars
+from fleetsim.tell.charts.stacked_bars import MOST_BARS, Layer, stacked_bars
 from fleetsim.tell.charts.steps import MOST_POINTS, thinned
 from fleetsim.tell.charts.waterfall import Part, waterfall_chart
 

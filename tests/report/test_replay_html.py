@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from fleetsim.history.history import History, InstanceId
 from fleetsim.replay.answers import Answers
-from fleetsim.replay.change.recommend import AdvisedFleet
+from fleetsim.replay.change.recommendation import AdvisedFleet
 from fleetsim.replay.observe.intervals import intervals_of
 from fleetsim.replay.observe.observed import Departure
 from fleetsim.replay.observe.over_time import over_time

@@ -22,7 +22,7 @@ from fleetsim.config.shipped import find_preset
 from fleetsim.errors import StuckError
 from fleetsim.sim import activity, fleet
 from fleetsim.sim.records import TRAINER_DOES, Records
-from fleetsim.sim.replicate import replicate
+from fleetsim.sim.replications import replicate
 from fleetsim.sim.run import simulate
 from fleetsim.sim.timeline import ACCOUNTS, instance_spans, trainer_spans
 from tests.sim.random_scenarios import scenarios

@@ -31,11 +31,11 @@ from fleetsim.engine.kernel import tables as t
 from fleetsim.errors import StuckError
 from fleetsim.policies.law_inputs import Progress
 from fleetsim.sim.buffer import pick
+from fleetsim.sim.deadlock import stuck_error
 from fleetsim.sim.fleet import Fleet
 from fleetsim.sim.fleet_settings import most_groups, most_instances
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
-from fleetsim.sim.stuck import stuck_error
 from tests.sim.random_scenarios import STEPS, scenarios
 
 DROPS = ["drop_on_dequeue", "drop_and_refill", "cancel_in_flight"]

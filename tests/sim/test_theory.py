@@ -12,7 +12,7 @@ from fleetsim.config import Scenario, default_scenario, with_changes
 from fleetsim.engine import EngineLimits, LinearStepTime
 from fleetsim.estimates import estimate
 from fleetsim.sim.metrics import metrics_of
-from fleetsim.sim.replicate import replicate
+from fleetsim.sim.replications import replicate
 from fleetsim.sim.run import simulate
 
 # The runbook's world: constant lengths, a constant rate per instance, prompts free, no sync cost.

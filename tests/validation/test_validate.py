@@ -19,7 +19,7 @@ from fleetsim.config.load import with_changes
 from fleetsim.config.paths import given_paths
 from fleetsim.engine.slowdown import RUNS, off_by
 from fleetsim.job.nameplate import mean_step_s
-from fleetsim.job.uncertain import RERUN
+from fleetsim.job.uncertainty import RERUN
 from fleetsim.tell.markdown import same
 from fleetsim.validate.arms import blind_scenario_of, scenario_of
 from fleetsim.validate.case import PublishedCase, load_cases

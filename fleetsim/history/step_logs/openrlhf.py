@@ -8,7 +8,7 @@ import numpy as np
 
 from fleetsim.history.history import Floats
 from fleetsim.history.run_log_columns import Entry, FrameworkLog
-from fleetsim.history.step_logs.shared import ALL_WAIT, POLICY, SYNC, TEXT
+from fleetsim.history.step_logs.shared_notes import ALL_WAIT, POLICY, SYNC, TEXT
 
 _LITTLE = 0.02  # of a step
 _PARTS = ("timing/make_experience", "timing/ppo_train", "timing/broadcast", "timing/generation")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fleetsim.history.run_log_columns import Entry, FrameworkLog
-from fleetsim.history.step_logs.shared import COUNT, ONE, PART, POLICY, RATE
+from fleetsim.history.step_logs.shared_notes import COUNT, ONE, PART, POLICY, RATE
 
 ROLL = FrameworkLog(
     "roll",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fleetsim.history.run_log_columns import Entry, FrameworkLog
-from fleetsim.history.step_logs.shared import ALL_WAIT, COUNT, ONE, PART, POLICY, RATE, SYNC, by_name
+from fleetsim.history.step_logs.shared_notes import ALL_WAIT, COUNT, ONE, PART, POLICY, RATE, SYNC, by_name
 
 _TRAIN = tuple(
     f"timing/{x}"

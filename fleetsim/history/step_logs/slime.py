@@ -8,7 +8,7 @@ import numpy as np
 
 from fleetsim.history.history import Floats
 from fleetsim.history.run_log_columns import Entry, FrameworkLog
-from fleetsim.history.step_logs.shared import ALL_WAIT, ONE, PART, RATE, SYNC
+from fleetsim.history.step_logs.shared_notes import ALL_WAIT, ONE, PART, RATE, SYNC
 
 _WAIT = ("perf/train_wait_time", "perf/update_weights_time", "perf/save_model_time")
 _WHOLE = 0.05  # of a generation: what a wait may be shorter and still be all of it

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 from fleetsim.history.history import Floats
 from fleetsim.history.run_log_columns import Entry, FrameworkLog
-from fleetsim.history.step_logs.shared import ALL_WAIT, ONE, PART, POLICY, RATE, SPLIT, SYNC
+from fleetsim.history.step_logs.shared_notes import ALL_WAIT, ONE, PART, POLICY, RATE, SPLIT, SYNC
 
 _TRAIN = tuple(f"timing_s/{x}" for x in ("old_log_prob", "ref", "values", "adv", "update_critic", "update_actor"))
 _OTHER = tuple(

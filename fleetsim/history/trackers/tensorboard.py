@@ -14,7 +14,7 @@ from pathlib import Path
 from fleetsim.errors import InputError, Problem
 from fleetsim.history.history import Note
 from fleetsim.history.run_log_table import RunLogTable
-from fleetsim.history.trackers.repeated import Kept, Plain, Repeated
+from fleetsim.history.trackers.repeated_steps import Kept, Plain, Repeated
 from fleetsim.history.trackers.scalars import Scalars
 from fleetsim.history.trackers.wire import BYTES, FIXED32, FIXED64, VARINT, WireError, fields
 

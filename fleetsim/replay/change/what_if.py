@@ -11,16 +11,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from fleetsim.config.counted import law_of
+from fleetsim.config.law_numbers import law_of
 from fleetsim.config.load import with_changes
 from fleetsim.config.paths import field_at
 from fleetsim.config.scenario import Scenario
-from fleetsim.config.unread import unread_notes
+from fleetsim.config.unread_settings import unread_notes
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem, StuckError
 from fleetsim.estimates import Estimate
 from fleetsim.faces import flag
-from fleetsim.job.derived import SECONDS
+from fleetsim.job.derived_values import SECONDS
 from fleetsim.job.engine_source import accuracy_of
 from fleetsim.job.prices import PRICE, price_notes
 from fleetsim.job.trainer_scaling import scaled
@@ -34,7 +34,7 @@ from fleetsim.replay.change.extrapolation import (
     running_per_instance,
     widened,
 )
-from fleetsim.replay.implied.implied import Implied
+from fleetsim.replay.implied.implied_scenario import Implied
 from fleetsim.replay.implied.transports import with_transport
 from fleetsim.sim.engines import engine_of
 from fleetsim.sim.metrics import metrics_of

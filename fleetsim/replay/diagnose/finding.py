@@ -114,7 +114,7 @@ class Verdict:
     check of the fault to change first; None = nothing is wrong. It is the first fault, with three exceptions: of those
     to be mended before the fleet is sized the dearest counts; a backlog comes before what would make rollout faster
     still; faults of data or model come last. withheld: why nothing is to be recommended of this window; None = its
-    fleet may be sized (`replay/change/withheld.py`).
+    fleet may be sized (`replay/change/resizing.py`).
     """
 
     starves: Literal["trainer", "rollout", "neither", "unknown"]

@@ -21,7 +21,7 @@ from fleetsim.replay.backtest import Backtest
 from fleetsim.replay.change.what_if import changed
 from fleetsim.replay.diagnose.checks.case import KV_ROOM, Gains
 from fleetsim.replay.diagnose.finding import Check
-from fleetsim.replay.implied.implied import Implied
+from fleetsim.replay.implied.implied_scenario import Implied
 from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.run import simulate
 from fleetsim.sim.threads import side_by_side

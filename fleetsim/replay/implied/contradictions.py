@@ -8,7 +8,7 @@ from fleetsim import units
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import text
 from fleetsim.history.history import History, Note
-from fleetsim.history.named import SELECTOR, mapped
+from fleetsim.history.option_names import SELECTOR, mapped
 from fleetsim.replay.observe.observed import Observed
 from fleetsim.replay.observe.rates import total
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fleetsim.config.engine_profile import Profile, ProfileError, Provenance, Ranges
 from fleetsim.engine.profile_fields import coefficients_of, limit_fields
-from fleetsim.replay.implied.implied import Implied
+from fleetsim.replay.implied.implied_scenario import Implied
 
 
 def profile_of_window(implied: Implied, name: str, source: str, date: str) -> Profile | None:

@@ -12,7 +12,7 @@ from fleetsim.history.history import History
 from fleetsim.replay.implied.observed_load import own_paces
 from fleetsim.replay.implied.scenario_draft import ScenarioDraft
 from fleetsim.replay.observe.observed import InstanceView, Observed
-from fleetsim.replay.observe.piled import piled, usual_load
+from fleetsim.replay.observe.pile_ups import piled, usual_load
 
 # A fleet size that lasts fewer grid points is a gap, not a resize.
 _LASTING = 4

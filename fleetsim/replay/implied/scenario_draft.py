@@ -12,7 +12,7 @@ from typing import Any
 from fleetsim.config.load import with_changes
 from fleetsim.config.paths import field_at, given_paths, is_given, is_touched
 from fleetsim.config.scenario import Scenario
-from fleetsim.job.derived import as_alone
+from fleetsim.job.derived_values import as_alone
 
 # Two numbers that differ by more than this share are told to differ; counts of instances by one.
 DIFFERS = 0.05

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fleetsim.config.counted import law_of
+from fleetsim.config.law_numbers import law_of
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.transport import SyncTimes, sync_times
 from fleetsim.errors import InputError

@@ -10,7 +10,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import text
 from fleetsim.history.history import History, Note
-from fleetsim.history.named import END, MAP, SELECTOR, START, STEP, mapped
+from fleetsim.history.option_names import END, MAP, SELECTOR, START, STEP, mapped
 from fleetsim.replay.observe.departures import departure_notes, departures_of
 from fleetsim.replay.observe.interruptions import Hole, Pauses
 from fleetsim.replay.observe.intervals import Intervals, holes_of, intervals_of

@@ -12,9 +12,9 @@ import numpy as np
 
 from fleetsim.config.observed import ObservedConfig
 from fleetsim.history.history import Floats, History
-from fleetsim.job.derived import SLOWDOWN
-from fleetsim.job.uncertain import CONFIDENCE
-from fleetsim.replay.implied.implied import Implied
+from fleetsim.job.derived_values import SLOWDOWN
+from fleetsim.job.uncertainty import CONFIDENCE
+from fleetsim.replay.implied.implied_scenario import Implied
 from fleetsim.replay.implied.logged_speed import DOUBT
 from fleetsim.replay.implied.observed_load import found_pauses
 from fleetsim.replay.implied.workload import OUTPUT

@@ -3,8 +3,8 @@
 The run may be a console log, a tracker's folder, a dump or a Prometheus. It is observed and turned into the scenario
 that it implies (`replay/implied`). Where its log holds the configuration that the framework printed, the run is the job
 of that, and whatever file was given beside it is another job, which takes over what both have in common
-(`shown/carried.py`). Every value that was measured then stands in the job's file, and `observed` says of the main ones
-how sure they are. What the user says by a flag comes on top of it, and what the run shows otherwise is told.
+(`shown/carry_over.py`). Every value that was measured then stands in the job's file, and `observed` says of the main
+ones how sure they are. What the user says by a flag comes on top of it, and what the run shows otherwise is told.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from fleetsim.config.paths import is_touched
 from fleetsim.errors import InputError
 from fleetsim.faces import flag, setting
 from fleetsim.frameworks.convert import FRAMEWORKS, scenario_from
-from fleetsim.frameworks.printed import printed_config
+from fleetsim.frameworks.printed_config import printed_config
 from fleetsim.frameworks.settings import settings_of
 from fleetsim.history.history import History
-from fleetsim.history.named import HISTORY
+from fleetsim.history.option_names import HISTORY
 from fleetsim.job.flag_paths import PATHS
 from fleetsim.job.history_fields import HistoryWindow
 from fleetsim.job.job import Start, job_from_flags
 from fleetsim.job.length_options import LENGTH_FLAGS
 from fleetsim.job.observed import record_words
 from fleetsim.replay.implied.workload import OUTPUT
-from fleetsim.replay.shown.carried import carried
-from fleetsim.replay.shown.measured import RUN, measured
+from fleetsim.replay.shown.carry_over import carried
+from fleetsim.replay.shown.measured_values import RUN, measured
 from fleetsim.trainer.estimate import token_seconds
 
 

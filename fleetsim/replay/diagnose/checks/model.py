@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fleetsim import units
-from fleetsim.replay.compared import ComparedRow, catalogued, error_words
+from fleetsim.replay.compared_quantities import ComparedRow, catalogued, error_words
 from fleetsim.replay.diagnose.checks.case import Case, Earlier, Reply
 
 # The queue is what the flows before and behind it leave: a few percent of the requests in flight, of which there are

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fleetsim import units
-from fleetsim.config.counted import law_of
+from fleetsim.config.law_numbers import law_of
 from fleetsim.job.change import Typed
 from fleetsim.policies.law import Looser
 from fleetsim.replay.arrivals import serves

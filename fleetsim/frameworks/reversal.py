@@ -13,7 +13,7 @@ from typing import Any
 from fleetsim.config.load import scenario_from_mapping
 from fleetsim.config.paths import field_at
 from fleetsim.config.scenario import Scenario
-from fleetsim.config.unread import reader_of
+from fleetsim.config.unread_settings import reader_of
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.frameworks.common import OUTPUT_CAP
@@ -22,7 +22,7 @@ from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.framework import Framework, Mode
 from fleetsim.frameworks.reading import Link, one_line
 from fleetsim.frameworks.settings import RunSettings
-from fleetsim.frameworks.wanted import NOTHING, SECTIONS, Limits, Wanted, is_fact, policies_of
+from fleetsim.frameworks.wanted_values import NOTHING, SECTIONS, Limits, Wanted, is_fact, policies_of
 
 # Each pass sets everything that can be set; more than a few are needed where one setting decides what another means.
 _PASSES = 12

@@ -11,9 +11,9 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.faces import flag, setting
 from fleetsim.history.history import History
-from fleetsim.job.derived import SECONDS as GIVEN_SECONDS
-from fleetsim.job.derived import SLOWDOWN, as_alone
-from fleetsim.replay.implied.implied import implied
+from fleetsim.job.derived_values import SECONDS as GIVEN_SECONDS
+from fleetsim.job.derived_values import SLOWDOWN, as_alone
+from fleetsim.replay.implied.implied_scenario import implied
 from fleetsim.replay.implied.logged_speed import CORRELATION
 from fleetsim.replay.implied.workload import OUTPUT
 from fleetsim.replay.observe.observe import observe

@@ -17,7 +17,7 @@ from fleetsim.dataclass import dataclass
 from fleetsim.errors import StuckError
 from fleetsim.estimates import Estimate
 from fleetsim.job.trials import FEWEST_STEPS, Measure
-from fleetsim.job.uncertain import CONFIDENCE, RERUN, UNCERTAIN, Interval, Uncertain
+from fleetsim.job.uncertainty import CONFIDENCE, RERUN, UNCERTAIN, Interval, Uncertain
 
 METRICS = ("trainer_idle_fraction", "step_s", "cost_per_step")
 # Those that the seconds of a step are a part of.

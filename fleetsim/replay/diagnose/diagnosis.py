@@ -10,7 +10,7 @@ from fleetsim import units
 from fleetsim.config.scenario import Scenario
 from fleetsim.replay.arrivals import serves
 from fleetsim.replay.backtest import Backtest
-from fleetsim.replay.change.withheld import withheld
+from fleetsim.replay.change.resizing import withheld
 from fleetsim.replay.diagnose.checks import (
     backlog,
     data,
@@ -31,7 +31,7 @@ from fleetsim.replay.diagnose.finding import MENDS, Check, Finding, Verdict
 from fleetsim.replay.implied.observed_load import own_paces
 from fleetsim.replay.observe.departures import missed_words, unreplaced
 from fleetsim.replay.observe.observed import Observed
-from fleetsim.replay.observe.piled import piled
+from fleetsim.replay.observe.pile_ups import piled
 
 Starves = Literal["trainer", "rollout", "neither", "unknown"]
 

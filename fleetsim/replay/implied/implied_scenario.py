@@ -24,7 +24,7 @@ from fleetsim.engine.step_time import StepTime
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import text
 from fleetsim.history.history import History
-from fleetsim.history.named import MAP
+from fleetsim.history.option_names import MAP
 from fleetsim.replay.implied.admission import admission_like
 from fleetsim.replay.implied.engine import (
     take_capacity_policy,

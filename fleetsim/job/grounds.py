@@ -9,7 +9,7 @@ from fleetsim import units
 from fleetsim.job import words
 from fleetsim.job.assumptions import Assumption
 from fleetsim.job.engine_source import EngineSource
-from fleetsim.job.moved import InputPart, MetricRanges, Swing
+from fleetsim.job.input_moves import InputPart, MetricRanges, Swing
 from fleetsim.tell.document import Block, Listed, Section, Table, Words, page_only, terminal_only
 
 P = TypeVar("P", bound=InputPart[Any])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fleetsim.config.counted import law_of, sizes_of
+from fleetsim.config.law_numbers import law_of, sizes_of
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.kernel.tables import G_ABORTED, G_FILTERED, G_OPEN, G_OVERFLOW, G_STALE
 from fleetsim.errors import Problem, StuckError

@@ -22,7 +22,7 @@ from fleetsim.engine.transport import sync_times
 from fleetsim.errors import InputError
 from fleetsim.faces import flag
 from fleetsim.job.assumptions import is_estimated
-from fleetsim.job.derived import SECONDS, SLOWDOWN
+from fleetsim.job.derived_values import SECONDS, SLOWDOWN
 from fleetsim.job.engine_source import engine_source
 from fleetsim.trainer.estimate import estimate_of
 

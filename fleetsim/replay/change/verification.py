@@ -19,7 +19,7 @@ from fleetsim.replay.change.plan_file import cost_of
 from fleetsim.replay.change.plan_misses import COST_SLACK, Miss, is_tolerance, misses_of
 from fleetsim.replay.diagnose.checks.stragglers import slow_instances
 from fleetsim.replay.observe.observed import Observed
-from fleetsim.replay.observe.piled import FEWEST
+from fleetsim.replay.observe.pile_ups import FEWEST
 from fleetsim.replay.suspects import RECHECK_PAUSES, REMEASURE
 
 State = Literal["ok", "failed", "unknown"]

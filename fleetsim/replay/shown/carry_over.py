@@ -15,12 +15,12 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.engine.transport import sync_times
 from fleetsim.errors import InputError
 from fleetsim.job.assumptions import is_estimated
-from fleetsim.job.derived import seconds_of
+from fleetsim.job.derived_values import seconds_of
 from fleetsim.job.job import StatedJob
 from fleetsim.job.nameplate import mean_step_s
 from fleetsim.job.trainer_scaling import scaled
 from fleetsim.replay.implied.workload import OUTPUT
-from fleetsim.replay.shown.measured import COMMON, SECONDS, SYNC, Measured
+from fleetsim.replay.shown.measured_values import COMMON, SECONDS, SYNC, Measured
 from fleetsim.trainer.estimate import estimate_of
 
 

@@ -9,7 +9,7 @@ from fleetsim.config.tree import did_you_mean
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import text
 from fleetsim.history.catalogue import REPLICA_LABELS, base_key
-from fleetsim.history.named import MAP
+from fleetsim.history.option_names import MAP
 from fleetsim.history.prometheus import SeriesData
 from fleetsim.history.signals import BY_NAME
 

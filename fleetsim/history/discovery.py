@@ -11,7 +11,7 @@ from fleetsim.errors import Problem
 from fleetsim.faces import text
 from fleetsim.history.grid import offset_of
 from fleetsim.history.history import Floats
-from fleetsim.history.named import MAP, SELECTOR, START
+from fleetsim.history.option_names import MAP, SELECTOR, START
 from fleetsim.history.prometheus import Prometheus
 from fleetsim.history.refusals import PrometheusError
 from fleetsim.history.window import shown
