@@ -21,7 +21,7 @@ from fleetsim.engine.kernel import tables as t
 from fleetsim.export.openmetrics import Written, write_openmetrics
 from fleetsim.export.request_metrics import one_two_five
 from fleetsim.history.signals import SIGNALS
-from fleetsim.replay.backtest import _Span
+from fleetsim.replay.run_totals import RunTotals
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
 from tests.scrape_pages import Pages
@@ -121,7 +121,7 @@ def test_the_queue_is_no_larger_than_its_cap_whatever_stands_before_it() -> None
     held = [value for _, value in series(samples_of(text_of(run_)[0]), "rl_rollout_queue_samples")]
     assert max(held) == 64.0
     # and the back-test holds a queue of that size against the same
-    exported, simulated = sum(held) / len(held), _Span.of(run_).between(0.0, None)["queue"]
+    exported, simulated = sum(held) / len(held), RunTotals.of(run_).between(0.0, None)["queue"]
     assert simulated == pytest.approx(exported, abs=4.0)
     assert simulated <= 64.0
 
