@@ -1,10 +1,11 @@
 """Scenario and profile files: pydantic models, YAML in and out, overrides, shipped data.
 
-- A scenario: `load` leads; `yaml_text` reads, `override` takes --set and variables, `follow` has what follows another
-  value.
+- A scenario: `load` leads; `yaml_text` reads, `override` takes --set and variables, `followers` has what follows
+  another value.
 - Its keys: `sections` (all of them, and schema_version), then a file a section: `workload`, `engine`, `fleet`,
   `trainer`, `sync`, `link` (bandwidths of a weight sync), `admission`, `run`, `cost`, `targets`, `published`.
-- What fits together: `rules`, `engine_rules`, `policy_rules`, `transport_rules`; `unread` tells what nothing reads.
+- What fits together: `rules`, `engine_rules`, `policy_rules`, `transport_rules`; `unread_settings` tells what nothing
+  reads.
 - Errors: `tree` (did you mean), `problems` (pydantic's, in plain words). `files` reads a file without trusting it.
 - A profile: `engine_profile` is its schema, `profile_files` finds and seals it. `shipped` is what comes with fleetsim.
 

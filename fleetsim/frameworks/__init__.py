@@ -1,9 +1,11 @@
 """Configurations of the RL frameworks as scenarios: `fleetsim scenario from verl CONFIG.yaml`.
 
-- In: `given` and `source` find the text, `shell`, `trees`, `python_source` and `arguments` read its form, `settings`
-  holds what it says. `requirement` reads the versions that it pins; each framework's file says what a version changes.
-- Whose it is: `detect`. What it means: a file a framework (`verl`, `trl`, `roll`, ...), whose values are `reading` and
-  gather in `draft`; `common` has what every configuration leaves open, `recipe` how the batch is trained.
+- In: `given_settings` and `source` find the text, `shell`, `trees`, `python_source` and `arguments` read its form,
+  `settings` holds what it says. `requirement` reads the versions that it pins; each framework's file says what a
+  version changes.
+- Whose it is: `detection`. What it means: a file a framework (`verl`, `trl`, `roll`, ...), whose values are `reading`
+  and gather in `draft`; `common` has what every configuration leaves open, `recipe` how the batch is trained.
 - `convert` leads; `told` says what was taken and assumed, `scenario_text` writes the file.
-- Out, `scenario to`: `export` leads, `wanted` says what must be said, `backwards` finds the settings, `forms` writes.
+- Out, `scenario to`: `export` leads, `wanted_values` says what must be said, `reversal` finds the settings, `forms`
+  writes.
 """
