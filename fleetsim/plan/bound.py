@@ -15,10 +15,14 @@ at a time.
   being those that are not yet written.
 - The trainer's seconds T on a mean batch, and what the trainer waits for a sync. Apart from the rollout the longer of
   both counts, on shared GPUs their sum and the two switches.
+- What interrupts generation, a sync or GPUs that are handed over, costs two iterations less than it takes: that which
+  is under way goes on to its end, and prompts that are computed again bring a token each.
 
-Prompts, stalls, imbalance, drops and preemption only add to it. A run is finite: lengths are those that its first
-replication draws (the shortest of the windows that may be counted), and `_ROOM` is left for the order in which they are
-trained. tests/planner/test_bound.py holds it against simulations.
+Prompts, stalls, imbalance, drops and preemption only add to it. It is a bound of a long run: lengths are those that its
+first replication draws (the shortest of the windows that may be counted), and `_ROOM` is left for what is out at either
+end. Of 1,200 random jobs none took less in 64 steps. A short run may, by the luck of what is trained in its window: of
+1,600 jobs 2 in 16 steps, by up to 1.8 %, 19 in 8 steps, by up to 8 %. A plan that is ruled out for that is no better in
+a longer run. tests/planner/test_bound.py holds it against simulations.
 """
 
 from __future__ import annotations
@@ -109,7 +113,7 @@ def pace_of(scenario: Scenario) -> TokenPace:
 
 
 class Bounds:
-    """Lower bounds of the plans of one job. Engines are looked at once."""
+    """Lower bounds of the plans of one job, in a long run. Engines are looked at once."""
 
     def __init__(self) -> None:
         self._paces: dict[object, TokenPace] = {}
@@ -145,14 +149,15 @@ class Bounds:
         pace = self._pace(scenario)
         if scenario.fleet.placement == "colocated" or law.waits_for_trainer:
             switches = 2 * scenario.fleet.switch_s if scenario.fleet.placement == "colocated" else 0.0
-            generating = _batch_s if law.waits_for_trainer else _generation_s
-            return training + switches + sync.complete_s * often + _LEFT * generating(scenario, lengths, pace, 0.0, 0.0)
+            whole = law.waits_for_trainer
+            found = _batch_s(scenario, lengths, pace) if whole else _generation_s(scenario, lengths, pace, 1.0)
+            return training + switches + sync.complete_s * often + _LEFT * found
         paused = 0.0 if scenario.sync.scope == "rolling" else sync.pause_s
         held = 0.0
         if law.counts_versions:
             beside = min(training, max(0.0, sync.publish_s + sync.pause_s - sync.trainer_block_s))
             held = max(0.0, (k + 1) / 2 * training + sync.publish_s - beside / k)
-        generation = _LEFT * _generation_s(scenario, lengths, pace, held, paused * often)
+        generation = _LEFT * _generation_s(scenario, lengths, pace, often, paused, held)
         return max(training + sync.trainer_block_s * often, generation)
 
     def _pace(self, scenario: Scenario) -> TokenPace:
@@ -198,7 +203,7 @@ def _selects(scenario: Scenario) -> bool:
     return chosen or batches_out(scenario) > scenario.run.steps / _STEADY
 
 
-def _batch_s(scenario: Scenario, lengths: DecodeLengths, pace: TokenPace, held_s: float, paused_s: float) -> float:
+def _batch_s(scenario: Scenario, lengths: DecodeLengths, pace: TokenPace) -> float:
     """Seconds until a whole batch is written, and nothing beside it."""
     if _selects(scenario):
         return 0.0
@@ -208,10 +213,12 @@ def _batch_s(scenario: Scenario, lengths: DecodeLengths, pace: TokenPace, held_s
     return max(_rate_s(each * lengths.mean, pace, each), lengths.least(together))
 
 
-def _generation_s(scenario: Scenario, lengths: DecodeLengths, pace: TokenPace, held_s: float, paused_s: float) -> float:
+def _generation_s(
+    scenario: Scenario, lengths: DecodeLengths, pace: TokenPace, stops: float, pause_s: float = 0.0, held_s: float = 0.0
+) -> float:
     """Seconds of a step in which samples of several batches are out.
 
-    held_s: how long, in a version, what is in training keeps its places. paused_s: of a step, by syncs.
+    stops: interruptions a step, pause_s each. held_s: how long, in a version, what is in training keeps its places.
     """
     if _selects(scenario):
         return 0.0
@@ -222,8 +229,8 @@ def _generation_s(scenario: Scenario, lengths: DecodeLengths, pace: TokenPace, h
     c = most * np.geomspace(1e-3, 1.0, _CONCURRENCIES)
     seconds = pace.of(c)
     gone = lengths.mean * seconds + (lengths.of_group - lengths.mean) * pace.seconds[0]
-    slowest = (gone + held_s) / out + paused_s
-    return float(np.min(np.maximum(work * seconds / c + paused_s, slowest)))
+    least = np.maximum(work * seconds / c, (gone + held_s) / out) + stops * (pause_s - 2 * seconds)
+    return max(0.0, float(np.min(least)))
 
 
 def batches_out(scenario: Scenario) -> float:
