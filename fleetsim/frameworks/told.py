@@ -24,7 +24,9 @@ def report_lines(result: Imported, verbose: bool = False) -> Iterator[str]:
     for t in result.taken:
         if _is_mode(t, result):
             yield f"  {t.path} = {one_line(t.value)}: {t.why}"
-    yield f"assumed {units.plural(len(result.assumed), 'value')}:"
+    own = any(a.remedy.startswith("-- ") for a in result.assumed)
+    how = f" (what follows -- is a setting of {result.framework}, for the end of this command)" if own else ""
+    yield f"assumed {units.plural(len(result.assumed), 'value')}{how}:"
     for a in result.assumed:
         yield f"  {a.path} = {one_line(a.value)}: {a.why}" + (f"; {a.remedy}" if a.remedy else "")
     if result.not_modelled:

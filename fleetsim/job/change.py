@@ -78,7 +78,7 @@ class Change:
         if self.flag == setting("fleet.instances", self.instances):  # the change is the count itself
             needs = f" instead of {self.instead_of:,},"
         if self.mends:
-            needs = f" holds that with {count},"
+            needs = f" meets the target with {count},"
         asks = f" ({self.risk})" if self.risk else ""
         return f"{self.flag}{needs} {self._saves}{asks}"
 
