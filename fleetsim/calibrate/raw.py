@@ -73,7 +73,6 @@ class Segment:
     id: int
     phase: str
     label: dict[str, Any]
-    wall_s: float
     cut: bool
     requests: dict[str, list[int]] | None
     record: dict[str, Any]
@@ -241,7 +240,6 @@ def raw_of(records: list[dict[str, Any]], damaged: int = 0) -> Raw:
                     id_of(record),
                     str(record.get("ph", "")),
                     dict(record.get("lab") or {}),
-                    float(record.get("wall") or 0.0),
                     bool(record.get("cut")),
                     record.get("req"),
                     record,

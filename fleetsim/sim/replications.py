@@ -13,8 +13,6 @@ from typing import Any
 
 from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
-from fleetsim.engine.limits import EngineLimits
-from fleetsim.engine.step_time import StepTime
 from fleetsim.errors import Interrupted
 from fleetsim.estimates import Estimate, estimate
 from fleetsim.sim.metrics import metrics_of
@@ -39,14 +37,13 @@ def replicate(
     scenario: Scenario,
     replications: int | None = None,
     progress: Callable[[int, int], None] | None = None,
-    engine: tuple[StepTime, EngineLimits] | None = None,
     scrape_every_s: float | None = None,
     activity: bool = False,
     on_step: Callable[[Mapping[int, tuple[int, float]]], None] | None = None,
 ) -> Replicated:
     """Runs replications 0..n-1 (default `run.replications`); progress(done, of) is called after each.
 
-    engine: as for `simulate`, whose errors it raises. scrape_every_s, activity: likewise, of the first replication.
+    scrape_every_s, activity: as for `simulate`, whose errors it raises, of the first replication.
     on_step: told after each step, on the thread that ran it, replication -> (steps done, simulated seconds).
 
     Raises Interrupted on Ctrl-C: with the Replicated of the finished replications or, before there is one, of the steps
@@ -67,7 +64,6 @@ def replicate(
         ended[r] = simulate(
             scenario,
             replication=r,
-            engine=engine,
             scrape_every_s=every_s,
             activity=activity and r == 0,
             on_step=None if on_step is None else told,

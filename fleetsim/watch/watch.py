@@ -95,7 +95,7 @@ class Status:
     recommended: instances; while it is withheld by a fresh look, those that hold; None = none was ever, or the data are
     stale. look: the last good one, None before it and when its data are stale. data_age_s: since its newest sample,
     None before the first. last_success_s: unix seconds of the last good evaluation. evaluations: by result (ok |
-    failed). error: of the last evaluation, "" where it succeeded. changes: how often the recommendation has moved.
+    failed). changes: how often the recommendation has moved.
     """
 
     up: bool
@@ -105,7 +105,6 @@ class Status:
     data_age_s: float | None
     last_success_s: float | None
     evaluations: Mapping[str, int]
-    error: str
     changes: int
 
 
@@ -236,6 +235,5 @@ class WatchLoop:
                 data_age_s=None if look is None else now - look.data_s,
                 last_success_s=self._success_s,
                 evaluations=dict(self._counts),
-                error=self._error,
                 changes=self._changes,
             )

@@ -114,7 +114,7 @@ def test_ranks_read_the_experts_that_all_of_them_pick_each_its_share() -> None:
     shape, gpu = MODELS["Qwen/Qwen3-30B-A3B"], GPUS["H200-SXM"]
     alone, four = (roofline("H200", shape, dp=dp, curves=IDEAL)[0] for dp in (1, 4))
     fixed = 2 * (shape.trunk_params + shape.embedding_params)
-    expert = 2 * sum(n for n, _ in shape.mixtures) * shape.expert_params
+    expert = 2 * sum(n for n, _ in shape.mixtures) * shape.mixture.expert_params(shape.hidden)
     exchange = 48 * allreduce_s(gpu, 4, 4 * 2048 * 2, IDEAL)
     assert four.seconds(1) - four.per_seq_s == pytest.approx(
         (fixed + expert * shape.mixture.touched(4) / 4) / gpu.memory_bytes_s + exchange, rel=0.005

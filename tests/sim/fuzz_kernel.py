@@ -142,7 +142,7 @@ def run(scenario: Scenario, window: AttentionWindow | None = None, iterations: i
     with (
         mock.patch.object(Fleet, "__init__", remembered),
         mock.patch.object(Fleet, "_move", counted),
-        mock.patch.object(fleet, "Activity", lambda world: activity.ActivityLog(world, log)),
+        mock.patch.object(fleet, "ActivityLog", lambda world: activity.ActivityLog(world, log)),
     ):
         try:
             simulate(scenario, activity=log is not None)

@@ -86,7 +86,7 @@ def test_a_log_of_any_size_says_the_same(scenario: Scenario, rows: int) -> None:
         at_once = simulate(scenario, activity=True)
     except StuckError:
         return
-    with mock.patch.object(fleet, "Activity", lambda world: activity.ActivityLog(world, rows)):
+    with mock.patch.object(fleet, "ActivityLog", lambda world: activity.ActivityLog(world, rows)):
         in_parts = simulate(scenario, activity=True)
     assert in_parts.activity.tobytes() == at_once.activity.tobytes()
     assert bytes_of(in_parts) == bytes_of(at_once)
@@ -101,7 +101,7 @@ def test_a_log_that_overflows_is_an_error() -> None:
             self.room = 5
             world.set(cap_log=self.room, most_log=1 << 40)
 
-    with mock.patch.object(fleet, "Activity", Small), pytest.raises(RuntimeError, match="the log of accounts lost"):
+    with mock.patch.object(fleet, "ActivityLog", Small), pytest.raises(RuntimeError, match="the log of accounts lost"):
         simulate(scenario, activity=True)
 
 

@@ -33,7 +33,6 @@ STATUS = Status(
     data_age_s=5.0,
     last_success_s=100.0,
     evaluations={"ok": 3, "failed": 1},
-    error="",
     changes=2,
 )
 
@@ -109,7 +108,7 @@ def test_beside_a_fault_the_count_is_kept_and_the_reason_is_a_label() -> None:
 
 
 def test_before_the_first_look_only_that_it_is_there() -> None:
-    found = scraped(Status(False, None, "starting", None, None, None, {"ok": 0, "failed": 0}, "", 0))
+    found = scraped(Status(False, None, "starting", None, None, None, {"ok": 0, "failed": 0}, 0))
     assert found["fleetsim_up"] == 0.0
     assert not [name for name in found if "instances" in name or "ratio" in name or "seconds" in name]
 

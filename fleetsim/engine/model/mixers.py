@@ -44,9 +44,9 @@ class Attention(Windowed):
 
     value_dim: of the values where it is not head_dim. window: tokens that it looks back, 0 = all. chunked: it looks
     back to the last multiple of the window (Llama 4's local attention). bias: of queries, keys and values. qk_norm:
-    queries and keys are normed per head. gate: queries come with a gate of their size. head_gate: with one number per
-    head. kv_shared: it reads the keys and values of an earlier layer and has none. k_is_v: values are its keys before
-    their norm, so that no weights make them. indexer: it looks at picked tokens.
+    queries and keys are normed per head. gate: queries come with a gate of their size. kv_shared: it reads the keys and
+    values of an earlier layer and has none. k_is_v: values are its keys before their norm, so that no weights make
+    them. indexer: it looks at picked tokens.
     """
 
     heads: int
@@ -58,7 +58,6 @@ class Attention(Windowed):
     bias: bool = False
     qk_norm: bool = False
     gate: bool = False
-    head_gate: bool = False
     kv_shared: bool = False
     k_is_v: bool = False
     indexer: Indexer | None = None
@@ -70,7 +69,7 @@ class Attention(Windowed):
 
     def gemms(self, hidden: int) -> tuple[Gemm, ...]:
         """Queries, keys and values in one, and the way out."""
-        query = self.heads * self.head_dim * (2 if self.gate else 1) + (self.heads if self.head_gate else 0)
+        query = self.heads * self.head_dim * (2 if self.gate else 1)
         made = 0 if self.kv_shared else self.head_dim + (0 if self.k_is_v else self.values)
         shared = self.kv_heads * made
         fused = Gemm(hidden, query + shared, "attention", shared=shared, pieces=self.kv_heads)
@@ -107,7 +106,7 @@ class Attention(Windowed):
     def tensors(self) -> int:
         """Weight tensors in a checkpoint."""
         own = 2 if self.kv_shared else 3 if self.k_is_v else 4
-        return own + 3 * self.bias + 2 * self.qk_norm + self.head_gate + (self.indexer.tensors if self.indexer else 0)
+        return own + 3 * self.bias + 2 * self.qk_norm + (self.indexer.tensors if self.indexer else 0)
 
 
 @dataclass(frozen=True, slots=True)

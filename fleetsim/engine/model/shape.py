@@ -186,11 +186,6 @@ class ModelShape:
         return total
 
     @property
-    def expert_params(self) -> int:
-        """Weights of one routed expert in one layer, 0 for a dense model."""
-        return self.mixture.expert_params(self.hidden) if self.mixture else 0
-
-    @property
     def routed_params(self) -> int:
         """Weights of all routed experts."""
         return sum(n * m.experts * m.expert_params(self.hidden) for n, m in self.mixtures)

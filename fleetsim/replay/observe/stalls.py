@@ -28,10 +28,8 @@ WORKS_ON, MANY = 0.25, 0.1  # of the fleet's loss, by more than this share of th
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """One stop, unix seconds. first, last: the intervals in which it is certain."""
+    """One stop, unix seconds."""
 
-    first: int
-    last: int
     start_s: float
     end_s: float
 
@@ -161,4 +159,4 @@ def _stall(intervals: Intervals, lost: _Lost, usable: Mask, first: int, last: in
     weight = sum(kept.values())
     middle = sum(share * (intervals.times[k] + intervals.step_s / 2) for k, share in kept.items()) / weight
     half = min(total, weight) * intervals.step_s / 2
-    return Stall(first, last, float(middle - half), float(middle + half))
+    return Stall(float(middle - half), float(middle + half))
