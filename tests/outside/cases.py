@@ -130,6 +130,18 @@ SINGLE = [
 
 PAIRS = [
     case("undersized and a straggler", "rollout", "stragglers", train_s=6.0, slow={1: Spell(2.0)}, route="round"),
+    case(
+        "undersized and a straggler, five instances, SGLang",
+        "rollout",
+        "stragglers",
+        instances=5,
+        batch=90,
+        train_s=7.0,
+        slow={3: Spell(1.7)},
+        route="round",
+        engine="sglang",
+        hours=0.5,
+    ),
     case("undersized and a long sync", "rollout", "sync", train_s=6.0, pause_s=10.0, staleness=2.0),
     case("trainer slower and a long sync", "trainer", "sync", trainer_slow=Spell(1.6, HALF), pause_s=8.0),
     case("in-flight cap and a long sync", "in_flight_cap", "sync", instances=4, in_flight=64, pause_s=8.0),

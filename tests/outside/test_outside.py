@@ -22,6 +22,7 @@ FEW = (
     "sync of 12 s",
     "trainer slow for a while",
     "straggler and a long sync",
+    "undersized and a straggler, five instances, SGLang",
     "siblings spread, prompts of 6,000",
     "undersized, TensorRT-LLM",
     "serving, healthy",

@@ -44,7 +44,7 @@ def check(case: Case, earlier: Earlier) -> Reply:
         ]
         lost = _lost(o.instances)
         # The samples that are stuck on it hold the batch up, whatever the others do.
-        waits = case.idle.value if by_work and case.idle is not None else lost
+        waits = max(lost, _held_up(case)) if by_work else lost
         return Reply(
             "stragglers", "fault", f"slow: {names}{more}", tuple(evidence),
             f"drain {names}{more} and start elsewhere; then look at that node's clocks, ECC errors and neighbours"
@@ -70,6 +70,18 @@ def check(case: Case, earlier: Earlier) -> Reply:
             "fleetsim replay ... --set fleet.routing=least_loaded", {}, "work is spread unevenly over the instances",
         )  # fmt: skip
     return Reply("stragglers", "ok", "none", tuple(evidence))
+
+
+def _held_up(case: Case) -> float:
+    """Of a step, the share that work piled up on slow instances costs at most: all of it spread evenly, and none of
+    what is queued now kept out of flight.
+
+    A healthy instance makes r(u) tokens per second of the usual load u, and so does a slow one with more. Spread evenly
+    each holds c of them, and r never grows faster than c: the fleet's rate grows by c / u at most.
+    """
+    views, wait = case.observed.instances, 0.0 if case.idle is None else case.idle.value
+    each = (sum(i.running or 0.0 for i in views) + (case.observed.queue.depth or 0.0)) / len(views)
+    return min(wait, max(0.0, 1.0 - usual_load(views) / each))
 
 
 def slow_instances(observed: Observed) -> list[InstanceView]:
