@@ -48,6 +48,18 @@ def _every_one(space: Space, allow: str, measure: Measure) -> list[tuple[float, 
         (8, "", {"model": "Qwen/Qwen2.5-7B", "max_staleness": 1, "tp": 2}),
         # Its first run, and only that, misses a step that the cheapest plan makes.
         (8, "", {"model": "Qwen/Qwen2.5-1.5B", "max_staleness": 1, "changes": {"run.steps": 16}}),
+        # Long responses in large batches: rough bounds that are 1.4 times too high lose the cheapest plan, by 8 %.
+        (
+            2,
+            "",
+            {
+                "model": "Qwen/Qwen2.5-1.5B",
+                "max_staleness": 1,
+                "batch": 256,
+                "len": 12_000,
+                "changes": {"run.steps": 8, "workload.group_size": 4},
+            },
+        ),
     ],
 )
 def test_the_answer_is_within_a_percent_of_the_best_of_all(gpus: int, allow: str, options: dict[str, Any]) -> None:
