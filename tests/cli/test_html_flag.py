@@ -47,9 +47,10 @@ def no_work(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*arguments: object, **more: object) -> None:
         raise AssertionError("work was done before the refusal")
 
-    for module in ("fleetsim.size.size", "fleetsim.split.split", "fleetsim.sim.replications"):
+    work = {"fleetsim.size.size": "size", "fleetsim.split.split": "split", "fleetsim.sim.replications": "replicate"}
+    for module, function in work.items():
         __import__(module)
-        monkeypatch.setattr(sys.modules[module], module.rpartition(".")[2], refuse)
+        monkeypatch.setattr(sys.modules[module], function, refuse)
 
 
 @pytest.mark.usefixtures("no_work")
