@@ -48,9 +48,11 @@ def followed(before: Mapping[str, Any], after: Mapping[str, Any], said: Collecti
     changes: dict[str, int] = {}
     follow, group = _at(after, "follow"), _count(after, GROUP)
     for kind, reference in (("batch", BATCH), ("group", GROUP), ("at_least_batch", BATCH)):
-        old, new = _count(before, reference), _count(after, reference)
         names = follow.get(kind) if isinstance(follow, Mapping) else None
-        if old is None or new is None or group is None or old == new or not isinstance(names, (list, tuple)):
+        if not names or not isinstance(names, (list, tuple)):
+            continue
+        old, new = _count(before, reference), _count(after, reference)
+        if old is None or new is None or group is None or old == new:
             continue
         for path in names:
             value = changes.get(path, _at(after, path)) if isinstance(path, str) else None
@@ -86,6 +88,7 @@ def _at(raw: Mapping[str, Any], path: str) -> Any:
 
 def _count(raw: Mapping[str, Any], path: str) -> int | None:
     """The batch or the group size, the default where it is not given; None where it is no count."""
-    default = TrainerConfig().batch_samples if path == BATCH else WorkloadConfig().group_size
     value = _at(raw, path)
-    return default if value is None else value if _whole(value) else None
+    if value is None:
+        return TrainerConfig().batch_samples if path == BATCH else WorkloadConfig().group_size
+    return value if _whole(value) else None

@@ -73,6 +73,7 @@ class World:
         row = self.fleet.view(np.uint8).data
         self._row = {kind: row.cast(kind) for kind, _ in _FIELDS.values()}  # type: ignore[call-overload]
         self.address = int(self.fleet.ctypes.data)  # what the kernel's functions take
+        self._shown: dict[str, NDArray[Any]] = {}  # tables whose places the kernel knows
         self.n_instances = instances
         self.rows = _rows_of(instances, up, limits, slow, prefill)
         self.ends = np.zeros((instances, limits.max_num_seqs), np.int64)
@@ -238,7 +239,11 @@ class World:
             self._show(name)
 
     def _show(self, name: str) -> None:
-        self.set(**{name: getattr(self, _HELD_AS.get(name, name)).ctypes.data})
+        """Tells the kernel where a table is, unless it knows: to ask numpy takes longer than all the rest of it."""
+        table = getattr(self, _HELD_AS.get(name, name))
+        if self._shown.get(name) is not table:
+            self._shown[name] = table
+            self.set(**{name: table.ctypes.data})
 
 
 def _rows_of(

@@ -36,9 +36,11 @@ def simulated(scenario: Scenario, replication: int) -> Mapping[str, Any]:
     from fleetsim.sim.binding import BindingVerdict
     from fleetsim.sim.metrics import numbers_of
     from fleetsim.sim.run import simulate
+    from fleetsim.sim.window import window_of
 
     records = simulate(scenario, replication=replication)
-    return {**numbers_of(records), "binding": BindingVerdict(records)}
+    window = window_of(records)
+    return {**numbers_of(records, window), "binding": BindingVerdict(records, window)}
 
 
 def remembered(measure: Measure) -> Measure:
@@ -47,9 +49,10 @@ def remembered(measure: Measure) -> Measure:
 
     def recall(scenario: Scenario, replication: int) -> Mapping[str, Any]:
         key = (scenario, replication)
-        if key not in known:
-            known[key] = measure(scenario, replication)
-        return known[key]
+        found = known.get(key)  # asked once: a scenario is hashed anew each time
+        if found is None:
+            found = known[key] = measure(scenario, replication)
+        return found
 
     return recall
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,13 +91,12 @@ class _Walk:
     """One walk back. `loop`: the life whose loop the trainer's seconds belong to, None after a batch without a wait."""
 
     def __init__(self, records: Records, start_s: float) -> None:
-        groups, samples, syncs = records.groups, records.samples, records.syncs
+        groups, syncs = records.groups, records.syncs
         used = np.flatnonzero((groups["ready_s"] >= 0) & (groups["status"] != G_FILTERED))
         order = used[np.argsort(groups["ready_s"][used], kind="stable")]
-        self.groups, self.sent, self.start = groups, sent_s(records), start_s
+        self.groups, self.records, self.start = groups, records, start_s
         self.path = CriticalPath(groups["ready_s"][order], order)
         self.times, self.does = records.trainer["time_s"].tolist(), records.trainer["does"].tolist()
-        self.finish = np.where(samples["status"] == DONE, samples["finish_s"], -1.0)
         self.order: NDArray[np.int64] | None = None
         self.done: NDArray[np.int64] | None = None
         self.in_groups = places_of_groups(records.scenario)
@@ -108,6 +108,15 @@ class _Walk:
         self.drains = IN_FLIGHT[sync.in_flight].drains and sync.scope == "global"
         self.shared = records.scenario.fleet.placement == "colocated"
         self.loop: Life | None = None
+
+    @cached_property
+    def sent(self) -> NDArray[np.float64]:
+        return sent_s(self.records)
+
+    @cached_property
+    def finish(self) -> NDArray[np.float64]:
+        samples = self.records.samples
+        return np.where(samples["status"] == DONE, samples["finish_s"], -1.0)
 
     def back_from(self, t: float) -> CriticalPath:
         while t > self.start + SAME_S:

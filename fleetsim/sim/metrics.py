@@ -21,11 +21,12 @@ from fleetsim.sim.window import StepWindow, window_of
 
 def metrics_of(records: Records) -> dict[str, Any]:
     """All metrics of one run: its numbers, and `binding`, see `binding_of`. Raises InputError as `numbers_of`."""
-    return {**numbers_of(records), "binding": binding_of(records, window_of(records))}
+    window = window_of(records)
+    return {**numbers_of(records, window), "binding": binding_of(records, window)}
 
 
-def numbers_of(records: Records) -> dict[str, Any]:
-    """The numbers of one run.
+def numbers_of(records: Records, window: StepWindow | None = None) -> dict[str, Any]:
+    """The numbers of one run, over its window if given.
 
     step_s: window / steps. trainer_idle_fraction: sample-wait / window (sync apart). sync_fraction: trainer held by
     sync / window. switch_fraction: GPUs changing hands / window. lent_fraction: the trainer's GPUs serve rollout /
@@ -43,7 +44,7 @@ def numbers_of(records: Records) -> dict[str, Any]:
     samples that were generated for nothing, see `_samples_lost`. prefill_busy_fraction: of disaggregated fleets.
     Raises InputError for a run that took no time.
     """
-    window = window_of(records)
+    window = window or window_of(records)
     steps = window.steps
     n, span = len(steps), window.span_s
     if not span > 0:
@@ -231,10 +232,10 @@ def _samples_lost(records: Records, window: StepWindow) -> dict[str, float]:
         (left > window.start_s) & (left <= window.end_s),
         (sent >= window.start_s) & (sent < window.end_s),
     )
-    ends = [G_STALE, G_OVERFLOW]
+    ended = (status == G_STALE) | (status == G_OVERFLOW)
     if records.scenario.buffer.leftover != "defer":  # there, what is aborted comes back in a long round
-        ends.append(G_ABORTED)
-    thrown_away = inside & np.isin(status, ends)
+        ended |= status == G_ABORTED
+    thrown_away = inside & ended
     group = records.samples["group"]
     counted = (trained | thrown_away)[group]
     # Of a group that was trained, the samples that were started beyond its size are lost too.

@@ -215,7 +215,8 @@ def figures_at(case: PublishedCase, arm: Arm, scenario: Scenario, replication: i
 def _run(scenario: Scenario, eager: bool, replication: int) -> Figures:
     """Of one run, without hand-overs."""
     records = simulate(scenario, replication=replication, engine=_eager(scenario) if eager else None)
-    numbers, window = numbers_of(records), window_of(records)
+    window = window_of(records)
+    numbers = numbers_of(records, window)
     step_s = numbers["step_s"]
     wait_s = numbers["trainer_idle_fraction"] * step_s
     return Figures(

@@ -24,10 +24,10 @@ def test_a_verdict_that_is_read_later_is_that_of_the_whole_run(monkeypatch: pyte
             run = simulate(random_job(seed))
         except (InputError, StuckError):
             continue
-        told = metrics_of(run)["binding"]
-        assert str(BindingVerdict(run)) == told
+        told, window = metrics_of(run)["binding"], window_of(run)
+        assert str(BindingVerdict(run, window)) == told
         monkeypatch.setattr(binding, "_MOST_KEPT", 0)
-        assert str(BindingVerdict(run)) == told
+        assert str(BindingVerdict(run, window)) == told
         monkeypatch.undo()
 
 
@@ -40,7 +40,8 @@ def test_a_search_does_not_ask_what_binds_in_runs_that_nobody_reads(monkeypatch:
         return "rollout"
 
     monkeypatch.setattr(binding, "binding_of", asking)
-    trials = Trials(with_changes(default_scenario(), SMALL))
+    # The trainer always waits: else no sample is read, and the answer is known at once.
+    trials = Trials(with_changes(default_scenario(), SMALL | {"trainer.fixed_s": 0.1}))
     for instances in (1, 2, 3):
         assert trials.at(instances, 2).mean("step_s") > 0
     assert asked == []
