@@ -10,6 +10,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.errors import StuckError
 from fleetsim.job.caveats import backlog_warnings, error_warnings, range_warnings
 from fleetsim.job.engine_source import EngineSource
+from fleetsim.job.lazy_value import Later
 from fleetsim.job.trials import Trial
 from fleetsim.size.queue_cap import QueueCap
 from fleetsim.size.targets import Target
@@ -21,7 +22,7 @@ def warnings_of(
     scenario: Scenario,
     chosen: Trial,
     missed: tuple[Target, ...],
-    queue_cap: QueueCap,
+    queue_cap: Later[QueueCap],
     profile: EngineSource,
     *,
     asked: Scenario,
@@ -33,12 +34,13 @@ def warnings_of(
     found = [_missed(t, chosen) for t in missed if t.given]
     found += range_warnings(profile)
     found += error_warnings(profile)
-    if budget_given and not queue_cap.within_budget and "staleness_p99_steps" not in [t.name for t in missed]:
+    watched = "staleness_p99_steps" in [t.name for t in missed]
+    if budget_given and not watched and not (cap := queue_cap()).within_budget:
         found.append(
-            f"99 % of the trained samples are at most {units.plural(queue_cap.staleness_p99_steps, 'step')} old, the "
-            f"budget is {queue_cap.budget_steps:g}: the admission law bounds how far the fleet runs ahead, not how "
+            f"99 % of the trained samples are at most {units.plural(cap.staleness_p99_steps, 'step')} old, the "
+            f"budget is {cap.budget_steps:g}: the admission law bounds how far the fleet runs ahead, not how "
             "long a response takes; lower --max-len, or drop old samples with --set "
-            f"admission.age_action=drop_on_dequeue --set admission.max_age={queue_cap.budget_steps:g}"
+            f"admission.age_action=drop_on_dequeue --set admission.max_age={cap.budget_steps:g}"
         )
     found += backlog_warnings(scenario, chosen.estimates)
     preempted = chosen.mean("preemptions")

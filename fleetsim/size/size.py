@@ -78,7 +78,7 @@ class Sizing(Reasons[CountSpread]):
     rate_matching: RateMatching
     headroom_later: Later[Headroom] = field(repr=False, compare=False)
     larger_trainer_later: Later[LargerTrainer | None] = field(repr=False, compare=False)
-    queue_cap: QueueCap
+    queue_cap_later: Later[QueueCap] = field(repr=False, compare=False)
     candidates: tuple[Trial, ...]
     confidence: float | None = None
     enough: bool | None = None
@@ -87,6 +87,11 @@ class Sizing(Reasons[CountSpread]):
     def headroom(self) -> Headroom:
         """Where the headroom goes: worked out when it is first asked for, by runs that nothing else needs."""
         return self.headroom_later()
+
+    @property
+    def queue_cap(self) -> QueueCap:
+        """How many finished samples may wait for the trainer: worked out when it is first asked for."""
+        return self.queue_cap_later()
 
     @property
     def larger_trainer(self) -> LargerTrainer | None:
@@ -146,7 +151,7 @@ def size(
     missed = tuple(t for t in targets if not t.held_by(chosen.estimates[t.metric]))
     consumed = _consumed(rate, best, chosen)
     headroom = Later(partial(headroom_of, job, instances, consumed, rate_of(instances), alone, tell))
-    queue_cap = queue_cap_of(job, instances, measure, tell)
+    queue_cap = Later(partial(queue_cap_of, job, instances, alone, tell))
     # At the matched count: the knee of a fleet that cannot keep up is no guide to one that can.
     way_out = None if best.largest is None else way_out_of(job, chosen, targets, measure, tell)
     candidates = _candidates(trials, best, guess, replications)
@@ -168,7 +173,7 @@ def size(
         rate_matching=rate,
         headroom_later=headroom,
         larger_trainer_later=Later(partial(larger_trainer_of, here, chosen, binding, targets, measure, given, tell)),
-        queue_cap=queue_cap,
+        queue_cap_later=queue_cap,
         candidates=candidates,
         alternatives=alternatives,
         explanation=explanation(binding, alternatives, chosen.estimates, told=None if way_out is None else STALENESS),
