@@ -21,7 +21,9 @@ from fleetsim.replay.change.plan_file import baseline_of
 from fleetsim.replay.change.verification import Name, State, verify
 from fleetsim.replay.observe.observed import FleetView, InstanceView, Observed, QueueView, Reading, TrainerView
 
-SCENARIO = load_scenario("async-one-step")  # 4 instances of 1 GPU, 8 trainer GPUs, $3 each
+# 4 instances of 1 GPU, 8 trainer GPUs, each at a price of its own, which no list moves.
+PRICES = {"cost.instance_price_usd_per_gpu_h": 2.95, "cost.trainer_price_usd_per_gpu_h": 2.95}
+SCENARIO = with_changes(load_scenario("async-one-step"), PRICES)
 
 PLAN = SavedPlan(
     date="2026-01-01T00:00:00+00:00",
