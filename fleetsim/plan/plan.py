@@ -28,7 +28,7 @@ from fleetsim.plan.shares import Candidate, Engines, neighbours
 from fleetsim.plan.staleness import own_staleness
 from fleetsim.split.arrangements import SWITCH_S
 
-# A limit must shorten the step by so much to be taken.
+# A limit must shorten the step by so much to be taken, or to what is asked for.
 _WORTH = 0.01
 # By so much one run may be longer than the mean of all.
 _LUCK = 0.05
@@ -163,11 +163,11 @@ def worth_a_look(search: Search, space: Space, allowed: Allowed) -> list[Found]:
     budget, found = space.budget, list(search.found.values())
     ranked = sorted(found, key=lambda f: budget.badness(f.step_s, f.usd))
     shown = thinned(front_of(found), ranked[0])
-    # One run may miss a step that the mean of all runs makes.
+    # One run may miss a step that the mean of all runs makes, or that a limit makes.
     nearly = [f for f in ranked if not budget.holds(f.step_s) and budget.holds(f.step_s * (1 - _LUCK))]
-    cheaper = sorted((f for f in nearly if f.usd < ranked[0].usd), key=lambda f: f.usd)
-    contenders = [f for f in (*ranked[:_CONTENDERS], *cheaper[:_CONTENDERS]) if f not in shown]
-    tuned = [_with_limits(search, space, f) for f in shown]
+    cheaper = sorted((f for f in nearly if f.usd < ranked[0].usd), key=lambda f: f.usd)[:_CONTENDERS]
+    tuned = [_with_limits(search, space, f) for f in (*shown, *(f for f in cheaper if f not in shown))]
+    contenders = [f for f in (*ranked[:_CONTENDERS], *cheaper) if f not in tuned]
     runs = space.asked.scenario.run.replications
     full = search.simulated([(f.candidate, f.scenario) for f in (*tuned, *contenders)], runs)
     front = front_of(full)
@@ -191,7 +191,8 @@ def _with_limits(search: Search, space: Space, found: Found) -> Found:
         values = [v.changes for v in choice.values(best.scenario, space.asked) if v.changes]
         tried = search.simulated([(best.candidate, s) for s in _changed(best.scenario, values)])
         shortest = min(tried, key=lambda f: f.step_s, default=best)
-        if shortest.step_s < best.step_s * (1 - _WORTH):
+        makes_it = space.budget.holds(shortest.step_s) and not space.budget.holds(best.step_s)
+        if makes_it or shortest.step_s < best.step_s * (1 - _WORTH):
             best = shortest
     return best
 
