@@ -34,7 +34,7 @@ from fleetsim.config import default_scenario, with_changes
 from fleetsim.engine import EngineLimits, LinearStepTime, StepTime, run_requests
 from fleetsim.engine.kernel.guard import guarded
 from fleetsim.engine.state import World
-from fleetsim.engine.window import Window
+from fleetsim.engine.window import AttentionWindow
 from fleetsim.sim.run import simulate
 
 scenario = with_changes(default_scenario(), {
@@ -66,7 +66,7 @@ for name in sys.argv[1:]:
         if name.startswith("arrival"):
             run_requests(LinearStepTime(1.0), EngineLimits(4, 64, 40), [5] * 6, 7)
         elif name == "crossings":
-            near = StepTime((0.0,), (1.0,), window=Window(6, 0.0, 0.0, chunked=True))
+            near = StepTime((0.0,), (1.0,), window=AttentionWindow(6, 0.0, 0.0, chunked=True))
             run_requests(near, EngineLimits(4, 64, 40), [5] * 6, 7)
         elif name == "prompt_table_s":
             simulate(with_changes(scenario, {"engine.disaggregation": {"prefill": 2}}))

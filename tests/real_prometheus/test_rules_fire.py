@@ -167,7 +167,7 @@ def test_nothing_fires_in_a_healthy_week(prometheus: None, rules: Rules, tmp_pat
 def test_the_right_alert_fires_in_time_and_no_other(prometheus: None, rules: Rules, tmp_path: Path, fault: str) -> None:
     standing = rules.standing
     first = math.ceil(BEFORE_S / standing.rehearsal.step_s)
-    last = first + math.ceil(standing.rehearsal.end_s / standing.rehearsal.step_s)
+    last = first + math.ceil(2.0 * standing.rehearsal.windows_s[-1] / standing.rehearsal.step_s)
     events = BY_FAULT[fault].events
     assert events is not None
     fired, records = evaluated(tmp_path, rules, job(**{"run.steps": last, "run.events": events(job(), first, last)}))

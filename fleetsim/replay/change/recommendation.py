@@ -56,6 +56,7 @@ def recommend(
     with tempfile.TemporaryDirectory(prefix="fleetsim-") as folder:
         scenario = _with_profile(implied, folder)
         result = size(scenario, given=given, tell=tell)
+        queue_cap = result.queue_cap.samples  # looked for now, while the profile is there
         now = _now(implied, result)
     beyond = _beyond(implied, result)
     was = implied.scenario.fleet.instances
@@ -63,7 +64,7 @@ def recommend(
     return AdvisedFleet(
         result.instances,
         was,
-        result.queue_cap.samples,
+        queue_cap,
         changes,
         widened(result.recommended.estimates, _at_the_ends(implied, result, beyond)),
         now.estimates,
