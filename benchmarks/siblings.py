@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from statistics import fmean, median
 
 import fleetsim as fs
+from fleetsim.config.data_files import presets
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
-from fleetsim.config.shipped import presets
 from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.run import simulate
 from fleetsim.validate.case import PublishedCase, load_cases

@@ -10,7 +10,7 @@ The same question gives the same digits here and on the command line: a result's
 
 from __future__ import annotations
 
-from fleetsim.api.shipped import profile, profiles, scenarios
+from fleetsim.api.catalogue import profile, profiles, scenarios
 from fleetsim.compare.ask import CompareResult, compare
 from fleetsim.errors import FleetsimError, InfeasibleError, InputError, Interrupted, OutsideError, StuckError
 from fleetsim.estimates import Estimate

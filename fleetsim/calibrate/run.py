@@ -79,7 +79,7 @@ def _describe(asked: Calibrate, places: OutputPaths) -> None:
     import datetime
 
     from fleetsim import __version__
-    from fleetsim.calibrate.vllm.describe import cpu_name
+    from fleetsim.calibrate.vllm.description import cpu_name
 
     with closing(RawWriter(places.raw)) as writer:
         writer.put(
@@ -226,7 +226,7 @@ def _says_itself(asked: Calibrate) -> None:
 
 
 def _derived(asked: Calibrate) -> Profile:
-    from fleetsim.calibrate.derive import derive_profile
+    from fleetsim.calibrate.derivation import derive_profile
     from fleetsim.calibrate.sources import read_source
 
     given = GivenFlags.of(asked)

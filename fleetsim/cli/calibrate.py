@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from fleetsim.calibrate.ask import OUTPUT, Calibrate
-from fleetsim.cli.say import say
+from fleetsim.cli.lines import say
 from fleetsim.dataclass import dataclass
 from fleetsim.job.question import Option
 

@@ -6,7 +6,7 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
-from fleetsim.cli.say import say
+from fleetsim.cli.lines import say
 from fleetsim.compare.ask import ask
 from fleetsim.compare.checked_question import checked
 from fleetsim.compare.question import Compare

@@ -101,7 +101,7 @@ def _completed(callback: Callable[..., Any], path: str) -> Iterator[tuple[str, A
 
 def _scenarios() -> Iterator[str]:
     """Files here, presets by their short name, the others by their full one; then all full names."""
-    from fleetsim.config.shipped import shipped_scenarios
+    from fleetsim.config.data_files import shipped_scenarios
 
     yield from _files("*.yaml", "*.yml")
     yield from _presets()
@@ -109,13 +109,13 @@ def _scenarios() -> Iterator[str]:
 
 
 def _presets() -> Iterable[str]:
-    from fleetsim.config.shipped import presets
+    from fleetsim.config.data_files import presets
 
     return presets()
 
 
 def _profiles() -> Iterator[str]:
-    from fleetsim.config.shipped import data_folder
+    from fleetsim.config.data_files import data_folder
 
     yield from _files("*.profile.json")
     yield from sorted(path.stem for path in (data_folder("calibration") / "profiles").glob("*.json"))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from fleetsim.alerts.ask import Dashboard
 from fleetsim.alerts.ask import dashboard as ask
-from fleetsim.cli.say import say
+from fleetsim.cli.lines import say
 from fleetsim.dataclass import dataclass
 from fleetsim.job.question import Option
 

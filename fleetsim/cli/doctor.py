@@ -10,7 +10,7 @@ import typer
 
 from fleetsim import units
 from fleetsim.cli.line_wrap import columns, wrapped
-from fleetsim.cli.say import say
+from fleetsim.cli.lines import say
 from fleetsim.dataclass import dataclass
 from fleetsim.job.fields import RUN
 from fleetsim.job.history_fields import AccessFields
@@ -78,7 +78,7 @@ def doctor(asked: Doctor, access: DoctorAccess) -> None:
 
 def examined(prometheus: str | None, access: AccessFields, compile_now: bool) -> list[Check]:
     """All checks, none of which raises: what every command needs comes first, and is a fault where it fails."""
-    from fleetsim.cli.doctor_checks import kernel, machine, outside, packages
+    from fleetsim.cli.doctor_checks import kernel, machine, packages, surroundings
     from fleetsim.cli.doctor_checks.check import Check, guarded
 
     checks = [
@@ -95,11 +95,11 @@ def examined(prometheus: str | None, access: AccessFields, compile_now: bool) ->
         checks.append(Check("extras", "warning", f"could not be looked at: {error}"))
     checks += [
         guarded("gpu", machine.gpu),
-        guarded("profiles", outside.profiles),
-        guarded("environment", outside.environment),
+        guarded("profiles", surroundings.profiles),
+        guarded("environment", surroundings.environment),
     ]
     if prometheus is not None:
-        checks.append(guarded("prometheus", lambda: outside.prometheus(prometheus, access), "fault"))
+        checks.append(guarded("prometheus", lambda: surroundings.prometheus(prometheus, access), "fault"))
     return checks
 
 

@@ -18,7 +18,7 @@ from fleetsim.cli.commands import COMPLETING, Commands, lines
 from fleetsim.cli.help import listed
 from fleetsim.cli.interrupts import INTERRUPTED, starting, working
 from fleetsim.cli.line_wrap import columns
-from fleetsim.cli.say import say
+from fleetsim.cli.lines import say
 from fleetsim.errors import FleetsimError, InputError, OutsideError, StuckError
 from fleetsim.visible import visible
 

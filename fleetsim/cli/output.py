@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from fleetsim.cli.say import say
+from fleetsim.cli.lines import say
 from fleetsim.errors import NOT_HELD, OUTSIDE_RANGE, Interrupted, UnfinishedError
 from fleetsim.files import new_file, write_text
 from fleetsim.job.result import Briefed

@@ -8,7 +8,7 @@ import typer
 
 from fleetsim import units
 from fleetsim.cli.flags import command
-from fleetsim.cli.say import say
+from fleetsim.cli.lines import say
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import NOT_HELD
 from fleetsim.job.fields import RUN
@@ -167,7 +167,7 @@ def estimate(
     from dataclasses import replace
 
     from fleetsim.calibrate.clients import seen_by_clients
-    from fleetsim.calibrate.derive import estimate_profile
+    from fleetsim.calibrate.derivation import estimate_profile
     from fleetsim.config.profile_files import profile_text
     from fleetsim.errors import InputError
     from fleetsim.files import new_file, write_text

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from fleetsim import units
 from fleetsim.cli.interrupts import loaded
-from fleetsim.cli.say import say
+from fleetsim.cli.lines import say
 from fleetsim.job.watch import Watch
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fleetsim import units
-from fleetsim.cli.say import say
+from fleetsim.cli.lines import say
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import NOT_HELD, InputError, Problem, Problems
 from fleetsim.files import new_file, reason, write_text

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fleetsim.cli.say import say
+from fleetsim.cli.lines import say
 from fleetsim.cli.scenario_options import FRAMEWORKS, Force, OutputFile, Settings
 
 if TYPE_CHECKING:

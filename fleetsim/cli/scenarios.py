@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fleetsim.cli.say import say
+from fleetsim.cli.lines import say
 from fleetsim.cli.scenario_from import from_
 from fleetsim.cli.scenario_options import Force, OutputFile
 from fleetsim.cli.scenario_to import to
@@ -128,8 +128,8 @@ def ls(json_: Annotated[bool, typer.Option("--json", help="One JSON document.")]
     [bold]fleetsim scenario ls[/bold]
     """
     from fleetsim.cli.line_wrap import beside, columns, wrapped
+    from fleetsim.config.data_files import shipped_scenarios
     from fleetsim.config.load import load_scenario
-    from fleetsim.config.shipped import shipped_scenarios
     from fleetsim.job.scenario_words import kind_words
 
     found = {name: load_scenario(path) for name, path in shipped_scenarios().items()}
@@ -152,8 +152,8 @@ def _told(scenario: Scenario) -> dict[str, str]:
 
 
 def _text_of(name: str | None) -> str:
+    from fleetsim.config.data_files import find_scenario
     from fleetsim.config.load import default_scenario, dump_short, load_scenario
-    from fleetsim.config.shipped import find_scenario
 
     if name is None:
         return _HEADER + dump_short(default_scenario(), _STARTED_WITH)

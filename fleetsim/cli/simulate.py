@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 from fleetsim.cli.first_run import FirstRun, HistoryFile, TraceFile
-from fleetsim.cli.say import say
+from fleetsim.cli.lines import say
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import Problems
 from fleetsim.job.fields import RUN, BriefOutput

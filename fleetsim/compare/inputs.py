@@ -57,7 +57,7 @@ def given_of(where: str, text: str, mapped: bool = False, addresses: bool = Fals
 
     Raises InputError for what is none of the three.
     """
-    from fleetsim.config.shipped import find_scenario
+    from fleetsim.config.data_files import find_scenario
 
     history = GivenSide(where, text, "history")
     if addresses and history.is_address:

@@ -7,7 +7,7 @@
 - What fits together: `rules`, `engine_rules`, `policy_rules`, `transport_rules`; `unread_settings` tells what nothing
   reads.
 - Errors: `tree` (did you mean), `problems` (pydantic's, in plain words). `files` reads a file without trusting it.
-- A profile: `engine_profile` is its schema, `profile_files` finds and seals it. `shipped` is what comes with fleetsim.
+- A profile: `engine_profile` is its schema, `profile_files` finds and seals it. `data_files`: what is shipped.
 
 Names are imported when they are asked for: whoever only reads a profile builds no models of scenarios.
 """
@@ -18,6 +18,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fleetsim.config.data_files import data_path, shipped_scenarios
     from fleetsim.config.load import (
         default_scenario,
         dump_scenario,
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     )
     from fleetsim.config.override import env_overrides
     from fleetsim.config.scenario import Scenario
-    from fleetsim.config.shipped import data_path, shipped_scenarios
 
 __all__ = [
     "Scenario",
@@ -45,9 +45,9 @@ __all__ = [
 
 _ELSEWHERE = {
     "Scenario": "scenario",
-    "data_path": "shipped",
+    "data_path": "data_files",
     "env_overrides": "override",
-    "shipped_scenarios": "shipped",
+    "shipped_scenarios": "data_files",
 }
 
 

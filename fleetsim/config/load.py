@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from fleetsim.config.data_files import find_scenario
 from fleetsim.config.files import read_text
 from fleetsim.config.followers import FollowConfig, followed
 from fleetsim.config.lengths import Empirical
@@ -17,7 +18,6 @@ from fleetsim.config.paths import is_touched
 from fleetsim.config.problems import of_another_kind, problems_of, wrong_places
 from fleetsim.config.rules import broken_rules
 from fleetsim.config.scenario import Scenario
-from fleetsim.config.shipped import find_scenario
 from fleetsim.config.tree import Node, Place, tree_of
 from fleetsim.config.whole_engines import whole_engines
 from fleetsim.config.yaml_text import MAX_BYTES, from_yaml, to_yaml

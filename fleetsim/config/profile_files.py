@@ -9,10 +9,10 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from fleetsim.config.data_files import data_folder
 from fleetsim.config.engine_profile import SCHEMA_VERSION, Profile
 from fleetsim.config.files import read_text
 from fleetsim.config.problems import of_another_kind, problems_of
-from fleetsim.config.shipped import data_folder
 from fleetsim.config.tree import did_you_mean, tree_of
 from fleetsim.errors import InputError, Problem
 from fleetsim.json_text import from_json

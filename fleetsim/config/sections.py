@@ -13,7 +13,7 @@ from fleetsim.config.cost import CostConfig
 from fleetsim.config.engine import EngineConfig
 from fleetsim.config.fleet import FleetConfig
 from fleetsim.config.followers import FollowConfig
-from fleetsim.config.observed import ObservedConfig
+from fleetsim.config.observation import ObservedConfig
 from fleetsim.config.published import PublishedConfig
 from fleetsim.config.run import RunConfig
 from fleetsim.config.sync import SyncConfig

@@ -148,7 +148,7 @@ def read_known_errors(path: Path) -> tuple[KnownError, ...]:
 @cache
 def known_errors() -> tuple[KnownError, ...]:
     """The records that come with the package, read once."""
-    from fleetsim.config.shipped import data_path
+    from fleetsim.config.data_files import data_path
 
     return read_known_errors(data_path("calibration", "engine_errors.json"))
 

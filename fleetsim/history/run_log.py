@@ -12,10 +12,10 @@ import numpy as np
 from fleetsim import units
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import flag, text
+from fleetsim.history.derived_columns import derive
 from fleetsim.history.history import Floats, History, Note, StepLog
 from fleetsim.history.option_names import FRAMEWORK, mapped
 from fleetsim.history.run_log_columns import CLOCKS, COLUMNS, RUNNING, Entry, FrameworkLog
-from fleetsim.history.run_log_derived import derive
 from fleetsim.history.run_log_maps import BY_NAME, FRAMEWORKS
 from fleetsim.history.run_log_names import known_as, resolved
 from fleetsim.history.run_log_rows import read_rows

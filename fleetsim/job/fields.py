@@ -28,7 +28,7 @@ def scenario_or_preset(scenario: str | None, preset: str | None, called: str = "
 
     called: how the command calls its scenario. Raises InputError for both at once, or an unknown preset.
     """
-    from fleetsim.config.shipped import find_preset
+    from fleetsim.config.data_files import find_preset
     from fleetsim.errors import InputError, Problem
 
     if preset is None:

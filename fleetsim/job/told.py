@@ -10,7 +10,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.faces import in_python
 from fleetsim.job.assumptions import assumptions_of, short
 from fleetsim.job.grounds import assumption_list
-from fleetsim.job.observed import observed_section
+from fleetsim.job.observations import observed_section
 from fleetsim.job.scenario_words import pool_words
 from fleetsim.job.words import THEMES
 from fleetsim.tell.document import Document, Listed, Section

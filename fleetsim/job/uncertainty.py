@@ -12,7 +12,7 @@ from typing import Any
 
 from fleetsim import units
 from fleetsim.config.lengths import Lognormal
-from fleetsim.config.observed import ObservedConfig
+from fleetsim.config.observation import ObservedConfig
 from fleetsim.config.paths import is_given, is_touched
 from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass

@@ -11,7 +11,7 @@ from fleetsim.job.binding import binding_words
 from fleetsim.job.brief import assumed_line, ranged, step_line, swing_line
 from fleetsim.job.engine_source import EngineSource
 from fleetsim.job.grounds import assumed_section, how_sure, rests_on
-from fleetsim.job.observed import observed_line
+from fleetsim.job.observations import observed_line
 from fleetsim.job.words import kind_of
 from fleetsim.plan import words
 from fleetsim.plan.assumptions import assumed

@@ -16,7 +16,7 @@ from fleetsim.job.binding import Binding, binding_words
 from fleetsim.job.brief import Spans, assumed_line, ranged, swing_line
 from fleetsim.job.drafts import engine_words
 from fleetsim.job.grounds import how_sure, rests_on
-from fleetsim.job.observed import observed_line
+from fleetsim.job.observations import observed_line
 from fleetsim.job.sides import BUSY, side_words
 from fleetsim.quantities import quantity
 from fleetsim.sim.engines import speculation_of

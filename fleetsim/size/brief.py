@@ -5,7 +5,7 @@ from __future__ import annotations
 from fleetsim import units
 from fleetsim.job.binding import binding_words
 from fleetsim.job.brief import assumed_line, measure_line, ranged, step_line
-from fleetsim.job.observed import observed_line
+from fleetsim.job.observations import observed_line
 from fleetsim.job.words import kind_of, target, target_value
 from fleetsim.size.knee import usd_per_h
 from fleetsim.size.size import Sizing

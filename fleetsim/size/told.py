@@ -11,7 +11,7 @@ from fleetsim import units
 from fleetsim.dataclass import dataclass
 from fleetsim.job import words as job_words
 from fleetsim.job.grounds import assumed_section, rests_on
-from fleetsim.job.observed import observed_section
+from fleetsim.job.observations import observed_section
 from fleetsim.job.trials import Trial
 from fleetsim.sim.records import Records
 from fleetsim.simulate.pictures import over_time

@@ -8,7 +8,7 @@ from fleetsim import units
 from fleetsim.job.binding import binding_words
 from fleetsim.job.brief import assumed_line, measure_line, ranged, step_line
 from fleetsim.job.grounds import assumed_section, rests_on, worth_knowing
-from fleetsim.job.observed import observed_line, observed_section
+from fleetsim.job.observations import observed_line, observed_section
 from fleetsim.job.words import instance_words, kind_of
 from fleetsim.quantities import quantity
 from fleetsim.sim.records import Records

@@ -91,7 +91,7 @@ def fit_of(document: Mapping[str, Any]) -> TrainerFit:
 @cache
 def shipped_fit() -> TrainerFit:
     """The one that comes with the package, read once."""
-    from fleetsim.config.shipped import data_path
+    from fleetsim.config.data_files import data_path
 
     try:
         document = json.loads(data_path("calibration", _FILE).read_text(encoding="utf-8"))

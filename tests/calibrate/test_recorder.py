@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fleetsim.calibrate.raw import COLUMNS, RawWriter, records_of
-from fleetsim.calibrate.vllm import describe, recorder
+from fleetsim.calibrate.vllm import description, recorder
 from fleetsim.calibrate.vllm.recorder import Recorder, Tracked, request_columns
 from fleetsim.errors import OutsideError
 
@@ -220,12 +220,12 @@ def test_segments_keep_their_own_sums(played: tuple[Scheduler, Recorder, Path], 
 
 def test_a_release_built_differently_is_named() -> None:
     with pytest.raises(OutsideError, match=r"LLM has no 'llm_engine'.*tested with 0\.26\.0 and 0\.32\.0.*--url"):
-        describe.core_of(type("LLM", (), {})())
+        description.core_of(type("LLM", (), {})())
     scheduler = Some(kv_cache_manager=Some(block_pool=Some()))
-    names = dict.fromkeys(describe.NEEDED["engine core"])
+    names = dict.fromkeys(description.NEEDED["engine core"])
     core = Some(**{**names, "scheduler": scheduler})
     with pytest.raises(OutsideError, match=r"its scheduler has no 'schedule'"):
-        describe.core_of(Some(llm_engine=Some(engine_core=Some(engine_core=core))))
+        description.core_of(Some(llm_engine=Some(engine_core=Some(engine_core=core))))
 
 
 def test_what_is_published_holds_no_paths_and_no_secrets() -> None:
@@ -234,7 +234,7 @@ def test_what_is_published_holds_no_paths_and_no_secrets() -> None:
         "config": "model='/data/models/Qwen2.5-7B', hf_token=hush-1",
     }
     args = {"model": "/data/models/Qwen2.5-7B", "hf_token": "hush-1", "max_num_batched_tokens": 8192}
-    found = describe.published(fields, args, {"VLLM_API_KEY": 'hu"sh-2', "VLLM_CACHE_ROOT": "/tmp/x/cache"})
+    found = description.published(fields, args, {"VLLM_API_KEY": 'hu"sh-2', "VLLM_CACHE_ROOT": "/tmp/x/cache"})
     assert found["engine_args"] == {"model": "Qwen2.5-7B", "hf_token": "***", "max_num_batched_tokens": 8192}
     assert found["env"] == {"VLLM_API_KEY": "***", "VLLM_CACHE_ROOT": "cache"}
     assert found["log"] == ["compiled in rank_0 took 3 s, 12/16 blocks, http://a/b"]

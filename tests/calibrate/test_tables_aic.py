@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fleetsim.calibrate.derive import derive_profile
+from fleetsim.calibrate.derivation import derive_profile
 from fleetsim.calibrate.derived_error import predicted_s
 from fleetsim.calibrate.sources import GivenFlags, read_source
 from fleetsim.calibrate.sources.aiconfigurator import _config_of

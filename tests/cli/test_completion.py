@@ -18,9 +18,9 @@ import pytest
 from fleetsim.cli import complete
 from fleetsim.cli.complete_bash import rejoin
 from fleetsim.config.admission import AdmissionConfig
+from fleetsim.config.data_files import presets, shipped_scenarios
 from fleetsim.config.override import parse_override
 from fleetsim.config.scenario import Scenario
-from fleetsim.config.shipped import presets, shipped_scenarios
 from fleetsim.quantities import METRICS
 
 ROOT = Path(__file__).parents[2]

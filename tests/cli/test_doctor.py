@@ -18,7 +18,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from typer.testing import CliRunner
 
-from fleetsim.cli.doctor_checks import kernel, machine, outside, packages
+from fleetsim.cli.doctor_checks import kernel, machine, packages, surroundings
 from fleetsim.cli.doctor_checks.check import Check, guarded
 from fleetsim.cli.main import app
 
@@ -197,12 +197,12 @@ def test_variables_are_shown_without_secrets() -> None:
         "FLEETSIM_CASH_DIR": "http://me:hunter2@host/",
         "HOME": "/y",
     }
-    check = outside.environment(environ)
+    check = surroundings.environment(environ)
     assert check.state == "warning"
     assert "hunter2" not in str(check)
     assert check.facts["unknown"] == ["FLEETSIM_CASH_DIR"]
-    assert outside.environment({"FLEETSIM_FLEET__INSTANCES": "3"}).state == "ok"
-    wrong = outside.environment({"FLEETSIM_FLEET__INSTANCS": "3"})
+    assert surroundings.environment({"FLEETSIM_FLEET__INSTANCES": "3"}).state == "ok"
+    wrong = surroundings.environment({"FLEETSIM_FLEET__INSTANCS": "3"})
     assert wrong.state == "fault"
     assert "instances" in wrong.text or "names no field" in wrong.text
 

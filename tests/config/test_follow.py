@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetsim.config import load_scenario, scenario_from_mapping, with_changes
-from fleetsim.config.shipped import find_preset
+from fleetsim.config.data_files import find_preset
 from fleetsim.errors import InputError
 from fleetsim.job.assumptions import run_assumptions
 from fleetsim.job.job import job_from_flags

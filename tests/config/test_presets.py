@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import fleetsim as fs
-from fleetsim.config import Scenario, dump_scenario, load_scenario, scenario_from_mapping, shipped
+from fleetsim.config import Scenario, data_files, dump_scenario, load_scenario, scenario_from_mapping
 from fleetsim.config.age_bound import age_bound
+from fleetsim.config.data_files import find_preset, presets
 from fleetsim.config.paths import given_paths
-from fleetsim.config.shipped import find_preset, presets
 from fleetsim.config.yaml_text import from_yaml
 from fleetsim.errors import InputError
 from fleetsim.job.derived_values import SECONDS
@@ -159,7 +159,7 @@ def test_names_that_mean_none(given: str, told: str) -> None:
 
 def test_a_preset_is_a_shipped_scenario_too() -> None:
     assert load_scenario("areal") == load_scenario("presets/areal")
-    assert shipped.find_scenario("areal") == find_preset("areal")
+    assert data_files.find_scenario("areal") == find_preset("areal")
 
 
 BOUNDS: list[tuple[dict[str, object], float | None]] = [

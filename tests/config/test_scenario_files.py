@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fleetsim.config import Scenario, default_scenario, dump_scenario, load_scenario, scenario_from_mapping
+from fleetsim.config.data_files import shipped_scenarios
 from fleetsim.config.load import dump_short
-from fleetsim.config.shipped import shipped_scenarios
 from fleetsim.config.yaml_text import from_yaml
 from fleetsim.errors import InputError
 

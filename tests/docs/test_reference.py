@@ -8,7 +8,7 @@ from typing import get_args
 
 from fleetsim import errors
 from fleetsim.cli import main
-from fleetsim.cli.doctor_checks.outside import _OF_TESTS
+from fleetsim.cli.doctor_checks.surroundings import _OF_TESTS
 from fleetsim.cli.manual import VARIABLES
 from fleetsim.replay.diagnose.finding import QUESTIONS, Check
 

@@ -8,8 +8,8 @@ from typing import Any, get_args
 import pytest
 
 from fleetsim.config import load_scenario, scenario_from_mapping
+from fleetsim.config.data_files import presets
 from fleetsim.config.engine import EntryPointName
-from fleetsim.config.shipped import presets
 from fleetsim.engine.defaults import ENTRY_POINTS, sglang_running_requests
 from fleetsim.engine.roofline_step import roofline
 from fleetsim.errors import InputError

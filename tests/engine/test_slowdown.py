@@ -9,7 +9,7 @@ from statistics import median
 import pytest
 
 import fleetsim as fs
-from fleetsim.config import load_scenario, shipped
+from fleetsim.config import data_files, load_scenario
 from fleetsim.engine import slowdown
 from fleetsim.engine.slowdown import RUNS, InAJob, off_by, slowdown_of
 from fleetsim.sim.engines import engine_of
@@ -71,7 +71,7 @@ def test_drafts_are_slowed_as_well() -> None:
     assert alone == pytest.approx(2 * inside, rel=1e-12)
 
 
-@pytest.mark.parametrize("preset", sorted(shipped.presets()))
+@pytest.mark.parametrize("preset", sorted(data_files.presets()))
 def test_presets_take_what_their_framework_is_known_for(preset: str) -> None:
     job = fs.load(preset)
     named = job.scenario.trainer.recipe.framework

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from fleetsim.config import Scenario, load_scenario
+from fleetsim.config.data_files import shipped_scenarios
 from fleetsim.config.load import with_changes
-from fleetsim.config.shipped import shipped_scenarios
 from fleetsim.frameworks.convert import FRAMEWORKS
 from fleetsim.frameworks.export import scenario_to
 from fleetsim.job.engine_limits import limits_of

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 import fleetsim as fs
 from fleetsim.config import Scenario, load_scenario
+from fleetsim.config.data_files import shipped_scenarios
 from fleetsim.config.load import scenario_from_mapping
 from fleetsim.config.paths import field_at
-from fleetsim.config.shipped import shipped_scenarios
 from fleetsim.config.unread_settings import reader_of
 from fleetsim.errors import InputError
 from fleetsim.frameworks.convert import FRAMEWORKS, scenario_from

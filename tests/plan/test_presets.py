@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fleetsim.config.shipped import presets
+from fleetsim.config.data_files import presets
 from fleetsim.job.job import StatedJob, job_from_flags
 from fleetsim.sim.run import simulate
 from fleetsim.size.size import size

@@ -10,9 +10,9 @@ import pytest
 from docs import make_laws
 from fleetsim.config import default_scenario, load_scenario, with_changes
 from fleetsim.config.age_bound import age_bound
+from fleetsim.config.data_files import presets
 from fleetsim.config.law_numbers import law_of, sizes_of
 from fleetsim.config.scenario import Scenario
-from fleetsim.config.shipped import presets
 from fleetsim.job.binding import binding_words
 from fleetsim.job.levers import STALENESS, levers_of
 from fleetsim.policies.admission import LAWS

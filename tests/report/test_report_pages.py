@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from markupsafe import escape
 
 from fleetsim.config import load_scenario, with_changes
-from fleetsim.config.shipped import find_preset
+from fleetsim.config.data_files import find_preset
 from fleetsim.engine.kernel.tables import DONE, G_TRAINED
 from fleetsim.job.lazy_value import Later
 from fleetsim.sim.run import simulate

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleetsim.config import Scenario, default_scenario, load_scenario, with_changes
-from fleetsim.config.shipped import find_preset
+from fleetsim.config.data_files import find_preset
 from fleetsim.errors import StuckError
 from fleetsim.sim import activity, fleet
 from fleetsim.sim.records import TRAINER_DOES, Records

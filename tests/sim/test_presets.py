@@ -9,7 +9,7 @@ import pytest
 
 from fleetsim.config import Scenario, load_scenario
 from fleetsim.config.age_bound import age_bound
-from fleetsim.config.shipped import find_preset, presets
+from fleetsim.config.data_files import find_preset, presets
 from fleetsim.engine.kernel.tables import G_TRAINED
 from fleetsim.sim import buffer
 from fleetsim.sim.admission import creation_version

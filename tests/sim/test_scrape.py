@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleetsim.config import Scenario, default_scenario, load_scenario, with_changes
-from fleetsim.config.shipped import find_preset
+from fleetsim.config.data_files import find_preset
 from fleetsim.engine.kernel import instance as kernel_instance
 from fleetsim.engine.kernel import tables as t
 from fleetsim.errors import StuckError

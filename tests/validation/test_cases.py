@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from fleetsim.config import load_scenario, shipped
+from fleetsim.config import data_files, load_scenario
 from fleetsim.errors import InputError
 from fleetsim.validate.arms import scenario_of
 from fleetsim.validate.assumptions import LENGTH_SIGMA, length_law
@@ -94,7 +94,7 @@ def test_a_mean_that_the_cap_forbids_is_refused(mean: float) -> None:
 
 
 def test_cases_are_no_scenarios() -> None:
-    assert not [name for name in shipped.shipped_scenarios() if "case" in name]
+    assert not [name for name in data_files.shipped_scenarios() if "case" in name]
     assert load_scenario("trl-asyncgrpo-lora-run1").fleet.instances == 2
 
 

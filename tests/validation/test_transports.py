@@ -8,8 +8,8 @@ import pytest
 
 from docs import make_transports
 from docs.transport_rows import FITTED, factor, fit, fits, in_order, pairs, predicted_s, rows
+from fleetsim.config.data_files import shipped_scenarios
 from fleetsim.config.link import LinkConfig
-from fleetsim.config.shipped import shipped_scenarios
 
 ROWS = rows()
 TOLD = [row for row in ROWS if row.use != "listed"]

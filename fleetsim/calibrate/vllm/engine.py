@@ -14,7 +14,7 @@ import numpy as np
 
 from fleetsim.calibrate.loads import Limits, Load, Ran, Request
 from fleetsim.calibrate.raw import RawWriter
-from fleetsim.calibrate.vllm import describe
+from fleetsim.calibrate.vllm import description
 from fleetsim.calibrate.vllm.recorder import Recorder, Tracked, request_columns
 from fleetsim.calibrate.vllm.session import EngineLostError
 from fleetsim.calibrate.vllm.warm_ups import computed, warm_ups
@@ -56,10 +56,10 @@ class VllmEngine:
 
     def start_record(self) -> dict[str, Any]:
         """What the engine says of itself."""
-        fields = describe.facts(self.llm, self.core)
+        fields = description.facts(self.llm, self.core)
         fields |= {"import_s": round(self.import_s, 2), "init_s": round(self.init_s, 2)}
-        fields["log"] = describe.telling_lines(self.log) if self.log else []
-        return describe.published(fields, self.args, self.environment)
+        fields["log"] = description.telling_lines(self.log) if self.log else []
+        return description.published(fields, self.args, self.environment)
 
     def run(self, load: Load, deadline_s: float) -> Ran:
         """Runs one load and records it. Raises EngineLostError where the engine cannot go on."""
@@ -255,7 +255,7 @@ def start(args: Mapping[str, Any], writer: RawWriter, log: Path | None = None) -
         defaults["VLLM_USE_FLASHINFER_SAMPLER"] = "0"
     for name, value in defaults.items():
         os.environ.setdefault(name, value)
-    environment = {k: v for k, v in sorted(os.environ.items()) if k.startswith(describe.ENVIRONMENT)}
+    environment = {k: v for k, v in sorted(os.environ.items()) if k.startswith(description.ENVIRONMENT)}
     args = {**ARGUMENTS, **args}
     begin = perf_counter()
     import vllm
@@ -263,7 +263,7 @@ def start(args: Mapping[str, Any], writer: RawWriter, log: Path | None = None) -
     imported = perf_counter()
     llm = vllm.LLM(**args)
     up = perf_counter()
-    core = describe.core_of(llm)
+    core = description.core_of(llm)
     config = llm.llm_engine.vllm_config
     scheduler = core.scheduler
     return VllmEngine(

@@ -161,7 +161,7 @@ def read_curves(path: Path) -> Curves:
 @cache
 def shipped_curves() -> Curves:
     """Those that come with the package, read once."""
-    from fleetsim.config.shipped import data_path
+    from fleetsim.config.data_files import data_path
 
     return read_curves(data_path("calibration", "engine_curves.json"))
 

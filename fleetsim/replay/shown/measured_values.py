@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from fleetsim.config.observed import ObservedConfig
+from fleetsim.config.observation import ObservedConfig
 from fleetsim.config.paths import is_touched, value_at
 from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from fleetsim.config.load import load_scenario
-from fleetsim.config.observed import ObservedConfig
+from fleetsim.config.observation import ObservedConfig
 from fleetsim.config.override import parse_override
 from fleetsim.config.paths import is_touched
 from fleetsim.errors import InputError
@@ -29,7 +29,7 @@ from fleetsim.job.flag_paths import PATHS
 from fleetsim.job.history_fields import HistoryWindow
 from fleetsim.job.job import Start, job_from_flags
 from fleetsim.job.length_options import LENGTH_FLAGS
-from fleetsim.job.observed import record_words
+from fleetsim.job.observations import record_words
 from fleetsim.replay.implied.workload import OUTPUT
 from fleetsim.replay.shown.carry_over import carried
 from fleetsim.replay.shown.measured_values import RUN, measured

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fleetsim.calibrate.derive import derive_profile, estimate_profile
+from fleetsim.calibrate.derivation import derive_profile, estimate_profile
 from fleetsim.calibrate.roofline_prior import LEAST_SIGMA, roofline_prior
 from fleetsim.calibrate.sources import GivenFlags, Source, read_source
 from fleetsim.config.engine_profile import Profile

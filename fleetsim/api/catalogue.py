@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from fleetsim.config.data_files import shipped_scenarios
 from fleetsim.config.profile_files import load_profile, shipped_profiles
-from fleetsim.config.shipped import shipped_scenarios
 
 if TYPE_CHECKING:
     from fleetsim.config.engine_profile import Profile

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fleetsim.config import data_path, load_scenario, shipped
+from fleetsim.config import data_files, data_path, load_scenario
 from fleetsim.errors import InputError
 
 
@@ -21,13 +21,13 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "scenarios" / "small.yaml").write_text("fleet: {instances: 2}")
     (folder / "scenarios" / "published" / "run-1.yaml").write_text("fleet: {instances: 3}")
     (folder / "calibration" / "factors.json").write_text("{}")
-    monkeypatch.setattr(shipped, "_PACKAGE", tmp_path / "fleetsim")
+    monkeypatch.setattr(data_files, "_PACKAGE", tmp_path / "fleetsim")
     monkeypatch.chdir(tmp_path)
     return folder
 
 
 def test_names_and_paths(installed: Path) -> None:
-    assert list(shipped.shipped_scenarios()) == ["published/run-1", "small"]
+    assert list(data_files.shipped_scenarios()) == ["published/run-1", "small"]
     assert data_path("calibration", "factors.json") == installed / "calibration" / "factors.json"
     assert load_scenario("small").fleet.instances == 2
     assert load_scenario("published/run-1").fleet.instances == 3
@@ -53,14 +53,14 @@ def test_near_misses_are_named(installed: Path) -> None:
 
 
 def test_a_checkout_is_found() -> None:
-    root = Path(shipped.__file__).parents[2]
+    root = Path(data_files.__file__).parents[2]
     if not (root / "scenarios").is_dir():
         pytest.skip("not a source checkout")
-    assert shipped.data_folder("scenarios") == root / "scenarios"
+    assert data_files.data_folder("scenarios") == root / "scenarios"
 
 
 def test_every_shipped_scenario_loads() -> None:
-    for name in shipped.shipped_scenarios():
+    for name in data_files.shipped_scenarios():
         assert load_scenario(name).schema_version == 1
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fleetsim import units
-from fleetsim.config.observed import ObservedConfig
+from fleetsim.config.observation import ObservedConfig
 from fleetsim.config.scenario import Scenario
 from fleetsim.faces import flag, setting
 from fleetsim.job.flag_paths import PATHS
