@@ -157,6 +157,11 @@ SLOW = (
 )
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """A worker per core and one more: servers, browsers and clocks are waited for, and a core is idle meanwhile."""
+    return (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1) + 1
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks what is slow, and puts first what waits: the first worker begins with it, the others help it at its end."""
     here = Path(__file__).parent

@@ -178,8 +178,10 @@ def test_what_is_told_as_finished_is_what_the_journal_holds(
         os.kill(os.getpid(), signal.SIGINT)
 
     monkeypatch.setattr(Journal, "add", broken)
+    journal = open_journal(tmp_path / "t.csv", "digest", 6)
     with pytest.raises(Interrupted) as cut:
-        sweep(job(), SMALL, workers=1, journal=lambda design: open_journal(tmp_path / "t.csv", "digest", 6))
+        sweep(job(), SMALL, workers=1, journal=lambda design: journal)
+    journal.close()
     written = (tmp_path / "t.csv.journal.jsonl").read_text().splitlines()[1:]
     assert [json.loads(line)[0] for line in written] == [row.cell for row in cut.value.known.rows] == [0]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
