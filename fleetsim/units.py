@@ -145,13 +145,19 @@ def written(x: float, unit: Unit) -> str:
     return _WRITERS[unit](x)
 
 
+# Runs that differ by less than this share of their mean are alike: the rest is rounding.
+_ROUNDING = 1e-9
+
+
 def half_width(e: Interval) -> float:
-    """Of its interval, to the farther end: one that holds a doubt about the model need not be even."""
-    return max(e.ci_high - e.mean, e.mean - e.ci_low)
+    """Of its interval, to the farther end: one that holds a doubt about the model need not be even. 0 where all runs
+    are alike."""
+    half = max(e.ci_high - e.mean, e.mean - e.ci_low)
+    return half if half > _ROUNDING * abs(e.mean) else 0.0
 
 
 def mean_and_half(e: Interval, unit: Unit) -> tuple[str, str]:
-    """A mean and the half-width of its interval: ("38.5 %", "±0.2"); the second is "" where nothing was replicated."""
+    """A mean and the half-width of its interval: ("38.5 %", "±0.2"); the second is "" where runs are one, or alike."""
     half = half_width(e)
     text = percent(half) if unit == "share" else money(half)[1:] if unit == "money" else number(half)
     return written(e.mean, unit), f"±{text}" if half > 0 else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fleetsim import units
-from fleetsim.estimates import Estimate
+from fleetsim.estimates import Estimate, estimate
 
 
 @pytest.mark.parametrize(
@@ -52,6 +52,8 @@ def test_sums_below_a_dollar_keep_three_figures_and_never_less_than_cents() -> N
     ]  # fmt: skip
     assert units.with_ends(Estimate(0.2516, 0.2061, 0.5), "money") == "$0.252 [0.206, 0.50]"
     assert units.mean_and_half(Estimate(0.5, 0.4, 0.6), "money") == ("$0.50", "±0.10")
+    # 0.1 + 0.2 and 0.3 are two runs that are alike.
+    assert units.mean_and_half(estimate([0.1 + 0.2, 0.3]), "money")[1] == ""
 
 
 def test_a_price_has_cents_where_it_is_not_whole() -> None:
