@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from fleetsim import units
 from fleetsim.config.tree import did_you_mean
 from fleetsim.estimates import Estimate
 from fleetsim.quantities import BY_NAME
@@ -73,7 +74,7 @@ class Metrics(Mapping[str, Estimate]):
 
 def _written(e: Estimate) -> str:
     half = (e.ci_high - e.ci_low) / 2.0
-    return f"{e.mean:.6g}" + (f" ± {half:.2g}" if half > 0 else "")
+    return f"{e.mean:.6g}" + (f" ± {half:.2g}" if units.half_width(e) > 0 else "")
 
 
 # Field of a candidate of `size`, or an arrangement of `split`, and the metric that it shows.

@@ -166,8 +166,9 @@ def worth_a_look(search: Search, space: Space, allowed: Allowed) -> list[Found]:
     # One run may miss a step that the mean of all runs makes, or that a limit makes.
     nearly = [f for f in ranked if not budget.holds(f.step_s) and budget.holds(f.step_s * (1 - _LUCK))]
     cheaper = sorted((f for f in nearly if f.usd < ranked[0].usd), key=lambda f: f.usd)[:_CONTENDERS]
-    tuned = [_with_limits(search, space, f) for f in (*shown, *(f for f in cheaper if f not in shown))]
-    contenders = [f for f in (*ranked[:_CONTENDERS], *cheaper) if f not in tuned]
+    promising = [*shown, *(f for f in cheaper if f not in shown)]
+    contenders = [f for f in ranked[:_CONTENDERS] if f not in promising]
+    tuned = [_with_limits(search, space, f) for f in promising]
     runs = space.asked.scenario.run.replications
     full = search.simulated([(f.candidate, f.scenario) for f in (*tuned, *contenders)], runs)
     front = front_of(full)
