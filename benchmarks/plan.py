@@ -90,7 +90,7 @@ def against_all(case: Case) -> str:
     space = Space(ChoiceInputs(planned_job(job.scenario, job.given), job.given), case.budget)
     start = time.process_time()
     scenarios = [s for c in space.plans(Allowed()) if (s := c.scenario()) is not None]
-    runs = list(side_by_side(lambda s: float(flat(simulated(s, 0))["step_s"]), scenarios))
+    runs = side_by_side(lambda s: float(flat(simulated(s, 0))["step_s"]), scenarios)
     exhaustive = time.process_time() - start
     again = float(flat(simulated(found.best.scenario, 0))["step_s"])
     return (

@@ -12,12 +12,24 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.database import DirectoryBasedExampleDatabase
 
-# No deadline: the first example of a process may compile the kernel. In CI the examples are the same every time, so
-# that a red run is about the change and not about luck; elsewhere every run looks at new ones.
-settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("ci", settings.get_profile("default"), derandomize=True, print_blob=True)
-settings.load_profile("ci" if os.environ.get("CI") else "default")
+# No deadline: the first example of a process may compile the kernel. The examples are the same every time, so that a
+# red run is about the change and not about luck. `pytest -m hypothesis --hypothesis-profile=new` looks at new ones, and
+# keeps those that fail.
+settings.register_profile(
+    "same",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize=True,
+    print_blob=True,
+    database=None,
+)
+settings.register_profile(
+    "new", settings.get_profile("same"), derandomize=False,
+    database=DirectoryBasedExampleDatabase(Path(__file__).parents[1] / ".artefacts" / "examples"),
+)  # fmt: skip
+settings.load_profile("same")
 
 # What is imported to collect the tests stays for good: looking through it for garbage again and again is a tenth of the
 # time that collecting takes, and some of every test's.

@@ -127,7 +127,7 @@ def rehearse(
         return None if steady is None else join(_piece(healthy[r % runs], r, 1.2 * windows_s[-1]), steady)
 
     tasks = [(fault, r) for fault in FAULTS for r in range(replications)]
-    found = list(side_by_side(faulty, tasks))
+    found = side_by_side(faulty, tasks)
     onsets = {
         fault.name: tuple(o for (f, _), o in zip(tasks, found, strict=True) if f is fault and o is not None)
         for fault in FAULTS

@@ -141,13 +141,15 @@ def compare_scenarios(
             notes=(*notes, *said, *(() if because is None else (unpaired_note(because),))),
         )
 
+    def known(i: int, metrics_of_run: Mapping[str, Any]) -> None:
+        side, r = jobs[i]
+        runs[side][both[side].scenario.run.seed, r] = metrics_of_run
+        progress(i + 1, len(jobs))
+
     # In turns: whatever is known at any time is known of both.
     jobs = [(side, r) for r in range(replications) for side in (0, 1)]
     try:
-        told = side_by_side(lambda job: _one(both[job[0]], job[1], measure), jobs)
-        for done, ((side, r), metrics_of_run) in enumerate(zip(jobs, told, strict=True)):
-            runs[side][both[side].scenario.run.seed, r] = metrics_of_run
-            progress(done + 1, len(jobs))
+        side_by_side(lambda job: _one(both[job[0]], job[1], measure), jobs, each=known)
     except KeyboardInterrupt:
         pairs = min(map(len, runs))
         missing = f"{pairs} of {replications:,} pairs of runs were simulated"

@@ -76,8 +76,8 @@ def optimizer_steps(draft: Draft, batch: Read[int], mini: Read[int] | None, key:
         draft.put(path, max(1, batch.value // mini.value), batch, mini, why=why or "mini-batches", back=back, unless=1)
 
 
-def ranks(draft: Draft, samples: Read[int] | None = None) -> None:
-    """What every trainer asks: whole data-parallel ranks and, where it asks that too, a sample of a batch for each."""
+def ranks(draft: Draft, samples: Read[int] | None = None) -> int:
+    """Data-parallel ranks, and what every trainer asks: whole ones and, where it asks that too, a sample for each."""
     gpus = draft.values.get("trainer.gpus", 1)
     names = [n for n in ("tp", "pp", "cp") if draft.values.get(f"{PATH}.{n}")]
     each = math.prod(draft.values[f"{PATH}.{n}"] for n in names)
@@ -87,6 +87,7 @@ def ranks(draft: Draft, samples: Read[int] | None = None) -> None:
     elif samples is not None and samples.value < gpus // each:
         rule = f"is less than a sample for each of {gpus // each} data-parallel ranks"
         draft.refuse(samples.key, samples.value, rule, "have a larger batch, or fewer trainer GPUs")
+    return max(1, gpus // each)
 
 
 def _put(draft: Draft, name: str, read: Read[Any] | None, blank: Read[Any]) -> None:

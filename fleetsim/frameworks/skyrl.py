@@ -77,7 +77,10 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     transport(draft, draft.text(f"{ENGINE}.weight_sync_backend", default="nccl"), words)
     filtering(draft, draft.flag("trainer.algorithm.zero_variance_filter", default=False))
     _recipe(draft, speed)
-    recipe.ranks(draft, times(draft.count("trainer.policy_mini_batch_size", default=256), n))
+    mini = times(draft.count("trainer.policy_mini_batch_size", default=256), n)
+    _whole_updates(
+        draft, times(draft.count("trainer.train_batch_size", default=1024), n), mini, recipe.ranks(draft, mini)
+    )
     draft.leave_out(NOT_MODELLED)
 
 
@@ -98,6 +101,17 @@ def _batch(draft: Draft, n: Read[int], *, fully: bool) -> None:
         return None if want % n.value else {batch.key: want // n.value, mini.key: want // n.value}
 
     draft.put("trainer.batch_samples", mini.value * n.value, mini, n, why="prompts x responses", back=both)
+
+
+def _whole_updates(draft: Draft, batch: Read[int], mini: Read[int], ranks: int) -> None:
+    """What `validate_batch_sizes` of skyrl/train/utils/utils.py asserts: a rank's share of a batch, rounded down, is
+    whole shares of an update."""
+    of_batch, of_update = batch.value // ranks, mini.value // ranks
+    if of_update and of_batch % of_update:
+        rule = (
+            f"gives each of {ranks} data-parallel ranks {of_batch} samples, no multiple of the {of_update} of an update"
+        )
+        draft.refuse(batch.key, batch.value, rule, "have a batch that the ranks divide, or other trainer GPUs")
 
 
 def _gpus(draft: Draft, together: Read[bool]) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fleetsim.history.history import Buckets, Floats, History, Note
 from fleetsim.history.signals import BY_NAME
@@ -28,6 +29,8 @@ _MOST: Mapping[str, float] = {
 _MOST_COUNTED = 1e18
 # A log's columns: seconds, samples, tokens, steps; its clock is unix seconds.
 _MOST_LOGGED = 1e12
+# Beyond it nothing is a number of anything, and products and sums of such numbers overflow.
+_NO_NUMBER = 1e30
 
 
 def bounded(history: History) -> History:
@@ -47,6 +50,12 @@ def bounded(history: History) -> History:
     )
 
 
+def representable(name: str, value: Floats, notes: list[Note]) -> Floats:
+    """A metric of a log as it was written, in whatever unit: what no arithmetic may meet counts as missing."""
+    wrong = np.abs(value) > _NO_NUMBER
+    return _without(name, value, wrong, f"{_NO_NUMBER:g} at most can be", notes) if wrong.any() else value
+
+
 def _values(name: str, value: Floats, notes: list[Note]) -> Floats:
     signal = BY_NAME.get(name)
     if signal is None:
@@ -60,9 +69,13 @@ def _within(name: str, value: Floats, most: float, notes: list[Note]) -> Floats:
         wrong = np.isinf(value) | (value > most) | ((value < 0) & (name != "time_s"))
     if not wrong.any():
         return value
+    return _without(name, value, wrong, f"0 to {most:g} can be", notes)
+
+
+def _without(name: str, value: Floats, wrong: NDArray[np.bool_], rule: str, notes: list[Note]) -> Floats:
     part = float(wrong.sum() / value.size)
     first = float(value[wrong][0])
-    text = f"{share(part)} of {name} cannot be (the first is {first:g}; 0 to {most:g} can be): they count as missing."
+    text = f"{share(part)} of {name} cannot be (the first is {first:g}; {rule}): they count as missing."
     notes.append(Note("partial", text, part))
     return np.where(wrong, np.nan, value)
 

@@ -12,6 +12,7 @@ import numpy as np
 from fleetsim import units
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import flag, text
+from fleetsim.history.bounds import representable
 from fleetsim.history.derived_columns import derive
 from fleetsim.history.history import Floats, History, Note, StepLog
 from fleetsim.history.option_names import FRAMEWORK, mapped
@@ -64,7 +65,7 @@ def run_log(
     if not len(steps.numbers):
         rule = "no row says anything about a step"
         raise InputError([Problem(str(path), _shown(table.names), rule, "give the training log, not the evaluation's")])
-    values = steps.values
+    values = {metric: representable(metric, value, notes) for metric, value in steps.values.items()}
     mode = known.mode({*table.names, *names}, values)
     columns = {"step": steps.numbers}
     metrics: dict[str, str] = {}

@@ -181,16 +181,17 @@ class Trials:
         missing = [r for r in range(replications) if (instances, r) not in self._runs]
         if missing:
             scenario = with_instances(self.scenario, instances)
-            found = {}
             self._said(instances, 0, len(missing))
             try:
-                for r, run in zip(missing, side_by_side(lambda r: self._measure(scenario, r), missing), strict=True):
-                    found[instances, r] = run
-                    self._said(instances, len(found), len(missing))
+                runs = side_by_side(
+                    lambda r: self._measure(scenario, r),
+                    missing,
+                    each=lambda i, _: self._said(instances, i + 1, len(missing)),
+                )
             except StuckError as error:
                 self.stuck[instances] = error
                 return
-            self._runs |= found
+            self._runs |= {(instances, r): run for r, run in zip(missing, runs, strict=True)}
 
     def _said(self, instances: int, done: int, of: int) -> None:
         if self._tell is not None:

@@ -150,7 +150,7 @@ class Search:
     def simulated(self, plans: Sequence[tuple[Candidate, Scenario]], replications: int = 1) -> list[Found]:
         """The plans, by so many runs each; those that get stuck are left out."""
         jobs = [(scenario, r) for _, scenario in plans for r in range(replications)]
-        runs = iter(list(side_by_side(lambda job: self._one(*job), jobs)))
+        runs = iter(side_by_side(lambda job: self._one(*job), jobs))
         found = []
         for candidate, scenario in plans:
             own = [next(runs) for _ in range(replications)]

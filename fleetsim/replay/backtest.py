@@ -31,7 +31,6 @@ from fleetsim.replay.observe.observed import Hour, Observed
 from fleetsim.replay.observe.trainer_queue import grows
 from fleetsim.replay.run_totals import RunTotals
 from fleetsim.replay.suspects import look_at
-from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
 from fleetsim.sim.threads import side_by_side
 from fleetsim.sim.window import warmup_steps
@@ -93,11 +92,11 @@ def backtest(
     """
     n = replications if replications is not None else implied.scenario.run.replications
     scenario, moves = _played(observed, implied)
-    runs: list[Records] = []
-    for run in side_by_side(lambda r: simulate(scenario, replication=r, engine=implied.engine), range(n)):
-        runs.append(run)
-        if progress is not None:
-            progress(len(runs), n)
+    runs = side_by_side(
+        lambda r: simulate(scenario, replication=r, engine=implied.engine),
+        range(n),
+        each=None if progress is None else lambda i, _: progress(i + 1, n),
+    )
     spans = [RunTotals.of(run) for run in runs]
     batch = scenario.trainer.batch_samples
     whole = Hour(observed.start_s, observed.end_s, *_overall(observed, implied))

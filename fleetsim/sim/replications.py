@@ -50,7 +50,6 @@ def replicate(
     so far; with None before the first step.
     """
     n = scenario.run.replications if replications is None else replications
-    runs: list[Records] = []
     reached: dict[int, tuple[int, float]] = dict.fromkeys(range(n), (0, 0.0))
     ended: dict[int, Records] = {}
 
@@ -71,10 +70,9 @@ def replicate(
         return ended[r]
 
     try:
-        for run in side_by_side(one, range(n), stop=Event()):
-            runs.append(run)
-            if progress is not None:
-                progress(len(runs), n)
+        runs = side_by_side(
+            one, range(n), stop=Event(), each=None if progress is None else lambda i, _: progress(i + 1, n)
+        )
     except KeyboardInterrupt:
         raise _interrupted(scenario, [ended[r] for r in sorted(ended)], n) from None
     return _replicated(scenario, runs)

@@ -118,7 +118,7 @@ def alternatives_of(
     ways = [(scenario, max(replications, more_runs))]
     ways += [(lever.scenario, more_runs if lever.name == ONE_MORE else replications) for lever in levers]
     jobs = [(way, r) for way, n in ways for r in range(n)]
-    runs = side_by_side(lambda job: _measured(measure, *job), jobs)
+    runs = iter(side_by_side(lambda job: _measured(measure, *job), jobs))
     each = [[next(runs) for _ in range(n)] for _, n in ways]
     base, tried, stuck = _complete(each[0]), [], []
     for lever, found in zip(levers, each[1:], strict=True):

@@ -58,21 +58,28 @@ class WayRuns:
         """Runs each once."""
         told = f"simulating ways to use the GPUs: {{:,}} of {len(ways):,}"
         self._tell(told.format(0))
-        for i, (way, run) in enumerate(zip(ways, side_by_side(lambda way: self._one(way, 0), ways), strict=True)):
+
+        def done(i: int, run: dict[str, Any] | None) -> None:
             self._tell(told.format(i + 1))
             if run is not None:
-                self.runs[way] = [run]
+                self.runs[ways[i]] = [run]
+
+        side_by_side(lambda way: self._one(way, 0), ways, each=done)
 
     def replicate(self, ways: Sequence[Arrangement]) -> None:
         """The other replications of these."""
         jobs = [(way, r) for way in ways for r in range(1, self.job.run.replications)]
         told = f"replicating the best {len(ways):,}: {{:,}} of {len(jobs):,} runs"
-        for i, ((way, _), run) in enumerate(zip(jobs, side_by_side(lambda j: self._one(*j), jobs), strict=True)):
+
+        def done(i: int, run: dict[str, Any] | None) -> None:
             self._tell(told.format(i + 1))
+            way = jobs[i][0]
             if run is None:
                 self.runs.pop(way, None)
             elif way in self.runs:
                 self.runs[way].append(run)
+
+        side_by_side(lambda job: self._one(*job), jobs, each=done)
 
     def _one(self, way: Arrangement, replication: int) -> dict[str, Any] | None:
         try:

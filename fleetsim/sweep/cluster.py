@@ -10,7 +10,7 @@ import logging
 import os
 import socket
 import sys
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from tempfile import TemporaryFile
 from typing import Any
@@ -48,8 +48,9 @@ def check_ray(address: str) -> None:
         raise OutsideError("a Ray cluster needs Ray, which is not installed; pip install 'fleetsim[ray]'") from None
 
 
-def on_cluster(design: Design, cells: Sequence[int], address: str) -> Generator[CellChunk]:
-    """Cells on all cores of a cluster, in the order in which they finish; nodes that join meanwhile are used too.
+def on_cluster(design: Design, cells: Sequence[int], address: str, finished: Callable[[CellChunk], None]) -> None:
+    """Cells on all cores of a cluster; nodes that join meanwhile are used too. `finished` is told each chunk, in the
+    order in which they finish.
 
     Raises OutsideError when there is no cluster, or its nodes cannot do the work.
     """
@@ -75,7 +76,7 @@ def on_cluster(design: Design, cells: Sequence[int], address: str) -> Generator[
                 result: CellChunk = ray.get(found)
                 _check_sources(result)
                 chunks.learn(len(result.rows), result.seconds)
-                yield result
+                finished(result)
             slots = _slots(ray)
     except ray.exceptions.RayError as error:
         raise OutsideError(text("{}: {}; {}", flag("ray"), _last_line(error), _REMEDY)) from None

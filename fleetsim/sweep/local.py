@@ -6,7 +6,8 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from functools import cache
 
 from fleetsim.errors import OutsideError
@@ -25,14 +26,8 @@ def cores() -> int:
     return int(joblib.cpu_count())
 
 
-def in_process(design: Design, cells: Sequence[int]) -> Generator[CellChunk]:
-    """Cells one by one in this process."""
-    for cell in cells:
-        yield run_cells(design, (cell,))
-
-
-def in_processes(design: Design, cells: Sequence[int], workers: int) -> Generator[CellChunk]:
-    """Cells on so many processes, in the order in which they finish.
+def in_processes(design: Design, cells: Sequence[int], workers: int, finished: Callable[[CellChunk], None]) -> None:
+    """Cells on so many processes; `finished` is told each chunk, in the order in which they finish.
 
     Raises OutsideError when a process died: killed, or out of memory.
     """
@@ -41,18 +36,16 @@ def in_processes(design: Design, cells: Sequence[int], workers: int) -> Generato
 
     chunks = Chunks(cells, workers)
     pool = joblib.Parallel(n_jobs=workers, backend="loky", batch_size=1, return_as="generator_unordered")
-    done = pool(joblib.delayed(_run)(design, chunk, os.getpid()) for chunk in chunks)
-    try:
-        for chunk in done:
-            chunks.learn(len(chunk.rows), chunk.seconds)
-            yield chunk
-    except TerminatedWorkerError:
-        raise OutsideError(
-            "a worker process died: killed, or out of memory; finished cells are kept where there is an --out: "
-            "run the same command again, with fewer --workers if memory is short"
-        ) from None
-    finally:
-        done.close()
+    with closing(pool(joblib.delayed(_run)(design, chunk, os.getpid()) for chunk in chunks)) as done:
+        try:
+            for chunk in done:
+                chunks.learn(len(chunk.rows), chunk.seconds)
+                finished(chunk)
+        except TerminatedWorkerError:
+            raise OutsideError(
+                "a worker process died: killed, or out of memory; finished cells are kept where there is an --out: "
+                "run the same command again, with fewer --workers if memory is short"
+            ) from None
 
 
 @cache

@@ -6,7 +6,7 @@ sweep was killed in between.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
@@ -15,7 +15,7 @@ from fleetsim.errors import InputError, Interrupted, OutsideError, Problem, Unfi
 from fleetsim.sim.engines import engine_of, in_engine
 from fleetsim.sim.stop import uninterrupted
 from fleetsim.sweep import local
-from fleetsim.sweep.cell import CellChunk, SweepRow
+from fleetsim.sweep.cell import CellChunk, SweepRow, run_cells
 from fleetsim.sweep.design import Design, design_of
 from fleetsim.sweep.grid import Grid
 from fleetsim.sweep.journal import Journal
@@ -77,22 +77,22 @@ def sweep(
     if progress is not None:
         progress(len(rows), len(grid), tuple(rows.values()))
     missing = [cell for cell in range(len(grid)) if cell not in rows]
-    chunks = _chunks(design, missing, workers, ray)
+
+    def finished(chunk: CellChunk) -> None:
+        # What is told as finished is what the journal holds.
+        with uninterrupted():
+            if kept is not None:
+                kept.add(chunk.rows)
+            rows.update({row.cell: row for row in chunk.rows})
+        if progress is not None:
+            progress(len(rows), len(grid), chunk.rows)
+
     try:
-        for chunk in chunks:
-            # What is told as finished is what the journal holds.
-            with uninterrupted():
-                if kept is not None:
-                    kept.add(chunk.rows)
-                rows |= {row.cell: row for row in chunk.rows}
-            if progress is not None:
-                progress(len(rows), len(grid), chunk.rows)
+        _simulate(design, missing, workers, ray, finished)
     except KeyboardInterrupt:
         raise Interrupted(_result(scenario, design, rows, objectives)) from None
     except OutsideError as error:
         raise UnfinishedError(error.args[0], _result(scenario, design, rows, objectives)) from None
-    finally:
-        chunks.close()
     return _result(scenario, design, rows, objectives)
 
 
@@ -120,24 +120,30 @@ def check_some_valid(design: Design) -> None:
     raise InputError(list(found.values()))
 
 
-def _chunks(design: Design, cells: Sequence[int], workers: int | None, ray: str | None) -> Generator[CellChunk]:
-    """Chunks of cells as they finish, wherever they run."""
+def _simulate(
+    design: Design,
+    cells: Sequence[int],
+    workers: int | None,
+    ray: str | None,
+    finished: Callable[[CellChunk], None],
+) -> None:
+    """All cells, wherever they run; `finished` is told each chunk of them when it is."""
     if ray is not None:
         from fleetsim.sweep.cluster import on_cluster
 
-        yield from on_cluster(design, cells, ray)
+        on_cluster(design, cells, ray, finished)
         return
     if workers is None:
         workers = local.cores()
-        done = 0
-        for chunk in local.in_process(design, cells if workers > 1 else ()):
-            yield chunk
-            done += 1
-            # The first cell loads the simulator and says nothing.
-            if done > 1 and chunk.seconds * (len(cells) - done) > _ALONE_S:
-                break
+        seconds, done = 0.0, 0
+        # The first cell loads the simulator and says nothing.
+        while workers > 1 and done < len(cells) and (done < 2 or seconds * (len(cells) - done) <= _ALONE_S):
+            chunk = run_cells(design, (cells[done],))
+            finished(chunk)
+            seconds, done = chunk.seconds, done + 1
         cells = cells[done:]
     if workers > 1 and len(cells) > 1:
-        yield from local.in_processes(design, cells, min(workers, len(cells)))
-    else:
-        yield from local.in_process(design, cells)
+        local.in_processes(design, cells, min(workers, len(cells)), finished)
+        return
+    for cell in cells:
+        finished(run_cells(design, (cell,)))

@@ -158,7 +158,7 @@ def opened(folder: Path) -> list[OpenedFile]:
         raise InputError(
             [Problem("--predictions", str(folder), rule, "give the folder docs/predictions of a checkout")]
         )
-    return list(side_by_side(_opened, files))
+    return side_by_side(_opened, files)
 
 
 def _opened(path: Path) -> OpenedFile:

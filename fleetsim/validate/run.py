@@ -38,11 +38,14 @@ def run_cases(cases: Sequence[PublishedCase], progress: Callable[[str], None] | 
     Raises Interrupted on Ctrl-C: with the results so far, None before the first.
     """
     results: list[CaseResult] = []
+
+    def done(_: int, result: CaseResult) -> None:
+        results.append(result)
+        if progress is not None:
+            progress(result.case.id)
+
     try:
-        for result in side_by_side(run_case, cases):
-            results.append(result)
-            if progress is not None:
-                progress(result.case.id)
+        side_by_side(run_case, cases, each=done)
     except KeyboardInterrupt:
         raise Interrupted(results or None, f"{len(results)} of {len(cases)} cases were simulated") from None
     return results

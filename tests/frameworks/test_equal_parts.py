@@ -5,11 +5,12 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fleetsim.config import load_scenario
 from fleetsim.config.load import with_changes
+from fleetsim.errors import InputError
 from fleetsim.frameworks.convert import scenario_from
 from fleetsim.frameworks.equal_parts import divides, refusal
 from fleetsim.frameworks.source import parsed_source
@@ -70,3 +71,21 @@ def test_no_trainer_that_verl_stops_at_is_advised(preset: str) -> None:
         shares = list(Engines(job, Value({}), frozenset()).shares(48, on_policy))
         assert shares
         assert {share.trainer_gpus for share in shares} <= set(POWERS)
+
+
+@given(st.integers(1, 300), st.integers(1, 8), st.sampled_from([1, 2, 4]), st.integers(1, 24))
+@example(20, 1, 4, 6)
+def test_skyrl_is_given_updates_that_its_ranks_can_share(mini: int, n: int, updates: int, gpus: int) -> None:
+    """As `validate_batch_sizes` of skyrl/train/utils/utils.py asserts, written out again here; its own parser is asked
+    in tests/frameworks/parsers."""
+    words = f"trainer.policy.model.path=Qwen/Qwen2.5-7B generator.n_samples_per_prompt={n} "
+    words += f"trainer.train_batch_size={mini * updates} trainer.policy_mini_batch_size={mini} "
+    words += f"trainer.placement.policy_num_gpus_per_node={gpus} generator.inference_engine.num_engines={gpus}"
+    of_batch, of_update = mini * updates * n // gpus, mini * n // gpus
+    taken = of_update > 0 and of_batch % of_update == 0
+    try:
+        scenario_from("skyrl", parsed_source(words, "run"), speed=lambda model, gpu, gpus: (1e-6, 1e-6))
+    except InputError as error:
+        assert not taken, error
+    else:
+        assert taken

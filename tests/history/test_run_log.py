@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fleetsim.errors import InputError
@@ -353,6 +353,10 @@ def test_what_cannot_be_read_says_why(
 
 
 @settings(max_examples=100, deadline=None)
+@example(
+    rows=[{"step": 1, "perf/total_num_tokens": 9e307, "response_length/mean": 1e-300, "prompt_length/mean": 1e-300}]
+)
+@example(rows=[{"step": 1, "timing_s/step": 9e307, "timing_s/gen": 9e307}])
 @given(
     rows=st.lists(
         st.fixed_dictionaries(

@@ -27,7 +27,7 @@ EVERYTHING = "fp8,speculation,staleness<=3"
 def test_no_plan_of_a_space_is_faster_than_its_bound(gpus: int, options: dict[str, object]) -> None:
     chosen = plans_of(space_of(gpus, EVERYTHING, **options), EVERYTHING, about=100)
     bounds = Bounds()
-    found = list(side_by_side(lambda plan: float(simulated(plan[1], 0)["step_s"]), chosen))
+    found = side_by_side(lambda plan: float(simulated(plan[1], 0)["step_s"]), chosen)
     for (candidate, scenario), step_s in zip(chosen, found, strict=True):
         told = candidate.share, candidate.ahead.changes, candidate.engines.value.changes
         assert bounds.rough_s(candidate) <= step_s, told

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from fleetsim.errors import InputError, Interrupted, OutsideError
 from fleetsim.quantities import METRICS
-from fleetsim.sweep import local
+from fleetsim.sweep import run
 from fleetsim.sweep.cell import SweepRow
 from fleetsim.sweep.design import Design, digest_of
 from fleetsim.sweep.journal import Journal, journal_path, open_journal
@@ -133,7 +133,7 @@ def test_an_interrupted_sweep_runs_what_is_missing_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ran: list[int] = []
-    run_cells = local.run_cells
+    run_cells = run.run_cells
 
     def counted(design: Design, cells: tuple[int, ...]):  # type: ignore[no-untyped-def]
         if len(ran) == 4:
@@ -147,7 +147,7 @@ def test_an_interrupted_sweep_runs_what_is_missing_and_nothing_else(
         opened.append(open_journal(tmp_path / "t.csv", digest_of(design), len(design.grid)))
         return opened[-1]
 
-    monkeypatch.setattr(local, "run_cells", counted)
+    monkeypatch.setattr(run, "run_cells", counted)
     with pytest.raises(Interrupted) as cut:
         sweep(job(), SMALL, workers=1, journal=journal)
     assert [row.cell for row in cut.value.known.rows] == [0, 1, 2, 3]
@@ -156,7 +156,7 @@ def test_an_interrupted_sweep_runs_what_is_missing_and_nothing_else(
     monkeypatch.undo()
     opened[0].close()
     later: list[tuple[int, ...]] = []
-    monkeypatch.setattr(local, "run_cells", lambda d, c: later.append(c) or run_cells(d, c))
+    monkeypatch.setattr(run, "run_cells", lambda d, c: later.append(c) or run_cells(d, c))
     result = sweep(job(), SMALL, workers=1, journal=journal)
     assert later == [(4,), (5,)]
     assert result.rows == sweep(job(), SMALL).rows

@@ -124,7 +124,7 @@ def test_a_cell_that_cannot_be_simulated_is_a_row_with_its_reason() -> None:
 
 
 def test_a_grid_without_a_valid_cell_is_refused_before_any_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweep_run, "_chunks", lambda *_: pytest.fail("work was begun"))
+    monkeypatch.setattr(sweep_run, "_simulate", lambda *_: pytest.fail("work was begun"))
     with pytest.raises(InputError, match=r"multiple of workload\.group_size") as error:
         sweep(job(), grid(("trainer.batch_samples", [31, 33]), ("fleet.instances", [1, 2, 3])))
     assert len(error.value.problems) == 1
@@ -138,12 +138,12 @@ def test_the_order_of_completion_does_not_matter(monkeypatch: pytest.MonkeyPatch
     wanted = {ending: table(f"wanted{ending}") for ending in (".parquet", ".csv")}
     for seed in range(3):
 
-        def shuffled(design: object, cells: list[int], *_: object, seed: int = seed):  # type: ignore[no-untyped-def]
+        def shuffled(design: object, cells: list[int], *others: object, seed: int = seed) -> None:
             order = random.Random(seed).sample(list(cells), len(cells))
             for start in range(0, len(order), 2):
-                yield run_cells(design, order[start : start + 2])  # type: ignore[arg-type]
+                others[-1](run_cells(design, order[start : start + 2]))  # type: ignore[operator, arg-type]
 
-        monkeypatch.setattr(sweep_run, "_chunks", shuffled)
+        monkeypatch.setattr(sweep_run, "_simulate", shuffled)
         for ending, bytes_ in wanted.items():
             assert table(f"{seed}{ending}") == bytes_
 

@@ -287,4 +287,4 @@ def _at_the_ends(
 
 
 def _runs(scenario: Scenario, engine: Engine | None, n: int) -> list[dict[str, Any]]:
-    return list(side_by_side(lambda r: metrics_of(simulate(scenario, replication=r, engine=engine)), range(n)))
+    return side_by_side(lambda r: metrics_of(simulate(scenario, replication=r, engine=engine)), range(n))

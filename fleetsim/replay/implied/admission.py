@@ -105,12 +105,12 @@ def admission_like(
     growing = grows(observed, scenario.trainer.batch_samples) is not None
     every = _candidates(scenario, fleet.in_flight_mean, fleet.in_flight_peak, observed.queue, growing)
     tried = _with_facts(every, facts, scenario)
-    found = list(side_by_side(lambda changes: _distance(scenario, engine, observed, changes), tried))
+    found = side_by_side(lambda changes: _distance(scenario, engine, observed, changes), tried)
     order = _by_distance(tried, found)
     steps = max(_STEPS, min(_LONG_STEPS, scenario.run.steps))
 
     def nearest(laws: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], float]:
-        each = list(side_by_side(lambda changes: _distance(scenario, engine, observed, changes, steps), laws))
+        each = side_by_side(lambda changes: _distance(scenario, engine, observed, changes, steps), laws)
         near = _by_distance(laws, each)[0]
         return laws[near], each[near]
 
