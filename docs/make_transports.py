@@ -15,8 +15,10 @@ from statistics import median
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a script, its folder is on the path, not docs
 from docs.transport_rows import (
+    FITTED,
     Row,
     concordance,
+    coverage,
     factor,
     fit,
     fits,
@@ -26,8 +28,8 @@ from docs.transport_rows import (
     rows,
     scenario_of,
 )
-from fleetsim.config.link import LinkConfig
 from fleetsim.engine.transport import transfer_of
+from fleetsim.job.uncertainty import SYNC_DERIVED
 from fleetsim.tell.markdown import same
 
 PAGE = Path(__file__).resolve().parent / "transports.md"
@@ -36,7 +38,6 @@ GOAL = 1.5
 CROSSED = (
     ("tensor_s", ("nemo-dsv3-nixl-async", "nemo-dsv3-nixl-sync"), ("checkpoint-engine",)),
     ("tensor_s", ("verl-30b-ce",), ("checkpoint-engine", "NeMo-RL nixl")),
-    ("gather_bytes_s", ("verl-30b-plain", "verl-235b-plain"), ("verl delta",)),
 )
 
 
@@ -57,10 +58,14 @@ MODEL = """\
 
 Stages, each with its key of `sync.link`:
 
-- *gathering*: one rank of the trainer puts full tensors together (`source: gather`), at `gather_bytes_s`
+- *gathering*: full tensors are put together on the rank that sends (`source: gather`), at `gather_bytes_s`. A fully
+  sharded trainer collects each tensor from all its ranks, one after the other. Under Megatron a pipeline stage has its
+  layers whole within a few ranks, and collects them in buckets while another stage sends; stages take turns at the
+  wire. `trainer.recipe.backend` says which it is; where it is not given, a large model is trained with Megatron
 - *sending*: bytes over the network cards or the links of a node, vendors' figures x `efficiency`
 - *loading*: the engine takes the checkpoint tensor by tensor, `tensor_s` each. For mixtures of experts (18,867 tensors
-  for 61 GB) this decides: a loader handles each expert's matrices one by one, however small. Weights that land where
+  for 61 GB) this decides: a loader handles each expert's matrices one by one, however small. Ranks that share the
+  experts (`engine.dp`) load their own only. Weights that land where
   the engine uses them (`load: in_place`, resharding) skip it
 - *offload*: weights copied back from the trainer's host memory, `offload_bytes_s` per GPU
 - *latency*: pausing, messages, resuming, `latency_s`; and `call_s` for each tensor where calls are not batched
@@ -147,21 +152,22 @@ def crossed(table: Sequence[Row]) -> list[str]:
         "| key | fitted on | value | default | held against | rows | median factor |",
         "| --- | --- | ---: | ---: | --- | ---: | ---: |",
     ]
-    for key, on, against in CROSSED:
-        value = fit(key, [row for row in table if row.id in on])
-        rest = [r for r in table if r.source in against and _feels(r, key) and r.use != "listed"]
+    for what, on, against in CROSSED:
+        key, default = FITTED[what]
+        value = fit(what, [row for row in table if row.id in on])
+        rest = [r for r in table if r.source in against and _feels(r, what) and r.use != "listed"]
         factors = [factor(row, **{key: value}) for row in rest]
         source = next(row.source for row in table if row.id == on[0])
         lines.append(
-            f"| `{key}` | {source} ({len(on)}) | {value:.3g} | {getattr(LinkConfig(), key):.3g} "
+            f"| `{what}` | {source} ({len(on)}) | {value:.3g} | {default:.3g} "
             f"| {', '.join(against)} | {len(rest)} | {median(factors):.2f} |"
         )
     return lines
 
 
-def _feels(row: Row, key: str) -> bool:
+def _feels(row: Row, what: str) -> bool:
     """Whether the key decides the row: half of it moves the prediction by a tenth."""
-    default = getattr(LinkConfig(), key)
+    key, default = FITTED[what]
     return abs(math.log(predicted_s(row, **{key: default / 2}) / predicted_s(row, **{key: default * 2}))) > 0.2
 
 
@@ -186,18 +192,21 @@ def page() -> str:
     used = sum(not r.predicted_only for r in table)
     gave = {r.source for r in everything if r.use not in ("predict", "listed")}
     foreign = [factor(r) for r in table if r.source not in gave]
+    (low, high), (inside, of) = SYNC_DERIVED, coverage(told, *SYNC_DERIVED)
     verdict = (
         f"**In short: over the {len(predicted)} predicted rows of the table the median factor is "
         f"{median(predicted):.2f} (goal: {GOAL:g}); {sum(f <= GOAL for f in predicted)} are within {GOAL:g}. Of "
         f"{setups} pairs that a source measured against each other, {sum(held)} come out in the published order.**\n\n"
         f"Over the {len(foreign)} rows whose source gave no figure to any default, the median factor is "
         f"{median(foreign):.2f}. {used} further rows of the table gave figures to the defaults and are no predictions. "
-        f"Beyond the table: {len(beyond)} predicted rows, median factor {median(beyond):.2f}.\n"
+        f"Beyond the table: {len(beyond)} predicted rows, median factor {median(beyond):.2f}. Of all predicted rows "
+        f"{inside} of {of} were published with {low:g} to {high:g} times the predicted seconds: the interval in which "
+        f"a plan takes a derived sync to lie in eight of ten cases.\n"
     )
     fitted = ["| key of `sync.link` | fitted on | gives | default |", "| --- | --- | ---: | ---: |"]
-    for key, value in fits(everything).items():
-        on = ", ".join(f"{r.source}: {r.model}" for r in everything if r.use == f"fit {key}")
-        fitted.append(f"| `{key}` | {on} | {value:.3g} | {getattr(LinkConfig(), key):.3g} |")
+    for what, value in fits(everything).items():
+        on = ", ".join(f"{r.source}: {r.model}" for r in everything if r.use == f"fit {what}")
+        fitted.append(f"| `{what}` | {on} | {value:.3g} | {FITTED[what][1]:.3g} |")
     listed = [
         f"- {r.source}, {r.model}: {_published(r)} s. {r.note[:1].upper()}{r.note[1:]}."
         for r in everything

@@ -15,12 +15,18 @@ from typing import Any
 import yaml
 
 from fleetsim.config import data_path, scenario_from_mapping
-from fleetsim.config.link import LinkConfig
+from fleetsim.config.link import GATHER_BYTES_S, LinkConfig
 from fleetsim.engine.transport import sync_times
 
 ROWS = "published/weight_sync.yaml"
-# In this order: the second and third are fitted with the first.
-FITTED = ("tensor_s", "gather_bytes_s", "delta_bytes_s", "relay_bytes_s")
+# What was fitted: as the rows name it -> the key of sync.link and its default. All are fitted with the first.
+FITTED: dict[str, tuple[str, float]] = {
+    "tensor_s": ("tensor_s", LinkConfig().tensor_s),
+    "gather_bytes_s": ("gather_bytes_s", GATHER_BYTES_S["fsdp"]),
+    "gather_bytes_s of Megatron": ("gather_bytes_s", GATHER_BYTES_S["megatron"]),
+    "delta_bytes_s": ("delta_bytes_s", LinkConfig().delta_bytes_s),
+    "relay_bytes_s": ("relay_bytes_s", LinkConfig().relay_bytes_s),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +68,9 @@ _SAID = ("source", "load", "calls")
 
 def rows() -> list[Row]:
     """Every row of the file."""
-    return [_row(r) for r in yaml.safe_load(data_path("scenarios", ROWS).read_text(encoding="utf-8"))["rows"]]
+    table = yaml.safe_load(data_path("scenarios", ROWS).read_text(encoding="utf-8"))
+    backends = {name: source.get("backend") for name, source in table["sources"].items()}
+    return [_row({"backend": backends[r["source"]], **r}) for r in table["rows"]]
 
 
 def _row(r: dict[str, Any]) -> Row:
@@ -81,13 +89,13 @@ def scenario_of(row: Row, **link: Any) -> Any:
         {
             "engine": {
                 "gpu": w["gpu"], "tp": w["tp"], "dtype": w.get("dtype", "bfloat16"),
-                "model": w.get("hf", "Qwen/Qwen2.5-7B"),
+                "model": w.get("hf", "Qwen/Qwen2.5-7B"), "dp": w.get("dp", 1),
             },
             "fleet": {
                 "instances": w.get("instances", 1),
                 "placement": "colocated" if w.get("colocated") else "disaggregated",
             },
-            "trainer": {"gpus": w["trainer_gpus"]},
+            "trainer": {"gpus": w["trainer_gpus"], "recipe": {"backend": w.get("backend")}},
             "sync": {"transport": row.transport, "link": {**size, **link, **w["link"]}},
         }
     )  # fmt: skip
@@ -108,12 +116,12 @@ def factor(row: Row, **link: Any) -> float:
     return max(ratio, 1 / ratio)
 
 
-def fit(key: str, on: Iterable[Row], **link: Any) -> float:
-    """The value of a key of sync.link that meets every row, by bisection; their geometric mean.
+def fit(what: str, on: Iterable[Row], **link: Any) -> float:
+    """The value of one of FITTED that meets every row, by bisection; their geometric mean.
 
     Raises ValueError for a row that no value meets.
     """
-    default = getattr(LinkConfig(), key)
+    key, default = FITTED[what]
 
     def met(row: Row) -> float:
         return _solve(lambda v: predicted_s(row, **link, **{key: v}) - row.seconds, default / 1e4, default * 1e4)
@@ -133,10 +141,11 @@ def _solve(gap: Callable[[float], float], lowest: float, highest: float) -> floa
 
 
 def fits(table: Sequence[Row]) -> dict[str, float]:
-    """Each fitted key from its rows, those before it in place."""
-    found: dict[str, float] = {}
-    for key in FITTED:
-        found[key] = fit(key, [row for row in table if row.use == f"fit {key}"], **found)
+    """Each of FITTED from its rows, the first in place."""
+    first, *others = FITTED
+    found = {first: fit(first, [row for row in table if row.use == f"fit {first}"])}
+    for what in others:
+        found[what] = fit(what, [row for row in table if row.use == f"fit {what}"], **{first: found[first]})
     return found
 
 
@@ -147,6 +156,12 @@ def pairs(table: Iterable[Row]) -> list[tuple[Row, Row]]:
         if (a.source, a.setup, a.measure) == (b.source, b.setup, b.measure) and a.seconds != b.seconds:
             found.append((a, b) if a.seconds < b.seconds else (b, a))
     return found
+
+
+def coverage(table: Iterable[Row], low: float, high: float) -> tuple[int, int]:
+    """Predicted rows whose published seconds lie within the interval about the predicted ones, and all of them."""
+    inside = [low <= row.seconds / predicted_s(row) <= high for row in table if row.predicted_only]
+    return sum(inside), len(inside)
 
 
 def in_order(faster: Row, slower: Row) -> bool:

@@ -45,7 +45,7 @@ CATALOGUE: tuple[Quantity, ...] = (
         "trainer_idle_fraction",
         "trainer idle",
         "share",
-        "seconds that the trainer waits for samples / window (weight sync apart)",
+        "seconds that the trainer waits for samples, those of a drain included / window",
         "less",
         of="of its time",
     ),
@@ -69,17 +69,9 @@ CATALOGUE: tuple[Quantity, ...] = (
         "sync_fraction",
         "trainer held by weight sync",
         "share",
-        "seconds held by weight sync / window",
+        "seconds held by weight sync, a drain apart / window",
         "less",
         "held by sync",
-    ),
-    Quantity(
-        "trainer_idle_with_sync_fraction",
-        "trainer idle, weight sync included",
-        "share",
-        "seconds that the trainer waits for samples or is held by weight sync / window",
-        "less",
-        "idle with sync",
     ),
     Quantity(
         "switch_fraction",
@@ -87,6 +79,15 @@ CATALOGUE: tuple[Quantity, ...] = (
         "share",
         "seconds of handing shared GPUs over / window (colocated)",
         "less",
+    ),
+    Quantity(
+        "not_training_fraction",
+        "trainer not training",
+        "share",
+        "seconds that the trainer waits for samples, is held by weight sync, hands GPUs over or saves a checkpoint / "
+        "window",
+        "less",
+        "not training",
     ),
     Quantity("lent_fraction", "trainer GPUs lent to rollout", "share", "seconds lent / (lent instances x window)"),
     Quantity(

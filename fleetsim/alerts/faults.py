@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from fleetsim.alerts.rate import Floats
 from fleetsim.alerts.signal_values import Scraped, scraped_of
 from fleetsim.config.load import with_changes
+from fleetsim.config.run_length import most_steps
 from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.engine.limits import EngineLimits
@@ -140,9 +141,9 @@ def scraped_run(
 def run_with_event(
     scenario: Scenario, fault: Fault, replication: int, scrape_s: float, first: int, engine: Engine
 ) -> Onset:
-    """A run of `scenario.run.steps` steps in which the fault begins with step `first`."""
+    """A run of `most_steps(scenario)` steps in which the fault begins with step `first`."""
     assert fault.events is not None
-    events = fault.events(scenario, first, scenario.run.steps)
+    events = fault.events(scenario, first, most_steps(scenario))
     changed = with_changes(scenario, {"run.events": events})
     try:
         records = simulate(changed, replication=replication, engine=engine, scrape_every_s=scrape_s)

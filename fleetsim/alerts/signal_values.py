@@ -15,6 +15,7 @@ from fleetsim.alerts.rate import Floats, Windows, averages, counts, rates, total
 from fleetsim.dataclass import dataclass
 from fleetsim.engine.kernel.tables import DONE
 from fleetsim.sim.records import Records
+from fleetsim.sim.timeline import waits_for_samples
 
 # An instance is compared with others only if this share of its samples is there: one that was lost or has just come
 # back has a low rate for another reason than being slow.
@@ -88,16 +89,18 @@ def _trainer(records: Records, times: Floats) -> dict[str, Floats]:
     """What the trainer exports: counters that grow when a phase ends, and the queue."""
     steps = records.steps
 
-    def counter(at: str, value: NDArray[np.float64]) -> Floats:
-        grown = np.concatenate([[0.0], np.cumsum(value)])
-        counted: Floats = grown[np.searchsorted(steps[at], times)]
+    def grown(at_s: Floats, value: Floats) -> Floats:
+        totals = np.concatenate([[0.0], np.cumsum(value)])
+        counted: Floats = totals[np.searchsorted(at_s, times)]
         return counted
 
-    waited = "ready_s" if records.scenario.trainer.minibatches == 1 else "train_end_s"
+    def counter(at: str, value: Floats) -> Floats:
+        return grown(steps[at], value)
+
     queue = records.queue_scrapes
     return {
         "trainer.steps": counter("end_s", np.ones(len(steps))),
-        "trainer.wait_s_total": counter(waited, steps["wait_s"]),
+        "trainer.wait_s_total": grown(*waits_for_samples(records)),
         "trainer.train_s_total": counter("train_end_s", steps["train_s"]),
         "trainer.sync_s_total": counter("end_s", steps["sync_block_s"]),
         "trainer.trained_tokens": counter("end_s", steps["output_tokens"].astype(float)),

@@ -193,7 +193,7 @@ def _safe_level(
     highest = max(float(np.nanmax(t(signal, window_s))) for t in healthy) if math.isnan(level) else level
     level = max(highest, _center(signal, healthy, window_s) + signal.least)
     # What the plan's own target allows is no fault, however much calmer the simulated fleet is.
-    return max(level, rehearsal.scenario.targets.trainer_idle_fraction) if signal.name == "trainer_idle" else level
+    return max(level, rehearsal.scenario.targets.idle_limit) if signal.name == "trainer_idle" else level
 
 
 def _with_room(

@@ -37,7 +37,7 @@ def compare(asked: Compare, output: ComparedOutput) -> None:
 
     [bold]fleetsim compare job.yaml --set-b fleet.instances=8[/bold]
 
-    [bold]fleetsim compare verl-sync verl-fully-async --set workload.output_tokens.mean=4000[/bold]
+    [bold]fleetsim compare verl-sync verl-fully-async --len 4000[/bold]
 
     [bold]fleetsim compare before.json after.json --fail-if regression[/bold]
 

@@ -46,7 +46,9 @@ def simulate(asked: Simulate, output: SimulateOutput, files: FirstRun) -> None:
 
     [bold]fleetsim simulate --preset verl-fully-async --set admission.staleness_threshold=0.5[/bold]
 
-    [bold]fleetsim simulate job.yaml --set fleet.instances=13 --steps 100 --replications 10[/bold]
+    [bold]fleetsim simulate --batch 512 --len 1536 --instances 7[/bold]
+
+    [bold]fleetsim simulate job.yaml --instances 13 --max-staleness 2 --steps 100 --replications 10[/bold]
 
     [bold]fleetsim simulate job.yaml --json --fail-if "trainer_idle_fraction>0.1"[/bold]
 
@@ -57,6 +59,8 @@ def simulate(asked: Simulate, output: SimulateOutput, files: FirstRun) -> None:
     [bold]fleetsim simulate job.yaml --hours 6 --openmetrics history.om[/bold]
 
     [bold]fleetsim simulate job.yaml --perfetto trace.json.gz[/bold]
+
+    Without a scenario the job is that of the flags; what they leave out is assumed, as in parentheses below.
 
     `fleetsim scenario ls` lists the presets and the shipped scenarios.
     """

@@ -36,7 +36,7 @@ def sweep(asked: Sweep, output: SweptOutput) -> None:
 
     [bold]fleetsim sweep job.yaml --grid fleet.instances=4:32:2 --grid admission.max_staleness=0,0.5,1,2[/bold]
 
-    [bold]fleetsim sweep job.yaml --grid fleet.instances=4:32 --out sweep.parquet[/bold]
+    [bold]fleetsim sweep --batch 512 --len 1536 --grid fleet.instances=4:32 --out sweep.parquet[/bold]
 
     [bold]fleetsim sweep job.yaml --grid fleet.instances=4:32:2 --html sweep.html[/bold]
 

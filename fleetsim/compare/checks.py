@@ -27,6 +27,7 @@ def numbers(asked: Compare) -> Iterator[Problem]:
     if asked.replications is not None and asked.replications < 2:
         rule, remedy = "one run of each has no interval", "take at least 2, better 10"
         yield Problem(flag("replications"), asked.replications, rule, remedy)
+    yield from asked.job.wrong()
 
 
 def misplaced(asked: Compare, kinds: frozenset[What], given: Sequence[GivenSide], all_known: bool) -> Iterator[Problem]:
@@ -80,7 +81,8 @@ def _of_history(asked: Compare) -> Iterator[Problem]:
 def _of_scenarios(asked: Compare, kinds: frozenset[What], given: Sequence[GivenSide]) -> Iterator[Problem]:
     """Options that mean something for what is simulated only, and --set of what must stay as it is."""
     sets = {"--set": asked.set_ or (), "--set-a": asked.set_a or (), "--set-b": asked.set_b or ()}
-    for option, texts in sets.items():
+    flags = {str(flag(name)): [value] for name, value in asked.job.flags().items() if value is not None}
+    for option, texts in (sets | flags).items():
         if texts and "scenario" not in kinds:
             rule = "changes what is simulated: there is no scenario among A and B"
             yield Problem(option, texts[0], rule, "drop it, or give a scenario")

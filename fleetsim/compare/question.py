@@ -7,7 +7,7 @@ from typing import Annotated
 
 from fleetsim.compare.inputs import GivenSide
 from fleetsim.dataclass import dataclass
-from fleetsim.job.fields import RUN, SIMULATED
+from fleetsim.job.fields import RUN, SIMULATED, CountedFlags
 from fleetsim.job.history_fields import SOURCE, AccessFields
 from fleetsim.job.question import Argument, Lends, Option
 
@@ -16,8 +16,8 @@ from fleetsim.job.question import Argument, Lends, Option
 class Compare:
     """What changed between A and B, by how much, and is it more than luck?
 
-    given: A and B where they are no texts; one where both are of one history. labels: what the two are called. counts:
-    whether every query of a server is told.
+    job: what flags say of both jobs. given: A and B where they are no texts; one where both are of one history. labels:
+    what the two are called. counts: whether every query of a server is told.
     """
 
     a: Annotated[str | None, Argument("A scenario, a result (--json of simulate), or history.", "A")] = None
@@ -25,6 +25,7 @@ class Compare:
     set_: Annotated[list[str] | None, Option("Of both scenarios. Repeatable.", SIMULATED, metavar="KEY=VALUE")] = None
     set_a: Annotated[list[str] | None, Option("Of A alone.", SIMULATED, metavar="KEY=VALUE")] = None
     set_b: Annotated[list[str] | None, Option("Of B alone.", SIMULATED, metavar="KEY=VALUE")] = None
+    job: Annotated[CountedFlags, Lends(CountedFlags)] = field(default_factory=CountedFlags)
     steps: Annotated[int | None, Option("Optimizer steps of each run.", SIMULATED)] = None
     seed: Annotated[int | None, Option("Random seed of both: luck then cancels out.", SIMULATED)] = None
     replications: Annotated[int | None, Option("Runs of each; 10 if not given.", SIMULATED)] = None

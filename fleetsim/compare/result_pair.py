@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from fleetsim import units
 from fleetsim.compare.compare import Comparison, Side
-from fleetsim.compare.runs import ToRun, run_side, unpaired_because, unpaired_note
+from fleetsim.compare.runs import ToRun, run_side, steps_words, unpaired_because, unpaired_note
 from fleetsim.compare.saved_result import SavedResult
 from fleetsim.compare.verdicts import compare
 from fleetsim.config.load import with_changes
@@ -66,7 +66,7 @@ def _side(
     changes = {"run.steps": like.steps, "run.seed": like.seed, "run.warmup_steps": like.warmup_steps}
     scenario = with_changes(one.scenario, {**changes, "run.replications": max(1, other.side.replications)})
     rows = [r for _, r in other.side.runs] or range(other.side.replications)
-    as_it_was = f"{like.steps:,} steps, {units.plural(len(rows), 'replication')}, seed {like.seed}"
+    as_it_was = f"{steps_words(like.steps)}, {units.plural(len(rows), 'replication')}, seed {like.seed}"
     said.append(f"{one.label} was run as {other.side.label} was: {as_it_was}")
     tell(f"simulating {one.label}")
     return run_side(replace(one, scenario=scenario), list(rows)), scenario

@@ -32,7 +32,7 @@ _DRAWS: tuple[tuple[str, Callable[[Scenario], float]], ...] = (
     ("buffer.group_oversampling", lambda s: s.buffer.group_oversampling),
     ("workload.turns.count", lambda s: s.workload.turns.count),
     ("trainer.batch_samples", lambda s: s.trainer.batch_samples),
-    ("run.steps", lambda s: s.run.steps),
+    ("run.steps", lambda s: s.run.steps or 0),
 )
 
 
@@ -55,12 +55,18 @@ def unpaired_because(a: Scenario, b: Scenario) -> str | None:
     return " and ".join(differ) or None
 
 
+def steps_words(steps: int | None) -> str:
+    """How long a run is."""
+    return "until it was steady" if steps is None else f"{count(steps)} steps"
+
+
 def equally_long(a: Scenario, b: Scenario) -> tuple[Scenario, Scenario, tuple[str, ...]]:
     """Gives both sides the steps of the longer one: a run's beginning weighs on short runs. Returns a note, too."""
-    steps = max(a.run.steps, b.run.steps)
     if a.run.steps == b.run.steps:
         return a, b, ()
-    note = f"A would run {count(a.run.steps)} steps and B {count(b.run.steps)}: both ran {count(steps)} (--steps)"
+    steps = None if a.run.steps is None or b.run.steps is None else max(a.run.steps, b.run.steps)
+    long_a, long_b, long = (steps_words(n) for n in (a.run.steps, b.run.steps, steps))
+    note = f"A would run {long_a} and B {long_b}: both ran {long} (--steps)"
     return with_changes(a, {"run.steps": steps}), with_changes(b, {"run.steps": steps}), (note,)
 
 

@@ -48,7 +48,8 @@ def sides_of(asked: Compare, given: tuple[GivenSide, ...]) -> tuple[tuple[ToRun 
             if one.what == "result":
                 found.append(result_of(one.held, label, where))
                 continue
-            flags = {"steps": asked.steps, "seed": asked.seed, "replications": asked.replications}
+            run = {"steps": asked.steps, "seed": asked.seed, "replications": asked.replications}
+            flags = asked.job.flags() | run
             job = one.held if isinstance(one.held, Job) else made(one.text, [*(asked.set_ or ()), *own], flags)
             found.append(ToRun(label, job.scenario, job.given))
             notes += [f"{where}: {note}" for note in job.notes]

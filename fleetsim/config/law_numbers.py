@@ -6,6 +6,7 @@ import math
 
 from fleetsim.config.sections import Sections
 from fleetsim.policies.admission import LAWS
+from fleetsim.policies.age_actions import AGE_ACTIONS
 from fleetsim.policies.law import Law
 from fleetsim.policies.law_inputs import Sizes
 
@@ -39,3 +40,32 @@ def groups_per_version(scenario: Sections) -> int:
     if sync.trigger == "samples":
         return math.ceil((sync.every_samples or 1) / scenario.trainer.batch_samples) * step
     return sync.every_steps * step
+
+
+def steps_per_version(scenario: Sections) -> int:
+    """Optimizer steps between two publications, rounded up to whole ones."""
+    sync, trainer = scenario.sync, scenario.trainer
+    if sync.trigger == "pulls":
+        return math.ceil((sync.every_pulls or 1) / trainer.minibatches)
+    if sync.trigger == "samples":
+        return math.ceil((sync.every_samples or 1) / trainer.batch_samples)
+    return sync.every_steps
+
+
+def budget_steps(scenario: Sections) -> float | None:
+    """Optimizer steps that a trained sample may be old by what the recipe says; None where it says no number.
+
+    A recipe whose generation waits for the trainer, or may be 0 versions ahead of it, asks for samples of the newest
+    weights. Of a window of eta versions of k steps the last sample is k (eta + 1) - 1 steps old, if it is done in time.
+    """
+    law, a, k = law_of(scenario), scenario.admission, steps_per_version(scenario)
+    if law.waits_for_trainer:
+        return 0.0
+    if law.ahead is not None and law.ahead.promised:
+        most = math.ceil(law.ahead.most(a))
+        if most == 0:
+            return 0.0
+        return float(k * (most + 1) - 1 if law.ahead.unit == "versions" else most + k - 1)
+    if AGE_ACTIONS[a.age_action].limits_age and a.max_age is not None:
+        return float(k * (math.ceil(a.max_age) + 1) - 1)
+    return None

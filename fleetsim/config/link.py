@@ -6,14 +6,21 @@ what), or assumed; each description ends with which of them it is.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from fleetsim.config.base import ConfigSection, Count, CountOrZero, Fraction, Seconds
+from fleetsim.config.trainer import Backend
 
 Bytes = Annotated[int, Field(ge=1, le=10**18)]
 Rate = Annotated[float, Field(gt=0, le=1e18)]
+
+# A fully sharded trainer collects every tensor from all its ranks, one after the other, on the one that sends. Under
+# Megatron each pipeline stage has its own layers whole within a few ranks, collects them in buckets while another stage
+# sends, and sends them itself; stages take turns at the wire (radixark/miles, update_weight_from_distributed).
+GATHER_BYTES_S: Mapping[Backend, float] = {"fsdp": 5.1e9, "megatron": 22.6e9}
 
 
 class LinkConfig(ConfigSection):
@@ -30,8 +37,10 @@ class LinkConfig(ConfigSection):
         description="the trainer puts full tensors together on one rank that sends them all; or every rank sends its "
         "own share in the engine's format; null = gather for collective_broadcast, else sharded",
     )
-    gather_bytes_s: Rate = Field(
-        default=5.1e9, description="source gather: bytes that the sending rank puts together per second; fitted"
+    gather_bytes_s: Rate | None = Field(
+        default=None,
+        description="source gather: bytes that are put together per second for the rank that sends; null = 5.1 GB/s "
+        "from a fully sharded trainer, 22.6 GB/s from Megatron (trainer.recipe.backend); fitted",
     )
     offloaded: bool = Field(
         default=False, description="the trainer's weights are in host memory and are copied back for the sync"

@@ -86,7 +86,7 @@ def _every_turn_has_a_token(s: Sections) -> Iterator[Problem]:
 
 def _warmup_leaves_steps(s: Sections) -> Iterator[Problem]:
     warmup, steps = s.run.warmup_steps, s.run.steps
-    if warmup is not None and warmup >= steps:
+    if warmup is not None and steps is not None and warmup >= steps:
         yield Problem(
             "run.warmup_steps", warmup, f"must be below run.steps ({steps})", "simulate more steps or drop fewer"
         )

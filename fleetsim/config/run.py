@@ -43,7 +43,9 @@ class EventConfig(ConfigSection):
 class RunConfig(ConfigSection):
     """How much is simulated."""
 
-    steps: Steps = Field(default=30, description="optimizer steps to simulate")
+    steps: Steps | None = Field(
+        default=None, description="optimizer steps to simulate; null = until the mean of its steps is known"
+    )
     warmup_steps: CountOrZero | None = Field(
         default=None, description="first steps left out of the metrics; null = by the stated rule"
     )

@@ -9,6 +9,7 @@ from pydantic_core import PydanticCustomError
 
 from fleetsim.config.base import ConfigSection, Count, Fraction, Name, PositiveSeconds, Seconds
 
+Backend = Literal["fsdp", "megatron"]
 ScalingPoint = Annotated[tuple[Count, PositiveSeconds], Field(strict=False)]
 
 
@@ -63,7 +64,7 @@ class RecipeConfig(ConfigSection):
     framework: Name | None = Field(
         default=None, description="whose trainer: verl, nemo-rl, prime-rl, skyrl, areal, trl...; null = any"
     )
-    backend: Literal["fsdp", "megatron"] | None = Field(
+    backend: Backend | None = Field(
         default=None,
         description="fully sharded weights (FSDP2, DTensor, ZeRO 3), or Megatron; null = fsdp up to 40 billion weights "
         "(mixtures: 20), else megatron",

@@ -17,15 +17,17 @@ from fleetsim.dataclass import dataclass
 class Transfer:
     """One sync's job: how much moves between how many GPUs.
 
-    model_bytes: all weights as they travel. element_bytes: of one weight. tensors: of the checkpoint. trainer_gpus,
-    instances, tp: GPUs that send, engines that receive, GPUs of each (all stages together). gpu_bytes: what one of
-    them keeps of the weights. node_gpus: GPUs of a server. link_bytes_s: from
-    a GPU to its peers. colocated: trainer and engines share the GPUs.
+    model_bytes: all weights as they travel. element_bytes: of one weight. tensors: of the checkpoint. loaded: those of
+    them that a rank of an engine keeps a part of; it passes over experts of other ranks. trainer_gpus, instances, tp:
+    GPUs that send, engines that receive, GPUs of each (all stages together). gpu_bytes: what one of them keeps of the
+    weights. node_gpus: GPUs of a server. link_bytes_s: from a GPU to its peers. colocated: trainer and engines share
+    the GPUs.
     """
 
     model_bytes: float
     element_bytes: float
     tensors: int
+    loaded: int
     trainer_gpus: int
     instances: int
     tp: int
@@ -70,7 +72,10 @@ class Transfer:
     @property
     def gather_s(self) -> float:
         """Full tensors put together on one rank; 0 where every rank sends its own share."""
-        return self.model_bytes / self.link.gather_bytes_s if self.link.source == "gather" else 0.0
+        if self.link.source != "gather":
+            return 0.0
+        assert self.link.gather_bytes_s is not None  # by the trainer's backend
+        return self.model_bytes / self.link.gather_bytes_s
 
     @property
     def offload_s(self) -> float:
@@ -81,7 +86,7 @@ class Transfer:
     @property
     def load_s(self) -> float:
         """The engine's loader, tensor by tensor."""
-        return self.tensors * self.link.tensor_s if self.link.load == "per_tensor" else 0.0
+        return self.loaded * self.link.tensor_s if self.link.load == "per_tensor" else 0.0
 
     @property
     def calls_s(self) -> float:

@@ -8,8 +8,10 @@ from functools import lru_cache
 
 from fleetsim import units
 from fleetsim.config.engine import EngineConfig
+from fleetsim.config.link import GATHER_BYTES_S
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.sync import SyncConfig
+from fleetsim.config.trainer import Backend
 from fleetsim.dataclass import dataclass
 from fleetsim.engine.gpus import GpuSpec, gpu_of, gpu_spec
 from fleetsim.engine.kv_memory import stage_bytes
@@ -21,6 +23,9 @@ from fleetsim.engine.operators.adapters import Adapters
 from fleetsim.engine.transfer import TRANSPORTS, Stages, Transfer
 from fleetsim.errors import InputError, Problem
 
+# Larger models are trained with Megatron: gathering all their weights for each micro-batch costs more than tensor,
+# pipeline and expert parallel ranks (NVIDIA-NeMo/RL discussion 1161 for 70B; SkyRL's docs for a mixture of 30B).
+DENSE_FSDP, MIXTURE_FSDP = 40e9, 20e9
 # Without a transport and without a figure of the user.
 PUBLISH_S, PAUSE_S, TRAINER_BLOCK_S = 0.0, 1.0, 1.0
 
@@ -120,10 +125,15 @@ def transfer_of(scenario: Scenario) -> Transfer:
     assert model_bytes is not None
     assert tensors is not None
     source = link.source or ("gather" if s.sync.transport == "collective_broadcast" else "sharded")
+    backend = s.trainer.recipe.backend
+    if backend is None:
+        unknown: Backend = "fsdp" if model_bytes <= DENSE_FSDP * element else "megatron"
+        backend = backend_for(shape) if shape else unknown
     return Transfer(
         model_bytes=model_bytes,
         element_bytes=element,
         tensors=tensors,
+        loaded=tensors if shape is None or lora is not None else _loaded(s.engine, shape, tensors),
         trainer_gpus=s.trainer.gpus,
         instances=s.fleet.instances,
         tp=s.engine.gpus,
@@ -131,19 +141,38 @@ def transfer_of(scenario: Scenario) -> Transfer:
         node_gpus=node_gpus,
         link_bytes_s=link_bytes_s,
         colocated=s.fleet.placement == "colocated",
-        link=link.model_copy(update={"source": source}),
+        link=link.model_copy(
+            update={"source": source, "gather_bytes_s": link.gather_bytes_s or GATHER_BYTES_S[backend]}
+        ),
     )
+
+
+def backend_for(shape: ModelShape) -> Backend:
+    """What a team would train it with where nobody says."""
+    limit = DENSE_FSDP if shape.mixture is None else MIXTURE_FSDP
+    return "fsdp" if shape.params <= limit else "megatron"
+
+
+def _layouts(engine: EngineConfig) -> list[Layout]:
+    """Those of the engines that decode and of those that compute prompts."""
+    apart = engine.disaggregation
+    prefill = [] if apart is None else [Layout(engine.prefill_tp, dp=apart.prefill_dp, exchange=engine.expert_exchange)]
+    return [layout_of(engine), *prefill]
+
+
+def _loaded(engine: EngineConfig, shape: ModelShape, tensors: int) -> int:
+    """Tensors that a rank keeps a part of: all; but of experts that are dealt out to ranks only its own."""
+    sharing = min(layout.sharing if layout.dp > 1 else 1 for layout in _layouts(engine))
+    experts = sum(count * mixture.expert_tensors for count, mixture in shape.mixtures)
+    return tensors - round(min(experts, tensors) * (1 - 1 / sharing))
 
 
 def _kept(engine: EngineConfig, shape: ModelShape | None, dtype: str) -> float:
     """The share of all weights that the fullest GPU of an instance keeps; of an unknown model an even one."""
-    apart = engine.disaggregation
     if shape is None:
-        return 1 / (engine.gpus if apart is None else min(engine.tp, engine.prefill_tp))
-    layouts = [layout_of(engine)]
-    if apart is not None:
-        layouts.append(Layout(engine.prefill_tp, dp=apart.prefill_dp, exchange=engine.expert_exchange))
-    return max(_fullest(shape, layout, engine.name, dtype) for layout in layouts) / _weight_bytes(shape, dtype)
+        return 1 / min(layout.gpus for layout in _layouts(engine))
+    fullest = max(_fullest(shape, layout, engine.name, dtype) for layout in _layouts(engine))
+    return fullest / _weight_bytes(shape, dtype)
 
 
 # Both are remembered: a search asks for the same engine thousands of times.

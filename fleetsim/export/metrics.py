@@ -15,6 +15,7 @@ from fleetsim.engine.kernel.tables import G_ABORTED, G_FILTERED, G_OVERFLOW, G_S
 from fleetsim.export.request_metrics import histograms, request_success
 from fleetsim.export.series import Family, Floats, Incarnation, Numbers, Series, in_order, incarnations, scrape_times
 from fleetsim.sim.records import Records
+from fleetsim.sim.timeline import waits_for_samples
 
 
 def families(records: Records, histogram_rows: int = 1) -> Iterator[Family]:
@@ -82,7 +83,7 @@ def _trainer(records: Records) -> Iterator[Family]:
     """The trainer's own counters: as an exporter has them, they grow when a phase is over."""
     steps, groups, size = records.steps, records.groups, records.scenario.workload.group_size
     times, queue = scrape_times(records), records.queue_scrapes
-    waited = steps["ready_s"] if records.scenario.trainer.minibatches == 1 else steps["train_end_s"]
+    waits = waits_for_samples(records)
     lost = np.isin(groups["status"], [G_STALE, G_OVERFLOW, G_ABORTED]) & (groups["left_s"] >= 0)
     filtered = groups["status"] == G_FILTERED
     gone_s = np.sort(np.concatenate([groups["left_s"][lost], groups["ready_s"][filtered]]))
@@ -100,7 +101,7 @@ def _trainer(records: Records) -> Iterator[Family]:
     end = steps["end_s"]
     for name, unit, text, values in (
         ("steps", "", "Optimizer steps completed.", total(end, ones)),
-        ("sample_wait_seconds", "seconds", "Waited for samples.", total(waited, steps["wait_s"])),
+        ("sample_wait_seconds", "seconds", "Waited for samples.", total(*waits)),
         ("train_seconds", "seconds", "Computed.", total(steps["train_end_s"], steps["train_s"])),
         ("weight_sync_seconds", "seconds", "Held by weight sync.", total(end, steps["sync_block_s"])),
         ("trained_samples", "", "Samples trained on.", total(end, steps["samples"].astype(np.int64))),

@@ -80,7 +80,7 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     if answer is not None:  # a sequence holds the prompt, too, and is cut where it is longer
         draft.could("workload.prompt_tokens", None, lambda want: {"seq_len": longest + cap_of_prompts(want)})
     instances = _gpus(draft)
-    _admission(draft, group, instances)
+    _admission(draft, batch, group, instances)
     sections = ("", "orchestrator.", "trainer.")
     way = draft.text(*(f"{section}weight_broadcast.type" for section in sections), default="filesystem")
     words = {"filesystem": "checkpoint_shuttle", "nccl": "collective_broadcast", "nixl": "rdma_p2p"}
@@ -170,13 +170,16 @@ def _listed(draft: Draft, key: str) -> Read[int] | None:
     return Read(f"GPUs in {found[0].key}", len(found[1]), True)
 
 
-def _admission(draft: Draft, group: Read[int], instances: int) -> None:
+def _admission(draft: Draft, batch: Read[int], group: Read[int], instances: int) -> None:
     level = draft.maybe_count("max_async_level", "orchestrator.max_async_level", least=0)
     limit = draft.count("orchestrator.max_off_policy_steps", default=8, least=0)
     if level is not None:
         draft.semantics("admission.law", "version_window", "rollouts run at most so many steps ahead")
         draft.put("admission.max_staleness", float(level.value), level)
     else:
+        # src/prime_rl/orchestrator/orchestrator.py: TARGET_LAG, update_dispatch_gate
+        ahead = "one batch ahead of the trainer; then nothing starts"
+        draft.put("buffer.capacity_samples", batch.value, batch, why=ahead)
         most = draft.maybe_count("orchestrator.concurrency.max_inflight") or Read(
             "orchestrator.concurrency.max_inflight", 1024, False
         )

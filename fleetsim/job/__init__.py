@@ -6,5 +6,6 @@
   could be changed), `uncertainty` and `input_moves` (inputs that may be off), `drafts`, `sides`.
 - What an answer rests on: `assumptions`, `caveats`, `engine_source`, `measured_range`, `prices`, `trainer_scaling`.
 - What is done with an answer: `result`, `metrics`, `frames` (pandas), `gate` (`--fail-if`).
+- What somebody types to have it simulated: `command`, `typed_values`; `heard_run` is the run that `--run` named.
 - How it is worded: `brief`, `binding`, `change`, `grounds`, `words`, `value_words`, `scenario_words`.
 """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import replace
 from typing import Any
 
 from fleetsim import units
@@ -17,8 +16,6 @@ from fleetsim.faces import flag, setting, text
 from fleetsim.job import value_words
 
 _FLEET = "fleet.instances"
-# Flags that `simulate` has as well; for the rest it has --set.
-_FLAGS = ("--set", "--profile")
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +165,7 @@ _DEFAULTS = (
     _Default(
         "admission.max_staleness",
         flag("max_staleness"),
-        lambda s: f"staleness budget of {units.plural(s.admission.max_staleness, 'step')} (version window)",
+        lambda s: f"generation at most {units.plural(s.admission.max_staleness, 'weight version')} ahead",
         lambda s: law_of(s).plain_window,
     ),
     _Default(
@@ -180,11 +177,6 @@ _DEFAULTS = (
     _Default("sync.publish_s", "--set sync.publish_s=0", value_words.publish, lambda s: s.sync.transport is not None),
     _Default("sync.pause_s", flag("sync_pause_s"), value_words.pause),
     _Default("sync.trainer_block_s", "--set sync.trainer_block_s=0", value_words.trainer_block),
-    _Default(
-        "targets.trainer_idle_fraction",
-        flag("target_idle"),
-        lambda s: f"trainer idle at most {units.share(s.targets.trainer_idle_fraction)}",
-    ),
     _Default(
         "targets.headroom",
         flag("headroom"),
@@ -269,14 +261,5 @@ def run_assumptions(scenario: Scenario, given: Collection[str]) -> tuple[Assumpt
     found = [a for a in assumptions_of(scenario, given) if not a.path.startswith("targets.")]
     if not is_touched(_FLEET, given):
         count = scenario.fleet.instances
-        text = units.plural(count, "instance")
-        found.append(Assumption(_FLEET, count, "", text))
-    return tuple(_by_set(a) for a in sorted(found, key=lambda a: a.path.partition(".")[0] != "engine"))
-
-
-def _by_set(assumption: Assumption) -> Assumption:
-    """With the flag that `simulate` has for it."""
-    own = assumption.flag.startswith(_FLAGS)
-    text = assumption.text.removesuffix(f" ({assumption.flag})")
-    flag = assumption.flag if own else f"--set {assumption.path}=VALUE"
-    return replace(assumption, flag=flag, text=text)
+        found.append(Assumption(_FLEET, count, flag("instances"), units.plural(count, "instance")))
+    return tuple(sorted(found, key=lambda a: a.path.partition(".")[0] != "engine"))

@@ -28,7 +28,7 @@ BINDINGS: dict[str, Binding] = {
     "rollout": Binding(
         "rollout throughput",
         "the trainer waits for samples, and instances are so full that each of them makes them slowly",
-        "more instances (--set fleet.instances=N), a faster engine, or shorter responses (--max-len)",
+        "more instances (--instances N of simulate), a faster engine, or shorter responses (--max-len)",
     ),
     "longest_response": Binding(
         "the longest responses",

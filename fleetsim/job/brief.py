@@ -1,20 +1,27 @@
-"""Lines of a Brief that every planned answer has: a figure with its range, what was assumed, what to measure first."""
+"""Lines of a Brief that several answers have: a figure with its range, how old samples are, what is generated for
+nothing, what was assumed, what to measure first."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from fleetsim import units
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.transport import sync_times
+from fleetsim.estimates import Estimate
 from fleetsim.job.assumptions import Assumption
+from fleetsim.job.engine_limits import generated_mean
 from fleetsim.job.input_moves import InputPart, MetricRanges
+from fleetsim.job.levers import share_at_cap
 from fleetsim.job.nameplate import trainer_step_s
 from fleetsim.quantities import quantity
 
 # From, to of some metrics; None where no input is in doubt.
 Spans = Mapping[str, tuple[float, float]] | None
+# The mean of a metric, by its name.
+MeanOf = Callable[[str], float]
 
 # What the job is: where one of these is assumed, the plan may be for another job than the reader's.
 _JOB = ("engine.model", "engine.instance_tok_s", "trainer.batch_samples", "workload.output_tokens.mean")
@@ -22,10 +29,33 @@ _JOB = ("engine.model", "engine.instance_tok_s", "trainer.batch_samples", "workl
 _POLICY = ("admission.max_staleness",)
 _REST = ("trainer.fixed_s", "workload.output_tokens.cv", "engine.gpu")
 _MOST_ASSUMED = 3
+# From these shares on a loss is told: of samples, of responses that the cap cuts; tokens made per trained one.
+_LOST, _CUT, _MADE = 0.01, 0.02, 1.1
+_NOISE = 1e-9
+# Ages in optimizer steps, and what samples of up to such an age ask of the algorithm.
+_REGIMES = (
+    (3.0, "near on-policy, a clipped importance ratio bears it"),
+    (5.0, "off-policy, train with importance-sampling correction"),
+    (math.inf, "far off-policy, a plain clip no longer holds: use decoupled PPO or truncated importance weights"),
+)
+# What loses tokens, as what becomes of them.
+_WHY: Mapping[str, str] = {
+    "waste.stale": "stale at the queue",
+    "waste.aborted": "aborted in flight",
+    "waste.filtered": "filtered by their reward",
+    "waste.recomputed": "computed again",
+    "waste.lost": "lost with failed instances",
+}
+# Said once where ages are told beside a budget.
+AHEAD_NOT_AGE = (
+    "--max-staleness limits how many weight versions generation runs ahead; a long response is older when it is trained"
+)
 # Values that a scenario does not hold as a reader would type them.
 _TYPED: Mapping[str, Callable[[Scenario], float]] = {
     "trainer.fixed_s": trainer_step_s,
     "sync.pause_s": lambda s: sync_times(s).pause_s,
+    # --len says the mean of what is generated; a law's own mean is that before its cap
+    "workload.output_tokens.mean": generated_mean,
 }
 
 
@@ -41,9 +71,66 @@ def likely(low: str, high: str, wide: bool) -> str:
     return "" if low == high else f" (likely {low} to {high}{': wide' if wide else ''})"
 
 
-def step_line(step_s: float, idle: float, spans: Spans) -> str:
-    """A step and the trainer's idle share, with their ranges."""
-    return f"{ranged('step_s', step_s, spans)}, trainer idle {ranged('trainer_idle_fraction', idle, spans)}"
+def step_line(mean: MeanOf, spans: Spans) -> str:
+    """A step and the trainer's idle share, with their ranges, and what else keeps the trainer from training."""
+    return f"{ranged('step_s', mean('step_s'), spans)}, trainer idle {idle_words(mean, spans)}"
+
+
+def idle_words(mean: MeanOf, spans: Spans) -> str:
+    """ "4.1 % (2.0 % to 6.3 %), not training 8.2 % (sync adds 4.1 %)"; without the second where it is no more."""
+    idle, all_ = mean("trainer_idle_fraction"), mean("not_training_fraction")
+    sync, hand_over = mean("sync_fraction"), mean("switch_fraction")
+    parts = {"sync": sync, "hand-over": hand_over, "checkpoint": max(0.0, all_ - idle - sync - hand_over)}
+    seen = {name: said for name, part in parts.items() if (said := units.share(part)) != units.share(0.0)}
+    added = ", ".join(f"{name}{' adds' if i == 0 else ''} {said}" for i, (name, said) in enumerate(seen.items()))
+    more = f", not training {units.share(all_)} ({added})" if added else ""
+    return f"{ranged('trainer_idle_fraction', idle, spans)}{more}"
+
+
+def regime_line(estimates: Mapping[str, Estimate], age: float | None = None) -> str:
+    """How old samples are when they are trained, in optimizer steps, and what that asks of the algorithm.
+
+    The importance ratio of a policy to that of K steps before drifts from 1: up to about 3 steps a clipped objective
+    holds it, beyond about 5 the gradient is one of another policy. age: that of 99 % of the samples, where more runs
+    than those of the estimates say it. Empty for a fleet that gets stuck.
+    """
+    if not math.isfinite(estimates["staleness_steps.p99"].mean):
+        return ""
+    old = math.ceil((estimates["staleness_steps.p99"].mean if age is None else age) - _NOISE)
+    if old == 0:
+        whole = estimates["staleness_steps.max"].mean == 0
+        return "on-policy" if whole else "99 % of the trained samples are on-policy"
+    asks = next(says for most, says in _REGIMES if old <= most)
+    return f"99 % of the trained samples are at most {units.plural(old, 'step')} old: {asks}"
+
+
+def losses_line(estimates: Mapping[str, Estimate], scenario: Scenario) -> str | None:
+    """What is generated for nothing, or at the cost of something: None where it is next to nothing.
+
+    Samples that are lost, of all and of the longest tenth, with what loses most of them; else tokens that are made
+    beside those that are trained; responses that the cap cuts; preempted requests.
+    """
+    every, longest, made = (
+        estimates[name].mean for name in ("samples_lost.all", "samples_lost.longest_tenth", "tokens_per_trained_token")
+    )
+    if not math.isfinite(made):  # of a fleet that gets stuck
+        return None
+    said = []
+    if max(every, longest) >= _LOST:
+        why = _WHY[max(("waste.stale", "waste.aborted"), key=lambda name: estimates[name].mean)]
+        of_all, of_longest = (units.share(x, 0 if x >= _LOST else 1) for x in (every, longest))
+        said.append(f"{of_all} of all samples, {of_longest} of the longest tenth: {why}")
+    most = max(_WHY, key=lambda name: estimates[name].mean)
+    if made >= _MADE and estimates[most].mean >= _LOST:
+        cause = "" if said else f", most of the others {_WHY[most]}"
+        said.append(f"{made:.2g} tokens made per trained token{cause}")
+    cut = share_at_cap(scenario.workload.output_tokens)
+    if cut >= _CUT:
+        said.append(f"{units.share(cut)} of the responses cut at the cap")
+    preempted = estimates["preemptions"].mean / scenario.trainer.batch_samples
+    if preempted >= _LOST:
+        said.append(f"{preempted:.2g} preemptions a sample")
+    return "; ".join(said) or None
 
 
 def assumed_line(scenario: Scenario, assumed: Iterable[Assumption], in_doubt: Sequence[str]) -> str:
@@ -64,11 +151,11 @@ def _typed(scenario: Scenario, assumption: Assumption) -> str:
     return f"--set {path}={written}" if flag.startswith("--set") else f"{flag} {written}"
 
 
-def swing_line(ranges: MetricRanges, measured: Callable[[str], str] = str) -> str | None:
-    """The input that moves a simulated step most, where one does. measured: writes what settles it."""
+def swing_line(ranges: MetricRanges) -> str | None:
+    """The input that moves a simulated step most, where one does, and what settles it."""
     first = ranges.parts[0]
     low, high = map(units.seconds, first.step_s)
-    return None if low == high else f"{first.what} ({measured(first.measure)}): a step may take {low} to {high}"
+    return None if low == high else f"{first.what} ({first.measure}): a step may take {low} to {high}"
 
 
 def measure_line(part: InputPart[Any]) -> str:

@@ -10,7 +10,9 @@ from fleetsim.dataclass import dataclass
 from fleetsim.faces import flag, setting
 from fleetsim.job.flag_paths import PATHS
 
-_FLAGS = {path: name for name, path in PATHS.items()}
+_COUNTED = {path: name for name, path in PATHS.items()}
+# Commands that choose the count of instances are not told it.
+_FLAGS = {path: name for path, name in _COUNTED.items() if name != "instances"}
 # Below this share of a step two steps take as long.
 _ALIKE = 0.005
 
@@ -39,6 +41,11 @@ class Typed(str):
         """The same with the flags that there are for some of the paths: `--set` beside its own flag is refused."""
         return _words(self.changes, self.options, _FLAGS)
 
+    @property
+    def counted(self) -> str:
+        """As `own`, for a command that is told its count of instances."""
+        return _words(self.changes, self.options, _COUNTED)
+
 
 def _words(changes: Mapping[str, Any], options: Mapping[str, Any], flags: Mapping[str, str]) -> str:
     """The options, then the changes: by the flag of their path where `flags` has one."""
@@ -57,7 +64,8 @@ def _value(value: Any) -> str:
 class Change:
     """text: the change in words. flag: what to type for it. instances: the count that it needs, instead_of: the
     recommended one. mends: with it a fleet holds the targets, and without it none does. saves_usd, saves_s: of a step,
-    below 0 where it costs more. risk: what it asks of the algorithm.
+    below 0 where it costs more. risk: what it asks of the algorithm; permission: that, where the recipe does not allow
+    it by itself. in_words: what is set is no single flag, so it is told by its text.
     """
 
     text: str
@@ -69,18 +77,21 @@ class Change:
     step_s: float
     risk: str | None
     mends: bool = False
+    permission: str | None = None
+    in_words: bool = False
 
     @property
     def words(self) -> str:
         """ "--max-staleness 3 needs 5 instances instead of 53, saves $0.66 and 28.8 s a step"."""
         count = units.plural(self.instances, "instance")
         needs = f" needs {count} instead of {self.instead_of:,}," if self.instances != self.instead_of else ""
-        if self.flag == setting("fleet.instances", self.instances):  # the change is the count itself
+        itself = (setting("fleet.instances", self.instances), flag("instances", self.instances))
+        if self.flag in itself:  # the change is the count itself
             needs = f" instead of {self.instead_of:,},"
         if self.mends:
             needs = f" meets the target with {count},"
-        asks = f" ({self.risk})" if self.risk else ""
-        return f"{self.flag}{needs} {self._saves}{asks}"
+        asks = f" (if the recipe may: {self.permission})" if self.permission else f" ({self.risk})" if self.risk else ""
+        return f"{self.text if self.in_words else self.flag}{needs} {self._saves}{asks}"
 
     @property
     def _saves(self) -> str:

@@ -23,7 +23,7 @@ SECONDS = ("trainer.fixed_s", "trainer.per_token_s", "trainer.phases", "trainer.
 SLOWDOWN = "engine.slowdown"
 # provenance.source of a profile that was measured inside a training job.
 _IN_A_JOB = "job"
-_SYNC = ("sync.transport", "sync.publish_s", "sync.pause_s", "sync.trainer_block_s")
+SYNC = ("sync.transport", "sync.publish_s", "sync.pause_s", "sync.trainer_block_s")
 
 
 def names_a_model(scenario: Scenario, given: Collection[str]) -> bool:
@@ -99,7 +99,7 @@ def seconds_of(found: TrainerEstimate) -> dict[str, Any]:
 
 
 def _with_transport(scenario: Scenario, given: Collection[str]) -> Scenario:
-    if any(is_given(path, given) for path in _SYNC):
+    if any(is_given(path, given) for path in SYNC):
         return scenario
     transport = "cuda_ipc" if scenario.fleet.placement == "colocated" else "collective_broadcast"
     changed = _assuming(scenario, {"sync.transport": transport})

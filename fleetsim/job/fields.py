@@ -6,14 +6,19 @@ place.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import fields
 from typing import Annotated, Any
 
 from fleetsim.dataclass import dataclass
-from fleetsim.job.question import Option
+from fleetsim.errors import InputError, Problem
+from fleetsim.faces import flag, text
+from fleetsim.job.question import Argument, Option
 
 JOB, ENGINE, TRAINER, RUN = "The job", "The engine", "Trainer and sync", "Run and output"
-SIMULATED = "What is simulated"
+SIMULATED, PRICES = "What is simulated", "Prices"
+# Flags that say how a job is run, not which one it is.
+OF_A_RUN = ("steps", "replications", "seed")
 
 
 class AnyJob:
@@ -29,7 +34,6 @@ def scenario_or_preset(scenario: str | None, preset: str | None, called: str = "
     called: how the command calls its scenario. Raises InputError for both at once, or an unknown preset.
     """
     from fleetsim.config.data_files import find_preset
-    from fleetsim.errors import InputError, Problem
 
     if preset is None:
         return scenario
@@ -62,29 +66,23 @@ class JobFields(AnyJob):
 
     def flags(self) -> dict[str, Any]:
         """All fields by the names of their flags, as `job_from_flags` takes them."""
-        return {field.name.rstrip("_"): getattr(self, field.name) for field in fields(self)}
+        return _by_flag(self)
+
+    def wrong(self) -> Iterator[Problem]:
+        """What is wrong with a field by itself."""
+        yield from ()
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlannedJob(JobFields):
-    """A job that `size` and `split` plan for."""
+class JobFlags:
+    """What flags say of a job, whatever it starts from: every command that takes a job has these."""
 
     batch: Annotated[int | None, Option("Samples per optimizer step (512).", JOB)] = None
-    len_: Annotated[float | None, Option("Mean generated tokens per sample (1,536).", JOB)] = None
+    len_: Annotated[float | None, Option("Mean generated tokens per sample (1,513).", JOB)] = None
     max_len: Annotated[float | None, Option("Longest response, tokens: max_tokens (8,192).", JOB)] = None
     len_cv: Annotated[float | None, Option("Spread of the lengths: deviation / mean (1).", JOB)] = None
     group_size: Annotated[int | None, Option("Samples per prompt, G (8).", JOB)] = None
     prompt_len: Annotated[int | None, Option("Tokens per prompt (512).", JOB)] = None
-    scenario: Annotated[
-        str | None,
-        Option("Start from a scenario file, or a shipped one.", JOB, metavar="SCENARIO", after="prompt_len"),
-    ] = None
-    preset: Annotated[
-        str | None, Option("Start from a framework: verl-fully-async, areal...", JOB, after="scenario")
-    ] = None
-    set_: Annotated[
-        list[str] | None, Option("Any key of a scenario. Repeatable.", JOB, metavar="KEY=VALUE", after="preset")
-    ] = None
     gpu: Annotated[str | None, Option("Rollout GPU: H100, H200, A100... (H100).", ENGINE)] = None
     model: Annotated[str | None, Option("Hugging Face id, or a config.json (Qwen/Qwen2.5-7B).", ENGINE)] = None
     tp: Annotated[int | None, Option("GPUs per instance (the cheapest that fits).", ENGINE)] = None
@@ -99,12 +97,114 @@ class PlannedJob(JobFields):
     ] = None
     trainer_step_s: Annotated[float | None, Option("Trainer compute seconds per step (by model).", TRAINER)] = None
     trainer_gpus: Annotated[int | None, Option("GPUs of the trainer (the fewest that fit).", TRAINER)] = None
-    max_staleness: Annotated[float | None, Option("Weight versions a sample may lag (4).", TRAINER)] = None
+    trainer_point: Annotated[
+        list[str] | None,
+        Option("A measured step, instead of the law. Repeatable.", TRAINER, metavar="GPUS:SECONDS"),
+    ] = None
+    parallel_share: Annotated[float | None, Option("Share of those seconds that more GPUs divide.", TRAINER)] = None
+    switch_s: Annotated[float | None, Option("Colocated: seconds to switch, each way.", TRAINER)] = None
+    max_staleness: Annotated[float | None, Option("Weight versions that generation may run ahead (4).", TRAINER)] = None
     sync_pause_s: Annotated[float | None, Option("Seconds engines pause per weight sync.", TRAINER)] = None
-    instance_price: Annotated[float | None, Option("USD per rollout GPU-hour (by type).", "Targets and prices")] = None
-    trainer_price: Annotated[float | None, Option("USD per trainer GPU-hour (by type).", "Targets and prices")] = None
+    instance_price: Annotated[float | None, Option("USD per rollout GPU-hour (by type).", PRICES)] = None
+    trainer_price: Annotated[float | None, Option("USD per trainer GPU-hour (by type).", PRICES)] = None
+
+    def flags(self) -> dict[str, Any]:
+        """As of `JobFields`, with the measured steps as [GPUs, seconds]; `wrong` has those that are none."""
+        return {**_by_flag(self), "trainer_point": [p for p in map(_point, self.trainer_point or ()) if p] or None}
+
+    def wrong(self) -> Iterator[Problem]:
+        """What is no measured step among those that were given."""
+        for written in self.trainer_point or ():
+            if _point(written) is None:
+                rule = "must read GPUS:SECONDS, a whole count and a positive time"
+                remedy = text("for example {}", flag("trainer_point", "16:23.5"))
+                yield Problem(flag("trainer_point"), written, rule, remedy)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CountedFlags(JobFlags):
+    """What flags say of a job that is run with the instances that it has."""
+
+    instances: Annotated[int | None, Option("Rollout instances (8).", ENGINE, after="prompt_len")] = None
+
+
+def _point(written: str) -> list[float] | None:
+    """A measured step GPUS:SECONDS; None if it is none."""
+    from fleetsim.config.base import MAX_COUNT, MAX_SECONDS
+
+    before, colon, after = written.partition(":")
+    try:
+        gpus, seconds = int(before), float(after)
+    except ValueError:
+        return None
+    return [gpus, seconds] if colon and 1 <= gpus <= MAX_COUNT and 0.0 < seconds <= MAX_SECONDS else None
+
+
+def _by_flag(of: Any) -> dict[str, Any]:
+    return {field.name.rstrip("_"): getattr(of, field.name) for field in fields(of)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedJob(JobFlags, JobFields):
+    """A job that `size` and `split` plan for."""
+
+    scenario: Annotated[
+        str | None,
+        Option("Start from a scenario file, or a shipped one.", JOB, metavar="SCENARIO", after="prompt_len"),
+    ] = None
+    preset: Annotated[
+        str | None, Option("Start from a framework: verl-fully-async, areal...", JOB, after="scenario")
+    ] = None
+    set_: Annotated[
+        list[str] | None, Option("Any key of a scenario. Repeatable.", JOB, metavar="KEY=VALUE", after="preset")
+    ] = None
     replications: Annotated[int | None, Option("Simulated runs behind each interval (5).", RUN)] = None
     seed: Annotated[int | None, Option("Random seed (0).", RUN)] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CountedJob(CountedFlags, PlannedJob):
+    """A job that `simulate` and `sweep` run with the instances that it has."""
+
+    scenario: Annotated[str | None, Argument("A scenario file, or the name of a shipped one.", "SCENARIO")] = None
+    preset: Annotated[
+        str | None, Option("A framework instead: verl-fully-async, areal, trl-grpo...", JOB, after="prompt_len")
+    ] = None
+    replications: Annotated[int | None, Option("Runs behind each interval (5).", SIMULATED)] = None
+    seed: Annotated[int | None, Option("Random seed (0).", SIMULATED)] = None
+
+    called, to_do = "SCENARIO", "simulate"
+
+    def start(self) -> str | None:
+        """As of any job; something must be said of it, or it is no job."""
+        start = super().start()
+        if start is None and not any(
+            value not in (None, []) for name, value in self.flags().items() if name not in OF_A_RUN
+        ):
+            rule, remedy = f"nothing to {self.to_do}", "give a file, --preset NAME (fleetsim scenario ls), or --batch N"
+            raise InputError([Problem("SCENARIO", None, rule, remedy)])
+        return start
+
+    def words(self) -> tuple[str, ...]:
+        """The words that say the same job to `simulate`, its scenario first."""
+        said = {
+            name: value for name, value in self.flags().items() if name not in ("scenario", "steps", "replications")
+        }
+        first = () if self.scenario is None else (self.scenario,)
+        return (*first, *(word for name, value in said.items() for word in flag_words(name, value)))
+
+
+def flag_words(name: str, value: Any) -> Iterator[str]:
+    """An option and its value as two words, once for each value of a list; nothing for None."""
+    several = isinstance(value, (list, tuple))
+    for one in value if several else () if value is None else (value,):
+        yield str(flag(name))
+        yield ":".join(map(typed, one)) if isinstance(one, (list, tuple)) else typed(one)
+
+
+def typed(value: Any) -> str:
+    """A value as one would type it: 2, not 2.0, and with all its digits."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 @dataclass(frozen=True, kw_only=True)

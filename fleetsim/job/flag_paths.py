@@ -3,10 +3,11 @@ each other."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from fleetsim.config.override import parse_override
+from fleetsim.config.paths import is_at, is_given
 from fleetsim.config.yaml_text import as_yaml
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import SET, flag, text
@@ -17,6 +18,7 @@ PATHS: Mapping[str, str] = {
     "batch": "trainer.batch_samples",
     "group_size": "workload.group_size",
     "prompt_len": "workload.prompt_tokens",
+    "instances": "fleet.instances",
     "trainer_step_s": "trainer.fixed_s",
     "trainer_gpus": "trainer.gpus",
     "trainer_point": "trainer.scaling.points",
@@ -48,6 +50,9 @@ ALSO: Mapping[str, tuple[str, ...]] = {
     "profile": ("engine.kind=measured",),
     "instance_tok_s": ("engine.kind=constant",),
 }
+# Each of these says where the engine's speed comes from: the last word wins, so it takes the others back.
+_SPEEDS = ("profile", "instance_tok_s", "gpu", "model")
+LENGTHS = "workload.output_tokens"
 
 
 def overrides(name: str, value: Any) -> list[str]:
@@ -75,19 +80,45 @@ def contradictions(flags: Mapping[str, Any]) -> list[Problem]:
 def given_twice(sets: Sequence[str], flags: Mapping[str, Any]) -> list[Problem]:
     """A path that a flag and --set both give: neither may lose in silence."""
     found = []
-    by_path = {PATHS[name]: name for name in flags if name in PATHS}
     for written in sets:
         try:
             path, _ = parse_override(written)
         except InputError:
             continue  # told by the load
-        name = by_path.get(path)
-        if name is None and path.startswith("workload.output_tokens"):
-            name = next((n for n in LENGTH_FLAGS if n in flags), None)
+        name = said_by(path, flags)
         if name is not None:
             rule, remedy = text("{} says the same thing", flag(name)), text("keep {} or {}", SET, flag(name))
             found.append(Problem(SET, written, rule, remedy))
     return found
+
+
+def said_by(path: str, flags: Collection[str]) -> str | None:
+    """The one of these flags that says what stands at a path; the flags of lengths say a law together."""
+    if is_at(path, LENGTHS):
+        return next((name for name in LENGTH_FLAGS if name in flags), None)
+    return next((name for name in flags if PATHS.get(name) == path), None)
+
+
+def place_of(option: str) -> str | None:
+    """The path of the scenario that an option says; None for one that says none."""
+    return f"{LENGTHS}.{LENGTH_FLAGS[option]}" if option in LENGTH_FLAGS else PATHS.get(option)
+
+
+def merged(
+    texts: Mapping[str, str], options: Mapping[str, Any], new: Mapping[str, str], said: Mapping[str, Any]
+) -> tuple[dict[str, str], dict[str, Any]]:
+    """`key.path=value` texts by path, and options, with what is said anew: the last word wins.
+
+    texts, options: as they were. new, said: the same, said since.
+    """
+    places = {place for name in said if (place := place_of(name)) is not None}
+    earlier = {path: text for path, text in texts.items() if not is_given(path, places | new.keys())}
+    kept = {name: value for name, value in options.items() if not is_given(place_of(name) or "", new.keys())}
+    if "profile" in said:
+        kept = {name: value for name, value in kept.items() if name not in _SPEEDS}
+    elif any(name in said for name in _SPEEDS):
+        kept.pop("profile", None)
+    return earlier | dict(new), kept | dict(said)
 
 
 def unused_notes(flags: Mapping[str, Any]) -> tuple[str, ...]:

@@ -13,6 +13,8 @@ from fleetsim.job.input_moves import InputPart, MetricRanges, Swing
 from fleetsim.tell.document import Block, Listed, Section, Table, Words, page_only, terminal_only
 
 P = TypeVar("P", bound=InputPart[Any])
+# What inputs that are moved one by one do together.
+ADDED = "together they add as squares"
 _OFF = ("in doubt", "times", "step, s")
 
 
@@ -35,20 +37,22 @@ def assumed_section(assumed: Sequence[Assumption]) -> Section:
 
 
 def how_sure(ranges: MetricRanges) -> Section:
-    """What each input that may be off does to a run, alone; what settles it is said as `simulate` takes it."""
-    rows = tuple((*_off(part), words.as_settings(part.measure), part.why) for part in ranges.parts)
+    """What each input that may be off does to a run, alone."""
+    rows = tuple((*_off(part), part.measure, part.why) for part in ranges.parts)
     table = Table("", (*_OFF, "settled by", "why"), rows, left=1, words_last=2, note=_alone(ranges.confidence))
     return _sure(table.narrowing("why", "times", "step, s"))
 
 
-def worth_knowing(parts: Sequence[P], confidence: float, heading: str, right: Callable[[P], str]) -> Section:
+def worth_knowing(
+    parts: Sequence[P], confidence: float, heading: str, right: Callable[[P], str], together: str = ADDED
+) -> Section:
     """What each input that may be off does to an advice, alone, and what not knowing it costs, the dearest first.
 
-    right: what would be right at both ends of a part, under its heading.
+    right: what would be right at both ends of a part, under its heading. together: what is said of all inputs at once.
     """
     rows = tuple((*_off(part), right(part), units.money(part.usd_per_h), part.measure) for part in parts)
     headings = (*_OFF, heading, "worth, $/h", "settled by")
-    table = Table("", headings, rows, left=1, words_last=1, note=_alone(confidence))
+    table = Table("", headings, rows, left=1, words_last=1, note=_alone(confidence, together))
     return _sure(table.narrowing(*headings[1:-1]))
 
 
@@ -57,8 +61,8 @@ def _off(part: InputPart[Any] | Swing) -> tuple[str, str, str]:
     return part.what, " to ".join(map(units.number, part.factors)), " to ".join(f"{x:,.1f}" for x in part.step_s)
 
 
-def _alone(confidence: float) -> str:
-    return f"Each alone, within {units.limit(confidence)} of cases; together they add as squares."
+def _alone(confidence: float, together: str = ADDED) -> str:
+    return f"Each alone, within {units.limit(confidence)} of cases; {together}."
 
 
 def _sure(table: Table) -> Section:
@@ -93,5 +97,5 @@ def _rows(assumed: Sequence[Assumption]) -> Iterator[tuple[str, str, str]]:
     for a in assumed:
         part = a.path.partition(".")[0]
         theme = words.THEMES.get(part, part)
-        yield "" if theme == last else theme, a.text, a.flag
+        yield "" if theme == last else theme, a.text.removesuffix(f" ({a.flag})"), a.flag
         last = theme

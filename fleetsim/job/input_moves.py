@@ -16,7 +16,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import StuckError
 from fleetsim.estimates import Estimate
-from fleetsim.job.trials import FEWEST_STEPS, Measure
+from fleetsim.job.trials import Measure, looked
 from fleetsim.job.uncertainty import CONFIDENCE, RERUN, UNCERTAIN, Interval, Uncertain
 
 METRICS = ("trainer_idle_fraction", "step_s", "cost_per_step")
@@ -32,13 +32,6 @@ E = TypeVar("E", bound="IntervalEnd")
 def in_doubt(scenario: Scenario, given: Collection[str]) -> tuple[InDoubt, ...]:
     """The inputs that may be off, each with its interval. given: dotted paths that the user wrote."""
     return tuple((u, ends) for u in UNCERTAIN if (ends := u.interval(scenario, given)) is not None)
-
-
-def shortened(scenario: Scenario) -> Scenario:
-    """The job for one look: few steps, unless something happens in them."""
-    if scenario.run.events or scenario.run.warmup_steps is not None:
-        return scenario
-    return with_changes(scenario, {"run.steps": min(scenario.run.steps, FEWEST_STEPS)})
 
 
 def moved(measure: Measure, uncertain: Uncertain, factor: float) -> Measure:
@@ -93,7 +86,7 @@ def moved_metrics(scenario: Scenario, inputs: Sequence[InDoubt], measure: Measur
 
     A run that gets stuck says nothing of how long a step takes: it counts as one that the input does not move.
     """
-    job = shortened(scenario)
+    job = looked(scenario)
 
     def figures(of: Measure, instead: Figures) -> Figures:
         try:
@@ -120,7 +113,7 @@ class IntervalEnd:
 @dataclass(frozen=True, slots=True)
 class InputPart(Generic[E]):
     """What one input does alone to an advice, at the low and the high end of its interval. path: its value in a
-    scenario, if any. usd_per_h: what not knowing it costs, the mean of its ends."""
+    scenario, if any. usd_per_h: what not knowing it costs. law: how it is distributed, why: where that comes from."""
 
     what: str
     path: str
@@ -129,6 +122,7 @@ class InputPart(Generic[E]):
     low: E
     high: E
     usd_per_h: float
+    law: str
 
     @property
     def factors(self) -> tuple[float, float]:

@@ -288,13 +288,10 @@ def _second_look(scenario: Scenario, given: set[str], flags: Mapping[str, Any]) 
     reads = law_of(scenario)
     if budget is not None and reads.budget == "batches" and budget >= 1 and budget == int(budget):
         changes[f"{reads.parameter}"] = int(budget)
+    elif budget == 0 and reads.budget != "versions":  # on-policy, whatever the law counts in
+        changes |= {} if reads.waits_for_trainer else {"admission.law": "barrier"}
     elif budget is not None and reads.budget != "versions":
-        problems.append(
-            Problem(
-                flag("max_staleness"),
-                budget,
-                f"admission.law {law_name} has no such budget",
-                text("add {}, or drop the flag", setting("admission.law", "version_window")),
-            )
-        )
+        rule = f"admission.law {law_name} has no such budget"
+        remedy = text("add {}, or drop the flag", setting("admission.law", "version_window"))
+        problems.append(Problem(flag("max_staleness"), budget, rule, remedy))
     return problems, changes

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from fleetsim.config.load import dump_scenario, dump_short
-from fleetsim.config.paths import is_given
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.tree import did_you_mean
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.job.fields import AnyJob
-from fleetsim.job.flag_paths import PATHS
+from fleetsim.job.flag_paths import merged, place_of
+from fleetsim.job.heard_run import Heard
 from fleetsim.job.immutability import unchanging
 from fleetsim.job.job import Start as File
 from fleetsim.job.job import job_from_flags
 from fleetsim.job.keywords import keywords
-from fleetsim.job.length_options import LENGTH_FLAGS
 from fleetsim.job.options import Options, change_texts, checked
 from fleetsim.job.scenario_words import pool_words
 from fleetsim.job.watch import told
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from fleetsim.trainer.estimate import TrainerEstimate
 
 Tell = Callable[[str], None]
-# Each of these says where the engine's speed comes from: the last word wins, so it takes the others back.
-_SPEEDS = ("profile", "instance_tok_s", "gpu", "model")
 
 
 @unchanging
@@ -61,6 +59,7 @@ class Job(AnyJob):
     _start: File
     _changes: Mapping[str, str]
     _options: Mapping[str, Any]
+    _heard: Heard | None = None
 
     def __getitem__(self, path: str) -> Any:
         """The value at a dotted path of the scenario. Raises KeyError with the nearest name."""
@@ -101,15 +100,12 @@ class Job(AnyJob):
         Raises InputError with all that is wrong.
         """
         _check(None, changes)
-        texts, said = change_texts(changes or {}), checked(options)
-        new = {place for name in said if (place := _place(name)) is not None}
-        earlier = {path: text for path, text in self._changes.items() if not is_given(path, new | texts.keys())}
-        kept = {name: value for name, value in self._options.items() if not is_given(_place(name) or "", texts.keys())}
-        if "profile" in said:
-            kept = {name: value for name, value in kept.items() if name not in _SPEEDS}
-        elif any(name in said for name in _SPEEDS):
-            kept.pop("profile", None)
-        return _job(self._start, earlier | texts, kept | said)
+        texts, said = merged(self._changes, self._options, change_texts(changes or {}), checked(options))
+        job = _job(self._start, texts, said)
+        if self._heard is None or job._heard is not None:
+            return job
+        changed = self._heard.changed or (texts, said) != (self._changes, self._options)
+        return replace(job, _heard=replace(self._heard, changed=changed))
 
     def on(self, start: File) -> Job:
         """The same changes and options on another start. Raises InputError."""
@@ -168,9 +164,10 @@ class Job(AnyJob):
     ) -> SizeResult:
         """The smallest rollout fleet that keeps the trainer busy: `fleetsim size`.
 
-        confidence: the share of the cases that the inputs' errors leave which the count is to be enough for. The
-        scenario's own count of instances is ignored. A fleet that cannot hold the targets is no error here: the
-        result's `feasible` is False. Raises as `simulate`.
+        confidence: the share of the cases that the inputs' errors leave in which the count is to hold the targets;
+        without a target any share asks for the count of the least expected loss. The scenario's own count of instances
+        is ignored. A fleet that cannot hold the targets is no error here: the result's `feasible` is False. Raises as
+        `simulate`.
         """
         from fleetsim.size.ask import Size, size
 
@@ -182,6 +179,7 @@ class Job(AnyJob):
         gpus: int,
         *,
         by: Literal["step_s", "goodput", "cost_per_step"] = "step_s",
+        allow: str | Sequence[str] = (),
         trainer_min_gpus: int | None = None,
         trainer_unit: int | None = None,
         tell: Tell | None = None,
@@ -189,15 +187,14 @@ class Job(AnyJob):
     ) -> SplitResult:
         """Share `gpus` GPUs between rollout and trainer, or split them, and how: `fleetsim split`.
 
-        by: what the ways are ranked by. trainer_min_gpus: fewest of the trainer, else what Adam's states need.
-        trainer_unit: they come in multiples of this. Raises InputError for GPUs that cannot be split, else as
-        `simulate`.
+        by: what the ways are ranked by. allow: what may change training ("staleness<=2"). trainer_min_gpus: fewest of
+        the trainer, else what Adam's states need; trainer_unit: they come in multiples of it. Raises as `simulate`.
         """
         from fleetsim.split.ask import Split, split
 
-        job, least, unit = self.with_(None, **options), trainer_min_gpus, trainer_unit
-        asked = Split(job=job, gpus=gpus, by=by, trainer_min_gpus=least, trainer_unit=unit)
-        return split(asked, told(tell))
+        may = allow if isinstance(allow, str) else ",".join(allow)
+        rules: Any = {"allow": may, "trainer_min_gpus": trainer_min_gpus, "trainer_unit": trainer_unit}
+        return split(Split(job=self.with_(None, **options), gpus=gpus, by=by, **rules), told(tell))
 
     def plan(self, **options: Any) -> PlanResult:
         """`fleetsim.plan(self, **options)`: the best plans of this job within a budget."""
@@ -269,32 +266,31 @@ def _check(start: object, changes: object) -> None:
         raise InputError(problems)
 
 
-def _place(option: str) -> str | None:
-    """The path of the scenario that an option says."""
-    if option in LENGTH_FLAGS:
-        return f"workload.output_tokens.{LENGTH_FLAGS[option]}"
-    return PATHS.get(option)
-
-
 @keywords()
 def _job(start: File, texts: Mapping[str, str], options: Mapping[str, Any]) -> Job:
     return made(start, list(texts.values()), options)
 
 
-def made(start: File, sets: Sequence[str], options: Mapping[str, Any]) -> Job:
+def made(start: File, sets: Sequence[str], options: Mapping[str, Any], history: History | None = None) -> Job:
     """The job of what was said: `key.path=value` texts, and options by name, those that are None left out.
 
-    Of options, `run` says where a run's history is: what it shows becomes part of the start. Raises InputError with all
-    that is wrong, OutsideError where a server with a history did not do its part.
+    Of options, `run` says where a run's history is: what it shows becomes part of the start. history: what is there, if
+    it was read before. Raises InputError with all that is wrong, OutsideError where a server with a history did not do
+    its part.
     """
     options = dict(options)
     run = options.pop("run", None)
     shown: tuple[str, ...] = ()
+    heard = None
     if run is not None:
-        from fleetsim.replay.shown.shown import with_run
+        from fleetsim.replay.shown.shown import read_run, with_run
 
-        start, shown = with_run(start, sets, options, run)
+        heard = Heard(start, os.fspath(run), read_run(run) if history is None else history)
+        start, shown = with_run(start, sets, options, run, heard.history)
     found = job_from_flags(start, sets, options)
-    texts = {text.partition("=")[0].strip(): text for text in sets}
-    said = {name: value for name, value in options.items() if value is not None and _place(name) is not None}
-    return Job(found.scenario, found.given, (*found.notes, *shown), start, texts, said)
+    texts: dict[str, str] = {}
+    for text in sets:  # what is said twice counts where it is said last
+        texts.pop(path := text.partition("=")[0].strip(), None)
+        texts[path] = text
+    said = {name: value for name, value in options.items() if value is not None and place_of(name) is not None}
+    return Job(found.scenario, found.given, (*found.notes, *shown), start, texts, said, heard)

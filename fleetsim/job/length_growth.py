@@ -7,6 +7,7 @@ from typing import Any
 
 from fleetsim.config.load import with_changes
 from fleetsim.config.paths import is_given
+from fleetsim.config.run_length import most_steps
 from fleetsim.config.scenario import Scenario
 from fleetsim.workload.lengths import growth_by_the_end, mean_length, scaled_law
 
@@ -25,7 +26,7 @@ def where_longest(scenario: Scenario) -> dict[str, Any]:
 
 def growth_notes(scenario: Scenario, given: Collection[str]) -> tuple[str, ...]:
     """What an answer about a drifting job rests on. given: dotted paths that somebody wrote."""
-    w, steps = scenario.workload, scenario.run.steps
+    w, steps = scenario.workload, most_steps(scenario)
     drift = w.length_drift_per_step
     if not drift:
         return ()

@@ -19,28 +19,38 @@ from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError
+from fleetsim.frameworks.equal_parts import divides
+from fleetsim.job.assumptions import is_estimated
 from fleetsim.job.change import Typed
 from fleetsim.job.derived_values import SECONDS, with_derived
 from fleetsim.job.instance_gpus import TP, instance_gpus
 from fleetsim.job.length_options import law_from_flags
+from fleetsim.job.nameplate import context_in_flight
 from fleetsim.policies.in_flight import IN_FLIGHT
 from fleetsim.policies.law import EachStep, Looser, written
+from fleetsim.trainer.estimate import estimate_of
 
-ONE_MORE, CAP, NO_CAP, STALENESS, CADENCE, LENGTH = (
+ONE_MORE, CAP, NO_CAP, HELD, LARGER_TRAINER, SMALLER_TRAINER, STALENESS, CADENCE, LENGTH = (
     "one_more_instance",
     "in_flight_cap",
     "no_in_flight_cap",
+    "cap_that_the_cache_holds",
+    "larger_trainer",
+    "smaller_trainer",
     "staleness_budget",
     "sync_cadence",
     "length_cap",
 )
 _CAP_FACTOR = 1.5
+# Beyond their mean, so that samples that are long together find room.
+_ROOM = 1.1
+_TRAINER_GPUS = "trainer.gpus"
 # A new length cap cuts about this share of the samples.
 CUT_SHARE = 0.05
 # What is called a risk: this much older on average, in steps; this much more of the samples, or the long ones, lost.
 _OLDER, _MORE_LOST = 0.02, 0.005
 # Levers that change no part of the recipe, whatever else they do.
-OUTSIDE_THE_ALGORITHM = (ONE_MORE, CAP, NO_CAP)
+OUTSIDE_THE_ALGORITHM = (ONE_MORE, CAP, NO_CAP, HELD, LARGER_TRAINER, SMALLER_TRAINER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +68,27 @@ class Lever:
 
 
 def levers_of(
-    scenario: Scenario, grown: Scenario, more: str, given: Collection[str] | None = None
+    scenario: Scenario,
+    grown: Scenario,
+    more: str,
+    given: Collection[str] | None = None,
+    *,
+    trainer: bool = False,
+    preempted: bool = False,
 ) -> tuple[Lever, ...]:
     """All levers of a scenario. grown: the same with one more instance; more: that in words.
 
     given: dotted paths that the user wrote. What else was chosen for the job stays with a lever, so its flags say it
-    where they alone would let something else be chosen. None = the scenario is all there is.
+    where they alone would let something else be chosen. None = the scenario is all there is. trainer: whether the
+    trainer's GPUs may be others. preempted: whether instances hold more samples than their KV cache.
     """
     found = [Lever(ONE_MORE, more, Typed({"fleet.instances": grown.fleet.instances}), grown)]
     for lever in (_caps, _staleness, _cadence):
         found += lever(scenario)
+    if preempted:
+        found += _held(scenario)
+    if trainer and given is not None:
+        found += _trainers(scenario, given)
     found += _length(scenario, given)
     kept = (kept_choices(scenario, x.scenario, given) for x in found)
     return tuple(
@@ -119,6 +140,44 @@ def _caps(scenario: Scenario) -> Iterator[Lever]:
 
 def _of_what(path: str) -> str:
     return " per instance" if path.endswith("_per_instance") else ""
+
+
+def _held(scenario: Scenario) -> Iterator[Lever]:
+    """As many samples on an instance as its KV cache holds, at their mean length in flight and a tenth more."""
+    most = samples_held(scenario)
+    if most >= scenario.workload.group_size:
+        path = "fleet.max_in_flight_samples_per_instance"
+        yield _pulled(scenario, HELD, f"at most {most:,} samples in flight per instance", {path: most})
+
+
+def samples_held(scenario: Scenario) -> int:
+    """Samples that the KV cache of an instance holds without preempting one, more or less; whole groups where these
+    stay together."""
+    from fleetsim.sim.engines import engine_of
+
+    limits = engine_of(scenario)[1]
+    most = int(limits.kv_tokens // limits.held_tokens(_ROOM * context_in_flight(scenario)))
+    group = scenario.workload.group_size if scenario.fleet.group_placement == "together" else 1
+    return max(1, min(most, limits.max_num_seqs)) // group * group
+
+
+def _trainers(scenario: Scenario, given: Collection[str]) -> Iterator[Lever]:
+    """Twice the trainer's GPUs, and half of them, where its model says what their seconds then are."""
+    if scenario.fleet.placement != "disaggregated" or not is_estimated(scenario):
+        return
+    now = scenario.trainer.gpus
+    for name, gpus in ((LARGER_TRAINER, 2 * now), (SMALLER_TRAINER, now // 2)):
+        if gpus < 1:
+            continue
+        try:
+            other = with_changes(scenario, {_TRAINER_GPUS: gpus})
+            estimate_of(other, gpus)
+            changed = with_derived(other, {*given, _TRAINER_GPUS})
+        except InputError:  # no layout of so many GPUs holds the model
+            continue
+        if divides(changed, gpus):
+            text = f"{units.plural(gpus, 'trainer GPU')} instead of {now:,}"
+            yield Lever(name, text, Typed({_TRAINER_GPUS: gpus}), changed)
 
 
 def _staleness(scenario: Scenario) -> Iterator[Lever]:
@@ -246,6 +305,13 @@ def share_above(law: LengthSpec, cap: float) -> float:
         middle = (low + high) / 2.0
         low, high = (middle, high) if quantile_length(law, middle) <= cap else (low, middle)
     return 1.0 - low
+
+
+def share_at_cap(law: LengthSpec) -> float:
+    """The share of the responses that a law's cap cuts."""
+    if isinstance(law, ConstantTokens) or law.max is None:
+        return 0.0
+    return share_above(law, law.max * (1.0 - 1e-9))
 
 
 def cuts_many(truncated: float) -> bool:

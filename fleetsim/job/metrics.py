@@ -80,7 +80,7 @@ def _written(e: Estimate) -> str:
 # Field of a candidate of `size`, or an arrangement of `split`, and the metric that it shows.
 CANDIDATE_METRICS = {
     "trainer_idle_fraction": "trainer_idle_fraction",
-    "trainer_idle_with_sync_fraction": "trainer_idle_with_sync_fraction",
+    "not_training_fraction": "not_training_fraction",
     "rollout_idle_fraction": "rollout_idle_fraction",
     "rollout_utilization": "rollout_utilization",
     "step_s": "step_s",

@@ -20,11 +20,11 @@ class Options(TypedDict, total=False):
     The job: batch (samples per optimizer step), len (mean generated tokens per sample), max_len (tokens), len_cv
     (deviation / mean), group_size (samples per prompt), prompt_len (tokens). The engine: gpu, model, tp (GPUs per
     instance), dtype (of the weights), kv_dtype (of the KV cache), profile (name or file), instance_tok_s (output tok/s
-    of one instance), slowdown (an iteration in the job / of the engine alone). Trainer and sync: trainer_step_s
-    (seconds), trainer_gpus, trainer_point ([(GPUs, seconds), ...]), parallel_share, switch_s (seconds), max_staleness
-    (weight versions), sync_pause_s (seconds). Targets and prices: target_idle (0.05 = 5 %), headroom, instance_price,
-    trainer_price (US dollars per GPU-hour). The run: steps, replications, seed. run:
-    a log, tracker, dump or Prometheus of a run: what it showed is taken for the job, and what is said beside it wins.
+    of one instance), slowdown (an iteration in the job / of the engine alone), instances (of the fleet). Trainer and
+    sync: trainer_step_s (seconds), trainer_gpus, trainer_point ([(GPUs, seconds), ...]), parallel_share, switch_s
+    (seconds), max_staleness (weight versions), sync_pause_s (seconds). Targets and prices: target_idle (0.05 = 5 %),
+    headroom, instance_price, trainer_price (US dollars per GPU-hour). The run: steps, replications, seed. run: a log,
+    tracker, dump or Prometheus of a run: what it showed is taken for the job, and what is said beside it wins.
     """
 
     batch: int
@@ -41,6 +41,7 @@ class Options(TypedDict, total=False):
     profile: str | os.PathLike[str]
     instance_tok_s: float
     slowdown: float
+    instances: int
     trainer_step_s: float
     trainer_gpus: int
     trainer_point: Sequence[tuple[int, float]]
@@ -59,7 +60,7 @@ class Options(TypedDict, total=False):
 
 
 _TEXTS = ("gpu", "model", "dtype", "kv_dtype", "profile", "run")
-_COUNTS = ("batch", "group_size", "prompt_len", "tp", "trainer_gpus", "steps", "replications", "seed")
+_COUNTS = ("batch", "group_size", "prompt_len", "tp", "instances", "trainer_gpus", "steps", "replications", "seed")
 NAMES: tuple[str, ...] = tuple(Options.__annotations__)
 # What a value may look like, for the remedy of one that is none.
 EXAMPLES: Mapping[str, Any] = {
@@ -77,6 +78,7 @@ EXAMPLES: Mapping[str, Any] = {
     "profile": "engine.profile.json",
     "instance_tok_s": 4000,
     "slowdown": 1.3,
+    "instances": 8,
     "trainer_step_s": 20,
     "trainer_gpus": 8,
     "trainer_point": [(8, 20.0), (16, 11.5)],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from fleetsim.errors import Problems
 from fleetsim.job.fields import AnyJob, JobFields
 
 if TYPE_CHECKING:
@@ -20,4 +21,8 @@ def ready(job: AnyJob, **more: Any) -> Job:
     if isinstance(job, Job):
         return job
     assert isinstance(job, JobFields)
-    return made(job.start(), job.set_ or (), job.flags() | more)
+    wrong = Problems(job.wrong())
+    with wrong.check():
+        found = made(job.start(), job.set_ or (), job.flags() | more)
+    wrong.stop()
+    return found

@@ -19,7 +19,7 @@ class TrainedJob(JobFields):
     """The job that is trained."""
 
     batch: Annotated[int | None, Option("Samples per optimizer step (512).", JOB)] = None
-    len_: Annotated[float | None, Option("Mean generated tokens per sample (1,536).", JOB)] = None
+    len_: Annotated[float | None, Option("Mean generated tokens per sample (1,513).", JOB)] = None
     max_len: Annotated[float | None, Option("Longest response, tokens: max_tokens (8,192).", JOB)] = None
     len_cv: Annotated[float | None, Option("Spread of the lengths: deviation / mean (1).", JOB)] = None
     prompt_len: Annotated[int | None, Option("Tokens per prompt (512).", JOB)] = None

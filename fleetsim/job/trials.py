@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 from fleetsim import units
 from fleetsim.config.load import with_changes
+from fleetsim.config.run_length import most_steps
 from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import StuckError
@@ -26,9 +27,9 @@ from fleetsim.sim.threads import side_by_side
 Measure = Callable[[Scenario, int], Mapping[str, Any]]
 Tell = Callable[[str], None]
 
-# Optimizer steps of every run unless the user said how many; fewer of them where one holds many samples, because the
-# mean over a large batch hardly varies.
-MOST_STEPS, FEWEST_STEPS, SAMPLES_PER_RUN = 16, 8, 250_000
+# Steps of a look, which only guides a search: fewer of them where one holds many samples, because the mean over a large
+# batch hardly varies; more where the pipeline is deep, whose filling would be all that is seen.
+_LOOK, _FEWEST, _LOOK_SAMPLES, _DEPTHS = 16, 8, 250_000, 3
 
 
 def simulated(scenario: Scenario, replication: int) -> Mapping[str, Any]:
@@ -69,8 +70,8 @@ def flat(metrics: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def planned(scenario: Scenario, given: Collection[str]) -> Scenario:
-    """The scenario as a plan runs it: no resize events, lengths that drift where they are longest, and no more steps
-    than its samples make worth while.
+    """The scenario as a plan runs it: no resize events, lengths that drift where they are longest, and runs that end
+    when they are steady.
 
     given: dotted paths that the user wrote; steps that are among them stay, but for lengths that drift.
     """
@@ -86,10 +87,27 @@ def planned(scenario: Scenario, given: Collection[str]) -> Scenario:
     told = "run.steps" in given and not changes
     if any(getattr(e, name) is not None for e in scenario.run.events for name in without):
         changes["run.events"] = [e.model_dump() for e in events]
-    if not told and not events and scenario.run.warmup_steps is None:
-        affordable = SAMPLES_PER_RUN // scenario.trainer.batch_samples
-        changes["run.steps"] = min(scenario.run.steps, max(FEWEST_STEPS, min(MOST_STEPS, affordable)))
+    if not told and scenario.run.steps is not None:
+        changes["run.steps"] = None
     return with_changes(scenario, changes) if changes else scenario
+
+
+def look_steps(scenario: Scenario) -> int:
+    """Steps of a look."""
+    from fleetsim.sim.window import least_warmup_steps
+
+    if scenario.run.events or scenario.run.warmup_steps is not None:
+        return most_steps(scenario)
+    steps = max(_FEWEST, min(_LOOK, _LOOK_SAMPLES // scenario.trainer.batch_samples))
+    steps = max(steps, _DEPTHS * (least_warmup_steps(scenario) - 1))
+    return min(steps, scenario.run.steps or steps)
+
+
+def looked(scenario: Scenario) -> Scenario:
+    """The job for a look: few steps, unless something happens in them. No number of a look is ever printed."""
+    steps = look_steps(scenario)
+    settled = scenario.run.events or scenario.run.warmup_steps is not None or steps == scenario.run.steps
+    return scenario if settled else with_changes(scenario, {"run.steps": steps})
 
 
 def unit_of(scenario: Scenario) -> int:
@@ -142,11 +160,23 @@ class Trial:
 class Trials:
     """Runs of one scenario at any instance count. stuck: counts that get stuck, with the reason."""
 
-    def __init__(self, scenario: Scenario, measure: Measure = simulated, tell: Tell | None = None) -> None:
+    def __init__(
+        self,
+        scenario: Scenario,
+        measure: Measure = simulated,
+        tell: Tell | None = None,
+        stuck: dict[int, StuckError] | None = None,
+    ) -> None:
         self.scenario, self._measure, self._tell = scenario, measure, tell
         self._runs: dict[tuple[int, int], Mapping[str, Any]] = {}
         self._trials: dict[tuple[int, int], Trial] = {}
-        self.stuck: dict[int, StuckError] = {}
+        self.stuck: dict[int, StuckError] = {} if stuck is None else stuck
+
+    @cached_property
+    def looks(self) -> Trials:
+        """The same counts in runs of few steps, which guide a search. What gets stuck there or here is stuck."""
+        short = looked(self.scenario)
+        return self if short == self.scenario else Trials(short, self._measure, self._tell, self.stuck)
 
     @property
     def runs(self) -> int:

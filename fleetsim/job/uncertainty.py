@@ -1,6 +1,8 @@
 """What a plan is not sure of: for each input how far it may be off, why, and what measures it.
 
 Each input is a record. `interval` gives two factors on its seconds: in eight of ten cases the truth lies between them.
+`law` is the distribution of the factor that has this interval, with its name and its source: lognormal, as errors of
+seconds are ratios; with ends that are not each other's inverse, each half is that of a lognormal law of its own.
 What the user gave is not in doubt; what was assumed or modelled has the error that is recorded for it.
 """
 
@@ -8,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection
-from typing import Any
+from typing import Any, Literal
 
 from fleetsim import units
 from fleetsim.config.lengths import Lognormal
@@ -28,37 +30,73 @@ from fleetsim.trainer.estimate import estimate_of
 
 CONFIDENCE = 0.8
 # Standard deviations of a normal law that 80 % lie within.
-_Z80 = 1.2816
+Z80 = 1.2816
 # What a run is off by that repeats a configuration, in eight of ten cases: published pairs of runs differ by 1.7 %
 # (C11), 3.6, 5.7, 16 and 21 % (D09, D09b) in the seconds of a step, 5.7 % in the median. Two normal draws differ by so
 # much in half of all cases if each has a deviation of 0.055 / (sqrt(2) x 0.6745); 80 % lie within 1.28 of these.
 RERUN = 0.074
 # Trainer seconds that nobody gave, of a model that is not known, are a guess.
 _TRAINER = (0.5, 2.0)
-# A weight sync that nobody gave; one that is worked out from bytes and links (docs/transports.md: 1 / 1.6 to 1.6).
-_SYNC, _SYNC_DERIVED = (0.5, 4.0), (1 / 1.6, 1.6)
+# A weight sync that nobody gave.
+_SYNC = (0.5, 4.0)
+# One that is worked out from bytes and links: 8 in 10 published ones lie within (docs/transports.md counts them).
+SYNC_DERIVED = (0.5, 2.5)
 # Coefficient of variation of lengths: 0.6 in verl's runs of D04, 1.15 in marin-community/marin issue 8936.
 _SPREAD = (0.6, 1.15)
 _CV = "workload.output_tokens.cv"
 _SYNC_PARTS = ("sync.pause_s", "sync.publish_s", "sync.trainer_block_s")
 
 Interval = tuple[float, float]
+Axis = Literal["engine", "trainer", "sync", "lengths"]
+
+
+@dataclass(frozen=True, slots=True)
+class Law:
+    """How a factor on an input is distributed. low, high: eight of ten cases lie between them, one below, one above;
+    the factor 1 is the median. name: of the distribution; source: where it comes from."""
+
+    name: str
+    low: float
+    high: float
+    source: str
+
+    def factors(self, z: Any) -> Any:
+        """The factors at standard normal deviates (an array): each half is that of a lognormal law of its own."""
+        import numpy as np
+
+        return np.exp(np.where(z > 0, math.log(self.high), -math.log(self.low)) * z / Z80)
 
 
 @dataclass(frozen=True, slots=True)
 class Uncertain:
     """One input. interval: the two factors, None where it is not in doubt. times: the changes that a factor makes.
+    axis: what it multiplies; inputs of one axis multiply each other.
 
     what: its name. path: the value of a scenario that stands for it, "" = none. why: where the interval comes from.
     measure: the command or flag that settles it.
     """
 
     what: str
+    axis: Axis
     path: str
     why: Callable[[Scenario, Interval], str]
     measure: str
     interval: Callable[[Scenario, Collection[str]], Interval | None]
     times: Callable[[Scenario, float], dict[str, Any]]
+
+    def law(self, scenario: Scenario, given: Collection[str]) -> Law | None:
+        """The law that has the interval; None where the input is not in doubt."""
+        ends = self.interval(scenario, given)
+        if ends is None:
+            return None
+        return Law(law_name(ends), *ends, self.why(scenario, ends))
+
+
+def law_name(interval: Interval) -> str:
+    """What the law with the median 1 and this interval is called."""
+    if 1.0 in interval:
+        return "lognormal to one side"
+    return "lognormal" if math.isclose(math.prod(interval), 1.0, rel_tol=1e-6) else "two-piece lognormal"
 
 
 def observed_at(scenario: Scenario, *paths: str) -> ObservedConfig | None:
@@ -100,7 +138,7 @@ def _trainer(scenario: Scenario, given: Collection[str]) -> Interval | None:
 
 def _within(p90: float) -> Interval:
     """The interval of a normal law of the logarithm that has 90 % of all errors below `p90`."""
-    high = math.exp(_Z80 * sigma_of(p90))
+    high = math.exp(Z80 * sigma_of(p90))
     return 1 / high, high
 
 
@@ -110,7 +148,7 @@ def _sync(scenario: Scenario, given: Collection[str]) -> Interval | None:
         return seen.factors
     times = sync_times(scenario)
     if times.derived:
-        return _SYNC_DERIVED
+        return SYNC_DERIVED
     return None if any(is_given(part, given) for part in _SYNC_PARTS) else _SYNC
 
 
@@ -184,9 +222,10 @@ def _percent(_: Scenario, interval: Interval) -> str:
 
 
 UNCERTAIN: tuple[Uncertain, ...] = (
-    Uncertain("engine speed", "", _percent, "fleetsim calibrate", _engine, _slower_engines),
+    Uncertain("engine speed", "engine", "", _percent, "fleetsim calibrate", _engine, _slower_engines),
     Uncertain(
         "speed lost in a training job",
+        "engine",
         "engine.slowdown",
         _why_in_a_job,
         "fleetsim replay",
@@ -195,6 +234,7 @@ UNCERTAIN: tuple[Uncertain, ...] = (
     ),
     Uncertain(
         "trainer seconds",
+        "trainer",
         "trainer.fixed_s",
         lambda s, i: _why(
             s, _percent(s, i) if i != _TRAINER else f"{units.seconds(s.trainer.fixed_s)} a step is assumed", *SECONDS
@@ -205,6 +245,7 @@ UNCERTAIN: tuple[Uncertain, ...] = (
     ),
     Uncertain(
         "weight sync seconds",
+        "sync",
         "sync.pause_s",
         lambda s, i: _why(s, "worked out from bytes and links" if sync_times(s).derived else "assumed", *_SYNC_PARTS),
         flag("sync_pause_s"),
@@ -213,6 +254,7 @@ UNCERTAIN: tuple[Uncertain, ...] = (
     ),
     Uncertain(
         "spread of lengths",
+        "lengths",
         "workload.output_tokens.cv",
         lambda s, i: _why(s, f"published runs have a cv of {_SPREAD[0]:g} to {_SPREAD[1]:g}", _CV),
         flag("len_cv"),

@@ -11,6 +11,7 @@ from fleetsim.engine.model.precision import KV_BYTES, PRECISIONS
 from fleetsim.engine.prices import listed_price
 from fleetsim.engine.slowdown import is_known
 from fleetsim.engine.transport import sync_times
+from fleetsim.errors import InputError
 from fleetsim.job.nameplate import mean_batch_tokens
 
 
@@ -120,7 +121,10 @@ def estimated_step(s: Scenario) -> str:
     """The whole step, how it is trained, and how far off that is."""
     from fleetsim.trainer.estimate import estimate_of
 
-    found = estimate_of(s, s.trainer.gpus)
+    try:
+        found = estimate_of(s, s.trainer.gpus)
+    except InputError:  # somebody runs what does not fit by this estimate: what the file assumes stands
+        return per_token(s)
     error = "" if found.error is None else f", off by {units.share(found.error.median, 0)} in the median"
     how = "FSDP" if found.plan.recipe.backend == "fsdp" else "Megatron"
     passes = ", log-probs included" if found.seconds.passes else ""

@@ -29,16 +29,6 @@ _TARGETS: Mapping[str, str] = {
     "staleness_p99_steps": "a staleness p99 of at most",
     "cost_per_step": f"a {quantity('cost_per_step').title} of at most",
 }
-# Flags of `size` that advice names, and the settings behind them.
-_SETTINGS = {
-    "--max-staleness": "admission.max_staleness=N",
-    "--max-len": "workload.output_tokens.max=N",
-    "--sync-pause-s": "sync.pause_s=S",
-    "--trainer-step-s": "trainer.fixed_s=S",
-    "--len-cv": "workload.output_tokens.cv=CV",
-    "--tp": "engine.tp=N",
-    "--gpu": "engine.gpu=NAME",
-}
 
 
 def kind_of(command: str, scenario: Scenario) -> str:
@@ -73,13 +63,6 @@ def binds(words: Binding) -> str:
     if not words.meaning:
         return f"What binds: {words.name}."
     return f"What binds: {words.name}. {units.capital(words.meaning)}. What would lift it: {words.lift}."
-
-
-def as_settings(text: str) -> str:
-    """The same words for a command without `size`'s flags: each flag as the --set that it stands for."""
-    for flag, setting in _SETTINGS.items():
-        text = text.replace(flag, f"--set {setting}")
-    return text
 
 
 def profile(p: EngineSource) -> str:

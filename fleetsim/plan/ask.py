@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self, Unpack, cast
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Interrupted, Problem, Problems
 from fleetsim.faces import Text, flag, text
-from fleetsim.job.fields import TRAINER, AnyJob
+from fleetsim.job.fields import AnyJob
 from fleetsim.job.keywords import keywords
 from fleetsim.job.question import Lends, Option
 from fleetsim.job.result import SoFar
@@ -25,15 +25,6 @@ if TYPE_CHECKING:
     from fleetsim.plan.budget import Objective
 
 BUDGET, CHOICES = "The budget", "What may be chosen"
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlanJob(SplitJob):
-    """The job that is planned for."""
-
-    switch_s: Annotated[
-        float | None, Option("Colocated: seconds to switch, each way.", TRAINER, after="parallel_share")
-    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,15 +47,13 @@ class Plan:
         str | None,
         Option("What may change training: fp8,staleness<=2,speculation (nothing).", CHOICES, metavar="LIST"),
     ] = None
-    job: Annotated[AnyJob, Lends(PlanJob)]
+    job: Annotated[AnyJob, Lends(SplitJob)]
 
     def ready(self) -> Self:
         """The same question with the job itself. Raises InputError with all that is wrong."""
-        from fleetsim.plan.permissions import allowed
+        from fleetsim.job.permissions import allowed
 
         wrong = Problems(self._wrong())
-        if isinstance(self.job, SplitJob):
-            wrong += self.job.wrong()
         with wrong.check():
             allowed(self.allow)
         job: AnyJob = self.job
@@ -114,9 +103,9 @@ def ask(asked: Plan, watch: Watch = SILENT) -> PlanResult:
     Interrupted on Ctrl-C with the SoFar, None before the first plan.
     """
     from fleetsim.job.engine_source import engine_source
+    from fleetsim.job.permissions import allowed
     from fleetsim.plan.assumptions import assumed, warnings_of
     from fleetsim.plan.budget import Budget
-    from fleetsim.plan.permissions import allowed
     from fleetsim.plan.plan import plan as search
 
     asked = asked.ready()

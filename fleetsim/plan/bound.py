@@ -36,15 +36,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetsim.config.law_numbers import law_of, sizes_of
+from fleetsim.config.law_numbers import law_of, sizes_of, steps_per_version
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.workload import WorkloadConfig
 from fleetsim.dataclass import dataclass
 from fleetsim.engine.transport import sync_times
 from fleetsim.job.nameplate import context_in_flight, mean_prompt_tokens
+from fleetsim.job.trials import look_steps
 from fleetsim.plan.shares import Candidate
 from fleetsim.sim.engines import engine_of
-from fleetsim.split.arrangements import steps_per_version
 from fleetsim.workload.groups import GroupSource
 from fleetsim.workload.streams import seed_sequence
 
@@ -128,7 +128,7 @@ class Bounds:
         s = engines.scenario
         lengths, pace = _lengths(s), self._pace(s)
         steps = candidate.ahead.steps
-        selects = _selects(s) if steps is None else steps + 1 > s.run.steps / _STEADY
+        selects = _selects(s) if steps is None else steps + 1 > look_steps(s) / _STEADY
         training = _training_s(s, lengths, seconds["trainer.fixed_s"], _per_token_s(seconds), selects)
         work = 0.0 if selects else s.trainer.batch_samples * lengths.mean / share.instances
         generating = _LEFT * _rate_s(work, pace, pace.most)
@@ -172,7 +172,7 @@ _LEFT = 1.0 - _ROOM
 
 def _lengths(scenario: Scenario) -> DecodeLengths:
     run, seed = scenario.run, scenario.run.seed
-    return lengths_of(scenario.workload, seed, scenario.groups_per_step, run.steps, run.warmup_steps or 2)
+    return lengths_of(scenario.workload, seed, scenario.groups_per_step, look_steps(scenario), run.warmup_steps or 2)
 
 
 def _training_s(scenario: Scenario, lengths: DecodeLengths, fixed_s: float, per_token_s: float, selects: bool) -> float:
@@ -200,7 +200,7 @@ def _selects(scenario: Scenario) -> bool:
     That is so, too, as long as a run is short beside what may be out.
     """
     chosen = scenario.buffer.oversampling > 1 or scenario.buffer.group_oversampling > 1
-    return chosen or batches_out(scenario) > scenario.run.steps / _STEADY
+    return chosen or batches_out(scenario) > look_steps(scenario) / _STEADY
 
 
 def _batch_s(scenario: Scenario, lengths: DecodeLengths, pace: TokenPace) -> float:

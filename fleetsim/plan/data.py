@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 
 
 def plan_document(
-    result: Plans, assumptions: Sequence[Assumption], warnings: Sequence[str], profile: EngineSource
+    result: Plans,
+    assumptions: Sequence[Assumption],
+    warnings: Sequence[str],
+    profile: EngineSource,
+    advice: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
     """The document of `fleetsim plan --json`. The scenario of its head is the job as it was asked."""
     tally = result.tally
@@ -30,6 +34,7 @@ def plan_document(
         "allow": list(result.allowed.texts),
         "feasible": result.feasible,
         "headline": words.headline(result),
+        "advice": advice,
         "recommendation": _row(result, result.best),
         "plans": [_row(result, row) for row in result.rows],
         "forbidden": [
@@ -77,7 +82,7 @@ def _row(result: Plans, row: PlanRow) -> dict[str, Any]:
         "instances": share.instances,
         "rollout_gpus": share.rollout_gpus,
         "trainer_gpus": share.trainer_gpus,
-        "staleness_steps_at_most": row.candidate.ahead.steps,
+        "staleness_steps_at_most": row.age,
         "needs": list(row.candidate.needs),
         "replications": row.runs,
         "binding": row.binding,

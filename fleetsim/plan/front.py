@@ -90,16 +90,21 @@ def _ratio(a: float, b: float) -> float:
 
 class Goal:
     """What a search is for. only_best: nothing but the best by the budget's objective. by: how much better than what
-    was found a plan must be to be worth a look, in shares of one."""
+    was found a plan must be to be worth a look, in shares of one. oldest: steps that 99 % of the trained samples may be
+    old, None = nobody says."""
 
-    def __init__(self, budget: Budget, only_best: bool, by: float = CLOSE) -> None:
-        self.budget, self.only_best, self.by = budget, only_best, by
+    def __init__(self, budget: Budget, only_best: bool, by: float = CLOSE, oldest: float | None = None) -> None:
+        self.budget, self.only_best, self.by, self.oldest = budget, only_best, by, oldest
         self._front, self._best = Front(), (True, math.inf)
 
     def add(self, step_s: float, usd: float) -> None:
         """One plan that was found."""
         self._front.add(step_s, usd)
         self._best = min(self._best, self.budget.badness(step_s, usd))
+
+    def permits(self, age: float) -> bool:
+        """Whether samples may be so many steps old."""
+        return self.oldest is None or age <= self.oldest
 
     def worth(self, step_s: float, usd: float) -> bool:
         """Whether a plan is worth a look whose step takes, and costs, at least so much."""

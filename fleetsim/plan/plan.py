@@ -3,6 +3,9 @@ each thing would buy that the recipe forbids.
 
 One run of each plan decides which are worth more; the rows that are shown have all replications. The recommended row is
 the best by the objective; among rows within one percent of it the cheaper, then the fresher one.
+
+No plan is told whose samples are older than the recipe permits, or --allow: the age is that of 99 % of the trained
+samples in its own runs, in optimizer steps.
 """
 
 from __future__ import annotations
@@ -10,22 +13,22 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from fleetsim.config.law_numbers import budget_steps
 from fleetsim.config.load import with_changes
 from fleetsim.config.paths import is_given
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError, Interrupted, Problem
 from fleetsim.faces import flag, text
 from fleetsim.job.input_moves import ranges_of
+from fleetsim.job.permissions import NAMES, Allowed, stale
 from fleetsim.job.trainer_scaling import anchored
 from fleetsim.job.trials import Measure, Tell, planned, remembered, simulated, trial_of
 from fleetsim.plan.budget import SAME, Budget
 from fleetsim.plan.choices import AHEAD, LIMITS, ChoiceInputs, combined
 from fleetsim.plan.front import MOST_ROWS, Goal, front_of, thinned
-from fleetsim.plan.permissions import NAMES, Allowed, stale
 from fleetsim.plan.rows import Bought, PlanRow, Plans
 from fleetsim.plan.search import Found, Search
 from fleetsim.plan.shares import Candidate, Engines, neighbours
-from fleetsim.plan.staleness import own_staleness
 from fleetsim.split.arrangements import SWITCH_S
 
 # A limit must shorten the step by so much to be taken, or to what is asked for.
@@ -83,7 +86,7 @@ class Space:
 
     def __init__(self, asked: ChoiceInputs, budget: Budget) -> None:
         self.asked, self.budget = asked, budget
-        self.own = own_staleness(asked.scenario)
+        self.own = budget_steps(asked.scenario)
         self.engines = tuple(self._engines())
 
     def _engines(self) -> Iterator[Engines]:
@@ -93,20 +96,18 @@ class Space:
             yield Engines(there, value, asked.given | value.changes.keys())
 
     def plans(self, allowed: Allowed, *, but: Allowed | None = None) -> Iterator[Candidate]:
-        """Those that may be taken; but: and that could not with so much."""
+        """Those that may be taken, if their runs show no older samples than `oldest`; but: and that could not with so
+        much."""
         asked = replace(self.asked, most_steps=allowed.staleness)
         for engines in self.engines:
             needs = engines.value.needs.split()
-            if not allowed.names.issuperset(needs):
+            known = but is not None and but.covers(needs) and but.staleness == allowed.staleness
+            if known or not allowed.covers(needs):
                 continue
             most = self._most(engines)
             for value in AHEAD.values(engines.scenario, asked):
                 ahead = value.ahead
                 assert ahead is not None  # of this choice all have one
-                if not allowed.covers(needs, ahead.steps, self.own):
-                    continue
-                if but is not None and but.covers(needs, ahead.steps, self.own):
-                    continue
                 for share in engines.shares(most, ahead.on_policy):
                     yield Candidate(engines, ahead, share)
 
@@ -128,15 +129,19 @@ class Space:
 def pareto(search: Search, space: Space, allowed: Allowed) -> list[Found]:
     """Simulates whatever may be on the front of step and dollars; where only a step is asked for, what may be best."""
     budget = space.budget
-    wanted = Goal(budget, only_best=budget.gpus is None and budget.price_per_h is None)
-    found = search.refining(space.plans(allowed), wanted, space.near, "plans")
+    only_best, oldest = budget.gpus is None and budget.price_per_h is None, allowed.oldest(space.own)
+    found = search.refining(space.plans(allowed), Goal(budget, only_best, oldest=oldest), space.near, "plans")
     if not found:
-        raise _nothing(space, search)
+        raise _nothing(space, search, oldest)
     return found
 
 
-def _nothing(space: Space, search: Search) -> Exception:
+def _nothing(space: Space, search: Search, oldest: float | None) -> Exception:
     """Why there is no plan."""
+    if search.found and oldest is not None:
+        least = int(min(f.age for f in search.found.values()))
+        rule = f"99 % of the trained samples would be {least} steps old at the freshest, {oldest:g} are permitted"
+        return InputError([Problem(flag("allow"), None, rule, text("give {}", flag("allow", f"'{stale(least)}'")))])
     if search.tally.stuck:
         return search.tally.stuck[0]
     budget = space.budget
@@ -159,8 +164,7 @@ def worth_a_look(search: Search, space: Space, allowed: Allowed) -> list[Found]:
 
     Raises InputError where nothing fits the budget, StuckError where every plan gets stuck.
     """
-    pareto(search, space, allowed)
-    budget, found = space.budget, list(search.found.values())
+    found, budget, oldest = pareto(search, space, allowed), space.budget, allowed.oldest(space.own)
     ranked = sorted(found, key=lambda f: budget.badness(f.step_s, f.usd))
     shown = thinned(front_of(found), ranked[0])
     # One run may miss a step that the mean of all runs makes, or that a limit makes.
@@ -168,29 +172,53 @@ def worth_a_look(search: Search, space: Space, allowed: Allowed) -> list[Found]:
     cheaper = sorted((f for f in nearly if f.usd < ranked[0].usd), key=lambda f: f.usd)[:_CONTENDERS]
     promising = [*shown, *(f for f in cheaper if f not in shown)]
     contenders = [f for f in ranked[:_CONTENDERS] if f not in promising]
-    tuned = [_with_limits(search, space, f) for f in promising]
+    tuned = [_with_limits(search, space, f, oldest) for f in promising]
     runs = space.asked.scenario.run.replications
-    full = search.simulated([(f.candidate, f.scenario) for f in (*tuned, *contenders)], runs)
-    front = front_of(full)
-    best = recommended(front, budget)
-    return sorted(thinned(front, best, MOST_ROWS), key=lambda f: (f is not best, f.step_s))
+    left = [f for f in ranked if f not in promising and f not in contenders]
+    next_ones = [*tuned, *contenders]
+    while next_ones:  # one run may say of all of them that their samples are fresher than they are
+        full = _permitted(search.simulated([(f.candidate, f.scenario) for f in next_ones], runs), oldest)
+        if rows := _rows(search, full, budget, oldest):
+            return rows
+        next_ones, left = left[:_CONTENDERS], left[_CONTENDERS:]
+    raise _nothing(space, search, oldest)
+
+
+def _permitted(plans: Sequence[Found], oldest: float | None) -> list[Found]:
+    """Those whose samples are fresh enough."""
+    return [f for f in plans if oldest is None or f.age <= oldest]
+
+
+def _rows(search: Search, full: Sequence[Found], budget: Budget, oldest: float | None) -> list[Found]:
+    """The few of the front, the recommended one first, each still fresh enough in a long run."""
+    left = list(full)
+    while left:
+        front = front_of(left)
+        best = recommended(front, budget)
+        rows = sorted(thinned(front, best, MOST_ROWS), key=lambda f: (f is not best, f.step_s))
+        aged = search.aged(rows)
+        if len(_permitted(aged, oldest)) == len(rows):
+            return aged
+        old = [f for f, now in zip(rows, aged, strict=True) if not _permitted([now], oldest)]
+        left = [f for f in left if f not in old]
+    return []
 
 
 def recommended(found: Sequence[Found], budget: Budget) -> Found:
     """See the module's docstring."""
     best = min(budget.badness(f.step_s, f.usd) for f in found)
     near = [f for f in found if budget.badness(f.step_s, f.usd) <= (best[0], best[1] * (1 + SAME))]
-    return min(near, key=lambda f: (f.usd if budget.objective == "step" else f.step_s, f.candidate.ahead.steps or 0.0))
+    return min(near, key=lambda f: (f.usd if budget.objective == "step" else f.step_s, f.age))
 
 
-def _with_limits(search: Search, space: Space, found: Found) -> Found:
+def _with_limits(search: Search, space: Space, found: Found, oldest: float | None) -> Found:
     """The same plan with those limits that shorten its step, each tried alone after the one before."""
     best = found
     for choice in LIMITS:
         if not choice.open_to(space.asked.given):
             continue
         values = [v.changes for v in choice.values(best.scenario, space.asked) if v.changes]
-        tried = search.simulated([(best.candidate, s) for s in _changed(best.scenario, values)])
+        tried = _permitted(search.simulated([(best.candidate, s) for s in _changed(best.scenario, values)]), oldest)
         shortest = min(tried, key=lambda f: f.step_s, default=best)
         makes_it = space.budget.holds(shortest.step_s) and not space.budget.holds(best.step_s)
         if makes_it or shortest.step_s < best.step_s * (1 - _WORTH):
@@ -210,7 +238,7 @@ def _row(search: Search, found: Found) -> PlanRow:
     trial = trial_of(found.scenario.fleet.instances, found.runs)
     given = found.candidate.engines.given
     ranges = ranges_of(found.scenario, given, trial.estimates, search.measure)
-    return PlanRow(found.candidate, found.scenario, trial.estimates, len(found.runs), trial.binding, ranges)
+    return PlanRow(found.candidate, found.scenario, trial.estimates, len(found.runs), trial.binding, found.age, ranges)
 
 
 def _bought(search: Search, space: Space, allowed: Allowed, best: PlanRow) -> Iterator[Bought]:
@@ -223,7 +251,8 @@ def _bought(search: Search, space: Space, allowed: Allowed, best: PlanRow) -> It
 
     for permission in space.forbidden(allowed):
         more = allowed.also(permission)
-        wanted = Goal(budget, only_best=True, by=SAME)
+        oldest = more.oldest(space.own)
+        wanted = Goal(budget, only_best=True, by=SAME, oldest=oldest)
         wanted.add(best.step_s, best.usd)
         found = search.refining(space.plans(more, but=allowed), wanted, space.near, f"with {permission}")
         better = [f for f in found if beats(f.step_s, f.usd)]
@@ -232,6 +261,7 @@ def _bought(search: Search, space: Space, allowed: Allowed, best: PlanRow) -> It
             continue
         top = min(better, key=lambda f: budget.badness(f.step_s, f.usd))
         full = search.simulated([(top.candidate, top.scenario)], space.asked.scenario.run.replications)
-        row = _row(search, full[0]) if full else None
+        fresh = _permitted(search.aged(_permitted(full, oldest)), oldest)
+        row = _row(search, fresh[0]) if fresh else None
         # A search stops early where one run looks well; all of them decide.
         yield Bought(permission, row if row is not None and beats(row.step_s, row.usd) else None)

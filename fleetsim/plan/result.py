@@ -129,6 +129,21 @@ class PlanResult(Recommendation):
             return ""
         return f"no plan makes a step of {self.found.budget.step_s:g} s; the shortest is printed above"
 
+    @property
+    def advice(self) -> list[dict[str, Any]]:
+        """The plans, the recommended one first, and what permissions would buy: what, the command that simulates it,
+        its promise, permission."""
+        from fleetsim.plan.words import plan_words
+        from fleetsim.search.advice import Advised, advice_data
+
+        plans = [Advised(plan_words(row, several_types=True), row.scenario, row.estimates) for row in self.found.rows]
+        bought = [
+            Advised(plan_words(b.row, several_types=True), b.row.scenario, b.row.estimates, b.permission)
+            for b in self.found.bought
+            if b.row is not None
+        ]
+        return advice_data(self.asked, [*plans, *bought])
+
     def told(self) -> Document:
         """What there is to say of it."""
         from fleetsim.plan.told import document
@@ -139,4 +154,4 @@ class PlanResult(Recommendation):
         """What the command prints under --json."""
         from fleetsim.plan.data import plan_document
 
-        return plan_document(self.found, self.assumptions, self.warnings, self.profile)
+        return plan_document(self.found, self.assumptions, self.warnings, self.profile, self.advice)

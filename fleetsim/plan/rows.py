@@ -9,8 +9,8 @@ from fleetsim.dataclass import dataclass
 from fleetsim.estimates import Estimate
 from fleetsim.job.brief import Spans
 from fleetsim.job.input_moves import MetricRanges
+from fleetsim.job.permissions import Allowed
 from fleetsim.plan.budget import Budget
-from fleetsim.plan.permissions import Allowed
 from fleetsim.plan.search import SearchTally
 from fleetsim.plan.shares import Candidate
 
@@ -20,13 +20,15 @@ RANGED = ("step_s", "cost_per_step")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlanRow:
-    """A plan with all its runs. ranges: how far it may be off, None where no input is in doubt."""
+    """A plan with all its runs. age: optimizer steps that 99 % of its trained samples are at most old, in each of them
+    and in a long one. ranges: how far it may be off, None where no input is in doubt."""
 
     candidate: Candidate
     scenario: Scenario
     estimates: Mapping[str, Estimate]
     runs: int
     binding: str
+    age: float
     ranges: MetricRanges | None
 
     @property

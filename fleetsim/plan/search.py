@@ -10,14 +10,16 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any
 
 from fleetsim import units
+from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import StuckError
-from fleetsim.job.trials import Measure, Tell, flat
+from fleetsim.job.permissions import age_of
+from fleetsim.job.trials import Measure, Tell, flat, look_steps, looked
 from fleetsim.plan.bound import Bounds
 from fleetsim.plan.front import Goal
 from fleetsim.plan.shares import Candidate
@@ -25,6 +27,9 @@ from fleetsim.sim.threads import side_by_side
 
 # Simulated at a time: what they find prunes the next ones.
 _AT_ONCE = 8
+
+# Steps of a run that says how old samples are in the long run.
+_LONG, _LONG_SAMPLES = 100, 250_000
 
 # Counts are first this much apart (`shares.STRIDE`), then that.
 _STRIDES = (1.25, 1.12, 1.06, 1.03)
@@ -40,11 +45,12 @@ _SURE = 0.9
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Found:
-    """A simulated plan. runs: flat metrics, run by run."""
+    """A simulated plan. runs: flat metrics, run by run. long: the same of one long run, where there is one."""
 
     candidate: Candidate
     scenario: Scenario
     runs: tuple[dict[str, Any], ...]
+    long: tuple[dict[str, Any], ...] = ()
 
     @property
     def step_s(self) -> float:
@@ -55,6 +61,11 @@ class Found:
     def usd(self) -> float:
         """Mean US dollars of a step."""
         return sum(float(run["cost_per_step"]) for run in self.runs) / len(self.runs)
+
+    @property
+    def age(self) -> float:
+        """Optimizer steps that 99 % of the trained samples are at most old, in each of its runs."""
+        return age_of((*self.runs, *self.long))
 
 
 @dataclass(slots=True)
@@ -85,7 +96,8 @@ class Search:
         self, candidates: Iterable[Candidate], wanted: Goal, finer: Callable[[Candidate, float], Iterable[Candidate]],
         what: str,
     ) -> list[Found]:  # fmt: skip
-        """The same, then what lies between the counts of those that are worth it, in ever smaller strides.
+        """Those whose samples are as fresh as is permitted; then what lies between the counts of those that are worth
+        it, in ever smaller strides.
 
         A pool that grows by some factor shortens no step by more, so a plan that is beaten by more than the stride has
         nothing better near it. finer: plans whose counts differ by so much from those of one.
@@ -95,14 +107,15 @@ class Search:
         for stride in _STRIDES:
             near: dict[object, Candidate] = {}
             for f in found:
-                if wanted.worth(f.step_s / stride, f.usd / stride):
+                if wanted.permits(f.age) and wanted.worth(f.step_s / stride, f.usd / stride):
                     near |= {c.place: c for c in finer(f.candidate, stride) if c.place not in seen}
             seen |= near.keys()
             found += self.exploring(near.values(), wanted, f"{what}, counts within {units.share(stride - 1, 0)}")
-        return found
+        return [f for f in found if wanted.permits(f.age)]
 
     def exploring(self, candidates: Iterable[Candidate], wanted: Goal, what: str) -> Iterator[Found]:
-        """Simulates those that stay worth a look while others are found, in the order of their bounds."""
+        """Simulates those that stay worth a look while others are found, in the order of their bounds; what is found
+        may be older than is permitted."""
         waiting: list[Waiting] = []
         before = len(self.found)
         for candidate in candidates:
@@ -119,7 +132,8 @@ class Search:
             self._tell(f"{what}: {len(waiting):,} left, {len(self.found) - before:,} simulated")
             bounds = {candidate.place: bound for bound, candidate, _ in chosen}
             for found in self.simulated([(c, s) for _, c, s in chosen]):
-                wanted.add(found.step_s, found.usd)
+                if wanted.permits(found.age):
+                    wanted.add(found.step_s, found.usd)
                 self._likely.add(found.candidate, found.step_s / bounds[found.candidate.place])
                 yield found
 
@@ -147,13 +161,14 @@ class Search:
                 heapq.heappush(waiting, (key, number, closer, candidate, made))
         return chosen
 
-    def simulated(self, plans: Sequence[tuple[Candidate, Scenario]], replications: int = 1) -> list[Found]:
-        """The plans, by so many runs each; those that get stuck are left out."""
-        jobs = [(scenario, r) for _, scenario in plans for r in range(replications)]
+    def simulated(self, plans: Sequence[tuple[Candidate, Scenario]], replications: int = 0) -> list[Found]:
+        """The plans, by so many long runs each, or by a look; those that get stuck are left out."""
+        runs_of = [scenario if replications else looked(scenario) for _, scenario in plans]
+        jobs = [(scenario, r) for scenario in runs_of for r in range(max(1, replications))]
         runs = iter(side_by_side(lambda job: self._one(*job), jobs))
         found = []
         for candidate, scenario in plans:
-            own = [next(runs) for _ in range(replications)]
+            own = [next(runs) for _ in range(max(1, replications))]
             if any(run is None for run in own):
                 continue
             one = Found(candidate, scenario, tuple(run for run in own if run is not None))
@@ -163,12 +178,24 @@ class Search:
         self.tally.runs += len(jobs)
         return found
 
+    def aged(self, plans: Sequence[Found]) -> list[Found]:
+        """The plans with a long run of each: a short one may end before the oldest samples are trained."""
+        longer = [with_changes(f.scenario, {"run.steps": _long(f.scenario)}) for f in plans]
+        runs = side_by_side(lambda scenario: self._one(scenario, 0), longer)
+        self.tally.runs += len(longer)
+        return [replace(f, long=() if run is None else (run,)) for f, run in zip(plans, runs, strict=True)]
+
     def _one(self, scenario: Scenario, replication: int) -> dict[str, Any] | None:
         try:
             return flat(self.measure(scenario, replication))
         except StuckError as error:
             self.tally.stuck.append(error)
             return None
+
+
+def _long(scenario: Scenario) -> int:
+    """Steps of a run that is long enough for the age of its samples, and affordable."""
+    return max(look_steps(scenario), min(_LONG, _LONG_SAMPLES // scenario.trainer.batch_samples))
 
 
 @dataclass(slots=True)

@@ -26,7 +26,7 @@ from fleetsim.job.derived_values import seconds_of, with_derived
 from fleetsim.job.trainer_scaling import least_trainer_gpus, scaled, scaled_share
 from fleetsim.job.trials import unit_of
 from fleetsim.plan.choices import Value
-from fleetsim.plan.staleness import StalenessBudget, own_staleness
+from fleetsim.plan.staleness import StalenessBudget, steps_ahead
 from fleetsim.split.arrangements import Kind, colocated_async, colocated_sync, server_gpus, split
 from fleetsim.trainer.estimate import estimate_of
 
@@ -194,7 +194,7 @@ class Engines:
             else:
                 made = colocated_async(base, share.gpus, trained)
             waits = law_of(base).waits_for_trainer and share.kind != "colocated_sync"
-            if waits and own_staleness(made.scenario) != ahead.steps:
+            if waits and steps_ahead(made.scenario) != ahead.steps:
                 return None
             return with_derived(made.scenario, self.given | {"trainer.gpus", "fleet.placement"})
         except InputError:

@@ -1,8 +1,11 @@
 """How far generation may run ahead of the trainer, and how often weights are published: what a recipe has, and what a
-plan may take instead.
+plan may try instead.
 
-With eta versions ahead and a version every k steps, a sample is trained at most k (eta + 1) - 1 steps after the update
-whose weights began it: k = 1 gives eta, and eta = 0 gives batches that share one version.
+With eta versions ahead and a version every k steps, a sample that is done in time is trained at most k (eta + 1) - 1
+steps after the update whose weights began it: k = 1 gives eta, and eta = 0 gives batches that share one version. That
+says how far the fleet runs ahead, and which ways are tried. How old samples are when they are trained is another
+thing, for no law waits for a long response: a plan holds the age that its own runs show (`Found.age`) against what is
+permitted, and rules nothing out by this formula.
 """
 
 from __future__ import annotations
@@ -11,21 +14,22 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fleetsim.config.law_numbers import law_of
+from fleetsim.config.law_numbers import budget_steps, law_of, steps_per_version
 from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.policies.admission import MAX_STALENESS
-from fleetsim.split.arrangements import steps_per_version
 
-# Budgets in steps that are tried below the largest that is allowed, and steps between two publications.
+# Steps ahead that are tried below the largest that is allowed, and steps between two publications.
 _BUDGETS = (1, 2, 3, 4, 6, 8, 12, 16)
 _CADENCES = (1, 2, 4)
+# Parts of a version: a window of a whole one already trains its longest responses a step later than it says.
+_PARTS = (0.25, 0.5)
 _BATCHES = "admission.batches_ahead"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StalenessBudget:
-    """changes: of the scenario. steps: that a sample may be old at most, None = the recipe's law promises no number.
+    """changes: of the scenario. steps: by which generation may run ahead, None = the recipe's law says no number.
     on_policy: nothing is generated while the trainer works, steps is 0."""
 
     changes: Mapping[str, Any]
@@ -33,8 +37,8 @@ class StalenessBudget:
     on_policy: bool = False
 
 
-def own_staleness(scenario: Scenario) -> float | None:
-    """Steps that a sample of this recipe may be old at most; None where its law promises no number."""
+def steps_ahead(scenario: Scenario) -> float | None:
+    """Steps by which generation of this recipe may run ahead; None where no setting that a plan chooses says it."""
     law, a, k = law_of(scenario), scenario.admission, steps_per_version(scenario)
     if law.waits_for_trainer:
         return float(k - 1)
@@ -44,21 +48,22 @@ def own_staleness(scenario: Scenario) -> float | None:
 
 
 def ways_ahead(scenario: Scenario, most_steps: int | None) -> Iterator[StalenessBudget]:
-    """On-policy; then every budget and cadence up to the recipe's own staleness, or to `most_steps` where that is more.
+    """On-policy; then every budget and cadence up to the recipe's own, or to `most_steps` where that is more.
 
-    A law that promises no number stays as it is.
+    A law that says no number stays as it is.
     """
     yield StalenessBudget({}, 0.0, on_policy=True)
-    own, law = own_staleness(scenario), law_of(scenario)
+    own, law = steps_ahead(scenario), law_of(scenario)
     if own is None:
         yield StalenessBudget({}, None)
         return
-    most = max(own, 0 if most_steps is None else most_steps)
-    if own > 0:
+    most = max(budget_steps(scenario) or 0.0, float(most_steps or 0))
+    if 0 < own <= most:
         yield StalenessBudget({}, own)
     by_steps = scenario.sync.trigger == "steps"
+    parts = () if law.budget == "batches" else tuple(n for n in _PARTS if n <= most)
     for k in _CADENCES if by_steps else (steps_per_version(scenario),):
-        for steps in sorted({n for n in (*_BUDGETS, most) if n <= most}):
+        for steps in sorted({n for n in (*_BUDGETS, most) if n <= most}.union(parts if k == 1 else ())):
             changes = _batches(steps, k) if law.budget == "batches" else _versions(steps, k)
             if changes is None:
                 continue
@@ -70,8 +75,8 @@ def ways_ahead(scenario: Scenario, most_steps: int | None) -> Iterator[Staleness
 
 
 def _versions(steps: float, k: int) -> dict[str, Any] | None:
-    """A window of versions with so much staleness; what a recipe becomes that waits for its trainer (`Arrangement`)."""
-    eta = math.floor((steps + 1) / k - 1 + 1e-9)
+    """A window of versions of so many steps; what a recipe becomes that waits for its trainer (`Arrangement`)."""
+    eta = steps if steps in _PARTS else math.floor((steps + 1) / k - 1 + 1e-9)
     return None if eta < 0 or (eta == 0 and k == 1) else {MAX_STALENESS: float(eta)}
 
 

@@ -8,7 +8,7 @@ from fleetsim import units
 from fleetsim.estimates import Estimate
 from fleetsim.job.assumptions import Assumption
 from fleetsim.job.binding import binding_words
-from fleetsim.job.brief import assumed_line, ranged, step_line, swing_line
+from fleetsim.job.brief import AHEAD_NOT_AGE, assumed_line, losses_line, ranged, regime_line, step_line, swing_line
 from fleetsim.job.engine_source import EngineSource
 from fleetsim.job.grounds import assumed_section, how_sure, rests_on
 from fleetsim.job.observations import observed_line
@@ -37,8 +37,8 @@ _HEADINGS = ("plan", "step, s", "$/step", "$/M tok", "$/h", "stale", "idle t/r")
 # Columns of the front that there is room for under --explain alone.
 _SPARED = ("$/M tok", "$/h", "idle t/r")
 _SIGNS = (
-    "rollout + trainer GPUs; ranges: in eight of ten cases; stale: steps that a sample may be old; idle: the trainer's "
-    "share / the instances'"
+    "rollout + trainer GPUs; ranges: in eight of ten cases; stale: optimizer steps that 99 % of the samples are at "
+    f"most old when they are trained, as simulated ({AHEAD_NOT_AGE}); idle: the trainer's share / the instances'"
 )
 
 
@@ -174,8 +174,10 @@ def brief_of(result: Plans) -> Brief:
     s, ranges = row.scenario, row.ranges
     idle = row.estimates["trainer_idle_fraction"].mean
     return brief(
-        ("step", step_line(row.step_s, idle, row.spans)),
+        ("step", step_line(lambda name: row.estimates[name].mean, row.spans)),
         ("cost", f"{ranged('cost_per_step', row.usd, row.spans)} a step, {units.money(row.usd_per_h)} an hour"),
+        ("age", regime_line(row.estimates, row.age)),
+        ("lost", losses_line(row.estimates, s)),
         ("binds", binding_words(row.binding, s.admission.law, s.sync.scope, s.fleet.in_flight_unit, idle).name),
         ("allow", _allow(result)),
         ("observed", observed_line(s)),

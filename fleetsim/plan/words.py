@@ -9,8 +9,8 @@ from typing import Any
 
 from fleetsim import units
 from fleetsim.config.scenario import Scenario
+from fleetsim.job.permissions import says
 from fleetsim.plan.budget import Budget
-from fleetsim.plan.permissions import says
 from fleetsim.plan.rows import Bought, PlanRow, Plans
 from fleetsim.plan.shares import Share
 
@@ -45,10 +45,9 @@ def engine_words(scenario: Scenario) -> str:
 
 
 def stale_words(row: PlanRow) -> str:
-    """ "2", "3, sync every 2nd"; "-" where the law promises no number."""
-    steps, every = row.candidate.ahead.steps, row.scenario.sync.every_steps
-    told = "-" if steps is None else f"{steps:g}"
-    return f"{told}, sync every {every}" if every > 1 else told
+    """ "2", "3, sync every 2nd": steps that 99 % of the trained samples are at most old."""
+    every = row.scenario.sync.every_steps
+    return f"{row.age:g}, sync every {every}" if every > 1 else f"{row.age:g}"
 
 
 def plan_words(row: PlanRow, several_types: bool) -> str:

@@ -21,6 +21,7 @@ from typing import Any, Literal
 import numpy as np
 
 from fleetsim.config.load import with_changes
+from fleetsim.config.run_length import most_steps
 from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.estimates import estimate
@@ -106,7 +107,7 @@ def backtest(
         return _rows(hour, [s.between(a, b) if moves else s.between(0.0, None) for s in spans], batch)
 
     unplayed = not moves and len(implied.resizes) > 1
-    return _judged(observed, implied, overall, rows_of, scenario.run.steps, n, unplayed=unplayed)
+    return _judged(observed, implied, overall, rows_of, most_steps(scenario), n, unplayed=unplayed)
 
 
 def backtest_of_arrivals(
@@ -202,7 +203,7 @@ def _played(observed: Observed, implied: Implied) -> tuple[Scenario, bool]:
 
 def _simulated_step_s(implied: Implied, instances: int) -> float:
     """Seconds of an optimizer step with so many instances, after warm-up, by one short run."""
-    few = min(_PILOT_STEPS, implied.scenario.run.steps)
+    few = min(_PILOT_STEPS, most_steps(implied.scenario))
     scenario = with_changes(implied.scenario, {"fleet.instances": instances, "run.steps": few, "run.events": []})
     return RunTotals.of(simulate(scenario, engine=implied.engine)).between(0.0, None)["step_s"]
 

@@ -62,13 +62,9 @@ def gains_of(records: Records, window: StepWindow) -> dict[str, float]:
     admission lets be ahead of the trainer, more. Faster samples cannot save more than the time that the trainer waits
     for them.
     """
-    scenario, span = records.scenario, window.span_s
+    span = window.span_s
     path = critical_path(records, window.start_s, window.end_s)
     waits = float(window.steps["wait_s"].sum())
-    if IN_FLIGHT[
-        scenario.sync.in_flight
-    ].drains:  # the sync waits for the longest response, and the trainer for the sync
-        waits += float(window.steps["sync_block_s"].sum())
     saved = {"trainer": LESS * path.train_s, "sync": LESS * path.sync_s}
     if path.lives and waits + saved["sync"] > saved["trainer"]:  # else nothing of them can promise more
         saved |= {name: min(waits, seconds) for name, seconds in _of_lives(records, window, path).items()}

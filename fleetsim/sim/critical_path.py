@@ -87,6 +87,17 @@ def places_of_groups(scenario: Scenario) -> bool:
     return (cap is not None and cap.frees == "groups") or (fleet.in_flight_unit == "groups" and caps != (None, None))
 
 
+def _without_drains_of_syncs(records: Records) -> tuple[list[float], list[int]]:
+    """When the trainer began what; a wait for a sync's drain is part of that sync, whose rows say how long it drained.
+
+    The trainer has trained between its wait for a batch and a sync: a wait right before a sync holds it is for a drain.
+    """
+    does = records.trainer["does"]
+    drain = np.append((does[:-1] == WAIT) & (does[1:] == SYNC_HELD), False)
+    kept = records.trainer[~(drain | np.append(False, drain[:-1]))]
+    return kept["time_s"].tolist(), kept["does"].tolist()
+
+
 class _Walk:
     """One walk back. `loop`: the life whose loop the trainer's seconds belong to, None after a batch without a wait."""
 
@@ -96,7 +107,7 @@ class _Walk:
         order = used[np.argsort(groups["ready_s"][used], kind="stable")]
         self.groups, self.records, self.start = groups, records, start_s
         self.path = CriticalPath(groups["ready_s"][order], order)
-        self.times, self.does = records.trainer["time_s"].tolist(), records.trainer["does"].tolist()
+        self.times, self.does = _without_drains_of_syncs(records)
         self.order: NDArray[np.int64] | None = None
         self.done: NDArray[np.int64] | None = None
         self.in_groups = places_of_groups(records.scenario)
@@ -129,6 +140,8 @@ class _Walk:
         while i >= 0 and t > self.start:
             begin, does = max(self.times[i], self.start), self.does[i]
             if does == WAIT:
+                if self.shared and i > 0 and self.does[i - 1] == WAIT and t - begin > SAME_S:
+                    return self._drained(t, max(self.times[i - 1], self.start))
                 if t - begin > SAME_S:
                     return self._group(t, begin)
                 self.loop = None
@@ -163,6 +176,12 @@ class _Walk:
         end = max(floor, min(t, float(self.finish[sample])))
         self.path.scoring_s += t - end
         return self._life(sample, end, floor, k, t - end)
+
+    def _drained(self, t: float, wait_began: float) -> float:
+        """On shared GPUs, back from a drain's end t through the sample that was the last in flight. The drain belongs
+        to the wait for the batch before it: both wait for what the engines make."""
+        sample, ended = self._ended(t)
+        return wait_began if sample < 0 else self._life(sample, max(wait_began, ended), wait_began, -1)
 
     def _last_of(self, group: int) -> int:
         """The sample of a group that ended last."""

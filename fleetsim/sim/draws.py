@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fleetsim.config.run_length import most_steps, settles
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.state import World
@@ -18,6 +19,8 @@ from fleetsim.workload.groups import GroupSource
 from fleetsim.workload.streams import seed_sequence
 
 MOST_SAMPLES_AT_ONCE = 2_000_000
+# Steps that a run without a length has at least, more or less.
+_OPEN_STEPS = 32
 
 
 class Draws:
@@ -46,6 +49,7 @@ class Draws:
             scenario.groups_per_step,
             self.group_size,
         )
+        self._open = settles(scenario)
         self.chunk = _expected_groups(scenario)
         self._factor = 1.0
         # what was drawn, kept only where an event stretches what is not sent yet
@@ -58,8 +62,9 @@ class Draws:
         wanted = max(1, int(world.get("credits"))) if self.exact else self.chunk
         check_samples((int(world.get("n_groups")) + wanted) * self.group_size, self._turns)
         drawn = self._source.take(wanted)
-        # The first draw was meant to be enough; where it is not, what is drawn in all grows by an eighth each time.
-        self.chunk = max(64, self._source.taken // 8)
+        # The first draw was meant to be enough; where it is not, what is drawn in all grows by an eighth each time, of
+        # a run without a length by a half.
+        self.chunk = max(64, self._source.taken // (2 if self._open else 8))
         s, g = world.add_samples(len(drawn) * size), world.add_groups(len(drawn))
         groups, samples = world.groups[g], world.samples[s]
         groups["first"] = np.arange(s.start, s.stop, size)
@@ -147,7 +152,8 @@ def _expected_groups(scenario: Scenario) -> int:
     """
     admission = scenario.admission
     most = max(admission.max_staleness, admission.batches_ahead, admission.async_ratio, admission.staleness_threshold)
-    ahead = 2 + min(most * scenario.sync.every_steps, scenario.run.steps)
+    steps = min(most_steps(scenario), _OPEN_STEPS) if settles(scenario) else most_steps(scenario)
+    ahead = 2 + min(most * scenario.sync.every_steps, steps)
     kept = (1 - scenario.workload.filter.zero_variance_share) / scenario.buffer.oversampling
-    groups = scenario.groups_per_step * (scenario.run.steps + ahead) / kept
+    groups = scenario.groups_per_step * (steps + ahead) / kept
     return max(64, math.ceil(min(groups, MOST_SAMPLES_AT_ONCE / scenario.workload.group_size)))

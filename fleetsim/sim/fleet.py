@@ -20,7 +20,7 @@ from fleetsim.engine.state import World
 from fleetsim.engine.step_time import StepTime
 from fleetsim.sim.activity import ActivityLog
 from fleetsim.sim.draws import Draws
-from fleetsim.sim.fleet_settings import caps, credit_rules, lent_instances, most_instances, slowness
+from fleetsim.sim.fleet_settings import caps, credit_rules, lent_instances, most_instances, slowness, steering
 from fleetsim.sim.work import check_tables
 
 NO_BATCH = 1 << 50
@@ -72,6 +72,7 @@ class Fleet:
             has_rewards=1,
             **credit_rules(scenario),
         )
+        self.world.set(**steering(scenario))  # its cap takes the client's place
 
     @property
     def now(self) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from fleetsim.config.law_numbers import law_of
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.first_rows import UNLIMITED
@@ -64,4 +66,27 @@ def credit_rules(scenario: Scenario) -> dict[str, int]:
         "floor": law.lets_in.kept_running(scenario.admission) if isinstance(law.lets_in, EachStep) else 0,
         "target_groups": reserved,
         "target_left": reserved,
+    }
+
+
+def steering(scenario: Scenario) -> dict[str, float]:
+    """What the kernel must know to move the cap with the KV use (`engine/kernel/steering.py`; fields of the fleet row);
+    nothing where the law does not follow it."""
+    if not law_of(scenario).follows_kv:
+        return {}
+    a, size = scenario.admission.adaptive, scenario.workload.group_size
+    hard = scenario.fleet.max_in_flight_samples or math.inf
+    pool = min(float(a.start_samples), hard)
+    return {
+        "steer_s": a.interval_s,
+        "steer_every": a.interval_s,
+        "steer_pool": pool,
+        "steer_most": min(float(a.most_samples), hard),
+        "steer_group": size,
+        "steer_grow": a.grow,
+        "steer_target": a.target_kv,
+        "grow_below": a.grow_below_kv,
+        "trim_above": a.trim_above_kv,
+        "cancel_above": a.cancel_above_kv,
+        "cap": max(size, int(pool)),
     }

@@ -15,7 +15,7 @@ from fleetsim.quantities import PREFILL_BUSY
 from fleetsim.sim.binding import binding_of
 from fleetsim.sim.fleet_settings import lent_instances, most_instances, slowness
 from fleetsim.sim.load import mix_of
-from fleetsim.sim.records import Records
+from fleetsim.sim.records import NOT_TRAINING, Records
 from fleetsim.sim.window import StepWindow, window_of
 
 
@@ -28,12 +28,13 @@ def metrics_of(records: Records) -> dict[str, Any]:
 def numbers_of(records: Records, window: StepWindow | None = None) -> dict[str, Any]:
     """The numbers of one run, over its window if given.
 
-    step_s: window / steps. trainer_idle_fraction: sample-wait / window (sync apart). sync_fraction: trainer held by
-    sync / window. switch_fraction: GPUs changing hands / window. lent_fraction: the trainer's GPUs serve rollout /
-    window (the trainer waits meanwhile, its GPUs do not).
+    step_s: window / steps. trainer_idle_fraction: sample-wait / window, the wait for a drain included. sync_fraction:
+    trainer held by sync / window. switch_fraction: GPUs changing hands / window. not_training_fraction: these three and
+    the stall of checkpoints / window, which is all that the trainer does not compute. lent_fraction: the trainer's GPUs
+    serve rollout / window (the trainer waits meanwhile, its GPUs do not).
     rollout_idle_fraction: idle / (busy + idle + paused + down) instance-seconds. rollout_utilization: see
-    `utilization`. trainer_idle_with_sync_fraction: sample-wait and held by sync / window. queue_depth: mean
-    samples in the buffer over time. oldest_sample_age_steps: mean over steps, when the batch is taken.
+    `utilization`. queue_depth: mean samples in the buffer over time. oldest_sample_age_steps: mean over steps, when the
+    batch is taken.
     staleness_steps: of trained samples, step - updates contained in the weights at submission.
     tokens_per_trained_token: generated / trained output tokens. waste: output tokens thrown away by cause (stale,
     filtered, aborted, lost) and tokens computed again (recomputed), per trained output token.
@@ -62,8 +63,8 @@ def numbers_of(records: Records, window: StepWindow | None = None) -> dict[str, 
         "rollout_idle_fraction": idle / instance_s,
         "rollout_utilization": utilization(records, window),
         "sync_fraction": float(steps["sync_block_s"].sum()) / span,
-        "trainer_idle_with_sync_fraction": float(steps["wait_s"].sum() + steps["sync_block_s"].sum()) / span,
         "switch_fraction": float(steps["switch_s"].sum()) / span,
+        "not_training_fraction": sum(float(steps[name].sum()) for name in NOT_TRAINING) / span,
         "lent_fraction": _lent(records, window),
         "queue_depth": _mean_queue(records, window),
         "queue_growth": _queue_growth(window),

@@ -21,11 +21,11 @@ STEP = np.dtype(
         ("train_start_s", "f8"),
         ("train_end_s", "f8"),
         ("end_s", "f8"),  # the trainer is free again: the next step's start
-        ("wait_s", "f8"),  # ready - start: sample-wait
+        ("wait_s", "f8"),  # sample-wait: start to ready, and while a drain holds the trainer up
         ("train_s", "f8"),  # compute, phases included
         ("switch_s", "f8"),  # colocated: handing the GPUs over
         ("checkpoint_s", "f8"),
-        ("sync_block_s", "f8"),  # trainer held by weight sync
+        ("sync_block_s", "f8"),  # trainer held by weight sync, without the drain
         ("tokens", "i8"),  # trained: prompt + output
         ("output_tokens", "i8"),
         ("samples", "i4"),
@@ -57,6 +57,8 @@ STEP = np.dtype(
         ("preemptions", "i8"),
     ]
 )
+# The seconds of a step that the trainer does not compute, by column: with train_s they add up to the step.
+NOT_TRAINING = ("wait_s", "sync_block_s", "switch_s", "checkpoint_s")
 SYNC = np.dtype(
     [
         ("version", "i4"),  # that this sync publishes
@@ -117,7 +119,7 @@ class Records:
     submit_s, ready_s, left_s. engine: iteration times and limits that the instances ran with. updates[v]: optimizer
     steps contained in weight version v. scrapes, queue_scrapes, discards: dtypes above, empty unless it was scraped.
     trainer: dtype above, what the trainer did from the first step on; the last row lasts until the last step's end.
-    activity: dtype above, every instance with a row at its start; empty unless it was recorded.
+    activity: dtype above, every instance with a row at its start; empty unless it was recorded. cut: ended by Ctrl-C.
     """
 
     scenario: Scenario
@@ -135,6 +137,7 @@ class Records:
     queue_scrapes: NDArray[Any] = field(default_factory=lambda: np.zeros(0, QUEUE_SCRAPE))
     discards: NDArray[Any] = field(default_factory=lambda: np.zeros(0, DISCARD))
     activity: NDArray[Any] = field(default_factory=lambda: np.zeros(0, ACTIVITY))
+    cut: bool = False
 
     def tables(self) -> dict[str, NDArray[Any]]:
         """Table name -> structured array."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from threading import Event
 from typing import Any
 
+from fleetsim.config.run_length import most_steps
 from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import Interrupted
@@ -85,13 +86,13 @@ def _replicated(scenario: Scenario, runs: Sequence[Records]) -> Replicated:
 
 def _interrupted(scenario: Scenario, ended: Sequence[Records], n: int) -> Interrupted:
     """What is known of runs of which the last ones were cut short."""
-    whole = [run for run in ended if len(run.steps) == scenario.run.steps]
+    whole = [run for run in ended if not run.cut]
     if whole:
         missing = f"{len(whole)} of {n:,} replications were simulated"
         return Interrupted(_replicated(scenario, whole), missing)
     begun = [run for run in ended if len(run.steps)]
     steps = max((len(run.steps) for run in begun), default=0)
-    missing = f"{steps:,} of {scenario.run.steps:,} steps were simulated, of {len(begun)} of {n:,} replications"
+    missing = f"{steps:,} of {most_steps(scenario):,} steps were simulated, of {len(begun)} of {n:,} replications"
     return Interrupted(_replicated(scenario, begun) if begun else None, missing)
 
 

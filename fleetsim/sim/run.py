@@ -9,12 +9,11 @@ import numpy as np
 import simpy
 
 from fleetsim.config import with_changes
-from fleetsim.config.law_numbers import law_of
+from fleetsim.config.run_length import most_steps, settles
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.step_time import StepTime
 from fleetsim.policies.law import PLENTY
-from fleetsim.sim.adaptive import steer
 from fleetsim.sim.engines import engine_of
 from fleetsim.sim.failures import fail
 from fleetsim.sim.fleet import Fleet
@@ -23,7 +22,8 @@ from fleetsim.sim.repack import repack
 from fleetsim.sim.rolling import follow
 from fleetsim.sim.run_state import Process, RunState, drive
 from fleetsim.sim.scrape import Scraper
-from fleetsim.sim.stop import watch_of
+from fleetsim.sim.steady import Steady
+from fleetsim.sim.stop import stopping, watch_of
 from fleetsim.sim.trainer import train
 from fleetsim.sim.work import check_samples
 
@@ -41,7 +41,8 @@ def simulate(
     activity: bool = False,
     on_step: Callable[[int, float], None] | None = None,
 ) -> Records:
-    """Runs `scenario.run.steps` optimizer steps; the same scenario, seed and replication give the same records.
+    """Runs as many optimizer steps as `run.steps` says, or until it is steady (`steady.py`); the same scenario, seed
+    and replication give the same records.
 
     engine: iteration times and limits of one instance, instead of those that the scenario's `engine` section names.
     scrape_every_s: read the fleet at these even times too (`Records.scrapes`); changes nothing else.
@@ -53,7 +54,7 @@ def simulate(
     step_time, limits = engine or engine_of(scenario)
     fleet = Fleet(scenario, step_time, limits, replication)
     job = RunState(scenario, fleet, replication, scenario.fleet.instances)
-    job.watch = watch_of(on_step)
+    job.watch = watch_of(on_step, Steady(scenario) if settles(scenario) else None)
     if scrape_every_s is not None:
         job.scraper = Scraper(fleet, scenario.workload.group_size, job.steps_behind, scrape_every_s, scrape_between_s)
         fleet.look, fleet.look_s = job.scraper.look, job.scraper.due_s
@@ -61,7 +62,7 @@ def simulate(
         fleet.record_activity()
     job.top_up()
     ahead = fleet.get("credits")
-    wanted = scenario.run.steps * scenario.groups_per_step + (ahead if ahead < PLENTY else 0)
+    wanted = most_steps(scenario) * scenario.groups_per_step + (ahead if ahead < PLENTY else 0)
     check_samples(wanted * scenario.workload.group_size, scenario.workload.turns.count)
     for process in _companions(job):
         job.env.process(process)
@@ -82,6 +83,7 @@ def simulate(
         engine=(step_time, limits),
         updates=np.array(job.progress.updates),
         trainer=np.array(job.trainer, TRAINER),
+        cut=stopping() and len(job.steps) < most_steps(scenario),
         **(job.scraper.tables() if job.scraper is not None else {}),
         **({"activity": fleet.activity.table()} if fleet.activity is not None else {}),
     )
@@ -97,8 +99,6 @@ def _companions(job: RunState) -> Iterator[Process]:
         yield from (follow(job, i, turns) for i in range(job.fleet.own))
     if scenario.fleet.repack.every_s is not None:
         yield repack(job)
-    if law_of(scenario).follows_kv:
-        yield steer(job)
 
 
 def steps_for(scenario: Scenario, seconds: float) -> int:

@@ -12,7 +12,7 @@ import simpy
 from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.engine.first_rows import UNLIMITED
-from fleetsim.engine.kernel.tables import BATCH_READY, EMPTY, OUT_OF_PATIENCE
+from fleetsim.engine.kernel.tables import BATCH_READY, EMPTY, OUT_OF_PATIENCE, TOO_FULL
 from fleetsim.engine.transport import SyncTimes, sync_times
 from fleetsim.policies.law_inputs import Progress
 from fleetsim.sim.admission import give_back, top_up
@@ -39,7 +39,8 @@ class RunState:
     load; loadable: the newest such version; offered: (step, time made, time loadable) of versions that not all of
     them have. pulls, samples: of the trainer since the last publication. deferred: groups put off to a long round.
     lent_s: instance-seconds on the trainer's GPUs. lost: instances that failed for good. scraper: who reads the
-    fleet at even times, if anyone. watch: who is told of each step, and may end the run there.
+    fleet at even times, if anyone. watch: who is told of each step, and may end the run there. drain: when the last
+    drain for a global sync began and ended.
     """
 
     scenario: Scenario
@@ -58,6 +59,7 @@ class RunState:
     under_way: int = 0
     slowdown: float = 1.0
     sync_done: simpy.Event | None = None
+    drain: tuple[float, float] = (0.0, 0.0)
     newer: simpy.Event | None = None
     loadable: int = 0
     offered: dict[int, tuple[int, float, float]] = field(default_factory=dict)
@@ -86,9 +88,10 @@ class RunState:
         """Optimizer steps done so far that a weight version does not contain."""
         return len(self.steps) - self.progress.updates[version]
 
-    def trainer_does(self, what: int, step: int) -> None:
-        """The trainer does `what` (an index into TRAINER_DOES of `records.py`) from now on."""
-        self.trainer.append((self.now, step, what))
+    def trainer_does(self, what: int, step: int, since: float | None = None) -> None:
+        """The trainer does `what` (an index into TRAINER_DOES of `records.py`) from now on, or since a time that is
+        past, after which nothing was written down."""
+        self.trainer.append((self.now if since is None else since, step, what))
 
     def top_up(self) -> None:
         """Lets the admission law grant what it grants now."""
@@ -101,6 +104,12 @@ class RunState:
         n = self.fleet.discard(doomed, self.now)
         give_back(self.fleet, self.progress, n)
         return n
+
+    def cancel_youngest(self) -> None:
+        """Aborts the youngest unfinished groups, until no more samples are in flight than the adaptive pool holds."""
+        excess = math.ceil((self.fleet.get("in_flight") - self.fleet.get("steer_pool")) / self.fleet.kept)
+        running = self.fleet.unfinished()
+        self.discard(running[len(running) - min(max(0, excess), len(running)) :])
 
     def begin_wait(self) -> None:
         """The trainer begins to wait: from here its patience is counted."""
@@ -156,6 +165,9 @@ def drive(job: RunState) -> Process:
             yield env.timeout(max(0.0, fleet.now - env.now))
             _tell_who_waited(job)
             yield env.timeout(0)
+        elif code == TOO_FULL:
+            yield env.timeout(max(0.0, fleet.now - env.now))
+            job.cancel_youngest()
         elif code == OUT_OF_PATIENCE:
             raise wasting_error(job.scenario, fleet)
         else:

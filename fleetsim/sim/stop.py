@@ -24,16 +24,17 @@ def stopping() -> bool:
     return stop is not None and stop.is_set()
 
 
-def watch_of(on_step: Callable[[int, float], None] | None) -> Watch | None:
-    """A watch that tells `on_step` and heeds STOP; None where there is neither, so that a step costs nothing."""
+def watch_of(on_step: Callable[[int, float], None] | None, enough: Watch | None = None) -> Watch | None:
+    """A watch that tells `on_step` and heeds STOP and `enough`; None where there is none of them, so that a step costs
+    nothing."""
     stop = STOP.get()
-    if on_step is None and stop is None:
+    if on_step is None and stop is None and enough is None:
         return None
 
     def watch(steps: int, now_s: float) -> bool:
         if on_step is not None:
             on_step(steps, now_s)
-        return stop is not None and stop.is_set()
+        return (enough is not None and enough(steps, now_s)) or (stop is not None and stop.is_set())
 
     return watch
 

@@ -9,6 +9,7 @@ from fleetsim.policies.age_actions import AGE_ACTIONS
 from fleetsim.policies.in_flight import IN_FLIGHT
 from fleetsim.sim.age import too_old
 from fleetsim.sim.buffer import drop, ready_groups
+from fleetsim.sim.records import SYNC_HELD, WAIT
 from fleetsim.sim.rolling import offer
 from fleetsim.sim.run_state import Process, RunState
 from fleetsim.sim.version import published, to_work_in_flight
@@ -18,11 +19,12 @@ def hand_over(job: RunState, step: int, updates: float) -> Process:
     """The trainer's part of a publication after optimizer step `step`; the version contains `updates` steps.
 
     An earlier global one must be over, then the trainer is held for trainer_block_s. With a barrier or on shared GPUs
-    nothing else can be done until the sync is over: it is held until then. Nobody waits for a rolling one.
+    nothing else can be done until the sync is over: it is held until then. Nobody waits for a rolling one. Returns the
+    seconds in which the trainer was not held by the sync, but waited for samples: for those that a drain must end.
     """
     sync, progress = job.scenario.sync, job.progress
-    if job.sync_done is not None and not job.sync_done.processed:
-        yield job.sync_done
+    job.trainer_does(SYNC_HELD, step)
+    drained = yield from _until_over(job, step)
     progress.triggered += 1
     progress.updates.append(updates)
     progress.contained.append(progress.taken_groups)
@@ -31,13 +33,30 @@ def hand_over(job: RunState, step: int, updates: float) -> Process:
     if sync.scope == "rolling":
         job.env.process(offer(job, progress.triggered, step))
         yield job.env.timeout(job.times.trainer_block_s)
-        return
+        return drained
     job.sync_done = job.env.process(synchronise(job, progress.triggered, step))
     yield job.env.timeout(job.times.trainer_block_s)
     yield job.env.timeout(0)  # at one time, the publication comes before the trainer's next step
     alone = job.scenario.fleet.placement == "colocated" or law_of(job.scenario).waits_for_trainer
-    if alone and not job.sync_done.processed:
-        yield job.sync_done
+    if alone:
+        drained += yield from _until_over(job, step)
+    return drained
+
+
+def _until_over(job: RunState, step: int) -> Process:
+    """The trainer can go on once the last global sync is over. Returns the seconds of that in which the fleet drained.
+
+    They are written down when they are over, for only then is it known until when they lasted."""
+    if job.sync_done is None or job.sync_done.processed:
+        return 0.0
+    asked = job.now
+    yield job.sync_done
+    began, ended = max(asked, job.drain[0]), job.drain[1]
+    if ended <= began:
+        return 0.0
+    job.trainer_does(WAIT, step, began)
+    job.trainer_does(SYNC_HELD, step, ended)
+    return ended - began
 
 
 def leave_behind(job: RunState) -> None:
@@ -70,7 +89,9 @@ def synchronise(job: RunState, version: int, step: int) -> Process:
     if policy.drains and fleet.get("in_flight") > 0:
         fleet.set(halted=1)
         job.under_way -= 1  # the drain is the fleet's own work: a fleet that cannot drain is stuck
+        began = job.now
         yield job.fleet_empty()
+        job.drain = began, job.now
         job.under_way += 1
     start, in_flight = job.now, fleet.get("in_flight")
     fleet.set(halted=1)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim.engine.kernel.tables import G_FILTERED, G_TRAINED
-from fleetsim.sim.records import Records
+from fleetsim.sim.records import WAIT, Records
 
 # Names of the accounts ACC_IDLE, ACC_BUSY, ... of `engine/kernel/tables.py`, in their order.
 ACCOUNTS = ("idle", "busy", "paused", "down", "off")
@@ -54,12 +54,22 @@ def instance_spans(records: Records, start_s: float = 0.0, end_s: float | None =
 
 
 def trainer_spans(records: Records, start_s: float = 0.0, end_s: float | None = None) -> NDArray[Any]:
-    """What the trainer did (TRAINER_SPAN), in the order of time, without gaps. While its GPUs are lent, it waits."""
+    """What the trainer did (TRAINER_SPAN), in the order of time, without gaps.
+
+    It waits for samples also while its GPUs are lent, and while what is in flight must end before its weights can go
+    out or before it has its GPUs (a drain)."""
     rows = records.trainer
     spans = np.zeros(len(rows), TRAINER_SPAN)
     spans["step"], spans["does"], spans["start_s"] = rows["step"], rows["does"], rows["time_s"]
     spans["end_s"] = np.append(rows["time_s"][1:], end_of(records))
     return _joined(_inside(spans, start_s, end_of(records) if end_s is None else end_s), "step", "does")
+
+
+def waits_for_samples(records: Records) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """When each wait of the trainer for samples was over, and how many seconds it lasted: both (waits,), in order."""
+    spans = trainer_spans(records)
+    waits = spans[spans["does"] == WAIT]
+    return waits["end_s"], waits["end_s"] - waits["start_s"]
 
 
 def sync_spans(records: Records, start_s: float = 0.0, end_s: float | None = None) -> NDArray[Any]:

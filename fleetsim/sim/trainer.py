@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fleetsim.config.law_numbers import law_of, round_groups
+from fleetsim.config.run_length import most_steps
 from fleetsim.config.trainer import PhaseConfig, TrainerConfig
 from fleetsim.engine.kernel.tables import CMD_RESUME, DONE
 from fleetsim.engine.transport import sync_times
@@ -15,7 +16,7 @@ from fleetsim.sim.admission import begin_step
 from fleetsim.sim.buffer import Ids, ready_groups
 from fleetsim.sim.failures import give_back_closed, lose, resize
 from fleetsim.sim.lending import lend
-from fleetsim.sim.records import CHECKPOINT, SWITCH, SYNC_HELD, TRAIN, WAIT
+from fleetsim.sim.records import CHECKPOINT, SWITCH, TRAIN, WAIT
 from fleetsim.sim.run_state import Process, RunState
 from fleetsim.sim.sync import hand_over
 from fleetsim.sim.waiting import wait_for_groups
@@ -29,7 +30,7 @@ def train(job: RunState) -> Process:
     scenario, env = job.scenario, job.env
     colocated = scenario.fleet.placement == "colocated"
     parts, want = scenario.trainer.minibatches, scenario.groups_per_step // scenario.trainer.minibatches
-    for step in range(scenario.run.steps):
+    for step in range(most_steps(scenario)):
         start = job.now
         _apply_events(job, step)
         begin_round(job)
@@ -49,9 +50,8 @@ def train(job: RunState) -> Process:
                 state = fleet_state(job)
             _take(job, batch, step, last=part == parts - 1)
             if colocated:
-                job.trainer_does(SWITCH, step)
-                yield from _take_gpus(job)
-                switch += job.now - ready
+                drained = yield from _take_gpus(job, step)
+                wait, switch = wait + drained, switch + (job.now - ready - drained)
             if part == 0:
                 train_start = job.now
             tokens = _tokens(job, batch)
@@ -63,16 +63,14 @@ def train(job: RunState) -> Process:
             job.samples += len(batch) * scenario.workload.group_size
             if scenario.sync.trigger == "pulls" and job.pulls == scenario.sync.every_pulls:
                 began = job.now
-                job.trainer_does(SYNC_HELD, step)
-                yield from hand_over(job, step, step + (part + 1) / parts)
-                sync_block += job.now - began
+                drained = yield from hand_over(job, step, step + (part + 1) / parts)
+                wait, sync_block = wait + drained, sync_block + (job.now - began - drained)
         train_end = job.now
         checkpoint = yield from _checkpoint(job, step)
-        began = job.now
         if _publishes(job, step):
-            job.trainer_does(SYNC_HELD, step)
-            yield from hand_over(job, step, step + 1.0)
-        sync_block += job.now - began
+            began = job.now
+            drained = yield from hand_over(job, step, step + 1.0)
+            wait, sync_block = wait + drained, sync_block + (job.now - began - drained)
         if colocated:
             job.trainer_does(SWITCH, step)
             switch += scenario.fleet.switch_s
@@ -105,14 +103,21 @@ def _publishes(job: RunState, step: int) -> bool:
     return sync.trigger == "steps" and (step + 1) % sync.every_steps == 0
 
 
-def _take_gpus(job: RunState) -> Process:
-    """Colocated: engines stop, after their last sample if work in flight is drained, and the GPUs change hands."""
+def _take_gpus(job: RunState, step: int) -> Process:
+    """Colocated: engines stop, after their last sample if work in flight is drained, and the GPUs change hands.
+
+    Returns the seconds of the drain: the trainer still waits for samples in them."""
+    asked = job.now
     if IN_FLIGHT[job.scenario.sync.in_flight].drains:
         job.fleet.set(halted=1)
         if job.fleet.get("in_flight") > 0:
+            job.trainer_does(WAIT, step)
             yield job.fleet_empty()
+    drained = job.now - asked
+    job.trainer_does(SWITCH, step)
     job.fleet.hold(job.now)
     yield job.env.timeout(job.scenario.fleet.switch_s)
+    return drained
 
 
 def compute_seconds(job: RunState, tokens: int, share: float = 1.0) -> float:

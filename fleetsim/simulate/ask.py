@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Self
 
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Interrupted, Problem
 from fleetsim.faces import flag, text
-from fleetsim.job.fields import JOB, SIMULATED, AnyJob, JobFields
-from fleetsim.job.question import Argument, Lends, Option
+from fleetsim.job.fields import SIMULATED, AnyJob, CountedJob
+from fleetsim.job.lazy_value import Later
+from fleetsim.job.question import Lends, Option
 from fleetsim.job.subject import ready
 from fleetsim.job.watch import SILENT, Watch
 from fleetsim.simulate.result import HOUR_S, SimulateResult
@@ -24,32 +26,6 @@ LEAST_SCRAPE_S = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class SimulatedJob(JobFields):
-    """The job that `simulate` runs."""
-
-    scenario: Annotated[str | None, Argument("A scenario file, or the name of a shipped one.", "SCENARIO")] = None
-    preset: Annotated[str | None, Option("A framework instead: verl-fully-async, areal, trl-grpo...", JOB)] = None
-    set_: Annotated[list[str] | None, Option("Any key of the scenario. Repeatable.", JOB, metavar="KEY=VALUE")] = None
-    profile: Annotated[
-        str | None, Option("A measured engine instead of the scenario's: profile name or file.", JOB)
-    ] = None
-    dtype: Annotated[str | None, Option("Weights: bfloat16, fp8, nvfp4, mxfp4, int4, auto (auto).", JOB)] = None
-    kv_dtype: Annotated[str | None, Option("KV cache: bfloat16, fp8, auto (auto).", JOB)] = None
-    seed: Annotated[int | None, Option("Random seed (0).", SIMULATED)] = None
-    replications: Annotated[int | None, Option("Runs behind each interval (5).", SIMULATED)] = None
-
-    called = "SCENARIO"
-
-    def start(self) -> str | None:
-        """As of any job; there must be a scenario here, or a run."""
-        start = super().start()
-        if start is None and self.run is None:
-            rule, remedy = "nothing to simulate", "give a file or --preset NAME (fleetsim scenario ls)"
-            raise InputError([Problem("SCENARIO", None, rule, remedy)])
-        return start
-
-
-@dataclass(frozen=True, kw_only=True)
 class Simulate:
     """Where does each second of an optimizer step go?
 
@@ -58,8 +34,10 @@ class Simulate:
     which the page draws. check_steps: hears how many steps there will be, before they are simulated, and may refuse.
     """
 
-    job: Annotated[AnyJob, Lends(SimulatedJob)]
-    steps: Annotated[int | None, Option("Optimizer steps to simulate (30).", SIMULATED, after="kv_dtype")] = None
+    job: Annotated[AnyJob, Lends(CountedJob)]
+    steps: Annotated[
+        int | None, Option("Optimizer steps to simulate (until steady).", SIMULATED, after="trainer_price")
+    ] = None
     hours: Annotated[
         float | None, Option("Instead: as many steps as fill so many hours.", SIMULATED, after="steps")
     ] = None
@@ -103,6 +81,7 @@ def simulate(asked: Simulate, watch: Watch = SILENT) -> SimulateResult:
     Raises InputError for what cannot be simulated, StuckError where its limits block each other, and on Ctrl-C
     Interrupted with the SimulateResult of what was finished by then, None before the first step.
     """
+    from fleetsim.config.run_length import most_steps
     from fleetsim.sim.replications import replicate
 
     asked = asked.ready()
@@ -110,7 +89,7 @@ def simulate(asked: Simulate, watch: Watch = SILENT) -> SimulateResult:
     watch.loaded()
     job, scenario = ready(asked.job), asked.scenario()
     if asked.check_steps is not None:
-        asked.check_steps(scenario.run.steps)
+        asked.check_steps(most_steps(scenario))
     try:
         result = replicate(
             scenario,
@@ -129,7 +108,8 @@ def _answer(job: Job, result: Replicated, steady: bool = True) -> SimulateResult
     from fleetsim.job.caveats import backlog_warnings, range_warnings
     from fleetsim.job.engine_source import engine_source
     from fleetsim.job.metrics import Metrics
-    from fleetsim.job.trials import flat
+    from fleetsim.job.trials import flat, remembered, simulated
+    from fleetsim.simulate.change import alternatives_here
     from fleetsim.simulate.counted_steps import early_events, warmups_of
 
     scenario = result.scenario
@@ -138,7 +118,8 @@ def _answer(job: Job, result: Replicated, steady: bool = True) -> SimulateResult
     binding = str(metrics.pop("binding"))
     early, backlog = early_events(scenario, warmups_of(result.runs)), backlog_warnings(scenario, metrics)
     warnings = (*job.notes, *backlog, *early, *range_warnings(source))
-    return SimulateResult(job, scenario, Metrics(metrics), binding, source, warnings, result, steady)
+    others = Later(partial(alternatives_here, scenario, remembered(simulated), job.given))
+    return SimulateResult(job, scenario, Metrics(metrics), binding, source, warnings, result, others, steady)
 
 
 def _is_warming(cut: Replicated) -> bool:
@@ -146,12 +127,14 @@ def _is_warming(cut: Replicated) -> bool:
     from fleetsim.sim.window import least_warmup_steps
 
     steps = max(len(run.steps) for run in cut.runs)
-    return steps < cut.scenario.run.steps and steps <= least_warmup_steps(cut.scenario)
+    return any(run.cut for run in cut.runs) and steps <= least_warmup_steps(cut.scenario)
 
 
 def _telling(watch: Watch, scenario: Scenario) -> Callable[[Mapping[int, tuple[int, float]]], None]:
     """Tells the steps that are done over all replications, and the step time so far; called from their threads."""
-    of = scenario.run.steps * scenario.run.replications
+    from fleetsim.config.run_length import most_steps
+
+    of = most_steps(scenario) * scenario.run.replications
 
     def told(reached: Mapping[int, tuple[int, float]]) -> None:
         if watch.due():

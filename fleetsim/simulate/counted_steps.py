@@ -14,9 +14,10 @@ def warmups_of(runs: Sequence[Records]) -> tuple[int, ...]:
     return tuple(warmup_steps(run.scenario, run.steps["end_s"] - run.steps["start_s"]) for run in runs)
 
 
-def counted_words(scenario: Scenario, warmups: Sequence[int]) -> str:
-    """ "counted: steps 15 to 29 (the rest is warm-up)"; where replications differ, from when on each counts."""
-    first, last = warmups[0], scenario.run.steps - 1
+def counted_words(warmups: Sequence[int], steps: int) -> str:
+    """ "counted: steps 15 to 29 (the rest is warm-up)"; where replications differ, from when on each counts. steps: of
+    the first replication."""
+    first, last = warmups[0], steps - 1
     if not any(warmups):
         return "counted: all steps (no warm-up)"
     low, high = min(warmups), max(warmups)

@@ -24,6 +24,7 @@ def simulate_document(
     warnings: Sequence[str],
     values: Sequence[Mapping[str, Any]],
     shown: RunView | None = None,
+    advice: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
     """The document of `fleetsim simulate --json`; `metrics` nested, with Estimate leaves, `values` flat, per run.
 
@@ -32,6 +33,7 @@ def simulate_document(
     told: dict[str, Any] = {}
     if shown is not None:
         told = {
+            "advice": advice,
             "brief": brief(document(shown)),
             "ranges": shown.ranges and asdict(shown.ranges),
             "change": shown.change and asdict(shown.change),

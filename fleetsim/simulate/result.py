@@ -16,6 +16,7 @@ from fleetsim.errors import InputError, Problem
 from fleetsim.files import replace_file, whole
 from fleetsim.job.immutability import unchanging
 from fleetsim.job.keywords import keywords
+from fleetsim.job.lazy_value import Later
 from fleetsim.job.result import Briefed
 from fleetsim.job.watch import SILENT, Watch
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from fleetsim.job.input_moves import MetricRanges
     from fleetsim.job.job_face import Job
     from fleetsim.job.metrics import Metrics
+    from fleetsim.search.moves import Alternatives
     from fleetsim.sim.records import Records
     from fleetsim.sim.replications import Replicated
     from fleetsim.simulate.run_view import RunView
@@ -54,6 +56,7 @@ class SimulateResult(Briefed):
     profile: EngineSource
     warnings: tuple[str, ...]
     _replicated: Replicated = field(repr=False)
+    _alternatives: Later[Alternatives | None] = field(repr=False)
     steady: bool = True
 
     def __repr__(self) -> str:
@@ -150,14 +153,24 @@ class SimulateResult(Briefed):
         plain = with_changes(self.scenario, {"run.events": [], "run.warmup_steps": None})
         return ranges_of(plain, self.job.given, self.metrics, remembered(simulated))
 
-    def _change(self) -> Change | None:
-        """The change that saves most, looked for in short runs without the events of the scenario."""
-        from fleetsim.config.load import with_changes
-        from fleetsim.job.trials import remembered, simulated
-        from fleetsim.simulate.change import change_of
+    @property
+    def alternatives(self) -> Alternatives | None:
+        """What another count and every lever would do, without the events of the scenario; None where it gets stuck."""
+        return self._alternatives()
 
-        plain = with_changes(self.scenario, {"run.events": [], "run.warmup_steps": None})
-        return change_of(plain, remembered(simulated), self.job.given)
+    @property
+    def advice(self) -> list[dict[str, Any]]:
+        """The moves, what saves most first, and the job as it is: what, the command that simulates it, its promise."""
+        from fleetsim.search.advice import Advised, advice_data, moves_advised
+
+        found = moves_advised(self.alternatives, 1)
+        return advice_data(self.job, [*found, Advised("the job as it is", self.scenario, self.metrics)])
+
+    def _change(self) -> Change | None:
+        """The change that saves most."""
+        from fleetsim.search.best_move import change_of
+
+        return None if self.alternatives is None else change_of(self.alternatives, counted=True)
 
     def _shown(self, first: Records) -> RunView:
         """What is told of it. first: the records of the first replication."""
@@ -197,7 +210,10 @@ class SimulateResult(Briefed):
         nested: Mapping[str, Any] = self._replicated.metrics if self.steady else {}
         values = [flat(run) for run in self._replicated.values] if self.steady else []
         shown = self._shown(self.runs[0]) if self.steady else None
-        return simulate_document(self.scenario, nested, len(self.runs), self.profile, self.warnings, values, shown)
+        advice = self.advice if self.steady else []
+        return simulate_document(
+            self.scenario, nested, len(self.runs), self.profile, self.warnings, values, shown, advice
+        )
 
     def noting(self, note: str) -> SimulateResult:
         """The same result with one warning more, after what is odd about the job itself."""

@@ -13,7 +13,7 @@ from fleetsim.engine.transport import sync_times, sync_words
 from fleetsim.job import words
 from fleetsim.job.assumptions import assumed_values, short
 from fleetsim.job.binding import Binding, binding_words
-from fleetsim.job.brief import Spans, assumed_line, ranged, swing_line
+from fleetsim.job.brief import Spans, assumed_line, idle_words, losses_line, ranged, regime_line, swing_line
 from fleetsim.job.drafts import engine_words
 from fleetsim.job.grounds import how_sure, rests_on
 from fleetsim.job.observations import observed_line
@@ -32,7 +32,7 @@ _MOST_DEFAULTS = 6
 _TILES = (
     "step_s",
     "trainer_idle_fraction",
-    "trainer_idle_with_sync_fraction",
+    "not_training_fraction",
     "rollout_utilization",
     "staleness_steps.p99",
     "goodput",
@@ -90,12 +90,13 @@ def brief_of(view: RunView) -> Brief:
         ("fleet", _fleet_words(s)),
         ("idle", _idle(view)),
         ("cost", _cost(view)),
-        ("age", _age(view)),
+        ("age", regime_line(view.metrics)),
+        ("lost", losses_line(view.metrics, s)),
         ("binds", binding.name),
-        ("change", words.as_settings(binding.lift) if view.change is None else view.change.words),
+        ("change", binding.lift if view.change is None else view.change.words),
         ("observed", observed_line(s)),
         ("assumed", assumed_line(s, view.assumed, () if ranges is None else [part.path for part in ranges.parts])),
-        ("measure", None if ranges is None else swing_line(ranges, words.as_settings)),
+        ("measure", None if ranges is None else swing_line(ranges)),
         tone="unsure" if ranges is not None and ranges.wide else "good",
     )
 
@@ -105,18 +106,14 @@ def _spans(view: RunView) -> Spans:
 
 
 def _idle(view: RunView) -> str:
-    idle, rollout = (view.metrics[name].mean for name in ("trainer_idle_fraction", "rollout_idle_fraction"))
-    return f"the trainer {ranged('trainer_idle_fraction', idle, _spans(view))}, instances {units.share(rollout)}"
+    rollout = view.metrics["rollout_idle_fraction"].mean
+    trainer = idle_words(lambda name: view.metrics[name].mean, _spans(view))
+    return f"the trainer {trainer}, instances {units.share(rollout)}"
 
 
 def _cost(view: RunView) -> str:
     cost = ranged("cost_per_step", view.metrics["cost_per_step"].mean, _spans(view))
     return f"{cost} a step, {price_words(view.scenario)}"
-
-
-def _age(view: RunView) -> str:
-    p99 = view.metrics["staleness_steps.p99"].mean
-    return f"99 % of the trained samples are at most {units.plural(float(f'{p99:.3g}'), 'step')} old" if p99 else ""
 
 
 def warm_up(view: RunView) -> Document:
@@ -144,7 +141,7 @@ def _fleet_words(s: Scenario) -> str:
 def _length_words(view: RunView) -> str:
     """ "40 steps, 5 replications, seed 0"."""
     s, runs = view.scenario, units.plural(view.replications, "replication")
-    return f"{units.plural(s.run.steps, 'step')}, {runs}, seed {s.run.seed}"
+    return f"{units.plural(len(view.steps), 'step')}, {runs}, seed {s.run.seed}"
 
 
 def _binding(view: RunView) -> Binding:
@@ -153,7 +150,7 @@ def _binding(view: RunView) -> Binding:
 
 
 def _binds(view: RunView) -> str:
-    return words.as_settings(words.binds(_binding(view)))
+    return words.binds(_binding(view))
 
 
 def _opening(view: RunView) -> Iterator[str]:
@@ -161,7 +158,7 @@ def _opening(view: RunView) -> Iterator[str]:
     transport = sync_words(sync_times(view.scenario))
     assumed = ", ".join(f"{path} = {short(value)}" for path, value in assumed_values(view.scenario).items())
     yield _length_words(view)
-    yield counted_words(view.scenario, view.warmups)
+    yield counted_words(view.warmups, len(view.steps))
     yield units.capital(transport) if transport else ""
     yield f"Assumed, not measured: {assumed}" if assumed else ""
     yield _binds(view)
@@ -173,7 +170,7 @@ def _opening(view: RunView) -> Iterator[str]:
 def _lede(view: RunView) -> Iterator[str]:
     """For a page: the same, where nothing else tells it."""
     transport = sync_words(sync_times(view.scenario))
-    yield f"{_fleet_words(view.scenario)}; {_length_words(view)}; {counted_words(view.scenario, view.warmups)}."
+    yield f"{_fleet_words(view.scenario)}; {_length_words(view)}; {counted_words(view.warmups, len(view.steps))}."
     yield _binds(view)
     yield _drafts(view)
     yield _sides(view)

@@ -42,6 +42,8 @@ class SizedJob(PlannedJob):
         float | None,
         Option("Share of an instance's rate that the arithmetic counts on (0.8).", TARGETS, after="target_idle"),
     ] = None
+    instance_price: Annotated[float | None, Option("USD per rollout GPU-hour (by type).", TARGETS)] = None
+    trainer_price: Annotated[float | None, Option("USD per trainer GPU-hour (by type).", TARGETS)] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +56,12 @@ class Size:
 
     job: Annotated[AnyJob, Lends(SizedJob)]
     confidence: Annotated[
-        float | None, Option("Size so that the fleet is enough in this share of the cases, e.g. 0.9.", TARGETS)
+        float | None,
+        Option(
+            "Size so that the fleet holds the targets in this share of the cases, e.g. 0.9; without a target, take the "
+            "count of the least expected loss.",
+            TARGETS,
+        ),
     ] = None
     for_page: bool = False
     in_brief: bool = False
@@ -169,6 +176,17 @@ class SizeResult(Recommendation):
 
         return "" if self.feasible else f"{why_infeasible(self.plan)}; the best that was found is printed above"
 
+    @property
+    def advice(self) -> list[dict[str, Any]]:
+        """The recommendation and the moves beside it: what, the command that simulates it, its promise, permission."""
+        from fleetsim.job.trials import with_instances
+        from fleetsim.search.advice import Advised, advice_data, moves_advised
+
+        plan, trial = self.plan, self.plan.recommended
+        here = with_instances(plan.scenario, plan.instances)
+        answer = Advised(units.plural(plan.instances, "instance"), here, trial.estimates)
+        return advice_data(self.asked, [answer, *moves_advised(plan.alternatives, trial.replications)])
+
     def told(self) -> Document:
         """What there is to say of it."""
         from fleetsim.size.told import document
@@ -201,7 +219,7 @@ class SizeResult(Recommendation):
         """What the command prints under --json."""
         from fleetsim.size.data import size_document
 
-        return size_document(self.plan)
+        return size_document(self.plan, self.advice)
 
 
 def size(asked: Size, watch: Watch = SILENT) -> SizeResult:
@@ -225,10 +243,11 @@ def size(asked: Size, watch: Watch = SILENT) -> SizeResult:
             tell=watch,
             notes=job.notes,
             confidence=asked.confidence,
+            brief=asked.in_brief,
             measure=measure,
         )
         if not asked.in_brief:
-            plan.headroom, plan.larger_trainer  # noqa: B018 - they are worked out now
+            plan.headroom  # noqa: B018 - it is worked out now
     except KeyboardInterrupt:
         from fleetsim.size.data import tried_document
         from fleetsim.size.told import tried as tried_told

@@ -7,9 +7,9 @@ from fleetsim.job.binding import binding_words
 from fleetsim.job.brief import assumed_line, measure_line, ranged, step_line
 from fleetsim.job.observations import observed_line
 from fleetsim.job.words import kind_of, target, target_value
-from fleetsim.size.knee import usd_per_h
+from fleetsim.search.objective import usd_per_h
 from fleetsim.size.size import Sizing
-from fleetsim.size.words import headline
+from fleetsim.size.words import being_wrong, headline
 from fleetsim.tell.document import Brief, Document, Tone, brief
 
 
@@ -30,6 +30,7 @@ def brief_of(result: Sizing) -> Brief:
         ("change", None if result.change is None else result.change.words),
         ("observed", observed_line(result.scenario)),
         ("assumed", assumed_line(result.scenario, result.assumptions, result.in_doubt)),
+        ("doubt", None if result.spread is None else being_wrong(result)),
         ("measure", _measure(result)),
         tone=_tone(result),
     )
@@ -43,11 +44,11 @@ def _tone(result: Sizing) -> Tone:
 
 
 def _missed(result: Sizing) -> str:
-    """Targets that the answer misses, those that somebody gave first, with what it comes to instead."""
+    """Targets that the answer misses, with what it comes to instead."""
     said = []
-    for t in sorted(result.missed, key=lambda t: not t.given):
+    for t in result.missed:
         is_ = target_value(t.name, result.recommended.mean(t.metric))
-        text = f"{target(t.name, t.limit)}{'' if t.given else ' (assumed)'}: it is {is_}"
+        text = f"{target(t.name, t.limit)}: it is {is_}"
         if result.largest is not None and t.helped_by_instances:
             best = target_value(t.name, result.largest.mean(t.metric))
             text += f", and {best} with {units.plural(result.largest.instances, 'instance')}"
@@ -56,8 +57,7 @@ def _missed(result: Sizing) -> str:
 
 
 def _step(result: Sizing) -> str:
-    of = result.recommended.estimates
-    return step_line(of["step_s"].mean, of["trainer_idle_fraction"].mean, result.spans)
+    return step_line(result.recommended.mean, result.spans)
 
 
 def _cost(result: Sizing) -> str:

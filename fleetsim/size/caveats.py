@@ -11,9 +11,10 @@ from fleetsim.errors import StuckError
 from fleetsim.job.caveats import backlog_warnings, error_warnings, range_warnings
 from fleetsim.job.engine_source import EngineSource
 from fleetsim.job.lazy_value import Later
+from fleetsim.job.levers import samples_held
 from fleetsim.job.trials import Trial
+from fleetsim.search.targets import Target
 from fleetsim.size.queue_cap import QueueCap
-from fleetsim.size.targets import Target
 
 _MUCH_AT_CAP = 0.05
 
@@ -31,7 +32,7 @@ def warnings_of(
     """The warnings of a plan, in the order of their weight. asked: the scenario before it was planned. given: dotted
     paths that the user wrote; a budget of staleness that is assumed promises nobody anything."""
     budget_given = any(path.startswith("admission.") for path in given)
-    found = [_missed(t, chosen) for t in missed if t.given]
+    found = [_missed(t, chosen) for t in missed]
     found += range_warnings(profile)
     found += error_warnings(profile)
     watched = "staleness_p99_steps" in [t.name for t in missed]
@@ -47,7 +48,8 @@ def warnings_of(
     if preempted > 0.01 * scenario.trainer.batch_samples:
         found.append(
             f"{units.count(round(preempted, 1))} preemptions per step: the KV cache is too small for this many long "
-            "samples; cap them with --set fleet.max_in_flight_samples_per_instance=N, or use a larger --tp"
+            f"samples; cap them with --set fleet.max_in_flight_samples_per_instance={samples_held(scenario)}, or use a "
+            "larger --tp"
         )
     at_cap = _share_at_cap(scenario)
     if at_cap > _MUCH_AT_CAP:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fleetsim.size.size import Sizing
 
 
-def size_document(result: Sizing) -> dict[str, Any]:
+def size_document(result: Sizing, advice: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The document of `fleetsim size --json`."""
     return {
         **head("size", result.scenario),
@@ -27,16 +27,15 @@ def size_document(result: Sizing) -> dict[str, Any]:
             "binding": result.binding,
             "at_knee": result.at_knee,
             "feasible": result.feasible,
-            "way_out": None if result.way_out is None else asdict(result.way_out),
             "largest_tried": None if result.largest is None else _candidate(result.largest),
             "missed_targets": [t.name for t in result.missed],
             "change": None if result.change is None else asdict(result.change),
         },
+        "advice": advice,
         "brief": brief(document(result)),
         "targets": [asdict(t) for t in result.targets],
         "rate_matching": asdict(result.rate_matching),
         "headroom": asdict(result.headroom),
-        "larger_trainer": None if result.larger_trainer is None else asdict(result.larger_trainer),
         "queue_cap": asdict(result.queue_cap),
         "candidates": [_candidate(c) for c in result.candidates],
         "confidence": result.confidence,

@@ -10,10 +10,20 @@ from collections.abc import Mapping, Sequence
 from fleetsim import units
 from fleetsim.estimates import Estimate
 from fleetsim.job.binding import Binding, binding_words
-from fleetsim.job.levers import CADENCE, CAP, LENGTH, NO_CAP, ONE_MORE, STALENESS
+from fleetsim.job.levers import (
+    CADENCE,
+    CAP,
+    HELD,
+    LARGER_TRAINER,
+    LENGTH,
+    NO_CAP,
+    ONE_MORE,
+    SMALLER_TRAINER,
+    STALENESS,
+)
 from fleetsim.job.words import lost_words
-from fleetsim.size.alternatives import Alternative, Alternatives
-from fleetsim.size.second_search import Anew
+from fleetsim.search.moves import Alternative, Alternatives
+from fleetsim.search.second_search import Anew
 
 # Steps that differ by less than this share are alike.
 _ALIKE = 0.05
@@ -24,6 +34,9 @@ _STUCK = {
     STALENESS: "more staleness",
     CADENCE: "syncing less often",
     LENGTH: "a lower length cap",
+    HELD: "fewer samples in flight",
+    LARGER_TRAINER: "a larger trainer",
+    SMALLER_TRAINER: "a smaller trainer",
 }
 
 
@@ -110,7 +123,7 @@ def _others(alternatives: Alternatives) -> list[str]:
         found.append(f"What else would shorten it: {'; '.join(_change(a) for a in helpful)}.")
     idle = [a for a in others if not a.shortens and not a.lengthens]
     if idle:
-        saving = (a.anew.instead_of for a in idle if a.anew is not None and a.anew.saves)
+        saving = (a.anew.instead_of.instances for a in idle if a.anew is not None and a.anew.saves)
         here = next((f" with {units.plural(n, 'instance')}" for n in saving), "")
         found.append(f"{units.capital(units.listed([a.text for a in idle]))} would buy nothing measurable{here}.")
     worse = [_change(a) for a in others if a.lengthens]
@@ -123,34 +136,27 @@ def _others(alternatives: Alternatives) -> list[str]:
 
 
 def _anew(alternatives: Alternatives, told: str | None) -> list[str]:
-    """What levers save with the count that is best for each, the largest saving first; only those that save some.
-
-    Those that one run each decides are told apart: their seconds and dollars change a little when they are typed.
-    """
-    saving = [(a, a.anew) for a in alternatives.tried if a.anew is not None and a.anew.saves and a.name != told]
-    saving.sort(key=lambda pair: -pair[1].saves_usd)
-    sure, rough = ([(a, x) for a, x in saving if (x.replications < a.replications) is few] for few in (False, True))
-    told_as = (("With a count of its own", sure), ("Roughly, by one run each with a count of its own", rough))
-    return [
-        f"{said}: {'; '.join(f'{a.text}, {_fleet(found)}' for a, found in those)}." for said, those in told_as if those
-    ]
+    """What levers save with the count that is best for each, the largest saving first; only those that save some."""
+    saving = [(a, a.anew) for a in alternatives.moves() if a.anew is not None and a.name != told]
+    said = "; ".join(f"{a.text}, {_fleet(found)}{_risk(a)}" for a, found in saving)
+    return [f"With a count of its own: {said}."] if said else []
 
 
 def _fleet(found: Anew) -> str:
     """The fleet of a changed job and what it saves."""
-    n, now = found.instances, found.instead_of
+    n, now = found.instances, found.instead_of.instances
     fleet = f"{n:,} {'instance' if n == 1 else 'instances'}"
     if n < now and abs(found.step_ratio - 1.0) < _ALIKE:
         does = f"{fleet} {'does' if n == 1 else 'do'} what {now:,} do now"
     else:
-        does = f"{fleet} would {'hold the targets' if found.holds else 'be best'}"
-    return f"{does} (step {units.seconds(found.step_s)}, {cost_words(found)})"
+        does = f"{fleet} would be best"
+    return f"{does} (step {units.seconds(found.trial.mean('step_s'))}, {cost_words(found)})"
 
 
 def cost_words(found: Anew) -> str:
     """ "$0.33 per step, $0.10 less than now"."""
     change = f"{units.money(abs(found.saves_usd))} {'less' if found.saves_usd >= 0 else 'more'} than now"
-    return f"{units.money(found.cost_per_step)} per step, {change}"
+    return f"{units.money(found.trial.mean('cost_per_step'))} per step, {change}"
 
 
 def _change(a: Alternative) -> str:

@@ -8,7 +8,7 @@ from fleetsim import units
 from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.job.trials import Measure, Tell, Trial, Trials, unit_of
-from fleetsim.size.rate_matching import MOST_INSTANCES
+from fleetsim.search.rate_matching import MOST_INSTANCES
 
 # Steps of equal ratio from half the answer to it, and as many from there to the double.
 _EACH_SIDE = 4

@@ -21,7 +21,7 @@ from fleetsim.dataclass import dataclass
 from fleetsim.errors import StuckError
 from fleetsim.job.trials import Measure, Tell, flat, with_instances
 from fleetsim.policies.age_actions import AGE_ACTIONS
-from fleetsim.size.search import smallest
+from fleetsim.search.bisection import smallest
 
 EPSILON = 0.01
 # The cap is looked for in this many parts of a batch; a finer one would be precision that one run does not have.

@@ -14,7 +14,7 @@ from fleetsim.job.drafts import Drafts
 from fleetsim.job.engine_source import EngineSource
 from fleetsim.job.input_moves import InputPart
 from fleetsim.job.sides import Sides
-from fleetsim.size.alternatives import Alternatives
+from fleetsim.search.moves import Alternatives
 
 if TYPE_CHECKING:
     from fleetsim.job.brief import Spans
@@ -68,10 +68,9 @@ class Reasons(Generic[S]):
 
     def said(self) -> dict[str, Any]:
         """All of it but the scenario and the change, as it stands in a JSON document."""
-        tried = [{**asdict(a), "free": a.free} for a in self.alternatives.tried]
         parts = {"drafts": self.drafts, "sides": self.sides}
         return {
-            "alternatives": {**asdict(self.alternatives), "tried": tried},
+            "alternatives": self.alternatives.told(),
             "explanation": self.explanation,
             "assumptions": [asdict(a) for a in self.assumptions],
             "warnings": list(self.warnings),

@@ -1,27 +1,25 @@
-"""The smallest rollout fleet that holds the targets, and everything one asks next.
+"""The rollout fleet with the least step time x cost per step, or the smallest that holds the targets, and everything
+one asks next.
 
-Rate matching gives the first guess, `size/best.py` searches from there: by one run a count where it looks around, by
-all replications and the rule in `targets.RULE` where it decides. Then headroom, queue, the way out and all other levers
-are looked at, each lever beside the answer and with the count that is best for it.
+Rate matching gives the first guess, `search/best.py` searches from there: by looks where it looks around, by long runs
+and the rule in `targets.RULE` where it decides. Then headroom, queue and all levers are looked at, each lever beside
+the answer and with the count that is best for it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import field, replace
 from functools import partial
-from typing import Any
 
-from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
-from fleetsim.job import nameplate
 from fleetsim.job.assumptions import assumptions_of
 from fleetsim.job.drafts import drafts_of
 from fleetsim.job.engine_source import engine_source
 from fleetsim.job.lazy_value import Later
-from fleetsim.job.levers import STALENESS, kept_choices
+from fleetsim.job.nameplate import nameplate_rate
 from fleetsim.job.sides import sides_of
 from fleetsim.job.trials import (
     Measure,
@@ -35,21 +33,19 @@ from fleetsim.job.trials import (
     unit_of,
     with_instances,
 )
-from fleetsim.size.alternatives import Alternatives, alternatives_of
-from fleetsim.size.best import Best, best_of
+from fleetsim.search.best import Best, best_of
+from fleetsim.search.best_move import change_of
+from fleetsim.search.moves import Alternatives, alternatives_of
+from fleetsim.search.rate_matching import RateMatching, matched
+from fleetsim.search.targets import Target, targets_of
 from fleetsim.size.caveats import stuck_warnings, warnings_of
-from fleetsim.size.change import change_of
+from fleetsim.size.doubt import CountDoubt, count_doubt
 from fleetsim.size.explain import bound_by, explanation
 from fleetsim.size.headroom import Headroom, headroom_of
 from fleetsim.size.implausible_defaults import implausible
-from fleetsim.size.knee import usd_per_h
-from fleetsim.size.larger_budget import WayOut, way_out_of, wider
-from fleetsim.size.larger_trainer import LargerTrainer, larger_trainer_of
 from fleetsim.size.queue_cap import QueueCap, queue_cap_of
-from fleetsim.size.rate_matching import RateMatching, match_rates, matched_instances
 from fleetsim.size.reasons import Reasons
-from fleetsim.size.spread import CountDoubt, CountSpread, spread_of
-from fleetsim.size.targets import Target, targets_of
+from fleetsim.size.spread import CountSpread, spread_of
 
 # Replications of each other lever, paired with the recommendation's own, and of fleets far from it: few are enough.
 _LEVERS = 3
@@ -61,9 +57,9 @@ _NEAR = 1.5
 class Sizing(Reasons[CountSpread]):
     """What `size` found.
 
-    instances: the recommendation. largest: where no fleet holds all targets, the largest one that was tried, else None;
-    knee: then, the count from which more stop paying; way_out: the staleness budget that would do, if there is one.
-    missed: targets that the recommendation does not hold. candidates: the recommendation and the next larger fleet,
+    instances: the recommendation. largest: where no fleet holds all targets, the largest one that was tried, else None.
+    knee: the count with the least step time x cost per step, where no target decides. missed: targets that the
+    recommendation does not hold. candidates: the recommendation and the next larger fleet,
     about half and twice of it, and the rate-matching count, ascending, without those that get stuck. confidence: the
     share of cases that it was sized for, None = the likeliest; enough: whether some count is enough in so many.
     """
@@ -72,12 +68,10 @@ class Sizing(Reasons[CountSpread]):
     binding: str
     largest: Trial | None
     knee: int | None
-    way_out: WayOut | None
     missed: tuple[Target, ...]
     targets: tuple[Target, ...]
     rate_matching: RateMatching
     headroom_later: Later[Headroom] = field(repr=False, compare=False)
-    larger_trainer_later: Later[LargerTrainer | None] = field(repr=False, compare=False)
     queue_cap_later: Later[QueueCap] = field(repr=False, compare=False)
     candidates: tuple[Trial, ...]
     confidence: float | None = None
@@ -94,24 +88,19 @@ class Sizing(Reasons[CountSpread]):
         return self.queue_cap_later()
 
     @property
-    def larger_trainer(self) -> LargerTrainer | None:
-        """What more trainer GPUs would buy, where the trainer binds: worked out when it is first asked for."""
-        return self.larger_trainer_later()
-
-    @property
     def recommended(self) -> Trial:
         """The trial of the recommended count."""
         return self.candidate(self.instances)
 
     @property
     def at_knee(self) -> bool:
-        """Whether no count holds all targets, and the answer is where more instances stop paying."""
+        """Whether the answer is the count with the least step time x cost per step: no target decides it."""
         return self.knee == self.instances
 
     @property
     def feasible(self) -> bool:
-        """Whether every target that the user gave is held, in as many cases as asked; assumed ones may be missed."""
-        return self.enough is not False and not any(t.given for t in self.missed)
+        """Whether every target is held, in as many cases as asked."""
+        return self.enough is not False and not self.missed
 
     def candidate(self, instances: int) -> Trial:
         """The trial of one of the candidates."""
@@ -124,6 +113,7 @@ def size(
     given: Collection[str] = (),
     notes: Sequence[str] = (),
     confidence: float | None = None,
+    brief: bool = False,
     measure: Measure = simulated,
     tell: Tell | None = None,
 ) -> Sizing:
@@ -138,25 +128,22 @@ def size(
     in every fleet that was tried; a count that alone gets stuck is left out, with a warning.
     """
     job = planned(scenario, given)
-    rate_of = nameplate.nameplate_rate(job)
-    rate, guess = _matched(job, rate_of)
-    targets = targets_of(job, given)
+    rate, guess = matched(job)
+    targets = targets_of(job)
     alone, measure = measure, remembered(measure)
     trials = Trials(job, measure, tell)
     replications = job.run.replications
     best = best_of(trials, guess, targets, replications)
-    doubt = CountDoubt(job, best.instances, given, targets, measure, tell)
+    doubt = count_doubt(job, best.instances, given, targets, measure, tell)
     best, enough = _enough(best, doubt, confidence)
     instances, chosen = best.instances, trials.at(best.instances, replications)
     missed = tuple(t for t in targets if not t.held_by(chosen.estimates[t.metric]))
     consumed = _consumed(rate, best, chosen)
-    headroom = Later(partial(headroom_of, job, instances, consumed, rate_of(instances), alone, tell))
+    headroom = Later(partial(headroom_of, job, instances, consumed, nameplate_rate(job)(instances), alone, tell))
     queue_cap = Later(partial(queue_cap_of, job, instances, alone, tell))
-    # At the matched count: the knee of a fleet that cannot keep up is no guide to one that can.
-    way_out = None if best.largest is None else way_out_of(job, chosen, targets, measure, tell)
     candidates = _candidates(trials, best, guess, replications)
     here, few = with_instances(job, instances), min(_LEVERS, replications)
-    alternatives = _alternatives(here, targets, measure, given, tell)
+    alternatives = _alternatives(here, chosen, 1 if brief else _LEVERS, targets, measure, given, tell)
     drafts, sides = drafts_of(here, few, measure, tell), sides_of(here, few, measure, tell)
     binding = bound_by(chosen.binding, alternatives)
     profile = engine_source(job, instances)
@@ -167,65 +154,54 @@ def size(
         binding=binding,
         largest=best.largest,
         knee=best.knee,
-        way_out=way_out,
         missed=missed,
         targets=targets,
         rate_matching=rate,
         headroom_later=headroom,
-        larger_trainer_later=Later(partial(larger_trainer_of, here, chosen, binding, targets, measure, given, tell)),
         queue_cap_later=queue_cap,
         candidates=candidates,
         alternatives=alternatives,
-        explanation=explanation(binding, alternatives, chosen.estimates, told=None if way_out is None else STALENESS),
+        explanation=explanation(binding, alternatives, chosen.estimates),
         assumptions=assumptions_of(scenario, given),
         warnings=(*notes, *said, *stuck_warnings(trials.stuck), *implausible(here, given)),
         profile=profile,
         simulations=trials.runs,
         drafts=drafts,
         sides=sides,
-        spread=spread_of(doubt, chosen, partial(usd_per_h, job)),
+        spread=spread_of(doubt, chosen),
         confidence=confidence,
         enough=enough,
-        change=change_of(alternatives, way_out, instances, likeliest=not enough, wider=_wider(job, way_out, given)),
+        change=change_of(alternatives, mends=bool(missed)),
     )
 
 
-def _matched(job: Scenario, rate_of: Callable[[int], float]) -> tuple[RateMatching, int]:
-    """The rates, matched, and the count that the search starts from: where none covers the demand on paper, that of
-    instances that are full."""
-    tokens = job.trainer.batch_samples * nameplate.mean_output_tokens(job)
-    rate = match_rates(tokens, nameplate.trainer_step_s(job), rate_of, job.targets.headroom)
-    full = matched_instances(rate.consume_tok_s, rate_of(1), rate.headroom)
-    return rate, rate.instances if rate.covers else min(full, rate.instances)
-
-
 def _consumed(rate: RateMatching, best: Best, chosen: Trial) -> float:
-    """Tokens per second: at the knee the trainer takes what it gets, elsewhere what it can."""
-    return rate.consume_tok_s if best.largest is None else rate.batch_tokens / chosen.mean("step_s")
+    """Tokens per second: where no target is held the trainer takes what it gets, elsewhere what it can."""
+    return rate.consume_tok_s if best.knee is None else rate.batch_tokens / chosen.mean("step_s")
 
 
-def _enough(best: Best, doubt: CountDoubt, confidence: float | None) -> tuple[Best, bool | None]:
+def _enough(best: Best, doubt: CountDoubt | None, confidence: float | None) -> tuple[Best, bool | None]:
     """The count that is enough in so many cases, and whether one is; if none is, the likeliest case's stands."""
-    if confidence is None or not doubt.held:
-        return best, None if confidence is None else doubt.held
-    return replace(best, instances=doubt.counts(2 * confidence - 1)[1]), True
-
-
-def _wider(job: Scenario, way_out: WayOut | None, given: Collection[str]) -> dict[str, Any]:
-    """The changes of the way out, with those that keep everything else as it is."""
-    if way_out is None:
-        return {}
-    changes = wider(job, way_out.max_staleness)
-    return changes | kept_choices(job, with_changes(job, changes), given)
+    if confidence is None or doubt is None:
+        return best, None if confidence is None else True
+    enough = doubt.enough(confidence)
+    return (best, False) if enough is None else (replace(best, instances=enough), True)
 
 
 def _alternatives(
-    here: Scenario, targets: Sequence[Target], measure: Measure, given: Collection[str], tell: Tell | None
+    here: Scenario,
+    chosen: Trial,
+    replications: int,
+    targets: Sequence[Target],
+    measure: Measure,
+    given: Collection[str],
+    tell: Tell | None,
 ) -> Alternatives:
-    """What every lever does to the recommended fleet; one more instance, over as many runs as the fleet itself."""
-    grown, runs = with_instances(here, here.fleet.instances + unit_of(here)), here.run.replications
-    few, more = min(_LEVERS, runs), one_more(here)
-    return alternatives_of(here, grown, few, measure, targets=targets, of_grown=runs, more=more, given=given, tell=tell)
+    """What every lever does to the recommended fleet."""
+    grown, few = with_instances(here, here.fleet.instances + unit_of(here)), min(replications, here.run.replications)
+    return alternatives_of(
+        here, grown, few, measure, now=chosen, targets=targets, more=one_more(here), given=given, tell=tell
+    )
 
 
 def _candidates(trials: Trials, best: Best, guess: int, replications: int) -> tuple[Trial, ...]:

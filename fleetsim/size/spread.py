@@ -1,58 +1,36 @@
-"""How far the answer may be off: the errors of its inputs, and what they do to the count, the step and the cost.
+"""The range around an answer: what the draws of all that is uncertain say of its count, its step and its cost.
 
-Each uncertain input (`job/uncertainty.py`) is moved alone to the two ends of its interval; the draws stay the same.
-What the metrics of the recommended fleet then do is the input's part, and so is the count that would then be
-recommended (searched anew, from one run a count). Inputs are independent: their parts of a metric, and of the count's
-logarithm, add as squares.
+What an input does alone is looked at over the whole of its law, and told at the two ends of its interval. The surface
+(`size/doubt.py`) says by how much a metric moves, the mean of all runs from where.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping
 from statistics import NormalDist
 
-from fleetsim.config.scenario import Scenario
-from fleetsim.dataclass import dataclass
-from fleetsim.errors import StuckError
-from fleetsim.job.input_moves import (
-    Figures,
-    InputPart,
-    IntervalEnd,
-    Moved,
-    in_doubt,
-    moved,
-    moved_metrics,
-    reach,
-    shortened,
-)
-from fleetsim.job.trials import Measure, Tell, Trial, Trials, with_instances
-from fleetsim.job.uncertainty import CONFIDENCE, Uncertain
-from fleetsim.size.best import best_of
-from fleetsim.size.targets import Target
+import numpy as np
 
-# Counts within this factor of the best are near enough at the ends of an interval.
-_FINE = 4 / 3
-# Where no count holds the targets at an end, so much of the way there is tried, on the logarithm.
-_WAY = (1.0, 0.5, 0.25)
+from fleetsim.dataclass import dataclass
+from fleetsim.job.input_moves import METRICS, InputPart, IntervalEnd
+from fleetsim.job.trials import Trial
+from fleetsim.job.uncertainty import CONFIDENCE, RERUN, Z80
+from fleetsim.search.objective import usd_per_h
+from fleetsim.size.doubt import DRAWS, CountDoubt, middle
+from fleetsim.size.surface import Factors, Floats
+from fleetsim.workload.streams import stream
+
+# Cases of one input alone: the middles of as many equal shares of its law.
+_ALONE = 99
 # A range whose ends are this far apart is wide.
 _WIDE = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class Count:
-    """What would be recommended with one input off by a factor. held: that this holds all targets; else no count does,
-    and instances is the last count that did on the way there."""
-
-    factor: float
-    instances: int
-    held: bool
+_IDLE = "trainer_idle_fraction"
 
 
 @dataclass(frozen=True, slots=True)
 class CountEnd(IntervalEnd):
-    """instances: what would be recommended at this end, and held: that this holds all targets; else no count does, and
-    instances is the last count that did on the way there."""
+    """instances: what would be recommended at this end, and held: that this holds all targets."""
 
     instances: int
     held: bool
@@ -60,16 +38,21 @@ class CountEnd(IntervalEnd):
 
 @dataclass(frozen=True, slots=True)
 class CountSpread:
-    """instances: the counts that are right in `confidence` of all cases, from, to. held: whether every input alone
-    leaves a count that holds the targets. metrics: name -> from, to of the recommended fleet, with the simulation's own
-    noise. parts: the inputs, the dearest first. An input costs the instances that are too many; or those that are
-    missing; or, where no count makes up for it, the steps that take longer."""
+    """instances: the counts that are best in `confidence` of all cases, from, to. held: whether some count holds the
+    targets in so many. metrics: name -> from, to of the recommended fleet, with the simulation's own noise. parts: the
+    inputs, the dearest first. expected_loss: what staying with the recommended count costs on average, as a share.
+    least_expected_loss_instances: the count for which that is least. widest: the input that alone moves the count most,
+    None where the range is one count.
+    """
 
     confidence: float
     instances: tuple[int, int]
     held: bool
     metrics: Mapping[str, tuple[float, float]]
     parts: tuple[InputPart[CountEnd], ...]
+    expected_loss: float
+    least_expected_loss_instances: int
+    widest: str | None
 
     @property
     def wide(self) -> bool:
@@ -78,101 +61,72 @@ class CountSpread:
         return high >= _WIDE * low and high - low > 1
 
 
-class CountDoubt:
-    """The inputs of one job that may be off, and which counts each of them asks for.
-
-    instances: the likeliest count, from which those at the ends are seen. ends: each input with what it asks for at its
-    low and its high end. measure should remember runs.
-    """
-
-    def __init__(
-        self,
-        scenario: Scenario,
-        instances: int,
-        given: Collection[str],
-        targets: Sequence[Target],
-        measure: Measure,
-        tell: Tell | None = None,
-    ) -> None:
-        self.instances, self._scenario, self._targets, self._measure = instances, scenario, targets, measure
-        self._job = shortened(scenario)
-        self._inputs = in_doubt(with_instances(scenario, instances), given)
-        if tell is not None and self._inputs:
-            tell("moving each input that is not certain to both ends of its interval")
-        # What one short run recommends, from where the ends are seen. None where no count holds the targets: where more
-        # instances stop paying moves by more between two runs than by what is in doubt.
-        count, held = self._count(measure) if self._inputs else (instances, False)
-        self._likeliest = count if held else None
-        self.ends = tuple((u, self._end(u, low), self._end(u, high)) for u, (low, high) in self._inputs)
-
-    def why(self, uncertain: Uncertain, low: float, high: float) -> str:
-        """Where the interval of an input comes from."""
-        return uncertain.why(self._job, (low, high))
-
-    def at(self, instances: int) -> Moved:
-        """What each input does to the metrics of one fleet."""
-        return moved_metrics(with_instances(self._scenario, instances), self._inputs, self._measure)
-
-    def _end(self, uncertain: Uncertain, factor: float) -> Count:
-        if factor == 1.0 or self._likeliest is None:
-            return Count(factor, self.instances, held=self._likeliest is not None)
-        unit = self._job.engine.dp
-        for share in _WAY:
-            count, held = self._count(moved(self._measure, uncertain, factor**share))
-            if held:
-                instances = max(1, round(self.instances * count / self._likeliest / unit)) * unit
-                return Count(factor, instances, held=share == 1.0)
-        return Count(factor, self.instances, held=False)
-
-    def _count(self, measure: Measure) -> tuple[int, bool]:
-        """The count that is recommended by single runs, and whether it holds all targets."""
-        try:
-            best = best_of(Trials(self._job, measure), self.instances, self._targets, 1, fine=_FINE)
-        except StuckError:
-            return self.instances, False
-        return best.instances, best.knee is None
-
-    def counts(self, confidence: float = CONFIDENCE) -> tuple[int, int]:
-        """The counts that are right in so many cases, from, to, in whole engines.
-
-        An end at which no count holds the targets says nothing of how many are right.
-        """
-        wider = NormalDist().inv_cdf((1 + confidence) / 2) / NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
-        down, up = reach([math.log(end.instances / self.instances) for end in ends] for _, *ends in self.ends)
-        unit = self._job.engine.dp
-        low, high = (self.instances * math.exp(wider * x) / unit for x in (-down, up))
-        # ends that were found are whole; what is between them is rounded to the nearest, and up
-        return max(unit, round(low) * unit), math.ceil(high - 1e-9) * unit
-
-    @property
-    def held(self) -> bool:
-        """Whether every input alone leaves a count that holds the targets."""
-        return all(end.held for _, *ends in self.ends for end in ends)
-
-
-def spread_of(doubt: CountDoubt, chosen: Trial, usd_per_h: Callable[[int], float]) -> CountSpread | None:
-    """The range of an answer; None where no input is in doubt.
-
-    chosen: the recommended fleet. usd_per_h: the price of both pools with so many instances.
-    """
-    if not doubt.ends:
+def spread_of(doubt: CountDoubt | None, chosen: Trial) -> CountSpread | None:
+    """The range around the answer; None where nothing is in doubt. chosen: the recommended fleet."""
+    if doubt is None:
         return None
-    n = doubt.instances
-    likeliest, there = doubt.at(n), doubt.at(chosen.instances)
-    per_step = likeliest.base["cost_per_step"]
+    found = [_part(doubt, i, chosen) for i in range(len(doubt.laws))]
+    n, (low, high) = chosen.instances, doubt.counts()
+    return CountSpread(
+        confidence=CONFIDENCE,
+        instances=(min(low, n), max(high, n)),
+        held=doubt.held,
+        metrics=_metrics(doubt, chosen),
+        # where nothing is at stake in instances, what moves the step most comes first
+        parts=tuple(sorted((p for _, p in found), key=lambda p: (-p.usd_per_h, p.step_s[0] - p.step_s[1]))),
+        expected_loss=doubt.cases.loss(n),
+        least_expected_loss_instances=doubt.least_expected_loss,
+        widest=max(found, key=lambda one: (one[0], one[1].usd_per_h))[1].what if low != high else None,
+    )
 
-    def stake(end: Count, metrics: Figures) -> float:
-        if end.held:
-            return abs(usd_per_h(end.instances) - usd_per_h(n))
-        return max(0.0, metrics["cost_per_step"] / per_step - 1.0) * usd_per_h(n) if per_step else 0.0
 
-    parts = []
-    for (u, *counts), metrics, told in zip(doubt.ends, likeliest.ends, there.told(chosen.estimates), strict=True):
-        stakes = [stake(end, at) for end, at in zip(counts, metrics, strict=True)]
-        low, high = (CountEnd(c.factor, at, c.instances, c.held) for c, at in zip(counts, told, strict=True))
-        parts.append(
-            InputPart(u.what, u.path, doubt.why(u, low.factor, high.factor), u.measure, low, high, sum(stakes) / 2)
+def _part(doubt: CountDoubt, i: int, chosen: Trial) -> tuple[float, InputPart[CountEnd]]:
+    """How far an input alone moves the logarithm of the count, and what it does to the answer."""
+    uncertain, law = doubt.laws[i]
+    ends = _alone(doubt, i, [-Z80, Z80])
+    cases, moved = doubt.judged(ends), {name: _moved(doubt, name, chosen, ends) for name in METRICS}
+    low, high = (
+        CountEnd(
+            factor,
+            {name: float(values[k]) for name, values in moved.items()},
+            int(cases.best[k]),
+            bool(cases.held[k]) or not doubt.targets,
         )
-    # where nothing is at stake in instances, what moves the step most comes first
-    parts.sort(key=lambda p: (-p.usd_per_h, -(p.step_s[1] - p.step_s[0])))
-    return CountSpread(CONFIDENCE, doubt.counts(), doubt.held, there.around(chosen.estimates), tuple(parts))
+        for k, factor in enumerate((law.low, law.high))
+    )
+    middles = [NormalDist().inv_cdf((k + 0.5) / _ALONE) for k in range(_ALONE)]
+    alone = doubt.judged(_alone(doubt, i, middles))
+    stake = alone.loss(chosen.instances) * usd_per_h(doubt.scenario, chosen.instances)
+    part = InputPart(uncertain.what, uncertain.path, law.source, uncertain.measure, low, high, stake, law.name)
+    return float(np.log(alone.best).std()), part
+
+
+def _alone(doubt: CountDoubt, i: int, z: list[float]) -> Factors:
+    """Cases in which one input is off, all others as they are likeliest."""
+    all_z = np.zeros((len(doubt.laws), len(z)))
+    all_z[i] = z
+    return doubt.factors(all_z)
+
+
+def _moved(doubt: CountDoubt, name: str, chosen: Trial, f: Factors) -> Floats:
+    """A metric of the recommended fleet in some cases."""
+    n, mean, likeliest = chosen.instances, chosen.mean(name), doubt.factors(np.zeros((len(doubt.laws), 1)))
+    if name == _IDLE:
+        by = doubt.surface.idle(n, f) - doubt.surface.idle(n, likeliest)
+        return np.clip(mean + by, 0.0, 1.0)
+    return mean * doubt.surface.step_s(n, f) / doubt.surface.step_s(n, likeliest)
+
+
+def _metrics(doubt: CountDoubt, chosen: Trial) -> dict[str, tuple[float, float]]:
+    """name -> from, to of each metric in CONFIDENCE of the draws, with what a run is off by that repeats another, and
+    the simulation's own noise."""
+    again = 1.0 + RERUN / Z80 * stream(0, 0, "rerun").normal(size=DRAWS)
+    found = {}
+    for name in METRICS:
+        e, values = chosen.estimates[name], _moved(doubt, name, chosen, doubt.draws)
+        values = values if name == _IDLE else values * again
+        low, high = middle(values, CONFIDENCE)
+        down = math.hypot(max(0.0, e.mean - low), e.mean - e.ci_low)
+        up = math.hypot(max(0.0, high - e.mean), e.ci_high - e.mean)
+        found[name] = max(0.0, e.mean - down), e.mean + up
+    return found

@@ -21,7 +21,7 @@ from fleetsim.tell.terminal import word_a_line
 # compare.
 _COLUMNS: tuple[tuple[str, bool, Callable[[Trial], Cell]], ...] = (
     ("trainer_idle_fraction", True, lambda t: estimated(t.estimates["trainer_idle_fraction"])),
-    ("trainer_idle_with_sync_fraction", False, lambda t: units.share(t.mean("trainer_idle_with_sync_fraction"))),
+    ("not_training_fraction", False, lambda t: units.share(t.mean("not_training_fraction"))),
     ("rollout_utilization", True, lambda t: units.share(t.mean("rollout_utilization"))),
     ("step_s", True, lambda t: f"{t.mean('step_s'):,.1f}"),
     ("staleness_steps.p99", True, lambda t: units.number(t.mean("staleness_steps.p99"))),
@@ -31,7 +31,7 @@ _COLUMNS: tuple[tuple[str, bool, Callable[[Trial], Cell]], ...] = (
 # The columns of a page, which has room for more, and those of them that have their intervals.
 _IN_FIGURES = (
     "trainer_idle_fraction",
-    "trainer_idle_with_sync_fraction",
+    "not_training_fraction",
     "rollout_utilization",
     "step_s",
     "cost_per_step",
@@ -109,7 +109,8 @@ def headroom_table(result: Sizing) -> Table:
 
 def how_sure(spread: CountSpread) -> Section:
     """What each uncertain input does to a plan alone."""
-    return worth_knowing(spread.parts, spread.confidence, "instances", _counts_of)
+    together = "what all do together is drawn from their laws"
+    return worth_knowing(spread.parts, spread.confidence, "instances", _counts_of, together)
 
 
 def _counts_of(part: InputPart[CountEnd]) -> str:

@@ -13,6 +13,7 @@ from fleetsim.job import words as job_words
 from fleetsim.job.grounds import assumed_section, rests_on
 from fleetsim.job.observations import observed_section
 from fleetsim.job.trials import Trial
+from fleetsim.search.targets import RULE
 from fleetsim.sim.records import Records
 from fleetsim.simulate.pictures import over_time
 from fleetsim.size import words
@@ -21,7 +22,6 @@ from fleetsim.size.neighbours import Around
 from fleetsim.size.pictures import curves, headroom_chart, levers, why
 from fleetsim.size.size import Sizing
 from fleetsim.size.tables import counts_table, headroom_table, how_sure, rate_table, trials_table
-from fleetsim.size.targets import RULE
 from fleetsim.tell.document import (
     Block,
     Document,
@@ -58,9 +58,7 @@ def document(result: Sizing, pictured: Pictured | None = None) -> Document:
             page_only(units.sentence(verdict)),
             words.likely(result),
             words.reach(result),
-            words.way_out(result),
             terminal_only(result.explanation),
-            words.larger_trainer(result),
             None if result.drafts is None else result.drafts.text,
             None if result.sides is None else result.sides.text,
         ),
@@ -142,8 +140,7 @@ def targets_words(result: Sizing) -> str:
     held, missed = [], []
     for target in result.targets:
         found = result.recommended.estimates[target.metric]
-        said = "" if target.given else " (assumed)"
-        text = f"{job_words.target(target.name, target.limit)}{said}"
+        text = job_words.target(target.name, target.limit)
         if target in result.missed:
             missed.append(f"{text}: it is {job_words.target_value(target.name, found.mean)}")
         else:

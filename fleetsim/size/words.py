@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from fleetsim import units
 from fleetsim.job import brief
 from fleetsim.job.words import target
-from fleetsim.size.explain import cost_words
 from fleetsim.size.headroom import FAILURES, INTERACTION, LONG_TAIL, PREFILL, SLACK, STRAGGLERS, SYNC, Headroom
 from fleetsim.size.size import Sizing
 
@@ -26,22 +25,18 @@ def headline(result: Sizing) -> str:
     """The answer in one sentence, what is missed of what somebody asked for before it."""
     n, trainer = result.instances, units.plural(result.scenario.trainer.gpus, "trainer GPU")
     fleet = f"{units.plural(n, 'rollout instance')}{_likely(result)}"
-    if any(t.given for t in result.missed):
+    if result.missed:
         return f"No fleet holds {asked(result, held=False)}. The best: {fleet} for {trainer}."
     if result.enough is False and result.confidence is not None:
         return f"No fleet is enough in {_cases(result.confidence)}. In the likeliest: {fleet} for {trainer}."
-    if result.at_knee:
-        return f"{fleet} for {trainer}: more would cost more than they save."
-    if result.knee is not None:
-        return f"{fleet} for {trainer}: the best that holds {asked(result, held=True)}."
-    verb = "keeps" if n == 1 else "keep"
-    busy = "as busy as the other targets allow" if result.missed else "busy"
-    return f"{fleet} {verb} {trainer} {busy}."
+    if result.targets:
+        return f"{fleet} for {trainer}: the fewest that hold {asked(result, held=True)}."
+    return f"{fleet} for {trainer}: the least step time x cost."
 
 
 def why_infeasible(result: Sizing) -> str:
     """What no fleet does of what was asked for."""
-    if any(t.given for t in result.missed):
+    if result.missed:
         return f"no fleet holds {asked(result, held=False)}"
     assert result.confidence is not None  # nothing else makes a plan infeasible
     return f"no fleet is enough in {_cases(result.confidence)}"
@@ -50,7 +45,7 @@ def why_infeasible(result: Sizing) -> str:
 def _likely(result: Sizing) -> str:
     """The range of the count, where it is more than one."""
     if result.confidence is not None and result.enough:
-        return f", enough in {_cases(result.confidence)},"
+        return f", enough in {_cases(result.confidence)}," if result.targets else ", the least expected loss,"
     if result.spread is None:
         return ""
     low, high = result.spread.instances
@@ -74,7 +69,16 @@ def likely(result: Sizing) -> str | None:
         f"and costs {_from_to(cost, units.money)}."
     )
     broken = " At the slow end no count holds the targets." if result.knee is None and not r.held else ""
-    return f"{said}{broken} {measure_first(result)}"
+    return f"{said}{broken} {units.sentence(being_wrong(result))} {measure_first(result)}"
+
+
+def being_wrong(result: Sizing) -> str:
+    """What it costs on average to stay with the answer, and which input widens its range."""
+    r = result.spread
+    assert r is not None
+    of = "the price" if result.targets and not result.at_knee else "step x cost"
+    widest = f"; what widens the range most: {r.widest}" if r.widest else ""
+    return f"being wrong costs {units.share(r.expected_loss, 0)} of {of} on average{widest}"
 
 
 def measure_first(result: Sizing) -> str:
@@ -93,7 +97,7 @@ def _from_to(ends: tuple[float, float], written: Callable[[float], str]) -> str:
 
 def asked(result: Sizing, *, held: bool) -> str:
     """The targets that somebody gave and the answer holds, or misses: "a step of at most 36.0 s and ..."."""
-    return " and ".join(target(t.name, t.limit) for t in result.targets if t.given and (t not in result.missed) == held)
+    return " and ".join(target(t.name, t.limit) for t in result.targets if (t not in result.missed) == held)
 
 
 def reach(result: Sizing) -> str | None:
@@ -103,7 +107,6 @@ def reach(result: Sizing) -> str | None:
     names = {"trainer_idle_fraction": "a trainer idle of", "step_s": "a step of"}
     wished = " and ".join(
         f"{names[t.name]} {units.share(t.limit) if t.name == 'trainer_idle_fraction' else units.seconds(t.limit)}"
-        + ("" if t.given else " (assumed)")
         for t in result.missed
         if t.name in names
     )
@@ -115,30 +118,6 @@ def reach(result: Sizing) -> str | None:
     return (
         f"No fleet reaches {wished or 'the targets'}: {units.plural(largest.instances, 'instance')} come to "
         f"{units.share(idle.mean)}{ends if within else ''} and {units.seconds(largest.mean('step_s'))}."
-    )
-
-
-def way_out(result: Sizing) -> str | None:
-    """The staleness budget that would do, when no fleet does without it."""
-    w = result.way_out
-    if w is None:
-        return None
-    return (
-        f"Way out: with --max-staleness {w.max_staleness:g}, {units.plural(w.instances, 'instance')} would hold it: "
-        f"trainer idle {units.share(w.trainer_idle_fraction)}, step {units.seconds(w.step_s)}, {cost_words(w)}, "
-        f"staleness p99 {units.plural(round(w.staleness_p99_steps), 'step')}."
-    )
-
-
-def larger_trainer(result: Sizing) -> str | None:
-    """What more trainer GPUs would buy, where the trainer binds."""
-    t = result.larger_trainer
-    if t is None:
-        return None
-    return (
-        f"A larger trainer: {t.gpus:,} GPUs instead of {t.of:,} ({t.flag}) and "
-        f"{units.plural(t.instances, 'instance')} instead of {t.instead_of:,} make a step {units.seconds(t.step_s)} "
-        f"instead of {units.seconds(result.recommended.mean('step_s'))}, for {cost_words(t)}."
     )
 
 

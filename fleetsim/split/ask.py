@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
 
 from fleetsim.dataclass import dataclass
-from fleetsim.errors import InputError, Interrupted, Problem
+from fleetsim.errors import Interrupted, Problem, Problems
 from fleetsim.faces import Text, flag, text
 from fleetsim.job.fields import ENGINE, JOB, TRAINER, AnyJob, PlannedJob
 from fleetsim.job.immutability import unchanging
@@ -37,44 +37,8 @@ class SplitJob(PlannedJob):
     gpu: Annotated[str | None, Option("The GPU: H100, H200, A100... (H100).", ENGINE)] = None
     trainer_step_s: Annotated[float | None, Option("Trainer compute seconds per step (by model)...", TRAINER)] = None
     trainer_gpus: Annotated[int | None, Option("...on so many GPUs; they scale from there.", TRAINER)] = None
-    trainer_point: Annotated[
-        list[str] | None,
-        Option(
-            "A measured step, instead of the law. Repeatable.", TRAINER, metavar="GPUS:SECONDS", after="trainer_gpus"
-        ),
-    ] = None
-    parallel_share: Annotated[
-        float | None, Option("Share of those seconds that more GPUs divide.", TRAINER, after="trainer_point")
-    ] = None
-    switch_s: Annotated[
-        float | None, Option("Colocated: seconds to switch, each way.", TRAINER, after="trainer_unit")
-    ] = None
     instance_price: Annotated[float | None, Option("USD per rollout GPU-hour (by type).", RULES)] = None
     trainer_price: Annotated[float | None, Option("USD per trainer GPU-hour (by type).", RULES)] = None
-
-    def flags(self) -> dict[str, Any]:
-        """As of any job, with the measured steps as [GPUs, seconds]; `wrong` has those that are none."""
-        return {**super().flags(), "trainer_point": [p for p in map(_point, self.trainer_point or ()) if p] or None}
-
-    def wrong(self) -> Iterator[Problem]:
-        """What is no measured step among those that were given."""
-        for written in self.trainer_point or ():
-            if _point(written) is None:
-                rule = "must read GPUS:SECONDS, a whole count and a positive time"
-                remedy = text("for example {}", flag("trainer_point", "16:23.5"))
-                yield Problem(flag("trainer_point"), written, rule, remedy)
-
-
-def _point(written: str) -> list[float] | None:
-    """A measured step GPUS:SECONDS; None if it is none."""
-    from fleetsim.config.base import MAX_COUNT, MAX_SECONDS
-
-    before, colon, after = written.partition(":")
-    try:
-        gpus, seconds = int(before), float(after)
-    except ValueError:
-        return None
-    return [gpus, seconds] if colon and 1 <= gpus <= MAX_COUNT and 0.0 < seconds <= MAX_SECONDS else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,21 +54,25 @@ class Split:
         int | None,
         Option("Trainer GPUs in multiples of this; else whole servers, or 1, 2, 4.", TRAINER, after="trainer_min_gpus"),
     ] = None
+    allow: Annotated[
+        str | None,
+        Option("What may change training: staleness<=2 (nothing).", RULES, metavar="LIST", after="by"),
+    ] = None
     by: Annotated[str, Option("step_s, goodput or cost_per_step.", RULES, metavar="MEASURE", after="sync_pause_s")] = (
         "step_s"
     )
 
     def ready(self) -> Self:
         """The same question with the job itself. Raises InputError with all that is wrong."""
-        problems = list(self._wrong())
-        if isinstance(self.job, SplitJob):
-            problems += self.job.wrong()
-        try:
-            job = ready(self.job)
-        except InputError as error:
-            raise InputError([*problems, *error.problems]) from None
-        if problems:
-            raise InputError(problems)
+        from fleetsim.job.permissions import allowed
+
+        wrong = Problems(self._wrong())
+        job: AnyJob = self.job
+        with wrong.check():
+            allowed(self.allow)
+        with wrong.check():
+            job = ready(job)
+        wrong.stop()
         return replace(self, job=job)
 
     def _wrong(self) -> Iterator[Problem]:
@@ -216,6 +184,15 @@ class SplitResult(Recommendation):
         said = {*self.asked.given, "fleet.instances", "fleet.placement", "trainer.gpus", "engine.tp"}
         return dump_short(self._asked_way(), said)
 
+    @property
+    def advised(self) -> list[dict[str, Any]]:
+        """The advised way and the moves beside it: what, the command that simulates it, its promise, permission."""
+        from fleetsim.search.advice import Advised, advice_data, moves_advised
+
+        chosen = self.advice.chosen
+        way = Advised(self.way, chosen.arrangement.scenario, chosen.estimates)
+        return advice_data(self.asked, [way, *moves_advised(self.advice.alternatives, 1)])
+
     def told(self) -> Document:
         """What there is to say of it."""
         from fleetsim.split.told import document
@@ -237,24 +214,29 @@ class SplitResult(Recommendation):
         """What the command prints under --json."""
         from fleetsim.split.data import split_document
 
-        return split_document(self.advice)
+        return split_document(self.advice, self.advised)
 
 
 def split(asked: Split, watch: Watch = SILENT) -> SplitResult:
-    """Every way to use the GPUs, simulated and ranked.
+    """Every way to use the GPUs that the recipe permits, simulated and ranked.
 
     Raises InputError for GPUs that cannot be split, StuckError when no way runs, and Interrupted on Ctrl-C, with the
     SoFar, None before the first way.
     """
+    from fleetsim.job.permissions import allowed
     from fleetsim.split.arrangements import Rules
+    from fleetsim.split.assumptions import unused_names
     from fleetsim.split.split import split as advise
 
     asked = asked.ready()
     job, by = ready(asked.job), cast("By", asked.by)
     watch.loaded()
-    rules = Rules(asked.trainer_min_gpus, asked.trainer_unit)
+    rules, permitted = Rules(asked.trainer_min_gpus, asked.trainer_unit), allowed(asked.allow)
+    notes = (*job.notes, *unused_names(permitted))
     try:
-        advice = advise(job.scenario, asked.gpus, by=by, rules=rules, given=job.given, notes=job.notes, tell=watch)
+        advice = advise(
+            job.scenario, asked.gpus, by=by, rules=rules, allowed=permitted, given=job.given, notes=notes, tell=watch
+        )
     except Interrupted as cut:
         if cut.known is None:
             raise

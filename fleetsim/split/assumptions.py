@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
+from typing import Any
 
 from fleetsim import units
-from fleetsim.config.law_numbers import law_of
 from fleetsim.config.paths import is_given
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import StuckError
@@ -14,8 +14,9 @@ from fleetsim.job.assumptions import Assumption, assumptions_of
 from fleetsim.job.caveats import error_warnings, range_warnings
 from fleetsim.job.engine_source import EngineSource
 from fleetsim.job.nameplate import mean_step_s
+from fleetsim.job.permissions import Allowed, age_of
 from fleetsim.job.trainer_scaling import course_of, time_factor
-from fleetsim.split.arrangements import Arrangement, Rules, versions_ahead
+from fleetsim.split.arrangements import Arrangement, Rules
 
 # A trainer of so many times more or fewer GPUs than its seconds are known for rests on the law alone.
 _FAR = 2.0
@@ -46,10 +47,6 @@ def _own(job: Scenario, least: int | None, given: frozenset[str]) -> Iterator[As
         holds = "weights, gradients, Adam states"
         text = f"a split's trainer has at least {units.plural(least, 'GPU')} ({holds})"
         yield Assumption("trainer.gpus", least, "--trainer-min-gpus", text)
-    if law_of(job).waits_for_trainer:
-        ahead = units.plural(versions_ahead(job), "version")
-        text = f"async ways may run {ahead} ahead of the trainer, the scenario's barrier is for colocated sync"
-        yield Assumption("admission.law", "version_window", "--set admission.law=version_window", text)
 
 
 def _gpus_of(job: Scenario) -> frozenset[str]:
@@ -65,6 +62,24 @@ def _slower_on_more(job: Scenario) -> Iterator[str]:
         yield (
             f"the trainer's points are slower on more GPUs ({each}), and the ranking follows them: check that "
             "--trainer-point is GPUS:SECONDS of a whole step, the same batch at every count"
+        )
+
+
+def unused_names(allowed: Allowed) -> Iterator[str]:
+    """Permissions of things that a split does not choose."""
+    if allowed.names:
+        names = units.listed(sorted(allowed.names))
+        yield f"--allow {names} changes nothing here: split keeps the engines as they are, fleetsim plan chooses them"
+
+
+def age_warnings(runs: Sequence[Mapping[str, Any]], oldest: float | None) -> Iterator[str]:
+    """Samples that are older than is permitted, because no way is fresher. runs: of the advised way."""
+    age = age_of(runs)
+    if oldest is not None and age > oldest:
+        limit = "on-policy" if oldest == 0 else f"at most {units.plural(oldest, 'step')} old"
+        yield (
+            f"99 % of the trained samples are to be {limit}, and no way that runs keeps that: of the advised one they "
+            f"are up to {units.plural(age, 'step')} old"
         )
 
 

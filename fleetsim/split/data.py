@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from fleetsim.job.metrics import CANDIDATE_METRICS
+from fleetsim.job.permissions import stale
 from fleetsim.split.told import document
 from fleetsim.tell.data import brief, estimate, head
 
 if TYPE_CHECKING:
     from fleetsim.config.scenario import Scenario
-    from fleetsim.split.split import Advice, Outcome
+    from fleetsim.split.outcome import Outcome
+from fleetsim.split.split import Advice
 
 
-def split_document(result: Advice) -> dict[str, Any]:
+def split_document(result: Advice, advice: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The document of `fleetsim split --json`."""
     ratio = result.ratio
     return {
@@ -31,9 +33,12 @@ def split_document(result: Advice) -> dict[str, Any]:
             "change": None if result.change is None else asdict(result.change),
             **_outcome(result.chosen),
         },
+        "advice": advice,
         "brief": brief(document(result)),
         "arrangements": [_outcome(o) for o in result.outcomes],
         "splits": result.splits,
+        "staleness_steps_permitted": result.oldest,
+        "forbidden": [{"allow": stale(steps), **_outcome(way)} for steps, way in result.bought],
         "stuck": [{"arrangement": label, "reason": reason} for label, reason in result.stuck],
         **result.said(),
     }

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from fleetsim import units
 from fleetsim.quantities import quantity
+from fleetsim.split.outcome import Outcome
 from fleetsim.split.ranking import shown_ways
 from fleetsim.split.runs import By
-from fleetsim.split.split import Advice, Outcome
+from fleetsim.split.split import Advice
 from fleetsim.tell.charts.chart import Chart
 from fleetsim.tell.charts.curve import Curve, curve_chart
 from fleetsim.tell.charts.dots import DotsRow, change_dots
@@ -16,12 +17,10 @@ from fleetsim.tell.charts.parts import Mark
 def way_chart(result: Advice, measure: By) -> Chart | None:
     """One measure of all splits against their rollout GPUs, the colocated ways as lines across. None without splits."""
     q = quantity(measure)
-    splits = sorted(
-        (o for o in result.outcomes if o.arrangement.kind == "split"), key=lambda o: o.arrangement.rollout_gpus
-    )
+    splits = sorted((o for o in result.outcomes if o.arrangement.apart), key=lambda o: o.arrangement.rollout_gpus)
     if not splits:
         return None
-    shared = [o for o in result.outcomes if o.arrangement.kind != "split"]
+    shared = [o for o in result.outcomes if not o.arrangement.apart]
     lines = [
         Mark(
             o.mean(measure), f"{o.arrangement.label}: {units.written(o.mean(measure), q.unit)}" + _if_advised(result, o)
@@ -45,7 +44,7 @@ def way_chart(result: Advice, measure: By) -> Chart | None:
         x_title="rollout GPUs of the split",
         y_title=q.title,
         how=q.unit,
-        recommended=float(chosen.rollout_gpus) if chosen.kind == "split" else None,
+        recommended=float(chosen.rollout_gpus) if chosen.apart else None,
         star=f"advised: {chosen.label}",
         levels=lines,
     )  # fmt: skip

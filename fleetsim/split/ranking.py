@@ -8,7 +8,8 @@ from dataclasses import replace
 
 from fleetsim import units
 from fleetsim.quantities import quantity
-from fleetsim.split.split import Advice, Outcome
+from fleetsim.split.outcome import Outcome
+from fleetsim.split.split import Advice
 from fleetsim.tell.document import Cell, Table, Words
 from fleetsim.tell.terminal import word_a_line
 
@@ -79,9 +80,7 @@ def shown_ways(result: Advice) -> list[Outcome]:
     if len(result.outcomes) <= _MOST_ROWS + 2:
         return list(result.outcomes)
     return [
-        o
-        for i, o in enumerate(result.outcomes)
-        if i < _MOST_ROWS - 2 or o.arrangement.kind != "split" or o is result.chosen
+        o for i, o in enumerate(result.outcomes) if i < _MOST_ROWS - 2 or not o.arrangement.apart or o is result.chosen
     ]
 
 

@@ -1,22 +1,24 @@
-"""Runs of all ways to use one set of GPUs: each once, then replications where they matter."""
+"""Runs of all ways to use one set of GPUs: a look at each, then long runs where they matter."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import StuckError
 from fleetsim.frameworks.equal_parts import divides, refusal
-from fleetsim.job.trials import Measure, Tell, flat
+from fleetsim.job.trials import Measure, Tell, flat, looked
 from fleetsim.sim.threads import side_by_side
-from fleetsim.split.arrangements import Arrangement, colocated_async, colocated_sync, split
+from fleetsim.split.arrangements import Arrangement
 
 By = Literal["step_s", "goodput", "cost_per_step"]
 MEASURES: tuple[By, ...] = ("step_s", "goodput", "cost_per_step")
 # Samples simulated over all replications, and the best few by each measure that are replicated whatever they cost.
 _BUDGET, _CONTENDERS = 1_200_000, 4
+# Steps of a long run, more or less.
+_STEPS = 48
 # Where there are more splits than this, some of them are tried and then those around the best.
 _MOST_SPLITS = 100
 
@@ -24,27 +26,32 @@ Simulated = dict[Arrangement, list[dict[str, Any]]]
 
 
 class WayRuns:
-    """Ways to use the GPUs, simulated once each and then replicated; those that get stuck are set aside."""
+    """Ways to use the GPUs: each is looked at, the best are simulated as long as it takes; those that get stuck are set
+    aside.
+
+    runs: of each way a look, or its long runs. long: ways that have long runs.
+    """
 
     def __init__(self, job: Scenario, gpus: int, measure: Measure, tell: Tell | None) -> None:
         self.job, self.gpus = job, gpus
         self.runs: Simulated = {}
+        self.long: set[Arrangement] = set()
         self.stuck: dict[str, StuckError] = {}
         self._measure, self._tell = measure, tell or (lambda text: None)
 
-    def explore(self, counts: Sequence[int]) -> None:
-        """The colocated ways, and the splits of `counts` instances: all, or of many those closest at the best."""
-        in_turn = [colocated_sync(self.job, self.gpus), colocated_async(self.job, self.gpus)]
-        if divides(in_turn[0].scenario, self.gpus):
-            self.add(in_turn)
-        else:
-            why = refusal(in_turn[0].scenario, self.gpus)
-            self.stuck |= {way.label: StuckError(why, ()) for way in in_turn}
+    def shared(self, ways: Sequence[Arrangement]) -> None:
+        """Colocated ways, where the job's framework can divide an update among so many GPUs."""
+        self.add([way for way in ways if divides(way.scenario, self.gpus)])
+        refused = [way for way in ways if not divides(way.scenario, self.gpus)]
+        self.stuck |= {way.label: StuckError(refusal(way.scenario, self.gpus), ()) for way in refused}
+
+    def splits(self, made: Callable[[int], Arrangement], counts: Sequence[int]) -> None:
+        """The splits of `counts` instances, as `made`: all, or of many those closest at the best."""
         stride = math.ceil(len(counts) / _MOST_SPLITS)
         wanted = {*range(0, len(counts), stride), len(counts) - 1}
         at: dict[int, Arrangement] = {}
         while wanted:
-            new = {i: split(self.job, counts[i], self.gpus) for i in sorted(wanted)}
+            new = {i: made(counts[i]) for i in sorted(wanted)}
             self.add(list(new.values()))
             at |= {i: way for i, way in new.items() if way in self.runs}
             if stride == 1 or not at:
@@ -55,8 +62,10 @@ class WayRuns:
             wanted, stride = {j for j in near if 0 <= j < len(counts)} - at.keys(), finer
 
     def add(self, ways: Sequence[Arrangement]) -> None:
-        """Runs each once."""
-        told = f"simulating ways to use the GPUs: {{:,}} of {len(ways):,}"
+        """Looks at each."""
+        if not ways:
+            return
+        told = f"looking at ways to use the GPUs: {{:,}} of {len(ways):,}"
         self._tell(told.format(0))
 
         def done(i: int, run: dict[str, Any] | None) -> None:
@@ -64,26 +73,37 @@ class WayRuns:
             if run is not None:
                 self.runs[ways[i]] = [run]
 
-        side_by_side(lambda way: self._one(way, 0), ways, each=done)
+        side_by_side(lambda way: self._one(way, looked(way.scenario), 0), ways, each=done)
 
     def replicate(self, ways: Sequence[Arrangement]) -> None:
-        """The other replications of these."""
-        jobs = [(way, r) for way in ways for r in range(1, self.job.run.replications)]
-        told = f"replicating the best {len(ways):,}: {{:,}} of {len(jobs):,} runs"
+        """All replications of these, in long runs; one that gets stuck in any of them is left out."""
+        missing = [way for way in ways if way not in self.long]
+        jobs = [(way, r) for way in missing for r in range(self.job.run.replications)]
+        told = f"simulating the best {len(missing):,}: {{:,}} of {len(jobs):,} runs"
+        runs: Simulated = {way: [] for way in missing}
 
         def done(i: int, run: dict[str, Any] | None) -> None:
             self._tell(told.format(i + 1))
-            way = jobs[i][0]
-            if run is None:
-                self.runs.pop(way, None)
-            elif way in self.runs:
-                self.runs[way].append(run)
+            if run is not None:
+                runs[jobs[i][0]].append(run)
 
-        side_by_side(lambda job: self._one(*job), jobs, each=done)
-
-    def _one(self, way: Arrangement, replication: int) -> dict[str, Any] | None:
         try:
-            return flat(self._measure(way.scenario, replication))
+            side_by_side(lambda job: self._one(job[0], job[0].scenario, job[1]), jobs, each=done)
+        finally:  # after Ctrl-C too, what is whole is known
+            for way, found in runs.items():
+                if len(found) == self.job.run.replications:
+                    self.runs[way] = found
+                    self.long.add(way)
+                else:
+                    self.runs.pop(way, None)
+
+    def decided(self) -> Simulated:
+        """The ways that have long runs."""
+        return {way: runs for way, runs in self.runs.items() if way in self.long}
+
+    def _one(self, way: Arrangement, scenario: Scenario, replication: int) -> dict[str, Any] | None:
+        try:
+            return flat(self._measure(scenario, replication))
         except StuckError as error:
             self.stuck[way.label] = error
             return None
@@ -97,10 +117,10 @@ def badness(run: Mapping[str, Any], measure: By) -> float:
 
 def worth_replicating(runs: Simulated, job: Scenario, by: By) -> list[Arrangement]:
     """Best first, as many as the budget allows; the colocated ones and the best few by each measure in any case."""
-    affordable = _BUDGET // max(1, job.trainer.batch_samples * job.run.steps * (job.run.replications - 1))
+    affordable = _BUDGET // max(1, job.trainer.batch_samples * _STEPS * job.run.replications)
 
     def order(measure: By) -> list[Arrangement]:
         return sorted(runs, key=lambda way: badness(runs[way][0], measure))
 
-    must = {way for way in runs if way.kind != "split"} | {way for m in MEASURES for way in order(m)[:_CONTENDERS]}
+    must = {way for way in runs if not way.apart} | {way for m in MEASURES for way in order(m)[:_CONTENDERS]}
     return [way for i, way in enumerate(order(by)) if way in must or i < affordable]

@@ -1,17 +1,19 @@
 """Split advice: every way to use one set of GPUs, simulated under the same draws, ranked, and a verdict.
 
-All ways run once; of many splits some do, and then those around the best. Then they are replicated, best first, until a
-budget of simulated samples is spent, but always the two colocated ones and the best few by every measure. Two ways are
-compared run by run (`sim/paired_difference.py`): the verdict is "split" only if the best split beats the better
-colocated way by more than chance, because sharing the GPUs is simpler and fresher.
+All ways are looked at; of many splits some are, and then those around the best. Of those that the recipe permits
+(`permitted.py`) the best have long runs, until a budget of simulated samples is spent, but always the colocated ones
+and the best few by every measure; only these are told. Two ways are compared run by run (`sim/paired_difference.py`):
+the verdict is "split" only if the best split beats the better colocated way by more than chance, because sharing the
+GPUs is simpler and fresher.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
+from fleetsim.config.law_numbers import budget_steps
 from fleetsim.config.load import with_changes
 from fleetsim.config.paths import is_given
 from fleetsim.config.scenario import Scenario
@@ -20,6 +22,7 @@ from fleetsim.errors import Interrupted
 from fleetsim.estimates import Estimate
 from fleetsim.job.drafts import Drafts, drafts_of
 from fleetsim.job.engine_source import engine_source
+from fleetsim.job.permissions import Allowed, age_of
 from fleetsim.job.sides import Sides, sides_of
 from fleetsim.job.trainer_scaling import anchored, least_trainer_gpus, scaled
 from fleetsim.job.trials import (
@@ -29,19 +32,20 @@ from fleetsim.job.trials import (
     planned,
     remembered,
     simulated,
-    trial_of,
     unit_of,
     with_instances,
 )
+from fleetsim.search.best_move import change_of
+from fleetsim.search.moves import Alternatives, alternatives_of, fresh_enough
 from fleetsim.sim.paired_difference import differs, ratio_of
-from fleetsim.size.alternatives import Alternatives, alternatives_of
-from fleetsim.size.change import change_of
 from fleetsim.size.explain import bound_by, explanation
 from fleetsim.size.implausible_defaults import implausible
 from fleetsim.size.reasons import Reasons
 from fleetsim.split.arrangements import SWITCH_S, Arrangement, Rules, gpus_per_engine, split_counts
-from fleetsim.split.assumptions import assumed, warnings_of
-from fleetsim.split.runs import MEASURES, By, Simulated, WayRuns, badness, worth_replicating
+from fleetsim.split.assumptions import age_warnings, assumed, warnings_of
+from fleetsim.split.outcome import Outcome, outcome_of, ranked
+from fleetsim.split.permitted import explore, freshest, permitted, worth_a_permission
+from fleetsim.split.runs import By, Simulated, WayRuns, badness, worth_replicating
 from fleetsim.split.spread import WayDoubt, WaySpread, spread_of
 
 # Replications of each other length of drafts.
@@ -49,39 +53,14 @@ _DRAFTS = 3
 _ANY_TRAINER = Rules()
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """One arrangement over its replications.
-
-    estimates: by dotted metric name. runs: the same, run by run. ratio: of the ranking measure to the first-ranked
-    one, paired (step_s and cost_per_step above 1 are worse, goodput below). ties: whether that is within chance.
-    ranks: place by each measure, from 1.
-    """
-
-    arrangement: Arrangement
-    estimates: Mapping[str, Estimate]
-    runs: tuple[Mapping[str, Any], ...]
-    binding: str
-    ratio: Estimate
-    ties: bool
-    ranks: Mapping[str, int]
-
-    @property
-    def replications(self) -> int:
-        """Runs behind the estimates."""
-        return len(self.runs)
-
-    def mean(self, metric: str) -> float:
-        """The mean of one metric."""
-        return self.estimates[metric].mean
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice(Reasons[WaySpread]):
     """What `split` found.
 
-    scenario: the job, with the trainer's seconds as given. outcomes: ranked by `by`, best first: the two colocated ways
-    and the `splits` possible splits, or those of many that were simulated.
+    scenario: the job, with the trainer's seconds as given. outcomes: ranked by `by`, best first: the colocated ways and
+    the `splits` possible splits, or those of many that were simulated (`looked_at`), as far as they are permitted.
+    oldest: optimizer steps that 99 % of the trained samples may be old, None where the recipe promises no number.
+    bought: (steps, way): what older samples would buy, beside what is advised.
 
     verdict: split, do_not_split, or no_difference (then nothing is gained by splitting). best_split, best_colocated:
     the better of each by `by`; ratio: best split / best colocated, paired. chosen: what is advised, with its
@@ -93,6 +72,9 @@ class Advice(Reasons[WaySpread]):
     rules: Rules
     outcomes: tuple[Outcome, ...]
     splits: int
+    looked_at: int
+    oldest: float | None
+    bought: tuple[tuple[int, Outcome], ...]
     stuck: tuple[tuple[str, str], ...]
     verdict: Literal["split", "do_not_split", "no_difference"]
     ratio: Estimate | None
@@ -111,6 +93,7 @@ def split(
     *,
     by: By = "step_s",
     rules: Rules = _ANY_TRAINER,
+    allowed: Allowed = Allowed(),  # noqa: B008 - it never changes
     given: Collection[str] = (),
     notes: Sequence[str] = (),
     measure: Measure = simulated,
@@ -118,7 +101,8 @@ def split(
 ) -> Advice:
     """Ranks all ways to use `gpus` GPUs for a job; its own instances and placement are ignored.
 
-    rules: for the trainer's GPUs. given, notes, measure, tell: as for `size`.
+    rules: for the trainer's GPUs. allowed: how old samples may be beyond what the recipe permits itself. given, notes,
+    measure, tell: as for `size`.
 
     Raises InputError for GPUs that cannot be split, StuckError when no way runs, and Interrupted on Ctrl-C: with the
     job and the outcomes so far, ranked, None before the first.
@@ -128,20 +112,23 @@ def split(
         rules = replace(rules, trainer_least=least_trainer_gpus(job))
     counts = split_counts(job, gpus, rules)
     measure = remembered(measure)
-    ways = _explored(WayRuns(job, gpus, measure, tell), job, counts, by)
-    outcomes = _ranked(ways.runs, by)
-    best_split = next((o for o in outcomes if o.arrangement.kind == "split"), None)
-    best_colocated = _fresher([o for o in outcomes if o.arrangement.kind != "split"], by)
+    oldest = allowed.oldest(budget_steps(job))
+    ways = _explored(WayRuns(job, gpus, measure, tell), counts, by, oldest)
+    outcomes = ranked(_allowed(ways.decided(), oldest, by), by)
+    best_split = next((o for o in outcomes if o.arrangement.apart), None)
+    best_colocated = _fresher([o for o in outcomes if not o.arrangement.apart], by)
     verdict, ratio = _verdict(best_split, best_colocated, by)
     chosen = best_split if verdict == "split" else best_colocated
     assert chosen is not None  # _verdict answers for what there is
     try:
+        bought = _bought(ways, chosen, oldest, by)
         alternatives, drafts, sides = _beside(job, chosen, given, measure, tell)
+        alternatives = fresh_enough(alternatives, None if oldest is None else max(oldest, age_of(chosen.runs)))
         rival = best_colocated if chosen is best_split else best_split
         doubt = WayDoubt(job, gpus, counts, chosen.arrangement, None if rival is None else rival.arrangement, by)
         spread = spread_of(doubt, chosen.arrangement, chosen.estimates, given, measure, tell)
     except KeyboardInterrupt:
-        raise _interrupted(job, ways, len(counts) + 2, by) from None
+        raise _interrupted(job, ways, len(counts) + 2, oldest, by) from None
     profile = engine_source(chosen.arrangement.scenario, chosen.arrangement.instances)
     return Advice(
         scenario=job,
@@ -150,6 +137,9 @@ def split(
         rules=rules,
         outcomes=outcomes,
         splits=len(counts),
+        looked_at=len({way.instances for way in ways.runs if way.apart}),
+        oldest=oldest,
+        bought=bought,
         stuck=tuple((label, error.what) for label, error in ways.stuck.items()),
         verdict=verdict,
         ratio=ratio,
@@ -161,29 +151,47 @@ def split(
         assumptions=assumed(job, asked, rules, frozenset(given)),
         warnings=(
             *notes,
+            *age_warnings(chosen.runs, oldest),
             *warnings_of(job, chosen.arrangement, ways.stuck, profile),
             *implausible(job, frozenset(given)),
         ),
         profile=profile,
-        simulations=sum(o.replications for o in outcomes),
+        simulations=sum(map(len, ways.runs.values())),
         drafts=drafts,
         sides=sides,
         spread=spread,
-        change=change_of(alternatives, None, chosen.arrangement.instances),
+        change=change_of(alternatives),
     )
 
 
-def _explored(ways: WayRuns, job: Scenario, counts: Sequence[int], by: By) -> WayRuns:
+def _explored(ways: WayRuns, counts: Sequence[int], by: By, oldest: float | None) -> WayRuns:
     """The ways, each simulated, and those that might be best replicated. Raises as `split` does."""
     try:
-        ways.explore(counts)
+        explore(ways, counts, by, oldest)
         if ways.runs:
-            ways.replicate(worth_replicating(ways.runs, job, by))
+            ways.replicate(worth_replicating(_allowed(ways.runs, oldest, by), ways.job, by))
     except KeyboardInterrupt:
-        raise _interrupted(job, ways, len(counts) + 2, by) from None
-    if not ways.runs:
+        raise _interrupted(ways.job, ways, len(counts) + 2, oldest, by) from None
+    if not ways.decided():
         raise next(iter(ways.stuck.values()))
+    for label in {way.label for way in ways.runs}:  # stuck with one window, and not with another
+        ways.stuck.pop(label, None)
     return ways
+
+
+def _allowed(runs: Simulated, oldest: float | None, by: By) -> Simulated:
+    """What may be advised; the freshest ways where none is fresh enough."""
+    return permitted(runs, oldest, by) or freshest(runs, by)
+
+
+def _bought(ways: WayRuns, chosen: Outcome, oldest: float | None, by: By) -> tuple[tuple[int, Outcome], ...]:
+    """What older samples would buy: each way over all replications, beside what is advised."""
+    least = sum(badness(run, by) for run in chosen.runs) / chosen.replications
+    found = [way for _, way in worth_a_permission(ways.runs, oldest, least, by)]
+    ways.replicate(found)
+    runs = {way: ways.runs[way] for way in found if way in ways.runs}  # all of them decide
+    bought = worth_a_permission(runs, oldest, least, by)
+    return tuple((steps, outcome_of(way, runs[way], chosen.runs, by)) for steps, way in bought)
 
 
 def _beside(
@@ -193,16 +201,25 @@ def _beside(
     here, runs = chosen.arrangement.scenario, chosen.replications
     given = {*given, "trainer.gpus"}
     levers = alternatives_of(
-        here, _grown(job, chosen.arrangement), runs, measure, more=_more(job), given=given, tell=tell
+        here,
+        _grown(job, chosen.arrangement),
+        runs,
+        measure,
+        now=chosen.trial,
+        search=False,
+        more=_more(job),
+        given=given,
+        tell=tell,
     )
     few = min(_DRAFTS, runs)
     return levers, drafts_of(here, few, measure, tell), sides_of(here, few, measure, tell)
 
 
-def _interrupted(job: Scenario, ways: WayRuns, of: int, by: By) -> Interrupted:
+def _interrupted(job: Scenario, ways: WayRuns, of: int, oldest: float | None, by: By) -> Interrupted:
     """What is known of the ways so far."""
-    missing = f"{len(ways.runs):,} of {of:,} ways were simulated, none is advised yet"
-    return Interrupted((job, _ranked(ways.runs, by)) if ways.runs else None, missing)
+    missing = f"{len(ways.runs):,} of {of:,} ways were looked at, none is advised yet"
+    found = ways.decided()
+    return Interrupted((job, ranked(found, by)) if found else None, missing)
 
 
 def _job(scenario: Scenario, given: frozenset[str]) -> Scenario:
@@ -211,31 +228,6 @@ def _job(scenario: Scenario, given: frozenset[str]) -> Scenario:
     if not is_given("fleet.switch_s", given) and job.fleet.switch_s == 0:
         job = with_changes(job, {"fleet.switch_s": SWITCH_S})
     return anchored(job, given)
-
-
-def _ranked(runs: Simulated, by: By) -> tuple[Outcome, ...]:
-    """Best first by the mean of the replications; what ran only once comes after what was replicated."""
-    most = max(len(found) for found in runs.values())
-
-    def order(measure: By) -> list[Arrangement]:
-        def place(way: Arrangement) -> tuple[bool, float]:
-            found = runs[way]
-            return len(found) < most, sum(badness(run, measure) for run in found) / len(found)
-
-        return sorted(runs, key=place)
-
-    ranks: dict[Arrangement, dict[str, int]] = {way: {} for way in runs}
-    for measure in MEASURES:
-        for i, way in enumerate(order(measure)):
-            ranks[way][measure] = i + 1
-    ranked = order(by)
-    found = []
-    for way in ranked:
-        trial = trial_of(way.instances, runs[way])
-        ratio = ratio_of(runs[way], runs[ranked[0]], by)
-        ties = not differs(ratio, len(runs[way]))
-        found.append(Outcome(way, trial.estimates, tuple(runs[way]), trial.binding, ratio, ties, ranks[way]))
-    return tuple(found)
 
 
 def _fresher(colocated: Sequence[Outcome], by: By) -> Outcome | None:
@@ -266,7 +258,7 @@ def _verdict(
 def _grown(job: Scenario, way: Arrangement) -> Scenario:
     """The way with one engine more than the GPUs allow; colocated, the trainer gets those GPUs too."""
     grown = with_instances(way.scenario, way.instances + unit_of(job))
-    if way.kind == "split":
+    if way.apart:
         return grown
     return with_changes(grown, scaled(job, way.trainer_gpus + gpus_per_engine(job)))
 

@@ -14,10 +14,11 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import StuckError
 from fleetsim.estimates import Estimate
-from fleetsim.job.input_moves import Figures, InputPart, IntervalEnd, in_doubt, moved, moved_metrics, reach, shortened
-from fleetsim.job.trials import Measure, Tell
-from fleetsim.job.uncertainty import CONFIDENCE, Uncertain
-from fleetsim.split.arrangements import Arrangement, Kind, split
+from fleetsim.job.input_moves import Figures, InputPart, IntervalEnd, in_doubt, moved, moved_metrics, reach
+from fleetsim.job.trials import Measure, Tell, looked
+from fleetsim.job.uncertainty import CONFIDENCE, Uncertain, law_name
+from fleetsim.split.arrangements import APART, Arrangement, Kind
+from fleetsim.split.permitted import like
 from fleetsim.split.runs import By
 
 # Ways whose measures differ by less are both right.
@@ -37,6 +38,11 @@ class WayEnd(IntervalEnd):
     kind: Kind
     instances: int
     regret: float
+
+    @property
+    def apart(self) -> bool:
+        """Whether that has GPUs of its own for either pool."""
+        return self.kind in APART
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +80,10 @@ class WayDoubt:
         rival: Arrangement | None,
         by: By,
     ) -> None:
-        self._job, self._gpus, self._counts, self._by = job, gpus, counts, by
+        self._counts, self._by = counts, by
         self._chosen, self._rival = chosen, rival
-        best = next((way for way in (chosen, rival) if way is not None and way.kind == "split"), None)
+        best = next((way for way in (chosen, rival) if way is not None and way.apart), None)
+        self._split = like(job, best or chosen, gpus)
         self._start = None if best is None else min(range(len(counts)), key=lambda i: abs(counts[i] - best.instances))
 
     def right(self, measure: Measure) -> tuple[Arrangement, float]:
@@ -84,7 +91,7 @@ class WayDoubt:
         cost = self._cost(measure)
         own = cost(self._chosen)
         others = [self._best_split(cost)] if self._start is not None else []
-        others += [self._rival] if self._rival is not None and self._rival.kind != "split" else []
+        others += [self._rival] if self._rival is not None and not self._rival.apart else []
         best = min(others, key=cost, default=self._chosen)
         if not cost(best) < own * (1.0 - _ALIKE):
             return self._chosen, 0.0
@@ -102,7 +109,7 @@ class WayDoubt:
         def cost(way: Arrangement) -> float:
             if way not in known:
                 try:
-                    value = float(measure(shortened(way.scenario), 0)[self._by])
+                    value = float(measure(looked(way.scenario), 0)[self._by])
                 except StuckError:
                     value = 0.0 if self._by == "goodput" else math.inf
                 known[way] = (1.0 / value if value else math.inf) if self._by == "goodput" else value
@@ -115,7 +122,7 @@ class WayDoubt:
         assert self._start is not None
 
         def at(i: int) -> Arrangement:
-            return split(self._job, self._counts[i], self._gpus)
+            return self._split(self._counts[i])
 
         ways = {self._start: at(self._start)}
         best, stride = self._start, max(1, (self._start + 1) // 3)
@@ -131,10 +138,10 @@ class WayDoubt:
     def around(self, parts: Sequence[InputPart[WayEnd]]) -> tuple[Arrangement, Arrangement]:
         """The splits that are right with the inputs together: the logarithms of their instances add as squares."""
         n = self._chosen.instances
-        down, up = reach([math.log(e.instances / n) for e in (p.low, p.high) if e.kind == "split"] for p in parts)
+        down, up = reach([math.log(e.instances / n) for e in (p.low, p.high) if e.apart] for p in parts)
         wanted = (n * math.exp(-down), n * math.exp(up))
         near = [min(self._counts, key=lambda count: abs(math.log(count / w))) for w in wanted]
-        low, high = (self._chosen if k == n else split(self._job, k, self._gpus) for k in near)
+        low, high = (self._chosen if k == n else self._split(k) for k in near)
         return low, high
 
 
@@ -158,15 +165,16 @@ def spread_of(
     for (u, factors), figures in zip(inputs, found.told(estimates), strict=True):
         low, high = (doubt.end(u, factor, at, measure) for factor, at in zip(factors, figures, strict=True))
         stake = usd_per_h * (low.regret + high.regret) / 2
-        parts.append(InputPart(u.what, u.path, u.why(chosen.scenario, factors), u.measure, low, high, stake))
+        why, law = u.why(chosen.scenario, factors), law_name(factors)
+        parts.append(InputPart(u.what, u.path, why, u.measure, low, high, stake, law))
     # where nothing is at stake, what moves the step most comes first
     parts.sort(key=lambda p: (-p.usd_per_h, p.step_s[0] - p.step_s[1]))
-    ways = doubt.around(parts) if chosen.kind == "split" else (chosen, chosen)
+    ways = doubt.around(parts) if chosen.apart else (chosen, chosen)
     return WaySpread(
         confidence=CONFIDENCE,
         ways=(ways[0].label, ways[1].label),
         instances=(ways[0].instances, ways[1].instances),
-        held=all((end.kind == "split") == (chosen.kind == "split") for part in parts for end in (part.low, part.high)),
+        held=all(end.apart == chosen.apart for part in parts for end in (part.low, part.high)),
         metrics=found.around(estimates),
         parts=tuple(parts),
     )

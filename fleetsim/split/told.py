@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from fleetsim import units
 from fleetsim.job.binding import binding_words
-from fleetsim.job.brief import assumed_line, measure_line, ranged, step_line
+from fleetsim.job.brief import AHEAD_NOT_AGE, assumed_line, losses_line, measure_line, ranged, regime_line, step_line
 from fleetsim.job.grounds import assumed_section, rests_on, worth_knowing
 from fleetsim.job.observations import observed_line, observed_section
+from fleetsim.job.permissions import age_of
 from fleetsim.job.words import instance_words, kind_of
 from fleetsim.quantities import quantity
 from fleetsim.sim.records import Records
@@ -16,15 +17,17 @@ from fleetsim.simulate.gantt import gantt
 from fleetsim.size.explain import bound_by
 from fleetsim.size.pictures import levers, why
 from fleetsim.split import words
+from fleetsim.split.outcome import Outcome
 from fleetsim.split.pictures import ratio_chart, way_chart
 from fleetsim.split.ranking import ranking, ways_table
 from fleetsim.split.runs import By
-from fleetsim.split.split import Advice, Outcome
+from fleetsim.split.split import Advice
 from fleetsim.split.spread import WaySpread
 from fleetsim.tell.document import (
     Block,
     Brief,
     Document,
+    Listed,
     Section,
     Table,
     Tile,
@@ -39,8 +42,9 @@ from fleetsim.tell.document import (
 
 _TILES = ("step_s", "cost_per_step", "trainer_idle_fraction", "staleness_steps.p99")
 _SIGNS = (
-    "idle: the trainer's share / the instances'; stale: in steps; long lost: share of the longest tenth of the samples "
-    "that is dropped or aborted"
+    "idle: the trainer's share / the instances'; stale: optimizer steps that 99 % of the samples are at most old when "
+    f"they are trained ({AHEAD_NOT_AGE}); long lost: share of the longest tenth of the samples that is dropped or "
+    "aborted"
 )
 
 
@@ -73,6 +77,11 @@ def document(result: Advice, runs: Mapping[str, Records] | None = None) -> Docum
                 short="every way (rollout + trainer GPUs; mean ± half of the 95 % interval)",
             ),
             Section(
+                "What the recipe does not allow, and what it would buy",
+                (bought(result),) if result.bought else (),
+                short="what older samples would buy",
+            ),
+            Section(
                 "The trainer's seconds",
                 (words.law(result), page_only(words.rules(result))),
                 short="the trainer's seconds",
@@ -96,6 +105,11 @@ def document(result: Advice, runs: Mapping[str, Records] | None = None) -> Docum
             rests_on(result.profile, result.assumptions, "Nothing was assumed: every value that matters was given."),
         ),
     )
+
+
+def bought(result: Advice) -> Listed:
+    """A line for each permission that would buy something."""
+    return Listed(tuple((permission, Words(text)) for permission, text in words.bought(result)), code=True)
 
 
 def ways_so_far(outcomes: Sequence[Outcome]) -> Document:
@@ -130,7 +144,7 @@ def _every_way(result: Advice) -> Iterator[Block | None]:
 
 def _tiles(result: Advice) -> tuple[Tile, ...]:
     way, of = result.chosen.arrangement, result.chosen.estimates
-    shared = way.kind != "split"
+    shared = not way.apart
     ratio = result.ratio
     tiles: list[Tile] = [
         Tile("advised", way.label, "the same GPUs in turn" if shared else "rollout + trainer GPUs"),
@@ -146,7 +160,7 @@ def _tiles(result: Advice) -> tuple[Tile, ...]:
 _WITH_INTERVAL = ("step_s", "goodput", "cost_per_step")
 _MEANS = (
     "trainer_idle_fraction",
-    "trainer_idle_with_sync_fraction",
+    "not_training_fraction",
     "rollout_utilization",
     "staleness_steps.p99",
     "samples_lost.longest_tenth",
@@ -172,14 +186,17 @@ def every_way(result: Advice) -> Table:
 def brief_of(result: Advice) -> Brief:
     """What one must know of an advice; its headline is the answer."""
     spread = result.spread
-    idle, step_s = (result.chosen.mean(name) for name in ("trainer_idle_fraction", "step_s"))
+    idle = result.chosen.mean("trainer_idle_fraction")
     return brief(
-        ("step", step_line(step_s, idle, result.spans)),
+        ("step", step_line(result.chosen.mean, result.spans)),
         ("cost", _cost(result)),
         ("beside", words.beside(result)),
-        ("age", words.age(result)),
+        ("age", regime_line(result.chosen.estimates, age_of(result.chosen.runs))),
+        ("ahead", words.ahead(result)),
+        ("lost", losses_line(result.chosen.estimates, result.chosen.arrangement.scenario)),
         ("binds", binding_words(bound_by(result.chosen.binding, result.alternatives), idle=idle).name),
         ("change", None if result.change is None else result.change.words),
+        ("allow", words.allow(result)),
         ("observed", observed_line(result.scenario)),
         ("assumed", assumed_line(result.scenario, result.assumptions, result.in_doubt)),
         ("measure", None if spread is None else measure_line(spread.parts[0])),

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from fleetsim import units
+from fleetsim.config.law_numbers import law_of
 from fleetsim.estimates import Estimate
 from fleetsim.job.brief import likely
 from fleetsim.job.nameplate import mean_step_s
+from fleetsim.job.permissions import stale
 from fleetsim.job.trainer_scaling import course_of, law_words, time_factor
 from fleetsim.job.words import instance_words
+from fleetsim.policies.admission import MAX_STALENESS
 from fleetsim.quantities import quantity
-from fleetsim.split.split import Advice, Outcome
+from fleetsim.split.outcome import Outcome
+from fleetsim.split.permitted import number_of
+from fleetsim.split.split import Advice
 
 # A measure, what it is of a step, and how more and less of it are called.
 _MEASURES = {
@@ -50,13 +57,36 @@ def beside(result: Advice) -> str | None:
     return f"the best split, {best.arrangement.label}, is no better than by chance, and sharing is simpler"
 
 
-def age(result: Advice) -> str | None:
-    """How old the samples are, and what on-policy training would take."""
-    sync = result.of("colocated_sync")
-    if sync is None or sync is result.chosen:
+def ahead(result: Advice) -> str | None:
+    """How far the advised way runs ahead, where that is not what the recipe says."""
+    job, way = result.scenario, result.chosen.arrangement
+    law, number = law_of(job), number_of(job, way)
+    if number is None:
         return None
-    stale = units.plural(float(f"{result.chosen.mean('staleness_steps.p99'):.2g}"), "step")
-    return f"up to {stale}; on-policy (colocated sync) a step is {units.seconds(sync.mean('step_s'))}"
+    setting = "admission.batches_ahead" if law.budget == "batches" else MAX_STALENESS
+    own = None if law.waits_for_trainer else law.number(job.admission)
+    if own == number:
+        return None
+    why = "" if own is None else f", not {own:g}: more lets its samples become older than the recipe permits"
+    if own is not None and number > own:
+        why = f", not {own:g}, as --allow permits"
+    return f"--set {setting}={number:g}{why}"
+
+
+def bought(result: Advice) -> Iterator[tuple[str, str]]:
+    """(flag, what it would buy): "--allow 'staleness<=1'", "12 + 4, a step of 35.0 s instead of 1 min 21 s"."""
+    what = _MEASURES[result.by][0]
+    for steps, way in result.bought:
+        now, then = (_value(o, result.by) for o in (result.chosen, way))
+        yield f"--allow '{stale(steps)}'", f"{way.arrangement.label}, {what} of {then} instead of {now}"
+
+
+def allow(result: Advice) -> str:
+    """The same in a line: what stands there instead is said once."""
+    said = [f"{permission}: {told}" for permission, told in bought(result)]
+    instead = said[0].rpartition(" instead of ")[2] if said else ""
+    later = [one.removesuffix(f" instead of {instead}") for one in said[1:]]
+    return "; ".join([*(f"with {first}" for first in said[:1]), *later])
 
 
 def verdict(result: Advice) -> str:
@@ -67,7 +97,8 @@ def verdict(result: Advice) -> str:
         missing = "no split" if best is None else "no colocated way"
         return f"{chosen} There is nothing to compare it with: {missing} can run."
     change = comparison(result.ratio, result.by, best.replications)
-    what = "the better of the two colocated ways" if result.of("colocated_sync") else "the colocated way"
+    shared = sum(not o.arrangement.apart for o in result.outcomes)
+    what = "the better of the two colocated ways" if shared > 1 else "the colocated way"
     if result.verdict == "split":
         return f"{chosen} That is {change} than {other.arrangement.label}, {what} ({_beside(other, result.by)})."
     if result.verdict == "do_not_split":
@@ -80,13 +111,13 @@ def verdict(result: Advice) -> str:
 
 
 def on_policy(result: Advice) -> str | None:
-    """What staleness 0 would cost, where the advice is another way than colocated sync."""
+    """What staleness 0 would cost, where the advice is asynchronous."""
     sync = result.of("colocated_sync")
-    if sync is None or sync is result.chosen:
+    if sync is None or result.chosen.arrangement.on_policy:
         return None
-    stale = result.chosen.mean("staleness_steps.p99")
+    old = result.chosen.mean("staleness_steps.p99")
     return (
-        f"Its samples are up to {units.plural(stale, 'step')} old (p99). Only colocated sync trains on-policy; "
+        f"Its samples are up to {units.plural(old, 'step')} old (p99). Colocated sync trains on-policy; "
         f"a step of it takes {units.seconds(sync.mean('step_s'))}."
     )
 
@@ -107,9 +138,8 @@ def orders(result: Advice) -> str:
     if ties:
         more = ", ..." if len(ties) > _MOST_TIES else ""
         sentences.append(f"Not significantly different from it (=): {', '.join(ties[:_MOST_TIES])}{more}.")
-    splits = sum(o.arrangement.kind == "split" for o in result.outcomes)
-    if splits + len(result.stuck) < result.splits:
-        sentences.append(f"{splits:,} of {result.splits:,} splits were simulated, closest around the best.")
+    if result.looked_at + len(result.stuck) < result.splits:
+        sentences.append(f"{result.looked_at:,} of {result.splits:,} splits were simulated, closest around the best.")
     return " ".join(sentences)
 
 

@@ -8,11 +8,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Self, Unpack
 
 from fleetsim.dataclass import dataclass
-from fleetsim.errors import InputError, Interrupted, OutsideError, Problem, Problems, UnfinishedError
+from fleetsim.errors import Interrupted, OutsideError, Problem, Problems, UnfinishedError
 from fleetsim.faces import Text, flag, text
-from fleetsim.job.fields import JOB, RUN, SIMULATED, AnyJob, JobFields
+from fleetsim.job.fields import JOB, RUN, SIMULATED, AnyJob, CountedJob
 from fleetsim.job.keywords import keywords
-from fleetsim.job.question import Argument, Lends, Option
+from fleetsim.job.question import Lends, Option
 from fleetsim.job.subject import ready
 from fleetsim.job.watch import SILENT, Watch, told
 from fleetsim.sweep.grid import Axis, grid_of
@@ -28,39 +28,17 @@ MOST_WORKERS = 1024
 
 
 @dataclass(frozen=True, kw_only=True)
-class SweptJob(JobFields):
+class SweptJob(CountedJob):
     """The job that all cells of a sweep share."""
 
-    scenario: Annotated[str | None, Argument("A scenario file, or the name of a shipped one.", "SCENARIO")] = None
-    preset: Annotated[str | None, Option("A framework instead: verl-fully-async, areal, trl-grpo...", JOB)] = None
-    set_: Annotated[list[str] | None, Option("Any other key, in every cell. Repeatable.", JOB, metavar="KEY=VALUE")] = (
-        None
-    )
-    profile: Annotated[
-        str | None, Option("A measured engine instead of the scenario's: profile name or file.", JOB)
+    set_: Annotated[
+        list[str] | None,
+        Option("Any other key, in every cell. Repeatable.", JOB, metavar="KEY=VALUE", after="preset"),
     ] = None
-    steps: Annotated[int | None, Option("Optimizer steps of every run (30).", SIMULATED)] = None
-    seed: Annotated[int | None, Option("Random seed (0).", SIMULATED)] = None
+    steps: Annotated[int | None, Option("Optimizer steps of every run (30).", SIMULATED, after="trainer_price")] = None
     replications: Annotated[int | None, Option("Runs of every cell (5).", SIMULATED)] = None
 
-    called = "SCENARIO"
-
-    def start(self) -> str | None:
-        """The scenario to start from. Raises InputError where there is neither a scenario nor a run."""
-        start = super().start()
-        if start is None and self.run is None:
-            remedy = "give a file or --preset NAME (fleetsim scenario ls)"
-            raise InputError([Problem("SCENARIO", None, "nothing to sweep", remedy)])
-        return start
-
-    def words(self) -> tuple[str, ...]:
-        """The words that name the same job in another command."""
-        words = [] if self.preset is None else ["--preset", self.preset]
-        words += [] if self.scenario is None else [self.scenario]
-        words += [] if self.run is None else ["--run", self.run]
-        words += [word for text in self.set_ or () for word in ("--set", text)]
-        words += [] if self.profile is None else ["--profile", self.profile]
-        return (*words, *(() if self.seed is None else ("--seed", str(self.seed))))
+    to_do = "sweep"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +59,7 @@ class Sweep:
             "What counts, the most important first: METRIC, max:METRIC. Repeatable.",
             GRID,
             metavar="METRIC",
-            after="profile",
+            after="grid",
         ),
     ] = None
     out: Annotated[
@@ -117,10 +95,18 @@ class Sweep:
         return replace(self, job=job, grid=None, axes=tuple(axes), call=call)
 
     def _said_twice(self, swept: set[str]) -> Iterator[Problem]:
-        """Keys of the grid that are set in every cell as well."""
-        for written in (self.job.set_ or ()) if isinstance(self.job, SweptJob) else ():
-            if (path := written.partition("=")[0].strip()) in swept:
-                yield Problem("--set", written, f"--grid {path} gives it in every cell", "keep one of the two")
+        """Keys of the grid that are said of every cell as well."""
+        from fleetsim.job.flag_paths import said_by
+
+        if not isinstance(self.job, SweptJob):
+            return
+        sets = {text.partition("=")[0].strip(): text for text in self.job.set_ or ()}
+        flags = {name: value for name, value in self.job.flags().items() if value is not None}
+        for path in sorted(swept):
+            name = said_by(path, flags)
+            for where, value in (("--set", sets.get(path)), (flag(name or ""), flags.get(name or ""))):
+                if value is not None:
+                    yield Problem(where, value, f"--grid {path} gives it in every cell", "keep one of the two")
 
     def place(self) -> AbstractContextManager[TableOutput | None]:
         """Where the table goes. Raises InputError with what is wrong about it, and about where the work is done."""

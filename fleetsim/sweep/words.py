@@ -37,6 +37,9 @@ def commands(result: SweepRows, call: Sequence[str]) -> tuple[str, str]:
     words = [word for text in sets for word in ("--set", text)]
     sized = [word for text in sets if not text.startswith("fleet.instances=") for word in ("--set", text)]
     source = ("--scenario", *call) if call and not call[0].startswith("-") else call
+    if "--instances" in source:  # `size` chooses them
+        at = source.index("--instances")
+        source = (*source[:at], *source[at + 2 :])
     return shlex.join(["fleetsim", "simulate", *call, *words]), shlex.join(["fleetsim", "size", *source, *sized])
 
 

@@ -12,10 +12,10 @@ from fleetsim.config.workload import WorkloadConfig
 from fleetsim.dataclass import dataclass
 from fleetsim.engine.gpus import gpu_spec
 from fleetsim.engine.model.names import model_shape
-from fleetsim.engine.transport import known_gpu
+from fleetsim.engine.transport import backend_for, known_gpu
 from fleetsim.errors import InputError, Problem
 from fleetsim.trainer.efficiency import KnownTrainerError, shipped_fit
-from fleetsim.trainer.layout import backend_for, laid_out, least_for_states, refused, server_gpus, smallest
+from fleetsim.trainer.layout import laid_out, least_for_states, refused, server_gpus, smallest
 from fleetsim.trainer.memory import Memory, memory_of
 from fleetsim.trainer.plan import Batch, Recipe, TrainerLayout, TrainingPlan
 from fleetsim.trainer.seconds import StepSeconds, family_of, kind_of, step_seconds

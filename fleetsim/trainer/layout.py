@@ -9,16 +9,12 @@ from itertools import product
 
 from fleetsim import units
 from fleetsim.engine.gpus import GpuSpec
-from fleetsim.engine.model.shape import ModelShape
 from fleetsim.errors import InputError, Problem
 from fleetsim.trainer.efficiency import TrainerFit
 from fleetsim.trainer.memory import memory_of
-from fleetsim.trainer.plan import Backend, TrainerLayout, TrainingPlan
+from fleetsim.trainer.plan import TrainerLayout, TrainingPlan
 from fleetsim.trainer.seconds import step_seconds
 
-# Larger models are trained with Megatron: gathering all their weights for each micro-batch costs more than tensor,
-# pipeline and expert parallel ranks (NVIDIA-NeMo/RL discussion 1161 for 70B; SkyRL's docs for a mixture of 30B).
-DENSE_FSDP, MIXTURE_FSDP = 40e9, 20e9
 # Servers of a trainer that are tried, fewest first.
 _SERVERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512)
 # Micro-batches are cut into so many where they do not fit whole.
@@ -27,12 +23,6 @@ _RANKS = (1, 2, 4, 8, 16)
 _EXPERT_RANKS = (1, 2, 4, 8, 16, 32, 64)
 # GPUs of the largest server that is bought alone; an NVLink domain of 72 comes in trays of 4.
 _SERVER, _TRAY = 8, 4
-
-
-def backend_for(shape: ModelShape) -> Backend:
-    """What a team would take where nobody says."""
-    limit = DENSE_FSDP if shape.mixture is None else MIXTURE_FSDP
-    return "fsdp" if shape.params <= limit else "megatron"
 
 
 def server_gpus(gpu: GpuSpec) -> int:

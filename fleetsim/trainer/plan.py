@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import Literal
 
+from fleetsim.config.trainer import Backend
 from fleetsim.dataclass import dataclass
 from fleetsim.engine.gpus import GpuSpec
 from fleetsim.engine.model.shape import ModelShape
 
-Backend = Literal["fsdp", "megatron"]
 Tuned = Literal["full", "lora"]
 Offload = Literal["none", "states", "adam"]
 Precision = Literal["bf16", "fp8"]

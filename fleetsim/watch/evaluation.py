@@ -220,7 +220,7 @@ def inputs_of(implied: Implied) -> dict[str, float]:
         "group_size": float(s.workload.group_size),
         "trainer_step_s": nameplate.trainer_step_s(s),
         "sync_pause_s": float(s.sync.pause_s or 0.0),
-        "target_idle": s.targets.trainer_idle_fraction,
+        "target_idle": s.targets.idle_limit,
         "prefix_caching": float(s.engine.prefix_caching),
         "slow_instances": float(sum(f != 1.0 for f in s.fleet.speed_factors)),
         "in_flight_cap": float(s.fleet.max_in_flight_samples or 0),

@@ -24,6 +24,7 @@ from fleetsim.config.lengths import (
     LengthSpec,
     Lognormal,
 )
+from fleetsim.config.run_length import most_steps
 from fleetsim.config.scenario import Scenario
 from fleetsim.workload import normal
 from fleetsim.workload.empirical import measured_values
@@ -189,7 +190,7 @@ def _middles(n: int) -> Floats:
 
 def growth_by_the_end(scenario: Scenario) -> float:
     """What the last step's lengths are multiplied by, before the cap: (1 + drift)^(steps - 1)."""
-    steps = scenario.run.steps - 1
+    steps = most_steps(scenario) - 1
     drift = scenario.workload.length_drift_per_step
     with np.errstate(over="ignore"):
         return float(min(np.power(1.0 + drift, float(steps)), MOST_GROWTH))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fleetsim.engine.kernel import tables as t
 from fleetsim.errors import StuckError
 from fleetsim.sim import timeline
-from fleetsim.sim.metrics import metrics_of
+from fleetsim.sim.metrics import metrics_of, numbers_of
 from fleetsim.sim.records import TRAINER_DOES, Records
 from fleetsim.sim.run import simulate
 from fleetsim.sim.window import window_of
@@ -125,6 +125,130 @@ def test_shared_gpus() -> None:
     assert of_trainer(records) == [
         (0, "wait", 0, 2), (0, "switch", 2, 3), (0, "train", 3, 7), (0, "sync", 7, 9), (0, "switch", 9, 10)
     ]  # fmt: skip
+
+
+# What is in flight at a sync must end before the weights change (drain). A response of 20 s does so at 20; the trainer,
+# which has nothing else to do, waits for it. Training takes 4 s, a pause 3 s, the trainer's own hand-over 1 s.
+DRAIN: dict[str, Any] = {
+    "trainer__batch_samples": 1,
+    "sync__in_flight": "drain",
+    "sync__pause_s": 3.0,
+    "sync__trainer_block_s": 1.0,
+}
+
+
+def of_steps(records: Records) -> list[tuple[float, ...]]:
+    """Seconds of each step: wait, train, sync, hand-over of GPUs, and all of it."""
+    steps = records.steps
+    columns = [steps[name] for name in ("wait_s", "train_s", "sync_block_s", "switch_s")]
+    return [whole(row) for row in np.transpose([*columns, steps["end_s"] - steps["start_s"]])]
+
+
+def test_an_earlier_sync_that_still_drains() -> None:
+    """2 batch (0) | 6 trained, version 1 waits for group 2 | 7 batch (1) | 11 trained: 20 group 2 ends, 20-23 pause,
+    then the trainer's own hand-over of version 2."""
+    records = play((2, 2, 20, 2), admission__law="batches_ahead", admission__batches_ahead=3, run__steps=2, **DRAIN)
+    assert of_trainer(records) == [
+        (0, "wait", 0, 2), (0, "train", 2, 6), (0, "sync", 6, 7),
+        (1, "train", 7, 11), (1, "wait", 11, 20), (1, "sync", 20, 24),
+    ]  # fmt: skip
+    assert of_steps(records) == [(2, 4, 1, 0, 7), (9, 4, 4, 0, 17)]
+    numbers = numbers_of(records)
+    assert numbers["trainer_idle_fraction"] == pytest.approx(11 / 24, abs=0.01)
+    assert numbers["sync_fraction"] == pytest.approx(5 / 24, abs=0.01)
+    assert numbers["not_training_fraction"] == pytest.approx(16 / 24, abs=0.01)
+
+
+def test_a_sync_that_the_trainer_must_see_over() -> None:
+    """Under a barrier it waits for all of the sync. 6 published until 8 | 20 group 1, carried over, ends | 20-23 pause.
+    Publishing and pausing hold it, the drain between them does not."""
+    records = play(
+        (2, 20),
+        admission__law="barrier",
+        buffer__batch_rule="first_finished",
+        buffer__oversampling=2.0,
+        buffer__leftover="carry_over",
+        sync__publish_s=2.0,
+        run__steps=1,
+        **DRAIN,
+    )
+    assert of_trainer(records) == [
+        (0, "wait", 0, 2), (0, "train", 2, 6), (0, "sync", 6, 8), (0, "wait", 8, 20), (0, "sync", 20, 23)
+    ]  # fmt: skip
+    assert of_steps(records) == [(14, 4, 5, 0, 23)]
+
+
+def test_a_drain_beside_the_trainers_own_hand_over() -> None:
+    """While the trainer is held by its own part of a sync, it could not go on without a drain either: 6-16 sync, and
+    from then on it waits for group 1, which ends at 20."""
+    records = play(
+        (2, 20),
+        admission__law="barrier",
+        buffer__batch_rule="first_finished",
+        buffer__oversampling=2.0,
+        buffer__leftover="carry_over",
+        run__steps=1,
+        **DRAIN | {"sync__trainer_block_s": 10.0},
+    )
+    assert of_steps(records) == [(6, 4, 13, 0, 23)]
+
+
+def test_a_sync_between_two_parts_of_a_batch() -> None:
+    """Weights go out after each part. 2 part (0) | 4 trained | 5 part (1) | 7 trained | 20 group 2 ends, 20-23."""
+    records = play(
+        (2, 2, 20, 2),
+        admission__law="batches_ahead",
+        admission__batches_ahead=2,
+        trainer__minibatches=2,
+        sync__trigger="pulls",
+        sync__every_pulls=1,
+        run__steps=1,
+        **DRAIN | {"trainer__batch_samples": 2},
+    )
+    assert of_trainer(records) == [
+        (0, "wait", 0, 2), (0, "train", 2, 4), (0, "sync", 4, 5),
+        (0, "train", 5, 7), (0, "wait", 7, 20), (0, "sync", 20, 24),
+    ]  # fmt: skip
+    assert of_steps(records) == [(15, 4, 5, 0, 24)]
+
+
+def test_shared_gpus_that_still_generate() -> None:
+    """The batch is there at 2, and the engines keep the GPUs until group 1 has ended at 9. Without a drain they stop at
+    2, and no wait is left but the batch's."""
+    shared: dict[str, Any] = {
+        "admission__law": "batches_ahead",
+        "admission__batches_ahead": 2,
+        "fleet__placement": "colocated",
+        "fleet__switch_s": 1.0,
+        "run__steps": 1,
+    }
+    records = play((2, 9, 2), **DRAIN | shared | {"sync__pause_s": 2.0})
+    assert of_trainer(records) == [
+        (0, "wait", 0, 9), (0, "switch", 9, 10), (0, "train", 10, 14), (0, "sync", 14, 16), (0, "switch", 16, 17)
+    ]  # fmt: skip
+    assert of_steps(records) == [(9, 4, 2, 2, 17)]
+    assert whole(records.steps["ready_s"]) == (2,)
+    stopped = play((2, 9, 2), **DRAIN | shared | {"sync__pause_s": 2.0, "sync__in_flight": "keep"})
+    assert of_steps(stopped) == [(2, 4, 2, 2, 10)]
+
+
+def test_nobody_waits_for_instances_that_drain_in_turn() -> None:
+    records = play(
+        (2, 2, 20, 2),
+        admission__law="batches_ahead",
+        admission__batches_ahead=3,
+        sync__scope="rolling",
+        run__steps=2,
+        **DRAIN,
+    )
+    assert of_steps(records) == [(2, 4, 1, 0, 7), (0, 4, 1, 0, 5)]
+
+
+def test_waits_as_an_exporter_counts_them() -> None:
+    """Each wait when it is over: the drain's with the step that it holds up, and not with the batch before it."""
+    records = play((2, 2, 20, 2), admission__law="batches_ahead", admission__batches_ahead=3, run__steps=2, **DRAIN)
+    ended, lasted = timeline.waits_for_samples(records)
+    assert (whole(ended), whole(lasted)) == ((2, 20), (2, 9))
 
 
 def test_streamed_parts_of_a_batch() -> None:

@@ -37,6 +37,7 @@ EXAMPLES: dict[str, Any] = {
     "kv_dtype": "fp8",
     "instance_tok_s": 3500.0,
     "slowdown": 1.2,
+    "instances": 5,
     "headroom": 0.7,
     "max_staleness": 2.5,
     "sync_pause_s": 3.0,

@@ -130,10 +130,10 @@ def test_an_interrupted_replicate_knows_what_is_finished(monkeypatch: pytest.Mon
 
 def test_split_shows_the_ways_that_were_simulated(tmp_path: Path) -> None:
     ended = interrupted(
-        tmp_path, r"GPUs: ([3-9]|\d\d+) of \d+", "split", "--gpus", "128", "--batch", "1024", "--len", "2000", "--set",
-        "run.steps=160",
+        tmp_path, r"the best [\d,]+: [1-9]\d+ of \d+", "split", "--gpus", "128", "--batch", "1024", "--len", "2000",
+        "--set", "run.steps=160",
     )  # fmt: skip
-    assert re.search(r"[1-9]\d* of \d+ ways were simulated, none is advised yet", ended.drawn)
+    assert re.search(r"[1-9]\d* of \d+ ways were looked at, none is advised yet", ended.drawn)
     assert "ways that were simulated (rollout + trainer GPUs), best first so far" in ended.stdout
     assert re.search(r"colocated async|\d \+ \d", ended.stdout)
 

@@ -41,7 +41,7 @@ def test_size_of_a_colocated_preset_says_that_no_fleet_covers_the_demand_on_pape
     result = run("size", "--explain", "--preset", "verl-sync", *SMALL)
     assert result.exit_code == 0, result.output
     text = " ".join(result.stdout.split())
-    assert "for 16 trainer GPUs: more would cost more than they save" in text
+    assert "for 16 trainer GPUs: the least step time x cost" in text
     assert "no fleet covers that" in text
 
 

@@ -143,6 +143,47 @@ def test_the_size_comes_from_the_engine() -> None:
     assert of("bfloat16") - of("fp8") == pytest.approx((bytes_16 - bytes_8) / (50e9 * 0.88))
 
 
+def gathered(model: str, backend: str | None = None) -> float:
+    s = {
+        "engine": {"model": model, "tp": 8},
+        "fleet": {"instances": 4},
+        "trainer": {"gpus": 64, "recipe": {"backend": backend}},
+        "sync": {"transport": "collective_broadcast", "link": {"load": "in_place", "latency_s": 0.0}},
+    }
+    return sync_times(scenario_from_mapping(s)).pause_s
+
+
+def test_the_trainers_backend_says_how_fast_weights_are_gathered() -> None:
+    small, large = "Qwen/Qwen2.5-32B", "Qwen/Qwen3-235B-A22B"
+    size = {name: MODELS[name].weight_bytes("bfloat16") for name in (small, large)}
+    assert gathered(small) == gathered(small, "fsdp") == pytest.approx(size[small] / 5.1e9)
+    assert gathered(large) == gathered(large, "megatron") == pytest.approx(size[large] / 22.6e9)
+    assert gathered(large, "fsdp") == pytest.approx(size[large] / 5.1e9)
+
+
+def test_a_size_alone_says_which_trainer_it_needs() -> None:
+    """100 GB are 50 billion weights of 16 bits: more than a fully sharded trainer is taken for."""
+    assert times("collective_broadcast", gather_bytes_s=None).pause_s == pytest.approx(1.25 + 100 / 10)  # one card
+    assert times("collective_broadcast", gather_bytes_s=None, model_bytes=50_000_000_000).pause_s == pytest.approx(
+        1.25 + 50 / 5.1
+    )
+
+
+def test_ranks_that_share_the_experts_load_their_own() -> None:
+    def loading(dp: int) -> float:
+        link = {"tensor_s": 1.0, "latency_s": 0.0, "link_bytes_s": 1e18, "nic_bytes_s": 1e18, "source": "sharded"}
+        s = {
+            "engine": {"model": "Qwen/Qwen3-30B-A3B", "tp": 2, "dp": dp},
+            "fleet": {"instances": 4},
+            "sync": {"transport": "collective_broadcast", "link": link},
+        }
+        return sync_times(scenario_from_mapping(s)).pause_s
+
+    experts = 48 * 3 * 128
+    assert loading(1) == pytest.approx(checkpoint_tensors(MODELS["Qwen/Qwen3-30B-A3B"]))
+    assert loading(1) - loading(4) == pytest.approx(experts * 7 / 8)
+
+
 @pytest.mark.parametrize(
     ("engine", "path", "remedy"),
     [

@@ -463,6 +463,7 @@ CASES = (
             "admission.max_age": 4.0,
             "sync.in_flight": "keep",
             "sync.reset_prefix_cache": False,
+            "buffer.capacity_samples": 512,
         },
     ),
     Case(

@@ -23,7 +23,7 @@ def metrics(step_s: float, idle: float, **others: Any) -> dict[str, Any]:
         "rollout_idle_fraction": 0.1,
         "rollout_utilization": 0.8,
         "sync_fraction": 0.02,
-        "trainer_idle_with_sync_fraction": idle + 0.02,
+        "not_training_fraction": idle + 0.02,
         "switch_fraction": 0.0,
         "lent_fraction": 0.0,
         "queue_depth": 600.0,

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 import fleetsim as fs
+from fleetsim.job.levers import LARGER_TRAINER, SMALLER_TRAINER
 from fleetsim.job.trials import Trials, planned
-from fleetsim.size.second_search import Anew
+from fleetsim.search.second_search import Anew
 from tests.plan.typed import typed
 
 
@@ -30,9 +31,9 @@ def _typed_it_gives(job: fs.Job, flag: str, said: Anew) -> None:
     """What was said is what so many runs of the typed job with that count come to, to the last digit."""
     changes, options = typed(flag)
     after = job.with_(changes, **options)
-    there = Trials(planned(after.scenario, after.given)).at(said.instances, said.replications)
-    found = [there.mean(name) for name in ("step_s", "cost_per_step")]
-    assert found == pytest.approx([said.step_s, said.cost_per_step], rel=1e-9)
+    there = Trials(planned(after.scenario, after.given)).at(said.instances, said.trial.replications)
+    names = ("step_s", "cost_per_step")
+    assert [there.mean(name) for name in names] == pytest.approx([said.trial.mean(name) for name in names], rel=1e-9)
 
 
 # Half of the first twenty: what takes least to simulate, with every kind of change that there is among the twenty
@@ -40,27 +41,12 @@ def _typed_it_gives(job: fs.Job, flag: str, said: Anew) -> None:
 CHEAP = (1, 2, 3, 5, 6, 7, 10, 14, 16, 18)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", [8, 14, 18])
-def test_a_larger_trainer_that_is_typed_gives_what_was_said(seed: int) -> None:
-    """And `size` asked with it finds the same count, for it searches from there as if nobody had said anything."""
-    options = drawn(seed) | {"max_staleness": 4.0}
-    options.pop("trainer_step_s", None)
-    job = fs.load(None, {"run.steps": 10}, replications=2, **options)
-    larger = job.size().plan.larger_trainer
-    assert larger is not None
-    assert larger.step_ratio < 0.9
-    _typed_it_gives(job, larger.flag, larger)
-    changes, more = typed(larger.flag)
-    assert job.with_(changes, **more).size().instances == larger.instances
-
-
 @pytest.mark.parametrize("changes", [{"trainer.fixed_s": 30.0}, {"fleet.placement": "colocated"}])
-def test_nothing_is_said_of_a_larger_trainer_whose_seconds_nobody_knows_or_whose_gpus_are_shared(
+def test_nothing_is_said_of_another_trainer_whose_seconds_nobody_knows_or_whose_gpus_are_shared(
     changes: dict[str, Any],
 ) -> None:
     job = fs.load(None, {"run.steps": 6, **changes}, replications=1, batch=64, len=300.0)
-    assert job.size().plan.larger_trainer is None
+    assert not {LARGER_TRAINER, SMALLER_TRAINER} & {a.name for a in job.size().plan.alternatives.tried}
 
 
 @pytest.mark.slow

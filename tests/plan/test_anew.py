@@ -52,15 +52,11 @@ def test_what_is_said_of_an_alternative_is_what_asking_for_it_says(cap: int, sta
         if a.anew is None:
             continue
         asked = direct(pulled[a.name])
-        assert a.anew.holds == (not asked.missed)
-        if a.anew.holds:
-            assert a.anew.instances == asked.instances
-        assert a.anew.cost_per_step * a.anew.step_s <= 1.15 * asked.recommended.mean("cost_per_step") * (
-            asked.recommended.mean("step_s")
+        own, best = a.anew.trial, asked.recommended
+        rough = own.replications < best.replications
+        assert own.mean("cost_per_step") * own.mean("step_s") <= (1.15 if rough else 1.0 + 1e-9) * (
+            best.mean("cost_per_step") * best.mean("step_s")
         )
-    if found.way_out is not None:
-        wider = with_changes(s, {"admission.max_staleness": found.way_out.max_staleness})
-        assert found.way_out.instances == direct(wider).instances
 
 
 def test_a_cap_that_buys_nothing_here_and_makes_the_fleet_several_times_too_large() -> None:
@@ -78,35 +74,9 @@ def test_a_cap_that_buys_nothing_here_and_makes_the_fleet_several_times_too_larg
     assert "an in-flight cap of 528 instead of 352 samples, 13 instances do what 47 do now (step " in found.explanation
 
 
-def test_a_way_out_that_is_dearer_than_now_gives_way_to_a_cheaper_one() -> None:
-    """One step more would do with 90 instances, two steps with 10."""
-
-    def measure(s: Scenario, replication: int) -> Mapping[str, Any]:
-        n, extra = s.fleet.instances, s.admission.max_staleness - 1.0
-        floor = {0.0: 30.0, 1.0: 20.0 + 90.0 / n}.get(extra, 0.0)
-        return fluid(floor_s=floor)(s, replication)
-
-    found = size(job(), measure=measure)
-    assert found.way_out is not None
-    assert (found.way_out.max_staleness, found.way_out.instances) == (3.0, 10)
-    assert found.way_out.saves_usd > 0.0
-
-
-def test_a_way_out_never_misses_what_was_given() -> None:
-    """A budget of two steps reaches the assumed idle target, and breaks the staleness that was asked for."""
-
-    def measure(s: Scenario, replication: int) -> Mapping[str, Any]:
-        stale = 2.0 * s.admission.max_staleness
-        return fluid(floor_s=60.0 / (1.0 + s.admission.max_staleness), staleness=lambda _: stale)(s, replication)
-
-    asked = {"targets.staleness_p99_steps"}
-    assert size(job(targets__staleness_p99_steps=4.0), given=asked, measure=measure).way_out is not None
-    assert size(job(targets__staleness_p99_steps=2.0), given=asked, measure=measure).way_out is None
-
-
-def test_what_is_typed_for_a_way_out_raises_its_age_limit_too() -> None:
+def test_what_is_typed_for_more_staleness_raises_its_age_limit_too() -> None:
     """What may start a step earlier is a step older when it is trained: with the old limit it would wait or go."""
-    s = job(admission__age_action="wait", admission__max_age=1.0)
+    s = job(admission__age_action="wait", admission__max_age=1.0, targets__trainer_idle_fraction=0.05)
     seen: dict[str, Scenario] = {}
 
     def measure(s: Scenario, replication: int) -> Mapping[str, Any]:
@@ -130,18 +100,20 @@ def test_counts_that_get_stuck_are_no_count_of_an_alternative() -> None:
             raise StuckError("nothing moves", [])
         return fluid(floor_s=60.0 / (1.0 + s.admission.max_staleness))(s, replication)
 
-    found = size(job(), measure=measure)
+    found = size(job(targets__trainer_idle_fraction=0.05), measure=measure)
     lever = found.alternatives.named(STALENESS)
     assert lever is not None
     assert lever.anew is not None
     assert (lever.anew.instances, lever.anew.holds) == (7, False)
-    assert found.way_out is None
+    assert found.change is None or not found.change.mends
 
 
 @pytest.mark.parametrize("floor_s", [0.0, 30.0])
 def test_few_runs_are_made_for_all_of_them(floor_s: float) -> None:
     calls: list[tuple[int, int]] = []
-    found = size(job(), measure=fluid(floor_s=floor_s, calls=calls))
+    known = ("trainer.fixed_s", "sync.pause_s")  # nothing is in doubt, whose runs are others
+    found = size(job(), given=known, measure=fluid(floor_s=floor_s, calls=calls))
+    assert found.spread is None
     assert len(calls) - found.simulations <= 40
 
 
@@ -177,6 +149,6 @@ def test_nobody_is_advised_to_cut_many_responses(options: dict[str, Any]) -> Non
     found = job.size().plan
     cuts = {a.flag.own: a.truncated for a in found.alternatives.tried}
     assert max(cuts.values()) > 0.04  # there is such a lever
-    simulated = job.with_({"fleet.instances": 6}).simulate().to_dict()["change"]
+    simulated = job.with_({"fleet.instances": 6}).simulate().document()["change"]
     for flag in (found.change and found.change.flag, simulated and simulated["flag"]):
         assert flag is None or cuts.get(flag, 0.0) <= 0.06

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetsim.config import default_scenario, load_scenario, with_changes
+from fleetsim.config.law_numbers import steps_per_version
 from fleetsim.engine.transport import sync_times
 from fleetsim.errors import InputError
 from fleetsim.job.trainer_scaling import least_trainer_gpus
@@ -20,7 +21,6 @@ from fleetsim.split.arrangements import (
     colocated_sync,
     split,
     split_counts,
-    steps_per_version,
 )
 
 LAWS: tuple[dict[str, Any], ...] = (

@@ -14,7 +14,8 @@ def test_the_embedded_default_is_told_in_full() -> None:
     text = "; ".join(a.text for a in assumptions_of(default_scenario(), ()))
     for told in (
         "Qwen/Qwen2.5-7B", "H100-SXM", "TP1", "bfloat16", "groups of 8", "prompts of 512 tokens", "cut at 8,192 tokens",
-        "20 s of compute", "8 GPUs", "staleness budget of 4 steps", "trainer idle at most 5.0 %", "headroom 0.8",
+        "20 s of compute", "8 GPUs", "generation at most 4 weight versions ahead",
+        "headroom 0.8",
     ):  # fmt: skip
         assert told in text
 
@@ -54,6 +55,15 @@ def test_derived_sync_times_are_told_as_derived() -> None:
     assert text["sync.publish_s"] == "weights published 0 s after the update"
     assert text["sync.trainer_block_s"] == "the trainer waits 3.5 s per weight sync"
     assert "sync.publish_s" not in {a.path for a in assumptions_of(default_scenario(), ())}
+
+
+def test_a_trainer_that_does_not_fit_by_the_estimate_is_told_by_its_own_seconds() -> None:
+    """Somebody runs a configuration that the estimate refuses: its plan says what the file assumes."""
+    assumed_seconds = ["trainer.fixed_s", "trainer.per_token_s"]
+    changes = {"engine.model": "Qwen/Qwen3-8B", "trainer.gpus": 1, "trainer.fixed_s": 0.0, "trainer.per_token_s": 1e-4}
+    job = with_changes(default_scenario(), changes | {"assumed": assumed_seconds})
+    text = {a.path: a.text for a in assumptions_of(job, ())}["trainer.fixed_s"]
+    assert text.startswith("0.0001 s of compute per trained token")
 
 
 def test_a_split_tells_assumed_trainer_seconds_once_and_as_a_whole() -> None:

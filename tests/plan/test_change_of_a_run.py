@@ -1,4 +1,4 @@
-"""The one change that `simulate` tells, against every count of instances simulated."""
+"""What `simulate` advises, against every count of instances simulated, and against itself when it is typed."""
 
 from __future__ import annotations
 
@@ -9,59 +9,63 @@ import pytest
 import fleetsim as fs
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
-from fleetsim.job.input_moves import shortened
 from fleetsim.job.levers import levers_of
 from fleetsim.job.trials import remembered, simulated, with_instances
-from fleetsim.simulate.change import change_of
+from fleetsim.search.best_move import change_of
+from fleetsim.search.moves import COUNT, Alternatives
+from fleetsim.simulate.change import alternatives_here
 from tests.plan.typed import typed
 
 JOB: dict[str, Any] = {"model": "Qwen/Qwen2.5-1.5B", "batch": 64, "len": 300, "max_staleness": 1}
 
 
 def job(**changes: Any) -> Scenario:
-    scenario = fs.load(None, {}, **JOB).scenario
-    return shortened(with_changes(scenario, {key.replace("__", "."): value for key, value in changes.items()}))
+    scenario = fs.load(None, {"run.replications": 1}, **JOB).scenario
+    return with_changes(scenario, {key.replace("__", "."): value for key, value in changes.items()})
 
 
-def numbers(scenario: Scenario) -> tuple[float, float]:
+def objective(scenario: Scenario) -> float:
+    """Step time x cost per step, in a long run."""
     run = simulated(scenario, 0)
-    return float(run["step_s"]), float(run["cost_per_step"])
+    return float(run["step_s"]) * float(run["cost_per_step"])
 
 
-def test_a_fleet_that_is_too_large_gets_the_fewest_instances_that_keep_its_step() -> None:
-    large = job(fleet__instances=24, trainer__fixed_s=20.0, trainer__phases=[])
-    now_s, now_usd = numbers(large)
-    every = {n: numbers(with_instances(large, n)) for n in range(1, 25)}
-    enough = min(n for n, (step_s, _) in every.items() if step_s <= 1.01 * now_s)
-    found = change_of(large, remembered(simulated))
+def moves(scenario: Scenario) -> Alternatives:
+    found = alternatives_here(scenario, remembered(simulated), frozenset(("engine.model", "trainer.batch_samples")))
     assert found is not None
-    assert found.flag == f"--set fleet.instances={enough}"
-    assert found.saves_usd == pytest.approx(now_usd - every[enough][1])
+    return found
+
+
+def test_a_fleet_that_is_too_large_gets_the_count_that_brute_force_finds() -> None:
+    large = job(fleet__instances=24, trainer__fixed_s=20.0, trainer__phases=[])
+    every = {n: objective(with_instances(large, n)) for n in range(1, 25)}
+    found = moves(large).named(COUNT)
+    assert found is not None
+    assert found.anew is not None
+    assert every[found.anew.instances] <= 1.03 * min(every.values())
+    assert found.flag == f"--set fleet.instances={found.anew.instances}"
+    assert found.anew.gain == pytest.approx(1.0 - every[found.anew.instances] / every[24], abs=0.02)
 
 
 @pytest.mark.parametrize("instances", [1, 6, 12])
-def test_no_lever_at_any_smaller_count_that_keeps_the_step_saves_notably_more(instances: int) -> None:
+def test_no_lever_at_any_count_saves_notably_more_than_what_is_told(instances: int) -> None:
     scenario = job(fleet__instances=instances)
-    now_s, now_usd = numbers(scenario)
-    grown = with_instances(scenario, instances + 1)
-    saved = [0.0]
-    for lever in levers_of(scenario, grown, "one more"):
-        for n in range(1, lever.scenario.fleet.instances + 1):
-            step_s, usd = numbers(with_instances(lever.scenario, n))
-            if step_s <= 1.01 * now_s:
-                saved.append(now_usd - usd)
-    found = change_of(scenario, remembered(simulated))
-    told = 0.0 if found is None else found.saves_usd
-    assert told >= max(saved) - 0.02 * now_usd
+    now = objective(scenario)
+    saved = {}
+    for lever in levers_of(scenario, scenario, "one more"):
+        if lever.truncated < 0.06:
+            least = min(objective(with_instances(lever.scenario, n)) for n in (1, 2, 3, 4, 6, 8, 12, 16))
+            saved[lever.name] = 1.0 - least / now
+    told = max((a.gain for a in moves(scenario).tried), default=0.0)
+    assert told >= max(saved.values()) - 0.04, saved
 
 
 def test_what_a_change_says_is_what_a_run_with_it_comes_to() -> None:
-    scenario = job(fleet__instances=6)
-    found = change_of(scenario, remembered(simulated))
+    found = change_of(moves(job(fleet__instances=6)))
     assert found is not None
     changes, options = typed(found.flag)
-    asked = fs.load(None, {"fleet.instances": 6}, **JOB).with_(changes, **options).scenario
-    after = with_instances(shortened(asked), found.instances)
-    step_s, usd = numbers(after)
-    assert step_s == pytest.approx(found.step_s)
-    assert numbers(scenario)[1] - usd == pytest.approx(found.saves_usd)
+    asked = fs.load(None, {"fleet.instances": 6, "run.replications": 1}, **JOB).with_(changes, **options).scenario
+    run = simulated(with_instances(asked, found.instances), 0)
+    assert float(run["step_s"]) == pytest.approx(found.step_s)
+    now = simulated(job(fleet__instances=6), 0)
+    assert float(now["cost_per_step"]) - float(run["cost_per_step"]) == pytest.approx(found.saves_usd)

@@ -157,7 +157,7 @@ def test_runs_of_other_length_are_made_equal() -> None:
     found = compared(SMALL, with_changes(SMALL, {"run.steps": 20}), 2)
     assert found.paired
     assert found.inputs == ()
-    assert "A would run 16 steps and B 20: both ran 20 (--steps)" in found.notes
+    assert "A would run 16 steps and B 20 steps: both ran 20 steps (--steps)" in found.notes
 
 
 def one(a: Mean, b: Mean, min_change: float, metric: str = "step_s") -> MetricChange:

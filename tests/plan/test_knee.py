@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from fleetsim.config import default_scenario, with_changes
 from fleetsim.config.scenario import Scenario
-from fleetsim.size.knee import FINE, least, price_per_s
+from fleetsim.search.objective import FINE, least, price_per_s
 
 
 def knee(s: Scenario, step_s: object, start: int, most: int, **others: object) -> int:

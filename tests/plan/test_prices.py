@@ -148,7 +148,7 @@ def test_every_door_tells_the_error_of_its_own_engine(door: str, tmp_path: Path)
 
 @pytest.mark.parametrize(("instances", "trainer_gpus"), [(8, 8), (4, 8)])
 def test_an_hour_of_shared_gpus_costs_what_its_steps_cost(instances: int, trainer_gpus: int) -> None:
-    from fleetsim.size.knee import usd_per_h
+    from fleetsim.search.objective import usd_per_h
 
     job = fs.load(
         None,

@@ -1,5 +1,5 @@
 """The 80 % ranges of `simulate` and `split`, against draws of all uncertain inputs at once, as those of `size` are in
-`test_spread.py`.
+`test_doubt.py`.
 
 Few draws say little of a share (120 of them are off by 4 points), so there are many. Which ones was decided before any
 was seen: the first three seeds that there are, all of them, and what they say together. A range promises 80 %, and 70
@@ -18,8 +18,8 @@ import pytest
 import fleetsim as fs
 from fleetsim.config.scenario import Scenario
 from fleetsim.estimates import estimate
-from fleetsim.job.input_moves import METRICS, in_doubt, ranges_of, shortened
-from fleetsim.job.trials import simulated
+from fleetsim.job.input_moves import METRICS, in_doubt, ranges_of
+from fleetsim.job.trials import looked, simulated
 from fleetsim.job.uncertainty import RERUN
 from fleetsim.sim.threads import side_by_side
 from fleetsim.split.arrangements import split
@@ -74,7 +74,7 @@ def test_the_splits_that_are_likely_hold_the_best_of_what_draws_give(options: di
     base = advice.chosen.arrangement
     assert base.kind == "split"
     counts = [o.arrangement.instances for o in advice.outcomes if o.arrangement.kind == "split"]
-    ways = {n: shortened(split(advice.scenario, n, 16).scenario) for n in counts}
+    ways = {n: looked(split(advice.scenario, n, 16).scenario) for n in counts}
     held = 0
     draws = list(worlds(base.scenario, frozenset(job.given), OF_SPLITS))
     for measure, _ in draws:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetsim.errors import InputError
-from fleetsim.size import rate_matching as rate
+from fleetsim.search import rate_matching as rate
 
 BATCH_TOKENS = 512 * 1536.0
 

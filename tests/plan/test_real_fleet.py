@@ -29,7 +29,9 @@ def test_supply_grows_with_the_count_and_an_instance_gets_slower() -> None:
 
 
 def test_the_recommendation_holds_and_one_less_does_not() -> None:
-    s = with_changes(default_scenario(), {**SMALL, "admission.max_staleness": 3.0})
+    s = with_changes(
+        default_scenario(), {**SMALL, "admission.max_staleness": 3.0, "targets.trainer_idle_fraction": 0.05}
+    )
     result = size(s)
     assert not result.at_knee
     idle = {c.instances: c.estimates["trainer_idle_fraction"] for c in result.candidates}

@@ -17,6 +17,7 @@ from tests.plan.fakes import fluid, metrics, one_ahead
 
 def job(**changes: Any) -> Scenario:
     constant = {"engine.kind": "constant", "engine.instance_tok_s": 4000.0, "workload.output_tokens": 1536}
+    constant |= {"targets.trainer_idle_fraction": 0.05}
     return with_changes(one_ahead(), constant | {k.replace("__", "."): v for k, v in changes.items()})
 
 
@@ -44,9 +45,10 @@ def test_every_fleet_is_simulated_at_most_once_and_few_are() -> None:
     calls: list[tuple[int, int]] = []
     result = size(job(), measure=fluid(calls=calls))
     assert result.simulations <= 26
-    # the rest are ablations and queue caps, at the recommended count, levers, each with a count of its own, and the
+    # the rest are ablations and queue caps, at the recommended count, levers (two of them other trainers), each with a
+    # count of its own, and the
     # ends of the inputs that are in doubt
-    assert len(calls) <= 60
+    assert len(calls) <= 75
 
 
 @pytest.mark.parametrize("factor", [0.12, 0.3, 3.0, 40.0])
@@ -56,47 +58,60 @@ def test_a_bad_guess_is_corrected(factor: float) -> None:
     assert result.instances == max(1, math.ceil(512 * 1536 / (4000.0 * factor) / (20.0 / 0.95)))
 
 
-def test_where_no_count_helps_the_knee_is_recommended_and_said_to_be_one() -> None:
+def test_without_a_target_the_least_step_time_times_cost_is_the_answer() -> None:
+    """With n instances a step takes 196.6 / n s, and 20 s at least: (196.6 / n)^2 (n + 8) falls until then."""
+    result = size(job(targets__trainer_idle_fraction=None), measure=fluid())
+    assert (result.instances, result.targets, result.at_knee, result.feasible) == (10, (), True, True)
+
+
+@pytest.mark.parametrize(("worth", "best"), [(0.0, 1), (0.25, 2), (1.0, 10)])
+def test_what_a_per_cent_of_time_is_worth_moves_it(worth: float, best: int) -> None:
+    """Where time is worth nothing, the cheapest step counts: with one trainer GPU, the fewest instances."""
+    cheap = job(targets__trainer_idle_fraction=None, targets__worth=worth, trainer__gpus=1)
+    result = size(cheap, measure=fluid())
+    dear = {n: max(20.0, 196.608 / n) ** (1 + worth) * (n + 1) for n in range(1, 40)}
+    assert dear[result.instances] <= 1.01 * min(dear.values())
+    assert worth != 1.0 or result.instances == best
+
+
+def test_a_target_that_nothing_reaches_is_infeasible_and_the_answer_the_least_objective() -> None:
     result = size(job(), measure=fluid(floor_s=30.0))
     assert result.at_knee
-    assert result.feasible, "nobody asked for the assumed target"
+    assert not result.feasible
     assert [t.name for t in result.missed] == ["trainer_idle_fraction"]
     assert result.largest is not None
     assert result.largest.mean("step_s") == 30.0
     # more than 7 make no step shorter: 512 * 1536 / 4000 / 30 = 6.55
     assert result.instances == 7
-
-
-def test_a_given_target_that_nothing_reaches_is_infeasible() -> None:
-    result = size(job(), given={"targets.trainer_idle_fraction"}, measure=fluid(floor_s=30.0))
-    assert not result.feasible
     assert any("out of reach" in w for w in result.warnings)
 
 
-def test_the_way_out_is_a_larger_staleness_budget() -> None:
+def test_what_mends_a_missed_target_is_a_larger_staleness_budget() -> None:
     def measure(s: Scenario, replication: int) -> Any:
         return fluid(floor_s=60.0 / (1.0 + s.admission.max_staleness))(s, replication)
 
     result = size(job(), measure=measure)
-    assert result.way_out is not None
-    assert (result.way_out.max_staleness, result.way_out.instances) == (
-        2.0,
-        10,
-    )  # not the count that rate matching guesses
-    assert size(job(admission__law="barrier"), measure=measure).way_out is None
+    change = result.change
+    assert change is not None
+    assert (change.mends, change.flag, change.instances) == (True, "--max-staleness 2", 10)
+    barrier = size(job(admission__law="barrier"), measure=measure).change
+    assert barrier is None or not barrier.mends
 
 
-def test_a_given_cost_beats_an_assumed_idle_target() -> None:
+def test_a_cost_and_an_idle_target_that_no_count_holds_together() -> None:
     # 10 instances: 20 s * 11 GPUs * $3/h = $0.1833; 9: 21.8 s * 10 GPUs = $0.1820; 8 are dearer again.
     cheap = job(targets__cost_per_step=0.1825, trainer__gpus=1)
-    result = size(cheap, given={"targets.cost_per_step"}, measure=fluid())
-    assert result.instances == 9
-    assert result.feasible
-    assert [t.name for t in result.missed] == ["trainer_idle_fraction"]
+    result = size(cheap, measure=fluid())
+    assert not result.feasible
+    assert result.missed
+    only = size(
+        job(targets__cost_per_step=0.1825, trainer__gpus=1, targets__trainer_idle_fraction=None), measure=fluid()
+    )
+    assert (only.instances, only.feasible) == (9, True)
 
 
 def test_a_cost_that_no_fleet_holds_is_infeasible() -> None:
-    result = size(job(targets__cost_per_step=0.001), given={"targets.cost_per_step"}, measure=fluid())
+    result = size(job(targets__cost_per_step=0.001), measure=fluid())
     assert not result.feasible
 
 

@@ -11,9 +11,9 @@ import fleetsim as fs
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError
+from fleetsim.job.permissions import allowed
 from fleetsim.plan.budget import Budget
 from fleetsim.plan.choices import LIMITS, ChoiceInputs
-from fleetsim.plan.permissions import allowed
 from fleetsim.plan.plan import Space, planned_job
 from fleetsim.plan.shares import Candidate
 

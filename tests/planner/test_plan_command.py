@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import fleetsim as fs
 from fleetsim.cli.main import app
-from fleetsim.plan.permissions import allowed
+from fleetsim.job.permissions import allowed
 
 JOB = ("--batch", "32", "--len", "150", "--model", "Qwen/Qwen2.5-1.5B", "--replications", "2")
 
@@ -145,8 +145,8 @@ def test_what_cannot_be_is_refused_with_rule_and_remedy(arguments: tuple[str, ..
 def test_permissions_are_read_as_they_are_written() -> None:
     found = allowed(" FP8, staleness <= 2,staleness<=1 ,speculation,")
     assert found.texts == ("fp8", "speculation", "staleness<=2")
-    assert found.covers(["fp8"], 2.0, own=1.0)
-    assert not found.covers(["fp8"], 3.0, own=1.0)
-    assert not found.covers(["nvfp4"], 0.0, own=1.0)
-    assert allowed("").covers([], 4.0, own=4.0)
+    assert found.covers(["fp8"])
+    assert not found.covers(["nvfp4"])
+    assert (found.oldest(1.0), found.oldest(4.0), found.oldest(None)) == (2.0, 4.0, None)
+    assert allowed("").oldest(4.0) == 4.0
     assert found.also("staleness<=5").staleness == 5

@@ -13,8 +13,9 @@ from fleetsim.history.history import History, StepLog
 from fleetsim.replay.backtest import backtest
 from fleetsim.replay.implied.implied_scenario import Implied, implied
 from fleetsim.replay.observe.observe import observe
-from fleetsim.replay.observe.observed import Observed
+from fleetsim.replay.observe.observed import Observed, Reading
 from fleetsim.replay.suspects import RECHECK_PAUSES, REMEASURE
+from fleetsim.sim.window import window_of as window_of_steps
 from tests.replay.from_records import history_of, observed_of, run_of
 
 SCENARIOS = ("sync-colocated", "async-one-step", "presets/verl-fully-async")
@@ -54,6 +55,38 @@ def test_throughput_and_step_without_a_scenario(name: str) -> None:
         assert abs(row.error) <= 0.03, row
     assert any(line.startswith("admission") for line in model.assumed)
     assert model.base is None
+
+
+@pytest.mark.parametrize("drain_is", ["wait", "sync"])
+def test_a_log_may_call_a_drain_a_wait_or_a_sync(drain_is: str) -> None:
+    """Trainers that wait until all in flight has ended log that time as either; the simulated split follows the log."""
+    drains = {
+        "admission.batches_ahead": 2,
+        "sync.in_flight": "drain",
+        "sync.pause_s": 5.0,
+        "sync.trainer_block_s": 0.5,
+        "run.seed": 77,
+    }
+    scenario = with_changes(load_scenario("async-one-step"), {**drains, "run.steps": 60})
+    records = run_of(scenario)
+    history = history_of(records)
+    observed, steps = observed_of(records, history), window_of_steps(records).steps
+    t = observed.trainer
+    assert t.wait_s is not None
+    assert t.sync_s is not None
+    assert t.step_s is not None
+    drain_s = t.wait_s.value - float((steps["ready_s"] - steps["start_s"]).mean())
+    assert drain_s > 0.5 * t.step_s.value
+    if drain_is == "sync":
+        wait, sync = (Reading(r.value + by, r.source) for r, by in ((t.wait_s, -drain_s), (t.sync_s, drain_s)))
+        idle = Reading(wait.value / t.step_s.value, wait.source)
+        observed = replace(observed, trainer=replace(t, wait_s=wait, sync_s=sync, idle_fraction=idle))
+    model = implied(observed, history, with_changes(scenario, {"run.seed": 0}))
+    back = backtest(observed, model, replications=2)
+    for quantity in ("step_s", "trainer_idle"):
+        row = back.row(quantity)
+        assert row is not None
+        assert abs(row.error) <= 0.03, row
 
 
 def test_a_wrong_engine_is_told() -> None:

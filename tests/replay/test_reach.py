@@ -62,7 +62,7 @@ def test_beyond_it_the_load_the_shape_and_the_remedy_are_said(running: float) ->
 @pytest.mark.parametrize("changes", [{}, {"engine.kv_blocks": 1500}])
 def test_running_is_what_the_engines_gauges_show(changes: dict[str, object]) -> None:
     """With a small KV cache most of what is in flight waits, and is no load."""
-    scenario: Scenario = with_changes(load_scenario("async-one-step"), changes)
+    scenario: Scenario = with_changes(load_scenario("async-one-step"), {"run.steps": 30, **changes})
     records = simulate(scenario, scrape_every_s=2.0)
     rows = records.scrapes[(records.scrapes["time_s"] >= window_of(records).start_s) & (records.scrapes["running"] > 0)]
     found = running_per_instance(scenario, None, float(metrics_of(records)["step_s"]))

@@ -14,9 +14,10 @@ from rich.console import Console
 from fleetsim.config import Scenario, default_scenario, with_changes
 from fleetsim.job import words
 from fleetsim.job.binding import BINDINGS, binding_words
+from fleetsim.job.brief import step_line
+from fleetsim.search.targets import Target
 from fleetsim.size.data import size_document
 from fleetsim.size.size import Sizing, size
-from fleetsim.size.targets import Target
 from fleetsim.size.told import document
 from fleetsim.size.words import reach
 from fleetsim.tell.data import dumps, plain
@@ -37,26 +38,50 @@ def rendered(result: Sizing, width: int = 80) -> str:
 
 def test_the_first_line_is_the_answer() -> None:
     assert rendered(plan(), width=100).splitlines()[0].rstrip() == (
-        "10 rollout instances (likely 5 to 19: wide) keep 8 trainer GPUs busy."
+        "10 rollout instances (likely 5 to 19: wide) for 8 trainer GPUs: the least step time x cost."
     )
 
 
-def test_a_knee_is_never_called_an_answer_that_holds() -> None:
-    constant = {"engine.kind": "constant", "engine.instance_tok_s": 4000.0, "workload.output_tokens": 1536}
-    result = size(with_changes(default_scenario(), constant), measure=fluid(floor_s=30.0))
-    text = " ".join(rendered(result).split())
-    assert "keep 8 trainer GPUs busy" not in text
-    assert "No fleet reaches a trainer idle of 5.0 % (assumed)" in text
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        # idle, sync, hand-over, checkpoint -> what is said of them
+        ((0.04, 0.0, 0.0, 0.0), "4.0 %"),
+        ((0.0, 0.119, 0.0, 0.0), "0.0 %, not training 11.9 % (sync adds 11.9 %)"),
+        ((0.2, 0.03, 0.25, 0.0), "20.0 %, not training 48.0 % (sync adds 3.0 %, hand-over 25.0 %)"),
+        ((0.2, 0.0, 0.25, 0.0), "20.0 %, not training 45.0 % (hand-over adds 25.0 %)"),
+        ((0.1, 0.1, 0.0, 0.02), "10.0 %, not training 22.0 % (sync adds 10.0 %, checkpoint 2.0 %)"),
+        # what is written as nothing is not said
+        ((0.1, 0.0002, 0.0, 0.0), "10.0 %"),
+    ],
+)
+def test_the_step_line_leaves_nothing_out(parts: tuple[float, ...], said: str) -> None:
+    names = ("trainer_idle_fraction", "sync_fraction", "switch_fraction")
+    metrics = dict(zip(names, parts, strict=False)) | {"step_s": 30.0, "not_training_fraction": sum(parts)}
+    assert step_line(metrics.__getitem__, None) == f"30.0 s, trainer idle {said}"
 
 
-def test_the_way_out_comes_before_the_reasons() -> None:
-    constant = {"engine.kind": "constant", "engine.instance_tok_s": 4000.0, "workload.output_tokens": 1536}
+CONSTANT = {"engine.kind": "constant", "engine.instance_tok_s": 4000.0, "workload.output_tokens": 1536}
+ASKED = CONSTANT | {"targets.trainer_idle_fraction": 0.05}
 
+
+def test_a_fleet_that_misses_a_target_is_never_called_an_answer_that_holds() -> None:
+    text = " ".join(rendered(size(with_changes(default_scenario(), ASKED), measure=fluid(floor_s=30.0))).split())
+    assert text.startswith("No fleet holds trainer idle at most 5.0 %. The best: 7 rollout instances")
+    assert "No fleet reaches a trainer idle of 5.0 %" in text
+
+
+def test_a_target_that_is_held_is_what_the_answer_says() -> None:
+    text = " ".join(rendered(size(with_changes(default_scenario(), ASKED), measure=fluid())).split())
+    assert "the fewest that hold trainer idle at most 5.0 %." in text
+
+
+def test_what_mends_a_missed_target_comes_before_the_reasons() -> None:
     def measure(s: Scenario, replication: int) -> Mapping[str, Any]:
         return fluid(floor_s=30.0 if s.admission.max_staleness < 2.0 else 0.0)(s, replication)
 
-    text = rendered(size(with_changes(one_ahead(), constant), measure=measure))
-    assert 0 < text.index("Way out: with --max-staleness 2") < text.index("What binds: ")
+    text = " ".join(rendered(size(with_changes(one_ahead(), ASKED), measure=measure)).split())
+    assert 0 < text.index("--max-staleness 2 meets the target with 10 instances") < text.index("What binds: ")
 
 
 @pytest.mark.parametrize("width", [80, 100, 160])
@@ -73,10 +98,10 @@ def test_every_binding_has_words() -> None:
 
 
 def test_the_document_is_plain_json() -> None:
-    document = json.loads(dumps(size_document(plan())))
+    document = json.loads(dumps(size_document(plan(), ())))
     assert document["recommendation"]["instances"] == 10
     assert document["rate_matching"]["instances"] == 13
-    assert [c["instances"] for c in document["candidates"]] == [5, 9, 10, 11, 13]
+    assert [c["instances"] for c in document["candidates"]] == [5, 10, 11, 13, 20]
 
 
 def test_nan_and_infinities_become_null() -> None:
@@ -92,7 +117,7 @@ def test_a_target_that_is_missed_by_its_interval_alone_is_told_with_it() -> None
     wide = replace(idle, mean=0.049, ci_low=0.046, ci_high=0.053)
     largest = replace(found.recommended, estimates={**found.recommended.estimates, "trainer_idle_fraction": wide})
     told = reach(
-        replace(found, largest=largest, missed=(Target("trainer_idle_fraction", "trainer_idle_fraction", 0.05, False),))
+        replace(found, largest=largest, missed=(Target("trainer_idle_fraction", "trainer_idle_fraction", 0.05),))
     )
     assert told is not None
     assert "4.9 % [4.6, 5.3]" in told

@@ -6,6 +6,8 @@
 - clock monotonic: no event before its cause.
 - staleness bound: nothing is trained beyond max_age where samples are dropped, and never more groups are accepted
   than the version window allows.
+- the trainer's time: wait + train + sync + hand-over + checkpoint = the step, and a sync holds it for its own seconds
+  alone; a drain that is told as a sync hides that the trainer has nothing to train.
 - GPU time: busy + paused + idle + down = instances x wall; idle fractions are shares of it.
 - caps: the client's in-flight cap, in samples or in groups, and the buffer's capacity are never exceeded.
 - cache: an instance holds no more blocks than it has, and none when it is empty.
@@ -28,14 +30,17 @@ from hypothesis import strategies as st
 
 from fleetsim.config import Scenario, default_scenario, with_changes
 from fleetsim.engine.kernel import tables as t
+from fleetsim.engine.transport import sync_times
 from fleetsim.errors import StuckError
 from fleetsim.policies.law_inputs import Progress
 from fleetsim.sim.buffer import pick
 from fleetsim.sim.deadlock import stuck_error
 from fleetsim.sim.fleet import Fleet
 from fleetsim.sim.fleet_settings import most_groups, most_instances
-from fleetsim.sim.records import Records
+from fleetsim.sim.metrics import numbers_of
+from fleetsim.sim.records import NOT_TRAINING, Records
 from fleetsim.sim.run import simulate
+from fleetsim.sim.window import window_of
 from tests.sim.random_scenarios import STEPS, scenarios
 
 DROPS = ["drop_on_dequeue", "drop_and_refill", "cancel_in_flight"]
@@ -75,6 +80,7 @@ def test_invariants(scenario: Scenario) -> None:
     check_samples(records)
     check_tokens(records)
     check_clock(records)
+    check_seconds(records)
     check_staleness(records)
     check_engines(records, fleet)
     check_caps(records)
@@ -132,6 +138,26 @@ def check_clock(records: Records) -> None:
     assert np.all(np.diff(syncs["version"]) == 1), "versions are published one after the other"
     assert np.all((syncs["trigger_s"] <= syncs["pause_start_s"]) & (syncs["pause_start_s"] <= syncs["end_s"]))
     assert np.all(np.diff(records.updates) > 0)
+
+
+def check_seconds(records: Records) -> None:
+    """A step's seconds are those of its parts, and no part holds another's: of a sync's, none of a drain's."""
+    steps, scenario = records.steps, records.scenario
+    lasted = steps["end_s"] - steps["start_s"]
+    rest = np.sum([steps[name] for name in NOT_TRAINING], axis=0)
+    assert rest + steps["train_s"] == pytest.approx(lasted, rel=1e-9, abs=1e-9)
+    assert all(np.all(steps[name] >= -1e-9) for name in NOT_TRAINING)
+    window = window_of(records)
+    trains = float(window.steps["train_s"].sum()) / window.span_s
+    assert numbers_of(records, window)["not_training_fraction"] == pytest.approx(1.0 - trains, abs=1e-9)
+    slower = max((event.sync_slowdown or 1.0 for event in scenario.run.events), default=1.0)
+    times = sync_times(scenario).slower(slower)
+    # An earlier sync that had to be over, then the trainer's own.
+    one = times.trainer_block_s + 2 * (times.publish_s + times.pause_s)
+    each_part = scenario.trainer.minibatches if scenario.sync.trigger == "pulls" else 1
+    assert np.all(steps["sync_block_s"] <= each_part * one + 1e-9)
+    hands = scenario.fleet.placement != "disaggregated"
+    assert np.all(steps["switch_s"] <= 2 * hands * scenario.fleet.switch_s + 1e-9)
 
 
 def check_staleness(records: Records) -> None:

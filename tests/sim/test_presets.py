@@ -10,6 +10,7 @@ import pytest
 from fleetsim.config import Scenario, load_scenario
 from fleetsim.config.age_bound import age_bound
 from fleetsim.config.data_files import find_preset, presets
+from fleetsim.config.run_length import most_steps
 from fleetsim.engine.kernel.tables import G_TRAINED
 from fleetsim.sim import buffer
 from fleetsim.sim.admission import creation_version
@@ -49,7 +50,7 @@ def test_it_runs_as_it_is(name: str) -> None:
     scenario = load_scenario(find_preset(name))
     records = simulate(scenario)
     metrics = metrics_of(records)
-    assert len(records.steps) == scenario.run.steps
+    assert 24 <= len(records.steps) <= most_steps(scenario)
     compute = np.mean(records.steps["train_s"])
     assert compute <= metrics["step_s"] < 10 * compute  # a balanced job: no preset starves, none trains for nothing
     bound = BOUNDS[name]

@@ -7,11 +7,11 @@ import math
 from fleetsim.engine.kernel.addresses import fleet_at, float_at, group_at, instance_at, line_at
 from fleetsim.engine.kernel.boundary import ask, at_boundary, lose_rest
 from fleetsim.engine.kernel.dispatch import owe
-from fleetsim.engine.kernel.growth import grown
-from fleetsim.engine.kernel.instance import EPSILON, account, blocks_needed, cut, elapsed, iterations_until, set_next
+from fleetsim.engine.kernel.instance import account, cut, set_next
 from fleetsim.engine.kernel.jit import compiled, entry
 from fleetsim.engine.kernel.members import show_load
 from fleetsim.engine.kernel.prefill import prefill_row
+from fleetsim.engine.kernel.steering import blocks_on
 from fleetsim.engine.kernel.tables import (
     ACC_BUSY,
     ACC_DOWN,
@@ -41,7 +41,6 @@ from fleetsim.engine.kernel.tables import (
     G_ABORTED,
     G_OPEN,
     IDLE,
-    JUMP,
     NOTHING,
     WAKE,
 )
@@ -216,22 +215,10 @@ def seconds_of(fleet: int, account_index: int, t: float) -> float:
 
 @compiled
 def blocks_used(fleet: int, which: int, t: float) -> int:
-    """KV blocks in use at t on instance `which`, or on all that are up.
-
-    A jump takes its blocks when it lands; those of the iterations that it has done by t are counted here.
-    """
-    w = fleet_at(fleet, 0)
+    """KV blocks in use at t on instance `which`, or on all together."""
     total = 0
     for i in range(first_of(which), end_of(fleet, which)):
-        instance = instance_at(w.instances, i)
-        if instance.account == ACC_OFF:
-            continue
-        total += w.kv_blocks - instance.free
-        if instance.kind == JUMP:
-            k = iterations_until(fleet, i, t)
-            if k > 0 and instance.t0 + elapsed(fleet, i, k) > t + EPSILON * (1.0 + abs(t)):
-                k -= 1
-            total += blocks_needed(fleet, i, grown(fleet, i, k))
+        total += blocks_on(fleet, i, t)
     return total
 
 

@@ -11,6 +11,7 @@ from fleetsim.engine.kernel.jit import compiled, entry
 from fleetsim.engine.kernel.landing import come_back, land
 from fleetsim.engine.kernel.plan import plan
 from fleetsim.engine.kernel.prompts import land_prompts
+from fleetsim.engine.kernel.steering import steer
 from fleetsim.engine.kernel.tables import (
     AT_LIMIT,
     BATCH_READY,
@@ -22,6 +23,7 @@ from fleetsim.engine.kernel.tables import (
     NOTHING_MOVES,
     OUT_OF_PATIENCE,
     STEP,
+    TOO_FULL,
 )
 from fleetsim.engine.kernel.trees import timer_pop, timers_meet, tree_first
 
@@ -68,10 +70,12 @@ def advance(fleet: int, limit: float, want: int) -> int:
 
     Returns AT_LIMIT, BATCH_READY (or woken by `wake`), EMPTY (the fleet, asked for by `until_empty`, or an instance
     that is `draining`), OUT_OF_PATIENCE (asked for by `patience`), NOTHING_MOVES (no event is pending before an
-    infinite limit), NEED_GROUPS (call again once more groups are drawn) or LOG_FULL (call again once the log is
-    emptied: where it returns, nothing of the next pass has been done). Events that lie within rounding of each
+    infinite limit), NEED_GROUPS (call again once more groups are drawn), LOG_FULL (call again once the log is
+    emptied: where it returns, nothing of the next pass has been done) or TOO_FULL (the law that follows the caches
+    wants groups cancelled). Events that lie within rounding of each
     other happen together: landings first, then timers, then arrivals, then what is sent, then plans; equal times go by
-    instance index, those of timers by sample.
+    instance index, those of timers by sample. A look of that law comes behind all that happens at its time, also
+    outside the fleet at `limit`.
     """
     w = fleet_at(fleet, 0)
     while True:
@@ -96,6 +100,11 @@ def advance(fleet: int, limit: float, want: int) -> int:
             t = min(t, float_at(w.arrival_s, w.n_arrived))
         if t == math.inf and limit == math.inf:
             return NOTHING_MOVES
+        if w.steer_every > 0.0 and w.steer_s < min(t, limit):
+            w.now = max(w.now, w.steer_s)
+            if steer(fleet):
+                return TOO_FULL
+            continue
         if t > limit:
             w.now = max(w.now, limit)
             return AT_LIMIT

@@ -35,7 +35,7 @@ INIT_RATIO = 0.7  # SGLang's new_token_ratio when an engine starts or has run em
 # routing
 ROUND_ROBIN, LEAST_LOADED, PREFIX_AFFINITY = _codes(3)
 # why `advance` returned
-AT_LIMIT, BATCH_READY, NOTHING_MOVES, NEED_GROUPS, EMPTY, OUT_OF_PATIENCE, LOG_FULL = _codes(7)
+AT_LIMIT, BATCH_READY, NOTHING_MOVES, NEED_GROUPS, EMPTY, OUT_OF_PATIENCE, LOG_FULL, TOO_FULL = _codes(8)
 # a sample more, a sample less
 MORE, LESS = np.int64(1), np.int64(-1)
 FIRST = np.int64(0)
@@ -271,6 +271,18 @@ FLEET = np.dtype(
         ("redrafts", "i1"),  # the drafter is young again after `ages` versions; else it stays as old as that
         ("most_drafts", "i8"),  # lengths of a line of `growths`: one for each number of drafted tokens, 0 included
         ("ages", "i8"),  # lines of `growths`: one for each weight version
+        # The law that follows the caches (`steering.py`)
+        ("steer_s", "f8"),  # its next look
+        ("steer_every", "f8"),  # seconds between two; 0 = there are none
+        ("steer_pool", "f8"),  # samples that may be in flight, and at most
+        ("steer_most", "f8"),
+        ("steer_turned", "i8"),  # completed groups when the pool last grew
+        ("steer_group", "i8"),  # samples of a group
+        ("steer_grow", "f8"),  # factor of a step up
+        ("steer_target", "f8"),  # share of the cache that a trimmed pool aims at
+        ("grow_below", "f8"),  # shares of the fullest cache: where the pool grows, is trimmed, and is cut
+        ("trim_above", "f8"),
+        ("cancel_above", "f8"),
         # Of all instances together, when they were last added up (CMD_TOTALS)
         ("up", "i8"),  # that serve or stand still
         ("running", "i8"),  # requests, those of prefill engines too; so the next three

@@ -106,10 +106,15 @@ class Mixture:
         return self.per_token * self.width + self.shared_width
 
     @property
+    def expert_tensors(self) -> int:
+        """Weight tensors of the routed experts in a checkpoint, experts apart."""
+        return self.experts * (2 + self.gated)
+
+    @property
     def tensors(self) -> int:
-        """Weight tensors in a checkpoint: experts apart."""
+        """Weight tensors in a checkpoint."""
         mlp = 2 + self.gated
-        return self.experts * mlp + 1 + (mlp + self.shared_gate if self.shared_width else 0) + 2 * bool(self.latent)
+        return self.expert_tensors + 1 + (mlp + self.shared_gate if self.shared_width else 0) + 2 * bool(self.latent)
 
 
 Mlp = Dense | Mixture

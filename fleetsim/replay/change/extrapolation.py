@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from fleetsim.config.load import with_changes
+from fleetsim.config.run_length import most_steps
 from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.engine.limits import EngineLimits
@@ -66,7 +67,7 @@ def running_per_instance(scenario: Scenario, engine: Engine | None, step_s: floa
     One short run, scraped. step_s: seconds of one of its steps.
     """
     if len(scenario.run.events) == 0 and scenario.run.warmup_steps is None:
-        scenario = with_changes(scenario, {"run.steps": min(scenario.run.steps, _STEPS)})
+        scenario = with_changes(scenario, {"run.steps": min(most_steps(scenario), _STEPS)})
     records = simulate(scenario, engine=engine, scrape_every_s=max(_LOOK * step_s, 1e-3))
     rows = records.scrapes
     seen = rows[(rows["time_s"] >= window_of(records).start_s) & ~rows["paused"] & (rows["running"] > 0)]

@@ -57,7 +57,7 @@ def plan_of(
             predicted=_intervals(recommendation.predicted),
         ),
         targets=PlanTargets(
-            trainer_idle_fraction=scenario.targets.trainer_idle_fraction,
+            trainer_idle_fraction=scenario.targets.idle_limit,
             staleness_steps=_budget(implied),
             queue_samples=recommendation.queue_cap_samples,
             cost_per_step=baseline.cost_per_step,

@@ -15,6 +15,7 @@ import numpy as np
 
 from fleetsim import units
 from fleetsim.config.load import with_changes
+from fleetsim.config.run_length import most_steps
 from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.engine.defaults import BLOCK_SIZE
@@ -107,7 +108,7 @@ def admission_like(
     tried = _with_facts(every, facts, scenario)
     found = side_by_side(lambda changes: _distance(scenario, engine, observed, changes), tried)
     order = _by_distance(tried, found)
-    steps = max(_STEPS, min(_LONG_STEPS, scenario.run.steps))
+    steps = max(_STEPS, min(_LONG_STEPS, most_steps(scenario)))
 
     def nearest(laws: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], float]:
         each = side_by_side(lambda changes: _distance(scenario, engine, observed, changes, steps), laws)

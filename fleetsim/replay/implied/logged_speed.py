@@ -16,6 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from fleetsim.config.load import with_changes
+from fleetsim.config.run_length import most_steps
 from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import FleetsimError
@@ -123,7 +124,7 @@ def _search(at: Callable[[float], float], low: float, high: float, wanted: float
 
 
 def _run(scenario: Scenario, factor: float, alike: float) -> Records:
-    steps = min(_STEPS, scenario.run.steps)
+    steps = min(_STEPS, most_steps(scenario))
     changes: dict[str, Any] = {"engine.slowdown": factor, CORRELATION: alike, "run.steps": steps}
     for path in _BUDGETS:  # one that no run of so few steps uses up costs memory and says nothing
         changes[f"admission.{path}"] = min(getattr(scenario.admission, path), 4.0 * steps)

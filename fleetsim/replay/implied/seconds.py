@@ -9,6 +9,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.engine.transport import SyncTimes, sync_times
 from fleetsim.errors import InputError
 from fleetsim.job.nameplate import mean_batch_tokens, mean_output_tokens
+from fleetsim.policies.in_flight import IN_FLIGHT
 from fleetsim.replay.implied.observed_load import found_pauses
 from fleetsim.replay.implied.scenario_draft import ScenarioDraft
 from fleetsim.replay.observe.observed import Observed, Reading
@@ -130,7 +131,9 @@ def _against_base(
         return
     alone = scenario.fleet.placement == "colocated" or law_of(scenario).waits_for_trainer
     expected = times.complete_s if alone else times.trainer_block_s
-    if near(held, expected):
+    # A trainer that comes back while the fleet drains for an earlier sync is held by the rest of that one, too.
+    drains = IN_FLIGHT[scenario.sync.in_flight].drains and scenario.sync.scope == "global"
+    if near(held, expected) or (drains and not alone and expected <= held <= expected + times.complete_s):
         return
     text = f"{held:.2f} s held by a sync, {_source(observed.trainer.sync_s)}"
     draft.take("sync.trainer_block_s", held, text, against=(held, expected))

@@ -25,33 +25,36 @@ from fleetsim.frameworks.printed_config import printed_config
 from fleetsim.frameworks.settings import settings_of
 from fleetsim.history.history import History
 from fleetsim.history.option_names import HISTORY
-from fleetsim.job.flag_paths import PATHS
+from fleetsim.job.flag_paths import place_of
 from fleetsim.job.history_fields import HistoryWindow
 from fleetsim.job.job import Start, job_from_flags
-from fleetsim.job.length_options import LENGTH_FLAGS
 from fleetsim.job.observations import record_words
-from fleetsim.replay.implied.workload import OUTPUT
 from fleetsim.replay.shown.carry_over import carried
 from fleetsim.replay.shown.measured_values import RUN, measured
 from fleetsim.trainer.estimate import token_seconds
 
 
 def with_run(
-    start: Start, sets: Sequence[str], flags: Mapping[str, Any], run: str | os.PathLike[str]
+    start: Start,
+    sets: Sequence[str],
+    flags: Mapping[str, Any],
+    run: str | os.PathLike[str],
+    history: History | None = None,
 ) -> tuple[Mapping[str, Any], tuple[str, ...]]:
     """The job's file with what a run showed in it, and notes.
 
     start, sets, flags: as of `job_from_flags`. What they say of a value that the run's own configuration leaves open
-    describes the run as well. run: a file of history, a tracker's folder, or the address of a Prometheus. Raises
-    InputError (nothing there, a window that shows no job, wrong flags), OutsideError.
+    describes the run as well. run: a file of history, a tracker's folder, or the address of a Prometheus. history: what
+    is there, if it was read before. Raises InputError (nothing there, a window that shows no job, wrong flags),
+    OutsideError.
     """
-    history = _read(run)
-    flags = {name: value for name, value in flags.items() if value is not None and _path(name) is not None}
+    history = read_run(run) if history is None else history
+    flags = {name: value for name, value in flags.items() if value is not None and place_of(name) is not None}
     printed, asked = printed_job(history, run), _raw(start)
     own, target = printed or asked or {}, asked if asked is not None else printed or {}
     known = raw_paths(own) - frozenset(own.get("assumed", ()))
     own_sets = [text for text in sets if not is_touched(parse_override(text)[0], known)]
-    own_flags = {name: value for name, value in flags.items() if not is_touched(str(_path(name)), known)}
+    own_flags = {name: value for name, value in flags.items() if not is_touched(str(place_of(name)), known)}
     its_job, job = job_from_flags(own, own_sets, own_flags), job_from_flags(target, sets, flags)
     found = measured(history, its_job.scenario, its_job.given)
     another = target is not own or its_job.scenario.trainer.gpus != job.scenario.trainer.gpus
@@ -94,7 +97,9 @@ def raw_paths(raw: Mapping[str, Any], prefix: str = "") -> frozenset[str]:
     return frozenset(found)
 
 
-def _read(run: str | os.PathLike[str]) -> History:
+def read_run(run: str | os.PathLike[str]) -> History:
+    """What a run left behind: a file of history, a tracker's folder, or the address of a Prometheus. Raises InputError,
+    OutsideError."""
     where = os.fspath(run)
     server = where.startswith(("http://", "https://"))
     window = HistoryWindow(prometheus=where) if server else HistoryWindow(file=where)
@@ -126,17 +131,11 @@ def printed_job(history: History, run: str | os.PathLike[str]) -> Mapping[str, A
         return None
 
 
-def _path(option: str) -> str | None:
-    """The path of the scenario that an option says."""
-    if option in LENGTH_FLAGS:
-        return f"{OUTPUT}.{LENGTH_FLAGS[option]}"
-    return PATHS.get(option)
-
-
 def _said(sets: Sequence[str], flags: Mapping[str, Any]) -> dict[str, str]:
     """Path -> the words that said it."""
     said = {parse_override(text)[0]: str(setting(*text.split("=", 1))) for text in sets}
-    return said | {path: str(flag(name, value)) for name, value in flags.items() if (path := _path(name)) is not None}
+    places = {name: place for name in flags if (place := place_of(name)) is not None}
+    return said | {place: str(flag(name, flags[name])) for name, place in places.items()}
 
 
 def _overruled(observed: Sequence[ObservedConfig], told: Mapping[str, str]) -> Iterator[str]:

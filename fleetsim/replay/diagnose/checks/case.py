@@ -88,7 +88,7 @@ class Case:
     @property
     def idle_limit(self) -> float:
         """The share of its cycle that the trainer may wait (targets.trainer_idle_fraction)."""
-        return self.scenario.targets.trainer_idle_fraction
+        return self.scenario.targets.idle_limit
 
     def shorter(self, share: float) -> Claims:
         """What a step that is this share shorter gives back of both pools."""

@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from fleetsim.config.tree import did_you_mean
 from fleetsim.dataclass import dataclass
@@ -30,22 +31,20 @@ EXAMPLE = "fp8,staleness<=2,speculation"
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """names: of NAMES. staleness: steps that a sample may be old, where somebody said; else what the recipe has."""
+    """names: of NAMES. staleness: optimizer steps that 99 % of the trained samples may be old, where somebody said;
+    else what the recipe has."""
 
     names: frozenset[str] = frozenset()
     staleness: int | None = None
 
-    def covers(self, needed: Iterable[str], staleness: float | None, own: float | None) -> bool:
-        """Whether a choice may be taken.
+    def covers(self, needed: Iterable[str]) -> bool:
+        """Whether a choice may be taken that needs these names."""
+        return self.names.issuperset(needed)
 
-        needed: its names. staleness: steps that its samples may be old at most, and own: those of the recipe's; None =
-        as the recipe has it.
-        """
-        if not self.names.issuperset(needed):
-            return False
-        if staleness is None or own is None:
-            return True
-        return staleness <= max(own, -math.inf if self.staleness is None else self.staleness)
+    def oldest(self, own: float | None) -> float | None:
+        """Steps that 99 % of the trained samples may be old: what the recipe permits itself (`budget_steps`), or what
+        was allowed where that is more. None where the recipe promises no number: nothing is held against it."""
+        return None if own is None else max(own, float(self.staleness or 0))
 
     def also(self, permission: str) -> Allowed:
         """The same with one permission more, as it is written."""
@@ -56,6 +55,11 @@ class Allowed:
     def texts(self) -> tuple[str, ...]:
         """As they are written."""
         return (*sorted(self.names), *([] if self.staleness is None else [stale(self.staleness)]))
+
+
+def age_of(runs: Iterable[Mapping[str, Any]]) -> float:
+    """Whole optimizer steps that 99 % of the trained samples are at most old, in every one of some runs."""
+    return float(math.ceil(max(float(run["staleness_steps.p99"]) for run in runs) - 1e-9))
 
 
 def stale(steps: int) -> str:
@@ -69,7 +73,7 @@ def says(permission: str) -> str:
     if found is None:
         return NAMES[permission]
     steps = int(found[1])
-    return f"samples that are {steps} {'step' if steps == 1 else 'steps'} old"
+    return f"samples that are up to {steps} {'step' if steps == 1 else 'steps'} old"
 
 
 def allowed(written: str | None) -> Allowed:

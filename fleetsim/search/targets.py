@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.estimates import Estimate
@@ -23,12 +21,11 @@ _HELPED_BY_INSTANCES = ("trainer_idle_fraction", "step_s")
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A limit from above on one metric. `given` by the user, or assumed."""
+    """A limit from above on one metric, that somebody asked for."""
 
     name: str
     metric: str
     limit: float
-    given: bool
 
     @property
     def helped_by_instances(self) -> bool:
@@ -45,10 +42,10 @@ class Target:
         return max(estimate.mean, estimate.ci_high)
 
 
-def targets_of(scenario: Scenario, given: Collection[str]) -> tuple[Target, ...]:
-    """The targets that the scenario sets. `given` are the dotted paths that the user wrote."""
+def targets_of(scenario: Scenario) -> tuple[Target, ...]:
+    """The targets that the scenario sets."""
     return tuple(
-        Target(name, metric, float(limit), f"targets.{name}" in given)
+        Target(name, metric, float(limit))
         for name, metric in _METRICS.items()
         if (limit := getattr(scenario.targets, name)) is not None
     )

@@ -1,0 +1,235 @@
+"""The count to recommend: the one with the least step time x cost per step, or the fewest that hold what was asked.
+
+Where somebody gave targets, the answer is the smallest count that holds all of them. Where no count does, or nobody
+gave one, it is the count with the least step time x cost per step (`objective.py`), or the count nearest to that which
+holds the targets that some count holds. Short looks guide the search; long runs decide it (`Trials.looks`).
+
+Counts are tried in whole engines: `engine.dp` instances that share their experts are added and removed together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+from fleetsim.config.scenario import Scenario
+from fleetsim.dataclass import dataclass
+from fleetsim.job import nameplate
+from fleetsim.job.trials import Trial, Trials, unit_of
+from fleetsim.search.bisection import nearest, smallest
+from fleetsim.search.objective import FINE, least, price_per_s
+from fleetsim.search.rate_matching import MOST_INSTANCES
+from fleetsim.search.runnable_counts import largest_that_runs, nearest_that_runs
+from fleetsim.search.targets import Target
+
+# By this share the largest fleet must be slower than another one to be slower by more than noise.
+_SLOWER = 1.02
+# With fewer groups per instance than this, one group more or less makes a visible jump in the step time.
+_WAVES = 6
+# Counts whose looks are within so much of the best one's are decided by long runs, this many of them at most.
+_CLOSE, _DECIDED = 1.05, 4
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """instances: the count. knee: the count with the least objective, where no count holds all targets or there is
+    none; else None. largest: where no count holds all targets, the largest fleet that was tried, else None.
+    """
+
+    instances: int
+    knee: int | None = None
+    largest: Trial | None = None
+
+
+def best_of(trials: Trials, guess: int, targets: Sequence[Target], replications: int, *, fine: float = FINE) -> Best:
+    """The recommended count. Counts that decide have `replications` long runs, the others a look.
+
+    guess: where the search starts. fine: see `least`. Raises StuckError where every count that was tried gets stuck.
+    """
+    while True:
+        best = _Search(trials, guess, targets, replications).best(fine)
+        if trials.at(best.instances, replications).stuck is None:  # else it got stuck in a later run only
+            return best
+
+
+def held_by_some(trials: Trials, guess: int, targets: Sequence[Target]) -> bool:
+    """Whether the targets that more instances help are held by a look at `guess`, or at the largest useful fleet."""
+    return _Search(trials, guess, targets, 1).reached()
+
+
+class _Search:
+    """One search, in engines of `unit` instances."""
+
+    def __init__(self, trials: Trials, guess: int, targets: Sequence[Target], replications: int) -> None:
+        self._trials, self._targets, self._replications = trials, targets, replications
+        self._unit = unit_of(trials.scenario)
+        unit = self._unit
+        most = math.ceil(_most_useful(trials.scenario, guess) / unit) * unit
+        start = nearest_that_runs(trials.looks, math.ceil(guess / unit) * unit, most, unit)
+        self._start, self._most = start // unit, most // unit
+
+    def reached(self) -> bool:
+        """See held_by_some."""
+        helped = [t for t in self._targets if t.helped_by_instances]
+        return self._bracket(helped, self._start) is not None
+
+    def best(self, fine: float) -> Best:
+        """See the module's docstring."""
+        helped = [t for t in self._targets if t.helped_by_instances]
+        found = self._fewest(helped, self._start) if helped else None
+        knee = None if found is not None else self._least(fine)
+        if helped and knee is not None:
+            self._look_for_the_fastest()
+            held = [k for k in self._looked() if self._holds(k, helped)]
+            found = self._fewest(helped, min(held)) if held else None
+        if found is not None:
+            return Best(self._within(found) * self._unit)
+        assert knee is not None
+        each = [least_held for t in helped if (least_held := self._fewest([t], knee)) is not None]
+        largest = self._long(self._most) if helped else None
+        return Best(self._within(max(knee, *each, 1)) * self._unit, knee * self._unit, largest)
+
+    def _look(self, k: int) -> Trial:
+        return self._trials.looks.at(k * self._unit, 1)
+
+    def _long(self, k: int, replications: int | None = None) -> Trial:
+        return self._trials.at(k * self._unit, replications or self._replications)
+
+    def _step_s(self, k: int) -> float:
+        return self._look(k).mean("step_s")
+
+    def _price(self, k: int) -> float:
+        return price_per_s(self._trials.scenario, k * self._unit)
+
+    @property
+    def _power(self) -> float:
+        return 1.0 + self._trials.scenario.targets.worth
+
+    def _least(self, fine: float) -> int:
+        """The count with the least objective: looked for by looks, decided between the closest by a long run each."""
+        bends = {math.ceil(n / self._unit) for n in _bends(self._trials.scenario)}
+        looked = least(
+            self._step_s, self._price, self._start, self._most,
+            power=self._power, fine=fine, bends=bends, known=self._looked(),
+        )  # fmt: skip
+
+        def objective(k: int, step_s: float) -> float:
+            return math.pow(step_s, self._power) * self._price(k)
+
+        by_look = {k: objective(k, self._step_s(k)) for k in self._looked()}
+        close = [k for k in sorted(by_look, key=by_look.__getitem__) if by_look[k] <= _CLOSE * by_look[looked]]
+        if len(close) == 1 or self._replications == 1:
+            return looked
+        return min(close[:_DECIDED], key=lambda k: objective(k, self._long(k, 1).mean("step_s")))
+
+    def _holds(self, k: int, wanted: Sequence[Target], *, decided: bool = False) -> bool:
+        trial = self._long(k) if decided else self._look(k)
+        return all(t.held_by(trial.estimates[t.metric]) for t in wanted)
+
+    def _bracket(self, wanted: Sequence[Target], start: int) -> int | None:
+        """A count that holds by a look: the start, its double, or the most that runs; None without one."""
+        near = next((k for k in (start, 2 * start) if k <= self._most and self._holds(k, wanted)), None)
+        if near is not None:
+            return near
+        most = largest_that_runs(self._trials.looks, self._start * self._unit, self._most * self._unit, self._unit)
+        self._most = most // self._unit
+        return self._most if self._holds(self._most, wanted) else None
+
+    def _fewest(self, wanted: Sequence[Target], start: int) -> int | None:
+        """The fewest engines that hold the targets which more engines help: looked for by looks, decided by long runs.
+
+        The long runs of one count say how far a look lies from what decides, so few counts need them.
+        """
+        if self._bracket(wanted, start) is None:
+            return None
+        found = self._first(wanted, start, {})
+        for _ in range(2):
+            look, long = self._look(found), self._long(found)
+            if long.stuck is not None:
+                break
+            far = {t.metric: t.decides(long.estimates[t.metric]) - look.mean(t.metric) for t in wanted}
+            before, found = found, self._first(wanted, found, far)
+            if found == self._most:  # no look says so: from here upwards by long runs, not down from the largest fleet
+                found = before
+            if found == before:
+                break
+        return smallest(lambda k: self._holds(k, wanted, decided=True), found, self._most)
+
+    def _first(self, wanted: Sequence[Target], start: int, far: Mapping[str, float]) -> int:
+        """The fewest engines that hold by a look, to which `far` is added; the most where none does."""
+
+        def holds(k: int) -> bool:
+            return all(self._look(k).mean(t.metric) + far.get(t.metric, 0.0) <= t.limit for t in wanted)
+
+        # A guess that holds is nearly right, as is a count that fell short with more runs; one that fails may be far.
+        stride = start if not far and not holds(start) else max(1, start // 8)
+        found = smallest(holds, start, self._most, stride=stride)
+        # The curve is not smooth: a count far below may hold as well, and is looked at where none has been.
+        while found is not None and found > 1 and not self._looked_below(found) and holds(found // 2):
+            found = smallest(holds, found // 2, found // 2)
+        return self._most if found is None else found
+
+    def _look_for_the_fastest(self) -> None:
+        """Looks at the counts around the shortest step. Where a sync takes longer the more instances it serves, a count
+        between the guess and the most may hold the targets although neither of these two does."""
+        while True:
+            tried = self._looked()
+            fastest = min(tried, key=self._step_s)
+            if self._step_s(self._most) <= _SLOWER * self._step_s(fastest):
+                return
+            at = tried.index(fastest)
+            gaps = [(b / a, a, b) for a, b in pairwise(tried[max(0, at - 1) : at + 2]) if b - a > 1 and b > FINE * a]
+            if not gaps:
+                return
+            _, low, high = max(gaps)
+            self._look(max(low + 1, math.isqrt(low * high)))
+
+    def _looked_below(self, k: int) -> bool:
+        return any(k / 3 <= n <= 0.75 * k for n in self._looked())
+
+    def _looked(self) -> list[int]:
+        """Counts that were looked at, in engines."""
+        return [n // self._unit for n in self._trials.looks.counts() if n % self._unit == 0]
+
+    def _within(self, chosen: int) -> int:
+        """The count nearest to `chosen` that holds every target, where cost or staleness is among these.
+
+        Without such a count `chosen` stays, and the targets that it misses are reported.
+        """
+        asked = self._targets
+        if all(t.helped_by_instances for t in asked) or self._holds(chosen, asked, decided=True):
+            return chosen
+
+        def ratio(k: int) -> float:
+            return abs(math.log(k / chosen))
+
+        tried = {1, self._most, least(self._step_s, self._price, chosen, self._most, power=1.0)}
+        tried |= {max(1, chosen >> i) for i in range(chosen.bit_length())}
+        tried |= set(self._looked())
+        for k in sorted(tried, key=ratio):
+            if self._holds(k, asked) and self._holds(k, asked, decided=True):
+                return nearest(lambda n: self._holds(n, asked, decided=True), k, chosen)
+        return chosen
+
+
+def _most_useful(scenario: Scenario, guess: int) -> int:
+    """A count beyond which more instances gain nothing: each group that may be in flight has an instance of its own."""
+    flight = nameplate.samples_in_flight(scenario) + scenario.trainer.batch_samples
+    if not math.isfinite(flight):
+        flight = 4.0 * scenario.trainer.batch_samples
+    return min(MOST_INSTANCES, max(math.ceil(flight / _placed(scenario)), 4 * guess))
+
+
+def _bends(scenario: Scenario) -> list[int]:
+    """Counts at which the step time falls by a jump: the fewest instances with which the fullest instance has one group
+    less. Only the last few of them."""
+    flight = nameplate.samples_in_flight(scenario)
+    if not math.isfinite(flight):
+        return []
+    return [math.ceil(flight / _placed(scenario) / waves) for waves in range(1, _WAVES + 1)]
+
+
+def _placed(scenario: Scenario) -> int:
+    """Samples that go to one instance together."""
+    return scenario.workload.group_size if scenario.fleet.group_placement == "together" else 1

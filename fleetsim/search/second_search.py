@@ -1,0 +1,100 @@
+"""A changed job with the fleet that is best for it: what the change saves once the count is chosen anew.
+
+A lever that buys nothing at the recommended count may still make that fleet far too large: with a higher cap on samples
+in flight five instances may be enough where fifty were needed. So the count is searched again by the rule of the
+recommendation, and what it comes to is simulated as long as the recommendation was.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from fleetsim.config.scenario import Scenario
+from fleetsim.dataclass import dataclass
+from fleetsim.errors import StuckError
+from fleetsim.job.levers import more_lost
+from fleetsim.job.trials import Measure, Trial, Trials, with_instances
+from fleetsim.search.best import best_of
+from fleetsim.search.rate_matching import matched
+from fleetsim.search.targets import Target
+
+# Of an alternative the best count is looked for down to this ratio between two counts.
+_FINE = 4 / 3
+# A gain below this share of the objective is none.
+LEAST_GAIN = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Anew:
+    """A changed job with its own count.
+
+    scenario: with that count; trial: what it came to. instead_of: the trial of the job as it is. holds: whether it
+    holds all targets.
+    """
+
+    scenario: Scenario
+    trial: Trial
+    instead_of: Trial
+    holds: bool
+
+    @property
+    def instances(self) -> int:
+        """Its count."""
+        return self.trial.instances
+
+    @property
+    def step_ratio(self) -> float:
+        """Its step / that of the job as it is."""
+        return self.trial.mean("step_s") / self.instead_of.mean("step_s")
+
+    @property
+    def saves_s(self) -> float:
+        """Seconds that a step becomes shorter."""
+        return self.instead_of.mean("step_s") - self.trial.mean("step_s")
+
+    @property
+    def saves_usd(self) -> float:
+        """US dollars that a step becomes cheaper."""
+        return self.instead_of.mean("cost_per_step") - self.trial.mean("cost_per_step")
+
+    @property
+    def gain(self) -> float:
+        """The share by which step time x cost per step becomes less."""
+        cost, now = self.trial.mean("cost_per_step"), self.instead_of.mean("cost_per_step")
+        worth = self.scenario.targets.worth
+        return 1.0 - math.pow(self.step_ratio, worth) * (cost / now if now else 1.0)
+
+    @property
+    def loses_more(self) -> bool:
+        """Whether notably more samples are thrown away than in the job as it is."""
+        return any(
+            more_lost((self.instead_of.mean(metric), self.trial.mean(metric)))
+            for metric in ("samples_lost.all", "samples_lost.longest_tenth")
+        )
+
+    @property
+    def saves(self) -> bool:
+        """Whether that is more than luck."""
+        return self.gain > LEAST_GAIN
+
+
+def anew(
+    changed: Scenario, now: Trial, targets: Sequence[Target], measure: Measure, replications: int | None = None
+) -> Anew | None:
+    """The count that is best for a changed job; None where it gets stuck.
+
+    now: the recommendation as it is. targets: as for the recommendation. replications: of a rough search; None = as
+    many as `now` has, and the search that the changed job would have by itself. measure should remember runs.
+    """
+    trials, runs = Trials(changed, measure), replications or now.replications
+    try:
+        if replications is None:
+            best = best_of(trials, matched(changed)[1], targets, runs)
+        else:
+            best = best_of(trials, now.instances, targets, runs, fine=_FINE)
+        trial = trials.at(best.instances, runs)
+    except StuckError:
+        return None
+    holds = all(t.held_by(trial.estimates[t.metric]) for t in targets)
+    return Anew(with_instances(changed, best.instances), trial, now, holds)

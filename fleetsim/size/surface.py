@@ -1,0 +1,257 @@
+"""Steps of a job whose fleet and whose uncertain seconds vary, from a few dozen short runs.
+
+A step takes as long as the slower of two sides, and a little more where they are even:
+
+    step(n, f)  =  max(A, R) * bump(n, ln A / R)
+    A  =  f_trainer T + f_sync B     the trainer alone: its compute, and what a weight sync holds it
+    R                                rollout alone: the step of a trainer that takes no time
+
+with f the factors on the seconds of the engines, the trainer and the weight sync, and on the spread of lengths. R is
+simulated along the counts, and at a few of them, the posts, for a slower sync and for other lengths. The bump, and the
+trainer's own share of a step, are simulated at the posts for trainers of different speed. Multiplying all seconds by
+one factor multiplies the step by it, so the engines' factor needs no runs; one run tests that. Where it does not hold
+(seconds that nothing scales: tools, rewards, hand-over, failures) the engines' factor is simulated as well.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+
+from fleetsim.config.scenario import Scenario
+from fleetsim.dataclass import dataclass
+from fleetsim.errors import StuckError
+from fleetsim.job.nameplate import mean_step_s
+from fleetsim.job.trials import Measure, unit_of
+from fleetsim.job.uncertainty import Axis
+from fleetsim.size.short_runs import ShortRun, ShortRuns
+
+Floats = npt.NDArray[np.float64]
+# How far each axis in doubt may lie, low and high, as factors. One that is not in doubt is not moved.
+Far = Mapping[Axis, tuple[float, float]]
+# ln of what a factor does, a polynomial of the factor's own logarithm: coefficients of the first and second power.
+Curve = tuple[float, float]
+# One axis of one count moved by a factor.
+Move = tuple[Axis, int, float]
+
+# The trainer's factor in runs of rollout alone.
+_ALONE = 1e-3
+# ln A / R where both sides are simulated together: at the answer, and at posts beside it, where the bump is widest.
+_EVEN, _EVEN_BESIDE = (-0.6, -0.2, 0.0, 0.12, 0.35, 1.2), (-0.4, 0.0, 0.12)
+# There the trainer counts for nothing, and the bump is none.
+_LEFT = -3.0
+_GRID = np.linspace(_LEFT, 1.5, 91)
+# Posts, over the answer.
+_POSTS = (0.5, 1.0, 2.0)
+# Two steps whose logarithms differ by less are alike.
+_ALIKE = 0.005
+_LEAST_S = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Factors:
+    """Joint cases: what the seconds of each side, and the lengths' coefficient of variation, are multiplied by."""
+
+    engine: Floats
+    trainer: Floats
+    sync: Floats
+    lengths: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class _Count:
+    """What is known of one count. alone_s: rollout alone; held_s: seconds that a sync holds the trainer; sync: its
+    share of rollout alone; lengths, engine: curves of rollout alone. Over ln A / R: the bump, the trainer's own seconds
+    over A (both as logarithms), and staleness."""
+
+    alone_s: float
+    held_s: float
+    sync: float
+    lengths: Floats
+    engine: Floats
+    bump: Callable[[Floats], Floats]
+    busy: Callable[[Floats], Floats]
+    staleness: Callable[[Floats], Floats]
+
+
+class Surface:
+    """Metrics of the counts around an answer, in many joint cases at once.
+
+    counts: those to simulate, whole engines. measure should remember runs. Raises StuckError where the answer gets
+    stuck with a trainer that takes no time.
+    """
+
+    def __init__(self, scenario: Scenario, instances: int, counts: Collection[int], far: Far, measure: Measure) -> None:
+        self._runs, self._far, self._n = ShortRuns(scenario, measure), far, instances
+        self._alone: dict[int, ShortRun] = {}
+        self._known: dict[int, _Count] = {}
+        unit = unit_of(scenario)
+        posts = {max(1, round(share * instances / unit)) * unit for share in _POSTS}
+        self.extend({*counts, *posts, instances})
+        if instances not in self._alone:
+            raise StuckError(f"{instances} instances get stuck with a trainer that takes no time", ())
+        self._posts = sorted(posts & self._alone.keys())
+        self._trainer_s = max(_LEAST_S, mean_step_s(self._runs.job(instances, {})))
+        self._trainer_by_lengths = self._trainer_curve()
+        moved = self._moved()
+        self._lengths, self._engine = (
+            {n: _curve({x: y for (of, at, x), y in moved.items() if (of, at) == (axis, n)}) for n in self._posts}
+            for axis in ("lengths", "engine")
+        )
+        self._sync = {n: (self._sync_share(moved, n),) for n in self._posts}
+        self._even = self._even_sides()
+
+    @property
+    def counts(self) -> list[int]:
+        """Counts that were simulated and do not get stuck, ascending."""
+        return sorted(self._alone)
+
+    @property
+    def runs(self) -> int:
+        """How many short runs it took so far."""
+        return self._runs.runs
+
+    def extend(self, counts: Collection[int]) -> None:
+        """Simulates rollout alone for further counts."""
+        new = sorted({*counts} - self._alone.keys())
+        found = self._runs.of((n, {"trainer": _ALONE}) for n in new)
+        self._alone |= {n: run for n, run in zip(new, found, strict=True) if run is not None}
+        self._known.clear()
+
+    def step_s(self, instances: int, f: Factors) -> Floats:
+        """Seconds of a step."""
+        trainer, rollout = self._sides(instances, f)
+        return np.maximum(trainer, rollout) * np.exp(self._at(instances).bump(np.log(trainer / rollout)))
+
+    def idle(self, instances: int, f: Factors) -> Floats:
+        """The trainer's idle share."""
+        trainer, rollout = self._sides(instances, f)
+        busy = trainer * np.exp(self._at(instances).busy(np.log(trainer / rollout)))
+        return np.clip(1.0 - busy / self.step_s(instances, f), 0.0, 1.0)
+
+    def staleness(self, instances: int, f: Factors) -> Floats:
+        """The 99th percentile of staleness."""
+        trainer, rollout = self._sides(instances, f)
+        return self._at(instances).staleness(np.log(trainer / rollout))
+
+    def _sides(self, instances: int, f: Factors) -> tuple[Floats, Floats]:
+        """Seconds of the trainer alone and of rollout alone."""
+        at = self._at(instances)
+        rollout = at.alone_s * (f.engine * (1.0 - at.sync) + f.sync * at.sync)
+        rollout *= np.exp(_bent(at.lengths, f.lengths) + _bent(at.engine, f.engine))
+        trainer = f.trainer * self._trainer_s * np.exp(_bent(self._trainer_by_lengths, f.lengths))
+        return trainer + at.held_s * f.sync, rollout
+
+    def _at(self, instances: int) -> _Count:
+        """What is known of a count: between those that were simulated on the logarithm of the count."""
+        if instances not in self._known:
+            x, counts, alone = math.log(instances), np.log(self.counts), [self._alone[n] for n in self.counts]
+            tables = (_between(x, {n: even[i] for n, even in self._even.items()}) for i in range(3))
+            self._known[instances] = _Count(
+                math.exp(np.interp(x, counts, [math.log(run.step_s) for run in alone])),
+                float(np.interp(x, counts, [run.held_s for run in alone])),
+                float(_between(x, self._sync)[0]),
+                _between(x, self._lengths),
+                _between(x, self._engine),
+                *(partial(np.interp, xp=_GRID, fp=table) for table in tables),
+            )
+        return self._known[instances]
+
+    def _trainer_curve(self) -> Curve:
+        """What lengths do to the trainer's seconds: a cap cuts wide ones off."""
+        ends = [factor for factor in self._far.get("lengths", ()) if factor != 1.0]
+        seconds = {x: max(_LEAST_S, mean_step_s(self._runs.job(self._n, {"lengths": x}))) for x in ends}
+        return _curve({x: math.log(s / self._trainer_s) for x, s in seconds.items()})
+
+    def _moved(self) -> dict[Move, float]:
+        """ln of what each move does to rollout alone, at the posts."""
+        lengths = [x for x in self._far.get("lengths", ()) if x != 1.0]
+        wanted: list[Move] = [("lengths", n, x) for x in lengths for n in self._posts]
+        sync = self._far.get("sync", (1.0, 1.0))[1]
+        slower: list[Move] = [("sync", n, sync) for n in self._posts if sync != 1.0]
+        engine = [x for x in reversed(self._far.get("engine", ())) if x != 1.0]
+        test: list[Move] = [("engine", self._n, engine[0])] if engine else []
+        found = self._simulated([*wanted, *slower, *test])
+        if all(abs(found.pop(move, 0.0)) <= _ALIKE for move in test):
+            return found
+        return found | self._simulated([("engine", n, x) for n in self._posts for x in engine])
+
+    def _simulated(self, moves: Sequence[Move]) -> dict[Move, float]:
+        """ln of what the moves do, without those that get stuck. The sync moves with the engines, and what they do is
+        over their own factor: what is left is that of seconds that nothing scales."""
+
+        def factors(axis: Axis, factor: float) -> dict[Axis, float]:
+            moved: dict[Axis, float] = {axis: factor, "trainer": _ALONE}
+            return moved | {"sync": factor} if axis == "engine" else moved
+
+        runs = self._runs.of((n, factors(axis, factor)) for axis, n, factor in moves)
+        return {
+            (axis, n, factor): math.log(run.step_s / self._alone[n].step_s / (factor if axis == "engine" else 1.0))
+            for (axis, n, factor), run in zip(moves, runs, strict=True)
+            if run is not None
+        }
+
+    def _sync_share(self, moved: Mapping[Move, float], n: int) -> float:
+        """The share of rollout alone that a sync takes: a slower one makes a step longer in proportion."""
+        factor = self._far.get("sync", (1.0, 1.0))[1]
+        longer = math.expm1(moved.get(("sync", n, factor), 0.0))
+        return min(1.0, max(0.0, longer / (factor - 1.0))) if factor > 1.0 else 0.0
+
+    def _even_sides(self) -> dict[int, Floats]:
+        """At each post over _GRID: the bump, the trainer's own share, staleness. Where a post beside the answer was not
+        simulated, the answer's stand in."""
+        wanted = [
+            (n, factor)
+            for n in self._posts
+            for even in (_EVEN if n == self._n else _EVEN_BESIDE)
+            if (factor := (self._alone[n].step_s * math.exp(even) - self._alone[n].held_s) / self._trainer_s) > _ALONE
+        ]
+        runs = self._runs.of((n, {"trainer": factor}) for n, factor in wanted)
+        found: dict[int, dict[float, tuple[float, float, float]]] = {n: {} for n in self._posts}
+        for (n, factor), run in zip(wanted, runs, strict=True):
+            if run is not None:
+                own, alone_s = factor * self._trainer_s + self._alone[n].held_s, self._alone[n].step_s
+                bump = math.log(run.step_s / max(own, alone_s))
+                found[n][math.log(own / alone_s)] = bump, math.log(max(_LEAST_S, run.busy_s) / own), run.staleness
+        return {n: self._over_grid(n, found[self._n] | found[n]) for n in self._posts}
+
+    def _over_grid(self, n: int, nodes: Mapping[float, tuple[float, float, float]]) -> Floats:
+        alone = self._alone[n]
+        own = _ALONE * self._trainer_s + alone.held_s
+        left = 0.0, math.log(max(_LEAST_S, alone.busy_s) / own), alone.staleness
+        points = {min([_LEFT, *(x - 1.0 for x in nodes)]): left, **nodes}
+        xs = sorted(points)
+        return np.array([np.interp(_GRID, xs, column) for column in zip(*(points[x] for x in xs), strict=True)])
+
+
+def _between(x: float, by: Mapping[int, Sequence[float] | Floats]) -> Floats:
+    """Values at the posts, between them on the logarithm of the count x."""
+    posts: Floats = np.log(list(by))
+    rows = [np.asarray(row, dtype=np.float64) for row in by.values()]
+    i = min(max(int(np.searchsorted(posts, x)), 1), len(posts) - 1)
+    if i == 0:
+        return rows[0]
+    share = min(1.0, max(0.0, (x - posts[i - 1]) / (posts[i] - posts[i - 1])))
+    return (1.0 - share) * rows[i - 1] + share * rows[i]
+
+
+def _curve(points: Mapping[float, float]) -> Curve:
+    """The polynomial through none, one or two points and zero at the factor 1. points: factor -> value."""
+    at = [(math.log(factor), y) for factor, y in points.items()]
+    if len(at) < 2:
+        return (at[0][1] / at[0][0], 0.0) if at else (0.0, 0.0)
+    (x1, y1), (x2, y2) = at
+    second = (y2 / x2 - y1 / x1) / (x2 - x1)
+    return y1 / x1 - second * x1, second
+
+
+def _bent(curve: Curve | Floats, factor: Floats) -> Floats:
+    first, second = curve
+    if first == second == 0.0:
+        return np.zeros_like(factor)
+    x = np.log(factor)
+    return x * (first + second * x)

@@ -1,0 +1,319 @@
+"""How sure an answer is: draws of all that is uncertain over a surface of short runs, held against direct runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fleetsim as fs
+from fleetsim.config.scenario import Scenario
+from fleetsim.errors import InputError
+from fleetsim.job.trials import looked, simulated, unit_of, with_instances
+from fleetsim.job.trials import planned as planned_job
+from fleetsim.job.uncertainty import CONFIDENCE, UNCERTAIN, Z80, Law, law_name
+from fleetsim.search.objective import price_per_s
+from fleetsim.search.targets import Target
+from fleetsim.sim.threads import side_by_side
+from fleetsim.size.doubt import CountDoubt, count_doubt, middle
+from fleetsim.size.size import Sizing
+from fleetsim.size.spread import CountSpread
+from fleetsim.size.surface import Surface
+from fleetsim.size.words import headline, likely
+from fleetsim.trainer.estimate import estimate_of
+from tests.plan.draws import all_off
+from tests.plan.fakes import fluid
+
+JOB = {"batch": 256, "len": 1536, "max_staleness": 3, "max_len": 4096}
+IDLE = Target("trainer_idle_fraction", "trainer_idle_fraction", 0.05)
+Floats = npt.NDArray[np.float64]
+
+
+def planned(**options: Any) -> Sizing:
+    confidence = options.pop("confidence", None)
+    return fs.load(**{**JOB, **options}).size(confidence=confidence).plan
+
+
+def doubt_of(
+    options: Mapping[str, Any], instances: int, targets: Sequence[Target] = (), changes: Any = None, measure: Any = None
+) -> CountDoubt:
+    job = fs.load(None, changes or {}, **options)
+    scenario = planned_job(job.scenario, job.given)
+    found = count_doubt(scenario, instances, job.given, targets, measure or simulated)
+    assert found is not None
+    return found
+
+
+def slowed(rate: float, floor_s: float = 0.0) -> Any:
+    """A fluid fleet that hears speed factors and what is lost inside a job; syncs take no time."""
+
+    def measure(scenario: Scenario, replication: int) -> Mapping[str, Any]:
+        factors = scenario.fleet.speed_factors
+        slow = scenario.engine.slowdown * (factors[0] if factors else 1.0)
+        run = fluid(rate / slow, floor_s)(scenario, replication)
+        return {**run, "sync_fraction": 0.0}
+
+    return measure
+
+
+def test_what_was_given_is_not_in_doubt() -> None:
+    known = planned(instance_tok_s=4000.0, trainer_step_s=20.0, sync_pause_s=1.0, len_cv=0.8)
+    assert known.spread is None
+    assert likely(known) is None
+    assert "likely" not in headline(known)
+    some = planned(trainer_step_s=20.0, sync_pause_s=1.0)
+    assert some.spread is not None
+    assert {p.what for p in some.spread.parts} == {"engine speed", "speed lost in a training job", "spread of lengths"}
+
+
+@given(st.floats(0.3, 1.0), st.floats(1.0, 4.0))
+@settings(max_examples=20, deadline=None)
+def test_a_law_has_its_interval(low: float, high: float) -> None:
+    law = Law(law_name((low, high)), low, high, "")
+    found = law.factors(np.array([-Z80, 0.0, Z80]))
+    assert found == pytest.approx([low, 1.0, high])
+    draws = law.factors(np.random.default_rng(0).normal(size=4000))
+    assert np.mean((draws >= low) & (draws <= high)) >= CONFIDENCE - 0.03
+
+
+def test_every_law_has_a_name_and_a_source() -> None:
+    job = fs.load(**JOB)
+    laws = {u.what: u.law(job.scenario, job.given) for u in UNCERTAIN}
+    assert all(law is not None and law.source for law in laws.values())
+    names = {what: law.name for what, law in laws.items() if law is not None}
+    assert names["engine speed"] == names["trainer seconds"] == "lognormal"
+    assert names["spread of lengths"] == "two-piece lognormal"
+    assert law_name((0.6, 1.0)) == "lognormal to one side"
+
+
+@pytest.mark.parametrize("targets", [(IDLE,), ()])
+def test_counts_of_a_fluid_fleet_follow_the_engines_speed(targets: tuple[Target, ...]) -> None:
+    """Demand is 256 x 1536 / 20 s = 19,661 tok/s. At a factor f of the engines' seconds n instances make f x demand;
+    with targets the best count is that x 0.95, rounded up. Without, a step is as long as the slower side and the best
+    count is one of the two around the even one. The factor is lognormal, of two. Counts are looked at 4 % apart."""
+    job = fs.load(batch=256, len=1536, trainer_step_s=20.0, len_cv=0)
+    slowdown = job.scenario.engine.slowdown
+    changes = {"sync.pause_s": 0.0, "sync.trainer_block_s": 0.0, "sync.publish_s": 0.0}
+    options = {"batch": 256, "len": 1536, "trainer_step_s": 20.0, "len_cv": 0}
+    rate, held = 300.0 * slowdown, 0.95 if targets else 1.0
+    even = 256 * 1536 * held / (300.0 * 20.0)
+    doubt = doubt_of(options, math.ceil(even), targets, changes, slowed(rate))
+    wide = math.hypot(*(math.log(law.high) for _, law in doubt.laws))
+    low, high = doubt.counts()
+    assert low == pytest.approx(even * math.exp(-wide), rel=0.05)
+    assert high == pytest.approx(even * math.exp(wide), rel=0.05)
+
+
+@given(st.floats(0.5, 0.98), st.floats(0.5, 0.98))
+@settings(max_examples=20, deadline=None)
+def test_more_confidence_is_a_wider_range(one: float, other: float) -> None:
+    values = np.random.default_rng(1).lognormal(size=200)
+    (low_1, high_1), (low_2, high_2) = (middle(values, c) for c in sorted((one, other)))
+    assert low_2 <= low_1 <= high_1 <= high_2
+    assert np.mean((values >= low_1) & (values <= high_1)) >= min(one, other)
+
+
+# A job; its likeliest best count without targets by direct runs; and the counts that are held against each other.
+DEFAULT = ({"batch": 512, "len": 1536}, {}, 3, (1, 2, 3, 4, 5, 6, 7, 8, 10, 12))
+QWEN3 = {"model": "Qwen/Qwen3-32B", "gpu": "H200", "batch": 1024, "len": 3000}
+MIXTURE = {"model": "Qwen/Qwen3-30B-A3B", "gpu": "H100", "batch": 512, "len": 1536}
+LATENT = {"model": "deepseek-ai/DeepSeek-V3", "tp": 16, "trainer_gpus": 256, "batch": 512, "len": 1536}
+REWARDS = ({"batch": 512, "len": 1536}, {"workload.reward.latency_s": 20.0}, 4, (2, 3, 4, 5, 6, 7, 8, 10, 12))
+OTHERS = [
+    (QWEN3, {}, 3, (1, 2, 3, 4, 5, 6, 8)),
+    (MIXTURE, {}, 1, (1, 2, 3, 4, 5)),
+    ({"batch": 512, "len": 1536, "trainer_step_s": 20.0}, {}, 5, (2, 3, 4, 5, 6, 7, 8, 9, 11, 13)),
+    REWARDS,
+    (LATENT, {}, 4, (2, 3, 4, 5, 6, 7, 9)),
+]
+
+
+@pytest.mark.parametrize(
+    ("options", "changes", "answer", "counts"), [DEFAULT, *(pytest.param(*x, marks=pytest.mark.slow) for x in OTHERS)]
+)
+def test_the_surface_says_what_direct_runs_of_joint_cases_say(
+    options: dict[str, Any], changes: dict[str, Any], answer: int, counts: tuple[int, ...]
+) -> None:
+    """Brute force: every input drawn from its law at once, each count simulated directly, thrice, in each case."""
+    doubt = doubt_of(options, answer, changes=changes)
+    cases = 24
+    z = np.random.default_rng(0).normal(size=(len(doubt.laws), cases))
+    moved = np.array([law.factors(row) for (_, law), row in zip(doubt.laws, z, strict=True)])
+    job = looked(doubt.scenario)
+
+    def step_s(at: tuple[int, int]) -> float:
+        case, n = at
+        off = [(u, float(moved[i, case])) for i, (u, _) in enumerate(doubt.laws)]
+        scenario = all_off(with_instances(job, n), off)
+        return float(np.mean([simulated(scenario, r)["step_s"] for r in range(3)]))
+
+    pairs = [(case, n) for case in range(cases) for n in counts]
+    steps = np.array(side_by_side(step_s, pairs)).reshape(cases, len(counts))
+    cost = steps**2 * np.array([price_per_s(job, n) for n in counts])
+    best = np.array(counts)[cost.argmin(axis=1)]
+    loss = float(np.mean(cost[:, counts.index(answer)] / cost.min(axis=1) - 1.0))
+    seen = doubt.judged(doubt.factors(z))
+    for direct, on_surface in zip(middle(best, 0.8), middle(seen.best, 0.8), strict=True):
+        assert abs(direct - on_surface) <= max(1, 0.2 * direct)
+    assert seen.loss(answer) == pytest.approx(loss, abs=0.05)
+    found = np.array([doubt.surface.step_s(n, doubt.factors(z)) for n in counts]).T
+    assert np.log(found / steps).std() < 0.05
+    assert abs(np.log(found / steps).mean()) < 0.03
+
+
+def test_seconds_that_nothing_scales_are_simulated() -> None:
+    """Rewards take 20 s whatever the engines do, so a step of engines that are twice as slow is not twice as long."""
+    options, changes, answer, _ = REWARDS
+    doubt = doubt_of(options, answer, changes=changes)
+    slow, law = next((u, law) for u, law in doubt.laws if u.axis == "engine")
+    z = np.zeros((len(doubt.laws), 2))
+    z[[u.axis for u, _ in doubt.laws].index("engine")] = 0.0, 2.0
+    job = with_instances(looked(doubt.scenario), 2)
+    base, slower = (simulated(all_off(job, [(slow, float(x))]), 0)["step_s"] for x in law.factors(np.array([0.0, 2.0])))
+    found = doubt.surface.step_s(2, doubt.factors(z))
+    assert found[1] / found[0] == pytest.approx(slower / base, rel=0.04)
+
+
+def test_a_step_scales_with_all_its_seconds() -> None:
+    options, _, answer, _ = DEFAULT
+    surface: Surface = doubt_of(options, answer).surface
+    doubled = doubt_of(options, answer).factors(np.zeros((5, 1)))
+    one = surface.step_s(answer, doubled)
+    for axis in (doubled.engine, doubled.trainer, doubled.sync):
+        axis *= 2.0
+    assert surface.step_s(answer, doubled) == pytest.approx(2.0 * one, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    "options", [{"trainer_step_s": 15.0, "sync_pause_s": 2.0, "gpu": "H200"}, {"len": 3000, "max_len": 8192}]
+)
+def test_ranges_of_steps_hold_what_draws_of_all_inputs_at_once_give(options: dict[str, Any]) -> None:
+    """Brute force: every input drawn from its law, the recommended fleet simulated for each."""
+    job = fs.load(None, {"run.steps": 8}, **{**JOB, **options})
+    plan = job.size().plan
+    assert plan.spread is not None
+    inputs = [(u, law) for u in UNCERTAIN if (law := u.law(plan.scenario, job.given))]
+    z = np.random.default_rng(0).normal(size=(60, len(inputs)))
+    there = with_instances(plan.scenario, plan.instances)
+    cases = [all_off(there, [(u, float(law.factors(x))) for (u, law), x in zip(inputs, row, strict=True)]) for row in z]
+    steps = side_by_side(lambda one: simulated(one, 0)["step_s"], cases)
+    low, high = plan.spread.metrics["step_s"]
+    assert sum(low <= x <= high for x in steps) >= (CONFIDENCE - 0.1) * len(steps)
+
+
+def test_a_value_given_as_it_was_assumed_leaves_the_answer_and_narrows_its_range() -> None:
+    options = {"batch": 512, "trainer_step_s": 20.0}
+    assumed = planned(**options)
+    told = planned(**options, slowdown=assumed.scenario.engine.slowdown)
+    assert told.instances == assumed.instances
+    assert assumed.spread is not None
+    assert told.spread is not None
+    (low, high), (from_, to) = assumed.spread.instances, told.spread.instances
+    assert low <= from_ <= told.instances <= to <= high
+    assert high / low > to / from_
+    assert told.spread.expected_loss < assumed.spread.expected_loss
+
+
+def test_a_range_is_no_wider_than_its_inputs_make_it_and_says_which_does() -> None:
+    options, _, answer, _ = DEFAULT
+    doubt = doubt_of({**options, "sync_pause_s": 3.5, "len_cv": 1.0}, answer)
+    assert all(max(law.high, 1.0 / law.low) < 1.5 for _, law in doubt.laws)
+    low, high = doubt.counts()
+    assert low <= answer <= high <= 4 * low
+    plan = planned(batch=512)
+    assert plan.spread is not None
+    widths = {p.what: abs(math.log(p.high.instances / p.low.instances)) for p in plan.spread.parts}
+    assert plan.spread.widest is not None
+    assert widths[plan.spread.widest] == max(widths.values())
+
+
+def test_the_count_of_the_least_expected_loss_loses_least() -> None:
+    options, _, answer, _ = DEFAULT
+    doubt = doubt_of(options, answer)
+    least = doubt.least_expected_loss
+    assert doubt.enough(0.9) == least
+    assert all(doubt.cases.loss(least) <= doubt.cases.loss(int(n)) for n in doubt.cases.counts)
+    assert 0.0 < doubt.cases.loss(least) <= doubt.cases.loss(answer) < 1.0
+
+
+def test_a_target_is_held_in_the_share_of_cases_that_is_asked() -> None:
+    options, _, _, _ = DEFAULT
+    doubt = doubt_of(options, 4, (IDLE,))
+    half, most = doubt.holding(0.5), doubt.holding(0.9)
+    assert half is not None
+    assert most is not None
+    assert half < most
+    assert doubt.counts()[1] <= most + unit_of(doubt.scenario)
+
+
+def test_a_fleet_for_nine_cases_in_ten_is_larger_or_refused() -> None:
+    options = {"trainer_step_s": 30.0, "sync_pause_s": 2.0, "target_idle": 0.05}
+    likeliest, sure = planned(**options), planned(**options, confidence=0.9)
+    assert sure.instances >= likeliest.instances
+    assert sure.spread is not None
+    if sure.enough:
+        assert sure.spread.instances[1] >= sure.instances
+        assert "enough in 90 % of cases" in headline(sure)
+    else:
+        assert sure.instances == likeliest.instances
+        assert not sure.feasible
+        assert headline(sure).startswith("No fleet is enough in 90 % of cases.")
+
+
+def test_a_job_that_some_case_breaks_says_so() -> None:
+    plan = planned(max_staleness=2, max_len=8192, batch=512, target_idle=0.05)
+    assert plan.spread is not None
+    assert not plan.spread.held
+    said = likely(plan)
+    assert said is not None
+    assert "At the slow end no count holds the targets" in said
+    tight = planned(max_staleness=2, max_len=8192, batch=512, target_idle=0.05, confidence=0.9)
+    assert tight.enough is False
+    assert not tight.feasible
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.0, 1.0, 1.2, -1.0, math.nan])
+def test_a_confidence_is_a_share(confidence: float) -> None:
+    with pytest.raises(InputError, match=r"above 0\.5 and at most 0\.99"):
+        planned(confidence=confidence)
+
+
+def test_a_wide_range_is_said_first() -> None:
+    def spread(*instances: int) -> CountSpread:
+        return CountSpread(CONFIDENCE, (instances[0], instances[1]), True, {}, (), 0.1, 5, None)
+
+    assert spread(4, 9).wide
+    assert not spread(1, 2).wide
+    assert not spread(6, 9).wide
+
+
+def test_what_being_wrong_costs_is_said() -> None:
+    plan = planned(batch=512)
+    assert plan.spread is not None
+    said = likely(plan)
+    assert said is not None
+    assert f"Being wrong costs {plan.spread.expected_loss:.0%}".replace("%", " %") in said
+    assert {"expected_loss", "least_expected_loss_instances", "widest"} <= plan.said()["spread"].keys()
+
+
+def test_an_estimated_trainer_has_the_error_of_its_kind_and_an_assumed_one_that_of_nobody() -> None:
+    def trainer(**options: Any) -> Any:
+        spread = planned(**options).spread
+        assert spread is not None
+        return next(p for p in spread.parts if p.what == "trainer seconds")
+
+    estimated = trainer()
+    job = fs.load(**JOB)
+    error = estimate_of(job.scenario, job.scenario.trainer.gpus).error
+    assert error is not None
+    assert estimated.high.factor == pytest.approx((1 + error.p90) ** (1.2816 / 1.6449))
+    assert "published runs" in estimated.why
+    nobody = trainer(instance_tok_s=4000.0)
+    assert (nobody.low.factor, nobody.high.factor) == (0.5, 2.0)
+    assert nobody.why == "20.0 s a step is assumed"

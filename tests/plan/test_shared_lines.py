@@ -1,0 +1,106 @@
+"""Lines that several answers share: how old samples are, and what is generated for nothing."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from statistics import NormalDist
+from typing import Any
+
+import pytest
+
+import fleetsim as fs
+from fleetsim.config import default_scenario, with_changes
+from fleetsim.estimates import Estimate
+from fleetsim.job.brief import losses_line, regime_line
+from fleetsim.job.levers import share_at_cap
+from fleetsim.job.trials import trial_of
+from tests.plan.fakes import metrics
+
+LONG = {"kind": "lognormal", "mean": 1536, "cv": 1.0}
+
+
+def of(**others: Any) -> Any:
+    return trial_of(1, [metrics(10.0, 0.2, **others)]).estimates
+
+
+@pytest.mark.parametrize(
+    ("p99", "most", "told"),
+    [
+        (0.0, 0.0, "on-policy"),
+        (0.0, 1.0, "99 % of the trained samples are on-policy"),
+        (1.0, 1.0, "99 % of the trained samples are at most 1 step old: near on-policy"),
+        (2.2, 4.0, "99 % of the trained samples are at most 3 steps old: near on-policy"),
+        (4.0, 5.0, "99 % of the trained samples are at most 4 steps old: off-policy, train with importance-sampling"),
+        (6.0, 9.0, "99 % of the trained samples are at most 6 steps old: far off-policy"),
+    ],
+)
+def test_the_regime_follows_the_age(p99: float, most: float, told: str) -> None:
+    found = regime_line(of(staleness_steps={"mean": 0.5, "p50": 0.0, "p99": p99, "max": most}))
+    assert found.startswith(told)
+    assert ("decoupled PPO" in found) == (p99 > 5)
+
+
+def test_nothing_is_said_of_a_fleet_that_gets_stuck() -> None:
+    unknown = defaultdict(lambda: Estimate(math.inf, math.inf, math.inf))
+    assert regime_line(unknown) == ""
+    assert losses_line(unknown, default_scenario()) is None
+
+
+def test_nothing_is_said_where_nothing_is_lost() -> None:
+    assert losses_line(of(), default_scenario()) is None
+
+
+@pytest.mark.parametrize(
+    ("others", "told"),
+    [
+        (
+            {
+                "samples_lost": {"all": 0.56, "longest_tenth": 0.95},
+                "waste": {"stale": 1.8, "filtered": 2.0, "aborted": 0.1, "recomputed": 0.0, "lost": 0.0},
+                "tokens_per_trained_token": 2.8,
+            },
+            "56 % of all samples, 95 % of the longest tenth: stale at the queue; 2.8 tokens made per trained token",
+        ),
+        (
+            {
+                "samples_lost": {"all": 0.004, "longest_tenth": 0.04},
+                "waste": {"stale": 0.0, "filtered": 0.0, "aborted": 0.1, "recomputed": 0.0, "lost": 0.0},
+            },
+            "0.4 % of all samples, 4 % of the longest tenth: aborted in flight",
+        ),
+        (
+            {
+                "waste": {"stale": 0.0, "filtered": 0.4, "aborted": 0.0, "recomputed": 0.1, "lost": 0.0},
+                "tokens_per_trained_token": 1.5,
+            },
+            "1.5 tokens made per trained token, most of the others filtered by their reward",
+        ),
+        ({"preemptions": 256.0}, "0.5 preemptions a sample"),
+    ],
+)
+def test_what_is_lost_is_told_with_what_loses_most(others: dict[str, Any], told: str) -> None:
+    assert losses_line(of(**others), default_scenario()) == told
+
+
+def test_responses_that_the_cap_cuts() -> None:
+    """P(L > 2,048) of a lognormal of mean 1,536 and cv 1: 1 - Phi((ln 2048 - mu) / sigma), mu = ln 1536 - sigma^2 / 2,
+    sigma^2 = ln 2."""
+    s = with_changes(default_scenario(), {"workload.output_tokens": {**LONG, "max": 2048}})
+    cut = share_at_cap(s.workload.output_tokens)
+    above = (math.log(2048 / 1536) + math.log(2) / 2) / math.log(2) ** 0.5
+    assert cut == pytest.approx(1 - NormalDist().cdf(above), abs=1e-3)
+    assert losses_line(of(), s) == f"{100 * cut:.1f} % of the responses cut at the cap"
+    assert share_at_cap(with_changes(s, {"workload.output_tokens": LONG}).workload.output_tokens) == 0.0
+    assert share_at_cap(with_changes(s, {"workload.output_tokens": 700}).workload.output_tokens) == 0.0
+
+
+def test_a_preset_that_drops_most_of_its_samples_says_so() -> None:
+    """TRL's asynchronous trainer drops what is too old; with a quarter of its batch that is most of what is made."""
+    found = fs.load("presets/trl-async-grpo", batch=128).simulate()
+    said = losses_line(found.metrics, found.job.scenario)
+    lost, longest = (found.mean[f"samples_lost.{of}"] for of in ("all", "longest_tenth"))
+    assert lost > 0.4
+    assert said is not None
+    assert said.startswith(f"{100 * lost:.0f} % of all samples, {100 * longest:.0f} % of the longest tenth: stale at")
+    assert "lost     " in str(found)

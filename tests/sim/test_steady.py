@@ -1,0 +1,71 @@
+"""When a run without a length ends: what its interval holds, and that it ends as a longer one begins."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fleetsim.config import load_scenario
+from fleetsim.config.load import with_changes
+from fleetsim.config.run_length import most_steps, settles
+from fleetsim.sim.metrics import metrics_of
+from fleetsim.sim.run import simulate
+from fleetsim.sim.steady import PRECISION, Steady, off_by
+
+
+def test_the_interval_holds_the_mean_in_nineteen_of_twenty_runs() -> None:
+    """Of steps that do not depend on each other, as theory has it: t over eight batch means."""
+    random = np.random.default_rng(7)
+    runs = random.normal(30.0, 3.0, (2000, 40))
+    held = [abs(run.mean() / 30.0 - 1.0) <= off_by(run) for run in runs]
+    assert 0.93 <= np.mean(held) <= 0.97
+
+
+def test_steps_that_depend_on_each_other_have_a_wider_one() -> None:
+    random = np.random.default_rng(3)
+    alone = random.normal(0.0, 1.0, (400, 400))
+    alike = np.zeros_like(alone)
+    for i in range(1, alone.shape[1]):
+        alike[:, i] = 0.8 * alike[:, i - 1] + 0.6 * alone[:, i]  # the same variance
+    wide, narrow = (np.mean([off_by(30.0 + run[40:]) for run in runs]) for runs in (alike, alone))
+    assert wide > 2.0 * narrow
+    held = [abs(run[40:].mean()) / 30.0 <= off_by(30.0 + run[40:]) for run in alike]
+    assert np.mean(held) >= 0.9
+
+
+def test_a_run_whose_steps_grow_goes_on() -> None:
+    watch = Steady(load_scenario("async-one-step"))
+    now_s = 0.0
+    for step in range(400):
+        now_s += 10.0 + 0.1 * step
+        assert not watch(step + 1, now_s)
+
+
+@pytest.mark.parametrize("name", ["async-one-step", "presets/areal", "presets/trl-async-grpo"])
+def test_it_is_the_beginning_of_a_longer_run_and_near_its_mean(name: str) -> None:
+    scenario = load_scenario(name)
+    assert settles(scenario)
+    short = simulate(scenario)
+    long = simulate(with_changes(scenario, {"run.steps": 300}))
+    n = len(short.steps)
+    assert 24 <= n <= most_steps(scenario)
+    # Where a run has used up what it drew, it draws again: in the order of ties this may show, in nothing else.
+    assert short.steps["end_s"] == pytest.approx(long.steps["end_s"][:n], rel=1e-4)
+    assert metrics_of(short)["step_s"] == pytest.approx(metrics_of(long)["step_s"], rel=2 * PRECISION)
+
+
+@pytest.mark.parametrize(
+    ("changes", "steps"),
+    [
+        ({"run.steps": 7}, 7),
+        ({"run.events": [{"step": 4, "trainer_slowdown": 1.5}]}, 30),
+        ({"run.events": [{"step": 50, "trainer_slowdown": 1.5}]}, 60),
+        ({"workload.length_drift_per_step": 0.001}, 30),
+    ],
+)
+def test_what_somebody_said_or_what_changes_on_the_way_gives_it_a_length(
+    changes: dict[str, object], steps: int
+) -> None:
+    scenario = with_changes(load_scenario("async-one-step"), changes)
+    assert not settles(scenario)
+    assert len(simulate(scenario).steps) == most_steps(scenario) == steps
