@@ -53,11 +53,6 @@ def best_of(trials: Trials, guess: int, targets: Sequence[Target], replications:
             return best
 
 
-def held_by_some(trials: Trials, guess: int, targets: Sequence[Target]) -> bool:
-    """Whether the targets that more instances help are held by a look at `guess`, or at the largest useful fleet."""
-    return _Search(trials, guess, targets, 1).reached()
-
-
 class _Search:
     """One search, in engines of `unit` instances."""
 
@@ -68,11 +63,6 @@ class _Search:
         most = math.ceil(_most_useful(trials.scenario, guess) / unit) * unit
         start = nearest_that_runs(trials.looks, math.ceil(guess / unit) * unit, most, unit)
         self._start, self._most = start // unit, most // unit
-
-    def reached(self) -> bool:
-        """See held_by_some."""
-        helped = [t for t in self._targets if t.helped_by_instances]
-        return self._bracket(helped, self._start) is not None
 
     def best(self, fine: float) -> Best:
         """See the module's docstring."""

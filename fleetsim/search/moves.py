@@ -141,7 +141,6 @@ def alternatives_of(
     *,
     now: Trial | None = None,
     targets: Sequence[Target] = (),
-    of_grown: int | None = None,
     more: str = "one more instance",
     given: Collection[str] | None = None,
     own_count: bool = False,
@@ -150,8 +149,7 @@ def alternatives_of(
 ) -> Alternatives:
     """The levers of a scenario as it is, each over `replications` runs beside the scenario's own.
 
-    grown: the scenario with one more instance, `more` in words, over `of_grown` runs if given. now: what the scenario
-    came to; the count is searched anew for each lever, by its objective and `targets`. given: as in levers_of.
+    grown: the scenario with one more instance, `more` in words. now: what the scenario came to; the count is searched anew for each lever, by its objective and `targets`. given: as in levers_of.
     own_count: the scenario's count was not chosen: the best one is a lever as well. search: False where the GPUs are
     given, so that every lever keeps the count, and nobody has one more. measure should remember runs: the
     scenario's own and often the grown one's have been made before.
@@ -160,12 +158,9 @@ def alternatives_of(
         tell("trying what else would help")
     preempted = now is not None and now.mean("preemptions") > 0.01 * scenario.trainer.batch_samples
     levers = levers_of(scenario, grown, more, given, trainer=search and now is not None, preempted=preempted)
-    more_runs = of_grown or replications
-    ways = [(scenario, max(replications, more_runs))]
-    ways += [(lever.scenario, more_runs if lever.name == ONE_MORE else replications) for lever in levers]
-    jobs = [(way, r) for way, n in ways for r in range(n)]
+    jobs = [(way, r) for way in (scenario, *(lever.scenario for lever in levers)) for r in range(replications)]
     runs = iter(side_by_side(lambda job: _measured(measure, *job), jobs))
-    each = [[next(runs) for _ in range(n)] for _, n in ways]
+    each = [[next(runs) for _ in range(replications)] for _ in range(1 + len(levers))]
     base, tried, stuck = _complete(each[0]), [], []
     for lever, found in zip(levers, each[1:], strict=True):
         if any(run is None for run in found):
