@@ -149,7 +149,8 @@ def alternatives_of(
 ) -> Alternatives:
     """The levers of a scenario as it is, each over `replications` runs beside the scenario's own.
 
-    grown: the scenario with one more instance, `more` in words. now: what the scenario came to; the count is searched anew for each lever, by its objective and `targets`. given: as in levers_of.
+    grown: the scenario with one more instance, `more` in words. now: what the scenario came to;
+    the count is searched anew for each lever, by its objective and `targets`. given: as in levers_of.
     own_count: the scenario's count was not chosen: the best one is a lever as well. search: False where the GPUs are
     given, so that every lever keeps the count, and nobody has one more. measure should remember runs: the
     scenario's own and often the grown one's have been made before.
