@@ -51,7 +51,7 @@ Axis = Literal["engine", "trainer", "sync", "lengths"]
 
 
 @dataclass(frozen=True, slots=True)
-class Law:
+class FactorLaw:
     """How a factor on an input is distributed. low, high: eight of ten cases lie between them, one below, one above;
     the factor 1 is the median. name: of the distribution; source: where it comes from."""
 
@@ -84,12 +84,12 @@ class Uncertain:
     interval: Callable[[Scenario, Collection[str]], Interval | None]
     times: Callable[[Scenario, float], dict[str, Any]]
 
-    def law(self, scenario: Scenario, given: Collection[str]) -> Law | None:
+    def law(self, scenario: Scenario, given: Collection[str]) -> FactorLaw | None:
         """The law that has the interval; None where the input is not in doubt."""
         ends = self.interval(scenario, given)
         if ends is None:
             return None
-        return Law(law_name(ends), *ends, self.why(scenario, ends))
+        return FactorLaw(law_name(ends), *ends, self.why(scenario, ends))
 
 
 def law_name(interval: Interval) -> str:

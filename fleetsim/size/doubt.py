@@ -22,7 +22,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import StuckError
 from fleetsim.job.trials import Measure, Tell, flat, unit_of, with_instances
-from fleetsim.job.uncertainty import CONFIDENCE, UNCERTAIN, Z80, Axis, Law, Uncertain
+from fleetsim.job.uncertainty import CONFIDENCE, UNCERTAIN, Z80, Axis, FactorLaw, Uncertain
 from fleetsim.search.objective import price_per_s, usd_per_h
 from fleetsim.search.rate_matching import MOST_INSTANCES
 from fleetsim.search.targets import Target
@@ -67,7 +67,7 @@ class CountDoubt:
         self,
         scenario: Scenario,
         instances: int,
-        laws: Sequence[tuple[Uncertain, Law]],
+        laws: Sequence[tuple[Uncertain, FactorLaw]],
         targets: Sequence[Target],
         measure: Measure,
     ) -> None:
@@ -220,7 +220,7 @@ def _between(counts: Sequence[int], unit: int, as_trainer: int) -> list[int]:
     return sorted({*counts, *kink, *(round(k) * unit for k in np.geomspace(low, high, _BETWEEN))})
 
 
-def _far(laws: Sequence[tuple[Uncertain, Law]]) -> dict[Axis, tuple[float, float]]:
+def _far(laws: Sequence[tuple[Uncertain, FactorLaw]]) -> dict[Axis, tuple[float, float]]:
     """How far each axis is simulated to both sides."""
     found: dict[Axis, tuple[float, float]] = {}
     for axis in {u.axis for u, _ in laws}:

@@ -174,7 +174,7 @@ def test_a_run_that_was_cut_off_in_its_warm_up_says_no_more(
     monkeypatch: pytest.MonkeyPatch, scenario: str, steps: int, steady: bool
 ) -> None:
     known = replicate(job(steps=steps, replications=1))
-    known = replace(known, scenario=job(steps=1000, replications=1))
+    known = replace(known, scenario=job(steps=1000, replications=1), runs=[replace(r, cut=True) for r in known.runs])
 
     def cut(*_: object, **__: object) -> None:
         raise Interrupted(known, f"{steps} of 1,000 steps were simulated")

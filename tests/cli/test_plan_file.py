@@ -121,7 +121,8 @@ def test_a_watch_begins_with_the_plan(folder: Path, monkeypatch: pytest.MonkeyPa
     assert seen[1].base.targets.trainer_idle_fraction == 0.2
     assert seen[1].base.cost.trainer_price_usd_per_gpu_h == 7.0
     run(*command, "--scenario", folder / "job.yaml")
-    assert seen[2].base.targets.trainer_idle_fraction == 0.05
+    assert seen[2].base.targets.trainer_idle_fraction is None
+    assert seen[2].base.targets.idle_limit == 0.05
 
 
 def test_what_is_decided_is_targets_and_prices_alone(folder: Path) -> None:

@@ -17,7 +17,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError
 from fleetsim.job.trials import looked, simulated, unit_of, with_instances
 from fleetsim.job.trials import planned as planned_job
-from fleetsim.job.uncertainty import CONFIDENCE, UNCERTAIN, Z80, Law, law_name
+from fleetsim.job.uncertainty import CONFIDENCE, UNCERTAIN, Z80, FactorLaw, law_name
 from fleetsim.search.objective import price_per_s
 from fleetsim.search.targets import Target
 from fleetsim.sim.threads import side_by_side
@@ -75,7 +75,7 @@ def test_what_was_given_is_not_in_doubt() -> None:
 @given(st.floats(0.3, 1.0), st.floats(1.0, 4.0))
 @settings(max_examples=20, deadline=None)
 def test_a_law_has_its_interval(low: float, high: float) -> None:
-    law = Law(law_name((low, high)), low, high, "")
+    law = FactorLaw(law_name((low, high)), low, high, "")
     found = law.factors(np.array([-Z80, 0.0, Z80]))
     assert found == pytest.approx([low, 1.0, high])
     draws = law.factors(np.random.default_rng(0).normal(size=4000))

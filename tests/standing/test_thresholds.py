@@ -49,7 +49,7 @@ def test_what_cannot_be_seen_is_said() -> None:
 
 def test_a_wait_within_the_plan_s_own_target_is_no_alarm() -> None:
     made = rehearsed()
-    for target in (made.scenario.targets.trainer_idle_fraction, 0.2):
+    for target in (made.scenario.targets.idle_limit, 0.2):
         scenario = with_changes(made.scenario, {"targets.trainer_idle_fraction": target})
         rule = next(
             (r for r in choose(replace(made, scenario=scenario)).rules if r.signal.name == "trainer_idle"), None

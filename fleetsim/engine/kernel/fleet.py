@@ -41,16 +41,21 @@ def arrive(fleet: int, t: float) -> None:
 
 @compiled
 def settle(fleet: int) -> bool:
-    """Sends what may be sent now and plans every instance that waits for a plan. False: groups are missing."""
+    """Sends what may be sent now and plans every instance that waits for a plan. False: groups are missing.
+
+    Where they are, nothing is planned yet: an instance that began with part of what it is sent at one time would make
+    another run of every other draw.
+    """
     w = fleet_at(fleet, 0)
-    enough = dispatch(fleet, w.now) if w.open_loop == 0 else True
+    if w.open_loop == 0 and not dispatch(fleet, w.now):
+        return False
     for j in range(w.n_dirty):
         i = int32_at(w.dirty, j)
         instance_at(w.instances, i).dirty = 0
         if instance_at(w.instances, i).kind == IDLE:
             plan(fleet, i)
     w.n_dirty = 0
-    return enough
+    return True
 
 
 @compiled
