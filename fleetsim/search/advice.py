@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.estimates import Estimate
-from fleetsim.search.moves import Alternatives
+from fleetsim.search.alternative import Alternatives
 
 if TYPE_CHECKING:
     from fleetsim.job.job_face import Job

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fleetsim.job.change import Change
-from fleetsim.search.moves import Alternative, Alternatives
+from fleetsim.search.alternative import Alternative, Alternatives
 
 
 def change_of(alternatives: Alternatives, mends: bool = False, counted: bool = False) -> Change | None:

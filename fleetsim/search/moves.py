@@ -1,136 +1,39 @@
-"""What each lever buys: it is simulated beside the job under the same draws, at its count and with a count of its own.
+"""Levers beside a job, and the moves among them that are told.
 
-Levers are ranked by what a count of their own saves of step time x cost per step. The price of a lever at the same
-count is what a step costs more, divided by the seconds that it becomes shorter; one that needs no GPU is free in money.
-
-What a recipe does not say anyway (older samples, fewer syncs, cut responses) needs permission, and says for what. A
-lever that throws notably more samples away than now, or cuts many of them, is never advised.
+Every lever is simulated beside the job under the same draws, at its count; short looks find the count that is best for
+it, and rank the levers by what that saves of step time x cost per step. The first of them are decided, and told, by as
+many long runs as the job itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import fields, replace
-from typing import Any
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 
 from fleetsim import units
 from fleetsim.config.scenario import Scenario
-from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, StuckError
-from fleetsim.estimates import Estimate
 from fleetsim.job.change import Typed
 from fleetsim.job.levers import (
     ONE_MORE,
-    OUTSIDE_THE_ALGORITHM,
     STALENESS,
     Lever,
     cuts_many,
     levers_of,
-    more_lost,
-    risk_words,
 )
 from fleetsim.job.trials import Measure, Tell, Trial, flat, looked, trial_of, unit_of, with_instances
+from fleetsim.search.alternative import COUNT, Alternative, Alternatives, cheapest_of, compared, permission_of, risk_of
 from fleetsim.search.second_search import LEAST_GAIN, Anew, anew
 from fleetsim.search.targets import Target
 from fleetsim.sim.paired_difference import Runs, differs, ratio_of
 from fleetsim.sim.threads import side_by_side
 
-# The lever that leaves all as it is but the count.
-COUNT = "instances"
 # How often a staleness budget is raised where no fleet holds the targets without it.
 _RAISED = 3
-# Moves whose own counts are decided by as many runs as the recommendation.
-_DECIDED = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Alternative:
-    """What one lever does.
-
-    step_ratio, cost_ratio: with the lever / without it at the same count, paired. gain_s: seconds that a step becomes
-    shorter (negative: longer). cost_change: US dollars per step. shortens: whether the gain is larger than chance.
-    price_usd_per_s: dollars per step for each second gained, None without a gain. loses_more: whether notably more
-    samples are thrown away than without it; samples_lost and long_samples_lost: the shares of all samples and of the
-    longest tenth. risk: what it asks of the algorithm, in words. permission: that, where the recipe does not allow it
-    by itself. anew: the same with the count that is best for it, where that was searched.
-    """
-
-    name: str
-    text: str
-    flag: Typed
-    replications: int
-    step_ratio: Estimate
-    cost_ratio: Estimate
-    gain_s: float
-    cost_change: float
-    staleness_p99_steps: float
-    samples_lost: float
-    long_samples_lost: float
-    loses_more: bool
-    truncated: float
-    shortens: bool
-    lengthens: bool
-    price_usd_per_s: float | None
-    risk: str | None
-    permission: str | None = None
-    anew: Anew | None = None
-
-    @property
-    def free(self) -> bool:
-        """Whether the step does not become dearer."""
-        return self.cost_change <= 0.0
-
-    @property
-    def may_be_advised(self) -> bool:
-        """Whether no more samples are thrown away than without it, and few are cut."""
-        loses = self.loses_more if self.anew is None else self.anew.loses_more
-        return not loses and not cuts_many(self.truncated)
-
-    @property
-    def gain(self) -> float:
-        """The share of step time x cost per step that it saves with a count of its own; 0 where it is no advice."""
-        return self.anew.gain if self.anew is not None and self.anew.saves and self.may_be_advised else 0.0
-
-    def told(self) -> dict[str, Any]:
-        """As it stands in a JSON document."""
-        found = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "anew"}
-        a = self.anew
-        own = a and {
-            "instances": a.instances, "instead_of": a.instead_of.instances, "holds": a.holds, "gain": a.gain,
-            "step_s": a.trial.mean("step_s"), "cost_per_step": a.trial.mean("cost_per_step"),
-            "trainer_idle_fraction": a.trial.mean("trainer_idle_fraction"),
-            "staleness_p99_steps": a.trial.mean("staleness_steps.p99"), "saves_usd": a.saves_usd,
-            "saves_s": a.saves_s, "replications": a.trial.replications,
-        }  # fmt: skip
-        return {**found, "free": self.free, "anew": own}
-
-
-@dataclass(frozen=True, slots=True)
-class Alternatives:
-    """All levers with which the job runs, in the order of levers_of.
-
-    cheapest: the name of one of them, None where none makes a step shorter without losing more samples.
-    cheapest_without_risk: the same among the levers that do not change the algorithm. stuck: levers with which the job
-    gets stuck.
-    """
-
-    tried: tuple[Alternative, ...]
-    cheapest: str | None
-    cheapest_without_risk: str | None
-    stuck: tuple[str, ...]
-
-    def named(self, name: str) -> Alternative | None:
-        """The alternative of a lever, None where the scenario does not have it."""
-        return next((a for a in self.tried if a.name == name), None)
-
-    def moves(self) -> tuple[Alternative, ...]:
-        """Those that save something with a count of their own: without permission first, what saves most first."""
-        return tuple(sorted((a for a in self.tried if a.gain > 0.0), key=lambda a: (a.permission is not None, -a.gain)))
-
-    def told(self) -> dict[str, Any]:
-        """As they stand in a JSON document."""
-        found = {f.name: getattr(self, f.name) for f in fields(self)}
-        return {**found, "tried": [a.told() for a in self.tried]}
+# Moves that are told, at most: of those that the recipe allows by itself, and of those that need a permission. Short
+# looks find the best of them and their counts, as many long runs as the recommendation has decide and are told.
+_FREE, _PERMITTED = 2, 1
 
 
 def alternatives_of(
@@ -145,6 +48,7 @@ def alternatives_of(
     given: Collection[str] | None = None,
     own_count: bool = False,
     search: bool = True,
+    best_alone: bool = False,
     tell: Tell | None = None,
 ) -> Alternatives:
     """The levers of a scenario as it is, each over `replications` runs beside the scenario's own.
@@ -152,14 +56,16 @@ def alternatives_of(
     grown: the scenario with one more instance, `more` in words. now: what the scenario came to;
     the count is searched anew for each lever, by its objective and `targets`. given: as in levers_of.
     own_count: the scenario's count was not chosen: the best one is a lever as well. search: False where the GPUs are
-    given, so that every lever keeps the count, and nobody has one more. measure should remember runs: the
+    given, so that every lever keeps the count, and nobody has one more. best_alone: only the best move is told. measure
+    should remember runs: the
     scenario's own and often the grown one's have been made before.
     """
     if tell is not None:
         tell("trying what else would help")
     preempted = now is not None and now.mean("preemptions") > 0.01 * scenario.trainer.batch_samples
     levers = levers_of(scenario, grown, more, given, trainer=search and now is not None, preempted=preempted)
-    jobs = [(way, r) for way in (scenario, *(lever.scenario for lever in levers)) for r in range(replications)]
+    ways = [scenario, *(lever.scenario for lever in levers)]
+    jobs = [(way, r) for way in ways for r in range(replications)]
     runs = iter(side_by_side(lambda job: _measured(measure, *job), jobs))
     each = [[next(runs) for _ in range(replications)] for _ in range(1 + len(levers))]
     base, tried, stuck = _complete(each[0]), [], []
@@ -172,51 +78,80 @@ def alternatives_of(
         kept = {lever.name: (lever.scenario, _complete(runs)) for lever, runs in zip(levers, each[1:], strict=True)}
         tried = [replace(a, anew=_as_counted(*kept[a.name], now)) if a.name != ONE_MORE else a for a in tried]
     elif now is not None:
-        one = trial_of(now.instances, base[:1])
         pulled = {lever.name: lever for lever in levers if lever.name != ONE_MORE}
         if own_count:
             pulled[COUNT] = Lever(COUNT, "another count", Typed({}), scenario)
             tried.append(compared(pulled[COUNT], base[:1], base[:1]))
         helps = {lever.name: _helps(found, base) for lever, found in zip(levers, each[1:], strict=True)}
+        look = trial_of(now.instances, _complete([_measured(measure, looked(scenario), 0)]))
 
         def own(a: Alternative) -> Anew | None:
-            return _anew(pulled.get(a.name), helps.get(a.name, True), scenario, one, targets, measure)
+            return _anew(pulled.get(a.name), helps.get(a.name, True), scenario, look, targets, measure)
 
         searched = side_by_side(own, tried)
-        tried = [replace(a, anew=found) for a, found in zip(tried, searched, strict=True)]
-        missed = [t for t in targets if not t.held_by(now.estimates[t.metric])]
-        tried = _without_the_count(_decided(tried, pulled, now, targets, measure, mends=bool(missed)))
-    safe = _cheapest([a for a in tried if a.risk is None and a.permission is None])
-    return Alternatives(tuple(tried), _cheapest(tried), safe, tuple(stuck))
+        moves = _Moves(
+            [replace(a, anew=found) for a, found in zip(tried, searched, strict=True)], now, targets, measure
+        )
+        tried = moves.told(pulled, best_alone)
+    safe = cheapest_of([a for a in tried if a.risk is None and a.permission is None])
+    return Alternatives(tuple(tried), cheapest_of(tried), safe, tuple(stuck))
 
 
-def _decided(
-    tried: Sequence[Alternative],
-    pulled: dict[str, Lever],
-    now: Trial,
-    targets: Sequence[Target],
-    measure: Measure,
-    *,
-    mends: bool,
-) -> list[Alternative]:
-    """The same, the few that save most with the counts that all runs decide, as if their jobs had been asked for; of
-    those with and those without permission.
+class _Moves:
+    """Levers with counts of their own, of which looks say how good they are, and long runs those that are told."""
 
-    mends: no fleet holds the targets as it is: then the staleness budget is raised until one does.
-    """
-    found = {a.name: a for a in tried}
-    for free in (True, False):
-        for _ in range(_DECIDED + 1):
-            best = sorted((a for a in found.values() if (a.permission is None) is free), key=lambda a: -a.gain)
-            open_ = [a for a in best[:_DECIDED] if a.gain > 0.0 and a.anew and a.anew.instead_of is not now]
+    def __init__(self, tried: Sequence[Alternative], now: Trial, targets: Sequence[Target], measure: Measure) -> None:
+        self._found = {a.name: a for a in tried}
+        self._now, self._targets, self._measure = now, targets, measure
+        self._missed = any(not t.held_by(now.estimates[t.metric]) for t in targets)
+
+    def told(self, pulled: dict[str, Lever], best_alone: bool) -> list[Alternative]:
+        """All levers; those that are told have a count of their own, of as many long runs as the recommendation.
+
+        Where no fleet holds the targets as the job is, the cheapest with which one does is among them, and the
+        staleness budget is raised until one does.
+        """
+        self._decide(pulled, lambda a: a.name == COUNT, 1)
+        self._without_the_count()
+        if self._missed:
+            self._raise(pulled)
+            self._decide(pulled, lambda a: a.anew is not None and a.anew.holds and a.may_be_advised, 1, _cost)
+        self._decide(pulled, lambda a: a.permission is None, 1 if best_alone else _FREE)
+        if not best_alone or not any(a.gain > 0.0 for a in self._found.values() if a.permission is None):
+            self._decide(pulled, lambda a: a.permission is not None, _PERMITTED)
+        self._without_the_count()
+        return [a if self._is_decided(a) else replace(a, anew=None) for a in self._found.values()]
+
+    def _is_decided(self, a: Alternative) -> bool:
+        return a.anew is not None and a.anew.instead_of is self._now
+
+    def _decide(
+        self,
+        pulled: Mapping[str, Lever],
+        among: Callable[[Alternative], bool],
+        count: int,
+        by: Callable[[Alternative], float] | None = None,
+    ) -> None:
+        """The first few of some moves, by what they save or what else is said, are so by long runs."""
+        while True:
+            wanted = [a for a in self._found.values() if among(a) and (by is not None or a.gain > 0.0)]
+            best = sorted(wanted, key=by or (lambda a: -a.gain))[:count]
+            open_ = [a for a in best if not self._is_decided(a)]
             if not open_:
-                break
+                return
             for a in open_:
-                found[a.name] = replace(a, anew=anew(pulled[a.name].scenario, now, targets, measure) or a.anew)
-    older = found.get(STALENESS)
-    if mends and older is not None:
+                lever = pulled[a.name]
+                found = anew(lever.scenario, self._now, self._targets, self._measure)
+                risk = a.risk if found is None else risk_of(lever, self._now.mean, found.trial.mean)
+                self._found[a.name] = replace(a, anew=found, risk=risk, permission=permission_of(lever, risk))
+
+    def _raise(self, pulled: dict[str, Lever]) -> None:
+        """Raises the staleness budget until a fleet holds the targets."""
+        older, own = self._found.get(STALENESS), None
+        if older is None:
+            return
         for _ in range(_RAISED):
-            own = anew(pulled[STALENESS].scenario, now, targets, measure)
+            own = anew(pulled[STALENESS].scenario, self._now, self._targets, self._measure)
             if own is None or own.holds:
                 break
             lever = next((x for x in levers_of(own.scenario, own.scenario, "") if x.name == STALENESS), None)
@@ -225,23 +160,29 @@ def _decided(
             pulled[STALENESS] = lever
         if own is not None:
             lever = pulled[STALENESS]
-            found[STALENESS] = replace(older, anew=own, text=lever.text, flag=lever.flag)
-    return list(found.values())
+            self._found[STALENESS] = replace(older, anew=own, text=lever.text, flag=lever.flag)
+
+    def _without_the_count(self) -> None:
+        """Levers that gain no more than the best count alone does are no moves; and that count in words."""
+        count = self._found.get(COUNT)
+        if count is None:
+            return
+        if count.anew is None:
+            del self._found[COUNT]
+            return
+        n, least = count.anew.instances, count.gain + LEAST_GAIN
+        self._found = {a.name: a if a.gain >= least else replace(a, anew=None) for a in self._found.values()}
+        said = units.plural(n, "instance")
+        self._found[COUNT] = replace(count, text=said, flag=Typed({"fleet.instances": n}))
+
+
+def _cost(a: Alternative) -> float:
+    return a.anew.trial.mean("cost_per_step") if a.anew is not None else math.inf
 
 
 def _as_counted(changed: Scenario, runs: Runs, now: Trial) -> Anew:
     """A lever with the count as it is."""
     return Anew(changed, trial_of(changed.fleet.instances, runs), now, holds=True)
-
-
-def _without_the_count(tried: Sequence[Alternative]) -> list[Alternative]:
-    """Levers that gain no more than the best count alone does are no moves; and that count in words."""
-    count = next((a for a in tried if a.name == COUNT), None)
-    if count is None or count.anew is None:
-        return [a for a in tried if a is not count]
-    n, least = count.anew.instances, count.gain + LEAST_GAIN
-    said = replace(count, text=units.plural(n, "instance"), flag=Typed({"fleet.instances": n}))
-    return [said if a is count else a if a.gain >= least else replace(a, anew=None) for a in tried]
 
 
 def _helps(runs: Sequence[dict[str, object] | None], base: Runs) -> bool:
@@ -255,8 +196,8 @@ def _helps(runs: Sequence[dict[str, object] | None], base: Runs) -> bool:
 def _anew(
     lever: Lever | None, helps: bool, scenario: Scenario, now: Trial, targets: Sequence[Target], measure: Measure
 ) -> Anew | None:
-    """A lever with a count of its own, from one long run; None for a lever that changes nothing at this count and at
-    about half of it."""
+    """A lever with a count of its own, as looks have it; None for a lever that changes nothing at this count and at
+    about half of it. now: a look of the job as it is."""
     if lever is None or cuts_many(lever.truncated):
         return None
     if lever.name != COUNT and not helps:
@@ -265,7 +206,7 @@ def _anew(
         with_it, without = (_complete([_measured(measure, way, 0)]) for way in ways)
         if not with_it or (without and not differs(ratio_of(with_it, without, "step_s"), 1)):
             return None
-    return anew(lever.scenario, now, targets, measure, 1)
+    return anew(looked(lever.scenario), now, targets, measure, 1)
 
 
 def _measured(measure: Measure, scenario: Scenario, replication: int) -> dict[str, object] | None:
@@ -277,62 +218,3 @@ def _measured(measure: Measure, scenario: Scenario, replication: int) -> dict[st
 
 def _complete(runs: Sequence[dict[str, object] | None]) -> Runs:
     return [run for run in runs if run is not None]
-
-
-def compared(lever: Lever, runs: Runs, base: Runs) -> Alternative:
-    """One lever's runs beside those without it."""
-    n = len(runs)
-
-    def mean(of: Runs, metric: str) -> float:
-        return sum(float(run[metric]) for run in of) / n
-
-    step, cost = ratio_of(runs, base, "step_s"), ratio_of(runs, base, "cost_per_step")
-    gain = mean(base, "step_s") - mean(runs, "step_s")
-    change = mean(runs, "cost_per_step") - mean(base, "cost_per_step")
-    significant = differs(step, n)
-    stale, stale_mean, lost, lost_of_all = (
-        (mean(base, metric), mean(runs, metric))
-        for metric in (
-            "staleness_steps.p99",
-            "staleness_steps.mean",
-            "samples_lost.longest_tenth",
-            "samples_lost.all",
-        )
-    )
-    risk = risk_words(lever, stale, stale_mean, lost, lost_of_all)
-    return Alternative(
-        name=lever.name,
-        text=lever.text,
-        flag=lever.flag,
-        replications=n,
-        step_ratio=step,
-        cost_ratio=cost,
-        gain_s=gain,
-        cost_change=change,
-        staleness_p99_steps=stale[1],
-        samples_lost=lost_of_all[1],
-        long_samples_lost=lost[1],
-        loses_more=more_lost(lost) or more_lost(lost_of_all),
-        truncated=lever.truncated,
-        shortens=significant and gain > 0,
-        lengthens=significant and gain < 0,
-        price_usd_per_s=change / gain if significant and gain > 0 else None,
-        risk=risk,
-        permission=None if lever.name in (COUNT, *OUTSIDE_THE_ALGORITHM) else risk or "another recipe",
-    )
-
-
-def fresh_enough(found: Alternatives, oldest: float | None) -> Alternatives:
-    """The same, with the cheapest of those that leave samples no older than so many steps (p99); None: of all."""
-    if oldest is None:
-        return found
-    return replace(found, cheapest=_cheapest([a for a in found.tried if a.staleness_p99_steps <= oldest]))
-
-
-def _cheapest(tried: Sequence[Alternative]) -> str | None:
-    """See the module's docstring."""
-    useful = [a for a in tried if a.shortens and a.may_be_advised]
-    free = [a for a in useful if a.free]
-    if free:
-        return max(free, key=lambda a: a.gain_s).name
-    return min(useful, key=lambda a: a.price_usd_per_s or 0.0).name if useful else None

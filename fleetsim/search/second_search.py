@@ -23,6 +23,8 @@ from fleetsim.search.targets import Target
 _FINE = 4 / 3
 # A gain below this share of the objective is none.
 LEAST_GAIN = 0.02
+# Shares of samples that are lost: of all, and of the longest tenth.
+LOST = ("samples_lost.all", "samples_lost.longest_tenth")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +70,7 @@ class Anew:
     @property
     def loses_more(self) -> bool:
         """Whether notably more samples are thrown away than in the job as it is."""
-        return any(
-            more_lost((self.instead_of.mean(metric), self.trial.mean(metric)))
-            for metric in ("samples_lost.all", "samples_lost.longest_tenth")
-        )
+        return any(more_lost((self.instead_of.mean(metric), self.trial.mean(metric))) for metric in LOST)
 
     @property
     def saves(self) -> bool:

@@ -8,7 +8,8 @@ from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import StuckError
 from fleetsim.job.trials import Measure, Trials, one_more, unit_of, with_instances
-from fleetsim.search.moves import Alternatives, alternatives_of
+from fleetsim.search.alternative import Alternatives
+from fleetsim.search.moves import alternatives_of
 
 # Long runs of each lever beside those of the job, and of what decides at most: a job may ask for thousands.
 _FEW, _MOST = 1, 5

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from fleetsim.job.input_moves import MetricRanges
     from fleetsim.job.job_face import Job
     from fleetsim.job.metrics import Metrics
-    from fleetsim.search.moves import Alternatives
+    from fleetsim.search.alternative import Alternatives
     from fleetsim.sim.records import Records
     from fleetsim.sim.replications import Replicated
     from fleetsim.simulate.run_view import RunView

@@ -247,7 +247,7 @@ def size(asked: Size, watch: Watch = SILENT) -> SizeResult:
             measure=measure,
         )
         if not asked.in_brief:
-            plan.headroom  # noqa: B018 - it is worked out now
+            plan.headroom, plan.candidates  # noqa: B018 - they are worked out now
     except KeyboardInterrupt:
         from fleetsim.size.data import tried_document
         from fleetsim.size.told import tried as tried_told

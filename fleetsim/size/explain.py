@@ -22,7 +22,7 @@ from fleetsim.job.levers import (
     STALENESS,
 )
 from fleetsim.job.words import lost_words
-from fleetsim.search.moves import Alternative, Alternatives
+from fleetsim.search.alternative import Alternative, Alternatives
 from fleetsim.search.second_search import Anew
 
 # Steps that differ by less than this share are alike.

@@ -8,7 +8,7 @@ from fleetsim import units
 from fleetsim.estimates import Estimate
 from fleetsim.job import words
 from fleetsim.quantities import quantity
-from fleetsim.search.moves import Alternative, Alternatives
+from fleetsim.search.alternative import Alternative, Alternatives
 from fleetsim.size import words as size_words
 from fleetsim.size.explain import explained
 from fleetsim.size.neighbours import Around

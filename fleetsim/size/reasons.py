@@ -14,7 +14,7 @@ from fleetsim.job.drafts import Drafts
 from fleetsim.job.engine_source import EngineSource
 from fleetsim.job.input_moves import InputPart
 from fleetsim.job.sides import Sides
-from fleetsim.search.moves import Alternatives
+from fleetsim.search.alternative import Alternatives
 
 if TYPE_CHECKING:
     from fleetsim.job.brief import Spans

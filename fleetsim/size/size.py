@@ -33,9 +33,10 @@ from fleetsim.job.trials import (
     unit_of,
     with_instances,
 )
+from fleetsim.search.alternative import Alternatives
 from fleetsim.search.best import Best, best_of
 from fleetsim.search.best_move import change_of
-from fleetsim.search.moves import Alternatives, alternatives_of
+from fleetsim.search.moves import alternatives_of
 from fleetsim.search.rate_matching import RateMatching, matched
 from fleetsim.search.targets import Target, targets_of
 from fleetsim.size.caveats import stuck_warnings, warnings_of
@@ -47,8 +48,8 @@ from fleetsim.size.queue_cap import QueueCap, queue_cap_of
 from fleetsim.size.reasons import Reasons
 from fleetsim.size.spread import CountSpread, spread_of
 
-# Replications of each other lever, paired with the recommendation's own, and of fleets far from it: few are enough.
-_LEVERS = 3
+# Replications of fleets far from the recommendation, of drafts and of sides: few are enough.
+_FEW = 3
 # A fleet is about half, or about twice, of another up to this factor.
 _NEAR = 1.5
 
@@ -57,14 +58,15 @@ _NEAR = 1.5
 class Sizing(Reasons[CountSpread]):
     """What `size` found.
 
-    instances: the recommendation. largest: where no fleet holds all targets, the largest one that was tried, else None.
-    knee: the count with the least step time x cost per step, where no target decides. missed: targets that the
-    recommendation does not hold. candidates: the recommendation and the next larger fleet,
+    instances: the recommendation, recommended: its trial. largest: where no fleet holds all targets, the largest one
+    that was tried, else None. knee: the count with the least step time x cost per step, where no target decides.
+    missed: targets that the recommendation does not hold. candidates: the recommendation and the next larger fleet,
     about half and twice of it, and the rate-matching count, ascending, without those that get stuck. confidence: the
     share of cases that it was sized for, None = the likeliest; enough: whether some count is enough in so many.
     """
 
     instances: int
+    recommended: Trial
     binding: str
     largest: Trial | None
     knee: int | None
@@ -73,7 +75,7 @@ class Sizing(Reasons[CountSpread]):
     rate_matching: RateMatching
     headroom_later: Later[Headroom] = field(repr=False, compare=False)
     queue_cap_later: Later[QueueCap] = field(repr=False, compare=False)
-    candidates: tuple[Trial, ...]
+    candidates_later: Later[tuple[Trial, ...]] = field(repr=False, compare=False)
     confidence: float | None = None
     enough: bool | None = None
 
@@ -88,9 +90,9 @@ class Sizing(Reasons[CountSpread]):
         return self.queue_cap_later()
 
     @property
-    def recommended(self) -> Trial:
-        """The trial of the recommended count."""
-        return self.candidate(self.instances)
+    def candidates(self) -> tuple[Trial, ...]:
+        """Fleets about the answer: simulated when they are first asked for."""
+        return self.candidates_later()
 
     @property
     def at_knee(self) -> bool:
@@ -141,9 +143,9 @@ def size(
     consumed = _consumed(rate, best, chosen)
     headroom = Later(partial(headroom_of, job, instances, consumed, nameplate_rate(job)(instances), alone, tell))
     queue_cap = Later(partial(queue_cap_of, job, instances, alone, tell))
-    candidates = _candidates(trials, best, guess, replications)
-    here, few = with_instances(job, instances), min(_LEVERS, replications)
-    alternatives = _alternatives(here, chosen, 1 if brief else _LEVERS, targets, measure, given, tell)
+    candidates = Later(partial(_candidates, trials, best, guess, replications))
+    here, few = with_instances(job, instances), min(_FEW, replications)
+    alternatives = _alternatives(here, chosen, brief, targets, measure, given, tell)
     drafts, sides = drafts_of(here, few, measure, tell), sides_of(here, few, measure, tell)
     binding = bound_by(chosen.binding, alternatives)
     profile = engine_source(job, instances)
@@ -151,6 +153,7 @@ def size(
     return Sizing(
         scenario=job,
         instances=instances,
+        recommended=chosen,
         binding=binding,
         largest=best.largest,
         knee=best.knee,
@@ -159,7 +162,7 @@ def size(
         rate_matching=rate,
         headroom_later=headroom,
         queue_cap_later=queue_cap,
-        candidates=candidates,
+        candidates_later=candidates,
         alternatives=alternatives,
         explanation=explanation(binding, alternatives, chosen.estimates),
         assumptions=assumptions_of(scenario, given),
@@ -191,16 +194,25 @@ def _enough(best: Best, doubt: CountDoubt | None, confidence: float | None) -> t
 def _alternatives(
     here: Scenario,
     chosen: Trial,
-    replications: int,
+    brief: bool,
     targets: Sequence[Target],
     measure: Measure,
     given: Collection[str],
     tell: Tell | None,
 ) -> Alternatives:
     """What every lever does to the recommended fleet."""
-    grown, few = with_instances(here, here.fleet.instances + unit_of(here)), min(replications, here.run.replications)
+    grown = with_instances(here, here.fleet.instances + unit_of(here))
     return alternatives_of(
-        here, grown, few, measure, now=chosen, targets=targets, more=one_more(here), given=given, tell=tell
+        here,
+        grown,
+        1,
+        measure,
+        now=chosen,
+        targets=targets,
+        more=one_more(here),
+        given=given,
+        best_alone=brief,
+        tell=tell,
     )
 
 
@@ -216,7 +228,7 @@ def _shown(trials: Trials, best: Best, matched: int, replications: int) -> dict[
     """Counts that show where cost bends, each with its replications: the answer and the next larger one; with fewer
     runs the matched one, about half of the answer, and where no fleet holds the targets about twice of it. Of these,
     counts that were tried come first. The next smaller one is shown where the search has decided by it."""
-    n, unit, few = best.instances, unit_of(trials.scenario), min(_LEVERS, replications)
+    n, unit, few = best.instances, unit_of(trials.scenario), min(_FEW, replications)
     found = dict.fromkeys((n, n + unit), replications)
     if trials.replications(n - unit) >= replications:
         found[n - unit] = replications

@@ -35,8 +35,9 @@ from fleetsim.job.trials import (
     unit_of,
     with_instances,
 )
+from fleetsim.search.alternative import Alternatives, fresh_enough
 from fleetsim.search.best_move import change_of
-from fleetsim.search.moves import Alternatives, alternatives_of, fresh_enough
+from fleetsim.search.moves import alternatives_of
 from fleetsim.sim.paired_difference import differs, ratio_of
 from fleetsim.size.explain import bound_by, explanation
 from fleetsim.size.implausible_defaults import implausible

@@ -23,7 +23,8 @@ from fleetsim.job.change import Typed
 from fleetsim.job.levers import CADENCE, CAP, LENGTH, NO_CAP, ONE_MORE, STALENESS, levers_of, share_above
 from fleetsim.job.trials import simulated, with_instances
 from fleetsim.job.words import lost_words
-from fleetsim.search.moves import Alternatives, alternatives_of
+from fleetsim.search.alternative import Alternatives
+from fleetsim.search.moves import alternatives_of
 from fleetsim.sim.paired_difference import differs, ratio_of
 from fleetsim.size.explain import bound_by, explanation
 from fleetsim.workload.lengths import quantile_length

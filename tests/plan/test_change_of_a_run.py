@@ -11,8 +11,8 @@ from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.job.levers import levers_of
 from fleetsim.job.trials import remembered, simulated, with_instances
+from fleetsim.search.alternative import COUNT, Alternatives
 from fleetsim.search.best_move import change_of
-from fleetsim.search.moves import COUNT, Alternatives
 from fleetsim.simulate.change import alternatives_here
 from tests.plan.typed import typed
 

@@ -1,0 +1,176 @@
+"""What each lever does, beside the job as it is: at the same count, and with a count of its own.
+
+The price of a lever at the same count is what a step costs more, divided by the seconds that it becomes shorter; one
+that needs no GPU is free in money. What a recipe does not say anyway (older samples, fewer syncs, cut responses) needs
+permission, and says for what. A lever that throws notably more samples away than now, or cuts many of them, is never
+advised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import fields, replace
+from typing import Any
+
+from fleetsim.dataclass import dataclass
+from fleetsim.estimates import Estimate
+from fleetsim.job.change import Typed
+from fleetsim.job.levers import OUTSIDE_THE_ALGORITHM, Lever, cuts_many, more_lost, risk_words
+from fleetsim.search.second_search import LOST, Anew
+from fleetsim.sim.paired_difference import Runs, differs, ratio_of
+
+# The lever that leaves all as it is but the count.
+COUNT = "instances"
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """What one lever does.
+
+    step_ratio, cost_ratio: with the lever / without it at the same count, paired. gain_s: seconds that a step becomes
+    shorter (negative: longer). cost_change: US dollars per step. shortens: whether the gain is larger than chance.
+    price_usd_per_s: dollars per step for each second gained, None without a gain. loses_more: whether notably more
+    samples are thrown away than without it; samples_lost and long_samples_lost: the shares of all samples and of the
+    longest tenth. risk: what it asks of the algorithm, in words. permission: that, where the recipe does not allow it
+    by itself. anew: the same with the count that is best for it, where that was searched.
+    """
+
+    name: str
+    text: str
+    flag: Typed
+    replications: int
+    step_ratio: Estimate
+    cost_ratio: Estimate
+    gain_s: float
+    cost_change: float
+    staleness_p99_steps: float
+    samples_lost: float
+    long_samples_lost: float
+    loses_more: bool
+    truncated: float
+    shortens: bool
+    lengthens: bool
+    price_usd_per_s: float | None
+    risk: str | None
+    permission: str | None = None
+    anew: Anew | None = None
+
+    @property
+    def free(self) -> bool:
+        """Whether the step does not become dearer."""
+        return self.cost_change <= 0.0
+
+    @property
+    def may_be_advised(self) -> bool:
+        """Whether no more samples are thrown away than without it, and few are cut."""
+        loses = self.loses_more if self.anew is None else self.anew.loses_more
+        return not loses and not cuts_many(self.truncated)
+
+    @property
+    def gain(self) -> float:
+        """The share of step time x cost per step that it saves with a count of its own; 0 where it is no advice."""
+        return self.anew.gain if self.anew is not None and self.anew.saves and self.may_be_advised else 0.0
+
+    def told(self) -> dict[str, Any]:
+        """As it stands in a JSON document."""
+        found = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "anew"}
+        a = self.anew
+        own = a and {
+            "instances": a.instances, "instead_of": a.instead_of.instances, "holds": a.holds, "gain": a.gain,
+            "step_s": a.trial.mean("step_s"), "cost_per_step": a.trial.mean("cost_per_step"),
+            "trainer_idle_fraction": a.trial.mean("trainer_idle_fraction"),
+            "staleness_p99_steps": a.trial.mean("staleness_steps.p99"), "saves_usd": a.saves_usd,
+            "saves_s": a.saves_s, "replications": a.trial.replications,
+        }  # fmt: skip
+        return {**found, "free": self.free, "anew": own}
+
+
+@dataclass(frozen=True, slots=True)
+class Alternatives:
+    """All levers with which the job runs, in the order of levers_of.
+
+    cheapest: the name of one of them, None where none makes a step shorter without losing more samples.
+    cheapest_without_risk: the same among the levers that do not change the algorithm. stuck: levers with which the job
+    gets stuck.
+    """
+
+    tried: tuple[Alternative, ...]
+    cheapest: str | None
+    cheapest_without_risk: str | None
+    stuck: tuple[str, ...]
+
+    def named(self, name: str) -> Alternative | None:
+        """The alternative of a lever, None where the scenario does not have it."""
+        return next((a for a in self.tried if a.name == name), None)
+
+    def moves(self) -> tuple[Alternative, ...]:
+        """Those that save something with a count of their own: without permission first, what saves most first."""
+        return tuple(sorted((a for a in self.tried if a.gain > 0.0), key=lambda a: (a.permission is not None, -a.gain)))
+
+    def told(self) -> dict[str, Any]:
+        """As they stand in a JSON document."""
+        found = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {**found, "tried": [a.told() for a in self.tried]}
+
+
+def compared(lever: Lever, runs: Runs, base: Runs) -> Alternative:
+    """One lever's runs beside those without it."""
+    n = len(runs)
+
+    def mean(of: Runs, metric: str) -> float:
+        return sum(float(run[metric]) for run in of) / n
+
+    step, cost = ratio_of(runs, base, "step_s"), ratio_of(runs, base, "cost_per_step")
+    gain = mean(base, "step_s") - mean(runs, "step_s")
+    change = mean(runs, "cost_per_step") - mean(base, "cost_per_step")
+    significant = differs(step, n)
+    lost = [(mean(base, metric), mean(runs, metric)) for metric in LOST]
+    risk = risk_of(lever, lambda metric: mean(base, metric), lambda metric: mean(runs, metric))
+    return Alternative(
+        name=lever.name,
+        text=lever.text,
+        flag=lever.flag,
+        replications=n,
+        step_ratio=step,
+        cost_ratio=cost,
+        gain_s=gain,
+        cost_change=change,
+        staleness_p99_steps=mean(runs, "staleness_steps.p99"),
+        samples_lost=lost[0][1],
+        long_samples_lost=lost[1][1],
+        loses_more=any(map(more_lost, lost)),
+        truncated=lever.truncated,
+        shortens=significant and gain > 0,
+        lengthens=significant and gain < 0,
+        price_usd_per_s=change / gain if significant and gain > 0 else None,
+        risk=risk,
+        permission=permission_of(lever, risk),
+    )
+
+
+def risk_of(lever: Lever, before: Callable[[str], float], after: Callable[[str], float]) -> str | None:
+    """What a lever asks of the algorithm, by the means of metrics without and with it."""
+    of_all, of_longest = ((before(m), after(m)) for m in LOST)
+    p99, mean = ((before(m), after(m)) for m in ("staleness_steps.p99", "staleness_steps.mean"))
+    return risk_words(lever, p99, mean, of_longest, of_all)
+
+
+def permission_of(lever: Lever, risk: str | None) -> str | None:
+    """What it needs a permission for; None where the recipe allows it by itself."""
+    return None if lever.name in (COUNT, *OUTSIDE_THE_ALGORITHM) else risk or "another recipe"
+
+
+def fresh_enough(found: Alternatives, oldest: float | None) -> Alternatives:
+    """The same, with the cheapest of those that leave samples no older than so many steps (p99); None: of all."""
+    if oldest is None:
+        return found
+    return replace(found, cheapest=cheapest_of([a for a in found.tried if a.staleness_p99_steps <= oldest]))
+
+
+def cheapest_of(tried: Sequence[Alternative]) -> str | None:
+    """The name of the lever whose second of step time is cheapest, of those that may be advised."""
+    useful = [a for a in tried if a.shortens and a.may_be_advised]
+    free = [a for a in useful if a.free]
+    if free:
+        return max(free, key=lambda a: a.gain_s).name
+    return min(useful, key=lambda a: a.price_usd_per_s or 0.0).name if useful else None
