@@ -10,6 +10,7 @@ Counts are tried in whole engines: `engine.dp` instances that share their expert
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
@@ -27,6 +28,10 @@ from fleetsim.search.targets import Target
 _SLOWER = 1.02
 # With fewer groups per instance than this, one group more or less makes a visible jump in the step time.
 _WAVES = 6
+# The trainer's seconds in a look, of those of a mean batch, at the least.
+_FLOOR = 0.95
+# Of the start, counts that are looked at before the most that may be useful.
+_TIMES = (1, 2, 4, 8)
 # Counts whose looks are within so much of the best one's are decided by long runs, this many of them at most.
 _CLOSE, _DECIDED = 1.05, 4
 
@@ -98,10 +103,11 @@ class _Search:
 
     def _least(self, fine: float) -> int:
         """The count with the least objective: looked for by looks, decided between the closest by a long run each."""
-        bends = {math.ceil(n / self._unit) for n in _bends(self._trials.scenario)}
+        most = self._worth_a_look()
         looked = least(
-            self._step_s, self._price, self._start, self._most,
-            power=self._power, fine=fine, bends=bends, known=self._looked(),
+            self._step_s, self._price, self._start, most, power=self._power, fine=fine,
+            bends={k for n in _bends(self._trials.scenario) if (k := math.ceil(n / self._unit)) <= most},
+            known=[k for k in self._looked() if k <= most],
         )  # fmt: skip
 
         def objective(k: int, step_s: float) -> float:
@@ -113,13 +119,23 @@ class _Search:
             return looked
         return min(close[:_DECIDED], key=lambda k: objective(k, self._long(k, 1).mean("step_s")))
 
+    def _worth_a_look(self) -> int:
+        """The most engines that could be better than where the search starts: no step is shorter than the trainer's own
+        seconds. A large fleet whose samples all grow too old takes long to look at."""
+        floor = _FLOOR * nameplate.mean_step_s(self._trials.scenario)
+        limit = math.pow(self._step_s(self._start), self._power) * self._price(self._start)
+        counts = range(self._start, self._most + 1)
+        return counts[
+            max(0, bisect_right(counts, limit, key=lambda k: math.pow(floor, self._power) * self._price(k)) - 1)
+        ]
+
     def _holds(self, k: int, wanted: Sequence[Target], *, decided: bool = False) -> bool:
         trial = self._long(k) if decided else self._look(k)
         return all(t.held_by(trial.estimates[t.metric]) for t in wanted)
 
     def _bracket(self, wanted: Sequence[Target], start: int) -> int | None:
-        """A count that holds by a look: the start, its double, or the most that runs; None without one."""
-        near = next((k for k in (start, 2 * start) if k <= self._most and self._holds(k, wanted)), None)
+        """A count that holds by a look: the start, a few times as many, or the most that runs; None without one."""
+        near = next((k for k in (start * m for m in _TIMES) if k <= self._most and self._holds(k, wanted)), None)
         if near is not None:
             return near
         most = largest_that_runs(self._trials.looks, self._start * self._unit, self._most * self._unit, self._unit)
