@@ -52,6 +52,8 @@ _ROOM = 0.02
 # Steps of a run for each batch that is out, from which on what is trained is as long as what is sent.
 _STEADY = 2.5
 _CONCURRENCIES = 96
+# What of the most samples may be out, in as many steps.
+_SHARES = np.geomspace(1e-3, 1.0, _CONCURRENCIES)
 
 Floats = NDArray[np.float64]
 
@@ -226,7 +228,7 @@ def _generation_s(
     work, out = batch * lengths.mean / instances, batches_out(scenario)
     flight = min(out * batch, scenario.fleet.max_in_flight_samples or math.inf)
     most = min(pace.most, flight / instances, scenario.fleet.max_in_flight_samples_per_instance or math.inf)
-    c = most * np.geomspace(1e-3, 1.0, _CONCURRENCIES)
+    c = most * _SHARES
     seconds = pace.of(c)
     gone = lengths.mean * seconds + (lengths.of_group - lengths.mean) * pace.seconds[0]
     least = np.maximum(work * seconds / c, (gone + held_s) / out) + stops * (pause_s - 2 * seconds)
