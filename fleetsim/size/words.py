@@ -31,7 +31,13 @@ def headline(result: Sizing) -> str:
         return f"No fleet is enough in {_cases(result.confidence)}. In the likeliest: {fleet} for {trainer}."
     if result.targets:
         return f"{fleet} for {trainer}: the fewest that hold {asked(result, held=True)}."
-    return f"{fleet} for {trainer}: the least step time x cost."
+    return f"{fleet} for {trainer}: the least step time x cost{_rate(result)}."
+
+
+def _rate(result: Sizing) -> str:
+    """What step time is worth in cost, where that is not one to one."""
+    worth = result.scenario.targets.worth
+    return "" if worth == 1.0 else f", where 1 % of time is worth {worth:g} % of cost"
 
 
 def why_infeasible(result: Sizing) -> str:
@@ -76,7 +82,7 @@ def being_wrong(result: Sizing) -> str:
     """What it costs on average to stay with the answer, and which input widens its range."""
     r = result.spread
     assert r is not None
-    of = "the price" if result.targets and not result.at_knee else "step x cost"
+    of = "the price" if result.targets and not result.at_knee else f"step x cost{' at that rate' if _rate(result) else ''}"
     widest = f"; what widens the range most: {r.widest}" if r.widest else ""
     return f"being wrong costs {units.share(r.expected_loss, 0)} of {of} on average{widest}"
 
