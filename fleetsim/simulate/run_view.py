@@ -34,6 +34,8 @@ _MAIN = (
     "lent_fraction",
     "generated_tok_s",
     "instance_tok_s",
+    "completions_per_s",
+    "iterations_per_day",
     "goodput",
     "cost_per_step",
     "kv_use",
