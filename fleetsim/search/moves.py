@@ -39,6 +39,8 @@ from fleetsim.sim.threads import side_by_side
 COUNT = "instances"
 # How often a staleness budget is raised where no fleet holds the targets without it.
 _RAISED = 3
+# A trainer that waits for less than this share of its time never waits: it is written as 0.0 %.
+_NEVER = 0.0005
 # Moves whose own counts are decided by as many runs as the recommendation.
 _DECIDED = 1
 
@@ -127,10 +129,26 @@ class Alternatives:
         """Those that save something with a count of their own: without permission first, what saves most first."""
         return tuple(sorted((a for a in self.tried if a.gain > 0.0), key=lambda a: (a.permission is not None, -a.gain)))
 
+    @property
+    def enough(self) -> int | None:
+        """The count that is best where the fleet makes more than its trainer takes, for good: it never waits, and with
+        fewer instances hardly. None elsewhere, and where nobody asked for another count."""
+        count = self.named(COUNT)
+        own = None if count is None else count.anew
+        if own is None or not own.saves or own.instances >= own.instead_of.instances or not never_waits(own.instead_of):
+            return None
+        limit = own.scenario.targets.idle_limit
+        return own.instances if own.trial.mean("trainer_idle_fraction") <= limit else None
+
     def told(self) -> dict[str, Any]:
         """As they stand in a JSON document."""
         found = {f.name: getattr(self, f.name) for f in fields(self)}
         return {**found, "tried": [a.told() for a in self.tried]}
+
+
+def never_waits(trial: Trial) -> bool:
+    """Whether the trainer has a batch whenever it wants one: then more samples are of no use to it."""
+    return trial.mean("trainer_idle_fraction") < _NEVER
 
 
 def alternatives_of(
@@ -200,11 +218,16 @@ def _decided(
     mends: bool,
 ) -> list[Alternative]:
     """The same, the few that save most with the counts that all runs decide, as if their jobs had been asked for; of
-    those with and those without permission.
+    those with and those without permission. Where the trainer never waits, so is the best count: it is said to be
+    enough.
 
     mends: no fleet holds the targets as it is: then the staleness budget is raised until one does.
     """
     found = {a.name: a for a in tried}
+
+    def decide(a: Alternative) -> None:
+        found[a.name] = replace(a, anew=anew(pulled[a.name].scenario, now, targets, measure) or a.anew)
+
     for free in (True, False):
         for _ in range(_DECIDED + 1):
             best = sorted((a for a in found.values() if (a.permission is None) is free), key=lambda a: -a.gain)
@@ -212,7 +235,10 @@ def _decided(
             if not open_:
                 break
             for a in open_:
-                found[a.name] = replace(a, anew=anew(pulled[a.name].scenario, now, targets, measure) or a.anew)
+                decide(a)
+    count = found.get(COUNT)
+    if count is not None and count.gain > 0.0 and count.anew and count.anew.instead_of is not now and never_waits(now):
+        decide(count)
     older = found.get(STALENESS)
     if mends and older is not None:
         for _ in range(_RAISED):

@@ -51,7 +51,8 @@ class RunView:
 
     metrics: flat, dotted names. steps, staleness_steps: of the first replication. profile: what the engine's speed
     rests on. warmups: steps left out of the metrics, by replication. assumed: defaults and what the scenario calls
-    assumed. ranges: how far it may be off, None where no input is in doubt. change: the one that saves most.
+    assumed. ranges: how far it may be off, None where no input is in doubt. change: the one that saves most. enough: the
+    fewer instances that do, where the fleet makes more than the trainer takes.
     """
 
     scenario: Scenario
@@ -65,6 +66,7 @@ class RunView:
     assumed: tuple[Assumption, ...]
     ranges: MetricRanges | None = None
     change: Change | None = None
+    enough: int | None = None
 
 
 def trained_staleness(records: Records) -> NDArray[Any]:

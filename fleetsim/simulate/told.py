@@ -13,7 +13,16 @@ from fleetsim.engine.transport import sync_times, sync_words
 from fleetsim.job import words
 from fleetsim.job.assumptions import assumed_values, short
 from fleetsim.job.binding import Binding, binding_words
-from fleetsim.job.brief import Spans, assumed_line, idle_words, losses_line, ranged, regime_line, swing_line
+from fleetsim.job.brief import (
+    Spans,
+    assumed_line,
+    idle_words,
+    losses_line,
+    ranged,
+    regime_line,
+    surplus_line,
+    swing_line,
+)
 from fleetsim.job.drafts import engine_words
 from fleetsim.job.grounds import how_sure, rests_on
 from fleetsim.job.observations import observed_line
@@ -93,6 +102,7 @@ def brief_of(view: RunView) -> Brief:
         ("age", regime_line(view.metrics)),
         ("lost", losses_line(view.metrics, s)),
         ("binds", binding.name),
+        ("supply", surplus_line(view.enough)),
         ("change", binding.lift if view.change is None else view.change.words),
         ("observed", observed_line(s)),
         ("assumed", assumed_line(s, view.assumed, () if ranges is None else [part.path for part in ranges.parts])),

@@ -59,6 +59,7 @@ def document(result: Sizing, pictured: Pictured | None = None) -> Document:
             words.likely(result),
             words.reach(result),
             terminal_only(result.explanation),
+            words.surplus(result),
             None if result.drafts is None else result.drafts.text,
             None if result.sides is None else result.sides.text,
         ),
