@@ -134,7 +134,7 @@ def losses_line(estimates: Mapping[str, Estimate], scenario: Scenario) -> str | 
 
 
 def pace(of: Mapping[str, Estimate]) -> str:
-    """What a fleet completes and its trainer does: "17.1 completions per second, 2,880 iterations (optimizer steps) a day"."""
+    """What a fleet completes, and its trainer: "17.1 completions per second, 2,880 iterations (optimizer steps) a day"."""
     completed, steps = (of[name].mean for name in ("completions_per_s", "iterations_per_day"))
     return f"{units.number(completed)} completions per second, {units.number(steps)} iterations (optimizer steps) a day"
 

@@ -28,6 +28,7 @@ from fleetsim.tell.document import (
     Tile,
     Words,
     brief,
+    figure,
     page_only,
     present,
     terminal_only,
@@ -55,8 +56,7 @@ def document(
         lede=(f"Asked for: {words.asked_for(result.budget)}. {words.searched(result)}",),
         tiles=(
             Tile("GPUs", f"{best.candidate.share.gpus:,}", words.share_words(best.candidate.share)),
-            Tile("step", units.seconds(best.step_s), _ends(best.range_of("step_s"), units.seconds)),
-            Tile("cost of a step", units.money(best.usd), _ends(best.range_of("cost_per_step"), units.money)),
+            *(figure(name, best.estimates[name], best.spans) for name in ("step_s", "cost_per_step")),
             Tile("cost of a million trained tokens", units.money(1e6 * best.usd_per_token)),
         ),
         warnings=tuple(warnings),

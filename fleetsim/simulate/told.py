@@ -62,7 +62,7 @@ def document(view: RunView, warnings: tuple[str, ...] = (), run: Records | None 
         headline=headline(view),
         brief=brief_of(view),
         lede=(terminal_only(*_opening(view)), page_only(*_lede(view))),
-        tiles=tuple(figure(name, view.metrics[name]) for name in _TILES if name in view.metrics),
+        tiles=tuple(figure(name, view.metrics[name], _spans(view)) for name in _TILES if name in view.metrics),
         warnings=warnings,
         sections=(
             *(() if run is None else (over_time(run, view.metrics, "The run"),)),

@@ -155,7 +155,7 @@ def _tiles(result: Sizing) -> tuple[Tile, ...]:
     s = result.scenario
     return (
         Tile("rollout instances", f"{result.instances:,}", job_words.instance_words(s)),
-        *(figure(name, of[name]) for name in _TILES),
+        *(figure(name, of[name], result.spans) for name in _TILES),
         Tile("queue cap, samples", f"{result.queue_cap.samples:,}", f"{_batches(result.queue_cap.steps)}"),
     )
 

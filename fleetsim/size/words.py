@@ -135,10 +135,8 @@ def reach(result: Sizing) -> str | None:
 def verdict(result: Sizing) -> str:
     """The numbers behind the headline, in one line."""
     trial = result.recommended
-    idle = trial.estimates["trainer_idle_fraction"]
-    interval = units.bracket(idle, "share") if trial.replications > 1 else ""
     return (
-        f"trainer idle {units.share(idle.mean)}{interval}, step {units.seconds(trial.mean('step_s'))}, "
+        f"trainer idle {units.share(trial.mean('trainer_idle_fraction'))}, step {units.seconds(trial.mean('step_s'))}, "
         f"{units.money(trial.mean('cost_per_step'))} per step; {pace(trial.estimates)}"
     )
 

@@ -24,6 +24,7 @@ from fleetsim.split.runs import By
 from fleetsim.split.split import Advice
 from fleetsim.split.spread import WaySpread
 from fleetsim.tell.document import (
+    SEEDS_ALONE,
     Block,
     Brief,
     Document,
@@ -148,7 +149,7 @@ def _tiles(result: Advice) -> tuple[Tile, ...]:
     ratio = result.ratio
     tiles: list[Tile] = [
         Tile("advised", way.label, "the same GPUs in turn" if shared else "rollout + trainer GPUs"),
-        *(figure(name, of[name]) for name in _TILES),
+        *(figure(name, of[name], result.spans) for name in _TILES),
     ]
     if ratio is not None:
         what = quantity(result.by).title
@@ -180,7 +181,7 @@ def every_way(result: Advice) -> Table:
         for i, o in enumerate(result.outcomes)
     )
     titles = (quantity(name).title for name in (*_WITH_INTERVAL, *_MEANS))
-    return Table("every way in figures", ("way", "beside the first", *titles, "runs"), rows)
+    return Table("every way in figures", ("way", "beside the first", *titles, "runs"), rows, note=SEEDS_ALONE)
 
 
 def brief_of(result: Advice) -> Brief:

@@ -171,7 +171,8 @@ def rules(result: Advice) -> str:
 def comparison(ratio: Estimate, by: str, replications: int) -> str:
     """A paired ratio as "15.5 % [15.1, 15.8] shorter"."""
     _, less, more = _MEASURES[by]
-    return f"{units.changed_by(ratio, replications)} {less if ratio.mean < 1.0 else more}"
+    size, luck = units.changed_by(ratio, replications)
+    return f"{size} {less if ratio.mean < 1.0 else more}{f' ({luck})' if luck else ''}"
 
 
 def _numbers(outcome: Outcome) -> str:

@@ -25,8 +25,8 @@ BACKLOG = {
 
 
 def supply_of(instances: int, **changes: Any) -> str | None:
-    said = str(fs.load(None, {**UNSYNCED, **changes}, instances=instances, **RUNBOOK).simulate())
-    return next((line.partition("supply ")[2].strip() for line in said.splitlines() if line.startswith("supply ")), None)
+    said = str(fs.load(None, {**UNSYNCED, **changes}, instances=instances, **RUNBOOK).simulate()).splitlines()
+    return next((line.removeprefix("supply ").strip() for line in said if line.startswith("supply ")), None)
 
 
 @pytest.mark.parametrize(
