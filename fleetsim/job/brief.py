@@ -133,8 +133,14 @@ def losses_line(estimates: Mapping[str, Estimate], scenario: Scenario) -> str | 
     return "; ".join(said) or None
 
 
+def fate_of_samples(estimates: Mapping[str, Estimate], scenario: Scenario, age: float | None = None) -> tuple[str, ...]:
+    """The lines of the age and of the losses as sentences: a page has no Brief."""
+    old, lost = regime_line(estimates, age), losses_line(estimates, scenario)
+    return tuple(filter(None, (units.sentence(old), units.sentence(f"lost: {lost}") if lost else "")))
+
+
 def pace(of: Mapping[str, Estimate]) -> str:
-    """What a fleet completes, and its trainer: "17.1 completions per second, 2,880 iterations (optimizer steps) a day"."""
+    """Of a fleet and its trainer: "17.1 completions per second, 2,880 iterations (optimizer steps) a day"."""
     completed, steps = (of[name].mean for name in ("completions_per_s", "iterations_per_day"))
     return f"{units.number(completed)} completions per second, {units.number(steps)} iterations (optimizer steps) a day"
 

@@ -16,6 +16,7 @@ from fleetsim.job.binding import Binding, binding_words
 from fleetsim.job.brief import (
     Spans,
     assumed_line,
+    fate_of_samples,
     idle_words,
     losses_line,
     ranged,
@@ -182,6 +183,8 @@ def _lede(view: RunView) -> Iterator[str]:
     transport = sync_words(sync_times(view.scenario))
     yield f"{_fleet_words(view.scenario)}; {_length_words(view)}; {counted_words(view.warmups, len(view.steps))}."
     yield _binds(view)
+    yield from fate_of_samples(view.metrics, view.scenario)
+    yield units.sentence(f"supply: {supply}") if (supply := surplus_line(view.enough)) else ""
     yield _drafts(view)
     yield _sides(view)
     yield units.sentence(transport) if transport else ""

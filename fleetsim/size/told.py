@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from fleetsim import units
 from fleetsim.dataclass import dataclass
 from fleetsim.job import words as job_words
+from fleetsim.job.brief import fate_of_samples
 from fleetsim.job.grounds import assumed_section, rests_on
 from fleetsim.job.observations import observed_section
 from fleetsim.job.trials import Trial
@@ -55,7 +56,7 @@ def document(result: Sizing, pictured: Pictured | None = None) -> Document:
         brief=brief_of(result),
         lede=present(
             terminal_only(verdict),
-            page_only(units.sentence(verdict)),
+            page_only(units.sentence(verdict), *fate_of_samples(result.recommended.estimates, result.scenario)),
             words.likely(result),
             words.reach(result),
             terminal_only(result.explanation),

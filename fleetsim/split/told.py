@@ -6,7 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from fleetsim import units
 from fleetsim.job.binding import binding_words
-from fleetsim.job.brief import AHEAD_NOT_AGE, assumed_line, losses_line, measure_line, ranged, regime_line, step_line
+from fleetsim.job.brief import (
+    AHEAD_NOT_AGE,
+    assumed_line,
+    fate_of_samples,
+    losses_line,
+    measure_line,
+    ranged,
+    regime_line,
+    step_line,
+)
 from fleetsim.job.grounds import assumed_section, rests_on, worth_knowing
 from fleetsim.job.observations import observed_line, observed_section
 from fleetsim.job.permissions import age_of
@@ -54,12 +63,14 @@ def document(result: Advice, runs: Mapping[str, Records] | None = None) -> Docum
 
     Raises ValueError for a run whose activity was not recorded.
     """
+    way = result.chosen.arrangement.scenario
     return Document(
         kind=f"{kind_of('split', result.scenario)} · {units.plural(result.gpus, 'GPU')}",
         title=words.headline(result),
         brief=brief_of(result),
         lede=present(
             words.verdict(result),
+            page_only(*fate_of_samples(result.chosen.estimates, way, age_of(result.chosen.runs))),
             words.on_policy(result),
             terminal_only(result.explanation),
             None if result.drafts is None else result.drafts.text,
