@@ -212,9 +212,9 @@ def ratio_change(ratio: Interval) -> str:
 
 def changed_by(ratio: Interval, replications: int) -> tuple[str, str]:
     """A paired ratio that differs from 1, as a change, and what of it is luck: ("2.7 %", "±0.2 of seeds"); the first is
-    positive whichever way it goes, the second empty for a single run."""
-    luck = f"±{percent(half_width(ratio))}" if replications > 1 else ""
-    return share(abs(1.0 - ratio.mean)), of_seeds(luck)
+    positive whichever way it goes, the second empty where it would be written as nothing, and for a single run."""
+    luck = percent(half_width(ratio))
+    return share(abs(1.0 - ratio.mean)), of_seeds(f"±{luck}") if replications > 1 and float(luck) else ""
 
 
 def coefficient(value: float, low: float | None, high: float | None) -> tuple[str, str]:

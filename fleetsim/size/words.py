@@ -40,7 +40,7 @@ def headline(result: Sizing) -> str:
 def _rate(result: Sizing) -> str:
     """What step time is worth in cost, where that is not one to one."""
     worth = result.scenario.targets.worth
-    return "" if worth == 1.0 else f", where 1 % of time is worth {worth:g} % of cost"
+    return "" if worth == 1.0 else f", where 1 % of time is worth {units.limit(worth / 100)} of cost"
 
 
 def why_infeasible(result: Sizing) -> str:
