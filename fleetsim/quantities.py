@@ -146,6 +146,22 @@ CATALOGUE: tuple[Quantity, ...] = (
     ),
     Quantity("generated_tok_s", "generated tok/s", "number", "output tokens / window, whole fleet", "more", "tok/s"),
     Quantity(
+        "completions_per_s",
+        "completions per second",
+        "number",
+        "samples whose generation is complete, whatever becomes of them / window, whole fleet",
+        "more",
+        "completions/s",
+    ),
+    Quantity(
+        "iterations_per_day",
+        "iterations (optimizer steps) per day",
+        "number",
+        "86,400 x optimizer steps / window",
+        "more",
+        "steps/day",
+    ),
+    Quantity(
         "goodput",
         "goodput, trained tok/GPU-s",
         "number",

@@ -191,10 +191,10 @@ def with_ends(e: Interval, unit: Unit) -> str:
     return f"{written(e.mean, unit)}{bracket(e, unit)}"
 
 
-def interval(e: Interval, unit: Unit) -> str:
-    """What stands below a mean: "95 %: [39.1, 39.9]"; nothing where nothing was replicated."""
-    text = bracket(e, unit)
-    return f"95 %:{text}" if text else ""
+def of_seeds(half: str) -> str:
+    """What luck alone does to a mean, by name: "±0.2 of seeds"; what is in doubt about the inputs does more. half: of
+    its 95 % interval, "±0.2"; nothing where there is none."""
+    return f"{half} of seeds" if half else ""
 
 
 def mean_and_ends(e: Interval, unit: Unit) -> tuple[str, str]:
@@ -210,13 +210,11 @@ def ratio_change(ratio: Interval) -> str:
     return f"{percent_change(ratio.mean - 1.0)} %{around}"
 
 
-def changed_by(ratio: Interval, replications: int) -> str:
-    """A paired ratio that differs from 1, as a change: "2.7 % [2.5, 2.9]", positive whichever way it goes."""
-    text = share(abs(1.0 - ratio.mean))
-    if replications < 2:
-        return text
-    low, high = sorted((abs(1.0 - ratio.ci_low), abs(1.0 - ratio.ci_high)))
-    return f"{text} [{percent(low)}, {percent(high)}]"
+def changed_by(ratio: Interval, replications: int) -> tuple[str, str]:
+    """A paired ratio that differs from 1, as a change, and what of it is luck: ("2.7 %", "±0.2 of seeds"); the first is
+    positive whichever way it goes, the second empty where it would be written as nothing, and for a single run."""
+    luck = percent(half_width(ratio))
+    return share(abs(1.0 - ratio.mean)), of_seeds(f"±{luck}") if replications > 1 and float(luck) else ""
 
 
 def coefficient(value: float, low: float | None, high: float | None) -> tuple[str, str]:

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from fleetsim import units
-from fleetsim.compare.compare import Comparison, MetricChange
+from fleetsim.compare.compare import Comparison, Kind, MetricChange
 from fleetsim.compare.pictures import GROUPS, ratios_chart, shares_chart
-from fleetsim.compare.words import band_of, change_of
+from fleetsim.compare.words import band_of, change_of, luck_of
 from fleetsim.job.assumptions import short
 from fleetsim.quantities import quantity
 from fleetsim.tell.document import (
@@ -57,7 +57,7 @@ def document(found: Comparison) -> Document:
 
 
 def _changed(found: Comparison) -> Section:
-    table = _changes("changed", found.significant)
+    table = _changes("changed", found.significant, found.kind)
     none = page_only("Nothing changed beyond luck and the smallest change of interest.")
     blocks = present(table or none, ratios_chart(found), shares_chart(found))
     return Section("What changed", blocks, short=f"changed ({_RATIO})")
@@ -65,7 +65,7 @@ def _changed(found: Comparison) -> Section:
 
 def _same(found: Comparison, equal: str) -> Section:
     """equal: the metrics in which both sides are the same, which a terminal has apart."""
-    table = _changes(_SAME, [c for c in found.changes if c.verdict == _SAME and not c.equal])
+    table = _changes(_SAME, [c for c in found.changes if c.verdict == _SAME and not c.equal], found.kind)
     blocks = present(table, page_only(equal and f"Equal on both sides: {equal}."))
     return Section("What did not change", blocks, short=f"{_SAME} ({_RATIO})")
 
@@ -80,7 +80,7 @@ def _opening(found: Comparison) -> Iterator[str]:
     """What a terminal says first: what A and B are, and what the intervals rest on."""
     yield from _sides(found)
     band, points = band_of(found.min_change, of_shares=False), band_of(found.min_change, of_shares=True)
-    yield f"{_runs(found)}; smallest change of interest {band}, of shares {points}"
+    yield f"{_runs(found)}; smallest change of interest {band}, of shares {points}{_seeds_alone(found)}"
 
 
 def _lede(found: Comparison) -> Iterator[str]:
@@ -90,7 +90,7 @@ def _lede(found: Comparison) -> Iterator[str]:
         yield f"Windows of history, unpaired: {units.plural(found.replications, 'block')} of the shorter one."
     else:
         how = "paired: both sides see the same draws" if found.paired else "unpaired: each side has draws of its own"
-        yield f"{units.plural(found.replications, 'replication')}, {how}."
+        yield f"{units.plural(found.replications, 'replication')}, {how}{_seeds_alone(found)}."
     verdicts = [c.verdict for c in found.changes]
     told = [f"{title.lower()} {verdicts.count(verdict)}" for verdict, title in GROUPS if verdict in verdicts]
     without = f", not comparable {verdicts.count('not comparable')}" if "not comparable" in verdicts else ""
@@ -102,9 +102,9 @@ def _sides(found: Comparison) -> Iterator[str]:
     yield f"B: {found.b_label}"
 
 
-def _changes(title: str, changes: Sequence[MetricChange]) -> Table | None:
+def _changes(title: str, changes: Sequence[MetricChange], kind: Kind) -> Table | None:
     """Every metric with its verdict, both sides, the change and its interval; None where there is no metric."""
-    headings = ("", "", "A", "B", "change", "95 % interval")
+    headings = ("", "", "A", "B", "change", "95 % interval" if kind == "windows" else "95 % of seeds")
     rows = tuple(_row(change) for change in changes)
     return Table(f"{title} ({_RATIO})", headings, rows, left=2, wordy=True) if rows else None
 
@@ -152,7 +152,7 @@ def _values(found: Comparison, note: str) -> Table:
         q = quantity(change.metric)
         sides = ("-" if side is None else units.with_ends(side, q.unit) for side in (change.a, change.b))
         rows.append((q.title, change.verdict, *sides))
-    title = "both sides, with their own 95 % intervals"
+    title = f"both sides, with their own 95 % intervals{'' if found.kind == 'windows' else ', of seeds alone'}"
     return Table(title, ("", "", "A", "B"), tuple(rows), left=2, note=note, wordy=True)
 
 
@@ -161,19 +161,20 @@ def brief_of(found: Comparison) -> Brief:
     changed = sorted(found.significant, key=lambda c: _FIRST.index(c.metric) if c.metric in _FIRST else len(_FIRST))
     worse = any(c.verdict == "worse" for c in found.significant)
     return brief(
-        *((c.verdict, _change(c)) for c in changed[:_MOST_CHANGES]),
+        *((c.verdict, _change(c, found.kind)) for c in changed[:_MOST_CHANGES]),
         ("inputs", _inputs_in_brief(found)),
-        ("runs", _runs(found)),
+        ("runs", f"{_runs(found)}{_seeds_alone(found)}"),
         tone="unsure" if worse else "good",
     )
 
 
-def _change(change: MetricChange) -> str:
-    """ "optimizer step 29.8 s -> 27.6 s: 0.925 (0.888 to 0.964)"."""
+def _change(change: MetricChange, kind: Kind) -> str:
+    """ "optimizer step 29.8 s -> 27.6 s: 0.925 (±0.004 of seeds)"; of windows, with the ends of its interval."""
     q = quantity(change.metric)
     a, b = (None if side is None else units.written(side.mean, q.unit) for side in (change.a, change.b))
     size, ends = change_of(change)
-    return f"{q.title} {a} -> {b}: {size}{f' ({ends})' if ends else ''}"
+    beside = ends if kind == "windows" else luck_of(change)
+    return f"{q.title} {a} -> {b}: {size}{f' ({beside})' if beside else ''}"
 
 
 def _inputs_in_brief(found: Comparison) -> str:
@@ -185,6 +186,13 @@ def _inputs_in_brief(found: Comparison) -> str:
 
 def _short(value: object) -> str:
     return "-" if value is None else "..." if isinstance(value, (dict, list)) else short(value)
+
+
+def _seeds_alone(found: Comparison) -> str:
+    """Of simulated sides: what their intervals leave out."""
+    if found.kind == "windows":
+        return ""
+    return "; intervals are of seeds alone, the doubt about the inputs is not in them"
 
 
 def _runs(found: Comparison) -> str:

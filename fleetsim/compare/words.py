@@ -30,13 +30,18 @@ _MOST_OTHERS = 2
 
 
 def headline_of(found: Comparison) -> str:
-    """What a reader must know: how the step changed, what it costs, how many metrics changed."""
+    """What a reader must know: how the step changed, what it costs, how many metrics changed.
+
+    An interval stands in it where it is all that is known of the doubt: of windows of history. Of simulated sides it is
+    of seeds alone, and stands below, by that name.
+    """
+    own = found.kind == "windows"
     by_name = {c.metric: c for c in found.changes}
     comparable = [c for c in found.changes if c.verdict != "not comparable"]
     if not comparable:
         return "A and B have no metric that can be compared"
     said = [
-        _sentence(by_name[name], words)
+        _sentence(by_name[name], words, own)
         for name, words in _SENTENCES.items()
         if name in by_name and by_name[name].significant
     ]
@@ -47,17 +52,32 @@ def headline_of(found: Comparison) -> str:
         tested = sum(c.p_adjusted is not None for c in comparable)
         alone = f"B's step is not told from luck among {tested} metrics, only by itself"
         said.insert(
-            0, (alone if step.why == BY_ITSELF else "B's step did not change significantly") + _step_range(step)
+            0, (alone if step.why == BY_ITSELF else "B's step did not change significantly") + _step_range(step, own)
         )
     if not any(c.significant for c in found.changes if c.metric in _SENTENCES):
         others = sorted((c for c in found.significant), key=lambda c: -_weight(c))
-        said += [change_words(c) for c in others[:_MOST_OTHERS]]
+        said += [change_words(c, own) for c in others[:_MOST_OTHERS]]
     return f"{', '.join(said) or 'Nothing changed significantly'}; {_count(found, len(comparable))}"
 
 
-def change_words(change: MetricChange) -> str:
-    """ "generated tok/s 3.2 % lower (2.9 to 3.5 %)"."""
-    return _sentence(change, _Said(f"{quantity(change.metric).title} {{}} higher", ""))
+def change_words(change: MetricChange, ranged: bool = True) -> str:
+    """ "generated tok/s 3.2 % lower (2.9 to 3.5 %)"; without the interval where it is not `ranged`."""
+    return _sentence(change, _Said(f"{quantity(change.metric).title} {{}} higher", ""), ranged)
+
+
+def luck_of(change: MetricChange) -> str:
+    """What luck alone does to the change that `change_of` says: "±0.004 of seeds"."""
+    how = quantity(change.metric).unit
+    if how == "share" and change.difference is not None:
+        of, write = change.difference, units.percent
+    elif change.ratio is not None:
+        of, write = change.ratio, _ratio
+    elif change.difference is not None:
+        of, write = change.difference, lambda x: units.written(x, how)
+    else:
+        return ""
+    half = units.half_width(of)
+    return units.of_seeds(f"±{write(half)}" if half > 0 else "")
 
 
 def size_of(change: MetricChange) -> tuple[Estimate, Callable[[float], str]] | None:
@@ -79,10 +99,14 @@ def change_of(change: MetricChange) -> tuple[str, str]:
     if how == "share" and change.difference is not None:
         return _interval(change.difference, units.percent_change, " points")
     if change.ratio is not None:
-        return _interval(change.ratio, lambda x: f"{x:.3f}" if abs(x) < 99.5 else f"{x:,.0f}", "")
+        return _interval(change.ratio, _ratio, "")
     if change.difference is not None:
         return _interval(change.difference, lambda x: f"{'+' if x > 0 else ''}{units.written(x, how)}", "")
     return "", ""
+
+
+def _ratio(x: float) -> str:
+    return f"{x:.3f}" if abs(x) < 99.5 else f"{x:,.0f}"
 
 
 def _interval(value: Estimate, write: Callable[[float], str], unit: str) -> tuple[str, str]:
@@ -99,7 +123,7 @@ def _percent(x: float) -> str:
     return f"{x:,.0f}" if abs(x) >= 99.5 else f"{x:.1f}"
 
 
-def _sentence(change: MetricChange, words: _Said) -> str:
+def _sentence(change: MetricChange, words: _Said, ranged: bool) -> str:
     size = size_of(change)
     if size is None:
         return quantity(change.metric).title
@@ -108,7 +132,7 @@ def _sentence(change: MetricChange, words: _Said) -> str:
     more = by.mean >= 0
     template = words.more if more else words.less or words.more.replace("higher", "lower")
     text = template.format(f"{write(abs(by.mean))}{unit}")
-    if by.ci_low == by.ci_high:
+    if by.ci_low == by.ci_high or not ranged:
         return text
     near, far = (write(x) for x in ((by.ci_low, by.ci_high) if more else (-by.ci_high, -by.ci_low)))
     return text if near == far else f"{text} ({near} to {far}{unit})"
@@ -119,7 +143,7 @@ def _unit(change: MetricChange) -> str:
     return " points" if how == "share" else "" if change.ratio is None else " %"
 
 
-def _step_range(step: MetricChange) -> str:
+def _step_range(step: MetricChange, own: bool) -> str:
     size = size_of(step)
     if size is None:
         return ""
@@ -129,7 +153,8 @@ def _step_range(step: MetricChange) -> str:
     if step.ratio is None:
         return ""
     low, high = (units.percent_change(x) for x in (by.ci_low, by.ci_high))
-    return f" ({units.change(by.ci_high)})" if low == high else f" ({low} to {units.change(by.ci_high)})"
+    of = "" if own else " by seeds alone"
+    return f" ({units.change(by.ci_high)})" if low == high else f" ({low} to {units.change(by.ci_high)}{of})"
 
 
 def _weight(change: MetricChange) -> float:

@@ -133,6 +133,24 @@ def losses_line(estimates: Mapping[str, Estimate], scenario: Scenario) -> str | 
     return "; ".join(said) or None
 
 
+def fate_of_samples(estimates: Mapping[str, Estimate], scenario: Scenario, age: float | None = None) -> tuple[str, ...]:
+    """The lines of the age and of the losses as sentences: a page has no Brief."""
+    old, lost = regime_line(estimates, age), losses_line(estimates, scenario)
+    return tuple(filter(None, (units.sentence(old), units.sentence(f"lost: {lost}") if lost else "")))
+
+
+def pace(of: Mapping[str, Estimate]) -> str:
+    """Of a fleet and its trainer: "17.1 completions per second, 2,880 iterations (optimizer steps) a day"."""
+    completed, steps = (of[name].mean for name in ("completions_per_s", "iterations_per_day"))
+    return f"{units.number(completed)} completions per second, {units.number(steps)} iterations (optimizer steps) a day"
+
+
+def surplus_line(enough: int | None) -> str | None:
+    """Of a fleet that makes more than its trainer takes, which no queue and no budget of age mends. enough: the count
+    that does; None where the fleet is not too large."""
+    return None if enough is None else f"more than the trainer takes, for good: reduce engines to {enough:,}"
+
+
 def assumed_line(scenario: Scenario, assumed: Iterable[Assumption], in_doubt: Sequence[str]) -> str:
     """The assumptions that move the answer most, as one would type them; empty without one.
 

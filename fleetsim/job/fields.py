@@ -17,6 +17,8 @@ from fleetsim.job.question import Argument, Option
 
 JOB, ENGINE, TRAINER, RUN = "The job", "The engine", "Trainer and sync", "Run and output"
 SIMULATED, PRICES = "What is simulated", "Prices"
+# Of the flag that says how much faster a step must be to cost more.
+WORTH = "Per cent of cost that 1 % of step time is worth (1)."
 # Flags that say how a job is run, not which one it is.
 OF_A_RUN = ("steps", "replications", "seed")
 
@@ -107,6 +109,7 @@ class JobFlags:
     sync_pause_s: Annotated[float | None, Option("Seconds engines pause per weight sync.", TRAINER)] = None
     instance_price: Annotated[float | None, Option("USD per rollout GPU-hour (by type).", PRICES)] = None
     trainer_price: Annotated[float | None, Option("USD per trainer GPU-hour (by type).", PRICES)] = None
+    worth: Annotated[float | None, Option(WORTH, PRICES)] = None
 
     def flags(self) -> dict[str, Any]:
         """As of `JobFields`, with the measured steps as [GPUs, seconds]; `wrong` has those that are none."""

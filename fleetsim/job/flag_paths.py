@@ -36,6 +36,7 @@ PATHS: Mapping[str, str] = {
     "max_staleness": "admission.max_staleness",
     "sync_pause_s": "sync.pause_s",
     "target_idle": "targets.trainer_idle_fraction",
+    "worth": "targets.worth",
     "instance_price": "cost.instance_price_usd_per_gpu_h",
     "trainer_price": "cost.trainer_price_usd_per_gpu_h",
     "steps": "run.steps",

@@ -86,6 +86,8 @@ CANDIDATE_METRICS = {
     "step_s": "step_s",
     "staleness_p99_steps": "staleness_steps.p99",
     "goodput": "goodput",
+    "completions_per_s": "completions_per_s",
+    "iterations_per_day": "iterations_per_day",
     "cost_per_step": "cost_per_step",
     "samples_lost": "samples_lost.all",
     "long_samples_lost": "samples_lost.longest_tenth",

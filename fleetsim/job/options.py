@@ -23,8 +23,9 @@ class Options(TypedDict, total=False):
     of one instance), slowdown (an iteration in the job / of the engine alone), instances (of the fleet). Trainer and
     sync: trainer_step_s (seconds), trainer_gpus, trainer_point ([(GPUs, seconds), ...]), parallel_share, switch_s
     (seconds), max_staleness (weight versions), sync_pause_s (seconds). Targets and prices: target_idle (0.05 = 5 %),
-    headroom, instance_price, trainer_price (US dollars per GPU-hour). The run: steps, replications, seed. run: a log,
-    tracker, dump or Prometheus of a run: what it showed is taken for the job, and what is said beside it wins.
+    headroom, worth (per cent of cost for 1 % of step time), instance_price, trainer_price (US dollars per GPU-hour).
+    The run: steps, replications, seed. run: a log, tracker, dump or Prometheus of a run: what it showed is taken for
+    the job, and what is said beside it wins.
     """
 
     batch: int
@@ -51,6 +52,7 @@ class Options(TypedDict, total=False):
     sync_pause_s: float
     target_idle: float
     headroom: float
+    worth: float
     instance_price: float
     trainer_price: float
     steps: int
@@ -88,6 +90,7 @@ EXAMPLES: Mapping[str, Any] = {
     "sync_pause_s": 2,
     "target_idle": 0.05,
     "headroom": 0.8,
+    "worth": 2,
     "instance_price": 2.5,
     "trainer_price": 2.5,
     "steps": 20,

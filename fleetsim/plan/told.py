@@ -8,7 +8,16 @@ from fleetsim import units
 from fleetsim.estimates import Estimate
 from fleetsim.job.assumptions import Assumption
 from fleetsim.job.binding import binding_words
-from fleetsim.job.brief import AHEAD_NOT_AGE, assumed_line, losses_line, ranged, regime_line, step_line, swing_line
+from fleetsim.job.brief import (
+    AHEAD_NOT_AGE,
+    assumed_line,
+    fate_of_samples,
+    losses_line,
+    ranged,
+    regime_line,
+    step_line,
+    swing_line,
+)
 from fleetsim.job.engine_source import EngineSource
 from fleetsim.job.grounds import assumed_section, how_sure, rests_on
 from fleetsim.job.observations import observed_line
@@ -28,6 +37,7 @@ from fleetsim.tell.document import (
     Tile,
     Words,
     brief,
+    figure,
     page_only,
     present,
     terminal_only,
@@ -52,11 +62,13 @@ def document(
         kind=kind_of("plan", result.scenario),
         title=words.headline(result),
         brief=brief_of(result),
-        lede=(f"Asked for: {words.asked_for(result.budget)}. {words.searched(result)}",),
+        lede=(
+            f"Asked for: {words.asked_for(result.budget)}. {words.searched(result)}",
+            page_only(*fate_of_samples(best.estimates, best.scenario, best.age)),
+        ),
         tiles=(
             Tile("GPUs", f"{best.candidate.share.gpus:,}", words.share_words(best.candidate.share)),
-            Tile("step", units.seconds(best.step_s), _ends(best.range_of("step_s"), units.seconds)),
-            Tile("cost of a step", units.money(best.usd), _ends(best.range_of("cost_per_step"), units.money)),
+            *(figure(name, best.estimates[name], best.spans) for name in ("step_s", "cost_per_step")),
             Tile("cost of a million trained tokens", units.money(1e6 * best.usd_per_token)),
         ),
         warnings=tuple(warnings),

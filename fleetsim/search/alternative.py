@@ -16,11 +16,14 @@ from fleetsim.dataclass import dataclass
 from fleetsim.estimates import Estimate
 from fleetsim.job.change import Typed
 from fleetsim.job.levers import OUTSIDE_THE_ALGORITHM, Lever, cuts_many, more_lost, risk_words
+from fleetsim.job.trials import Trial
 from fleetsim.search.second_search import LOST, Anew
 from fleetsim.sim.paired_difference import Runs, differs, ratio_of
 
 # The lever that leaves all as it is but the count.
 COUNT = "instances"
+# A trainer that waits for less than this share of its time never waits: it is written as 0.0 %.
+_NEVER = 0.0005
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +110,26 @@ class Alternatives:
         """Those that save something with a count of their own: without permission first, what saves most first."""
         return tuple(sorted((a for a in self.tried if a.gain > 0.0), key=lambda a: (a.permission is not None, -a.gain)))
 
+    @property
+    def enough(self) -> int | None:
+        """The count that is best where the fleet makes more than its trainer takes, for good: it never waits, and with
+        fewer instances hardly. None elsewhere, and where nobody asked for another count."""
+        count = self.named(COUNT)
+        own = None if count is None else count.anew
+        if own is None or not own.saves or own.instances >= own.instead_of.instances or not never_waits(own.instead_of):
+            return None
+        limit = own.scenario.targets.idle_limit
+        return own.instances if own.trial.mean("trainer_idle_fraction") <= limit else None
+
     def told(self) -> dict[str, Any]:
         """As they stand in a JSON document."""
         found = {f.name: getattr(self, f.name) for f in fields(self)}
         return {**found, "tried": [a.told() for a in self.tried]}
+
+
+def never_waits(trial: Trial) -> bool:
+    """Whether the trainer has a batch whenever it wants one: then more samples are of no use to it."""
+    return trial.mean("trainer_idle_fraction") < _NEVER
 
 
 def compared(lever: Lever, runs: Runs, base: Runs) -> Alternative:

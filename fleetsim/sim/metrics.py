@@ -18,6 +18,8 @@ from fleetsim.sim.load import mix_of
 from fleetsim.sim.records import NOT_TRAINING, Records
 from fleetsim.sim.window import StepWindow, window_of
 
+DAY_S = 86_400.0
+
 
 def metrics_of(records: Records) -> dict[str, Any]:
     """All metrics of one run: its numbers, and `binding`, see `binding_of`. Raises InputError as `numbers_of`."""
@@ -39,6 +41,8 @@ def numbers_of(records: Records, window: StepWindow | None = None) -> dict[str, 
     tokens_per_trained_token: generated / trained output tokens. waste: output tokens thrown away by cause (stale,
     filtered, aborted, lost) and tokens computed again (recomputed), per trained output token.
     generated_tok_s: output tokens per second, whole fleet. instance_tok_s: the same per instance that is up.
+    completions_per_s: samples whose generation is complete, per second, whole fleet. iterations_per_day: optimizer
+    steps in 24 hours.
     goodput: trained output tokens per GPU-second of both pools. cost_per_step: US dollars. preemptions: per step.
     kv_use: mean share of KV blocks in use on an instance that computes. trained_length_bias: mean length of trained
     samples / mean length of all samples sent in the window (below 1: long samples are lost). samples_lost: share of the
@@ -73,6 +77,8 @@ def numbers_of(records: Records, window: StepWindow | None = None) -> dict[str, 
         "tokens_per_trained_token": generated / trained,
         "waste": waste,
         "generated_tok_s": generated / span,
+        "completions_per_s": _completed(records, window) / span,
+        "iterations_per_day": n / span * DAY_S,
         "instance_tok_s": generated / (busy + paused + idle) if instance_s > down else 0.0,
         "goodput": trained / (gpu_s["rollout"] + gpu_s["trainer"]),
         "cost_per_step": cost_usd(records, gpu_s) / n,
@@ -96,6 +102,12 @@ def utilization(records: Records, window: StepWindow) -> float:
     full = mix_of(records, generated, window.total("prefilled_tokens")).saturated_tok_s * speed
     instance_s = sum(window.total(f"{name}_s") for name in ("busy", "paused", "idle", "down"))
     return min(1.0, generated / (full * instance_s)) if full * instance_s > 0 else 0.0
+
+
+def _completed(records: Records, window: StepWindow) -> int:
+    """Samples whose generation ended in the window, by themselves or at the cap; also those that are then dropped."""
+    finish_s = records.samples["finish_s"]
+    return int(np.count_nonzero((finish_s > window.start_s) & (finish_s <= window.end_s)))
 
 
 def _queue_growth(window: StepWindow) -> float:

@@ -182,6 +182,7 @@ class SimulateResult(Briefed):
             self.scenario, self.metrics, self.binding, len(self.runs), first.steps, trained_staleness(first),
             self.profile, warmups_of(self.runs), run_assumptions(self.scenario, self.job.given),
             self._ranges() if self.steady else None, self._change() if self.steady else None,
+            self.alternatives.enough if self.steady and self.alternatives is not None else None,
         )  # fmt: skip
 
     def told(self) -> Document:

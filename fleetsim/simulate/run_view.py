@@ -34,6 +34,8 @@ _MAIN = (
     "lent_fraction",
     "generated_tok_s",
     "instance_tok_s",
+    "completions_per_s",
+    "iterations_per_day",
     "goodput",
     "cost_per_step",
     "kv_use",
@@ -49,7 +51,8 @@ class RunView:
 
     metrics: flat, dotted names. steps, staleness_steps: of the first replication. profile: what the engine's speed
     rests on. warmups: steps left out of the metrics, by replication. assumed: defaults and what the scenario calls
-    assumed. ranges: how far it may be off, None where no input is in doubt. change: the one that saves most.
+    assumed. ranges: how far it may be off, None where no input is in doubt. change: the one that saves most. enough:
+    the fewer instances that do, where the fleet makes more than the trainer takes.
     """
 
     scenario: Scenario
@@ -63,6 +66,7 @@ class RunView:
     assumed: tuple[Assumption, ...]
     ranges: MetricRanges | None = None
     change: Change | None = None
+    enough: int | None = None
 
 
 def trained_staleness(records: Records) -> NDArray[Any]:
@@ -100,7 +104,7 @@ def price_words(s: Scenario) -> str:
 def every_metric(view: RunView) -> Table:
     """All metrics with their intervals."""
     once = view.replications == 1
-    headings = ("metric", "value") if once else ("metric", "mean", "95 % interval")
+    headings = ("metric", "value") if once else ("metric", "mean", "95 % of seeds")
     rows = tuple((units.capital(m.title), *units.mean_and_ends(view.metrics[m.name], m.unit)) for m in _shown(view))
     note = (
         "Of the steps after warm-up."

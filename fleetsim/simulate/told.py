@@ -13,7 +13,17 @@ from fleetsim.engine.transport import sync_times, sync_words
 from fleetsim.job import words
 from fleetsim.job.assumptions import assumed_values, short
 from fleetsim.job.binding import Binding, binding_words
-from fleetsim.job.brief import Spans, assumed_line, idle_words, losses_line, ranged, regime_line, swing_line
+from fleetsim.job.brief import (
+    Spans,
+    assumed_line,
+    fate_of_samples,
+    idle_words,
+    losses_line,
+    ranged,
+    regime_line,
+    surplus_line,
+    swing_line,
+)
 from fleetsim.job.drafts import engine_words
 from fleetsim.job.grounds import how_sure, rests_on
 from fleetsim.job.observations import observed_line
@@ -53,7 +63,7 @@ def document(view: RunView, warnings: tuple[str, ...] = (), run: Records | None 
         headline=headline(view),
         brief=brief_of(view),
         lede=(terminal_only(*_opening(view)), page_only(*_lede(view))),
-        tiles=tuple(figure(name, view.metrics[name]) for name in _TILES if name in view.metrics),
+        tiles=tuple(figure(name, view.metrics[name], _spans(view)) for name in _TILES if name in view.metrics),
         warnings=warnings,
         sections=(
             *(() if run is None else (over_time(run, view.metrics, "The run"),)),
@@ -93,6 +103,7 @@ def brief_of(view: RunView) -> Brief:
         ("age", regime_line(view.metrics)),
         ("lost", losses_line(view.metrics, s)),
         ("binds", binding.name),
+        ("supply", surplus_line(view.enough)),
         ("change", binding.lift if view.change is None else view.change.words),
         ("observed", observed_line(s)),
         ("assumed", assumed_line(s, view.assumed, () if ranges is None else [part.path for part in ranges.parts])),
@@ -172,6 +183,8 @@ def _lede(view: RunView) -> Iterator[str]:
     transport = sync_words(sync_times(view.scenario))
     yield f"{_fleet_words(view.scenario)}; {_length_words(view)}; {counted_words(view.warmups, len(view.steps))}."
     yield _binds(view)
+    yield from fate_of_samples(view.metrics, view.scenario)
+    yield units.sentence(f"supply: {supply}") if (supply := surplus_line(view.enough)) else ""
     yield _drafts(view)
     yield _sides(view)
     yield units.sentence(transport) if transport else ""

@@ -9,7 +9,7 @@ from fleetsim import units
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Interrupted, Problem
 from fleetsim.faces import flag, text
-from fleetsim.job.fields import AnyJob, PlannedJob
+from fleetsim.job.fields import WORTH, AnyJob, PlannedJob
 from fleetsim.job.immutability import unchanging
 from fleetsim.job.question import Lends, Option
 from fleetsim.job.result import Recommendation, SoFar
@@ -44,6 +44,7 @@ class SizedJob(PlannedJob):
     ] = None
     instance_price: Annotated[float | None, Option("USD per rollout GPU-hour (by type).", TARGETS)] = None
     trainer_price: Annotated[float | None, Option("USD per trainer GPU-hour (by type).", TARGETS)] = None
+    worth: Annotated[float | None, Option(WORTH, TARGETS)] = None
 
 
 @dataclass(frozen=True, kw_only=True)

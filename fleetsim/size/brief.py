@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fleetsim import units
 from fleetsim.job.binding import binding_words
-from fleetsim.job.brief import assumed_line, measure_line, ranged, step_line
+from fleetsim.job.brief import assumed_line, losses_line, measure_line, ranged, regime_line, step_line
 from fleetsim.job.observations import observed_line
 from fleetsim.job.words import kind_of, target, target_value
 from fleetsim.search.objective import usd_per_h
@@ -25,12 +25,13 @@ def brief_of(result: Sizing) -> Brief:
         ("missed", _missed(result)),
         ("step", _step(result)),
         ("cost", _cost(result)),
+        ("age", regime_line(result.recommended.estimates)),
+        ("lost", losses_line(result.recommended.estimates, result.scenario)),
         ("binds", binding_words(result.binding, idle=result.recommended.mean("trainer_idle_fraction")).name),
         ("prefill", None if result.sides is None else result.sides.verdict.rstrip(".")),
         ("change", None if result.change is None else result.change.words),
         ("observed", observed_line(result.scenario)),
         ("assumed", assumed_line(result.scenario, result.assumptions, result.in_doubt)),
-        ("doubt", None if result.spread is None else being_wrong(result)),
         ("measure", _measure(result)),
         tone=_tone(result),
     )
@@ -68,8 +69,9 @@ def _cost(result: Sizing) -> str:
 
 
 def _measure(result: Sizing) -> str | None:
-    """The input whose error costs most, and whether some case leaves no count."""
+    """The input whose error costs most, what being wrong costs, and whether some case leaves no count."""
     if result.spread is None:
         return None
     none = "; if it is slow, no count is enough" if result.knee is None and not result.spread.held else ""
-    return f"{measure_line(result.spread.parts[0])}{none}"
+    first = result.spread.parts[0]
+    return f"{measure_line(first)}; {being_wrong(result, first.what)}{none}"

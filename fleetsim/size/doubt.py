@@ -136,7 +136,7 @@ class CountDoubt:
         counts = _between(self.surface.counts, self._unit, self.scenario.trainer.gpus // self.scenario.engine.gpus)
         steps = np.array([self.surface.step_s(n, f) for n in counts])
         price = np.array([price_per_s(self.scenario, n) for n in counts])[:, None]
-        cost = steps**2 * price
+        cost = steps ** (1.0 + self.scenario.targets.worth) * price
         holds = np.full(steps.shape, bool(self.targets))
         for target in self.targets:
             values = [self._value(target, n, f) for n in counts]

@@ -161,7 +161,12 @@ def cost_words(found: Anew) -> str:
 
 def _change(a: Alternative) -> str:
     """A lever and what it does to the step, with what it asks of the algorithm."""
-    return f"{a.text}, by {units.changed_by(a.step_ratio, a.replications)}{_risk(a)}"
+    return f"{a.text}, by {_by(a)}{_risk(a)}"
+
+
+def _by(a: Alternative) -> str:
+    """ "14.0 % ±1.0 of seeds"."""
+    return " ".join(filter(None, units.changed_by(a.step_ratio, a.replications)))
 
 
 def _risk(a: Alternative) -> str:
@@ -179,8 +184,7 @@ def _sentence(more: Alternative) -> str:
         if abs(cost) < 0.0005
         else f"and {'raises' if cost > 0 else 'lowers'} the cost per step by {units.share(abs(cost))}"
     )
-    change = units.changed_by(more.step_ratio, more.replications)
-    return f"{units.capital(more.text)} shortens the step by {change} {price}{_risk(more)}."
+    return f"{units.capital(more.text)} shortens the step by {_by(more)} {price}{_risk(more)}."
 
 
 def _cheapest(alternatives: Alternatives) -> str:

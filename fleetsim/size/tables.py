@@ -14,7 +14,7 @@ from fleetsim.quantities import quantity
 from fleetsim.size import words
 from fleetsim.size.size import Sizing
 from fleetsim.size.spread import CountEnd, CountSpread
-from fleetsim.tell.document import Cell, Section, Table, estimated
+from fleetsim.tell.document import SEEDS_ALONE, Cell, Section, Table, estimated
 from fleetsim.tell.terminal import word_a_line
 
 # Quantity, whether a narrow terminal shows it, and the cell; of seconds without a unit: a column of minutes does not
@@ -72,7 +72,7 @@ def counts_table(trials: Sequence[Trial], recommended: int) -> Table:
         for t in trials
     )
     headings = ("instances", "what binds", *(quantity(name).title for name in _IN_FIGURES))
-    return Table("the same in figures", headings, rows, left=2)
+    return Table("the same in figures", headings, rows, left=2, note=SEEDS_ALONE)
 
 
 def _figure(trial: Trial, name: str) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from fleetsim import units
 from fleetsim.dataclass import dataclass
 from fleetsim.job import words as job_words
+from fleetsim.job.brief import fate_of_samples
 from fleetsim.job.grounds import assumed_section, rests_on
 from fleetsim.job.observations import observed_section
 from fleetsim.job.trials import Trial
@@ -55,10 +56,11 @@ def document(result: Sizing, pictured: Pictured | None = None) -> Document:
         brief=brief_of(result),
         lede=present(
             terminal_only(verdict),
-            page_only(units.sentence(verdict)),
+            page_only(units.sentence(verdict), *fate_of_samples(result.recommended.estimates, result.scenario)),
             words.likely(result),
             words.reach(result),
             terminal_only(result.explanation),
+            words.surplus(result),
             None if result.drafts is None else result.drafts.text,
             None if result.sides is None else result.sides.text,
         ),
@@ -154,7 +156,7 @@ def _tiles(result: Sizing) -> tuple[Tile, ...]:
     s = result.scenario
     return (
         Tile("rollout instances", f"{result.instances:,}", job_words.instance_words(s)),
-        *(figure(name, of[name]) for name in _TILES),
+        *(figure(name, of[name], result.spans) for name in _TILES),
         Tile("queue cap, samples", f"{result.queue_cap.samples:,}", f"{_batches(result.queue_cap.steps)}"),
     )
 

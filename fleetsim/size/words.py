@@ -6,7 +6,10 @@ from collections.abc import Callable, Mapping
 
 from fleetsim import units
 from fleetsim.job import brief
+from fleetsim.job.brief import pace
+from fleetsim.job.levers import ONE_MORE
 from fleetsim.job.words import target
+from fleetsim.search.alternative import never_waits
 from fleetsim.size.headroom import FAILURES, INTERACTION, LONG_TAIL, PREFILL, SLACK, STRAGGLERS, SYNC, Headroom
 from fleetsim.size.size import Sizing
 
@@ -31,7 +34,13 @@ def headline(result: Sizing) -> str:
         return f"No fleet is enough in {_cases(result.confidence)}. In the likeliest: {fleet} for {trainer}."
     if result.targets:
         return f"{fleet} for {trainer}: the fewest that hold {asked(result, held=True)}."
-    return f"{fleet} for {trainer}: the least step time x cost."
+    return f"{fleet} for {trainer}: the least step time x cost{_rate(result)}."
+
+
+def _rate(result: Sizing) -> str:
+    """What step time is worth in cost, where that is not one to one."""
+    worth = result.scenario.targets.worth
+    return "" if worth == 1.0 else f", where 1 % of time is worth {units.limit(worth / 100)} of cost"
 
 
 def why_infeasible(result: Sizing) -> str:
@@ -72,12 +81,14 @@ def likely(result: Sizing) -> str | None:
     return f"{said}{broken} {units.sentence(being_wrong(result))} {measure_first(result)}"
 
 
-def being_wrong(result: Sizing) -> str:
-    """What it costs on average to stay with the answer, and which input widens its range."""
+def being_wrong(result: Sizing, named: str | None = None) -> str:
+    """What it costs on average to stay with the answer, and which input widens its range, but for one that is named
+    beside it."""
     r = result.spread
     assert r is not None
     of = "the price" if result.targets and not result.at_knee else "step x cost"
-    widest = f"; what widens the range most: {r.widest}" if r.widest else ""
+    of += " at that rate" if _rate(result) and of != "the price" else ""
+    widest = f"; what widens the range most: {r.widest}" if r.widest and r.widest != named else ""
     return f"being wrong costs {units.share(r.expected_loss, 0)} of {of} on average{widest}"
 
 
@@ -124,12 +135,19 @@ def reach(result: Sizing) -> str | None:
 def verdict(result: Sizing) -> str:
     """The numbers behind the headline, in one line."""
     trial = result.recommended
-    idle = trial.estimates["trainer_idle_fraction"]
-    interval = units.bracket(idle, "share") if trial.replications > 1 else ""
     return (
-        f"trainer idle {units.share(idle.mean)}{interval}, step {units.seconds(trial.mean('step_s'))}, "
-        f"{units.money(trial.mean('cost_per_step'))} per step"
+        f"trainer idle {units.share(trial.mean('trainer_idle_fraction'))}, step {units.seconds(trial.mean('step_s'))}, "
+        f"{units.money(trial.mean('cost_per_step'))} per step; {pace(trial.estimates)}"
     )
+
+
+def surplus(result: Sizing) -> str | None:
+    """What a larger fleet would be good for, where it is of no use: there nothing but a smaller one helps."""
+    more = result.alternatives.named(ONE_MORE)
+    if not never_waits(result.recommended) or more is None or more.shortens:
+        return None
+    n = result.instances
+    return f"A larger fleet makes more than the trainer takes, for good: reduce engines to {n:,}."
 
 
 def arithmetic(result: Sizing) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import Interrupted, Problem, Problems
 from fleetsim.faces import Text, flag, text
-from fleetsim.job.fields import ENGINE, JOB, TRAINER, AnyJob, PlannedJob
+from fleetsim.job.fields import ENGINE, JOB, TRAINER, WORTH, AnyJob, PlannedJob
 from fleetsim.job.immutability import unchanging
 from fleetsim.job.question import Lends, Option
 from fleetsim.job.result import Recommendation, SoFar
@@ -39,6 +39,7 @@ class SplitJob(PlannedJob):
     trainer_gpus: Annotated[int | None, Option("...on so many GPUs; they scale from there.", TRAINER)] = None
     instance_price: Annotated[float | None, Option("USD per rollout GPU-hour (by type).", RULES)] = None
     trainer_price: Annotated[float | None, Option("USD per trainer GPU-hour (by type).", RULES)] = None
+    worth: Annotated[float | None, Option(WORTH, RULES)] = None
 
 
 @dataclass(frozen=True, kw_only=True)

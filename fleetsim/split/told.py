@@ -6,7 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from fleetsim import units
 from fleetsim.job.binding import binding_words
-from fleetsim.job.brief import AHEAD_NOT_AGE, assumed_line, losses_line, measure_line, ranged, regime_line, step_line
+from fleetsim.job.brief import (
+    AHEAD_NOT_AGE,
+    assumed_line,
+    fate_of_samples,
+    losses_line,
+    measure_line,
+    ranged,
+    regime_line,
+    step_line,
+)
 from fleetsim.job.grounds import assumed_section, rests_on, worth_knowing
 from fleetsim.job.observations import observed_line, observed_section
 from fleetsim.job.permissions import age_of
@@ -24,6 +33,7 @@ from fleetsim.split.runs import By
 from fleetsim.split.split import Advice
 from fleetsim.split.spread import WaySpread
 from fleetsim.tell.document import (
+    SEEDS_ALONE,
     Block,
     Brief,
     Document,
@@ -53,12 +63,14 @@ def document(result: Advice, runs: Mapping[str, Records] | None = None) -> Docum
 
     Raises ValueError for a run whose activity was not recorded.
     """
+    way = result.chosen.arrangement.scenario
     return Document(
         kind=f"{kind_of('split', result.scenario)} · {units.plural(result.gpus, 'GPU')}",
         title=words.headline(result),
         brief=brief_of(result),
         lede=present(
             words.verdict(result),
+            page_only(*fate_of_samples(result.chosen.estimates, way, age_of(result.chosen.runs))),
             words.on_policy(result),
             terminal_only(result.explanation),
             None if result.drafts is None else result.drafts.text,
@@ -148,7 +160,7 @@ def _tiles(result: Advice) -> tuple[Tile, ...]:
     ratio = result.ratio
     tiles: list[Tile] = [
         Tile("advised", way.label, "the same GPUs in turn" if shared else "rollout + trainer GPUs"),
-        *(figure(name, of[name]) for name in _TILES),
+        *(figure(name, of[name], result.spans) for name in _TILES),
     ]
     if ratio is not None:
         what = quantity(result.by).title
@@ -180,7 +192,7 @@ def every_way(result: Advice) -> Table:
         for i, o in enumerate(result.outcomes)
     )
     titles = (quantity(name).title for name in (*_WITH_INTERVAL, *_MEANS))
-    return Table("every way in figures", ("way", "beside the first", *titles, "runs"), rows)
+    return Table("every way in figures", ("way", "beside the first", *titles, "runs"), rows, note=SEEDS_ALONE)
 
 
 def brief_of(result: Advice) -> Brief:

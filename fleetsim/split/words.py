@@ -96,13 +96,14 @@ def verdict(result: Advice) -> str:
     if best is None or other is None or result.ratio is None:
         missing = "no split" if best is None else "no colocated way"
         return f"{chosen} There is nothing to compare it with: {missing} can run."
-    change = comparison(result.ratio, result.by, best.replications)
     shared = sum(not o.arrangement.apart for o in result.outcomes)
     what = "the better of the two colocated ways" if shared > 1 else "the colocated way"
     if result.verdict == "split":
+        change = comparison(result.ratio, result.by, best.replications)
         return f"{chosen} That is {change} than {other.arrangement.label}, {what} ({_beside(other, result.by)})."
     if result.verdict == "do_not_split":
-        return f"{chosen} The best split, {best.arrangement.label}, is {change} ({_beside(best, result.by)})."
+        change = comparison(result.ratio, result.by, best.replications, _beside(best, result.by))
+        return f"{chosen} The best split, {best.arrangement.label}, is {change}."
     low, high = units.percent(result.ratio.ci_low), units.share(result.ratio.ci_high)
     return (
         f"{chosen} The best split, {best.arrangement.label}, is not significantly different "
@@ -168,10 +169,12 @@ def rules(result: Advice) -> str:
     )
 
 
-def comparison(ratio: Estimate, by: str, replications: int) -> str:
-    """A paired ratio as "15.5 % [15.1, 15.8] shorter"."""
+def comparison(ratio: Estimate, by: str, replications: int, *also: str) -> str:
+    """A paired ratio, with what else there is to say of it: "15.5 % shorter (±0.4 of seeds; 12.0 s)"."""
     _, less, more = _MEASURES[by]
-    return f"{units.changed_by(ratio, replications)} {less if ratio.mean < 1.0 else more}"
+    size, luck = units.changed_by(ratio, replications)
+    beside = "; ".join(filter(None, (luck, *also)))
+    return f"{size} {less if ratio.mean < 1.0 else more}{f' ({beside})' if beside else ''}"
 
 
 def _numbers(outcome: Outcome) -> str:

@@ -23,6 +23,7 @@ from fleetsim.tell.document import (
     Table,
     Tile,
     brief,
+    figure,
     page_only,
     terminal_only,
 )  # fmt: skip
@@ -141,7 +142,7 @@ def _tiles(result: SweepRows) -> Iterator[Tile]:
         found = row.estimates()
         for objective in result.pareto.objectives[:4]:
             e, q = found[objective.metric], quantity(objective.metric)
-            yield Tile(f"{q.title}, best cell", units.written(e.mean, q.unit), units.interval(e, q.unit))
+            yield replace(figure(objective.metric, e), label=f"{q.title}, best cell")
         yield Tile(
             "on the Pareto front", f"{len(result.pareto.front):,}", f"of {units.plural(len(result.rows), 'cell')}"
         )

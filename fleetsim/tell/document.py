@@ -10,7 +10,7 @@ shown whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Literal
 
@@ -93,10 +93,25 @@ class Tile:
     note: str = ""
 
 
-def figure(name: str, value: units.Interval) -> Tile:
-    """The tile of a quantity: its title, its mean and its interval."""
+# Of a table whose figures have intervals in brackets.
+SEEDS_ALONE = "In brackets: 95 % intervals of seeds alone, without the doubt about the inputs."
+
+
+def figure(name: str, value: units.Interval, spans: Mapping[str, tuple[float, float]] | None = None) -> Tile:
+    """The tile of a quantity: its title, its mean, and between what it lies.
+
+    spans: from, to of quantities by name, as far as the inputs are in doubt. Where a mean has none, or one that is
+    written as the mean is, it is what luck alone does, by its name.
+    """
     q = quantity(name)
-    return Tile(q.title, units.written(value.mean, q.unit), units.interval(value, q.unit))
+    mean, half = units.mean_and_half(value, q.unit)
+    return Tile(q.title, mean, likely_ends((spans or {}).get(name), mean, q.unit) or units.of_seeds(half))
+
+
+def likely_ends(ends: tuple[float, float] | None, mean: str, unit: units.Unit) -> str:
+    """ "likely 25.0 s to 44.4 s"; empty where both ends read as the mean does, or there are none."""
+    low, high = (mean, mean) if ends is None else (units.written(x, unit) for x in ends)
+    return "" if low == high == mean else f"likely {low} to {high}"
 
 
 @dataclass(frozen=True, slots=True)

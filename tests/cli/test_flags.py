@@ -42,6 +42,7 @@ EXAMPLES: dict[str, Any] = {
     "max_staleness": 2.5,
     "sync_pause_s": 3.0,
     "target_idle": 0.1,
+    "worth": 2.0,
     "instance_price": 2.0,
     "trainer_price": 4.0,
     "steps": 40,

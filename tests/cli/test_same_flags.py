@@ -132,3 +132,37 @@ def test_a_measured_step_that_is_none_is_refused_everywhere(command: tuple[str, 
     assert result.exit_code == 2
     assert "must read GPUS:SECONDS" in result.stderr
     assert "--batch" in result.stderr
+
+
+ASKED = {
+    "size": (),
+    "split": ("--gpus", "8"),
+    "plan": ("--gpus", "8"),
+    "simulate": (),
+    "sweep": ("--grid", "fleet.instances=1,2"),
+    "compare": ("trl-grpo", "trl-async-grpo"),
+}
+
+
+@pytest.mark.parametrize("command", ASKED)
+def test_what_time_is_worth_is_refused_by_its_own_name_everywhere(command: str) -> None:
+    job = () if command == "compare" else ("--batch", "32")
+    result = run(command, *ASKED[command], *job, "--worth", "20")
+    assert result.exit_code == 2
+    assert result.stderr.strip() == "error: --worth: 20.0: must be at most 10; give a number at most 10"
+    both = run(command, *ASKED[command], *job, "--worth", "2", "--set", "targets.worth=1")
+    assert both.exit_code == 2
+    assert "--worth says the same thing" in both.stderr
+
+
+def test_what_simulate_advises_follows_what_time_is_worth() -> None:
+    """Where only cost counts a fleet of few is best, and where time counts ten times as much one of many."""
+    job = ("simulate", *SMALL, "--instances", "3", "--trainer-step-s", "1", "--instance-tok-s", "400", *SHORT, "--json")
+
+    def best(worth: str) -> int:
+        document = json.loads(run(*job, "--worth", worth).stdout)
+        assert document["scenario"]["targets"]["worth"] == float(worth)
+        words = next(a["command"] for a in document["advice"] if "instance" in a["what"])
+        return int(words[words.index("--instances") + 1])
+
+    assert best("0") < best("10")

@@ -103,6 +103,7 @@ FLAGS: dict[str, st.SearchStrategy[Any]] = {
     "instances": st.sampled_from([2, 6]),
     "instance_price": st.just(2.0),
     "target_idle": st.just(0.1),
+    "worth": st.just(2.0),
     "seed": st.just(3),
 }
 SETS: dict[str, Any] = {

@@ -219,7 +219,7 @@ def test_an_interruption_is_130(monkeypatch: pytest.MonkeyPatch) -> None:
 FLAGS = (
     "--batch", "--len", "--max-len", "--len-cv", "--group-size", "--prompt-len", "--trainer-step-s", "--trainer-gpus",
     "--gpu", "--model", "--tp", "--profile", "--instance-tok-s", "--headroom", "--max-staleness", "--sync-pause-s",
-    "--dtype", "--kv-dtype",
+    "--dtype", "--kv-dtype", "--worth",
     "--target-idle", "--instance-price", "--trainer-price", "--scenario", "--set", "--replications", "--seed",
     "--fail-if", "--json", "--strict",
 )  # fmt: skip

@@ -33,6 +33,8 @@ def metrics(step_s: float, idle: float, **others: Any) -> dict[str, Any]:
         "tokens_per_trained_token": 1.05,
         "waste": {"stale": 0.0, "filtered": 0.0, "aborted": 0.0, "recomputed": 0.05, "lost": 0.0},
         "generated_tok_s": 30_000.0,
+        "completions_per_s": 512 / step_s,
+        "iterations_per_day": 86_400 / step_s,
         "goodput": 1000.0,
         "cost_per_step": 0.5,
         "preemptions": 0.0,

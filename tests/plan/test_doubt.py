@@ -28,7 +28,7 @@ from fleetsim.size.surface import Surface
 from fleetsim.size.words import headline, likely
 from fleetsim.trainer.estimate import estimate_of
 from tests.plan.draws import all_off
-from tests.plan.fakes import fluid
+from tests.plan.fakes import fluid, metrics
 
 JOB = {"batch": 256, "len": 1536, "max_staleness": 3, "max_len": 4096}
 IDLE = Target("trainer_idle_fraction", "trainer_idle_fraction", 0.05)
@@ -108,6 +108,21 @@ def test_counts_of_a_fluid_fleet_follow_the_engines_speed(targets: tuple[Target,
     low, high = doubt.counts()
     assert low == pytest.approx(even * math.exp(-wide), rel=0.05)
     assert high == pytest.approx(even * math.exp(wide), rel=0.05)
+
+
+@pytest.mark.parametrize("worth", [0.0, 1.0, 3.0])
+def test_cases_are_judged_by_what_time_is_worth(worth: float) -> None:
+    """A step of 20 + 400 / n s at n + 8 GPUs: step^(1 + w) (n + 8) is least where 20 n^2 = 400 (w n + 8 (1 + w))."""
+
+    def measure(scenario: Scenario, replication: int) -> Mapping[str, Any]:
+        step = 20.0 + 400.0 / scenario.fleet.instances
+        return metrics(step, 1.0 - 20.0 / step, sync_fraction=0.0)
+
+    best = 10.0 * worth + math.sqrt(100.0 * worth**2 + 160.0 * (1.0 + worth))
+    options = {"batch": 256, "len": 1536, "trainer_step_s": 20.0, "trainer_gpus": 8, "worth": worth}
+    doubt = doubt_of(options, round(best), (), {"sync.pause_s": 0.0, "sync.publish_s": 0.0}, measure)
+    likeliest = doubt.judged(doubt.factors(np.zeros((len(doubt.laws), 1))))
+    assert int(likeliest.best[0]) == pytest.approx(best, rel=0.06)
 
 
 @given(st.floats(0.5, 0.98), st.floats(0.5, 0.98))

@@ -50,9 +50,9 @@ def comparison(metrics: tuple[str, ...]) -> Comparison:
 @pytest.mark.parametrize("metrics", [METRICS, WINDOW_METRICS])
 def test_no_word_is_cut(width: int, metrics: tuple[str, ...]) -> None:
     found = comparison(metrics)
-    lines = printed(draw(document(found)), width)
+    lines = printed(draw(document(found), explain=True), width)
     words = {word.strip("():,") for line in lines for word in line.split()}
-    asked = {word.strip("():,") for word in " ".join(printed(draw(document(found)), 400)).split()}
+    asked = {word.strip("():,") for word in " ".join(printed(draw(document(found), explain=True), 400)).split()}
     values = {
         "0.968",
         "0.964",

@@ -42,6 +42,13 @@ def test_the_first_line_is_the_answer() -> None:
     )
 
 
+def test_the_first_line_names_what_time_is_worth() -> None:
+    found = plan(**{"targets.worth": 0.25})
+    assert "the least step time x cost, where 1 % of time is worth 0.25 % of cost." in " ".join(rendered(found).split())
+    assert " of step x cost at that rate on average" in " ".join(rendered(found).split())
+    assert "at that rate" not in rendered(plan())
+
+
 @pytest.mark.parametrize(
     ("parts", "said"),
     [

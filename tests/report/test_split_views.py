@@ -43,7 +43,7 @@ def test_a_split_that_wins() -> None:
     assert split_words.headline(result) == "Split 2 + 2: rollout + trainer GPUs."
     assert "2 instances (1,000 tok/s each)" in " ".join(rendered(result, explain=False).split())
     text = split_words.verdict(result)
-    told = "That is 20.3 % [19.5, 21.0] shorter than colocated async, the better of the two colocated ways (10.0 s, "
+    told = "That is 20.3 % shorter (±0.7 of seeds) than colocated async, the better of the two colocated ways (10.0 s, "
     assert told + "staleness p99 1)" in text
     assert "Colocated sync trains on-policy; a step of it takes 14.0 s." in str(split_words.on_policy(result))
     assert "Not significantly different from it (=): 3 + 1." in split_words.orders(result)
@@ -52,7 +52,7 @@ def test_a_split_that_wins() -> None:
 def test_a_split_that_loses_says_do_not_split() -> None:
     result = advised(LOSE)
     assert split_words.headline(result).startswith("Do not split: colocated async on all 4 GPUs, 4 instances")
-    assert "The best split, 2 + 2, is 19.9 % [19.2, 20.7] longer (12.0 s, staleness p99 1)" in split_words.verdict(
+    assert "The best split, 2 + 2, is 19.9 % longer (±0.8 of seeds; 12.0 s, staleness p99 1)" in split_words.verdict(
         result
     )
 
@@ -72,7 +72,7 @@ def test_colocated_sync_needs_no_word_on_staleness() -> None:
 
 def test_by_goodput_more_is_better() -> None:
     text = split_words.verdict(advised(WIN, by="goodput"))
-    assert "more than colocated async" in text
+    assert "more (±1.2 of seeds) than colocated async" in text
     assert "(100 trained tok/GPU-s, " in text
 
 

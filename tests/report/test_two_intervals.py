@@ -1,0 +1,115 @@
+"""Beside a figure stands the answer's own range; what seeds alone do has that name, or is not said."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Any
+
+import pytest
+
+import fleetsim as fs
+from fleetsim import units
+from fleetsim.compare.compare import Comparison, MetricChange
+from fleetsim.compare.told import brief_of
+from fleetsim.compare.words import headline_of
+from fleetsim.estimates import Estimate
+from fleetsim.job.brief import fate_of_samples
+from fleetsim.job.trials import trial_of
+from fleetsim.tell.document import Brief, Document, blocks_on, figure
+from tests.plan.fakes import metrics
+
+SMALL: dict[str, Any] = {"batch": 64, "len": 300, "model": "Qwen/Qwen2.5-1.5B", "replications": 3}
+IDLE, STEP = Estimate(0.1, 0.099, 0.101), Estimate(30.0, 29.8, 30.2)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "spans", "note"),
+    [
+        ("step_s", STEP, {"step_s": (25.0, 44.4)}, "likely 25.0 s to 44.4 s"),
+        ("step_s", STEP, {"step_s": (29.99, 30.01)}, "±0.2 of seeds"),  # all read "30.0 s"
+        ("step_s", STEP, None, "±0.2 of seeds"),
+        ("step_s", Estimate(30.0, 30.0, 30.0), None, ""),
+        ("trainer_idle_fraction", IDLE, {"step_s": (25.0, 44.4)}, "±0.1 of seeds"),
+        ("trainer_idle_fraction", IDLE, {"trainer_idle_fraction": (0.0, 0.18)}, "likely 0.0 % to 18.0 %"),
+        ("cost_per_step", Estimate(0.5, 0.49, 0.51), None, "±0.01 of seeds"),
+    ],
+)
+def test_a_tile_has_the_range_of_the_answer(name: str, value: Estimate, spans: Any, note: str) -> None:
+    assert figure(name, value, spans).note == note
+
+
+@cache
+def told_of(command: str) -> Any:
+    if command == "simulate":
+        return fs.load(**SMALL).simulate()
+    if command == "size":
+        return fs.load(**SMALL).size()
+    return fs.load(**SMALL).split(gpus=8) if command == "split" else fs.plan(gpus=4, **SMALL)
+
+
+@pytest.mark.parametrize("command", ["simulate", "size", "split", "plan"])
+def test_tiles_say_what_the_first_lines_say(command: str) -> None:
+    found = told_of(command)
+    document: Document = found.told()
+    tiles = {tile.label: tile for tile in document.tiles}
+    assert isinstance(document.brief, Brief)
+    first = " ".join([document.headline, document.title, *(str(said) for _, said in document.brief.lines)])
+    for label in ("optimizer step", "cost per step"):
+        tile = tiles[label]
+        low, high = re.fullmatch(r"likely (.+) to (.+)", tile.note).groups()  # type: ignore[union-attr]
+        assert f"{tile.value} ({low} to {high})" in first
+    assert all(not tile.note or "[" not in tile.note for tile in document.tiles)
+    assert all("of seeds" in tile.note for tile in document.tiles if "±" in tile.note)
+
+
+@pytest.mark.parametrize("command", ["simulate", "size", "split", "plan"])
+def test_a_page_says_how_old_samples_are(command: str) -> None:
+    document: Document = told_of(command).told()
+    assert isinstance(document.brief, Brief)
+    age = str(dict(document.brief.lines)["age"])
+    assert units.sentence(age) in [str(block) for block in blocks_on("page", document.lede)]
+
+
+def test_a_page_says_what_is_lost() -> None:
+    of = trial_of(1, [metrics(10.0, 0.2, samples_lost={"all": 0.56, "longest_tenth": 0.95})]).estimates
+    old, lost = fate_of_samples(of, fs.load().scenario)
+    assert (
+        old
+        == "99 % of the trained samples are at most 1 step old: near on-policy, a clipped importance ratio bears it."
+    )
+    assert lost == "Lost: 56 % of all samples, 95 % of the longest tenth: stale at the queue."
+
+
+def test_a_headline_of_a_comparison_has_no_interval_of_seeds() -> None:
+    job = fs.load(**SMALL)
+    found = fs.compare(job, job.with_({"sync.every_steps": 4}))
+    document: Document = found.told()
+    assert "shorter" in document.title
+    assert "(" not in document.title
+    assert isinstance(document.brief, Brief)
+    lines = " ".join(str(said) for _, said in document.brief.lines)
+    assert "intervals are of seeds alone, the doubt about the inputs is not in them" in lines
+    step = found.comparison.changes[0].ratio
+    assert step is not None
+    half = max(step.ci_high - step.mean, step.mean - step.ci_low)
+    assert f"{step.mean:.3f} (±{half:.3f} of seeds)" in lines
+
+
+@pytest.mark.parametrize(
+    ("verdict", "kind", "told"),
+    [
+        ("better", "scenarios", "B's step is 3.2 % shorter; 1 of 1 metric changed"),
+        ("better", "windows", "B's step is 3.2 % shorter (2.9 to 3.6 %); 1 of 1 metric changed"),
+        ("no significant change", "results", "B's step did not change significantly (-3.6 to -2.9 % by seeds alone); "),
+        ("no significant change", "windows", "B's step did not change significantly (-3.6 to -2.9 %); "),
+    ],
+)
+def test_only_what_is_measured_has_its_interval_in_the_headline(verdict: Any, kind: Any, told: str) -> None:
+    """Of windows of history the blocks are all the doubt that there is; a simulation rests on inputs in doubt."""
+    ratio, apart = Estimate(0.968, 0.964, 0.971), Estimate(-1.0, -1.1, -0.9)
+    change = MetricChange("step_s", STEP, STEP, ratio, apart, verdict, "", 0.5)
+    found = Comparison("a", "b", kind, True, 10, (change,), (), "", (), 0.01)
+    assert headline_of(found).startswith(told)
+    runs = str(dict(brief_of(found).lines)["runs"])
+    assert ("of seeds alone" in runs) == (kind != "windows")
