@@ -94,13 +94,13 @@ def planned(scenario: Scenario, given: Collection[str]) -> Scenario:
 
 def look_steps(scenario: Scenario) -> int:
     """Steps of a look."""
-    from fleetsim.sim.window import least_warmup_steps
+    from fleetsim.sim.window import least_warmup_steps, pipeline_steps
 
     if scenario.run.events or scenario.run.warmup_steps is not None:
         return most_steps(scenario)
     steps = max(_FEWEST, min(_LOOK, _LOOK_SAMPLES // scenario.trainer.batch_samples))
-    steps = max(steps, _DEPTHS * (least_warmup_steps(scenario) - 1))
-    return min(steps, scenario.run.steps or steps)
+    deep = max(least_warmup_steps(scenario) - 1, math.ceil(pipeline_steps(scenario)))
+    return min(max(steps, _DEPTHS * deep), most_steps(scenario))
 
 
 def looked(scenario: Scenario) -> Scenario:
@@ -165,18 +165,19 @@ class Trials:
         scenario: Scenario,
         measure: Measure = simulated,
         tell: Tell | None = None,
-        stuck: dict[int, StuckError] | None = None,
+        look_of: Trials | None = None,
     ) -> None:
         self.scenario, self._measure, self._tell = scenario, measure, tell
+        self._looks = look_of is not None
         self._runs: dict[tuple[int, int], Mapping[str, Any]] = {}
         self._trials: dict[tuple[int, int], Trial] = {}
-        self.stuck: dict[int, StuckError] = {} if stuck is None else stuck
+        self.stuck: dict[int, StuckError] = {} if look_of is None else look_of.stuck
 
     @cached_property
     def looks(self) -> Trials:
         """The same counts in runs of few steps, which guide a search. What gets stuck there or here is stuck."""
         short = looked(self.scenario)
-        return self if short == self.scenario else Trials(short, self._measure, self._tell, self.stuck)
+        return self if short == self.scenario else Trials(self.scenario, self._measure, self._tell, self)
 
     @property
     def runs(self) -> int:
@@ -211,6 +212,7 @@ class Trials:
         missing = [r for r in range(replications) if (instances, r) not in self._runs]
         if missing:
             scenario = with_instances(self.scenario, instances)
+            scenario = looked(scenario) if self._looks else scenario
             self._said(instances, 0, len(missing))
             try:
                 runs = side_by_side(

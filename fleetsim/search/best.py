@@ -207,7 +207,8 @@ def _most_useful(scenario: Scenario, guess: int) -> int:
     """A count beyond which more instances gain nothing: each group that may be in flight has an instance of its own."""
     flight = nameplate.samples_in_flight(scenario) + scenario.trainer.batch_samples
     if not math.isfinite(flight):
-        flight = 4.0 * scenario.trainer.batch_samples
+        # Each instance is full, whatever the count: only what waits for tools in it makes it slower than on paper.
+        flight = 4.0 * scenario.trainer.batch_samples if scenario.workload.turns.count > 1 else 0.0
     return min(MOST_INSTANCES, max(math.ceil(flight / _placed(scenario)), 4 * guess))
 
 

@@ -14,6 +14,7 @@ from fleetsim.job import words
 from fleetsim.job.assumptions import assumed_values, short
 from fleetsim.job.binding import Binding, binding_words
 from fleetsim.job.brief import Spans, assumed_line, idle_words, losses_line, ranged, regime_line, swing_line
+from fleetsim.job.caveats import backlog_line
 from fleetsim.job.drafts import engine_words
 from fleetsim.job.grounds import how_sure, rests_on
 from fleetsim.job.observations import observed_line
@@ -92,6 +93,7 @@ def brief_of(view: RunView) -> Brief:
         ("cost", _cost(view)),
         ("age", regime_line(view.metrics)),
         ("lost", losses_line(view.metrics, s)),
+        ("backlog", backlog_line(s, view.metrics)),
         ("binds", binding.name),
         ("change", binding.lift if view.change is None else view.change.words),
         ("observed", observed_line(s)),

@@ -5,7 +5,9 @@ from __future__ import annotations
 from fleetsim import units
 from fleetsim.job.binding import binding_words
 from fleetsim.job.brief import assumed_line, measure_line, ranged, step_line
+from fleetsim.job.caveats import backlog_line
 from fleetsim.job.observations import observed_line
+from fleetsim.job.trials import with_instances
 from fleetsim.job.words import kind_of, target, target_value
 from fleetsim.search.objective import usd_per_h
 from fleetsim.size.size import Sizing
@@ -21,10 +23,12 @@ def in_brief(result: Sizing) -> Document:
 
 def brief_of(result: Sizing) -> Brief:
     """What one must know of a plan; its headline is the answer."""
+    here = with_instances(result.scenario, result.instances)
     return brief(
         ("missed", _missed(result)),
         ("step", _step(result)),
         ("cost", _cost(result)),
+        ("backlog", backlog_line(here, result.recommended.estimates)),
         ("binds", binding_words(result.binding, idle=result.recommended.mean("trainer_idle_fraction")).name),
         ("prefill", None if result.sides is None else result.sides.verdict.rstrip(".")),
         ("change", None if result.change is None else result.change.words),

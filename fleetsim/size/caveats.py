@@ -12,7 +12,7 @@ from fleetsim.job.caveats import backlog_warnings, error_warnings, range_warning
 from fleetsim.job.engine_source import EngineSource
 from fleetsim.job.lazy_value import Later
 from fleetsim.job.levers import samples_held
-from fleetsim.job.trials import Trial
+from fleetsim.job.trials import Trial, with_instances
 from fleetsim.search.targets import Target
 from fleetsim.size.queue_cap import QueueCap
 
@@ -43,7 +43,7 @@ def warnings_of(
             "long a response takes; lower --max-len, or drop old samples with --set "
             f"admission.age_action=drop_on_dequeue --set admission.max_age={cap.budget_steps:g}"
         )
-    found += backlog_warnings(scenario, chosen.estimates)
+    found += backlog_warnings(with_instances(scenario, chosen.instances), chosen.estimates)
     preempted = chosen.mean("preemptions")
     if preempted > 0.01 * scenario.trainer.batch_samples:
         found.append(
