@@ -83,8 +83,13 @@ class Change:
     @property
     def words(self) -> str:
         """ "--max-staleness 3 needs 5 instances instead of 53, saves $0.66 and 28.8 s a step"."""
-        count = units.plural(self.instances, "instance")
-        needs = f" needs {count} instead of {self.instead_of:,}," if self.instances != self.instead_of else ""
+        return self.words_in()
+
+    def words_in(self, gpus: int | None = None) -> str:
+        """The same. gpus: of an instance, where counts are told in GPUs."""
+        count = units.plural(self.instances * (gpus or 1), "GPU" if gpus else "instance")
+        instead_of = f"{self.instead_of * (gpus or 1):,}"
+        needs = f" needs {count} instead of {instead_of}," if self.instances != self.instead_of else ""
         itself = (setting("fleet.instances", self.instances), flag("instances", self.instances))
         if self.flag in itself:  # the change is the count itself
             needs = f" instead of {self.instead_of:,},"

@@ -20,6 +20,7 @@ from fleetsim.dataclass import dataclass
 from fleetsim.errors import StuckError
 from fleetsim.estimates import Estimate
 from fleetsim.job.length_growth import where_longest
+from fleetsim.job.shared_gpus import moved_trainer, next_count, takes_turns, trainer_gpus
 from fleetsim.sim.stop import stopping
 from fleetsim.sim.threads import side_by_side
 
@@ -117,6 +118,9 @@ def unit_of(scenario: Scenario) -> int:
 
 def one_more(scenario: Scenario) -> str:
     """The next larger fleet in words."""
+    if takes_turns(scenario):
+        n = scenario.fleet.instances
+        return f"{units.plural((next_count(scenario, n) - n) * scenario.engine.gpus, 'more GPU')}"
     unit = unit_of(scenario)
     return "one more instance" if unit == 1 else f"one more engine of {unit} instances"
 
@@ -124,10 +128,13 @@ def one_more(scenario: Scenario) -> str:
 @lru_cache(maxsize=64)
 def with_instances(scenario: Scenario, instances: int) -> Scenario:
     """The scenario with another fleet size, which then counts as chosen, not as assumed. Speed factors beyond it are
-    dropped. Remembered: searches from one job ask for the same counts again."""
+    dropped; a trainer on the same GPUs has theirs. Remembered: searches from one job ask for the same counts again."""
     changes: dict[str, Any] = {"fleet.instances": instances}
+    gpus = trainer_gpus(scenario, instances)
+    if gpus != scenario.trainer.gpus:
+        changes |= moved_trainer(scenario, gpus)
     if "fleet.instances" in scenario.assumed:
-        changes["assumed"] = [path for path in scenario.assumed if path != "fleet.instances"]
+        changes["assumed"] = [path for path in changes.get("assumed", scenario.assumed) if path != "fleet.instances"]
     if len(scenario.fleet.speed_factors) > instances:
         changes["fleet.speed_factors"] = scenario.fleet.speed_factors[:instances]
     return with_changes(scenario, changes)

@@ -7,6 +7,7 @@ from fleetsim.job.binding import binding_words
 from fleetsim.job.brief import assumed_line, measure_line, ranged, step_line
 from fleetsim.job.caveats import backlog_line
 from fleetsim.job.observations import observed_line
+from fleetsim.job.shared_gpus import count_words, takes_turns
 from fleetsim.job.trials import with_instances
 from fleetsim.job.words import kind_of, target, target_value
 from fleetsim.search.objective import usd_per_h
@@ -31,7 +32,7 @@ def brief_of(result: Sizing) -> Brief:
         ("backlog", backlog_line(here, result.recommended.estimates)),
         ("binds", binding_words(result.binding, idle=result.recommended.mean("trainer_idle_fraction")).name),
         ("prefill", None if result.sides is None else result.sides.verdict.rstrip(".")),
-        ("change", None if result.change is None else result.change.words),
+        ("change", _change(result)),
         ("observed", observed_line(result.scenario)),
         ("assumed", assumed_line(result.scenario, result.assumptions, result.in_doubt)),
         ("doubt", None if result.spread is None else being_wrong(result)),
@@ -55,7 +56,7 @@ def _missed(result: Sizing) -> str:
         text = f"{target(t.name, t.limit)}: it is {is_}"
         if result.largest is not None and t.helped_by_instances:
             best = target_value(t.name, result.largest.mean(t.metric))
-            text += f", and {best} with {units.plural(result.largest.instances, 'instance')}"
+            text += f", and {best} with {count_words(result.scenario, result.largest.instances)}"
         said.append(text)
     return "; ".join(said)
 
@@ -64,9 +65,15 @@ def _step(result: Sizing) -> str:
     return step_line(result.recommended.mean, result.spans)
 
 
+def _change(result: Sizing) -> str | None:
+    """What helps most; the count that it needs in GPUs where both pools take turns on them."""
+    s = result.scenario
+    return None if result.change is None else result.change.words_in(s.engine.gpus if takes_turns(s) else None)
+
+
 def _cost(result: Sizing) -> str:
     s, step = result.scenario, result.recommended.estimates["cost_per_step"].mean
-    hour, own = units.money(usd_per_h(s, result.instances)), s.fleet.placement != "colocated"
+    hour, own = units.money(usd_per_h(s, result.instances)), not takes_turns(s)
     gpus = f"{result.instances * s.engine.gpus:,}{f' + {s.trainer.gpus:,}' if own else ''} GPUs"
     return f"{ranged('cost_per_step', step, result.spans)} a step, {hour} an hour for {gpus}"
 

@@ -15,12 +15,13 @@ from functools import partial
 
 from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
-from fleetsim.job.assumptions import assumptions_of
 from fleetsim.job.drafts import drafts_of
 from fleetsim.job.engine_source import engine_source
 from fleetsim.job.lazy_value import Later
 from fleetsim.job.nameplate import nameplate_rate
+from fleetsim.job.shared_gpus import can_be, next_count, takes_turns, with_all_gpus
 from fleetsim.job.sides import sides_of
+from fleetsim.job.trainer_scaling import anchored
 from fleetsim.job.trials import (
     Measure,
     Tell,
@@ -38,6 +39,7 @@ from fleetsim.search.best_move import change_of
 from fleetsim.search.moves import Alternatives, alternatives_of
 from fleetsim.search.rate_matching import RateMatching, matched
 from fleetsim.search.targets import Target, targets_of
+from fleetsim.size.assumptions import fleet_assumptions
 from fleetsim.size.caveats import stuck_warnings, warnings_of
 from fleetsim.size.doubt import CountDoubt, count_doubt
 from fleetsim.size.explain import bound_by, explanation
@@ -127,7 +129,7 @@ def size(
     Raises InputError for a scenario that cannot be sized and StuckError when its limits block each other
     in every fleet that was tried; a count that alone gets stuck is left out, with a warning.
     """
-    job = planned(scenario, given)
+    job = _on_its_gpus(planned(scenario, given), frozenset(given))
     rate, guess = matched(job)
     targets = targets_of(job)
     alone, measure = measure, remembered(measure)
@@ -162,7 +164,7 @@ def size(
         candidates=candidates,
         alternatives=alternatives,
         explanation=explanation(binding, alternatives, chosen.estimates),
-        assumptions=assumptions_of(scenario, given),
+        assumptions=fleet_assumptions(scenario, job, given),
         warnings=(*notes, *said, *stuck_warnings(trials.stuck), *implausible(here, given)),
         profile=profile,
         simulations=trials.runs,
@@ -173,6 +175,12 @@ def size(
         enough=enough,
         change=change_of(alternatives, mends=bool(missed)),
     )
+
+
+def _on_its_gpus(job: Scenario, given: frozenset[str]) -> Scenario:
+    """A job whose rollout and trainer take turns, on all GPUs of its trainer, with the seconds that its points
+    measured; any other as it is."""
+    return with_all_gpus(anchored(job, given)) if takes_turns(job) else job
 
 
 def _consumed(rate: RateMatching, best: Best, chosen: Trial) -> float:
@@ -198,7 +206,8 @@ def _alternatives(
     tell: Tell | None,
 ) -> Alternatives:
     """What every lever does to the recommended fleet."""
-    grown, few = with_instances(here, here.fleet.instances + unit_of(here)), min(replications, here.run.replications)
+    grown = with_instances(here, next_count(here, here.fleet.instances))
+    few = min(replications, here.run.replications)
     return alternatives_of(
         here, grown, few, measure, now=chosen, targets=targets, more=one_more(here), given=given, tell=tell
     )
@@ -216,13 +225,16 @@ def _shown(trials: Trials, best: Best, matched: int, replications: int) -> dict[
     """Counts that show where cost bends, each with its replications: the answer and the next larger one; with fewer
     runs the matched one, about half of the answer, and where no fleet holds the targets about twice of it. Of these,
     counts that were tried come first. The next smaller one is shown where the search has decided by it."""
-    n, unit, few = best.instances, unit_of(trials.scenario), min(_LEVERS, replications)
-    found = dict.fromkeys((n, n + unit), replications)
-    if trials.replications(n - unit) >= replications:
-        found[n - unit] = replications
+    n, job, few = best.instances, trials.scenario, min(_LEVERS, replications)
+    unit = unit_of(job)
+    found = dict.fromkeys((n, next_count(job, n)), replications)
+    if trials.replications(fewer := next_count(job, n, -1)) >= replications:
+        found[fewer] = replications
     for wanted in (n / 2, 2 * n) if best.knee is not None else (n / 2,):
         near = [k for k in (matched, *trials.counts()) if k % unit == 0 and 1 / _NEAR <= k / wanted <= _NEAR]
         beside = max(1, round(wanted / unit)) * unit
+        if not near and not can_be(job, beside):
+            continue
         found.setdefault(min(near, key=lambda k: (k != matched, abs(math.log(k / wanted))), default=beside), few)
     found.setdefault(matched, few)
     return found

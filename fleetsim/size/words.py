@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from fleetsim import units
 from fleetsim.job import brief
+from fleetsim.job.shared_gpus import count_words, takes_turns
 from fleetsim.job.words import target
 from fleetsim.size.headroom import FAILURES, INTERACTION, LONG_TAIL, PREFILL, SLACK, STRAGGLERS, SYNC, Headroom
 from fleetsim.size.size import Sizing
@@ -23,15 +24,31 @@ PARTS: Mapping[str, str] = {
 
 def headline(result: Sizing) -> str:
     """The answer in one sentence, what is missed of what somebody asked for before it."""
-    n, trainer = result.instances, units.plural(result.scenario.trainer.gpus, "trainer GPU")
-    fleet = f"{units.plural(n, 'rollout instance')}{_likely(result)}"
+    fleet = _fleet(result)
     if result.missed:
-        return f"No fleet holds {asked(result, held=False)}. The best: {fleet} for {trainer}."
+        return f"No fleet holds {asked(result, held=False)}{_by_construction(result)}. The best: {fleet}."
     if result.enough is False and result.confidence is not None:
-        return f"No fleet is enough in {_cases(result.confidence)}. In the likeliest: {fleet} for {trainer}."
+        return f"No fleet is enough in {_cases(result.confidence)}. In the likeliest: {fleet}."
     if result.targets:
-        return f"{fleet} for {trainer}: the fewest that hold {asked(result, held=True)}."
-    return f"{fleet} for {trainer}: the least step time x cost."
+        return f"{fleet}: the fewest that hold {asked(result, held=True)}."
+    return f"{fleet}: the least step time x cost."
+
+
+def _fleet(result: Sizing) -> str:
+    """ "13 rollout instances for 8 trainer GPUs"; "48 GPUs (24 instances of TP 2), trainer and rollout take turns"."""
+    n, s = result.instances, result.scenario
+    if not takes_turns(s):
+        trainer = units.plural(s.trainer.gpus, "trainer GPU")
+        return f"{units.plural(n, 'rollout instance')}{_likely(result)} for {trainer}"
+    each = f"TP {s.engine.tp}" if s.engine.gpus == s.engine.tp else units.plural(s.engine.gpus, "GPU")
+    of = f"{units.plural(n, 'instance')} of {each}"
+    return f"{count_words(s, n)}{_likely(result)}, {of}, trainer and rollout take turns"
+
+
+def _by_construction(result: Sizing) -> str:
+    """Why no count keeps a trainer busy that gives its GPUs away."""
+    idle = any(t.name == "trainer_idle_fraction" for t in result.missed)
+    return ", for a colocated trainer waits while its GPUs generate" if idle and takes_turns(result.scenario) else ""
 
 
 def why_infeasible(result: Sizing) -> str:
@@ -48,7 +65,8 @@ def _likely(result: Sizing) -> str:
         return f", enough in {_cases(result.confidence)}," if result.targets else ", the least expected loss,"
     if result.spread is None:
         return ""
-    low, high = result.spread.instances
+    each = result.scenario.engine.gpus if takes_turns(result.scenario) else 1
+    low, high = (n * each for n in result.spread.instances)
     return brief.likely(f"{low:,}", f"{high:,}", result.spread.wide)
 
 
@@ -63,6 +81,9 @@ def likely(result: Sizing) -> str | None:
         return None
     (low, high), of = r.instances, r.metrics
     counts = f"{low:,} to {high:,} instances are right; " if low != high else ""
+    if takes_turns(result.scenario) and low != high:
+        each = result.scenario.engine.gpus
+        counts = f"{low * each:,} to {high * each:,} GPUs are right; "
     step, cost = of["step_s"], of["cost_per_step"]
     said = (
         f"In {_cases(r.confidence)} {counts}a step of {result.instances:,} takes {_from_to(step, units.seconds)} "
@@ -116,7 +137,7 @@ def reach(result: Sizing) -> str | None:
     ends = units.bracket(idle, "share")
     within = any(t.name == "trainer_idle_fraction" and idle.mean <= t.limit for t in result.missed)
     return (
-        f"No fleet reaches {wished or 'the targets'}: {units.plural(largest.instances, 'instance')} come to "
+        f"No fleet reaches {wished or 'the targets'}: {count_words(result.scenario, largest.instances)} come to "
         f"{units.share(idle.mean)}{ends if within else ''} and {units.seconds(largest.mean('step_s'))}."
     )
 
@@ -134,6 +155,8 @@ def verdict(result: Sizing) -> str:
 
 def arithmetic(result: Sizing) -> str:
     """The runbook's rate matching in one line, as it is worked out on paper."""
+    if takes_turns(result.scenario):
+        return "trainer and rollout take turns on the same GPUs: there are no two rates to match"
     r = result.rate_matching
     consumed, rate = units.count(round(r.consume_tok_s, 1)), units.count(round(r.instance_tok_s, 1))
     if not r.covers:
