@@ -20,7 +20,7 @@ from fleetsim.dataclass import dataclass
 from fleetsim.errors import StuckError
 from fleetsim.estimates import Estimate
 from fleetsim.job.length_growth import where_longest
-from fleetsim.job.shared_gpus import moved_trainer, next_count, takes_turns, trainer_gpus
+from fleetsim.job.shared_gpus import count_words, moved_trainer, next_count, takes_turns, trainer_gpus
 from fleetsim.sim.stop import stopping
 from fleetsim.sim.threads import side_by_side
 
@@ -119,8 +119,7 @@ def unit_of(scenario: Scenario) -> int:
 def one_more(scenario: Scenario) -> str:
     """The next larger fleet in words."""
     if takes_turns(scenario):
-        n = scenario.fleet.instances
-        return f"{units.plural((next_count(scenario, n) - n) * scenario.engine.gpus, 'more GPU')}"
+        return f"a fleet of {count_words(scenario, next_count(scenario, scenario.fleet.instances))}"
     unit = unit_of(scenario)
     return "one more instance" if unit == 1 else f"one more engine of {unit} instances"
 

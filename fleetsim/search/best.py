@@ -32,6 +32,8 @@ _SLOWER = 1.02
 _WAVES = 6
 # Counts whose looks are within so much of the best one's are decided by long runs, this many of them at most.
 _CLOSE, _DECIDED = 1.05, 4
+# Where both pools take turns, up to so many times the job's own count is looked at.
+_TURNS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +220,7 @@ def _counts(scenario: Scenario, guess: int) -> Sequence[int]:
     most = math.ceil(_most_useful(scenario, guess) / unit) * unit
     if not takes_turns(scenario):
         return range(unit, most + 1, unit)
+    most = max(most, _TURNS * guess)  # its trainer may gain where rollout gains no more
     return [n for n in range(unit, most + 1, unit) if can_be(scenario, n)]
 
 

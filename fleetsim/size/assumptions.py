@@ -12,7 +12,9 @@ from fleetsim.job.nameplate import mean_step_s
 from fleetsim.job.shared_gpus import takes_turns
 from fleetsim.job.trainer_scaling import course_of, law_words
 
-_GPUS, _SHARE = "trainer.gpus", "trainer.scaling.parallel_share"
+_SHARE = "trainer.scaling.parallel_share"
+# What an answer in GPUs says itself, and what stands for rates that are matched.
+_NONE_OF_TURNS = ("trainer.gpus", "targets.headroom")
 
 
 def fleet_assumptions(asked: Scenario, job: Scenario, given: Collection[str]) -> tuple[Assumption, ...]:
@@ -24,7 +26,7 @@ def fleet_assumptions(asked: Scenario, job: Scenario, given: Collection[str]) ->
     found = assumptions_of(asked, given)
     if not takes_turns(job):
         return found
-    found = tuple(a for a in found if a.path != _GPUS)
+    found = tuple(a for a in found if a.path not in _NONE_OF_TURNS)
     if is_estimated(job) or is_given(_SHARE, given):
         return found
     law, t = law_words(job.trainer, course_of(job)), job.trainer

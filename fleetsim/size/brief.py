@@ -11,6 +11,7 @@ from fleetsim.job.shared_gpus import count_words, takes_turns
 from fleetsim.job.trials import with_instances
 from fleetsim.job.words import kind_of, target, target_value
 from fleetsim.search.objective import usd_per_h
+from fleetsim.search.targets import Target
 from fleetsim.size.size import Sizing
 from fleetsim.size.words import being_wrong, headline
 from fleetsim.tell.document import Brief, Document, Tone, brief
@@ -54,11 +55,17 @@ def _missed(result: Sizing) -> str:
     for t in result.missed:
         is_ = target_value(t.name, result.recommended.mean(t.metric))
         text = f"{target(t.name, t.limit)}: it is {is_}"
-        if result.largest is not None and t.helped_by_instances:
+        if result.largest is not None and t.helped_by_instances and _nearer(result, t):
             best = target_value(t.name, result.largest.mean(t.metric))
             text += f", and {best} with {count_words(result.scenario, result.largest.instances)}"
         said.append(text)
     return "; ".join(said)
+
+
+def _nearer(result: Sizing, t: Target) -> bool:
+    """Whether the largest fleet comes nearer to a target: one that takes turns may wait for a larger share."""
+    assert result.largest is not None
+    return result.largest.mean(t.metric) < result.recommended.mean(t.metric)
 
 
 def _step(result: Sizing) -> str:

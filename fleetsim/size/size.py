@@ -140,7 +140,7 @@ def size(
     best, enough = _enough(best, doubt, confidence)
     instances, chosen = best.instances, trials.at(best.instances, replications)
     missed = tuple(t for t in targets if not t.held_by(chosen.estimates[t.metric]))
-    consumed = _consumed(rate, best, chosen)
+    consumed = _consumed(rate, best, chosen, turns=takes_turns(job))
     headroom = Later(partial(headroom_of, job, instances, consumed, nameplate_rate(job)(instances), alone, tell))
     queue_cap = Later(partial(queue_cap_of, job, instances, alone, tell))
     candidates = _candidates(trials, best, guess, replications)
@@ -183,9 +183,10 @@ def _on_its_gpus(job: Scenario, given: frozenset[str]) -> Scenario:
     return with_all_gpus(anchored(job, given)) if takes_turns(job) else job
 
 
-def _consumed(rate: RateMatching, best: Best, chosen: Trial) -> float:
-    """Tokens per second: where no target is held the trainer takes what it gets, elsewhere what it can."""
-    return rate.consume_tok_s if best.knee is None else rate.batch_tokens / chosen.mean("step_s")
+def _consumed(rate: RateMatching, best: Best, chosen: Trial, *, turns: bool) -> float:
+    """Tokens per second: where no target is held, or it takes turns, the trainer takes what it gets, elsewhere what it
+    can."""
+    return rate.consume_tok_s if best.knee is None and not turns else rate.batch_tokens / chosen.mean("step_s")
 
 
 def _enough(best: Best, doubt: CountDoubt | None, confidence: float | None) -> tuple[Best, bool | None]:

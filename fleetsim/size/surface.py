@@ -11,8 +11,8 @@ holds the trainer is a part of R. f are the factors on the seconds of the engine
 on the spread of lengths. R is simulated along the counts, and at a few of them, the posts, for a slower sync and for
 other lengths. The bump, and the trainer's own share of a step, are simulated at the posts for trainers of different
 speed. Multiplying all seconds by one factor multiplies the step by it, so the engines' factor needs no runs; one run
-tests that. Where it does not hold (seconds that nothing scales: tools, rewards, hand-over, failures) the engines' factor
-is simulated as well.
+tests that. Where it does not hold (seconds that nothing scales: tools, rewards, hand-over, failures) the factor of the
+engines is simulated as well.
 """
 
 from __future__ import annotations
@@ -67,12 +67,13 @@ class Factors:
 
 @dataclass(frozen=True, slots=True)
 class _Count:
-    """What is known of one count. alone_s: rollout alone; held_s: seconds that a sync holds the trainer; sync: its
-    share of rollout alone; lengths, engine: curves of rollout alone. Over ln A / R: the bump, the trainer's own seconds
-    over A (both as logarithms), and staleness."""
+    """What is known of one count. alone_s: rollout alone; held_s: seconds that a sync holds the trainer; beside_s: all
+    those of rollout alone in which it does not wait; sync: its share of rollout alone; lengths, engine: curves of
+    rollout alone. Over ln A / R: the bump, the trainer's own seconds over A (both as logarithms), and staleness."""
 
     alone_s: float
     held_s: float
+    beside_s: float
     sync: float
     lengths: Floats
     engine: Floats
@@ -134,7 +135,9 @@ class Surface:
     def idle(self, instances: int, f: Factors) -> Floats:
         """The trainer's idle share."""
         trainer, rollout = self._sides(instances, f)
-        busy = trainer * np.exp(self._at(instances).busy(np.log(trainer / rollout)))
+        at = self._at(instances)
+        # in turn it does its own, and what it does beside rollout alone: a sync, two hand-overs
+        busy = trainer + at.beside_s if self._turns else trainer * np.exp(at.busy(np.log(trainer / rollout)))
         return np.clip(1.0 - busy / self.step_s(instances, f), 0.0, 1.0)
 
     def staleness(self, instances: int, f: Factors) -> Floats:
@@ -176,6 +179,7 @@ class Surface:
             self._known[instances] = _Count(
                 math.exp(np.interp(x, counts, [math.log(run.step_s) for run in alone])),
                 float(np.interp(x, counts, [self._held_s(n) for n in self.counts])),
+                float(np.interp(x, counts, [run.busy_s for run in alone])),
                 float(_between(x, self._sync)[0]),
                 _between(x, self._lengths),
                 _between(x, self._engine),
@@ -237,7 +241,7 @@ class Surface:
         for (n, factor), run in zip(wanted, runs, strict=True):
             if run is not None:
                 own, alone_s = factor * self._seconds(n) + self._held_s(n), self._alone[n].step_s
-                bump = math.log(run.step_s / float(self._together(np.float64(own), np.float64(alone_s))))
+                bump = math.log(run.step_s / float(self._together(np.asarray(own), np.asarray(alone_s))))
                 found[n][math.log(own / alone_s)] = bump, math.log(max(_LEAST_S, run.busy_s) / own), run.staleness
         return {n: self._over_grid(n, found[self._n] | found[n]) for n in self._posts}
 

@@ -52,13 +52,9 @@ def trials_table(trials: Iterable[Trial], recommended: int | None = None, gpus: 
 
 def _trials(trials: Sequence[Trial], recommended: int | None, gpus: int | None, *, narrow: bool) -> Table:
     columns = [column for column in _COLUMNS if column[1] or not narrow]
+    mark, each = {recommended: ">"}, gpus or 1
     rows = tuple(
-        (
-            ">" if t.instances == recommended else "",
-            f"{t.instances * (gpus or 1):,}",
-            *(cell(t) for _, _, cell in columns),
-        )
-        for t in trials
+        (mark.get(t.instances, ""), f"{t.instances * each:,}", *(cell(t) for _, _, cell in columns)) for t in trials
     )
     marked = frozenset(i for i, t in enumerate(trials) if t.instances == recommended)
     headings = ("", "GPUs" if gpus else "instances", *(word_a_line(name) for name, _, _ in columns))

@@ -42,7 +42,8 @@ def _fleet(result: Sizing) -> str:
         return f"{units.plural(n, 'rollout instance')}{_likely(result)} for {trainer}"
     each = f"TP {s.engine.tp}" if s.engine.gpus == s.engine.tp else units.plural(s.engine.gpus, "GPU")
     of = f"{units.plural(n, 'instance')} of {each}"
-    return f"{count_words(s, n)}{_likely(result)}, {of}, trainer and rollout take turns"
+    inside = "; ".join(filter(None, (of, _likely(result).strip(" ,()"))))
+    return f"{count_words(s, n)} ({inside}), trainer and rollout take turns"
 
 
 def _by_construction(result: Sizing) -> str:
@@ -172,8 +173,9 @@ def arithmetic(result: Sizing) -> str:
 def headroom(result: Sizing) -> str:
     """The computed headroom against the one of the arithmetic."""
     h = result.headroom
+    took = "" if takes_turns(result.scenario) else f" (the arithmetic took {result.rate_matching.headroom:g})"
     return (
-        f"computed headroom {h.computed:.2f} (the arithmetic took {result.rate_matching.headroom:g}): of the "
+        f"computed headroom {h.computed:.2f}{took}: of the "
         f"{units.number(h.nameplate_tok_s)} tok/s that {units.plural(result.instances, 'instance')} would make without "
         f"any loss, {units.share(h.computed)} is what {_consumes(h)}"
     )

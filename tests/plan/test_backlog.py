@@ -26,7 +26,7 @@ BATCH, TOKENS, RATE, TRAINER_S = 128, 400, 1000.0, 20.0
 
 
 def unbounded(**changes: Any) -> Scenario:
-    """A constant rate, no sync, and a client that nothing holds back: engines are full with 512 samples, four batches."""
+    """A constant rate, no sync, and a client that nothing holds back: full engines hold 512 samples, four batches."""
     job = scenario_from_mapping(
         {
             "engine": {"kind": "constant", "instance_tok_s": RATE, "max_num_seqs": 512},
