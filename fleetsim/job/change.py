@@ -91,12 +91,13 @@ class Change:
         instead_of = f"{self.instead_of * (gpus or 1):,}"
         needs = f" needs {count} instead of {instead_of}," if self.instances != self.instead_of else ""
         itself = (setting("fleet.instances", self.instances), flag("instances", self.instances))
-        if self.flag in itself:  # the change is the count itself
-            needs = f" instead of {self.instead_of:,},"
+        what = self.text if self.in_words or (gpus and self.text == count) else self.flag
+        if what in (*itself, count):  # the change is the count itself
+            needs = f" instead of {instead_of},"
         if self.mends:
             needs = f" meets the target with {count},"
         asks = f" (if the recipe may: {self.permission})" if self.permission else f" ({self.risk})" if self.risk else ""
-        return f"{self.text if self.in_words else self.flag}{needs} {self._saves}{asks}"
+        return f"{what}{needs} {self._saves}{asks}"
 
     @property
     def _saves(self) -> str:

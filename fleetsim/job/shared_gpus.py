@@ -36,6 +36,11 @@ def count_words(scenario: Scenario, instances: int) -> str:
     return units.plural(instances, "instance")
 
 
+def gpus_each(scenario: Scenario) -> int | None:
+    """GPUs of an instance where both take turns on them, so that a count is told in GPUs; else None."""
+    return scenario.engine.gpus if takes_turns(scenario) else None
+
+
 def trained_on(scenario: Scenario, gpus: int) -> dict[str, Any] | None:
     """The changes that give a trainer so many GPUs, with its seconds there; None where it does not fit.
 

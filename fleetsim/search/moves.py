@@ -13,7 +13,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
-from fleetsim import units
 from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, StuckError
@@ -29,6 +28,7 @@ from fleetsim.job.levers import (
     more_lost,
     risk_words,
 )
+from fleetsim.job.shared_gpus import count_words, takes_turns
 from fleetsim.job.trials import Measure, Tell, Trial, flat, looked, trial_of, unit_of, with_instances
 from fleetsim.search.second_search import LEAST_GAIN, Anew, anew
 from fleetsim.search.targets import Target
@@ -240,7 +240,9 @@ def _without_the_count(tried: Sequence[Alternative]) -> list[Alternative]:
     if count is None or count.anew is None:
         return [a for a in tried if a is not count]
     n, least = count.anew.instances, count.gain + LEAST_GAIN
-    said = replace(count, text=units.plural(n, "instance"), flag=Typed({"fleet.instances": n}))
+    there = count.anew.scenario
+    typed = {"fleet.instances": n} | ({"trainer.gpus": there.trainer.gpus} if takes_turns(there) else {})
+    said = replace(count, text=count_words(there, n), flag=Typed(typed))
     return [said if a is count else a if a.gain >= least else replace(a, anew=None) for a in tried]
 
 

@@ -18,6 +18,7 @@ from fleetsim.job.caveats import backlog_line
 from fleetsim.job.drafts import engine_words
 from fleetsim.job.grounds import how_sure, rests_on
 from fleetsim.job.observations import observed_line
+from fleetsim.job.shared_gpus import gpus_each
 from fleetsim.job.sides import BUSY, side_words
 from fleetsim.quantities import quantity
 from fleetsim.sim.engines import speculation_of
@@ -95,7 +96,7 @@ def brief_of(view: RunView) -> Brief:
         ("lost", losses_line(view.metrics, s)),
         ("backlog", backlog_line(s, view.metrics)),
         ("binds", binding.name),
-        ("change", binding.lift if view.change is None else view.change.words),
+        ("change", binding.lift if view.change is None else view.change.words_in(gpus_each(s))),
         ("observed", observed_line(s)),
         ("assumed", assumed_line(s, view.assumed, () if ranges is None else [part.path for part in ranges.parts])),
         ("measure", None if ranges is None else swing_line(ranges)),

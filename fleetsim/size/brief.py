@@ -7,7 +7,7 @@ from fleetsim.job.binding import binding_words
 from fleetsim.job.brief import assumed_line, measure_line, ranged, step_line
 from fleetsim.job.caveats import backlog_line
 from fleetsim.job.observations import observed_line
-from fleetsim.job.shared_gpus import count_words, takes_turns
+from fleetsim.job.shared_gpus import count_words, gpus_each, takes_turns
 from fleetsim.job.trials import with_instances
 from fleetsim.job.words import kind_of, target, target_value
 from fleetsim.search.objective import usd_per_h
@@ -33,7 +33,7 @@ def brief_of(result: Sizing) -> Brief:
         ("backlog", backlog_line(here, result.recommended.estimates)),
         ("binds", binding_words(result.binding, idle=result.recommended.mean("trainer_idle_fraction")).name),
         ("prefill", None if result.sides is None else result.sides.verdict.rstrip(".")),
-        ("change", _change(result)),
+        ("change", None if result.change is None else result.change.words_in(gpus_each(here))),
         ("observed", observed_line(result.scenario)),
         ("assumed", assumed_line(result.scenario, result.assumptions, result.in_doubt)),
         ("doubt", None if result.spread is None else being_wrong(result)),
@@ -70,12 +70,6 @@ def _nearer(result: Sizing, t: Target) -> bool:
 
 def _step(result: Sizing) -> str:
     return step_line(result.recommended.mean, result.spans)
-
-
-def _change(result: Sizing) -> str | None:
-    """What helps most; the count that it needs in GPUs where both pools take turns on them."""
-    s = result.scenario
-    return None if result.change is None else result.change.words_in(s.engine.gpus if takes_turns(s) else None)
 
 
 def _cost(result: Sizing) -> str:

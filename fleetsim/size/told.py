@@ -12,7 +12,7 @@ from fleetsim.dataclass import dataclass
 from fleetsim.job import words as job_words
 from fleetsim.job.grounds import assumed_section, rests_on
 from fleetsim.job.observations import observed_section
-from fleetsim.job.shared_gpus import takes_turns
+from fleetsim.job.shared_gpus import gpus_each, takes_turns
 from fleetsim.job.trials import Trial
 from fleetsim.search.targets import RULE
 from fleetsim.sim.records import Records
@@ -70,7 +70,7 @@ def document(result: Sizing, pictured: Pictured | None = None) -> Document:
             Section(
                 "More or fewer GPUs" if takes_turns(result.scenario) else "More or fewer instances",
                 (
-                    terminal_only(trials_table(result.candidates, result.instances, _gpus_each(result))),
+                    terminal_only(trials_table(result.candidates, result.instances, gpus_each(result.scenario))),
                     page_only(*(_counts(result, pictured.around) if pictured else ())),
                 ),
                 short="candidates (> recommended; mean ± half of the 95 % interval)",
@@ -98,11 +98,6 @@ def document(result: Sizing, pictured: Pictured | None = None) -> Document:
             Section("Next", (Listed(words.next_commands(result), code=True),), short="next"),
         ),
     )
-
-
-def _gpus_each(result: Sizing) -> int | None:
-    """GPUs of an instance where both pools take turns on them, so that a count is one of GPUs; else None."""
-    return result.scenario.engine.gpus if takes_turns(result.scenario) else None
 
 
 def tried(trials: Sequence[Trial]) -> Document:
