@@ -2,37 +2,98 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from fleetsim import units
 from fleetsim.config.law_numbers import law_of
 from fleetsim.config.scenario import Scenario
+from fleetsim.dataclass import dataclass
 from fleetsim.estimates import Estimate
 from fleetsim.job.engine_source import EngineSource
+from fleetsim.job.nameplate import mean_output_tokens
+from fleetsim.job.trials import unit_of
 
-# A buffer that grows by this share of a batch with every step is a backlog.
-_GROWS = 0.05
+# A buffer that grows by this share of a batch with every step is a backlog, where the trainer waits for less than this.
+_GROWS, _WAITS = 0.02, 0.01
+# What the remedies bound the queue to: weight versions, and batches.
+_VERSIONS, _BATCHES = 4, 2
+# Shares of trained tokens that are written and never come to the trainer.
+_LOST = tuple(f"waste.{why}" for why in ("stale", "filtered", "aborted", "recomputed", "lost"))
 _POOR = 0.15  # an error of the profile worth a warning of its own
 
 
-def backlog_warnings(scenario: Scenario, metrics: Mapping[str, Estimate]) -> tuple[str, ...]:
-    """A fleet that makes more than the trainer takes, where nothing bounds what is finished: the buffer grows for ever.
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """Finished samples that pile up for good. per_step, per_minute: by how many. enough: the fewest instances that make
+    what the trainer takes; None where no fewer do."""
 
-    metrics: by dotted name. What binds is the trainer; that it does is no reason to let samples grow old.
+    per_step: float
+    per_minute: float
+    enough: int | None
+
+    @property
+    def rate(self) -> str:
+        """ "183 samples a step (520 a minute)"."""
+        each = (units.count(round(x)) for x in (self.per_step, self.per_minute))
+        return "{} samples a step ({} a minute)".format(*each)
+
+
+def backlog_of(scenario: Scenario, metrics: Mapping[str, Estimate]) -> Backlog | None:
+    """What piles up where the fleet makes more than the trainer takes and nothing bounds what is finished; else None.
+
+    metrics: of a long run, by dotted name. What binds is the trainer; that it does is no reason to let samples grow
+    old.
     """
-    a, growth = scenario.admission, metrics["queue_growth"].mean
+    growth, batch = _surplus(scenario, metrics), scenario.trainer.batch_samples
     # a law without a number of batches or versions bounds what is in flight at most, and not what is finished
-    bounded = (
-        law_of(scenario).ahead is not None or scenario.buffer.capacity_samples is not None or a.max_age is not None
-    )
-    if bounded or growth <= _GROWS * scenario.trainer.batch_samples:
+    bounded = law_of(scenario).ahead is not None or scenario.buffer.capacity_samples is not None
+    if bounded or scenario.admission.max_age is not None or growth <= _GROWS * batch:
+        return None
+    if metrics["trainer_idle_fraction"].mean > _WAITS:  # a full engine's samples come at once: the queue swings
+        return None
+    n, unit = scenario.fleet.instances, unit_of(scenario)
+    enough = math.ceil(n * batch / (batch + growth) / unit) * unit
+    return Backlog(growth, 60.0 * growth / metrics["step_s"].mean, enough if enough < n else None)
+
+
+def _surplus(scenario: Scenario, metrics: Mapping[str, Estimate]) -> float:
+    """Samples a step that the engines write beyond those that are trained or lost: what the queue grows by in the end.
+
+    By tokens, for a buffer that full engines fill in bursts says little of it, nor does a run in which most long
+    samples are still being written.
+    """
+    made, lost = metrics["tokens_per_trained_token"].mean, sum(metrics[name].mean for name in _LOST)
+    written = metrics["generated_tok_s"].mean * metrics["step_s"].mean * (1.0 - lost / made)
+    return written / mean_output_tokens(scenario) - scenario.trainer.batch_samples
+
+
+def backlog_line(scenario: Scenario, metrics: Mapping[str, Estimate]) -> str | None:
+    """The growing backlog and its remedy in a line; None where there is none."""
+    found = backlog_of(scenario, metrics)
+    return None if found is None else f"grows without bound, by {found.rate}: {_remedy(scenario, found)}"
+
+
+def backlog_warnings(scenario: Scenario, metrics: Mapping[str, Estimate]) -> tuple[str, ...]:
+    """The same with how old samples are."""
+    found = backlog_of(scenario, metrics)
+    if found is None:
         return ()
     return (
-        f"the backlog grows without bound: {units.count(round(growth))} samples a step more than the trainer takes, "
+        f"the backlog grows without bound: {found.rate} more than the trainer takes, "
         f"{units.count(round(metrics['queue_depth'].mean))} in the buffer on average and the oldest trained sample "
         f"{units.count(round(metrics['staleness_steps.max'].mean))} steps old, and older with every step. "
-        f"admission.law={a.law} does not bound it: use fewer instances, --set admission.law=version_window --set "
-        "admission.max_staleness=N, or --set buffer.capacity_samples=N",
+        f"admission.law={scenario.admission.law} does not bound it: {_remedy(scenario, found)}",
+    )
+
+
+def _remedy(scenario: Scenario, found: Backlog) -> str:
+    capacity = f"--set buffer.capacity_samples={_BATCHES * scenario.trainer.batch_samples}"
+    capacity += " --set buffer.on_full=block" if scenario.buffer.on_full != "block" else ""
+    fewer = "" if found.enough is None else f"; or use {units.plural(found.enough, 'instance')}, which are enough"
+    return (
+        f"bound the queue with --set admission.law=version_window --max-staleness {_VERSIONS}, "
+        f"or with {capacity}{fewer}"
     )
 
 

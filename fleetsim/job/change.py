@@ -83,15 +83,21 @@ class Change:
     @property
     def words(self) -> str:
         """ "--max-staleness 3 needs 5 instances instead of 53, saves $0.66 and 28.8 s a step"."""
-        count = units.plural(self.instances, "instance")
-        needs = f" needs {count} instead of {self.instead_of:,}," if self.instances != self.instead_of else ""
+        return self.words_in()
+
+    def words_in(self, gpus: int | None = None) -> str:
+        """The same. gpus: of an instance, where counts are told in GPUs."""
+        count = units.plural(self.instances * (gpus or 1), "GPU" if gpus else "instance")
+        instead_of = f"{self.instead_of * (gpus or 1):,}"
+        needs = f" needs {count} instead of {instead_of}," if self.instances != self.instead_of else ""
         itself = (setting("fleet.instances", self.instances), flag("instances", self.instances))
-        if self.flag in itself:  # the change is the count itself
-            needs = f" instead of {self.instead_of:,},"
+        what = self.text if self.in_words or (gpus and self.text == count) else self.flag
+        if what in (*itself, count):  # the change is the count itself
+            needs = f" instead of {instead_of},"
         if self.mends:
             needs = f" meets the target with {count},"
         asks = f" (if the recipe may: {self.permission})" if self.permission else f" ({self.risk})" if self.risk else ""
-        return f"{self.text if self.in_words else self.flag}{needs} {self._saves}{asks}"
+        return f"{what}{needs} {self._saves}{asks}"
 
     @property
     def _saves(self) -> str:

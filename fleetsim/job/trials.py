@@ -20,6 +20,7 @@ from fleetsim.dataclass import dataclass
 from fleetsim.errors import StuckError
 from fleetsim.estimates import Estimate
 from fleetsim.job.length_growth import where_longest
+from fleetsim.job.shared_gpus import count_words, moved_trainer, next_count, takes_turns, trainer_gpus
 from fleetsim.sim.stop import stopping
 from fleetsim.sim.threads import side_by_side
 
@@ -94,13 +95,13 @@ def planned(scenario: Scenario, given: Collection[str]) -> Scenario:
 
 def look_steps(scenario: Scenario) -> int:
     """Steps of a look."""
-    from fleetsim.sim.window import least_warmup_steps
+    from fleetsim.sim.window import least_warmup_steps, pipeline_steps
 
     if scenario.run.events or scenario.run.warmup_steps is not None:
         return most_steps(scenario)
     steps = max(_FEWEST, min(_LOOK, _LOOK_SAMPLES // scenario.trainer.batch_samples))
-    steps = max(steps, _DEPTHS * (least_warmup_steps(scenario) - 1))
-    return min(steps, scenario.run.steps or steps)
+    deep = max(least_warmup_steps(scenario) - 1, math.ceil(pipeline_steps(scenario)))
+    return min(max(steps, _DEPTHS * deep), most_steps(scenario))
 
 
 def looked(scenario: Scenario) -> Scenario:
@@ -117,6 +118,8 @@ def unit_of(scenario: Scenario) -> int:
 
 def one_more(scenario: Scenario) -> str:
     """The next larger fleet in words."""
+    if takes_turns(scenario):
+        return f"a fleet of {count_words(scenario, next_count(scenario, scenario.fleet.instances))}"
     unit = unit_of(scenario)
     return "one more instance" if unit == 1 else f"one more engine of {unit} instances"
 
@@ -124,10 +127,13 @@ def one_more(scenario: Scenario) -> str:
 @lru_cache(maxsize=64)
 def with_instances(scenario: Scenario, instances: int) -> Scenario:
     """The scenario with another fleet size, which then counts as chosen, not as assumed. Speed factors beyond it are
-    dropped. Remembered: searches from one job ask for the same counts again."""
+    dropped; a trainer on the same GPUs has theirs. Remembered: searches from one job ask for the same counts again."""
     changes: dict[str, Any] = {"fleet.instances": instances}
+    gpus = trainer_gpus(scenario, instances)
+    if gpus != scenario.trainer.gpus:
+        changes |= moved_trainer(scenario, gpus)
     if "fleet.instances" in scenario.assumed:
-        changes["assumed"] = [path for path in scenario.assumed if path != "fleet.instances"]
+        changes["assumed"] = [path for path in changes.get("assumed", scenario.assumed) if path != "fleet.instances"]
     if len(scenario.fleet.speed_factors) > instances:
         changes["fleet.speed_factors"] = scenario.fleet.speed_factors[:instances]
     return with_changes(scenario, changes)
@@ -165,18 +171,19 @@ class Trials:
         scenario: Scenario,
         measure: Measure = simulated,
         tell: Tell | None = None,
-        stuck: dict[int, StuckError] | None = None,
+        look_of: Trials | None = None,
     ) -> None:
         self.scenario, self._measure, self._tell = scenario, measure, tell
+        self._looks = look_of is not None
         self._runs: dict[tuple[int, int], Mapping[str, Any]] = {}
         self._trials: dict[tuple[int, int], Trial] = {}
-        self.stuck: dict[int, StuckError] = {} if stuck is None else stuck
+        self.stuck: dict[int, StuckError] = {} if look_of is None else look_of.stuck
 
     @cached_property
     def looks(self) -> Trials:
         """The same counts in runs of few steps, which guide a search. What gets stuck there or here is stuck."""
-        short = looked(self.scenario)
-        return self if short == self.scenario else Trials(short, self._measure, self._tell, self.stuck)
+        short = self.scenario if self._looks else looked(self.scenario)
+        return self if short == self.scenario else Trials(self.scenario, self._measure, self._tell, self)
 
     @property
     def runs(self) -> int:
@@ -211,6 +218,7 @@ class Trials:
         missing = [r for r in range(replications) if (instances, r) not in self._runs]
         if missing:
             scenario = with_instances(self.scenario, instances)
+            scenario = looked(scenario) if self._looks else scenario
             self._said(instances, 0, len(missing))
             try:
                 runs = side_by_side(

@@ -21,14 +21,13 @@ from fleetsim.dataclass import dataclass
 from fleetsim.engine.prices import prices_of
 from fleetsim.errors import InputError
 from fleetsim.frameworks.equal_parts import divides
-from fleetsim.job.assumptions import is_estimated
-from fleetsim.job.derived_values import seconds_of, with_derived
-from fleetsim.job.trainer_scaling import least_trainer_gpus, scaled, scaled_share
+from fleetsim.job.derived_values import with_derived
+from fleetsim.job.shared_gpus import server_gpus, trained_on
+from fleetsim.job.trainer_scaling import least_trainer_gpus
 from fleetsim.job.trials import unit_of
 from fleetsim.plan.choices import Value
 from fleetsim.plan.staleness import StalenessBudget, steps_ahead
-from fleetsim.split.arrangements import Kind, colocated_async, colocated_sync, server_gpus, split
-from fleetsim.trainer.estimate import estimate_of
+from fleetsim.split.arrangements import Kind, colocated_async, colocated_sync, split
 
 # Where there are no more counts than this, all are tried; else each is this much larger than the one before.
 _ALL, _STRIDE = 16, 1.6
@@ -143,20 +142,8 @@ class Engines:
         """
         key = share.kind == "split", share.trainer_gpus
         if key not in self._trainers:
-            self._trainers[key] = self._trainer(*key)
+            self._trainers[key] = trained_on(self.scenario if key[0] else self._whole, share.trainer_gpus)
         return self._trainers[key]
-
-    def _trainer(self, of_split: bool, gpus: int) -> dict[str, Any] | None:
-        scenario = self.scenario if of_split else self._whole
-        if not is_estimated(scenario):
-            return scaled(scenario, gpus)
-        try:
-            found = estimate_of(scenario, gpus)
-        except InputError:
-            return None
-        seconds = seconds_of(found)
-        phases = [phase.model_dump() for phase in seconds["trainer.phases"]]
-        return {**scaled_share(scenario.trainer, gpus), **seconds, "trainer.phases": phases, "trainer.gpus": gpus}
 
     def scenario_of(self, share: Share, ahead: StalenessBudget) -> Scenario | None:
         """The scenario that runs it; None where there is none.

@@ -4,19 +4,21 @@ Where somebody gave targets, the answer is the smallest count that holds all of 
 gave one, it is the count with the least step time x cost per step (`objective.py`), or the count nearest to that which
 holds the targets that some count holds. Short looks guide the search; long runs decide it (`Trials.looks`).
 
-Counts are tried in whole engines: `engine.dp` instances that share their experts are added and removed together.
+Counts are tried in whole engines: `engine.dp` instances that share their experts are added and removed together. Where
+rollout and trainer take turns on the same GPUs, a count is one of GPUs, and the trainer's seconds go with it.
 """
 
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.job import nameplate
+from fleetsim.job.shared_gpus import can_be, takes_turns
 from fleetsim.job.trials import Trial, Trials, unit_of
 from fleetsim.search.bisection import nearest, smallest
 from fleetsim.search.objective import FINE, least, price_per_s
@@ -34,6 +36,8 @@ _FLOOR = 0.95
 _TIMES = (1, 2, 4, 8)
 # Counts whose looks are within so much of the best one's are decided by long runs, this many of them at most.
 _CLOSE, _DECIDED = 1.05, 4
+# Where both pools take turns, up to so many times the job's own count is looked at.
+_TURNS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +63,14 @@ def best_of(trials: Trials, guess: int, targets: Sequence[Target], replications:
 
 
 class _Search:
-    """One search, in engines of `unit` instances."""
+    """One search. k = 1, 2, ... stands for the counts that the job can have, ascending."""
 
     def __init__(self, trials: Trials, guess: int, targets: Sequence[Target], replications: int) -> None:
         self._trials, self._targets, self._replications = trials, targets, replications
-        self._unit = unit_of(trials.scenario)
-        unit = self._unit
-        most = math.ceil(_most_useful(trials.scenario, guess) / unit) * unit
-        start = nearest_that_runs(trials.looks, math.ceil(guess / unit) * unit, most, unit)
-        self._start, self._most = start // unit, most // unit
+        self._counts = _counts(trials.scenario, guess)
+        near = min(bisect_left(self._counts, guess), len(self._counts) - 1)
+        self._start = nearest_that_runs(trials.looks, self._counts, near) + 1
+        self._most = len(self._counts)
 
     def best(self, fine: float) -> Best:
         """See the module's docstring."""
@@ -76,26 +79,32 @@ class _Search:
         knee = None if found is not None else self._least(fine)
         if helped and knee is not None:
             self._look_for_the_fastest()
+            if takes_turns(self._trials.scenario):  # fewer GPUs may train longer, and wait for a smaller share
+                for i in range(1, self._most.bit_length()):
+                    self._look(max(1, self._most >> i))
             held = [k for k in self._looked() if self._holds(k, helped)]
             found = self._fewest(helped, min(held)) if held else None
         if found is not None:
-            return Best(self._within(found) * self._unit)
+            return Best(self._at(self._within(found)))
         assert knee is not None
         each = [least_held for t in helped if (least_held := self._fewest([t], knee)) is not None]
         largest = self._long(self._most) if helped else None
-        return Best(self._within(max(knee, *each, 1)) * self._unit, knee * self._unit, largest)
+        return Best(self._at(self._within(max(knee, *each, 1))), self._at(knee), largest)
+
+    def _at(self, k: int) -> int:
+        return self._counts[k - 1]
 
     def _look(self, k: int) -> Trial:
-        return self._trials.looks.at(k * self._unit, 1)
+        return self._trials.looks.at(self._at(k), 1)
 
     def _long(self, k: int, replications: int | None = None) -> Trial:
-        return self._trials.at(k * self._unit, replications or self._replications)
+        return self._trials.at(self._at(k), replications or self._replications)
 
     def _step_s(self, k: int) -> float:
         return self._look(k).mean("step_s")
 
     def _price(self, k: int) -> float:
-        return price_per_s(self._trials.scenario, k * self._unit)
+        return price_per_s(self._trials.scenario, self._at(k))
 
     @property
     def _power(self) -> float:
@@ -104,9 +113,10 @@ class _Search:
     def _least(self, fine: float) -> int:
         """The count with the least objective: looked for by looks, decided between the closest by a long run each."""
         most = self._worth_a_look()
+        bends = {bisect_left(self._counts, n) + 1 for n in _bends(self._trials.scenario)}
         looked = least(
             self._step_s, self._price, self._start, most, power=self._power, fine=fine,
-            bends={k for n in _bends(self._trials.scenario) if (k := math.ceil(n / self._unit)) <= most},
+            bends={k for k in bends if k <= most},
             known=[k for k in self._looked() if k <= most],
         )  # fmt: skip
 
@@ -122,6 +132,8 @@ class _Search:
     def _worth_a_look(self) -> int:
         """The most engines that could be better than where the search starts: no step is shorter than the trainer's own
         seconds. A large fleet whose samples all grow too old takes long to look at."""
+        if takes_turns(self._trials.scenario):
+            return self._most
         floor = _FLOOR * nameplate.mean_step_s(self._trials.scenario)
         limit = math.pow(self._step_s(self._start), self._power) * self._price(self._start)
         counts = range(self._start, self._most + 1)
@@ -138,8 +150,7 @@ class _Search:
         near = next((k for k in (start * m for m in _TIMES) if k <= self._most and self._holds(k, wanted)), None)
         if near is not None:
             return near
-        most = largest_that_runs(self._trials.looks, self._start * self._unit, self._most * self._unit, self._unit)
-        self._most = most // self._unit
+        self._most = largest_that_runs(self._trials.looks, self._counts[: self._most], self._start - 1) + 1
         return self._most if self._holds(self._most, wanted) else None
 
     def _fewest(self, wanted: Sequence[Target], start: int) -> int | None:
@@ -195,8 +206,9 @@ class _Search:
         return any(k / 3 <= n <= 0.75 * k for n in self._looked())
 
     def _looked(self) -> list[int]:
-        """Counts that were looked at, in engines."""
-        return [n // self._unit for n in self._trials.looks.counts() if n % self._unit == 0]
+        """Those that were looked at."""
+        places = ((bisect_left(self._counts, n), n) for n in self._trials.looks.counts())
+        return [i + 1 for i, n in places if i < len(self._counts) and self._counts[i] == n]
 
     def _within(self, chosen: int) -> int:
         """The count nearest to `chosen` that holds every target, where cost or staleness is among these.
@@ -219,11 +231,23 @@ class _Search:
         return chosen
 
 
+def _counts(scenario: Scenario, guess: int) -> Sequence[int]:
+    """The counts that a search may choose, ascending, in whole engines; where both pools take turns on the same GPUs
+    those of which a trainer can be laid out, and has room for its states."""
+    unit = unit_of(scenario)
+    most = math.ceil(_most_useful(scenario, guess) / unit) * unit
+    if not takes_turns(scenario):
+        return range(unit, most + 1, unit)
+    most = max(most, _TURNS * guess)  # its trainer may gain where rollout gains no more
+    return [n for n in range(unit, most + 1, unit) if can_be(scenario, n)]
+
+
 def _most_useful(scenario: Scenario, guess: int) -> int:
     """A count beyond which more instances gain nothing: each group that may be in flight has an instance of its own."""
     flight = nameplate.samples_in_flight(scenario) + scenario.trainer.batch_samples
     if not math.isfinite(flight):
-        flight = 4.0 * scenario.trainer.batch_samples
+        # Each instance is full, whatever the count: only what waits for tools in it makes it slower than on paper.
+        flight = 4.0 * scenario.trainer.batch_samples if scenario.workload.turns.count > 1 else 0.0
     return min(MOST_INSTANCES, max(math.ceil(flight / _placed(scenario)), 4 * guess))
 
 

@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
-from fleetsim import units
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError, StuckError
 from fleetsim.job.change import Typed
@@ -22,6 +21,7 @@ from fleetsim.job.levers import (
     cuts_many,
     levers_of,
 )
+from fleetsim.job.shared_gpus import count_words, takes_turns
 from fleetsim.job.trials import Measure, Tell, Trial, flat, looked, trial_of, unit_of, with_instances
 from fleetsim.search.alternative import COUNT, Alternative, Alternatives, cheapest_of, compared, permission_of, risk_of
 from fleetsim.search.second_search import LEAST_GAIN, Anew, anew
@@ -172,8 +172,9 @@ class _Moves:
             return
         n, least = count.anew.instances, count.gain + LEAST_GAIN
         self._found = {a.name: a if a.gain >= least else replace(a, anew=None) for a in self._found.values()}
-        said = units.plural(n, "instance")
-        self._found[COUNT] = replace(count, text=said, flag=Typed({"fleet.instances": n}))
+        there = count.anew.scenario
+        typed = {"fleet.instances": n} | ({"trainer.gpus": there.trainer.gpus} if takes_turns(there) else {})
+        self._found[COUNT] = replace(count, text=count_words(there, n), flag=Typed(typed))
 
 
 def _cost(a: Alternative) -> float:
@@ -206,7 +207,7 @@ def _anew(
         with_it, without = (_complete([_measured(measure, way, 0)]) for way in ways)
         if not with_it or (without and not differs(ratio_of(with_it, without, "step_s"), 1)):
             return None
-    return anew(looked(lever.scenario), now, targets, measure, 1)
+    return anew(lever.scenario, now, targets, measure, look=True)
 
 
 def _measured(measure: Measure, scenario: Scenario, replication: int) -> dict[str, object] | None:

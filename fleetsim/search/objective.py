@@ -26,6 +26,7 @@ from math import isqrt
 
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.prices import Prices, prices_of
+from fleetsim.job.shared_gpus import takes_turns, trainer_gpus
 
 # Gains below this are not looked for: one run does not show them.
 _TOLERANCE = 0.01
@@ -48,8 +49,8 @@ def price_per_s(scenario: Scenario, instances: int) -> float:
 
 
 def _price(scenario: Scenario, instances: int, prices: Prices) -> float:
-    gpus, trainer = instances * scenario.engine.gpus, scenario.trainer.gpus
-    if scenario.fleet.placement == "colocated":
+    gpus, trainer = instances * scenario.engine.gpus, trainer_gpus(scenario, instances)
+    if takes_turns(scenario):
         trainer = max(0, trainer - gpus)
     return gpus * prices.rollout + trainer * prices.trainer
 

@@ -25,6 +25,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.job import nameplate
+from fleetsim.job.shared_gpus import takes_turns
 
 BACKLOG_WINDOW_S = 600.0
 # Far above any fleet; beyond it the plan is refused rather than searched.
@@ -160,9 +161,12 @@ def _row(instances: int, consumed: float, rate: float) -> RateRow:
 
 def matched(job: Scenario) -> tuple[RateMatching, int]:
     """The rates of a job, matched, and the count that a search starts from: where none covers the demand on paper, that
-    of instances that are full. Raises InputError as `match_rates`."""
+    of instances that are full; where both take turns on the same GPUs, the job's own. Raises InputError as
+    `match_rates`."""
     rate_of = nameplate.nameplate_rate(job)
     tokens = job.trainer.batch_samples * nameplate.mean_output_tokens(job)
     rate = match_rates(tokens, nameplate.trainer_step_s(job), rate_of, job.targets.headroom)
+    if takes_turns(job):
+        return rate, job.fleet.instances
     full = matched_instances(rate.consume_tok_s, rate_of(1), rate.headroom)
     return rate, rate.instances if rate.covers else min(full, rate.instances)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from fleetsim.errors import StuckError
 from fleetsim.job.trials import Trials
 
@@ -9,25 +11,23 @@ from fleetsim.job.trials import Trials
 _ONCE = 1
 
 
-def nearest_that_runs(trials: Trials, guess: int, most: int, unit: int = 1) -> int:
-    """The count nearest to the guess that does not get stuck: beside it, then farther away by doubling distances.
-
-    unit: instances that come and go together; guess and most are whole ones.
-    Raises StuckError when no count up to `most` runs.
-    """
-    distances = [0, *(sign * unit << i for i in range(most.bit_length()) for sign in (1, -1))]
-    beside = (n for d in distances if 1 <= (n := guess + d) <= most)
-    for n in (*beside, unit, most):
-        if trials.at(n, _ONCE).stuck is None:
-            return n
-    counts = ", ".join(f"{n:,}" for n in sorted(trials.stuck))
-    error = trials.stuck[most]
-    raise StuckError(f"no fleet can run this job (instances tried: {counts}): {error.what}", error.limits)
+def nearest_that_runs(trials: Trials, counts: Sequence[int], guess: int) -> int:
+    """The index of the count nearest to the one at `guess` that does not get stuck: beside it, then farther away by
+    doubling distances. counts: ascending. Raises StuckError when none of them runs."""
+    distances = [0, *(sign << i for i in range(len(counts).bit_length()) for sign in (1, -1))]
+    beside = (i for d in distances if 0 <= (i := guess + d) < len(counts))
+    for i in (*beside, 0, len(counts) - 1):
+        if trials.at(counts[i], _ONCE).stuck is None:
+            return i
+    tried = ", ".join(f"{n:,}" for n in sorted(trials.stuck))
+    error = trials.stuck[counts[-1]]
+    raise StuckError(f"no fleet can run this job (instances tried: {tried}): {error.what}", error.limits)
 
 
-def largest_that_runs(trials: Trials, start: int, most: int, unit: int = 1) -> int:
-    """A count up to `most` that does not get stuck: the largest that is found by halving the way from `start`, which
+def largest_that_runs(trials: Trials, counts: Sequence[int], start: int) -> int:
+    """The index of a count that does not get stuck: the largest that is found by halving the way from `start`, which
     does not get stuck either."""
-    while trials.at(most, _ONCE).stuck is not None:
-        most = (start + most) // (2 * unit) * unit
+    most = len(counts) - 1
+    while trials.at(counts[most], _ONCE).stuck is not None:
+        most = (start + most) // 2
     return most

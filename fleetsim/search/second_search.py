@@ -79,19 +79,21 @@ class Anew:
 
 
 def anew(
-    changed: Scenario, now: Trial, targets: Sequence[Target], measure: Measure, replications: int | None = None
+    changed: Scenario, now: Trial, targets: Sequence[Target], measure: Measure, *, look: bool = False
 ) -> Anew | None:
     """The count that is best for a changed job; None where it gets stuck.
 
-    now: the recommendation as it is. targets: as for the recommendation. replications: of a rough search; None = as
-    many as `now` has, and the search that the changed job would have by itself. measure should remember runs.
+    now: the job as it is. targets: as for the recommendation. look: by one look at each of few counts, as `now` is one;
+    else by as many long runs as `now` has, and the search that the changed job would have by itself. measure should
+    remember runs.
     """
-    trials, runs = Trials(changed, measure), replications or now.replications
+    trials, runs = Trials(changed, measure), now.replications
     try:
-        if replications is None:
-            best = best_of(trials, matched(changed)[1], targets, runs)
-        else:
+        if look:
+            trials = trials.looks
             best = best_of(trials, now.instances, targets, runs, fine=_FINE)
+        else:
+            best = best_of(trials, matched(changed)[1], targets, runs)
         trial = trials.at(best.instances, runs)
     except StuckError:
         return None

@@ -7,17 +7,20 @@ and Analysis", chapter 9). A run whose steps still grow has batches that differ,
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 
 import numpy as np
 
 from fleetsim.config.scenario import Scenario
-from fleetsim.sim.window import least_warmup_steps, warmup_steps
+from fleetsim.sim.window import least_warmup_steps, pipeline_steps, warmup_steps
 
 # Batches, and the t value of a 95 % interval over their means.
 _BATCHES, _T = 8, 2.365
 # The mean is known when its interval reaches so little to either side.
 PRECISION = 0.015
+# A run is so many times as long as all that is in flight at least: batches of half a filling show bursts.
+_FILLINGS = 4
 # The first look, and by how much later ones are apart.
 _FIRST, _APART = 24, 1.25
 
@@ -27,8 +30,8 @@ class Steady:
 
     def __init__(self, scenario: Scenario) -> None:
         self._scenario = scenario
-        self._depth = max(2, least_warmup_steps(scenario) - 1)
-        self._look = least_warmup_steps(scenario) + max(_FIRST, _BATCHES * self._depth)
+        depth, filled = max(2, least_warmup_steps(scenario) - 1), math.ceil(_FILLINGS * pipeline_steps(scenario))
+        self._look = least_warmup_steps(scenario) + max(_FIRST, _BATCHES * depth, filled)
         self._ends = [0.0]
 
     def __call__(self, steps: int, now_s: float) -> bool:

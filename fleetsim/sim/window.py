@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from fleetsim.config.law_numbers import law_of, sizes_of
 from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
+from fleetsim.sim.engines import engine_of
 from fleetsim.sim.records import Records
+from fleetsim.workload.lengths import mean_length
 
 _sum = np.add.reduce
 
@@ -77,3 +79,21 @@ def least_warmup_steps(scenario: Scenario) -> int:
     if scenario.run.warmup_steps is not None:
         return scenario.run.warmup_steps
     return 2 + math.ceil(law_of(scenario).depth_steps(scenario.admission, sizes_of(scenario)))
+
+
+def pipeline_steps(scenario: Scenario) -> float:
+    """Steps whose samples are in flight together: what a run must be long beside, to be steady.
+
+    As the law says. Where it sets no number of batches or versions, all that the engines hold is in flight: samples of
+    one length come out of a full engine together, and feed the trainer for as many steps.
+    """
+    law, a, fleet = law_of(scenario), scenario.admission, scenario.fleet
+    depth = law.depth_steps(a, sizes_of(scenario))
+    if law.ahead is not None:
+        return depth
+    flight = min(law.in_flight(a, sizes_of(scenario)), fleet.max_in_flight_samples or math.inf)
+    each = fleet.max_in_flight_samples_per_instance or math.inf
+    limits, w = engine_of(scenario)[1], scenario.workload
+    held = limits.held_tokens(mean_length(w.prompt_tokens, at_least=1.0) + mean_length(w.output_tokens, at_least=1.0))
+    each = min(each, limits.max_num_seqs, max(1.0, limits.kv_tokens // held))
+    return max(depth, min(flight, fleet.instances * each) / scenario.trainer.batch_samples)

@@ -7,7 +7,8 @@ from collections.abc import Collection
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import StuckError
-from fleetsim.job.trials import Measure, Trials, one_more, unit_of, with_instances
+from fleetsim.job.shared_gpus import next_count
+from fleetsim.job.trials import Measure, Trials, one_more, with_instances
 from fleetsim.search.alternative import Alternatives
 from fleetsim.search.moves import alternatives_of
 
@@ -29,8 +30,7 @@ def alternatives_here(scenario: Scenario, measure: Measure, given: Collection[st
         return None
     if now.stuck is not None:
         return None
-    grown = with_instances(job, n + unit_of(job))
-    own = job.fleet.placement != "colocated"
+    grown = with_instances(job, next_count(job, n))
     return alternatives_of(
-        job, grown, min(_FEW, runs), measure, now=now, more=one_more(job), given=given, own_count=own
+        job, grown, min(_FEW, runs), measure, now=now, more=one_more(job), given=given, own_count=True
     )

@@ -24,9 +24,11 @@ from fleetsim.job.brief import (
     surplus_line,
     swing_line,
 )
+from fleetsim.job.caveats import backlog_line
 from fleetsim.job.drafts import engine_words
 from fleetsim.job.grounds import how_sure, rests_on
 from fleetsim.job.observations import observed_line
+from fleetsim.job.shared_gpus import gpus_each
 from fleetsim.job.sides import BUSY, side_words
 from fleetsim.quantities import quantity
 from fleetsim.sim.engines import speculation_of
@@ -102,9 +104,10 @@ def brief_of(view: RunView) -> Brief:
         ("cost", _cost(view)),
         ("age", regime_line(view.metrics)),
         ("lost", losses_line(view.metrics, s)),
+        ("backlog", backlog_line(s, view.metrics)),
         ("binds", binding.name),
         ("supply", surplus_line(view.enough)),
-        ("change", binding.lift if view.change is None else view.change.words),
+        ("change", binding.lift if view.change is None else view.change.words_in(gpus_each(s))),
         ("observed", observed_line(s)),
         ("assumed", assumed_line(s, view.assumed, () if ranges is None else [part.path for part in ranges.parts])),
         ("measure", None if ranges is None else swing_line(ranges)),

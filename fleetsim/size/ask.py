@@ -98,9 +98,23 @@ class SizeResult(Recommendation):
     @property
     def job(self) -> Job:
         """The job with the recommended fleet."""
+        from fleetsim.job.assumptions import is_estimated
+        from fleetsim.job.derived_values import SECONDS
+
+        # seconds that follow from the trainer's GPUs are not said: they follow again
+        follow = ("assumed", *(SECONDS if is_estimated(self.plan.scenario) else ()))
+        return self.asked.with_({path: value for path, value in self._fleet.items() if path not in follow})
+
+    @property
+    def _fleet(self) -> dict[str, Any]:
+        """The changes that make the asked job one with the recommended fleet."""
+        from fleetsim.job.shared_gpus import on_all_gpus, takes_turns
+
+        if takes_turns(self.plan.scenario):
+            return {"trainer.gpus": self.plan.scenario.trainer.gpus, **on_all_gpus(self.plan.scenario, self.instances)}
         factors = self.asked.scenario.fleet.speed_factors
         fewer = {"fleet.speed_factors": factors[: self.instances]} if len(factors) > self.instances else {}
-        return self.asked.with_({"fleet.instances": self.instances, **fewer})
+        return {"fleet.instances": self.instances, **fewer}
 
     @property
     def metrics(self) -> Metrics:
@@ -165,10 +179,13 @@ class SizeResult(Recommendation):
 
     def saved(self) -> str:
         """What the command writes under --save: the job with the recommended fleet."""
-        from fleetsim.config.load import dump_short
+        from fleetsim.config.load import dump_short, with_changes
+        from fleetsim.job.shared_gpus import takes_turns
         from fleetsim.job.trials import with_instances
 
         said = {*self.asked.given, "fleet.instances", "engine.tp"}
+        if takes_turns(self.plan.scenario):
+            return dump_short(with_changes(self.asked.scenario, self._fleet), {*said, "trainer.gpus"})
         return dump_short(with_instances(self.asked.scenario, self.instances), said)
 
     def missed(self) -> str:
@@ -180,12 +197,13 @@ class SizeResult(Recommendation):
     @property
     def advice(self) -> list[dict[str, Any]]:
         """The recommendation and the moves beside it: what, the command that simulates it, its promise, permission."""
+        from fleetsim.job.shared_gpus import count_words
         from fleetsim.job.trials import with_instances
         from fleetsim.search.advice import Advised, advice_data, moves_advised
 
         plan, trial = self.plan, self.plan.recommended
         here = with_instances(plan.scenario, plan.instances)
-        answer = Advised(units.plural(plan.instances, "instance"), here, trial.estimates)
+        answer = Advised(count_words(plan.scenario, plan.instances), here, trial.estimates)
         return advice_data(self.asked, [answer, *moves_advised(plan.alternatives, trial.replications)])
 
     def told(self) -> Document:

@@ -5,9 +5,13 @@ from __future__ import annotations
 from fleetsim import units
 from fleetsim.job.binding import binding_words
 from fleetsim.job.brief import assumed_line, losses_line, measure_line, ranged, regime_line, step_line
+from fleetsim.job.caveats import backlog_line
 from fleetsim.job.observations import observed_line
+from fleetsim.job.shared_gpus import count_words, gpus_each, takes_turns
+from fleetsim.job.trials import with_instances
 from fleetsim.job.words import kind_of, target, target_value
 from fleetsim.search.objective import usd_per_h
+from fleetsim.search.targets import Target
 from fleetsim.size.size import Sizing
 from fleetsim.size.words import being_wrong, headline
 from fleetsim.tell.document import Brief, Document, Tone, brief
@@ -21,15 +25,17 @@ def in_brief(result: Sizing) -> Document:
 
 def brief_of(result: Sizing) -> Brief:
     """What one must know of a plan; its headline is the answer."""
+    here = with_instances(result.scenario, result.instances)
     return brief(
         ("missed", _missed(result)),
         ("step", _step(result)),
         ("cost", _cost(result)),
         ("age", regime_line(result.recommended.estimates)),
         ("lost", losses_line(result.recommended.estimates, result.scenario)),
+        ("backlog", backlog_line(here, result.recommended.estimates)),
         ("binds", binding_words(result.binding, idle=result.recommended.mean("trainer_idle_fraction")).name),
         ("prefill", None if result.sides is None else result.sides.verdict.rstrip(".")),
-        ("change", None if result.change is None else result.change.words),
+        ("change", None if result.change is None else result.change.words_in(gpus_each(here))),
         ("observed", observed_line(result.scenario)),
         ("assumed", assumed_line(result.scenario, result.assumptions, result.in_doubt)),
         ("measure", _measure(result)),
@@ -50,11 +56,17 @@ def _missed(result: Sizing) -> str:
     for t in result.missed:
         is_ = target_value(t.name, result.recommended.mean(t.metric))
         text = f"{target(t.name, t.limit)}: it is {is_}"
-        if result.largest is not None and t.helped_by_instances:
+        if result.largest is not None and t.helped_by_instances and _nearer(result, t):
             best = target_value(t.name, result.largest.mean(t.metric))
-            text += f", and {best} with {units.plural(result.largest.instances, 'instance')}"
+            text += f", and {best} with {count_words(result.scenario, result.largest.instances)}"
         said.append(text)
     return "; ".join(said)
+
+
+def _nearer(result: Sizing, t: Target) -> bool:
+    """Whether the largest fleet comes nearer to a target: one that takes turns may wait for a larger share."""
+    assert result.largest is not None
+    return result.largest.mean(t.metric) < result.recommended.mean(t.metric)
 
 
 def _step(result: Sizing) -> str:
@@ -63,7 +75,7 @@ def _step(result: Sizing) -> str:
 
 def _cost(result: Sizing) -> str:
     s, step = result.scenario, result.recommended.estimates["cost_per_step"].mean
-    hour, own = units.money(usd_per_h(s, result.instances)), s.fleet.placement != "colocated"
+    hour, own = units.money(usd_per_h(s, result.instances)), not takes_turns(s)
     gpus = f"{result.instances * s.engine.gpus:,}{f' + {s.trainer.gpus:,}' if own else ''} GPUs"
     return f"{ranged('cost_per_step', step, result.spans)} a step, {hour} an hour for {gpus}"
 

@@ -12,7 +12,8 @@ from fleetsim.job.caveats import backlog_warnings, error_warnings, range_warning
 from fleetsim.job.engine_source import EngineSource
 from fleetsim.job.lazy_value import Later
 from fleetsim.job.levers import samples_held
-from fleetsim.job.trials import Trial
+from fleetsim.job.shared_gpus import count_words
+from fleetsim.job.trials import Trial, with_instances
 from fleetsim.search.targets import Target
 from fleetsim.size.queue_cap import QueueCap
 
@@ -32,7 +33,7 @@ def warnings_of(
     """The warnings of a plan, in the order of their weight. asked: the scenario before it was planned. given: dotted
     paths that the user wrote; a budget of staleness that is assumed promises nobody anything."""
     budget_given = any(path.startswith("admission.") for path in given)
-    found = [_missed(t, chosen) for t in missed]
+    found = [_missed(scenario, t, chosen) for t in missed]
     found += range_warnings(profile)
     found += error_warnings(profile)
     watched = "staleness_p99_steps" in [t.name for t in missed]
@@ -43,7 +44,7 @@ def warnings_of(
             "long a response takes; lower --max-len, or drop old samples with --set "
             f"admission.age_action=drop_on_dequeue --set admission.max_age={cap.budget_steps:g}"
         )
-    found += backlog_warnings(scenario, chosen.estimates)
+    found += backlog_warnings(with_instances(scenario, chosen.instances), chosen.estimates)
     preempted = chosen.mean("preemptions")
     if preempted > 0.01 * scenario.trainer.batch_samples:
         found.append(
@@ -56,12 +57,6 @@ def warnings_of(
         found.append(
             f"{units.share(at_cap)} of the responses are cut at the cap: check --len against --max-len, "
             "real lengths may have a shorter tail"
-        )
-    if scenario.fleet.placement == "colocated":
-        found.append(
-            f"in this scenario rollout and training share the trainer's {units.plural(scenario.trainer.gpus, 'GPU')}, "
-            "but these instances are counted without regard to them: `fleetsim split --gpus "
-            f"{scenario.trainer.gpus}` with the same --preset, --scenario and flags keeps the GPUs equal"
         )
     if any(e.instances is not None or e.lose_instance is not None for e in asked.run.events):
         found.append("run.events changes the instances; those events were left out, because size chooses the fleet")
@@ -79,11 +74,11 @@ def stuck_warnings(stuck: Mapping[int, StuckError]) -> tuple[str, ...]:
     return (f"{which} cannot run this job and were left out: {stuck[first].what} ({limits})",)
 
 
-def _missed(target: Target, chosen: Trial) -> str:
+def _missed(scenario: Scenario, target: Target, chosen: Trial) -> str:
     estimate = chosen.estimates[target.metric]
     return (
         f"{target.name} is {estimate.mean:.3g} [{estimate.ci_low:.3g}, {estimate.ci_high:.3g}] at "
-        f"{units.plural(chosen.instances, 'instance')}; the target of {target.limit:g} is out of reach"
+        f"{count_words(scenario, chosen.instances)}; the target of {target.limit:g} is out of reach"
     )
 
 

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import StuckError
+from fleetsim.job.shared_gpus import can_be, next_count
 from fleetsim.job.trials import Measure, Tell, flat, unit_of, with_instances
 from fleetsim.job.uncertainty import CONFIDENCE, UNCERTAIN, Z80, Axis, FactorLaw, Uncertain
 from fleetsim.search.objective import price_per_s, usd_per_h
@@ -123,7 +124,7 @@ class CountDoubt:
                 top, below = (self.surface.step_s(n, self.draws) for n in (high, round(high / _FARTHER[0])))
                 at_high += np.mean(~cases.held & (top < _FLAT * below))
             more = [high * x for x in _FARTHER] if at_high > _AT_END else []
-            more += [low / x for x in _FARTHER] if at_low > _AT_END else []
+            more += [low / x for x in _FARTHER] if at_low > _AT_END and next_count(self.scenario, low, -1) else []
             new = {min(MOST_INSTANCES, max(1, round(n / self._unit)) * self._unit) for n in more}
             known = len(self.surface.counts)
             self.surface.extend(new)
@@ -134,6 +135,7 @@ class CountDoubt:
     def judged(self, f: Factors) -> Cases:
         """What is best in each case."""
         counts = _between(self.surface.counts, self._unit, self.scenario.trainer.gpus // self.scenario.engine.gpus)
+        counts = [n for n in counts if n == self.instances or can_be(self.scenario, n)]
         steps = np.array([self.surface.step_s(n, f) for n in counts])
         price = np.array([price_per_s(self.scenario, n) for n in counts])[:, None]
         cost = steps ** (1.0 + self.scenario.targets.worth) * price
@@ -162,8 +164,8 @@ class CountDoubt:
         likeliest = self.factors(np.zeros((len(self.laws), 1)))
         here = {t: float(self._value(t, self.instances, likeliest)[0]) for t in targets}
         there = [replace(t, limit=max(t.limit, here[t])) for t in targets]
-        if self.instances > self._unit:
-            fewer = [float(self._value(t, self.instances - self._unit, likeliest)[0]) for t in targets]
+        if below := next_count(self.scenario, self.instances, -1):
+            fewer = [float(self._value(t, below, likeliest)[0]) for t in targets]
             if all(value <= t.limit for value, t in zip(fewer, there, strict=True)):
                 i = max(range(len(targets)), key=lambda i: fewer[i] - here[targets[i]])
                 there[i] = replace(there[i], limit=max(here[targets[i]], (here[targets[i]] + fewer[i]) / 2 - 1e-9))

@@ -32,11 +32,11 @@ class ShortRuns:
     """Runs of one job with factors on its inputs. runs: how many. measure should remember runs."""
 
     def __init__(self, scenario: Scenario, measure: Measure) -> None:
-        self.runs, self._job, self._measure = 0, looked(scenario), measure
+        self.runs, self._job, self._measure = 0, scenario, measure
 
     def job(self, instances: int, moved: Mapping[Axis, float]) -> Scenario:
         """The job with so many instances and its inputs off by these factors."""
-        scenario = with_instances(self._job, instances)
+        scenario = looked(with_instances(self._job, instances))
         changes: dict[str, Any] = {}
         for axis, factor in moved.items():
             changes |= _TIMES[axis](scenario, factor)

@@ -15,12 +15,13 @@ from functools import partial
 
 from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
-from fleetsim.job.assumptions import assumptions_of
 from fleetsim.job.drafts import drafts_of
 from fleetsim.job.engine_source import engine_source
 from fleetsim.job.lazy_value import Later
 from fleetsim.job.nameplate import nameplate_rate
+from fleetsim.job.shared_gpus import can_be, next_count, takes_turns, with_all_gpus
 from fleetsim.job.sides import sides_of
+from fleetsim.job.trainer_scaling import anchored
 from fleetsim.job.trials import (
     Measure,
     Tell,
@@ -39,6 +40,7 @@ from fleetsim.search.best_move import change_of
 from fleetsim.search.moves import alternatives_of
 from fleetsim.search.rate_matching import RateMatching, matched
 from fleetsim.search.targets import Target, targets_of
+from fleetsim.size.assumptions import fleet_assumptions
 from fleetsim.size.caveats import stuck_warnings, warnings_of
 from fleetsim.size.doubt import CountDoubt, count_doubt
 from fleetsim.size.explain import bound_by, explanation
@@ -129,7 +131,7 @@ def size(
     Raises InputError for a scenario that cannot be sized and StuckError when its limits block each other
     in every fleet that was tried; a count that alone gets stuck is left out, with a warning.
     """
-    job = planned(scenario, given)
+    job = _on_its_gpus(planned(scenario, given), frozenset(given))
     rate, guess = matched(job)
     targets = targets_of(job)
     alone, measure = measure, remembered(measure)
@@ -140,7 +142,7 @@ def size(
     best, enough = _enough(best, doubt, confidence)
     instances, chosen = best.instances, trials.at(best.instances, replications)
     missed = tuple(t for t in targets if not t.held_by(chosen.estimates[t.metric]))
-    consumed = _consumed(rate, best, chosen)
+    consumed = _consumed(rate, best, chosen, turns=takes_turns(job))
     headroom = Later(partial(headroom_of, job, instances, consumed, nameplate_rate(job)(instances), alone, tell))
     queue_cap = Later(partial(queue_cap_of, job, instances, alone, tell))
     candidates = Later(partial(_candidates, trials, best, guess, replications))
@@ -165,7 +167,7 @@ def size(
         candidates_later=candidates,
         alternatives=alternatives,
         explanation=explanation(binding, alternatives, chosen.estimates),
-        assumptions=assumptions_of(scenario, given),
+        assumptions=fleet_assumptions(scenario, job, given),
         warnings=(*notes, *said, *stuck_warnings(trials.stuck), *implausible(here, given)),
         profile=profile,
         simulations=trials.runs,
@@ -178,9 +180,16 @@ def size(
     )
 
 
-def _consumed(rate: RateMatching, best: Best, chosen: Trial) -> float:
-    """Tokens per second: where no target is held the trainer takes what it gets, elsewhere what it can."""
-    return rate.consume_tok_s if best.knee is None else rate.batch_tokens / chosen.mean("step_s")
+def _on_its_gpus(job: Scenario, given: frozenset[str]) -> Scenario:
+    """A job whose rollout and trainer take turns, on all GPUs of its trainer, with the seconds that its points
+    measured; any other as it is."""
+    return with_all_gpus(anchored(job, given)) if takes_turns(job) else job
+
+
+def _consumed(rate: RateMatching, best: Best, chosen: Trial, *, turns: bool) -> float:
+    """Tokens per second: where no target is held, or it takes turns, the trainer takes what it gets, elsewhere what it
+    can."""
+    return rate.consume_tok_s if best.knee is None and not turns else rate.batch_tokens / chosen.mean("step_s")
 
 
 def _enough(best: Best, doubt: CountDoubt | None, confidence: float | None) -> tuple[Best, bool | None]:
@@ -201,7 +210,7 @@ def _alternatives(
     tell: Tell | None,
 ) -> Alternatives:
     """What every lever does to the recommended fleet."""
-    grown = with_instances(here, here.fleet.instances + unit_of(here))
+    grown = with_instances(here, next_count(here, here.fleet.instances))
     return alternatives_of(
         here,
         grown,
@@ -228,13 +237,16 @@ def _shown(trials: Trials, best: Best, matched: int, replications: int) -> dict[
     """Counts that show where cost bends, each with its replications: the answer and the next larger one; with fewer
     runs the matched one, about half of the answer, and where no fleet holds the targets about twice of it. Of these,
     counts that were tried come first. The next smaller one is shown where the search has decided by it."""
-    n, unit, few = best.instances, unit_of(trials.scenario), min(_FEW, replications)
-    found = dict.fromkeys((n, n + unit), replications)
-    if trials.replications(n - unit) >= replications:
-        found[n - unit] = replications
+    n, job, few = best.instances, trials.scenario, min(_FEW, replications)
+    unit = unit_of(job)
+    found = dict.fromkeys((n, next_count(job, n)), replications)
+    if trials.replications(fewer := next_count(job, n, -1)) >= replications:
+        found[fewer] = replications
     for wanted in (n / 2, 2 * n) if best.knee is not None else (n / 2,):
         near = [k for k in (matched, *trials.counts()) if k % unit == 0 and 1 / _NEAR <= k / wanted <= _NEAR]
         beside = max(1, round(wanted / unit)) * unit
+        if not near and not can_be(job, beside):
+            continue
         found.setdefault(min(near, key=lambda k: (k != matched, abs(math.log(k / wanted))), default=beside), few)
     found.setdefault(matched, few)
     return found

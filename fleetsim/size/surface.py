@@ -6,11 +6,13 @@ A step takes as long as the slower of two sides, and a little more where they ar
     A  =  f_trainer T + f_sync B     the trainer alone: its compute, and what a weight sync holds it
     R                                rollout alone: the step of a trainer that takes no time
 
-with f the factors on the seconds of the engines, the trainer and the weight sync, and on the spread of lengths. R is
-simulated along the counts, and at a few of them, the posts, for a slower sync and for other lengths. The bump, and the
-trainer's own share of a step, are simulated at the posts for trainers of different speed. Multiplying all seconds by
-one factor multiplies the step by it, so the engines' factor needs no runs; one run tests that. Where it does not hold
-(seconds that nothing scales: tools, rewards, hand-over, failures) the engines' factor is simulated as well.
+On shared GPUs both take turns: a step is A + R, with the trainer's seconds on the GPUs of n instances, and what a sync
+holds the trainer is a part of R. f are the factors on the seconds of the engines, the trainer and the weight sync, and
+on the spread of lengths. R is simulated along the counts, and at a few of them, the posts, for a slower sync and for
+other lengths. The bump, and the trainer's own share of a step, are simulated at the posts for trainers of different
+speed. Multiplying all seconds by one factor multiplies the step by it, so the engines' factor needs no runs; one run
+tests that. Where it does not hold (seconds that nothing scales: tools, rewards, hand-over, failures) the factor of the
+engines is simulated as well.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import StuckError
 from fleetsim.job.nameplate import mean_step_s
+from fleetsim.job.shared_gpus import takes_turns
 from fleetsim.job.trials import Measure, unit_of
 from fleetsim.job.uncertainty import Axis
 from fleetsim.size.short_runs import ShortRun, ShortRuns
@@ -64,12 +67,13 @@ class Factors:
 
 @dataclass(frozen=True, slots=True)
 class _Count:
-    """What is known of one count. alone_s: rollout alone; held_s: seconds that a sync holds the trainer; sync: its
-    share of rollout alone; lengths, engine: curves of rollout alone. Over ln A / R: the bump, the trainer's own seconds
-    over A (both as logarithms), and staleness."""
+    """What is known of one count. alone_s: rollout alone; held_s: seconds that a sync holds the trainer; beside_s: all
+    those of rollout alone in which it does not wait; sync: its share of rollout alone; lengths, engine: curves of
+    rollout alone. Over ln A / R: the bump, the trainer's own seconds over A (both as logarithms), and staleness."""
 
     alone_s: float
     held_s: float
+    beside_s: float
     sync: float
     lengths: Floats
     engine: Floats
@@ -87,6 +91,8 @@ class Surface:
 
     def __init__(self, scenario: Scenario, instances: int, counts: Collection[int], far: Far, measure: Measure) -> None:
         self._runs, self._far, self._n = ShortRuns(scenario, measure), far, instances
+        self._turns = takes_turns(scenario)
+        self._trainer_s: dict[int, float] = {}
         self._alone: dict[int, ShortRun] = {}
         self._known: dict[int, _Count] = {}
         unit = unit_of(scenario)
@@ -95,7 +101,6 @@ class Surface:
         if instances not in self._alone:
             raise StuckError(f"{instances} instances get stuck with a trainer that takes no time", ())
         self._posts = sorted(posts & self._alone.keys())
-        self._trainer_s = max(_LEAST_S, mean_step_s(self._runs.job(instances, {})))
         self._trainer_by_lengths = self._trainer_curve()
         moved = self._moved()
         self._lengths, self._engine = (
@@ -125,12 +130,14 @@ class Surface:
     def step_s(self, instances: int, f: Factors) -> Floats:
         """Seconds of a step."""
         trainer, rollout = self._sides(instances, f)
-        return np.maximum(trainer, rollout) * np.exp(self._at(instances).bump(np.log(trainer / rollout)))
+        return self._together(trainer, rollout) * np.exp(self._at(instances).bump(np.log(trainer / rollout)))
 
     def idle(self, instances: int, f: Factors) -> Floats:
         """The trainer's idle share."""
         trainer, rollout = self._sides(instances, f)
-        busy = trainer * np.exp(self._at(instances).busy(np.log(trainer / rollout)))
+        at = self._at(instances)
+        # in turn it does its own, and what it does beside rollout alone: a sync, two hand-overs
+        busy = trainer + at.beside_s if self._turns else trainer * np.exp(at.busy(np.log(trainer / rollout)))
         return np.clip(1.0 - busy / self.step_s(instances, f), 0.0, 1.0)
 
     def staleness(self, instances: int, f: Factors) -> Floats:
@@ -138,12 +145,30 @@ class Surface:
         trainer, rollout = self._sides(instances, f)
         return self._at(instances).staleness(np.log(trainer / rollout))
 
+    def _together(self, trainer: Floats, rollout: Floats) -> Floats:
+        """Seconds of a step without a bump: on the same GPUs both come one after the other."""
+        return trainer + rollout if self._turns else np.maximum(trainer, rollout)
+
+    def _seconds(self, instances: int, lengths: float = 1.0) -> float:
+        """The trainer's own seconds beside so many instances."""
+        moved: dict[Axis, float] = {} if lengths == 1.0 else {"lengths": lengths}
+        if moved:
+            return max(_LEAST_S, mean_step_s(self._runs.job(instances, moved)))
+        if instances not in self._trainer_s:
+            of = instances if self._turns else self._n
+            self._trainer_s[instances] = max(_LEAST_S, mean_step_s(self._runs.job(of, {})))
+        return self._trainer_s[instances]
+
+    def _held_s(self, instances: int) -> float:
+        """Seconds that a sync holds the trainer beside its own; on shared GPUs they are seconds of rollout alone."""
+        return 0.0 if self._turns else self._alone[instances].held_s
+
     def _sides(self, instances: int, f: Factors) -> tuple[Floats, Floats]:
         """Seconds of the trainer alone and of rollout alone."""
         at = self._at(instances)
         rollout = at.alone_s * (f.engine * (1.0 - at.sync) + f.sync * at.sync)
         rollout *= np.exp(_bent(at.lengths, f.lengths) + _bent(at.engine, f.engine))
-        trainer = f.trainer * self._trainer_s * np.exp(_bent(self._trainer_by_lengths, f.lengths))
+        trainer = f.trainer * self._seconds(instances) * np.exp(_bent(self._trainer_by_lengths, f.lengths))
         return trainer + at.held_s * f.sync, rollout
 
     def _at(self, instances: int) -> _Count:
@@ -153,7 +178,8 @@ class Surface:
             tables = (_between(x, {n: even[i] for n, even in self._even.items()}) for i in range(3))
             self._known[instances] = _Count(
                 math.exp(np.interp(x, counts, [math.log(run.step_s) for run in alone])),
-                float(np.interp(x, counts, [run.held_s for run in alone])),
+                float(np.interp(x, counts, [self._held_s(n) for n in self.counts])),
+                float(np.interp(x, counts, [run.busy_s for run in alone])),
                 float(_between(x, self._sync)[0]),
                 _between(x, self._lengths),
                 _between(x, self._engine),
@@ -164,8 +190,8 @@ class Surface:
     def _trainer_curve(self) -> Curve:
         """What lengths do to the trainer's seconds: a cap cuts wide ones off."""
         ends = [factor for factor in self._far.get("lengths", ()) if factor != 1.0]
-        seconds = {x: max(_LEAST_S, mean_step_s(self._runs.job(self._n, {"lengths": x}))) for x in ends}
-        return _curve({x: math.log(s / self._trainer_s) for x, s in seconds.items()})
+        seconds = {x: self._seconds(self._n, x) for x in ends}
+        return _curve({x: math.log(s / self._seconds(self._n)) for x, s in seconds.items()})
 
     def _moved(self) -> dict[Move, float]:
         """ln of what each move does to rollout alone, at the posts."""
@@ -208,20 +234,20 @@ class Surface:
             (n, factor)
             for n in self._posts
             for even in (_EVEN if n == self._n else _EVEN_BESIDE)
-            if (factor := (self._alone[n].step_s * math.exp(even) - self._alone[n].held_s) / self._trainer_s) > _ALONE
+            if (factor := (self._alone[n].step_s * math.exp(even) - self._held_s(n)) / self._seconds(n)) > _ALONE
         ]
         runs = self._runs.of((n, {"trainer": factor}) for n, factor in wanted)
         found: dict[int, dict[float, tuple[float, float, float]]] = {n: {} for n in self._posts}
         for (n, factor), run in zip(wanted, runs, strict=True):
             if run is not None:
-                own, alone_s = factor * self._trainer_s + self._alone[n].held_s, self._alone[n].step_s
-                bump = math.log(run.step_s / max(own, alone_s))
+                own, alone_s = factor * self._seconds(n) + self._held_s(n), self._alone[n].step_s
+                bump = math.log(run.step_s / float(self._together(np.asarray(own), np.asarray(alone_s))))
                 found[n][math.log(own / alone_s)] = bump, math.log(max(_LEAST_S, run.busy_s) / own), run.staleness
         return {n: self._over_grid(n, found[self._n] | found[n]) for n in self._posts}
 
     def _over_grid(self, n: int, nodes: Mapping[float, tuple[float, float, float]]) -> Floats:
         alone = self._alone[n]
-        own = _ALONE * self._trainer_s + alone.held_s
+        own = _ALONE * self._seconds(n) + self._held_s(n)
         left = 0.0, math.log(max(_LEAST_S, alone.busy_s) / own), alone.staleness
         points = {min([_LEFT, *(x - 1.0 for x in nodes)]): left, **nodes}
         xs = sorted(points)

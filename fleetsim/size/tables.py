@@ -43,21 +43,21 @@ _WITH_INTERVAL = ("trainer_idle_fraction", "step_s", "cost_per_step")
 _LEAST = 0.0005
 
 
-def trials_table(trials: Iterable[Trial], recommended: int | None = None) -> Table:
-    """Fleets side by side, the recommended one marked; for a terminal."""
+def trials_table(trials: Iterable[Trial], recommended: int | None = None, gpus: int | None = None) -> Table:
+    """Fleets side by side, the recommended one marked; for a terminal. gpus: of an instance, where counts are GPUs."""
     shown = tuple(trials)
-    wide, narrow = (_trials(shown, recommended, narrow=narrow) for narrow in (False, True))
+    wide, narrow = (_trials(shown, recommended, gpus, narrow=narrow) for narrow in (False, True))
     return replace(wide, narrower=(narrow,))
 
 
-def _trials(trials: Sequence[Trial], recommended: int | None, *, narrow: bool) -> Table:
+def _trials(trials: Sequence[Trial], recommended: int | None, gpus: int | None, *, narrow: bool) -> Table:
     columns = [column for column in _COLUMNS if column[1] or not narrow]
+    mark, each = {recommended: ">"}, gpus or 1
     rows = tuple(
-        (">" if t.instances == recommended else "", f"{t.instances:,}", *(cell(t) for _, _, cell in columns))
-        for t in trials
+        (mark.get(t.instances, ""), f"{t.instances * each:,}", *(cell(t) for _, _, cell in columns)) for t in trials
     )
     marked = frozenset(i for i, t in enumerate(trials) if t.instances == recommended)
-    headings = ("", "instances", *(word_a_line(name) for name, _, _ in columns))
+    headings = ("", "GPUs" if gpus else "instances", *(word_a_line(name) for name, _, _ in columns))
     return Table("", headings, rows, left=0, marked=marked)
 
 

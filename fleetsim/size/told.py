@@ -13,6 +13,7 @@ from fleetsim.job import words as job_words
 from fleetsim.job.brief import fate_of_samples
 from fleetsim.job.grounds import assumed_section, rests_on
 from fleetsim.job.observations import observed_section
+from fleetsim.job.shared_gpus import gpus_each, takes_turns
 from fleetsim.job.trials import Trial
 from fleetsim.search.targets import RULE
 from fleetsim.sim.records import Records
@@ -69,9 +70,9 @@ def document(result: Sizing, pictured: Pictured | None = None) -> Document:
         sections=(
             Section("Why", _why(result) if pictured else (), on=("page",)),
             Section(
-                "More or fewer instances",
+                "More or fewer GPUs" if takes_turns(result.scenario) else "More or fewer instances",
                 (
-                    terminal_only(trials_table(result.candidates, result.instances)),
+                    terminal_only(trials_table(result.candidates, result.instances, gpus_each(result.scenario))),
                     page_only(*(_counts(result, pictured.around) if pictured else ())),
                 ),
                 short="candidates (> recommended; mean ± half of the 95 % interval)",

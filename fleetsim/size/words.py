@@ -8,6 +8,7 @@ from fleetsim import units
 from fleetsim.job import brief
 from fleetsim.job.brief import pace
 from fleetsim.job.levers import ONE_MORE
+from fleetsim.job.shared_gpus import count_words, takes_turns
 from fleetsim.job.words import target
 from fleetsim.search.alternative import never_waits
 from fleetsim.size.headroom import FAILURES, INTERACTION, LONG_TAIL, PREFILL, SLACK, STRAGGLERS, SYNC, Headroom
@@ -26,21 +27,38 @@ PARTS: Mapping[str, str] = {
 
 def headline(result: Sizing) -> str:
     """The answer in one sentence, what is missed of what somebody asked for before it."""
-    n, trainer = result.instances, units.plural(result.scenario.trainer.gpus, "trainer GPU")
-    fleet = f"{units.plural(n, 'rollout instance')}{_likely(result)}"
+    fleet = _fleet(result)
     if result.missed:
-        return f"No fleet holds {asked(result, held=False)}. The best: {fleet} for {trainer}."
+        return f"No fleet holds {asked(result, held=False)}{_by_construction(result)}. The best: {fleet}."
     if result.enough is False and result.confidence is not None:
-        return f"No fleet is enough in {_cases(result.confidence)}. In the likeliest: {fleet} for {trainer}."
+        return f"No fleet is enough in {_cases(result.confidence)}. In the likeliest: {fleet}."
     if result.targets:
-        return f"{fleet} for {trainer}: the fewest that hold {asked(result, held=True)}."
-    return f"{fleet} for {trainer}: the least step time x cost{_rate(result)}."
+        return f"{fleet}: the fewest that hold {asked(result, held=True)}."
+    return f"{fleet}: the least step time x cost{_rate(result)}."
 
 
 def _rate(result: Sizing) -> str:
     """What step time is worth in cost, where that is not one to one."""
     worth = result.scenario.targets.worth
     return "" if worth == 1.0 else f", where 1 % of time is worth {units.limit(worth / 100)} of cost"
+
+
+def _fleet(result: Sizing) -> str:
+    """ "13 rollout instances for 8 trainer GPUs"; "48 GPUs (24 instances of TP 2), trainer and rollout take turns"."""
+    n, s = result.instances, result.scenario
+    if not takes_turns(s):
+        trainer = units.plural(s.trainer.gpus, "trainer GPU")
+        return f"{units.plural(n, 'rollout instance')}{_likely(result)} for {trainer}"
+    each = f"TP {s.engine.tp}" if s.engine.gpus == s.engine.tp else units.plural(s.engine.gpus, "GPU")
+    of = f"{units.plural(n, 'instance')} of {each}"
+    inside = "; ".join(filter(None, (of, _likely(result).strip(" ,()"))))
+    return f"{count_words(s, n)} ({inside}), trainer and rollout take turns"
+
+
+def _by_construction(result: Sizing) -> str:
+    """Why no count keeps a trainer busy that gives its GPUs away."""
+    idle = any(t.name == "trainer_idle_fraction" for t in result.missed)
+    return ", for a colocated trainer waits while its GPUs generate" if idle and takes_turns(result.scenario) else ""
 
 
 def why_infeasible(result: Sizing) -> str:
@@ -57,7 +75,8 @@ def _likely(result: Sizing) -> str:
         return f", enough in {_cases(result.confidence)}," if result.targets else ", the least expected loss,"
     if result.spread is None:
         return ""
-    low, high = result.spread.instances
+    each = result.scenario.engine.gpus if takes_turns(result.scenario) else 1
+    low, high = (n * each for n in result.spread.instances)
     return brief.likely(f"{low:,}", f"{high:,}", result.spread.wide)
 
 
@@ -72,6 +91,9 @@ def likely(result: Sizing) -> str | None:
         return None
     (low, high), of = r.instances, r.metrics
     counts = f"{low:,} to {high:,} instances are right; " if low != high else ""
+    if takes_turns(result.scenario) and low != high:
+        each = result.scenario.engine.gpus
+        counts = f"{low * each:,} to {high * each:,} GPUs are right; "
     step, cost = of["step_s"], of["cost_per_step"]
     said = (
         f"In {_cases(r.confidence)} {counts}a step of {result.instances:,} takes {_from_to(step, units.seconds)} "
@@ -127,7 +149,7 @@ def reach(result: Sizing) -> str | None:
     ends = units.bracket(idle, "share")
     within = any(t.name == "trainer_idle_fraction" and idle.mean <= t.limit for t in result.missed)
     return (
-        f"No fleet reaches {wished or 'the targets'}: {units.plural(largest.instances, 'instance')} come to "
+        f"No fleet reaches {wished or 'the targets'}: {count_words(result.scenario, largest.instances)} come to "
         f"{units.share(idle.mean)}{ends if within else ''} and {units.seconds(largest.mean('step_s'))}."
     )
 
@@ -152,6 +174,8 @@ def surplus(result: Sizing) -> str | None:
 
 def arithmetic(result: Sizing) -> str:
     """The runbook's rate matching in one line, as it is worked out on paper."""
+    if takes_turns(result.scenario):
+        return "trainer and rollout take turns on the same GPUs: there are no two rates to match"
     r = result.rate_matching
     consumed, rate = units.count(round(r.consume_tok_s, 1)), units.count(round(r.instance_tok_s, 1))
     if not r.covers:
@@ -167,8 +191,9 @@ def arithmetic(result: Sizing) -> str:
 def headroom(result: Sizing) -> str:
     """The computed headroom against the one of the arithmetic."""
     h = result.headroom
+    took = "" if takes_turns(result.scenario) else f" (the arithmetic took {result.rate_matching.headroom:g})"
     return (
-        f"computed headroom {h.computed:.2f} (the arithmetic took {result.rate_matching.headroom:g}): of the "
+        f"computed headroom {h.computed:.2f}{took}: of the "
         f"{units.number(h.nameplate_tok_s)} tok/s that {units.plural(result.instances, 'instance')} would make without "
         f"any loss, {units.share(h.computed)} is what {_consumes(h)}"
     )

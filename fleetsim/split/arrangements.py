@@ -25,10 +25,9 @@ from fleetsim.config.law_numbers import law_of, steps_per_version
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
-from fleetsim.engine.gpus import gpu_of
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import flag, text
-from fleetsim.frameworks.equal_parts import divides
+from fleetsim.job.shared_gpus import lays_out
 from fleetsim.job.trainer_scaling import least_trainer_gpus, scaled
 from fleetsim.job.trials import unit_of
 from fleetsim.policies.admission import LAWS
@@ -47,7 +46,6 @@ SWITCH_S = 5.0
 # Where its scenario says nothing else: who waits for every batch wants young samples.
 _AHEAD = 1.0
 MOST_GPUS = 100_000
-_SERVER = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,17 +93,7 @@ class Rules:
         """Whether a trainer has so many GPUs; as many as the job's own has, always."""
         if self.trainer_unit is not None:
             return trainer % self.trainer_unit == 0
-        server = server_gpus(scenario)
-        whole = trainer % server == 0 or server % trainer == 0
-        return (whole and divides(scenario, trainer)) or trainer == scenario.trainer.gpus
-
-
-def server_gpus(scenario: Scenario) -> int:
-    """GPUs of a server of the trainer: a rack of them is no layout."""
-    try:
-        return min(gpu_of(scenario.engine).node_gpus, _SERVER)
-    except InputError:  # an engine that is only a speed, on a GPU of its own name
-        return _SERVER
+        return lays_out(trainer, scenario)
 
 
 def gpus_per_engine(scenario: Scenario) -> int:

@@ -151,12 +151,13 @@ def test_speed_factors_of_instances_that_are_no_more_are_dropped() -> None:
     assert size(slow, measure=fluid()).instances == 10
 
 
-def test_a_fleet_on_the_trainers_own_gpus_is_a_matter_of_split() -> None:
-    found = size(job(fleet__placement="colocated", trainer__gpus=16), measure=fluid())
-    (text,) = [w for w in found.warnings if "share the trainer" in w]
-    assert "16 GPUs" in text
-    assert "`fleetsim split --gpus 16`" in text
-    assert not [w for w in size(job(), measure=fluid()).warnings if "fleetsim split" in w]
+def test_a_fleet_on_the_trainers_own_gpus_is_a_matter_of_gpus() -> None:
+    """In a fluid model rollout and trainer do not wait for each other; the trainer has the GPUs of the count."""
+    shared = job(fleet__placement="colocated", trainer__gpus=16)
+    found = size(shared, measure=fluid())
+    assert found.scenario.fleet.instances * found.scenario.engine.gpus == 16
+    assert not [w for w in found.warnings if "share the trainer" in w]
+    assert {c.instances * found.scenario.engine.gpus % 8 for c in found.candidates} <= {0, 1, 2, 4}
 
 
 def test_defaults_that_do_not_fit_are_among_the_warnings() -> None:

@@ -104,9 +104,7 @@ def test_one_more_instance_of_shared_gpus_serves_both_pools() -> None:
     assert more.text == "one more instance (1 GPU more)"
     assert more.step_ratio.mean == pytest.approx(0.8, rel=1e-9)
     assert more.cost_ratio.mean == pytest.approx(1.0, rel=1e-9)
-    assert "One more instance (1 GPU more) shortens the step by 20.0 % at the same cost" in (
-        result.explanation
-    )
+    assert "One more instance (1 GPU more) shortens the step by 20.0 % at the same cost" in (result.explanation)
 
 
 def test_cost_and_goodput_by_hand() -> None:

@@ -1,0 +1,34 @@
+"""What a sized fleet took for granted."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from fleetsim import units
+from fleetsim.config.paths import is_given
+from fleetsim.config.scenario import Scenario
+from fleetsim.job.assumptions import Assumption, assumptions_of, is_estimated
+from fleetsim.job.nameplate import mean_step_s
+from fleetsim.job.shared_gpus import takes_turns
+from fleetsim.job.trainer_scaling import course_of, law_words
+
+_SHARE = "trainer.scaling.parallel_share"
+# What an answer in GPUs says itself, and what stands for rates that are matched.
+_NONE_OF_TURNS = ("trainer.gpus", "targets.headroom")
+
+
+def fleet_assumptions(asked: Scenario, job: Scenario, given: Collection[str]) -> tuple[Assumption, ...]:
+    """The defaults that bear on the answer. asked: the scenario as it was given; job: as it is sized.
+
+    Where both pools take turns on the same GPUs, these are the answer, and no assumption. Of how many GPUs the
+    trainer's seconds are then is: seconds that somebody gave, or that a file says, are those of other GPUs by a law.
+    """
+    found = assumptions_of(asked, given)
+    if not takes_turns(job):
+        return found
+    found = tuple(a for a in found if a.path not in _NONE_OF_TURNS)
+    if is_estimated(job) or is_given(_SHARE, given):
+        return found
+    law, t = law_words(job.trainer, course_of(job)), job.trainer
+    text = f"the trainer's {units.seconds(mean_step_s(job))} on {units.plural(t.gpus, 'GPU')} scale with them: {law}"
+    return (*found, Assumption(_SHARE, t.scaling.parallel_share, "--trainer-point --parallel-share", text))
