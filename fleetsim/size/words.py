@@ -89,8 +89,8 @@ def measure_first(result: Sizing) -> str:
     assert result.spread is not None
     first = result.spread.parts[0]
     wide = "The range is wide. " if result.spread.wide else ""
-    costs = f": not knowing costs {units.money(first.usd_per_h)} an hour" if first.usd_per_h > 0 else ""
-    return f"{wide}Measure first {first.what} ({first.why}), with {first.measure}{costs}."
+    costs = f": not knowing costs {units.money(first.usd_per_h)} an hour" if first.usd_per_h >= brief.CENT else ""
+    return f"{wide}Measure first {first.what} ({first.why}), with `{first.measure}`{costs}."
 
 
 def _from_to(ends: tuple[float, float], written: Callable[[float], str]) -> str:
