@@ -24,26 +24,30 @@ def replay(asked: Replay, output: ReplayOutput, files: PlanFiles, access: Access
 
     [bold]fleetsim replay --from day.parquet --sweep fleet.instances=6:16:2 --html day.html[/bold]
 
-    Reads only. Nothing is written but what --save, --html, --plan-out and --patch name.
+    Reads only. Nothing is written but what --save, --html, --plan-out, --patch and --job-out name.
     """
     from fleetsim.cli.output import show_result, stop_at, write_page
     from fleetsim.cli.progress import progress
     from fleetsim.cli.replay_files import (
         checked,
         stop_if_missed,
+        stop_if_no_job,
         stop_if_unverified,
         stop_if_withheld,
         with_file,
+        with_job,
         write_plan,
     )
 
     asked, places = checked(asked, output, files, access)
     with progress("starting", aloud=True) as watch:
         result = with_file(ask(asked, watch), files.patch)
+    result = with_job(result, files.job_out)
     show_result(result, output.json_, output.explain)
     if places.page is not None:
         write_page(places.page, result.page())
     write_plan(files, result.answers, asked.history.ready())
+    stop_if_no_job(result, files.job_out)
     stop_if_unverified(result.answers)
     stop_if_withheld(files, result.answers)
     stop_if_missed(result.answers)

@@ -56,9 +56,13 @@ class PlanFiles:
     patch: Annotated[
         str | None, Option("Write what is recommended as a patch.", CHANGE, metavar="FILE", after="plan_out")
     ] = None
+    job_out: Annotated[
+        str | None,
+        Option("Write the window's job as a scenario, for simulate.", CHANGE, metavar="FILE", after="patch"),
+    ] = None
 
     def asked(self) -> bool:
-        """Whether there is one."""
+        """Whether there is one of the recommendation's."""
         return self.plan_out is not None or self.patch is not None
 
 
@@ -75,9 +79,12 @@ def checked(asked: Replay, output: ReplayOutput, files: PlanFiles, access: Acces
     from fleetsim.cli.output import new_page
     from fleetsim.files import apart
     from fleetsim.job.gate import parse_gate
+    from fleetsim.replay.advice import profile_beside
     from fleetsim.replay.figures import METRICS
 
     outputs = {"--save": output.save, "--html": output.html, "--plan-out": files.plan_out, "--patch": files.patch}
+    beside = None if files.job_out is None else profile_beside(files.job_out)
+    outputs |= {"--job-out": files.job_out, "--job-out (its engine)": beside}
     wrong = Problems()
     with wrong.check():
         gate = parse_gate(output.fail_if or (), METRICS, "window")
@@ -92,6 +99,10 @@ def checked(asked: Replay, output: ReplayOutput, files: PlanFiles, access: Acces
         apart(outputs)
     with wrong.check():
         dump = new_dump(output.save)
+    for file in (files.job_out, beside):
+        with wrong.check():
+            if file is not None:
+                new_file("--job-out", file)
     with wrong.check():
         page = new_page("--html", output.html)
     wrong.stop()
@@ -102,7 +113,8 @@ def checked(asked: Replay, output: ReplayOutput, files: PlanFiles, access: Acces
         if dump is not None:
             save_history(history, dump)
 
-    return replace(asked, history=window, fleet=fleet, changes=questions, read=kept), ReplayPlaces(page, gate)
+    asked = replace(asked, history=window, fleet=fleet, changes=questions, read=kept, as_job=files.job_out is not None)
+    return asked, ReplayPlaces(page, gate)
 
 
 def _questions(asked: Replay, files: PlanFiles) -> Questions:
@@ -149,6 +161,22 @@ def new_dump(path: str | None) -> Path | None:
 
         need_pyarrow(place, "--save")
     return place
+
+
+def with_job(result: ReplayResult, file: str | None) -> ReplayResult:
+    """With the window's job in its file, if the window says enough for one, and a line on stderr that says so. Raises
+    OutsideError."""
+    if file is None or result.replayed.implied is None:
+        return result
+    written = result.with_job_file(file)
+    say(f"wrote {file}; next: {shlex.join(['fleetsim', 'simulate', file])}", err=True)
+    return written
+
+
+def stop_if_no_job(result: ReplayResult, file: str | None) -> None:
+    """Raises InputError where the job's file was asked for and the window does not say enough for it."""
+    if file is not None and result.job_file is None:
+        result.with_job_file(file)
 
 
 def with_file(result: ReplayResult, file: str | None) -> ReplayResult:

@@ -32,6 +32,8 @@ _MOST_ASSUMED = 3
 # From these shares on a loss is told: of samples, of responses that the cap cuts; tokens made per trained one.
 _LOST, _CUT, _MADE = 0.01, 0.02, 1.1
 _NOISE = 1e-9
+# What is less than a cent an hour is worth nothing.
+CENT = 0.01
 # Ages in optimizer steps, and what samples of up to such an age ask of the algorithm.
 _REGIMES = (
     (3.0, "near on-policy, a clipped importance ratio bears it"),
@@ -178,5 +180,5 @@ def swing_line(ranges: MetricRanges) -> str | None:
 
 def measure_line(part: InputPart[Any]) -> str:
     """What to measure first, with what, and what that is worth."""
-    worth = f", worth {units.money(part.usd_per_h)} an hour" if part.usd_per_h > 0 else ""
+    worth = f", worth {units.money(part.usd_per_h)} an hour" if part.usd_per_h >= CENT else ""
     return f"{part.what} ({part.measure}){worth}"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pydantic import BaseModel
@@ -63,6 +64,19 @@ def simulate_command(job: Job, scenario: Scenario) -> tuple[str, ...]:
     return (found or closely.completed(said) or closely.completed(nothing) or _in_full(scenario)).words()
 
 
+def call_again(command: str, job: Job, **own: Any) -> tuple[str, ...]:
+    """The words of a planning command that asks the same of this job again. own: the command's own options by keyword.
+
+    The count of instances is what such a command chooses, so it is not typed, and steps are typed as a setting.
+    """
+    said = _said_of(job)
+    options = {name: value for name, value in said.options.items() if name not in ("instances", "steps")}
+    steps = said.options.get("steps")
+    sets = {**said.sets, **({} if steps is None else {"run.steps": f"run.steps={steps}"})}
+    first = (word for name, value in own.items() for word in flag_words(name, value))
+    return ("fleetsim", command, *first, *replace(said, options=options, sets=sets).job_words("--scenario"))
+
+
 def shell_line(words: Sequence[str]) -> str:
     """A command as a shell takes it."""
     return shlex.join(words)
@@ -96,10 +110,15 @@ class _TypedWords:
         return _TypedWords(self.start, self.heard, options, sets)
 
     def words(self) -> tuple[str, ...]:
-        """As a command line has them: where the job starts, its flags, its settings."""
-        found = ["fleetsim", "simulate"]
+        """The command line of `simulate`, which takes a scenario without a flag."""
+        return ("fleetsim", "simulate", *self.job_words())
+
+    def job_words(self, *called: str) -> tuple[str, ...]:
+        """As a command line has them: where the job starts, its flags, its settings. called: the flag of a scenario."""
+        found: list[str] = []
         if self.start is not None:
-            found += ["--preset", find_scenario(self.start).stem] if is_preset(self.start) else [os.fspath(self.start)]
+            file = [*called, os.fspath(self.start)]
+            found += ["--preset", find_scenario(self.start).stem] if is_preset(self.start) else file
         if self.heard is not None:
             found += ["--run", self.heard.run]
         flags = (word for name in FLAGS for word in flag_words(name, self.options.get(name)))

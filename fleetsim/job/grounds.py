@@ -38,7 +38,7 @@ def assumed_section(assumed: Sequence[Assumption]) -> Section:
 
 def how_sure(ranges: MetricRanges) -> Section:
     """What each input that may be off does to a run, alone."""
-    rows = tuple((*_off(part), part.measure, part.why) for part in ranges.parts)
+    rows = tuple((*_off(part), _name(part.measure), part.why) for part in ranges.parts)
     table = Table("", (*_OFF, "settled by", "why"), rows, left=1, words_last=2, note=_alone(ranges.confidence))
     return _sure(table.narrowing("why", "times", "step, s"))
 
@@ -50,10 +50,15 @@ def worth_knowing(
 
     right: what would be right at both ends of a part, under its heading. together: what is said of all inputs at once.
     """
-    rows = tuple((*_off(part), right(part), units.money(part.usd_per_h), part.measure) for part in parts)
+    rows = tuple((*_off(part), right(part), units.money(part.usd_per_h), _name(part.measure)) for part in parts)
     headings = (*_OFF, heading, "worth, $/h", "settled by")
     table = Table("", headings, rows, left=1, words_last=1, note=_alone(confidence, together))
     return _sure(table.narrowing(*headings[1:-1]))
+
+
+def _name(command: str) -> str:
+    """A command without what is given to it, for which a table has no room; a flag as it is."""
+    return command if command.startswith("--") else command.partition(" --")[0]
 
 
 def _off(part: InputPart[Any] | Swing) -> tuple[str, str, str]:

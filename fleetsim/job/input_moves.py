@@ -184,7 +184,7 @@ def ranges_of(
     at = {name: estimates[name].mean for name in METRICS}
 
     parts = [
-        Swing(u.what, u.path, u.why(scenario, ends), u.measure, ends, low, high, at)
+        Swing(u.what, u.path, u.why(scenario, ends), u.settled_by(scenario), ends, low, high, at)
         for (u, ends), (low, high) in zip(inputs, found.told(estimates), strict=True)
     ]
     parts.sort(key=lambda part: part.step_s[0] - part.step_s[1])

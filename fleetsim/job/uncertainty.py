@@ -9,6 +9,7 @@ What the user gave is not in doubt; what was assumed or modelled has the error t
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Callable, Collection
 from typing import Any, Literal
 
@@ -46,6 +47,8 @@ _SPREAD = (0.6, 1.15)
 _CV = "workload.output_tokens.cv"
 _SYNC_PARTS = ("sync.pause_s", "sync.publish_s", "sync.trainer_block_s")
 
+_CALIBRATE, _REPLAY = "fleetsim calibrate", "fleetsim replay"
+
 Interval = tuple[float, float]
 Axis = Literal["engine", "trainer", "sync", "lengths"]
 
@@ -73,7 +76,7 @@ class Uncertain:
     axis: what it multiplies; inputs of one axis multiply each other.
 
     what: its name. path: the value of a scenario that stands for it, "" = none. why: where the interval comes from.
-    measure: the command or flag that settles it.
+    measure: the command or flag that settles it, by its name.
     """
 
     what: str
@@ -83,6 +86,12 @@ class Uncertain:
     measure: str
     interval: Callable[[Scenario, Collection[str]], Interval | None]
     times: Callable[[Scenario, float], dict[str, Any]]
+
+    def settled_by(self, scenario: Scenario) -> str:
+        """The same as it is typed for this job; LOG stands for the log of a run."""
+        model = shlex.quote(str(scenario.engine.model))
+        more = {_CALIBRATE: f" --model {model}", _REPLAY: " --from LOG"}.get(self.measure)
+        return self.measure if more is None else f"{self.measure}{more}"
 
     def law(self, scenario: Scenario, given: Collection[str]) -> FactorLaw | None:
         """The law that has the interval; None where the input is not in doubt."""
@@ -222,13 +231,13 @@ def _percent(_: Scenario, interval: Interval) -> str:
 
 
 UNCERTAIN: tuple[Uncertain, ...] = (
-    Uncertain("engine speed", "engine", "", _percent, "fleetsim calibrate", _engine, _slower_engines),
+    Uncertain("engine speed", "engine", "", _percent, _CALIBRATE, _engine, _slower_engines),
     Uncertain(
         "speed lost in a training job",
         "engine",
         "engine.slowdown",
         _why_in_a_job,
-        "fleetsim replay",
+        _REPLAY,
         _in_a_job,
         _slower_in_a_job,
     ),

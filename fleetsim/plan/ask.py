@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Annotated, Any, Self, Unpack, cast
 
 from fleetsim.dataclass import dataclass
@@ -102,6 +102,7 @@ def ask(asked: Plan, watch: Watch = SILENT) -> PlanResult:
     Raises InputError with all that is wrong, or where nothing fits the budget; StuckError where every plan gets stuck;
     Interrupted on Ctrl-C with the SoFar, None before the first plan.
     """
+    from fleetsim.job.command import call_again
     from fleetsim.job.engine_source import engine_source
     from fleetsim.job.permissions import allowed
     from fleetsim.plan.assumptions import assumed, warnings_of
@@ -126,7 +127,9 @@ def ask(asked: Plan, watch: Watch = SILENT) -> PlanResult:
         raise Interrupted(SoFar(scenario, known, cut.missing, so_far, so_far_document), cut.missing) from None
     best = found.best.scenario
     profile = engine_source(best, best.fleet.instances)
-    return PlanResult(job, found, assumed(found), profile, (*job.notes, *warnings_of(found, profile)))
+    warnings = (*job.notes, *warnings_of(found, profile))
+    own = {field.name: getattr(asked, field.name) or None for field in fields(asked) if field.name != "job"}
+    return PlanResult(job, found, assumed(found), call_again("plan", job, **own), profile, warnings)
 
 
 @keywords()

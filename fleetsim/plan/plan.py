@@ -10,6 +10,7 @@ samples in its own runs, in optimizer steps.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -139,7 +140,8 @@ def pareto(search: Search, space: Space, allowed: Allowed) -> list[Found]:
 def _nothing(space: Space, search: Search, oldest: float | None) -> Exception:
     """Why there is no plan."""
     if search.found and oldest is not None:
-        least = int(min(f.age for f in search.found.values()))
+        (freshest,) = search.aged([min(search.found.values(), key=lambda f: f.age)])  # a look does not say it
+        least = max(math.ceil(freshest.age), int(oldest) + 1)
         rule = f"99 % of the trained samples would be {least} steps old at the freshest, {oldest:g} are permitted"
         return InputError([Problem(flag("allow"), None, rule, text("give {}", flag("allow", f"'{stale(least)}'")))])
     if search.tally.stuck:

@@ -30,12 +30,14 @@ class PlanResult(Recommendation):
     """The plans of a budget.
 
     found: everything (fleetsim/plan/rows.py): rows with their scenarios, estimates and ranges, what permissions would
-    buy, what was looked at. assumptions: what nobody said. metrics: of the recommended plan.
+    buy, what was looked at. assumptions: what nobody said. metrics: of the recommended plan. call: the words of a
+    command line that asks the same again.
     """
 
     asked: Job
     found: Plans
     assumptions: tuple[Assumption, ...]
+    call: tuple[str, ...]
     profile: EngineSource
     warnings: tuple[str, ...]
 
@@ -148,7 +150,7 @@ class PlanResult(Recommendation):
         """What there is to say of it."""
         from fleetsim.plan.told import document
 
-        return document(self.found, self.assumptions, self.warnings, self.profile)
+        return document(self.found, self.assumptions, self.warnings, self.profile, self.call)
 
     def document(self) -> dict[str, Any]:
         """What the command prints under --json."""

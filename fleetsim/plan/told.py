@@ -53,9 +53,13 @@ _SIGNS = (
 
 
 def document(
-    result: Plans, assumptions: Sequence[Assumption], warnings: Sequence[str], profile: EngineSource
+    result: Plans,
+    assumptions: Sequence[Assumption],
+    warnings: Sequence[str],
+    profile: EngineSource,
+    call: Sequence[str],
 ) -> Document:
-    """What `plan` says."""
+    """What `plan` says. call: the words that ask the same again."""
     best = result.best
     front, table = present(_chart(result)), front_table(result)
     return Document(
@@ -87,7 +91,7 @@ def document(
             ),
             Section(
                 "To repeat a row",
-                (Listed(tuple(words.commands(result)), code=True, pasted=True),),
+                (Listed(tuple(words.commands(result, call)), code=True, pasted=True),),
                 short="to repeat a row",
             ),
             *(() if best.ranges is None else (how_sure(best.ranges),)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fleetsim import units
@@ -135,9 +135,9 @@ def command(result: Plans, row: PlanRow, file: str = PLAN_FILE) -> str:
     return " ".join(["fleetsim", "simulate", shlex.quote(file), *map(shlex.quote, sets)])
 
 
-def commands(result: Plans) -> Iterator[tuple[str, str]]:
-    """(command, what it is for): the plan as a file, and each row."""
-    yield f"fleetsim plan ... --save {PLAN_FILE}", "writes the recommended plan as a scenario"
+def commands(result: Plans, call: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """(command, what it is for): the plan as a file, and each row. call: the words that ask the same again."""
+    yield shlex.join([*call, "--save", PLAN_FILE]), "writes the recommended plan as a scenario"
     several = several_types(result)
     for row in result.rows:
         yield command(result, row), plan_words(row, several)

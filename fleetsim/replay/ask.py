@@ -29,7 +29,7 @@ class Replay:
     """What did a fleet do, which side starves, and what would another fleet have done?
 
     Each part is as a command line says it, or checked. read: hears the History once it is read, before anything is
-    simulated.
+    simulated. as_job: the window's job is wanted, whatever else is asked.
     """
 
     history: Annotated[WindowFields | HistoryWindow, Lends(WindowFields)]
@@ -37,6 +37,7 @@ class Replay:
     changes: Annotated[ChangeFields | Questions, Lends(ChangeFields)]
     no_backtest: Annotated[bool, Option("Observe and judge; simulate nothing.", RUN)] = False
     read: Callable[[Any], None] | None = None
+    as_job: bool = False
 
     def ready(self) -> Self:
         """The same question, checked before anything is read. Raises InputError."""
@@ -65,7 +66,7 @@ def ask(asked: Replay, watch: Watch = SILENT) -> ReplayResult:
         given=known.given,
         facts=fleet.facts,
         from_file=fleet.from_file,
-        model=questions.simulates,
+        model=questions.simulates or asked.as_job,
         back_test=not asked.no_backtest,
         progress=watch,
     )

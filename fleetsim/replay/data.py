@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -15,11 +16,12 @@ from fleetsim.replay.run import Replayed
 from fleetsim.tell.data import versions
 
 
-def replay_document(result: Replayed, answers: Answers) -> dict[str, Any]:
+def replay_document(result: Replayed, answers: Answers, advice: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
     """Verdict, observation, implied scenario, back-test and what was asked beyond them; null = not asked for.
 
     Seconds, tokens, unix seconds for times. A number that nobody exported and that cannot be inferred is null, never
-    zero; the last bound of a histogram is null where it has none.
+    zero; the last bound of a histogram is null where it has none. advice: what can be simulated from the job's file,
+    empty where none was written.
     """
     advised = answers.recommendation
     return {
@@ -30,6 +32,7 @@ def replay_document(result: Replayed, answers: Answers) -> dict[str, Any]:
         "implied": None if result.implied is None else _implied(result.implied),
         "not_simulated": result.unsimulated,
         "backtest": None if result.backtest is None else _backtest(result.backtest),
+        "advice": list(advice),
         "what_if": answers.what_if,
         "sweep": answers.sweep,
         "recommendation": None if advised is None else _recommendation(advised),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from fleetsim import units
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
+from fleetsim.faces import Text, flag, text
 from fleetsim.job.immutability import unchanging
 from fleetsim.job.result import Briefed
 from fleetsim.job.watch import SILENT, Watch
@@ -33,13 +36,15 @@ class ReplayResult(Briefed):
 
     replayed: everything that was found (fleetsim/replay/run.py); what it may lack is None there, and an error that says
     why as a property here. answers: what was asked beyond it: what_if, sweep,
-    recommendation (or withheld: why there is none), plan, verification; None = not asked. warnings: as on stderr.
+    recommendation (or withheld: why there is none), plan, verification; None = not asked. warnings: as on stderr. job_file: the window's job
+    as `with_job_file` wrote it, None = not written.
     """
 
     history: History
     replayed: Replayed
     answers: Answers
     warnings: tuple[str, ...]
+    job_file: str | None = None
 
     def __repr__(self) -> str:
         faults = [f.check for f in self.verdict.findings if f.state == "fault"]
@@ -96,6 +101,29 @@ class ReplayResult(Briefed):
             raise self._missing("recommendation", "none was asked for", "give recommend=True to fleetsim.replay")
         return self.answers.recommendation
 
+    def with_job_file(self, path: str | os.PathLike[str]) -> ReplayResult:
+        """Writes the window's job as a scenario, and its engine as a profile beside it (job.profile.json), and returns
+        the result whose `advice` simulates that file. Existing files are replaced.
+
+        Raises InputError where the window does not say enough for a job, OutsideError.
+        """
+        from fleetsim.replay.advice import write_job
+
+        if self.replayed.implied is None:
+            raise self._missing(Text("--job-out", "job_file"), "nothing that needs the job was asked for", "ask for it")
+        write_job(self.replayed.implied, os.fspath(path))
+        return replace(self, job_file=os.fspath(path))
+
+    @property
+    def advice(self) -> list[dict[str, Any]]:
+        """The recommended fleet, the change that was asked for, the fleet as it is: what, the command that simulates it
+        from the job's file, its promise, permission. Empty without that file: a window cannot be typed as flags."""
+        from fleetsim.replay.advice import window_advice
+
+        if self.job_file is None or self.replayed.implied is None:
+            return []
+        return window_advice(self.replayed.implied, self.answers, self.job_file)
+
     def numbers(self) -> dict[str, float | None]:
         """What --fail-if can ask, None where the window does not have it."""
         from fleetsim.replay.figures import figures
@@ -106,7 +134,9 @@ class ReplayResult(Briefed):
         """Why there is none: the window cannot be simulated, or nobody asked."""
         if self.replayed.unsimulated is not None:
             unasked = f"the window cannot be simulated: {self.replayed.unsimulated}"
-            remedy = "give what is missing: replay(..., job, given={...})"
+            remedy = text(
+                "give what is missing with {}, or a {}", flag("given", "KEY=VALUE"), Text("--scenario", "job")
+            )
         return InputError([Problem(what, self.history.source, unasked, remedy)])
 
     def to_pandas(self) -> pd.DataFrame:
@@ -121,7 +151,7 @@ class ReplayResult(Briefed):
         """What there is to say of it."""
         from fleetsim.replay.told import document
 
-        return document(self.replayed, self.answers)
+        return document(self.replayed, self.answers, advice=self.advice)
 
     def page(self, watch: Watch = SILENT) -> str:
         """What the command writes under --html."""
@@ -130,10 +160,10 @@ class ReplayResult(Briefed):
         from fleetsim.tell.page import document_page
 
         over = over_time(self.history, self.observed)
-        return document_page(document(self.replayed, self.answers, over, self.warnings))
+        return document_page(document(self.replayed, self.answers, over, self.warnings, self.advice))
 
     def document(self) -> dict[str, Any]:
         """What the command prints under --json."""
         from fleetsim.replay.data import replay_document
 
-        return replay_document(self.replayed, self.answers)
+        return replay_document(self.replayed, self.answers, self.advice)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from fleetsim import units
 from fleetsim.replay import words
@@ -15,7 +16,7 @@ from fleetsim.replay.model_pictures import backtest_charts, lengths_chart
 from fleetsim.replay.observe.observed import Observed
 from fleetsim.replay.observe.over_time import OverTime
 from fleetsim.replay.observed_tables import observed_sections
-from fleetsim.replay.other_fleets import fleets_sections, verification_blocks
+from fleetsim.replay.other_fleets import fleets_sections, simulated_again, verification_blocks
 from fleetsim.replay.pictures import events_words, time_charts, unseen
 from fleetsim.replay.run import Replayed
 from fleetsim.tell.document import (
@@ -44,9 +45,14 @@ _STARVES = {
 
 
 def document(
-    result: Replayed, answers: Answers = NOTHING, over: OverTime | None = None, warnings: Sequence[str] = ()
+    result: Replayed,
+    answers: Answers = NOTHING,
+    over: OverTime | None = None,
+    warnings: Sequence[str] = (),
+    advice: Sequence[Mapping[str, Any]] = (),
 ) -> Document:
-    """Everything that there is to say of a window. over: what its charts show; None without a page."""
+    """Everything that there is to say of a window. over: what its charts show; None without a page. advice: as in the
+    JSON document."""
     first, title = words.first_change(result.verdict), words.first_title(result.verdict)
     numbers = tuple(_numbers(result, answers))
     verified = () if answers.verification is None else verification_blocks(answers.verification)
@@ -62,6 +68,7 @@ def document(
             replace(_section("Verification, in the runbook's order", *verified), asked=True),
             _section(units.capital(words.FINDINGS), _findings(result.verdict)),
             *(replace(section, asked=True) for section in fleets_sections(answers, drawn=over is not None)),
+            replace(simulated_again(answers, advice), asked=True),
             *(() if over is None else _drawn(over, result)),
             *(replace(section, on=("terminal",)) for section in numbers),
             Section("In numbers", tuple(block for one in numbers for block in one.shown("page")), on=("page",)),

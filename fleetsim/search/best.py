@@ -25,6 +25,8 @@ from fleetsim.search.objective import FINE, least, price_per_s
 from fleetsim.search.rate_matching import MOST_INSTANCES
 from fleetsim.search.runnable_counts import largest_that_runs, nearest_that_runs
 from fleetsim.search.targets import Target
+from fleetsim.sim.engines import engine_of
+from fleetsim.sim.work import most_instances
 
 # By this share the largest fleet must be slower than another one to be slower by more than noise.
 _SLOWER = 1.02
@@ -243,12 +245,14 @@ def _counts(scenario: Scenario, guess: int) -> Sequence[int]:
 
 
 def _most_useful(scenario: Scenario, guess: int) -> int:
-    """A count beyond which more instances gain nothing: each group that may be in flight has an instance of its own."""
+    """A count beyond which more instances gain nothing: each group that may be in flight has an instance of its own.
+    Less where no such fleet can be simulated."""
     flight = nameplate.samples_in_flight(scenario) + scenario.trainer.batch_samples
     if not math.isfinite(flight):
         # Each instance is full, whatever the count: only what waits for tools in it makes it slower than on paper.
         flight = 4.0 * scenario.trainer.batch_samples if scenario.workload.turns.count > 1 else 0.0
-    return min(MOST_INSTANCES, max(math.ceil(flight / _placed(scenario)), 4 * guess))
+    fits = most_instances(engine_of(scenario)[1])
+    return min(MOST_INSTANCES, fits, max(math.ceil(flight / _placed(scenario)), 4 * guess))
 
 
 def _bends(scenario: Scenario) -> list[int]:

@@ -18,10 +18,19 @@ MOST_SAMPLE_BYTES = 25 * 10**9
 _SAMPLE_BYTES, _TURN_BYTES = 500, 12
 
 
+def most_instances(limits: EngineLimits) -> int:
+    """The largest fleet whose tables fit."""
+    return MOST_TABLE_BYTES // _instance_bytes(limits)
+
+
+def _instance_bytes(limits: EngineLimits) -> int:
+    return 8 * limits.max_num_seqs + 4 * limits.block_size
+
+
 def check_tables(scenario: Scenario, limits: EngineLimits, instances: int) -> None:
     """Raises InputError for a fleet whose tables would not fit (`engine/state.py` makes them)."""
     sizes = {
-        "fleet.instances": 8 * instances * limits.max_num_seqs + 4 * instances * limits.block_size,
+        "fleet.instances": instances * _instance_bytes(limits),
         "engine.max_num_batched_tokens": 8 * max(limits.max_num_batched_tokens, limits.max_num_seqs),
         "workload.reward.workers": 8 * (scenario.workload.reward.workers or 0),
     }

@@ -210,7 +210,13 @@ class SizeResult(Recommendation):
         """What there is to say of it."""
         from fleetsim.size.told import document
 
-        return document(self.plan)
+        return document(self.plan, call=self._call())
+
+    def _call(self) -> tuple[str, ...]:
+        """The words that ask the same again."""
+        from fleetsim.job.command import call_again
+
+        return call_again("size", self.asked, confidence=self.plan.confidence)
 
     def in_brief(self) -> Document:
         """The same without what a terminal shows under --explain, which takes a tenth of the whole command."""
@@ -232,7 +238,7 @@ class SizeResult(Recommendation):
         near = around(plan.scenario, plan.instances, measure, also=also, tell=watch)
         watch("for the page: the recommended fleet step by step")
         run = simulate(with_instances(plan.scenario, plan.instances), activity=True)
-        return document_page(document(plan, Pictured(near, run)))
+        return document_page(document(plan, Pictured(near, run), self._call()))
 
     def document(self) -> dict[str, Any]:
         """What the command prints under --json."""

@@ -48,8 +48,9 @@ class Pictured:
     run: Records
 
 
-def document(result: Sizing, pictured: Pictured | None = None) -> Document:
-    """What `size` says. pictured: None without a page. Raises ValueError for a run whose activity was not recorded."""
+def document(result: Sizing, pictured: Pictured | None = None, call: Sequence[str] = ("fleetsim", "size")) -> Document:
+    """What `size` says. pictured: None without a page. call: the words that ask the same again. Raises ValueError for a
+    run whose activity was not recorded."""
     verdict, queue, headroom = words.verdict(result), words.queue(result), words.headroom(result)
     return Document(
         kind=job_words.kind_of("size", result.scenario),
@@ -97,7 +98,7 @@ def document(result: Sizing, pictured: Pictured | None = None) -> Document:
             observed_section(result.scenario),
             assumed_section(result.assumptions),
             rests_on(result.profile, result.assumptions, "Nothing was assumed: every value that matters was given."),
-            Section("Next", (Listed(words.next_commands(result), code=True),), short="next"),
+            Section("Next", (Listed(words.next_commands(result, call), code=True),), short="next"),
         ),
     )
 

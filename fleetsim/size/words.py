@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import shlex
+from collections.abc import Callable, Mapping, Sequence
 
 from fleetsim import units
 from fleetsim.job import brief
@@ -14,6 +15,8 @@ from fleetsim.search.alternative import never_waits
 from fleetsim.size.headroom import FAILURES, INTERACTION, LONG_TAIL, PREFILL, SLACK, STRAGGLERS, SYNC, Headroom
 from fleetsim.size.size import Sizing
 
+# The file that commands name where the job was not saved.
+JOB_FILE = "job.yaml"
 PARTS: Mapping[str, str] = {
     LONG_TAIL: "the long tail of responses",
     SYNC: "weight syncs: pauses and caches lost",
@@ -119,8 +122,8 @@ def measure_first(result: Sizing) -> str:
     assert result.spread is not None
     first = result.spread.parts[0]
     wide = "The range is wide. " if result.spread.wide else ""
-    costs = f": not knowing costs {units.money(first.usd_per_h)} an hour" if first.usd_per_h > 0 else ""
-    return f"{wide}Measure first {first.what} ({first.why}), with {first.measure}{costs}."
+    costs = f": not knowing costs {units.money(first.usd_per_h)} an hour" if first.usd_per_h >= brief.CENT else ""
+    return f"{wide}Measure first {first.what} ({first.why}), with `{first.measure}`{costs}."
 
 
 def _from_to(ends: tuple[float, float], written: Callable[[float], str]) -> str:
@@ -224,29 +227,21 @@ def queue(result: Sizing) -> str:
     )
 
 
-def next_commands(result: Sizing) -> tuple[tuple[str, str], ...]:
-    """(command, why) pairs: what to type next."""
+def next_commands(result: Sizing, call: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """(command, why) pairs: what to type next. call: the words that ask the same again."""
     found = [
-        (
-            "fleetsim size ... --save job.yaml",
-            "the job as a file: change what differs, then fleetsim size --scenario job.yaml",
-        ),
-        (
-            "fleetsim simulate job.yaml",
-            "where each second of a step goes, queue and staleness over the run",
-        ),
+        (shlex.join([*call, "--save", JOB_FILE]), "the job as a file, in which you change what differs"),
+        (f"fleetsim size --scenario {JOB_FILE}", "the fleet of that file"),
+        (f"fleetsim simulate {JOB_FILE}", "where each second of a step goes, queue and staleness over the run"),
     ]
     if result.profile.kind in ("roofline", "derived"):
-        found.append(
+        rate = f"{result.headroom.nameplate_tok_s / result.instances:.0f}"
+        model = shlex.join(["fleetsim", "calibrate", "--model", result.scenario.engine.model])
+        found += [
+            (model, "on a GPU box, in ten minutes: a profile that was measured, with its error"),
             (
-                "fleetsim calibrate --model ...",
-                "on a GPU box, in ten minutes: a profile that was measured, with its error",
-            )
-        )
-        found.append(
-            (
-                "fleetsim size ... --instance-tok-s N",
-                "with the rate that you measured: the fastest way to a better answer",
-            )
-        )
+                shlex.join([*call, "--instance-tok-s", rate]),
+                "with the rate that you measured instead of this one: the fastest way to a better answer",
+            ),
+        ]
     return tuple(found)

@@ -166,7 +166,7 @@ def spread_of(
         low, high = (doubt.end(u, factor, at, measure) for factor, at in zip(factors, figures, strict=True))
         stake = usd_per_h * (low.regret + high.regret) / 2
         why, law = u.why(chosen.scenario, factors), law_name(factors)
-        parts.append(InputPart(u.what, u.path, why, u.measure, low, high, stake, law))
+        parts.append(InputPart(u.what, u.path, why, u.settled_by(chosen.scenario), low, high, stake, law))
     # where nothing is at stake, what moves the step most comes first
     parts.sort(key=lambda p: (-p.usd_per_h, p.step_s[0] - p.step_s[1]))
     ways = doubt.around(parts) if chosen.apart else (chosen, chosen)

@@ -124,7 +124,8 @@ def _listed(listed: Listed) -> RenderableType:
     if listed.pasted:
         return Group(*(_NextLines("", term) for term, _ in listed.items))
     if listed.code:
-        return Group(*(_under(Words(term, strong=True), text_of(words)) for term, words in listed.items))
+        terms = ((_Command(term, "bold", indent=0), text_of(words)) for term, words in listed.items)
+        return Group(*(part for command, words in terms for part in (command, _Indented(words))))
     table = grid("", "", align=("left", "left"))
     for term, words in listed.items:
         table.add_row(Text(term, style="dim"), text_of(words))
@@ -224,12 +225,12 @@ class _NextLines:
 class _Command:
     """One command, broken where the shell allows it."""
 
-    def __init__(self, text: str, style: str = "") -> None:
-        self._text, self._style = text, style
+    def __init__(self, text: str, style: str = "", indent: int = 2) -> None:
+        self._text, self._style, self._indent = text, style, indent
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        for part in broken(self._text, max(20, options.max_width - 2)):
-            yield Text(f"  {part}", style=self._style, no_wrap=True, overflow="ignore")
+        for part in broken(self._text, max(20, options.max_width - self._indent)):
+            yield Text(" " * self._indent + part, style=self._style, no_wrap=True, overflow="ignore")
 
 
 class _Indented:

@@ -15,7 +15,7 @@ from fleetsim.dataclass import dataclass
 from fleetsim.estimates import Estimate
 from fleetsim.job.trials import Trial, trial_of, with_instances
 from fleetsim.replay.change.extrapolation import Extrapolated, context_of, extrapolated, running_per_instance, widened
-from fleetsim.replay.implied.engine_profile import profile_of_window
+from fleetsim.replay.implied.engine_profile import measured_by
 from fleetsim.replay.implied.implied_scenario import Implied
 from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.run import simulate
@@ -98,16 +98,12 @@ def _at_the_ends(implied: Implied, result: Sizing, beyond: Extrapolated | None) 
 
 def _with_profile(implied: Implied, folder: str) -> Scenario:
     """The scenario with the window's engine as a profile file in `folder`: what `size` can read."""
-    profile = profile_of_window(implied, "replayed window", "the history of a window", "")
-    if profile is None or implied.scenario.engine.kind == "measured":
-        return implied.scenario
     path = os.path.join(folder, "window.json")
-    with open(path, "w", encoding="utf-8") as stream:
-        stream.write(profile_text(profile))
-    return with_changes(
-        implied.scenario,
-        {"engine.kind": "measured", "engine.profile": path, "engine.block_size": profile.limits.block_size},
-    )
+    scenario, profile = measured_by(implied, path)
+    if profile is not None:
+        with open(path, "w", encoding="utf-8") as stream:
+            stream.write(profile_text(profile))
+    return scenario
 
 
 def _now(implied: Implied, result: Sizing) -> Trial:

@@ -150,6 +150,7 @@ def what_if(implied: Implied, changes: Mapping[str, Any], *, replications: int |
     Raises InputError for changes that do not fit, StuckError when the changed run blocks itself.
     """
     n = replications if replications is not None else implied.scenario.run.replications
+    implied = replace(implied, scenario=implied.settling)
     scenario, engine, notes = changed(implied, changes)
     before = _runs(implied.scenario, implied.engine, n)
     after = _runs(scenario, engine, n)
@@ -188,6 +189,7 @@ def sweep(
             ]
         )
     n = replications if replications is not None else implied.scenario.run.replications
+    implied = replace(implied, scenario=implied.settling)
     now = field_at(implied.scenario, key)
     cases = [changed(implied, {key: value}) for value in values]
     points = []

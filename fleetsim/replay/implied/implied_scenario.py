@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from fleetsim.config.load import default_scenario
+from fleetsim.config.load import default_scenario, with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.engine.limits import EngineLimits
@@ -58,7 +58,8 @@ class Implied:
     value, from the window (or the user) and from nowhere. base: name of the base scenario. resizes: (unix seconds,
     instances) from the first level on; one entry where the fleet kept its size. differs: where the window measures
     something else than the user or the scenario file says, and which of the two counts; a line each. logged: how much
-    slower the engines of a run log are than their model, None where it does not show them.
+    slower the engines of a run log are than their model, None where it does not show them. steps_given: whether the
+    user said how many steps a run has.
     """
 
     scenario: Scenario
@@ -70,6 +71,13 @@ class Implied:
     resizes: tuple[tuple[float, int], ...]
     differs: tuple[str, ...] = ()
     logged: LoggedSpeed | None = None
+    steps_given: bool = False
+
+    @property
+    def settling(self) -> Scenario:
+        """The scenario with runs that end when they are steady, unless somebody gave their steps: what is told of
+        another fleet comes from these."""
+        return self.scenario if self.steps_given else with_changes(self.scenario, {"run.steps": None})
 
 
 def implied(
@@ -139,6 +147,7 @@ def implied(
         resizes,
         tuple(dict.fromkeys(draft.differs)),
         logged,
+        draft.set_by_user("run.steps"),
     )
 
 

@@ -1,0 +1,97 @@
+"""Every preset, and every shipped example as a file with a space in its name: what size, simulate, split and plan print
+to be typed runs as it stands, from the folder where it was printed."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+
+from fleetsim.config.data_files import presets
+from tests.golden.inputs import INPUTS
+from tests.printed.reading import Words, flags_in, settings_in
+from tests.printed.shell import ANSWERS, Printed, accepted, command_of, every_face, options_of, short_runs, works
+
+SCENARIOS = sorted(path for path in (Path(__file__).parents[2] / "scenarios").glob("*.yaml"))
+_SMALL = ("--batch", "64", "--len", "300", "--replications", "1")
+# A smaller model needs fewer GPUs, so a plan has fewer choices.
+_PLANNED = ("--gpus", "4", "--model", "Qwen/Qwen2.5-1.5B")
+_ASKED = {"size": (), "simulate": (), "split": ("--gpus", "16"), "plan": _PLANNED}
+# slime keeps 512 groups an engine in flight: an eighth of them says the same in a tenth of the time.
+_FEWER = {
+    "slime-fully-async": ("--set", "admission.pool_samples=4096", "--set", "buffer.capacity_samples=4096"),
+}
+# What a reader puts in the place of such a word.
+_MEANT = {"LOG": "run.jsonl"}
+_CHANGE = re.compile(r"^(--.*?)(?: needs | saves | costs | meets | instead of )")
+
+
+def _call(command: str, start: str) -> Words:
+    """What a user types. start: a preset, or a file."""
+    file = ("--scenario", start) if command != "simulate" else (start,)
+    job = file if start.endswith(".yaml") else ("--preset", start)
+    return ("fleetsim", command, *_ASKED[command], *job, *_SMALL, *_FEWER.get(start, ()))
+
+
+def _permitted(found: Printed) -> Printed:
+    """The same with what the remedy of a refusal says."""
+    remedy = re.search(r"give (--allow '[^']+')", " ".join(found.text.split()))
+    assert remedy is not None, found.text
+    return every_face((*found.words, *shlex.split(remedy[1])))
+
+
+@pytest.mark.parametrize("command", _ASKED)
+@pytest.mark.parametrize("start", [*sorted(presets()), *(path.stem for path in SCENARIOS)])
+def test_what_an_answer_prints_runs_as_it_stands(
+    command: str, start: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("run.jsonl").write_text(str(INPUTS["verl.jsonl"]), encoding="utf-8")
+    file = next((path for path in SCENARIOS if path.stem == start), None)
+    if file is not None:
+        start = f"my {file.name}"
+        shutil.copy(file, start)
+    with short_runs():
+        found = every_face(_call(command, start))
+        if found.code == 2 and command == "plan":
+            found = _permitted(found)
+        assert found.code in ANSWERS, found.text
+        commands = found.commands()
+        assert commands
+        for words in commands:
+            _type(words, found)
+        _type_flags(found)
+    mine = options_of(command_of(found.words)[0])
+    others = {flag for words in commands for flag in flags_in(" ".join(words))}
+    assert flags_in(found.text) <= mine | others | {"--explain", "--html", "--json"}, flags_in(found.text) - mine
+
+
+def _type(words: Words, found: Printed) -> None:
+    """Types a command. What asks the whole question again for a file goes as far as the work, and the answer that is
+    there is written; so far, too, goes what needs a GPU."""
+    command, rest = command_of(words)
+    if words[1] == "calibrate":
+        command.make_context(words[1], list(rest))
+    elif words == (*found.words, "--save", words[-1]):
+        accepted(words)
+        Path(words[-1]).write_text(found.saved, encoding="utf-8")
+    else:
+        works(tuple(_MEANT.get(word, word) for word in words))
+
+
+def _type_flags(found: Printed) -> None:
+    """Flags that are proposed go with the call: the change, what is assumed, settings that a warning names."""
+    brief = found.document.get("brief", {})
+    change = _CHANGE.match(brief.get("change") or "")
+    if change is not None:
+        works((*found.words, *shlex.split(change[1])))
+    assumed = brief.get("assumed")
+    for flag in re.split(r", (?=--)", assumed) if assumed else ():
+        accepted((*found.words, *shlex.split(flag)))
+    for settings in settings_in(found.text):
+        accepted((*found.words, *settings))
+    for permission in re.findall(r"--allow '([^']+)'", found.text):
+        accepted((*found.words, "--allow", permission))
