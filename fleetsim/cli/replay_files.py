@@ -113,9 +113,7 @@ def checked(asked: Replay, output: ReplayOutput, files: PlanFiles, access: Acces
         if dump is not None:
             save_history(history, dump)
 
-    asked = replace(
-        asked, history=window, fleet=fleet, changes=questions, read=kept, as_job=files.job_out is not None
-    )
+    asked = replace(asked, history=window, fleet=fleet, changes=questions, read=kept, as_job=files.job_out is not None)
     return asked, ReplayPlaces(page, gate)
 
 

@@ -24,7 +24,6 @@ from fleetsim.replay.implied.implied_scenario import Implied
 from fleetsim.replay.other_fleets import changes_words
 from fleetsim.search.advice import Advised, advice_data
 
-
 # What would follow from the model where a file does not say it: the window has shown it.
 _SAID = (
     *("engine.model", "engine.tp", "engine.slowdown", "fleet.instances", "trainer.gpus", "trainer.batch_samples"),

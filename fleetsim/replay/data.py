@@ -16,9 +16,7 @@ from fleetsim.replay.run import Replayed
 from fleetsim.tell.data import versions
 
 
-def replay_document(
-    result: Replayed, answers: Answers, advice: Sequence[Mapping[str, Any]] = ()
-) -> dict[str, Any]:
+def replay_document(result: Replayed, answers: Answers, advice: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
     """Verdict, observation, implied scenario, back-test and what was asked beyond them; null = not asked for.
 
     Seconds, tokens, unix seconds for times. A number that nobody exported and that cannot be inferred is null, never

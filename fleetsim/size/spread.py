@@ -97,7 +97,9 @@ def _part(doubt: CountDoubt, i: int, chosen: Trial) -> tuple[float, InputPart[Co
     middles = [NormalDist().inv_cdf((k + 0.5) / _ALONE) for k in range(_ALONE)]
     alone = doubt.judged(_alone(doubt, i, middles))
     stake = alone.loss(chosen.instances) * usd_per_h(doubt.scenario, chosen.instances)
-    part = InputPart(uncertain.what, uncertain.path, law.source, uncertain.settled_by(doubt.scenario), low, high, stake, law.name)
+    part = InputPart(
+        uncertain.what, uncertain.path, law.source, uncertain.settled_by(doubt.scenario), low, high, stake, law.name
+    )
     return float(np.log(alone.best).std()), part
 
 

@@ -46,9 +46,7 @@ class Pictured:
     run: Records
 
 
-def document(
-    result: Sizing, pictured: Pictured | None = None, call: Sequence[str] = ("fleetsim", "size")
-) -> Document:
+def document(result: Sizing, pictured: Pictured | None = None, call: Sequence[str] = ("fleetsim", "size")) -> Document:
     """What `size` says. pictured: None without a page. call: the words that ask the same again. Raises ValueError for a
     run whose activity was not recorded."""
     verdict, queue, headroom = words.verdict(result), words.queue(result), words.headroom(result)

@@ -130,7 +130,9 @@ def test_a_what_if_runs_until_it_is_steady_unless_somebody_gave_its_steps(here: 
     job = ("replay", "--from", "tiny.om", "--scenario", "tiny.yaml", "--set", "fleet.instances=4", "--no-backtest")
     free, given = (_said(*job, *more, "--json") for more in ((), ("--given", "run.steps=12")))
     assert given["implied"]["scenario"]["run"]["steps"] == 12
-    step = [next(e for e in d["what_if"]["effects"] if e["metric"] == "step_s")["before"]["mean"] for d in (free, given)]
+    step = [
+        next(e for e in d["what_if"]["effects"] if e["metric"] == "step_s")["before"]["mean"] for d in (free, given)
+    ]
     assert step[0] != step[1]
     (as_it_is,) = [a for a in _said(*job, "--job-out", "job.yaml", "--json")["advice"] if "as it is" in a["what"]]
     assert as_it_is["promise"]["step_s"]["mean"] == pytest.approx(step[0], rel=1e-9)

@@ -3,9 +3,9 @@ window with that file as its engine."""
 
 from __future__ import annotations
 
+from fleetsim.config.engine_profile import Profile, ProfileError, Provenance, Ranges
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
-from fleetsim.config.engine_profile import Profile, ProfileError, Provenance, Ranges
 from fleetsim.engine.profile_fields import coefficients_of, limit_fields
 from fleetsim.replay.implied.implied_scenario import Implied
 
