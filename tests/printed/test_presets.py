@@ -3,6 +3,7 @@ to be typed runs as it stands, from the folder where it was printed."""
 
 from __future__ import annotations
 
+import html
 import re
 import shlex
 import shutil
@@ -12,7 +13,7 @@ import pytest
 
 from fleetsim.config.data_files import presets
 from tests.golden.inputs import INPUTS
-from tests.printed.reading import Words, flags_in, settings_in
+from tests.printed.reading import Words, flags_in, in_document, in_page, in_text, settings_in
 from tests.printed.shell import ANSWERS, Printed, accepted, command_of, every_face, options_of, short_runs, works
 
 SCENARIOS = sorted(path for path in (Path(__file__).parents[2] / "scenarios").glob("*.yaml"))
@@ -104,3 +105,32 @@ def _type_flags(found: Printed) -> None:
         accepted((*found.words, *settings))
     for permission in re.findall(r"--allow '([^']+)'", found.text):
         accepted((*found.words, "--allow", permission))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("fleetsim", "simulate", "--preset", "areal", "--gpus", "4"),
+        ("fleetsim", "simulate", "--preset", "areal", "--set", "admission.max_stalenes=4"),
+        ("fleetsim", "size", "--scenario", "nowhere.yaml"),
+        ("fleetsim", "replay"),
+    ],
+    ids=" ".join,
+)
+def test_what_does_not_run_is_found(words: Words, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for types in (works, accepted):
+        with pytest.raises(AssertionError):
+            types(words)
+
+
+def test_commands_are_found_in_every_face() -> None:
+    words = ("fleetsim", "size", "--scenario", "my job.yaml", "--len", "900")
+    line = shlex.join(words)
+    broken = f"  next: {line}".replace(" --len", " \\\n    --len")
+    ticked = f"too few: `{line}` finds\nmore"
+    for text in (line, broken, ticked, f"engine speed ({line}), worth $3"):
+        assert list(in_text(text)) == [words], text
+    assert list(in_page(f"<h1>fleetsim size</h1><pre><code>{html.escape(line)}</code></pre>")) == [words]
+    assert list(in_document({"a": [{"command": list(words)}, line]})) == [words, words]
+    assert settings_in("cap them with --set a.b=3, or --set c.d=VALUE.") == {("--set", "a.b=3")}
