@@ -65,6 +65,8 @@ SLOW = (
     "fuzz/",
     "golden/",
     "planner/",
+    "printed/test_howtos.py",
+    "printed/test_presets.py",
     "real_prometheus/",
     "real_vllm/",
     "trace/",

@@ -157,7 +157,7 @@ STANDING: tuple[StandingSignal, ...] = (
         title=_title("response_tokens.mean"),
         least=1.0,
         summary="Responses are longer than the plan was made for",
-        advice="The plan is stale: run fleetsim size or replay --recommend again with the lengths of now.",
+        advice="The plan is stale: run fleetsim replay --recommend, or fleetsim size with the lengths of now.",
     ),
     StandingSignal(
         name="queue_depth",

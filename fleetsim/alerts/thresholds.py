@@ -33,7 +33,8 @@ FEW_HITS = 0.05
 
 GUESS = (
     "the plan guesses the engine's speed, and a healthy fleet that is faster or slower would fire it; its threshold "
-    "comes from a plan whose back-test held (fleetsim replay --recommend --plan-out PLAN.json, then --plan PLAN.json)"
+    "comes from a plan whose back-test held: `fleetsim replay --from WINDOW --plan-out PLAN.json` writes one, "
+    "`fleetsim alerts --plan PLAN.json` takes it"
 )
 
 

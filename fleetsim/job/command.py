@@ -77,6 +77,11 @@ def call_again(command: str, job: Job, **own: Any) -> tuple[str, ...]:
     return ("fleetsim", command, *first, *replace(said, options=options, sets=sets).job_words("--scenario"))
 
 
+def unused_name(name: str) -> str:
+    """A name for a file that a command is to write: no command writes over what is there."""
+    return unused_name(f"new-{name}") if os.path.lexists(name) else name
+
+
 def shell_line(words: Sequence[str]) -> str:
     """A command as a shell takes it."""
     return shlex.join(words)

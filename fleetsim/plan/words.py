@@ -9,6 +9,7 @@ from typing import Any
 
 from fleetsim import units
 from fleetsim.config.scenario import Scenario
+from fleetsim.job.command import unused_name
 from fleetsim.job.permissions import says
 from fleetsim.plan.budget import Budget
 from fleetsim.plan.rows import Bought, PlanRow, Plans
@@ -137,10 +138,11 @@ def command(result: Plans, row: PlanRow, file: str = PLAN_FILE) -> str:
 
 def commands(result: Plans, call: Sequence[str]) -> Iterator[tuple[str, str]]:
     """(command, what it is for): the plan as a file, and each row. call: the words that ask the same again."""
-    yield shlex.join([*call, "--save", PLAN_FILE]), "writes the recommended plan as a scenario"
+    file = unused_name(PLAN_FILE)
+    yield shlex.join([*call, "--save", file]), "writes the recommended plan as a scenario"
     several = several_types(result)
     for row in result.rows:
-        yield command(result, row), plan_words(row, several)
+        yield command(result, row, file), plan_words(row, several)
 
 
 def several_types(result: Plans) -> bool:

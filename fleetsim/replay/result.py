@@ -35,9 +35,9 @@ class ReplayResult(Briefed):
     """A window of history, judged.
 
     replayed: everything that was found (fleetsim/replay/run.py); what it may lack is None there, and an error that says
-    why as a property here. answers: what was asked beyond it: what_if, sweep,
-    recommendation (or withheld: why there is none), plan, verification; None = not asked. warnings: as on stderr. job_file: the window's job
-    as `with_job_file` wrote it, None = not written.
+    why as a property here. answers: what was asked beyond it: what_if, sweep, recommendation (or withheld: why there is
+    none), plan, verification; None = not asked. warnings: as on stderr. job_file: the window's job as `with_job_file`
+    wrote it, None = not written.
     """
 
     history: History

@@ -6,8 +6,12 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 
 from fleetsim import units
+from fleetsim.config.load import with_changes
+from fleetsim.config.scenario import Scenario
+from fleetsim.errors import InputError
 from fleetsim.job import brief
 from fleetsim.job.brief import pace
+from fleetsim.job.command import unused_name
 from fleetsim.job.levers import ONE_MORE
 from fleetsim.job.shared_gpus import count_words, takes_turns
 from fleetsim.job.words import target
@@ -229,19 +233,26 @@ def queue(result: Sizing) -> str:
 
 def next_commands(result: Sizing, call: Sequence[str]) -> tuple[tuple[str, str], ...]:
     """(command, why) pairs: what to type next. call: the words that ask the same again."""
+    file = unused_name(JOB_FILE)
     found = [
-        (shlex.join([*call, "--save", JOB_FILE]), "the job as a file, in which you change what differs"),
-        (f"fleetsim size --scenario {JOB_FILE}", "the fleet of that file"),
-        (f"fleetsim simulate {JOB_FILE}", "where each second of a step goes, queue and staleness over the run"),
+        (shlex.join([*call, "--save", file]), "the job as a file, in which you change what differs"),
+        (f"fleetsim size --scenario {file}", "the fleet of that file"),
+        (f"fleetsim simulate {file}", "where each second of a step goes, queue and staleness over the run"),
     ]
     if result.profile.kind in ("roofline", "derived"):
-        rate = f"{result.headroom.nameplate_tok_s / result.instances:.0f}"
         model = shlex.join(["fleetsim", "calibrate", "--model", result.scenario.engine.model])
-        found += [
-            (model, "on a GPU box, in ten minutes: a profile that was measured, with its error"),
-            (
-                shlex.join([*call, "--instance-tok-s", rate]),
-                "with the rate that you measured instead of this one: the fastest way to a better answer",
-            ),
-        ]
+        found.append((model, "on a GPU box, in ten minutes: a profile that was measured, with its error"))
+        if _may_be_a_rate(result.scenario):
+            rate = f"{result.headroom.nameplate_tok_s / result.instances:.0f}"
+            why = "with the rate that you measured instead of this one: the fastest way to a better answer"
+            found.append((shlex.join([*call, "--instance-tok-s", rate]), why))
     return tuple(found)
+
+
+def _may_be_a_rate(scenario: Scenario) -> bool:
+    """Whether an engine of a constant rate can stand for the job's: it has no drafts and no sides of its own."""
+    try:
+        with_changes(scenario, {"engine.kind": "constant", "engine.instance_tok_s": 1.0})
+    except InputError:
+        return False
+    return True

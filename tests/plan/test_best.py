@@ -16,6 +16,7 @@ from fleetsim.job.trials import Measure, Trials, remembered, simulated
 from fleetsim.search.best import best_of
 from fleetsim.search.objective import price_per_s
 from fleetsim.search.targets import Target, targets_of
+from fleetsim.sim import work
 from tests.plan.fakes import fluid, metrics, one_ahead
 
 MOST = 20
@@ -255,3 +256,16 @@ def test_a_count_that_takes_all_runs_is_found_with_few() -> None:
     found = best_of(Trials(job(), measure), 30, targets_of(job()), 5)
     assert found.instances == math.ceil(2.0 / (0.05 - upper))
     assert len({n for n, r in calls if r == 4}) <= 4
+
+
+def test_no_fleet_is_looked_at_whose_tables_do_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pool of thousands of samples may be served by as many instances; slime's preset was refused for them."""
+    most = 24
+    monkeypatch.setattr(work, "MOST_TABLE_BYTES", most * (8 * 4096 + 4 * 16))
+    pool = {"admission.law": "fixed_pool", "admission.pool_samples": 512, "buffer.capacity_samples": 512}
+    scenario = job(**pool, **{"engine.max_num_seqs": 4096, "engine.block_size": 16, "run.replications": 1})
+    trials = Trials(scenario, remembered(simulated))
+    assert 1 <= best_of(trials, 2, [], 1).instances <= most
+    assert max(trials.looks.counts()) <= most
+    with pytest.raises(InputError, match="tables take"):
+        simulated(with_changes(scenario, {"fleet.instances": most + 1}), 0)

@@ -1,1 +1,1 @@
-"""What an answer prints to be typed, typed: see `reading.py` for what counts as a command, `shell.py` for the typing."""
+"""What an answer prints to be typed, typed: `reading.py` says what counts as a command, `shell.py` types it."""

@@ -87,13 +87,13 @@ def typed(words: Words) -> tuple[int, str]:
 def works(words: Words) -> None:
     """Runs a command to its exit code; its answer is not drawn, which would take longer than to find it. Raises
     AssertionError for an exit code that is no answer."""
-    with mock.patch.object(fleetsim.cli.output, "show_result", lambda *_, **__: None):
+    with mock.patch.object(fleetsim.cli.output, "show_result", return_value=None):
         code, text = typed(words)
     assert code in ANSWERS, (shlex.join(words), text)
 
 
-def every_face(words: Words) -> Printed:
-    """What a command prints in brief, under --explain, under --json and on its page, of one run of it."""
+def every_face(words: Words, drawn: bool = True) -> Printed:
+    """What a command prints in brief, under --explain, under --json and, if it is drawn, on its page, of one run."""
     results: list[Any] = []
     show = fleetsim.cli.output.show_result
 
@@ -103,7 +103,7 @@ def every_face(words: Words) -> Printed:
 
     page = Path("a page.html")
     with mock.patch.object(fleetsim.cli.output, "show_result", shown):
-        code, text = typed((*words, "--explain", "--html", str(page)))
+        code, text = typed((*words, "--explain", *(("--html", str(page)) if drawn else ())))
     if not results:
         return Printed(words, code, (text,))
     (result,) = results
