@@ -37,12 +37,12 @@ def test_size_takes_a_preset_and_its_flags_go_on_top() -> None:
     assert scenario["admission"]["max_staleness"] == 4
 
 
-def test_size_of_a_colocated_preset_says_that_no_fleet_covers_the_demand_on_paper() -> None:
+def test_size_of_a_colocated_preset_answers_in_gpus_that_take_turns() -> None:
     result = run("size", "--explain", "--preset", "verl-sync", *SMALL)
     assert result.exit_code == 0, result.output
     text = " ".join(result.stdout.split())
-    assert "for 16 trainer GPUs: the least step time x cost" in text
-    assert "no fleet covers that" in text
+    assert "trainer and rollout take turns: the least step time x cost" in text
+    assert "there are no two rates to match" in text
 
 
 @pytest.mark.parametrize(
