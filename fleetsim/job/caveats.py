@@ -64,6 +64,8 @@ def _surplus(scenario: Scenario, metrics: Mapping[str, Estimate]) -> float:
     samples are still being written.
     """
     made, lost = metrics["tokens_per_trained_token"].mean, sum(metrics[name].mean for name in _LOST)
+    if not made:  # a window between two bursts, in which nothing was written
+        return 0.0
     written = metrics["generated_tok_s"].mean * metrics["step_s"].mean * (1.0 - lost / made)
     return written / mean_output_tokens(scenario) - scenario.trainer.batch_samples
 
