@@ -8,8 +8,7 @@ typed. So words are added until the job that they load is the scenario, and each
 from __future__ import annotations
 
 import os
-import shlex
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -80,11 +79,6 @@ def call_again(command: str, job: Job, **own: Any) -> tuple[str, ...]:
 def unused_name(name: str) -> str:
     """A name for a file that a command is to write: no command writes over what is there."""
     return unused_name(f"new-{name}") if os.path.lexists(name) else name
-
-
-def shell_line(words: Sequence[str]) -> str:
-    """A command as a shell takes it."""
-    return shlex.join(words)
 
 
 @dataclass(frozen=True, slots=True)

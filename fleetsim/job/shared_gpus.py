@@ -69,11 +69,16 @@ def trainer_gpus(scenario: Scenario, instances: int) -> int:
 
 def on_all_gpus(scenario: Scenario, instances: int) -> dict[str, Any]:
     """The changes that make a colocated job one of so many instances, on as many GPUs as they have."""
-    gpus = instances * scenario.engine.gpus
+    return counted(scenario, instances, instances * scenario.engine.gpus)
+
+
+def counted(scenario: Scenario, instances: int, trainer: int) -> dict[str, Any]:
+    """The changes that make a job one of so many instances, beside a trainer of so many GPUs. Speed factors beyond the
+    count are dropped."""
     changes: dict[str, Any] = {"fleet.instances": instances}
     if len(scenario.fleet.speed_factors) > instances:
         changes["fleet.speed_factors"] = scenario.fleet.speed_factors[:instances]
-    return changes | ({} if gpus == scenario.trainer.gpus else moved_trainer(scenario, gpus))
+    return changes | ({} if trainer == scenario.trainer.gpus else moved_trainer(scenario, trainer))
 
 
 def moved_trainer(scenario: Scenario, gpus: int) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from fleetsim.dataclass import dataclass
 from fleetsim.errors import StuckError
 from fleetsim.estimates import Estimate
 from fleetsim.job.length_growth import where_longest
-from fleetsim.job.shared_gpus import count_words, moved_trainer, next_count, takes_turns, trainer_gpus
+from fleetsim.job.shared_gpus import count_words, counted, next_count, takes_turns, trainer_gpus
 from fleetsim.sim.stop import stopping
 from fleetsim.sim.threads import side_by_side
 
@@ -128,14 +128,9 @@ def one_more(scenario: Scenario) -> str:
 def with_instances(scenario: Scenario, instances: int) -> Scenario:
     """The scenario with another fleet size, which then counts as chosen, not as assumed. Speed factors beyond it are
     dropped; a trainer on the same GPUs has theirs. Remembered: searches from one job ask for the same counts again."""
-    changes: dict[str, Any] = {"fleet.instances": instances}
-    gpus = trainer_gpus(scenario, instances)
-    if gpus != scenario.trainer.gpus:
-        changes |= moved_trainer(scenario, gpus)
+    changes = counted(scenario, instances, trainer_gpus(scenario, instances))
     if "fleet.instances" in scenario.assumed:
         changes["assumed"] = [path for path in changes.get("assumed", scenario.assumed) if path != "fleet.instances"]
-    if len(scenario.fleet.speed_factors) > instances:
-        changes["fleet.speed_factors"] = scenario.fleet.speed_factors[:instances]
     return with_changes(scenario, changes)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fleetsim import units
@@ -11,6 +12,7 @@ from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import Text, flag, text
 from fleetsim.job.immutability import unchanging
+from fleetsim.job.lazy_value import Later
 from fleetsim.job.result import Briefed
 from fleetsim.job.watch import SILENT, Watch
 
@@ -45,6 +47,7 @@ class ReplayResult(Briefed):
     answers: Answers
     warnings: tuple[str, ...]
     job_file: str | None = None
+    _advice: Later[list[dict[str, Any]]] | None = None
 
     def __repr__(self) -> str:
         faults = [f.check for f in self.verdict.findings if f.state == "fault"]
@@ -107,22 +110,20 @@ class ReplayResult(Briefed):
 
         Raises InputError where the window does not say enough for a job, OutsideError.
         """
-        from fleetsim.replay.advice import write_job
+        from fleetsim.replay.advice import window_advice, write_job
 
         if self.replayed.implied is None:
             raise self._missing(Text("--job-out", "job_file"), "nothing that needs the job was asked for", "ask for it")
-        write_job(self.replayed.implied, os.fspath(path))
-        return replace(self, job_file=os.fspath(path))
+        job_file = os.fspath(path)
+        write_job(self.replayed.implied, job_file)
+        advice = Later(partial(window_advice, self.replayed.implied, self.answers, job_file))
+        return replace(self, job_file=job_file, _advice=advice)
 
     @property
     def advice(self) -> list[dict[str, Any]]:
         """The recommended fleet, the change that was asked for, the fleet as it is: what, the command that simulates it
         from the job's file, its promise, permission. Empty without that file: a window cannot be typed as flags."""
-        from fleetsim.replay.advice import window_advice
-
-        if self.job_file is None or self.replayed.implied is None:
-            return []
-        return window_advice(self.replayed.implied, self.answers, self.job_file)
+        return [] if self._advice is None else self._advice()
 
     def numbers(self) -> dict[str, float | None]:
         """What --fail-if can ask, None where the window does not have it."""

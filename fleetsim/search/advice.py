@@ -62,12 +62,12 @@ def _promise(name: str, estimates: Mapping[str, Estimate]) -> Promise:
     return Promise(e.mean, e.mean - half, e.mean + half)
 
 
-def moves_advised(alternatives: Alternatives | None, replications: int) -> list[Advised]:
-    """The moves that as many runs as the answer's have decided, what saves most first; permissions last."""
+def moves_advised(alternatives: Alternatives | None) -> list[Advised]:
+    """The moves that are told, what saves most first; permissions last."""
     return [
         Advised(a.text, a.anew.scenario, a.anew.trial.estimates, a.permission)
         for a in (() if alternatives is None else alternatives.moves())
-        if a.anew is not None and a.anew.trial.replications >= replications
+        if a.anew is not None
     ]
 
 

@@ -14,13 +14,7 @@ from dataclasses import replace
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError, StuckError
 from fleetsim.job.change import Typed
-from fleetsim.job.levers import (
-    ONE_MORE,
-    STALENESS,
-    Lever,
-    cuts_many,
-    levers_of,
-)
+from fleetsim.job.levers import ONE_MORE, STALENESS, Lever, cuts_many, levers_of
 from fleetsim.job.shared_gpus import count_words, takes_turns
 from fleetsim.job.trials import Measure, Tell, Trial, flat, looked, trial_of, unit_of, with_instances
 from fleetsim.search.alternative import COUNT, Alternative, Alternatives, cheapest_of, compared, permission_of, risk_of
@@ -53,12 +47,11 @@ def alternatives_of(
 ) -> Alternatives:
     """The levers of a scenario as it is, each over `replications` runs beside the scenario's own.
 
-    grown: the scenario with one more instance, `more` in words. now: what the scenario came to;
-    the count is searched anew for each lever, by its objective and `targets`. given: as in levers_of.
-    own_count: the scenario's count was not chosen: the best one is a lever as well. search: False where the GPUs are
-    given, so that every lever keeps the count, and nobody has one more. best_alone: only the best move is told. measure
-    should remember runs: the
-    scenario's own and often the grown one's have been made before.
+    grown: the scenario with one more instance, `more` in words. now: what the scenario came to; the count is searched
+    anew for each lever, by its objective and `targets`. given: as in levers_of. own_count: the scenario's count was not
+    chosen: the best one is a lever as well. search: False where the GPUs are given, so that every lever keeps the
+    count, and nobody has one more. best_alone: only the best move is told. measure should remember runs: the scenario's
+    own and often the grown one's have been made before.
     """
     if tell is not None:
         tell("trying what else would help")
@@ -89,10 +82,8 @@ def alternatives_of(
             return _anew(pulled.get(a.name), helps.get(a.name, True), scenario, look, targets, measure)
 
         searched = side_by_side(own, tried)
-        moves = _Moves(
-            [replace(a, anew=found) for a, found in zip(tried, searched, strict=True)], now, targets, measure
-        )
-        tried = moves.told(pulled, best_alone)
+        tried = [replace(a, anew=found) for a, found in zip(tried, searched, strict=True)]
+        tried = _Moves(tried, pulled, now, targets, measure).told(best_alone)
     safe = cheapest_of([a for a in tried if a.risk is None and a.permission is None])
     return Alternatives(tuple(tried), cheapest_of(tried), safe, tuple(stuck))
 
@@ -100,25 +91,32 @@ def alternatives_of(
 class _Moves:
     """Levers with counts of their own, of which looks say how good they are, and long runs those that are told."""
 
-    def __init__(self, tried: Sequence[Alternative], now: Trial, targets: Sequence[Target], measure: Measure) -> None:
-        self._found = {a.name: a for a in tried}
+    def __init__(
+        self,
+        tried: Sequence[Alternative],
+        pulled: Mapping[str, Lever],
+        now: Trial,
+        targets: Sequence[Target],
+        measure: Measure,
+    ) -> None:
+        self._found, self._pulled = {a.name: a for a in tried}, dict(pulled)
         self._now, self._targets, self._measure = now, targets, measure
         self._missed = any(not t.held_by(now.estimates[t.metric]) for t in targets)
 
-    def told(self, pulled: dict[str, Lever], best_alone: bool) -> list[Alternative]:
+    def told(self, best_alone: bool) -> list[Alternative]:
         """All levers; those that are told have a count of their own, of as many long runs as the recommendation.
 
         Where no fleet holds the targets as the job is, the cheapest with which one does is among them, and the
         staleness budget is raised until one does.
         """
-        self._decide(pulled, lambda a: a.name == COUNT, 1)
+        self._decide(lambda a: a.name == COUNT, 1)
         self._without_the_count()
         if self._missed:
-            self._raise(pulled)
-            self._decide(pulled, lambda a: a.anew is not None and a.anew.holds and a.may_be_advised, 1, _cost)
-        self._decide(pulled, lambda a: a.permission is None, 1 if best_alone else _FREE)
+            self._raise()
+            self._decide(lambda a: a.anew is not None and a.anew.holds and a.may_be_advised, 1, _cost)
+        self._decide(lambda a: a.permission is None, 1 if best_alone else _FREE)
         if not best_alone or not any(a.gain > 0.0 for a in self._found.values() if a.permission is None):
-            self._decide(pulled, lambda a: a.permission is not None, _PERMITTED)
+            self._decide(lambda a: a.permission is not None, _PERMITTED)
         self._without_the_count()
         return [a if self._is_decided(a) else replace(a, anew=None) for a in self._found.values()]
 
@@ -126,11 +124,7 @@ class _Moves:
         return a.anew is not None and a.anew.instead_of is self._now
 
     def _decide(
-        self,
-        pulled: Mapping[str, Lever],
-        among: Callable[[Alternative], bool],
-        count: int,
-        by: Callable[[Alternative], float] | None = None,
+        self, among: Callable[[Alternative], bool], count: int, by: Callable[[Alternative], float] | None = None
     ) -> None:
         """The first few of some moves, by what they save or what else is said, are so by long runs."""
         while True:
@@ -140,26 +134,29 @@ class _Moves:
             if not open_:
                 return
             for a in open_:
-                lever = pulled[a.name]
-                found = anew(lever.scenario, self._now, self._targets, self._measure)
+                lever, found = self._pulled[a.name], self._anew(a.name)
                 risk = a.risk if found is None else risk_of(lever, self._now.mean, found.trial.mean)
                 self._found[a.name] = replace(a, anew=found, risk=risk, permission=permission_of(lever, risk))
 
-    def _raise(self, pulled: dict[str, Lever]) -> None:
+    def _anew(self, name: str) -> Anew | None:
+        """A lever with the count that long runs find."""
+        return anew(self._pulled[name].scenario, self._now, self._targets, self._measure)
+
+    def _raise(self) -> None:
         """Raises the staleness budget until a fleet holds the targets."""
         older, own = self._found.get(STALENESS), None
         if older is None:
             return
         for _ in range(_RAISED):
-            own = anew(pulled[STALENESS].scenario, self._now, self._targets, self._measure)
+            own = self._anew(STALENESS)
             if own is None or own.holds:
                 break
             lever = next((x for x in levers_of(own.scenario, own.scenario, "") if x.name == STALENESS), None)
             if lever is None:
                 break
-            pulled[STALENESS] = lever
+            self._pulled[STALENESS] = lever
         if own is not None:
-            lever = pulled[STALENESS]
+            lever = self._pulled[STALENESS]
             self._found[STALENESS] = replace(older, anew=own, text=lever.text, flag=lever.flag)
 
     def _without_the_count(self) -> None:

@@ -12,8 +12,8 @@ from fleetsim.job.trials import Measure, Trials, one_more, with_instances
 from fleetsim.search.alternative import Alternatives
 from fleetsim.search.moves import alternatives_of
 
-# Long runs of each lever beside those of the job, and of what decides at most: a job may ask for thousands.
-_FEW, _MOST = 1, 5
+# Long runs of what decides, at most: a job may ask for thousands.
+_MOST = 5
 
 
 def alternatives_here(scenario: Scenario, measure: Measure, given: Collection[str]) -> Alternatives | None:
@@ -31,6 +31,4 @@ def alternatives_here(scenario: Scenario, measure: Measure, given: Collection[st
     if now.stuck is not None:
         return None
     grown = with_instances(job, next_count(job, n))
-    return alternatives_of(
-        job, grown, min(_FEW, runs), measure, now=now, more=one_more(job), given=given, own_count=True
-    )
+    return alternatives_of(job, grown, 1, measure, now=now, more=one_more(job), given=given, own_count=True)

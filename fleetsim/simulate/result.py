@@ -163,7 +163,7 @@ class SimulateResult(Briefed):
         """The moves, what saves most first, and the job as it is: what, the command that simulates it, its promise."""
         from fleetsim.search.advice import Advised, advice_data, moves_advised
 
-        found = moves_advised(self.alternatives, 1)
+        found = moves_advised(self.alternatives)
         return advice_data(self.job, [*found, Advised("the job as it is", self.scenario, self.metrics)])
 
     def _change(self) -> Change | None:

@@ -108,13 +108,11 @@ class SizeResult(Recommendation):
     @property
     def _fleet(self) -> dict[str, Any]:
         """The changes that make the asked job one with the recommended fleet."""
-        from fleetsim.job.shared_gpus import on_all_gpus, takes_turns
+        from fleetsim.job.shared_gpus import counted, on_all_gpus, takes_turns
 
         if takes_turns(self.plan.scenario):
             return {"trainer.gpus": self.plan.scenario.trainer.gpus, **on_all_gpus(self.plan.scenario, self.instances)}
-        factors = self.asked.scenario.fleet.speed_factors
-        fewer = {"fleet.speed_factors": factors[: self.instances]} if len(factors) > self.instances else {}
-        return {"fleet.instances": self.instances, **fewer}
+        return counted(self.asked.scenario, self.instances, self.asked.scenario.trainer.gpus)
 
     @property
     def metrics(self) -> Metrics:
@@ -204,7 +202,7 @@ class SizeResult(Recommendation):
         plan, trial = self.plan, self.plan.recommended
         here = with_instances(plan.scenario, plan.instances)
         answer = Advised(count_words(plan.scenario, plan.instances), here, trial.estimates)
-        return advice_data(self.asked, [answer, *moves_advised(plan.alternatives, trial.replications)])
+        return advice_data(self.asked, [answer, *moves_advised(plan.alternatives)])
 
     def told(self) -> Document:
         """What there is to say of it."""

@@ -13,7 +13,7 @@ from fleetsim.job import brief
 from fleetsim.job.brief import pace
 from fleetsim.job.command import unused_name
 from fleetsim.job.levers import ONE_MORE
-from fleetsim.job.shared_gpus import count_words, takes_turns
+from fleetsim.job.shared_gpus import count_words, gpus_each, takes_turns
 from fleetsim.job.words import target
 from fleetsim.search.alternative import never_waits
 from fleetsim.size.headroom import FAILURES, INTERACTION, LONG_TAIL, PREFILL, SLACK, STRAGGLERS, SYNC, Headroom
@@ -82,7 +82,7 @@ def _likely(result: Sizing) -> str:
         return f", enough in {_cases(result.confidence)}," if result.targets else ", the least expected loss,"
     if result.spread is None:
         return ""
-    each = result.scenario.engine.gpus if takes_turns(result.scenario) else 1
+    each = gpus_each(result.scenario) or 1
     low, high = (n * each for n in result.spread.instances)
     return brief.likely(f"{low:,}", f"{high:,}", result.spread.wide)
 

@@ -192,7 +192,7 @@ class SplitResult(Recommendation):
 
         chosen = self.advice.chosen
         way = Advised(self.way, chosen.arrangement.scenario, chosen.estimates)
-        return advice_data(self.asked, [way, *moves_advised(self.advice.alternatives, 1)])
+        return advice_data(self.asked, [way, *moves_advised(self.advice.alternatives)])
 
     def told(self) -> Document:
         """What there is to say of it."""

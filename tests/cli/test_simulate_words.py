@@ -20,7 +20,7 @@ from fleetsim.config.paths import put
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.unread_settings import reader_of
 from fleetsim.errors import InputError
-from fleetsim.job.command import _in_full, shell_line, simulate_command
+from fleetsim.job.command import _in_full, simulate_command
 from fleetsim.job.job_face import Job, made
 from fleetsim.job.levers import levers_of
 from fleetsim.job.trials import one_more, planned, unit_of, with_instances
@@ -74,7 +74,7 @@ def simulated_part(scenario: Scenario, beside: Scenario) -> dict[str, Any]:
 
 def assert_same(job: Job, wanted: Scenario) -> tuple[str, ...]:
     words = simulate_command(job, wanted)
-    assert simulated_part(heard(words), wanted) == simulated_part(wanted, wanted), shell_line(words)
+    assert simulated_part(heard(words), wanted) == simulated_part(wanted, wanted), shlex.join(words)
     return words
 
 
@@ -193,7 +193,7 @@ def test_words_are_the_users_own_and_no_more_than_are_needed(
     start: Any, options: Mapping[str, Any], changes: Mapping[str, Any], line: str
 ) -> None:
     job = made(start, (), options)
-    assert shell_line(assert_same(job, with_changes(job.scenario, changes))) == f"fleetsim simulate {line}"
+    assert shlex.join(assert_same(job, with_changes(job.scenario, changes))) == f"fleetsim simulate {line}"
 
 
 def test_what_follows_from_the_words_is_not_typed() -> None:
@@ -202,7 +202,7 @@ def test_what_follows_from_the_words_is_not_typed() -> None:
     other = fs.load(batch=512, len=1536, trainer_gpus=16)
     assert other["trainer.per_token_s"] != job["trainer.per_token_s"]
     words = assert_same(job, other.scenario)
-    assert shell_line(words) == "fleetsim simulate --batch 512 --len 1536 --trainer-gpus 16"
+    assert shlex.join(words) == "fleetsim simulate --batch 512 --len 1536 --trainer-gpus 16"
     plan = with_instances(planned(job.scenario, job.given), 4)
     cut = next(x for x in levers_of(plan, plan, one_more(plan), job.given) if x.name == "length_cap")
     assert assert_same(job, cut.scenario)[2:] == (*shlex.split(f"--batch 512 {cut.flag.own}"), "--instances", "4")
@@ -214,7 +214,7 @@ def test_seconds_that_nothing_makes_are_typed() -> None:
     assert "trainer.fixed_s=9.5" in words
     stated = fs.load(batch=512, trainer_step_s=20)
     words = assert_same(stated, with_changes(stated.scenario, {"trainer.fixed_s": 9.5, "trainer.gpus": 16}))
-    assert shell_line(words) == "fleetsim simulate --batch 512 --trainer-step-s 9.5 --trainer-gpus 16"
+    assert shlex.join(words) == "fleetsim simulate --batch 512 --trainer-step-s 9.5 --trainer-gpus 16"
 
 
 def test_a_law_of_another_budget_takes_the_flag_back() -> None:
@@ -229,7 +229,7 @@ def test_the_environment_is_heard_by_both(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("FLEETSIM_SYNC__EVERY_STEPS", "3")
     job = fs.load(batch=256)
     assert job["sync.every_steps"] == 3
-    assert shell_line(assert_same(job, job.scenario)) == "fleetsim simulate --batch 256"
+    assert shlex.join(assert_same(job, job.scenario)) == "fleetsim simulate --batch 256"
     words = assert_same(job, with_changes(job.scenario, {"sync.every_steps": 2}))
     assert words[-2:] == ("--set", "sync.every_steps=2")
 
@@ -240,7 +240,7 @@ def test_values_with_spaces_and_quotes_are_one_word(tmp_path: Path, monkeypatch:
     job = made("my job's.yaml", ["run.events=[{step: 4, length_factor: 1.5}]"], {})
     words = assert_same(job, with_changes(job.scenario, {"engine.gpu": "H200"}))
     assert words[2:] == ("my job's.yaml", "--gpu", "H200", "--set", "run.events=[{step: 4, length_factor: 1.5}]")
-    assert tuple(shlex.split(shell_line(words))) == words
+    assert tuple(shlex.split(shlex.join(words))) == words
 
 
 def test_the_last_word_of_several_counts() -> None:
