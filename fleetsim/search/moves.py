@@ -134,9 +134,14 @@ class _Moves:
             if not open_:
                 return
             for a in open_:
-                lever, found = self._pulled[a.name], self._anew(a.name)
-                risk = a.risk if found is None else risk_of(lever, self._now.mean, found.trial.mean)
-                self._found[a.name] = replace(a, anew=found, risk=risk, permission=permission_of(lever, risk))
+                self._found[a.name] = self._with(a, self._anew(a.name))
+
+    def _with(self, a: Alternative, found: Anew | None) -> Alternative:
+        """A move as long runs have it: what it asks of the algorithm, and whether the recipe allows that."""
+        lever = self._pulled[a.name]
+        risk = a.risk if found is None else risk_of(lever, self._now.mean, found.trial.mean)
+        permission = permission_of(lever, risk)
+        return replace(a, anew=found, risk=risk, permission=permission, text=lever.text, flag=lever.flag)
 
     def _anew(self, name: str) -> Anew | None:
         """A lever with the count that long runs find."""
@@ -156,8 +161,7 @@ class _Moves:
                 break
             self._pulled[STALENESS] = lever
         if own is not None:
-            lever = self._pulled[STALENESS]
-            self._found[STALENESS] = replace(older, anew=own, text=lever.text, flag=lever.flag)
+            self._found[STALENESS] = self._with(older, own)
 
     def _without_the_count(self) -> None:
         """Levers that gain no more than the best count alone does are no moves; and that count in words."""
