@@ -6,8 +6,7 @@ import textwrap
 from typing import Any
 
 from fleetsim import units
-from fleetsim.calibrate.points import PointRow, by_context, decode_line, rows_of, swept_drafts
-from fleetsim.calibrate.words import batch_words
+from fleetsim.calibrate.points import PointRow, batch_words, by_context, decode_line, rows_of, swept_drafts
 from fleetsim.config.engine_profile import Profile
 from fleetsim.tell.charts.chart import LEGEND, Chart, axis, log_axis, plain_text, shade
 

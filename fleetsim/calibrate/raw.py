@@ -21,14 +21,13 @@ import gzip
 import json
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetsim.calibrate.record_forms import well_formed
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, OutsideError, Problem
 from fleetsim.json_text import from_json
@@ -58,6 +57,7 @@ COLUMNS = (
     "blk",  # KV blocks in use after schedule(), -1 where unknown
     "dr",  # tokens drafted for the decodes, which are verified here
 )
+REQUEST_COLUMNS = ("submit", "first", "finish", "n", "pre", "P", "want")  # one row per request, see Segment
 FITTED = ("decode", "prefill", "mixed")
 MAX_BYTES = 2 * 2**30
 
@@ -130,6 +130,17 @@ class RawWriter:
         os.close(self._fd)
 
 
+def request_columns(
+    requests: Iterable[tuple[float | None, float | None, float | None, int, int, int, int]], start: float
+) -> dict[str, list[int]]:
+    """The `req` field of a `seg` record, of rows of REQUEST_COLUMNS. Its times are microseconds from start, -1 for
+    never (None, or a time below 0)."""
+    rows = [
+        (*(-1 if at is None or at < 0 else round((at - start) * 1e6) for at in row[:3]), *row[3:]) for row in requests
+    ]
+    return {name: list(column) for name, column in zip(REQUEST_COLUMNS, zip(*rows, strict=True), strict=True)}
+
+
 def _ends_a_line(path: Path) -> bool:
     with path.open("rb") as file:
         file.seek(-1, os.SEEK_END)
@@ -155,6 +166,8 @@ def compress(path: str | os.PathLike[str]) -> Path:
 
 def records_of(path: str | os.PathLike[str]) -> tuple[list[dict[str, Any]], int]:
     """The records of a file, and the number of lines that were damaged. Raises InputError if it cannot be read."""
+    from fleetsim.calibrate.record_forms import well_formed
+
     found: list[dict[str, Any]] = []
     damaged = 0
     for line in _lines(Path(path)):
@@ -189,6 +202,18 @@ def _lines(path: Path) -> Iterator[bytes]:
                 yield b"{"  # cut short: what came before counts, the rest is damage
     except OSError as error:
         raise refuse(f"cannot be read: {error.strerror or error}") from None
+
+
+def first_record(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The first line of a file, plain or gzipped, where it is a JSON object; {} for anything else."""
+    try:
+        with open(path, "rb") as file:
+            packed = file.read(2) == b"\x1f\x8b"
+        with gzip.open(path, "rb") if packed else open(path, "rb") as stream:
+            record = from_json(stream.readline(1 << 20))
+    except (OSError, EOFError, ValueError, zlib.error):
+        return {}
+    return record if isinstance(record, dict) else {}
 
 
 def read_raw(path: str | os.PathLike[str]) -> Raw:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from fleetsim import units
 from fleetsim.calibrate.ask import Calibrate
-from fleetsim.calibrate.engine_flags import NAMES, GivenFlags
+from fleetsim.calibrate.facts import NAMES, GivenFlags
 from fleetsim.calibrate.output_paths import SUFFIX, OutputPaths, ended, locked, prepare, same_engine, slug
 from fleetsim.calibrate.raw import RawWriter, compress
 from fleetsim.config.profile_files import profile_text

@@ -8,15 +8,12 @@ from typing import Any
 
 import pytest
 
-from fleetsim.calibrate.batches import batches
 from fleetsim.calibrate.fit.observations import observations_of
-from fleetsim.calibrate.loads import Limits, Load, Ran, Request
+from fleetsim.calibrate.loads import Limits, Load, Ran, Request, batches
 from fleetsim.calibrate.output_paths import ended
 from fleetsim.calibrate.raw import RawWriter, read_raw, records_of
-from fleetsim.calibrate.vllm.order import loads_in_order
-from fleetsim.calibrate.vllm.session import EngineLostError, measure, progress_words
-from fleetsim.calibrate.vllm.sweeps import decodes
-from fleetsim.calibrate.vllm.time_estimate import LoadPace
+from fleetsim.calibrate.session import EngineLostError, LoadPace, measure, progress_words
+from fleetsim.calibrate.vllm.order import decodes, loads_in_order
 from tests.calibrate.fake_engine import SMALL, FakeEngine
 
 LIMITS = Limits(max_num_seqs=64, max_num_batched_tokens=2048, max_model_len=2048, kv_blocks=8192, block_size=16)
@@ -209,3 +206,12 @@ def test_a_batch_waits_for_slots_and_blocks_in_its_estimate() -> None:
     assert pace.seconds(few) > 5 * pace.seconds(batch)
     request = Load("rl_on", {}, (Request(0, 16, 100),), track=True)
     assert pace.seconds(request) == pytest.approx(1.0, rel=0.1)
+
+
+def test_progress_tells_the_pace_of_the_largest_batch() -> None:
+    pace = LoadPace(LIMITS)
+    assert pace.rate_words == ""
+    for batch in (2, 8, 4):
+        load = Load("decode", {"B": batch}, tuple(Request(i, 17, 9) for i in range(batch)))
+        pace.note(load, Ran(1.0, decode_s=0.004))
+    assert pace.rate_words == "; 2,000 tok/s at batch 8"

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from fleetsim.calibrate.raw import COLUMNS, RawWriter, records_of
+from fleetsim.calibrate.raw import COLUMNS, RawWriter, records_of, request_columns
 from fleetsim.calibrate.vllm import description, recorder
-from fleetsim.calibrate.vllm.recorder import Recorder, Tracked, request_columns
+from fleetsim.calibrate.vllm.recorder import Recorder, Tracked, request_rows
 from fleetsim.errors import OutsideError
 
 
@@ -180,7 +180,7 @@ def test_a_preempted_request_computes_its_tokens_again(played: tuple[Scheduler, 
     first, second = rows(path)
     assert (first["pre"], second["pre"]) == (1, 0)
     assert (second["nd"], second["npf"], second["np"], second["hit"], second["adm"]) == (1, 1, 9, 16, 1)
-    columns = request_columns([record.tracked["b"]], 1000.0)
+    columns = request_columns(request_rows([record.tracked["b"]]), 1000.0)
     assert columns["pre"] == [1]
     assert columns["n"] == [5]
     assert columns["first"] == columns["finish"]
@@ -189,7 +189,7 @@ def test_a_preempted_request_computes_its_tokens_again(played: tuple[Scheduler, 
 
 def test_requests_that_never_ended_say_so(played: tuple[Scheduler, Recorder, Path], clock: Clock) -> None:
     request = Some(request_id="x", num_output_tokens=3, num_prompt_tokens=20, max_tokens=50)
-    columns = request_columns([Tracked(request, clock.now, first=clock.now + 1.0)], clock.now)
+    columns = request_columns(request_rows([Tracked(request, clock.now, first=clock.now + 1.0)]), clock.now)
     assert columns == {"submit": [0], "first": [10**6], "finish": [-1], "n": [3], "pre": [0], "P": [20], "want": [50]}
 
 

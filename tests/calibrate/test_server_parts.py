@@ -14,12 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetsim.calibrate.loads import Limits, prompt_chunks
-from fleetsim.calibrate.server.address import address_of, key_of
-from fleetsim.calibrate.server.events import BrokenStreamError, EventReader, chunk_of
-from fleetsim.calibrate.server.guard import Guard
-from fleetsim.calibrate.server.metrics import Gauges, gauges_of
-from fleetsim.calibrate.server.plan import batch_seconds, batches, sweep
-from fleetsim.calibrate.server.prompts import Prompts
+from fleetsim.calibrate.server.client import address_of, key_of
+from fleetsim.calibrate.server.http_player import Prompts
+from fleetsim.calibrate.server.metrics import Gauges, Guard, gauges_of
+from fleetsim.calibrate.server.plan import batches, loads_in_turn, plays_of
+from fleetsim.calibrate.server.stream import BrokenStreamError, EventReader, chunk_of
 from fleetsim.errors import InputError, OutsideError
 
 
@@ -240,23 +239,27 @@ def test_chunks_hold_every_token_and_every_pair(prompts: list[int], budget: int)
 )
 def test_any_server_gets_loads_that_fit_it(slots: int, longest: int, blocks: int, block: int, quick: bool) -> None:
     limits = Limits(slots, max(2048, slots), longest, blocks, block)
-    loads = sweep(limits, quick=quick, seed=0, at_once=1000)
-    for item in (*loads.prefill, *(i for items in loads.decode for i in items), *loads.mixed):
-        for play in item.plays:
-            base = [a for a in play.asks if a.max_tokens > 0]
-            assert len(base) == len(play.asks) <= max(1, min(slots, 1000))
-            assert all(a.prompt_tokens >= 1 and a.prompt_tokens + a.max_tokens <= longest for a in (*base, *play.then))
-            tokens = sum(a.prompt_tokens + a.max_tokens for a in (*base, *play.then))
-            assert tokens <= limits.kv_tokens or item.phase == "prefill"
-    for plan in batches(limits, quick=quick, seed=0, at_once=1000, cached=True):
-        assert all(1 <= n <= longest - plan.prompt_tokens for n in plan.scaled(1.0))
-        assert len(plan.scaled(0.3)) == plan.label["groups"] * 8
+    for load in loads_in_turn(limits, quick=quick, seed=0, at_once=1000, cached=True, mixed=True):
+        for play in plays_of(load):
+            asks = (*play.asks, *play.then)
+            assert all(a.prompt_tokens >= 1 and a.max_tokens >= 1 for a in asks)
+            assert all(a.prompt_tokens + a.max_tokens <= longest for a in asks)
+            if load.kept_out:
+                assert sum(a.n for a in asks) == load.label["groups"] * 8
+                continue
+            assert len(play.asks) <= max(1, min(slots, 1000))
+            tokens = sum(a.prompt_tokens + a.max_tokens for a in asks)
+            assert tokens <= limits.kv_tokens or load.phase == "prefill"
 
 
-def test_a_batch_is_guessed_from_its_longest_and_its_queue() -> None:
-    assert batch_seconds([100], 8, {1: 0.01}, 0.0) == pytest.approx(1.0)
-    assert batch_seconds([100] * 16, 8, {8: 0.01}, 0.5) == pytest.approx(2.5)
-    assert batch_seconds([50, 100], 8, {1: 0.01, 2: 0.02}, 0.0) == pytest.approx(1.5)
+def test_siblings_in_one_request_are_equally_long_and_have_prompts_of_their_own() -> None:
+    limits = Limits(64, 2048, 4096, 20_000, 16)
+    one, siblings = batches(limits, quick=False, seed=0, at_once=1000, cached=True)
+    (each,), (together,) = plays_of(one), plays_of(siblings)
+    assert {a.n for a in each.asks} == {1}
+    assert {a.n for a in together.asks} == {8}
+    assert len(each.asks) == 8 * len(together.asks)
+    assert not {a.prompt for a in each.asks} & {a.prompt for a in together.asks}
 
 
 def test_prompts_by_key() -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetsim.calibrate.fit.least_squares import Array, solve, sum_up
+from fleetsim.calibrate.fit.design import Array, solve, sum_up
 from fleetsim.calibrate.fit.observations import Observations
 from fleetsim.dataclass import dataclass
 

@@ -6,15 +6,18 @@ No redirect is followed, and no proxy from the environment is used: the key goes
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 
-from fleetsim.calibrate.server.address import Address, Key
-from fleetsim.errors import OutsideError
+from fleetsim.calibrate.session import LoadRefusedError
+from fleetsim.dataclass import dataclass
+from fleetsim.errors import InputError, OutsideError, Problem
 from fleetsim.json_text import from_json
 
 CONNECT_S, GET_S = 10.0, 30.0
@@ -22,10 +25,6 @@ PATIENCE = 5  # answers of 429 that one request sits out
 LONGEST_WAIT_S = 30.0
 IDLE_S = 2.0  # until an idle connection is given up; servers do so after 5 s (uvicorn), and a request then is lost
 MAX_BODY = 64 << 20
-
-
-class RefusedError(OutsideError):
-    """The server understood the request and will not serve it (400, 413, 422): another request may do."""
 
 
 class GoneError(OutsideError):
@@ -44,7 +43,8 @@ class Client:
         self.limited = 0
         self._session: aiohttp.ClientSession | None = None
 
-    async def __aenter__(self) -> Client:
+    async def open(self) -> None:
+        """Begins the session; the event loop of its requests must be running."""
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=None, keepalive_timeout=IDLE_S),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S),
@@ -52,9 +52,9 @@ class Client:
             trust_env=False,
             auto_decompress=True,
         )
-        return self
 
-    async def __aexit__(self, *exc: object) -> None:
+    async def close(self) -> None:
+        """Ends the session."""
         assert self._session is not None
         await self._session.close()
         await asyncio.sleep(0)  # lets the transports close
@@ -89,7 +89,7 @@ class Client:
     async def stream(self, body: bytes, sent: Callable[[], None]) -> AsyncIterator[AsyncIterator[bytes]]:
         """A completion's bytes as they come. `sent` is called when the request goes out (again after a 429).
 
-        Leaving the block early closes the connection, at which servers abort the request. Raises RefusedError,
+        Leaving the block early closes the connection, at which servers abort the request. Raises LoadRefusedError,
         GoneError, or OutsideError with a remedy for every other answer.
         """
         url = self.address.v1("completions")
@@ -190,7 +190,7 @@ class Client:
         if 300 <= status < 400:
             return OutsideError(f"{where}: redirects ({status}); give the URL that it redirects to")
         if status in (400, 413, 422):
-            return RefusedError(f"{where}: refused a request ({status}{said})")
+            return LoadRefusedError(f"{where}: refused a request ({status}{said})")
         if status >= 500:
             return GoneError(f"{where}: failed with {status}{said}; see the server's own log for the reason")
         if status == 200:
@@ -233,3 +233,91 @@ async def _text(response: aiohttp.ClientResponse) -> str:
     while len(body) < MAX_BODY and (more := await response.content.read(MAX_BODY - len(body))):
         body += more
     return body.decode("utf-8", "replace")
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """root: scheme, host, port and path prefix, without a trailing slash or /v1."""
+
+    root: str
+
+    @property
+    def shown(self) -> str:
+        """The address as messages show it."""
+        return self.root
+
+    def v1(self, path: str) -> str:
+        """An endpoint of the OpenAI interface."""
+        return f"{self.root}/v1/{path}"
+
+    def own(self, path: str) -> str:
+        """An endpoint of the server's own, beside /v1."""
+        return f"{self.root}/{path}"
+
+
+def address_of(url: str) -> Address:
+    """The server's address, with and without /v1, a doubled /v1, or a whole endpoint such as /v1/completions.
+
+    Raises InputError for another scheme, a missing host, or credentials in the URL.
+    """
+
+    def refuse(value: str, rule: str, remedy: str) -> InputError:
+        return InputError([Problem("--url", value, rule, remedy)])
+
+    text = url.strip()
+    try:
+        parts = urlsplit(text)
+        host, port = parts.hostname, parts.port
+    except ValueError as error:
+        raise refuse(text, f"is no URL: {error}", "for example http://localhost:8000") from None
+    if parts.username is not None or parts.password is not None:
+        raise refuse(f"{parts.scheme}://...@{host}", "holds credentials", "give a key with --api-key instead")
+    if parts.scheme not in ("http", "https"):
+        raise refuse(text, "only http and https", f"http://{text}" if "//" not in text else "http://localhost:8000")
+    if not host or any(c.isspace() or not c.isprintable() for c in text):
+        raise refuse(text, "names no host", "for example http://localhost:8000")
+    path = parts.path.rstrip("/")
+    for ending in ("/chat/completions", "/completions", "/models"):
+        path = path.removesuffix(ending)
+    while path.endswith("/v1"):
+        path = path.removesuffix("/v1").rstrip("/")
+    named = f"[{host}]" if ":" in host else host
+    return Address(f"{parts.scheme}://{named}{f':{port}' if port is not None else ''}{path}")
+
+
+@dataclass(slots=True)
+class Key:
+    """The bearer token. spare: what is tried only when the server asks for one, so that it goes nowhere unasked."""
+
+    token: str | None
+    spare: str | None
+
+    def headers(self) -> dict[str, str]:
+        """What goes with every request."""
+        return {"Authorization": f"Bearer {self.token}"} if self.token else {}
+
+    def hide(self, text: str) -> str:
+        """The text without the keys: a server may quote what it was sent."""
+        for key in (self.token, self.spare):
+            text = text.replace(key, "***") if key else text
+        return text
+
+    def use_spare(self) -> bool:
+        """Takes the spare key after a 401. Returns whether there was one."""
+        if self.token or not self.spare:
+            return False
+        self.token, self.spare = self.spare, None
+        return True
+
+
+def key_of(api_key: str | None) -> Key:
+    """The user's key: the flag, else FLEETSIM_API_KEY; OPENAI_API_KEY only for a server that asks for one.
+
+    Raises InputError for a key that cannot stand in a header.
+    """
+    token = (api_key or os.environ.get("FLEETSIM_API_KEY") or "").strip()
+    spare = (os.environ.get("OPENAI_API_KEY") or "").strip()
+    for name, value in (("--api-key", token), ("OPENAI_API_KEY", spare)):
+        if any(not 32 < ord(c) < 127 for c in value):
+            raise InputError([Problem(name, "(not shown)", "printable ASCII without spaces", "check the key")])
+    return Key(token or None, spare or None)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Any
 
-from fleetsim.calibrate.engine_flags import GivenFlags
+from fleetsim.calibrate.facts import GivenFlags
 from fleetsim.calibrate.loads import Limits
 from fleetsim.calibrate.server.client import Client
 from fleetsim.calibrate.server.metrics import Gauges

@@ -21,7 +21,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from fleetsim.calibrate.engine_flags import GivenFlags
+from fleetsim.calibrate.facts import GivenFlags
 from fleetsim.calibrate.sources.source import Duration, Source, config_of, iteration, observations_from
 from fleetsim.engine.gpus import gpu_spec
 from fleetsim.engine.model.mixers import Attention

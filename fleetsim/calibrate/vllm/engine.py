@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from fleetsim.calibrate.loads import Limits, Load, Ran, Request
-from fleetsim.calibrate.raw import RawWriter
+from fleetsim.calibrate.loads import Limits, Load, Ran, Request, warm_ups
+from fleetsim.calibrate.raw import RawWriter, request_columns
+from fleetsim.calibrate.session import EngineLostError
 from fleetsim.calibrate.vllm import description
-from fleetsim.calibrate.vllm.recorder import Recorder, Tracked, request_columns
-from fleetsim.calibrate.vllm.session import EngineLostError
-from fleetsim.calibrate.vllm.warm_ups import computed, warm_ups
+from fleetsim.calibrate.vllm.order import computed
+from fleetsim.calibrate.vllm.recorder import Recorder, Tracked, request_rows
 from fleetsim.dataclass import dataclass
 
 # For dummy weights, token-id prompts and an offline machine. A user's own environment and arguments win.
@@ -119,7 +119,7 @@ class VllmEngine:
             finally:
                 recorder.flush()
             tally = recorder.tally()
-            columns = request_columns(list(recorder.tracked.values()), start) if load.track else None
+            columns = request_columns(request_rows(recorder.tracked.values()), start) if load.track else None
             if cut:
                 recorder.begin(f"{load.phase}_cut", {}, 10**9)
                 recorder.segment -= 1

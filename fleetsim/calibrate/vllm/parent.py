@@ -15,13 +15,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict, field, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from fleetsim.calibrate.loads import key_of
 from fleetsim.calibrate.vllm.failures import End, diagnose, telling
-from fleetsim.calibrate.vllm.session import progress_words
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import OutsideError
 
@@ -102,7 +101,6 @@ class Followed:
     current: dict[str, Any] | None = None
     ended: dict[str, Any] | None = None
     started_s: float | None = None
-    rates: dict[int, float] = field(default_factory=dict)
 
     def news(self) -> str | None:
         """Reads on; returns what is new in words, None where nothing is."""
@@ -125,18 +123,15 @@ class Followed:
             record = json.loads(line)
         except ValueError:
             return None
-        kind, label = record.get("t"), record.get("lab") or {}
+        kind = record.get("t")
         if kind == "start":
             self.started_s = time.monotonic()
         elif kind == "load":
             self.current = record
-            rate = f"; {self.rates[max(self.rates)]:,.0f} tok/s at batch {max(self.rates)}" if self.rates else ""
-            return progress_words(record["ph"], label, record["i"], record["n"], record["left_s"]) + rate
+            return str(record["said"])
         elif kind == "seg" and record.get("ph") != "warmup":
             self.current = None
             self.loads += not record.get("cut")
-            if record.get("ph") == "decode" and record.get("decode_s"):
-                self.rates[label["B"]] = label["B"] / record["decode_s"]
         elif kind == "error":
             self.error = str(record.get("err", ""))
             if not record.get("lost") and record.get("ph") != "start":

@@ -8,6 +8,7 @@ time, and what the CPU does while the GPU computes is not counted twice.
 from __future__ import annotations
 
 import statistics
+from collections.abc import Iterable
 from dataclasses import field
 from time import perf_counter
 from typing import Any
@@ -242,19 +243,10 @@ class Recorder:
         return self._preempt(request, *args, **kwargs)
 
 
-def request_columns(tracked: list[Tracked], start: float) -> dict[str, list[int]]:
-    """The `req` field of a `seg` record: one entry per request, times in microseconds from start, -1 for never."""
-
-    def times(name: str) -> list[int]:
-        values = [getattr(t, name) for t in tracked]
-        return [-1 if v is None else us(v - start) for v in values]
-
-    return {
-        "submit": times("submit"),
-        "first": times("first"),
-        "finish": times("finish"),
-        "n": [t.tokens if t.finish is not None else t.request.num_output_tokens for t in tracked],
-        "pre": [t.preemptions for t in tracked],
-        "P": [t.request.num_prompt_tokens for t in tracked],
-        "want": [t.request.max_tokens for t in tracked],
-    }
+def request_rows(tracked: Iterable[Tracked]) -> list[tuple[float, float | None, float | None, int, int, int, int]]:
+    """What `raw.request_columns` makes columns of."""
+    return [
+        (t.submit, t.first, t.finish, t.tokens if t.finish is not None else t.request.num_output_tokens, t.preemptions,
+         t.request.num_prompt_tokens, t.request.max_tokens)
+        for t in tracked
+    ]  # fmt: skip
