@@ -222,7 +222,7 @@ def test_a_release_built_differently_is_named() -> None:
     with pytest.raises(OutsideError, match=r"LLM has no 'llm_engine'.*tested with 0\.26\.0 and 0\.32\.0.*--url"):
         description.core_of(type("LLM", (), {})())
     scheduler = Some(kv_cache_manager=Some(block_pool=Some()))
-    names = dict.fromkeys(description.NEEDED["engine core"])
+    names = dict.fromkeys(description.NEEDED["engine core"].split())
     core = Some(**{**names, "scheduler": scheduler})
     with pytest.raises(OutsideError, match=r"its scheduler has no 'schedule'"):
         description.core_of(Some(llm_engine=Some(engine_core=Some(engine_core=core))))

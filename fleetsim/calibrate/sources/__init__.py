@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fleetsim.calibrate.facts import GivenFlags
 from fleetsim.calibrate.raw import first_record
-from fleetsim.calibrate.sources.source import Reading, Source, csv_rows, json_documents, text_of, unknown
+from fleetsim.calibrate.sources.source import FileReading, Source, csv_rows, json_documents, text_of, unknown
 
 OPERATORS = "aiconfigurator"
 RECORDS = frozenset({"meta", "start", "it", "obs", "seg", "note", "phase", "end", "error"})
@@ -28,7 +28,7 @@ def read_source(path: str, given: GivenFlags | None = None) -> Source:
     from fleetsim.calibrate.sources.benchmarks import SERVE, format_of, read_benchmarks
     from fleetsim.calibrate.sources.csv_table import read_csv
 
-    how = Reading(given or GivenFlags())
+    how = FileReading(given or GivenFlags())
     if path == OPERATORS or path.startswith(f"{OPERATORS}:"):
         from fleetsim.calibrate.sources.aiconfigurator import read_operators
 

@@ -30,7 +30,7 @@ from fleetsim.calibrate.sources.source import (
     DocumentFields,
     Duration,
     Facts,
-    Reading,
+    FileReading,
     Source,
     as_number,
     source_of,
@@ -60,12 +60,14 @@ class FileFormat:
     has: Callable[[Document], bool]
     runs: Callable[[Document, str], list[Document]]
     where: Callable[[str, int, int], str]
-    durations: Callable[[DocumentFields, Reading], list[Duration]]
+    durations: Callable[[DocumentFields, FileReading], list[Duration]]
     facts: Callable[[Sequence[Document]], Facts]
     notes: tuple[str, ...] = (DISTINCT,)
 
 
-def read_benchmarks(form: FileFormat, documents: Sequence[Document], path: str, how: Reading, what: str = "") -> Source:
+def read_benchmarks(
+    form: FileFormat, documents: Sequence[Document], path: str, how: FileReading, what: str = ""
+) -> Source:
     """The runs in the documents. what: the kind of file, if not the format's. Raises InputError with all problems of
     all runs."""
     runs = [run for document in documents for run in form.runs(document, path)]
@@ -76,7 +78,7 @@ def read_benchmarks(form: FileFormat, documents: Sequence[Document], path: str, 
     return source_of(path, what or form.what, fields, form.durations, how, facts=facts)
 
 
-def _serve(fields: DocumentFields, how: Reading) -> list[Duration]:
+def _serve(fields: DocumentFields, how: FileReading) -> list[Duration]:
     times = _token_times(fields.document)
     found = windows_of(times, how.budget, how.number) if times else []
     if len(found) >= LEAST_WINDOWS:
@@ -131,7 +133,7 @@ def _token_times(document: Document) -> TokenTimes | None:
     return TokenTimes(np.array(prompts), np.array(starts), tokens) if tokens else None
 
 
-def _offline(fields: DocumentFields, how: Reading) -> list[Duration]:
+def _offline(fields: DocumentFields, how: FileReading) -> list[Duration]:
     """All requests at once, so the iterations follow from the lengths, where they are said."""
     batch = fields.count("batch_size", "num_requests")
     prompt, output = fields.count("input_len", "random_input_len"), fields.count("output_len", "random_output_len")
@@ -208,7 +210,7 @@ def _cap(benchmark: Mapping[str, Any]) -> float | None:
     return None
 
 
-def _guidellm(fields: DocumentFields, how: Reading) -> list[Duration]:
+def _guidellm(fields: DocumentFields, how: FileReading) -> list[Duration]:
     said = fields.every(
         "request_concurrency>", "request_latency>", "prompt_token_count>", "output_token_count>",
         "inter_token_latency_ms", "time_to_first_token_ms>",

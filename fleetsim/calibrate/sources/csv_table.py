@@ -18,7 +18,7 @@ from fleetsim.calibrate.sources.benchmarks import MEANS
 from fleetsim.calibrate.sources.source import (
     DocumentFields,
     Duration,
-    Reading,
+    FileReading,
     Source,
     iteration,
     of_a_prompt,
@@ -44,7 +44,7 @@ LOOKED_FOR = (
 )
 
 
-def read_csv(rows: Sequence[Mapping[str, str]], path: str, how: Reading) -> Source:
+def read_csv(rows: Sequence[Mapping[str, str]], path: str, how: FileReading) -> Source:
     """The rows of a CSV, each a run of its own. Raises InputError with all problems, by row."""
     columns, scale = _columns(list(rows[0]), path)
     means = "output" in columns and "context" not in columns and "prefill" not in columns
@@ -92,7 +92,7 @@ def _seconds(fields: DocumentFields, tokens: float) -> float | None:
     return None if rate is None else tokens / rate
 
 
-def _of_iteration(fields: DocumentFields, how: Reading) -> list[Duration]:
+def _of_iteration(fields: DocumentFields, how: FileReading) -> list[Duration]:
     batch, prefill = fields.number("batch", needed=True), fields.number("prefill") or 0.0
     context, total = fields.number("context", "prompt") or 0.0, fields.number("kv_tokens")
     if batch is None or fields.problems:
@@ -105,7 +105,7 @@ def _of_iteration(fields: DocumentFields, how: Reading) -> list[Duration]:
     return [] if seconds is None else [Duration(seconds, row, run=how.number)]
 
 
-def _of_run(fields: DocumentFields, how: Reading) -> list[Duration]:
+def _of_run(fields: DocumentFields, how: FileReading) -> list[Duration]:
     batch = fields.number("batch", above=True, needed=True)
     prompt, output = (fields.number(name, least=1.0, needed=True) for name in ("prompt", "output"))
     first_s = fields.number("ttft", above=True)

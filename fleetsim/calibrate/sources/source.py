@@ -77,7 +77,7 @@ def of_a_prompt(tokens: float, budget: float) -> Array:
 
 
 @dataclass(slots=True)
-class Reading:
+class FileReading:
     """How a file is read. given: what the user says of the engine. budget: max_num_batched_tokens. number: of the run
     that is read, 0, 1, 2... notes: what had to be assumed."""
 
@@ -91,8 +91,8 @@ def source_of(
     path: str,
     what: str,
     runs: Sequence[DocumentFields],
-    durations: Callable[[DocumentFields, Reading], list[Duration]],
-    how: Reading,
+    durations: Callable[[DocumentFields, FileReading], list[Duration]],
+    how: FileReading,
     **more: Any,
 ) -> Source:
     """The source that these runs make. more: fields of the Source. Raises InputError with the first problems of all."""
