@@ -38,7 +38,7 @@ def _form(**fields: Any) -> type[BaseModel]:
 def _column(low: int, high: int, kind: type = int) -> Any:
     """Numbers between two; a single one counts as a list."""
     number = Annotated[kind, Field(ge=low, le=high)]
-    return number | list[number]  # type: ignore[valid-type]
+    return number | list[number]
 
 
 _Text = Annotated[str, Field(max_length=9_999)]

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetsim.calibrate.loads import Limits, prompt_chunks
-from fleetsim.calibrate.server.client import address_of, key_of
+from fleetsim.calibrate.server.address import address_of, key_of
 from fleetsim.calibrate.server.http_player import Prompts
 from fleetsim.calibrate.server.metrics import Gauges, Guard, gauges_of
 from fleetsim.calibrate.server.plan import batches, loads_in_turn, plays_of

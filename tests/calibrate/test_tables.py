@@ -14,8 +14,7 @@ from fleetsim.calibrate.derivation import predicted_s
 from fleetsim.calibrate.facts import GivenFlags
 from fleetsim.calibrate.raw import RawWriter
 from fleetsim.calibrate.sources import is_raw, read_source
-from fleetsim.calibrate.sources.benchmark_run import seen_decodes
-from fleetsim.calibrate.sources.benchmarks import batch_iterations
+from fleetsim.calibrate.sources.benchmark_run import batch_iterations, seen_decodes
 from fleetsim.calibrate.sources.source import Source, joined, subset
 from fleetsim.engine import EngineLimits, run_requests
 from fleetsim.errors import InputError

@@ -10,6 +10,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING
 
 from fleetsim.calibrate.facts import GivenFlags
+from fleetsim.calibrate.server.address import address_of, key_of
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import OutsideError
 
@@ -56,6 +57,7 @@ def measure_server(how: ServerRun, writer: RawWriter) -> None:
     Raises InputError for a URL, key or model that cannot be, OutsideError for what the server does (refuses, dies,
     hangs, serves others) with what can be done about it. Whatever was measured before lies in the records.
     """
+    address, key = address_of(how.url), key_of(how.api_key)
     try:
         import aiohttp  # noqa: F401 - the package needs both, this is where it is said how to get them
         import prometheus_client  # noqa: F401
@@ -63,11 +65,11 @@ def measure_server(how: ServerRun, writer: RawWriter) -> None:
         raise OutsideError(
             f"measuring a server needs {error.name}, which is not installed; pip install 'fleetsim[server]'"
         ) from None
-    from fleetsim.calibrate.server.client import Client, address_of, key_of
+    from fleetsim.calibrate.server.client import Client
     from fleetsim.calibrate.server.probe import measure_sync
     from fleetsim.calibrate.session import measure
 
-    began, client = time.perf_counter(), Client(address_of(how.url), key_of(how.api_key), how.timeout_s)
+    began, client = time.perf_counter(), Client(address, key, how.timeout_s)
     with asyncio.Runner() as runner:
         runner.run(client.open())
         try:

@@ -26,6 +26,7 @@ from fleetsim.dataclass import dataclass
 
 ALONE = 1.05  # mean requests in flight up to which a first token waits for nobody else
 MOST_ITERATIONS = 256  # between two prompts; beyond, the prompt's share is averaged in
+MOST_OF_A_BATCH = 200_000  # iterations
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,3 +202,38 @@ def _context_seconds(t: TokenTimes, overlap: Array, low: float, high: float) -> 
         spans = np.clip(np.minimum(s[1:], high) - np.maximum(s[:-1], low), 0.0, None)
         total += float(spans @ (t.prompt_tokens[i] + np.arange(len(spans))))
     return total
+
+
+def batch_iterations(requests: int, prompt_tokens: int, output_tokens: int, slots: int, budget: int) -> Array:
+    """The iterations of equal requests that are all there from the start, shape (iterations, 4).
+
+    At most MOST_OF_A_BATCH of them. slots: running at once. budget: max_num_batched_tokens. Running requests first,
+    then new ones while slots and budget last; a prompt's last token also yields the first output token. KV blocks are
+    taken as enough.
+    """
+    left_prompt = np.full(requests, prompt_tokens, np.int64)
+    made = np.zeros(requests, np.int64)
+    running: list[int] = []
+    arrived = 0
+    rows: list[list[float]] = []
+    while (running or arrived < requests) and len(rows) < MOST_OF_A_BATCH:
+        while len(running) < slots and arrived < requests:
+            running.append(arrived)
+            arrived += 1
+        who = np.array(running)
+        decoding = who[left_prompt[who] == 0]
+        room = budget - len(decoding)
+        b, kv = len(decoding), float((prompt_tokens + made[decoding] - 1).sum())
+        tokens, pairs = 0, 0.0
+        made[decoding] += 1
+        for i in who[left_prompt[who] > 0]:
+            chunk = min(room, int(left_prompt[i]))
+            if chunk <= 0:
+                break
+            pairs += chunk * (prompt_tokens - int(left_prompt[i])) + chunk * (chunk + 1) / 2
+            tokens, room = tokens + chunk, room - chunk
+            left_prompt[i] -= chunk
+            made[i] += left_prompt[i] == 0
+        rows.append([b, kv, tokens, pairs])
+        running = [i for i in running if made[i] < output_tokens]
+    return np.array(rows, np.float64)

@@ -23,9 +23,15 @@ from typing import Any
 
 import numpy as np
 
-from fleetsim.calibrate.sources.benchmark_run import Run, TokenTimes, measured_of, seen_decodes, windows_of
+from fleetsim.calibrate.sources.benchmark_run import (
+    Run,
+    TokenTimes,
+    batch_iterations,
+    measured_of,
+    seen_decodes,
+    windows_of,
+)
 from fleetsim.calibrate.sources.source import (
-    Array,
     Document,
     DocumentFields,
     Duration,
@@ -44,7 +50,6 @@ LEAST_WINDOWS = 3
 DISTINCT = "prompts that a prefix cache did not know"
 MEANS = "one mean iteration per run, its prompts spread evenly"
 ALL_FIT = "all requests of an offline batch have the same lengths and fit into the KV cache"
-MOST_ITERATIONS = 200_000
 SWEPT = ("max_num_seqs", "max_num_batched_tokens", "block_size")
 ARGUMENTS = ("batch_size", "input_len", "output_len", "random_input_len", "random_output_len", "tensor_parallel_size",
              "dtype", *SWEPT)  # fmt: skip
@@ -300,38 +305,3 @@ def format_of(documents: Iterable[Document]) -> FileFormat | None:
     """The format that all of the documents have; None where there is none."""
     documents = list(documents)
     return next((form for form in FORMATS if all(map(form.has, documents))), None)
-
-
-def batch_iterations(requests: int, prompt_tokens: int, output_tokens: int, slots: int, budget: int) -> Array:
-    """The iterations of equal requests that are all there from the start, shape (iterations, 4).
-
-    At most MOST_ITERATIONS of them. slots: running at once. budget: max_num_batched_tokens. Running requests first,
-    then new ones while slots and budget last; a prompt's last token also yields the first output token. KV blocks are
-    taken as enough.
-    """
-    left_prompt = np.full(requests, prompt_tokens, np.int64)
-    made = np.zeros(requests, np.int64)
-    running: list[int] = []
-    arrived = 0
-    rows: list[list[float]] = []
-    while (running or arrived < requests) and len(rows) < MOST_ITERATIONS:
-        while len(running) < slots and arrived < requests:
-            running.append(arrived)
-            arrived += 1
-        who = np.array(running)
-        decoding = who[left_prompt[who] == 0]
-        room = budget - len(decoding)
-        b, kv = len(decoding), float((prompt_tokens + made[decoding] - 1).sum())
-        tokens, pairs = 0, 0.0
-        made[decoding] += 1
-        for i in who[left_prompt[who] > 0]:
-            chunk = min(room, int(left_prompt[i]))
-            if chunk <= 0:
-                break
-            pairs += chunk * (prompt_tokens - int(left_prompt[i])) + chunk * (chunk + 1) / 2
-            tokens, room = tokens + chunk, room - chunk
-            left_prompt[i] -= chunk
-            made[i] += left_prompt[i] == 0
-        rows.append([b, kv, tokens, pairs])
-        running = [i for i in running if made[i] < output_tokens]
-    return np.array(rows, np.float64)

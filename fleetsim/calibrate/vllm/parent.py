@@ -213,16 +213,10 @@ def _start(command: list[str], log: Any) -> subprocess.Popen[bytes]:
     package_root = str(Path(__file__).resolve().parents[3])  # fleetsim need not be installed beside vLLM
     paths = [package_root, *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}
+    streams = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": subprocess.STDOUT}
     try:
         # A session of its own: the engine's workers are in its process group and end with it; Ctrl-C reaches us only.
-        return subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            env=environment,
-            start_new_session=True,
-        )
+        return subprocess.Popen(command, env=environment, start_new_session=True, **streams)
     except OSError as error:
         raise OutsideError(f"{command[0]!r}: cannot be started: {error.strerror or error}") from None
 
