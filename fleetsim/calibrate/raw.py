@@ -29,7 +29,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim.dataclass import dataclass
-from fleetsim.errors import InputError, OutsideError, Problem
+from fleetsim.errors import InputError, Problem
+from fleetsim.files import reason, unwritten, whole
 from fleetsim.json_text import from_json
 
 # One row per engine iteration.
@@ -108,13 +109,13 @@ class RawWriter:
     """Appends records, one line per write(2); raises OutsideError if the disk refuses."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+        self.path = path = Path(path)
         try:
             self._fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
             if self.path.stat().st_size and not _ends_a_line(self.path):
                 os.write(self._fd, b"\n")  # a killed run left half a line
         except OSError as error:
-            raise OutsideError(f"{str(path)!r}: cannot be written: {error.strerror or error}") from None
+            raise unwritten(path, error) from None
 
     def put(self, t: str, **fields: Any) -> None:
         """Writes one record."""
@@ -123,7 +124,7 @@ class RawWriter:
             while line:
                 line = line[os.write(self._fd, line) :]
         except OSError as error:
-            raise OutsideError(f"{str(self.path)!r}: cannot be written: {error.strerror or error}") from None
+            raise unwritten(self.path, error) from None
 
     def close(self) -> None:
         """Closes the file."""
@@ -151,15 +152,14 @@ def compress(path: str | os.PathLike[str]) -> Path:
     """FILE.jsonl becomes FILE.jsonl.gz, whole or not at all. The same records give the same bytes."""
     source = Path(path)
     target = source.with_name(source.name + ".gz")
-    beside = target.with_name(f".{target.name}.{os.getpid()}")
     with (
+        whole(target) as beside,
         source.open("rb") as file,
         beside.open("wb") as out,
         gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=out, mtime=0) as packed,
     ):
         while block := file.read(1 << 20):
             packed.write(block)
-    beside.replace(target)
     source.unlink()
     return target
 
@@ -201,7 +201,7 @@ def _lines(path: Path) -> Iterator[bytes]:
             except (EOFError, zlib.error, gzip.BadGzipFile):
                 yield b"{"  # cut short: what came before counts, the rest is damage
     except OSError as error:
-        raise refuse(f"cannot be read: {error.strerror or error}") from None
+        raise refuse(f"cannot be read: {reason(error)}") from None
 
 
 def first_record(path: str | os.PathLike[str]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from fleetsim.config.profile_files import profile_text
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import FleetsimError, InputError, OutsideError, Problem
 from fleetsim.faces import flag
-from fleetsim.files import write_text
+from fleetsim.files import new_file, write_text
 
 if TYPE_CHECKING:
     from fleetsim.config.engine_profile import Profile
@@ -174,10 +174,7 @@ def _from_files(asked: Calibrate, tell: Tell) -> Calibrated:
     """A profile of what exists: raw measurements are fitted as if they had just been made, anything else is derived."""
     from fleetsim.calibrate.sources import is_raw
 
-    place = asked.places.profile
-    if place.exists() and not asked.force:
-        remedy = "choose another name, or overwrite it with --force"
-        raise InputError([Problem("--output", str(place), "exists already", remedy)])
+    place = new_file("--output", str(asked.places.profile), asked.force)
     tell("fitting what the files hold")
     raw = [f for f in asked.files if is_raw(f)]
     if len(asked.files) > 1 and raw:

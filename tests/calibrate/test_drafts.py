@@ -174,4 +174,4 @@ def test_a_recorder_counts_drafts_by_itself(tmp_path: Path, monkeypatch: pytest.
     first, second = rows(tmp_path / "a.raw.jsonl")
     assert (first["nd"], first["K"], first["dr"], first["out"]) == (2, 100, 3, 4)
     assert (second["nd"], second["dr"], second["out"]) == (2, 6, 5)
-    assert record.tally().drafts == DraftCounts(4, 9, (2, 2, 1))
+    assert record.tally.drafts == DraftCounts(4, 9, (2, 2, 1))

@@ -119,7 +119,7 @@ def test_a_prompt_in_chunks_beside_decodes(played: tuple[Scheduler, Recorder, Pa
     assert (third["out"], third["fin"]) == (3, 1)
     assert (fourth["nd"], fourth["K"], fourth["npf"]) == (2, 143, 0)
     assert fourth["blk"] == 40
-    tally = record.tally()
+    tally = record.tally
     assert (tally.iterations, tally.tokens, tally.prefill_tokens) == (4, 9, 68)
     assert tally.decode_s == pytest.approx(0.013)
 
@@ -212,7 +212,7 @@ def test_segments_keep_their_own_sums(played: tuple[Scheduler, Recorder, Path], 
         record.begin("decode", {}, warm=2)
         for i in range(5):
             step(scheduler, clock, output({"a": 1}, cached={"a": i}), [token("a")], 0.010)
-        tally = record.tally()
+        tally = record.tally
         assert (tally.iterations, tally.tokens) == (5, 5)
         assert tally.seconds == pytest.approx(5 * 0.013, abs=0.003)
     assert record.segment == 2

@@ -18,7 +18,8 @@ from fleetsim.calibrate.server.address import address_of, key_of
 from fleetsim.calibrate.server.http_player import Prompts
 from fleetsim.calibrate.server.metrics import Gauges, Guard, gauges_of
 from fleetsim.calibrate.server.plan import batches, loads_in_turn, plays_of
-from fleetsim.calibrate.server.stream import BrokenStreamError, EventReader, chunk_of
+from fleetsim.calibrate.server.play import Ask, Stream
+from fleetsim.calibrate.server.stream import BrokenStreamError, EventReader, Response
 from fleetsim.errors import InputError, OutsideError
 
 
@@ -99,25 +100,36 @@ def test_what_is_no_stream() -> None:
         EventReader().feed(b"<html>hello</html>\n\n")
     for data in ("{half", "[1]", '{"id": 1}', '{"choices": [7]}', '{"error": {"message": "out of memory"}}'):
         with pytest.raises(BrokenStreamError):
-            chunk_of(data, {})
+            response(f"data: {data}\n\n")
+
+
+def response(*events: str, made: float = 0.0) -> tuple[Response, list[float]]:
+    """A response of one stream after these events, and the tokens that each read brought. made: per chunk unknown."""
+    found = Response([Stream(Ask(1, 4, 99))], made)
+    return found, [tokens for event in events for _, tokens in found.read(event.encode())]
 
 
 def chunk(**fields: Any) -> str:
-    return json.dumps(fields)
+    return f"data: {json.dumps(fields)}\n\n"
 
 
 def test_tokens_of_a_chunk_by_ids_usage_or_log_probs() -> None:
     one = {"index": 0, "text": "ab", "finish_reason": None}
-    by_ids = chunk_of(chunk(choices=[{**one, "token_ids": [1, 2, 3]}], usage={"completion_tokens": 9}), {0: 1.0})
-    assert (by_ids.tokens, by_ids.counted_by) == ({0: 3.0}, "token_ids")
-    by_usage = chunk_of(chunk(choices=[one], usage={"completion_tokens": 9, "prompt_tokens": 4}), {0: 4.0})
-    assert (by_usage.tokens, by_usage.counted_by, by_usage.prompt_tokens) == ({0: 5.0}, "usage", 4)
-    by_probs = chunk_of(chunk(choices=[{**one, "logprobs": {"tokens": ["a", "b"]}}]), {})
-    assert (by_probs.tokens, by_probs.counted_by) == ({0: 2.0}, "logprobs")
-    unknown = chunk_of(chunk(choices=[one], usage=None), {})
-    assert unknown.tokens == {0: None}  # never taken for one token
-    last = chunk_of(chunk(choices=[], usage={"completion_tokens": 12, "prompt_tokens": 4}), {})
-    assert (last.tokens, last.completion_tokens) == ({}, 12)
+    by_ids, tokens = response(chunk(choices=[{**one, "token_ids": [1, 2, 3]}], usage={"completion_tokens": 9}))
+    assert (tokens, by_ids.counted_by) == ([3.0], "token_ids")
+    by_usage, tokens = response(
+        chunk(choices=[one], usage={"completion_tokens": 4}),
+        chunk(choices=[one], usage={"completion_tokens": 9, "prompt_tokens": 4}),
+    )
+    assert (tokens, by_usage.counted_by, by_usage.streams[0].prompt_tokens) == ([4.0, 5.0], "usage", 4)
+    by_probs, tokens = response(chunk(choices=[{**one, "logprobs": {"tokens": ["a", "b"]}}]))
+    assert (tokens, by_probs.counted_by) == ([2.0], "logprobs")
+    unknown, tokens = response(chunk(choices=[one], usage=None), made=2.5)
+    assert (tokens, unknown.streams[0].exact) == ([2.5], False)  # never taken for one token
+    last = chunk(choices=[], usage={"completion_tokens": 12, "prompt_tokens": 4})
+    spread, tokens = response(chunk(choices=[one]), last, made=2.5)
+    spread.settle()
+    assert tokens == [2.5]
 
 
 VLLM = """

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import field
 from typing import Any
 
 from fleetsim.calibrate.server.play import Stream
@@ -67,30 +66,8 @@ def _data_of(event: bytes) -> str | None:
         raise BrokenStreamError(f"an event that is not UTF-8: {event[:60]!r}") from None
 
 
-@dataclass(slots=True)
-class Chunk:
-    """One chunk. tokens: per choice, how many are new; None where the chunk does not say. ended: choice -> reason.
-
-    completion_tokens: of the whole response, from the usage at its end. usage_of_choice: the running usage of a chunk
-    with one choice.
-    """
-
-    tokens: dict[int, float | None] = field(default_factory=dict)
-    ended: dict[int, str] = field(default_factory=dict)
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    cached_tokens: int | None = None
-    counted_by: str = ""
-    usage_of_choice: int | None = None
-
-
-def chunk_of(data: str, totals: dict[int, float]) -> Chunk:
-    """The chunk in an event's data. totals: tokens so far per choice, for usage that counts from the start.
-
-    How many tokens a chunk holds is read from its token ids, else from the running usage, else from its log-probs;
-    a chunk is never taken for one token. Raises BrokenStreamError for an error that the server reports or what is no
-    chunk.
-    """
+def _record_of(data: str) -> dict[str, Any]:
+    """The chunk in an event's data. Raises BrokenStreamError for an error that the server reports or what is none."""
     try:
         record: Any = from_json(data)
     except ValueError:
@@ -103,36 +80,21 @@ def chunk_of(data: str, totals: dict[int, float]) -> Chunk:
     choices = record.get("choices")
     if not isinstance(choices, list):
         raise BrokenStreamError(f"an event without choices: {data[:60]!r}")
-    chunk = Chunk()
-    given: Any = record.get("usage")
-    usage: dict[str, Any] = given if isinstance(given, dict) else {}
-    chunk.prompt_tokens = _count(usage.get("prompt_tokens"))
-    completed = _count(usage.get("completion_tokens"))
-    details = usage.get("prompt_tokens_details")
-    if isinstance(details, dict):
-        chunk.cached_tokens = _count(details.get("cached_tokens"))
-    if not choices:
-        chunk.completion_tokens = completed
-    elif len(choices) == 1:
-        chunk.usage_of_choice = completed
-    for choice in choices:
-        if not isinstance(choice, dict):
-            raise BrokenStreamError(f"a choice that is no object: {data[:60]!r}")
-        index = _count(choice.get("index")) or 0
-        reason = choice.get("finish_reason")
-        ids, logprobs = choice.get("token_ids"), choice.get("logprobs")
-        named = logprobs.get("tokens") if isinstance(logprobs, dict) else None
-        if isinstance(ids, list):
-            chunk.tokens[index], chunk.counted_by = float(len(ids)), "token_ids"
-        elif completed is not None and len(choices) == 1:
-            chunk.tokens[index], chunk.counted_by = max(0.0, completed - totals.get(index, 0.0)), "usage"
-        elif isinstance(named, list):
-            chunk.tokens[index], chunk.counted_by = float(len(named)), "logprobs"
-        elif choice.get("text") or reason:
-            chunk.tokens[index] = None
-        if reason:
-            chunk.ended[index] = str(reason)
-    return chunk
+    if not all(isinstance(choice, dict) for choice in choices):
+        raise BrokenStreamError(f"a choice that is no object: {data[:60]!r}")
+    return record
+
+
+def _tokens_of(choice: dict[str, Any], made: float, total: int | None) -> tuple[float | None, str]:
+    """How many tokens of a choice a chunk brings, and what says so: its token ids, else its running usage, else its
+    log-probs; a chunk is never taken for one token. made: before it. total: by the usage, with it."""
+    ids, logprobs = choice.get("token_ids"), choice.get("logprobs")
+    named = logprobs.get("tokens") if isinstance(logprobs, dict) else None
+    if isinstance(ids, list):
+        return float(len(ids)), "token_ids"
+    if total is not None:
+        return max(0.0, total - made), "usage"
+    return (float(len(named)), "logprobs") if isinstance(named, list) else (None, "")
 
 
 def _count(value: Any) -> int | None:
@@ -184,35 +146,46 @@ class Response:
         return found
 
     def _chunk(self, event: str, found: list[tuple[Stream, float]]) -> None:
-        chunk = chunk_of(event, self._totals)
-        self.counted_by = chunk.counted_by or self.counted_by
-        if chunk.completion_tokens is not None:
-            self._final = chunk.completion_tokens
-        if chunk.prompt_tokens is not None:
-            for s in self.streams:
-                s.prompt_tokens = chunk.prompt_tokens
-                s.cached_tokens = chunk.cached_tokens if s.cached_tokens is None else s.cached_tokens
-        for index, tokens in chunk.tokens.items():
-            if index >= len(self.streams):
-                raise BrokenStreamError(f"choice {index} of {len(self.streams)}")
-            s, total = self.streams[index], self._totals.get(index, 0.0)
-            made = self._guess if tokens is None else tokens
-            if tokens is not None and not s.exact:  # the sum at the end: how it came is not known
-                self._final, made = round(total + tokens), self._guess
-            s.exact = s.exact and tokens is not None
-            if made > 0:
-                self._totals[index] = total + made
-                found.append((s, made))
-            if tokens and chunk.usage_of_choice == total + tokens:
-                self._agreed[index] = self._agreed.get(index, 0) + 1
-                proven = len(self._agreed) == len(self.streams) and min(self._agreed.values()) >= TRUSTED_AFTER
-                self.usage_counts = proven and not self._disagreed
-            elif tokens:
-                self._disagreed, self.usage_counts = True, False
-        for index, reason in chunk.ended.items():
-            if index < len(self.streams):
-                self.streams[index].ended = reason
+        record = _record_of(event)
+        choices, usage = record["choices"], record.get("usage")
+        usage = usage if isinstance(usage, dict) else {}
+        completed, prompt = _count(usage.get("completion_tokens")), _count(usage.get("prompt_tokens"))
+        details = usage.get("prompt_tokens_details")
+        cached = _count(details.get("cached_tokens")) if isinstance(details, dict) else None
+        if not choices and completed is not None:
+            self._final = completed
+        for s in self.streams if prompt is not None else ():
+            s.prompt_tokens = prompt or 0
+            s.cached_tokens = cached if s.cached_tokens is None else s.cached_tokens
+        for choice in choices:
+            index, reason = _count(choice.get("index")) or 0, choice.get("finish_reason")
+            total = completed if len(choices) == 1 else None
+            tokens, by = _tokens_of(choice, self._totals.get(index, 0.0), total)
+            self.counted_by = by or self.counted_by
+            if tokens is not None or choice.get("text") or reason:
+                self._take(index, tokens, total, found)
+            if reason:
+                self.streams[index].ended = str(reason)
                 self.just_ended += 1
+
+    def _take(self, index: int, tokens: float | None, usage: int | None, found: list[tuple[Stream, float]]) -> None:
+        """New tokens of a choice, None where the chunk does not say how many. usage: the running one."""
+        if index >= len(self.streams):
+            raise BrokenStreamError(f"choice {index} of {len(self.streams)}")
+        s, total = self.streams[index], self._totals.get(index, 0.0)
+        made = self._guess if tokens is None else tokens
+        if tokens is not None and not s.exact:  # the sum at the end: how it came is not known
+            self._final, made = round(total + tokens), self._guess
+        s.exact = s.exact and tokens is not None
+        if made > 0:
+            self._totals[index] = total + made
+            found.append((s, made))
+        if tokens and usage == total + tokens:
+            self._agreed[index] = self._agreed.get(index, 0) + 1
+            proven = len(self._agreed) == len(self.streams) and min(self._agreed.values()) >= TRUSTED_AFTER
+            self.usage_counts = proven and not self._disagreed
+        elif tokens:
+            self._disagreed, self.usage_counts = True, False
 
     def settle(self) -> None:
         """At the end: where chunks did not say how many tokens they held, the usage at the end does, spread evenly."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from fleetsim.calibrate.facts import GivenFlags
 from fleetsim.calibrate.raw import first_record
 from fleetsim.calibrate.sources.source import FileReading, Source, csv_rows, json_documents, text_of, unknown
+from fleetsim.files import reason
 
 OPERATORS = "aiconfigurator"
 RECORDS = frozenset({"meta", "start", "it", "obs", "seg", "note", "phase", "end", "error"})
@@ -38,7 +39,7 @@ def read_source(path: str, given: GivenFlags | None = None) -> Source:
         try:
             names = sorted(root.rglob("run=*.json")) or sorted({*root.rglob("*.json")} - {*root.rglob("summary.json")})
         except OSError as error:
-            raise unknown(path, f"cannot be listed: {error.strerror or error}") from None
+            raise unknown(path, f"cannot be listed: {reason(error)}") from None
         documents = [d for name in map(os.fspath, names) for d in json_documents(text_of(name), name) if SERVE.has(d)]
         if not documents:
             raise unknown(path, f"is a folder without a result of vllm bench serve in its {len(names)} JSON files")

@@ -118,7 +118,7 @@ class VllmEngine:
                 end = self.now()
             finally:
                 recorder.flush()
-            tally = recorder.tally()
+            tally = recorder.tally
             columns = request_columns(request_rows(recorder.tracked.values()), start) if load.track else None
             if cut:
                 recorder.begin(f"{load.phase}_cut", {}, 10**9)
@@ -132,15 +132,9 @@ class VllmEngine:
             lab=dict(load.label),
             wall=round(end - start, 6),
             submit=round(submitted - start, 6),
-            iters=tally.iterations,
-            gen=tally.tokens,
-            prefill=tally.prefill_tokens,
-            sum_dt=round(tally.seconds, 6),
-            rec_s=round(tally.own_s, 6),
-            decode_s=tally.decode_s and round(tally.decode_s, 6),
             cut=cut,
+            **tally.record(),
             **({"req": columns} if columns else {}),
-            **({"drafts": tally.drafts.record()} if tally.drafts else {}),
         )
         self._check_forging(load, tally.prefill_tokens, cut)
         return Ran(self.now() - begin, cut, tally.decode_s, tally.prefill_tokens)

@@ -23,6 +23,7 @@ from fleetsim.calibrate.loads import key_of
 from fleetsim.calibrate.vllm.failures import End, diagnose, telling
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import OutsideError
+from fleetsim.files import reason, unwritten
 
 MODULE = "fleetsim.calibrate.vllm.child"
 POLL_S = 0.2
@@ -184,9 +185,14 @@ def _once(spec: Spec, tell: Tell) -> tuple[MeasurementOutcome, Followed]:
     try:
         log = open(spec.log, "ab")  # noqa: SIM115 - closed below, after the child
     except OSError as error:
-        raise OutsideError(f"{spec.log!r}: cannot be written: {error.strerror or error}") from None
+        raise unwritten(spec.log, error) from None
     log_from = log.tell()
     stopped = False
+
+    def pass_on() -> None:
+        if said := followed.news():
+            tell(said)
+
     with log, tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "spec.json")
         path.write_text(json.dumps(asdict(spec), default=str))
@@ -194,18 +200,14 @@ def _once(spec: Spec, tell: Tell) -> tuple[MeasurementOutcome, Followed]:
         end_at = time.monotonic() + spec.budget_s + GRACE_S
         try:
             while child.poll() is None:
-                said = followed.news()
-                if said:
-                    tell(said)
+                pass_on()
                 if time.monotonic() > end_at:
                     stopped = True
                     break
                 time.sleep(POLL_S)
         finally:
             stop(child)
-        said = followed.news()
-        if said:
-            tell(said)
+        pass_on()
     return _outcome(spec, followed, child.returncode, stopped, log_from), followed
 
 
@@ -218,7 +220,7 @@ def _start(command: list[str], log: Any) -> subprocess.Popen[bytes]:
         # A session of its own: the engine's workers are in its process group and end with it; Ctrl-C reaches us only.
         return subprocess.Popen(command, env=environment, start_new_session=True, **streams)
     except OSError as error:
-        raise OutsideError(f"{command[0]!r}: cannot be started: {error.strerror or error}") from None
+        raise OutsideError(f"{command[0]!r}: cannot be started: {reason(error)}") from None
 
 
 def stop(child: subprocess.Popen[bytes]) -> None:
