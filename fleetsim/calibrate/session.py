@@ -133,14 +133,18 @@ def measure(
 
 def progress_words(phase: str, label: Any, i: int, n: int, left_s: float) -> str:
     """Progress in words: which load of how many (0: a repeat in time to spare), what it is, the time left."""
+    place = f"{i} of {n}" if i else "once more, in time to spare"
+    return f"{place}: {load_words(phase, label)}; {max(left_s, 0.0):.0f} s left"
+
+
+def load_words(phase: str, label: Any) -> str:
+    """What a load is, in words."""
     words = {
         "decode": "decodes, batch {B}, context {C}",
         "prefill": "{N} x {P} prompt tokens" + ", {budget} an iteration" * ("budget" in label),
         "mixed": "decodes, batch {B}, context {C}, beside prompts of {P}",
     }
-    what = words.get(phase, f"batch {phase}, {{groups}} groups of {{G}}")
-    place = f"{i} of {n}" if i else "once more, in time to spare"
-    return f"{place}: {what.format_map(_Known(label))}; {max(left_s, 0.0):.0f} s left"
+    return words.get(phase, f"batch {phase}, {{groups}} groups of {{G}}").format_map(_Known(label))
 
 
 class _Known(dict[str, Any]):

@@ -13,6 +13,7 @@ from fleetsim.calibrate.server.metrics import Gauges
 from fleetsim.calibrate.server.observe import ObservationColumns, decode_rows, mixed_rows, prefill_rows
 from fleetsim.calibrate.server.plan import longer, plays_of
 from fleetsim.calibrate.server.play import Play, Played, Player
+from fleetsim.calibrate.session import load_words
 from fleetsim.dataclass import dataclass
 
 BUSY_CLIENT = 0.9
@@ -132,8 +133,8 @@ class ServerEngine:
         if cpu > BUSY_CLIENT and not self._warned:
             self._warned = True
             text = (
-                f"the client itself was busy {units.share(cpu, 0)} of a core ({load.phase} {dict(load.label)}): times "
-                "are blurred there; run it on an idle machine close to the server"
+                f"the client itself was busy {units.share(cpu, 0)} of a core ({load_words(load.phase, load.label)}): "
+                "times are blurred there; run it on an idle machine close to the server"
             )
             self.note(text)
             self.tell(text)
