@@ -14,7 +14,7 @@ from fleetsim import __version__, units
 from fleetsim.calibrate.facts import NAMES, GivenFlags
 from fleetsim.calibrate.fit.observations import Observations
 from fleetsim.calibrate.roofline_profiles import UTILIZATION, guesses, roofline_prior
-from fleetsim.calibrate.sources.source import Array, Source, config_of, joined, subset
+from fleetsim.calibrate.sources.source import Array, Facts, Source, config_of, joined, subset
 from fleetsim.config.engine_profile import Profile, ProfileError, Provenance
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.profile_fields import limit_fields
@@ -77,7 +77,7 @@ def derive_profile(sources: Sequence[Source], given: GivenFlags, *, name: str, s
     )
 
 
-def _agreed(sources: Sequence[Source], given: GivenFlags) -> tuple[dict[str, str | int | float], GivenFlags]:
+def _agreed(sources: Sequence[Source], given: GivenFlags) -> tuple[Facts, GivenFlags]:
     """What the sources say of the engine, and the same with what the user says beside."""
     from fleetsim.engine.gpus import gpu_spec
     from fleetsim.engine.model.names import model_shape
@@ -89,7 +89,7 @@ def _agreed(sources: Sequence[Source], given: GivenFlags) -> tuple[dict[str, str
         except (KeyError, InputError):
             return value
 
-    facts: dict[str, str | int | float] = {}
+    facts: Facts = {}
     problems = []
     for name in sorted({n for s in sources for n in s.facts}):
         said = {s.path: s.facts[name] for s in sources if name in s.facts}

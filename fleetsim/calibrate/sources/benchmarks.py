@@ -78,7 +78,7 @@ def read_benchmarks(
     runs = [run for document in documents for run in form.runs(document, path)]
     facts = form.facts(runs)
     how.budget = how.given.max_num_batched_tokens or int(facts.get("max_num_batched_tokens", how.budget))
-    how.notes.update(form.notes)
+    how.notes += form.notes
     fields = [DocumentFields(run, form.where(path, i, len(runs))) for i, run in enumerate(runs)]
     return source_of(path, what or form.what, fields, form.durations, how, facts=facts)
 
@@ -88,7 +88,8 @@ def _serve(fields: DocumentFields, how: FileReading) -> list[Duration]:
     found = windows_of(times, how.budget, how.number) if times else []
     if len(found) >= LEAST_WINDOWS:
         return found
-    how.notes.add(MEANS)
+    if MEANS not in how.notes:
+        how.notes.insert(0, MEANS)
     run = _serve_run(fields, times)
     return measured_of(run, how.budget, how.number) if run else []
 

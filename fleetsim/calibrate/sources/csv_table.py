@@ -48,7 +48,7 @@ def read_csv(rows: Sequence[Mapping[str, str]], path: str, how: FileReading) -> 
     """The rows of a CSV, each a run of its own. Raises InputError with all problems, by row."""
     columns, scale = _columns(list(rows[0]), path)
     means = "output" in columns and "context" not in columns and "prefill" not in columns
-    how.notes.update([MEANS] * means)
+    how.notes += [MEANS] * means
     fields = [
         DocumentFields({name: row.get(header) for name, header in columns.items()}, f"{path}: row {i + 2}", scale)
         for i, row in enumerate(rows)

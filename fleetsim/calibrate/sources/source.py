@@ -84,7 +84,7 @@ class FileReading:
     given: GivenFlags
     budget: int = BUDGET
     number: int = 0
-    notes: set[str] = field(default_factory=set)
+    notes: list[str] = field(default_factory=list)
 
 
 def source_of(
@@ -103,7 +103,7 @@ def source_of(
     if problems:
         raise InputError(problems[:MAX_PROBLEMS])
     observations, run = observations_from(measured, path)
-    return Source(path, what, observations, run, assumed=tuple(sorted(how.notes)), **more)
+    return Source(path, what, observations, run, assumed=tuple(how.notes), **more)
 
 
 def observations_from(measured: Sequence[Duration], path: str) -> tuple[Observations, NDArray[np.int64]]:
