@@ -6,7 +6,7 @@ Records by "t" (others are kept and ignored):
     start  an engine came up: versions, limits, flags, GPU (fleetsim.calibrate.facts reads it)
     it     iterations of an engine that runs in process, as columns (COLUMNS), times in integer microseconds
     obs    what a client saw of a server: seconds and the iterations that they must have held (nd, K, np, A)
-    load   what is about to run: phase, label, which of how many, seconds left
+    load   what is about to run: phase, label, which of how many, seconds left, and the same in words (said)
     seg    one load ended: phase, label, wall seconds, decode_s (median seconds of an iteration of decodes only); for
            batches per-request submit, first token, finish (us)
     phase  a measurement beside the loads, its figures under "res": "sync" is a weight update

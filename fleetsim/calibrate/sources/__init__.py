@@ -26,7 +26,7 @@ def read_source(path: str, given: GivenFlags | None = None) -> Source:
     of the engine. Raises InputError for what is none of the known files, with what was looked for, and for every number
     that is missing or impossible; OutsideError where aiconfigurator is not installed.
     """
-    from fleetsim.calibrate.sources.benchmarks import SERVE, format_of, read_benchmarks
+    from fleetsim.calibrate.sources.benchmarks import FORMATS, SERVE, read_benchmarks
     from fleetsim.calibrate.sources.csv_table import read_csv
 
     how = FileReading(given or GivenFlags())
@@ -55,7 +55,7 @@ def read_source(path: str, given: GivenFlags | None = None) -> Source:
             else read_csv(rows, path, how)
         )
     documents = json_documents(text, path)
-    form = format_of(documents)
+    form = next((form for form in FORMATS if all(map(form.has, documents))), None)
     if form is None:
         raise unknown(path, f"is JSON with the keys {', '.join(sorted(map(str, documents[0]))[:8]) or '(none)'}")
     return read_benchmarks(form, documents, path, how)

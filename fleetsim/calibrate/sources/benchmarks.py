@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -51,8 +51,8 @@ DISTINCT = "prompts that a prefix cache did not know"
 MEANS = "one mean iteration per run, its prompts spread evenly"
 ALL_FIT = "all requests of an offline batch have the same lengths and fit into the KV cache"
 SWEPT = ("max_num_seqs", "max_num_batched_tokens", "block_size")
-ARGUMENTS = ("batch_size", "input_len", "output_len", "random_input_len", "random_output_len", "tensor_parallel_size",
-             "dtype", *SWEPT)  # fmt: skip
+OTHERS = ("batch_size", "tensor_parallel_size", "dtype")
+LENGTHS = ("input_len", "output_len", "random_input_len", "random_output_len")
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ def _with_arguments(document: Document, path: str) -> list[Document]:
         args = from_json(text_of(os.fspath(beside)))[0]["benchmark"]["extra_info"]["args"] if beside.is_file() else {}
     except (ValueError, KeyError, IndexError, TypeError, InputError):
         args = {}
-    known = {k: v for k, v in args.items() if k in ARGUMENTS} if isinstance(args, dict) else {}
+    known = {k: v for k, v in args.items() if k in (*SWEPT, *LENGTHS, *OTHERS)} if isinstance(args, dict) else {}
     return [{**known, **document}]
 
 
@@ -300,9 +300,3 @@ GUIDELLM = FileFormat(
     (DISTINCT, MEANS),
 )
 FORMATS = (SERVE, OFFLINE, GUIDELLM)
-
-
-def format_of(documents: Iterable[Document]) -> FileFormat | None:
-    """The format that all of the documents have; None where there is none."""
-    documents = list(documents)
-    return next((form for form in FORMATS if all(map(form.has, documents))), None)
