@@ -6,10 +6,9 @@ holds `run=N.json` files, each a serve result with the swept parameters beside, 
 offline batch are not in its result: vLLM writes them to NAME.pytorch.json when SAVE_TO_PYTORCH_BENCHMARK_FORMAT is set;
 a user may also add them.
 
-guidellm: a list `benchmarks` whose items have `metrics`, `start_time`, `end_time` (0.2 and 0.3, guidellm/benchmark/
-benchmark.py); 0.4 and later have `metadata.version` 1 or 2 beside (guidellm/benchmark/schemas/). The metrics that are
-used have the same names in all of them: distributions by status, each with a mean; `inter_token_latency_ms` is weighted
-by tokens. Requests that a time limit cut off count as load but not as results, so the concurrency is that of all.
+guidellm: a list `benchmarks` of items with `metrics` (guidellm/benchmark/benchmark.py of 0.2 and 0.3, then
+guidellm/benchmark/schemas/): distributions by status, each with a mean, of the same names in all releases. Requests that
+a time limit cut off count as load but not as results, so the concurrency is that of all.
 """
 
 from __future__ import annotations
