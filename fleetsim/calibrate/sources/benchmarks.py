@@ -7,7 +7,7 @@ offline batch are not in its result: vLLM writes them to NAME.pytorch.json when 
 a user may also add them.
 
 guidellm: a list `benchmarks` of items with `metrics` (guidellm/benchmark/benchmark.py of 0.2 and 0.3, then
-guidellm/benchmark/schemas/): distributions by status, each with a mean, of the same names in all releases. Requests that
+guidellm/benchmark/schemas/): distributions by status, each with a mean, of the same names in all. Requests that
 a time limit cut off count as load but not as results, so the concurrency is that of all.
 """
 
