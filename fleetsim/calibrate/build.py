@@ -144,14 +144,14 @@ def sync_of(raw: Raw) -> SyncCost | None:
     if not found:
         return None
     fields: dict[str, Any] = {**found[-1], **(found[-1].get("res") or {})}
-    weights = fields.get("weights") if isinstance(fields.get("weights"), dict) else {}
-    host = _number((weights or {}).get("h2d_pinned_GBs"))
-    size = (weights or {}).get("bytes")
+    weights = fields.get("weights")
+    weights = weights if isinstance(weights, dict) else {}
+    host, size = _number(weights.get("h2d_pinned_GBs")), weights.get("bytes")
     cost = SyncCost(
         pause_s=_number(fields.get("pause_keep_s")),
         resume_s=_number(fields.get("resume_to_next_result_s")),
-        load_s=_number((weights or {}).get("load_from_device_s")),
-        load_from_host_s=_number((weights or {}).get("load_from_pinned_host_s")),
+        load_s=_number(weights.get("load_from_device_s")),
+        load_from_host_s=_number(weights.get("load_from_pinned_host_s")),
         model_bytes=size if isinstance(size, int) and not isinstance(size, bool) and size > 0 else None,
         host_bytes_s=None if host is None else host * 1e9,
         broadcast_bytes_s=_number(fields.get("broadcast_bytes_s")),

@@ -6,14 +6,12 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from fleetsim.calibrate.known_profiles import drift_of
 from fleetsim.calibrate.points import rows_of
-from fleetsim.calibrate.recheck import drift_of
 from fleetsim.tell.data import versions
 
 if TYPE_CHECKING:
-    from fleetsim.calibrate.clients import ClientView
-    from fleetsim.calibrate.known_profiles import Known
-    from fleetsim.calibrate.recheck import Rechecked
+    from fleetsim.calibrate.known_profiles import ClientView, Known, Rechecked
     from fleetsim.calibrate.run import Calibrated
     from fleetsim.config.engine_profile import Profile
 

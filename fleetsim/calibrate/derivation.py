@@ -5,22 +5,27 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from fleetsim import __version__
-from fleetsim.calibrate.derived_error import left_out_error
-from fleetsim.calibrate.engine_flags import NAMES, GivenFlags
+import numpy as np
+from numpy.typing import NDArray
+
+from fleetsim import __version__, units
+from fleetsim.calibrate.facts import NAMES, GivenFlags
 from fleetsim.calibrate.fit.observations import Observations
-from fleetsim.calibrate.roofline_prior import roofline_prior
-from fleetsim.calibrate.sources.source import Source, config_of, joined
+from fleetsim.calibrate.roofline_profiles import UTILIZATION, guesses, roofline_prior
+from fleetsim.calibrate.sources.source import Array, Facts, Source, config_of, joined, subset
 from fleetsim.config.engine_profile import Profile, ProfileError, Provenance
-from fleetsim.engine.known_error import domain_of, known_error
 from fleetsim.engine.limits import EngineLimits
-from fleetsim.engine.profile_fields import coefficients_of, limit_fields
+from fleetsim.engine.profile_fields import limit_fields
 from fleetsim.engine.roofline_step import roofline
+from fleetsim.engine.step_time import StepTime
 from fleetsim.errors import InputError, Problem
 
+if TYPE_CHECKING:
+    from fleetsim.calibrate.fit.identifiability import Prior
+
 LIMITS = ("max_num_seqs", "max_num_batched_tokens", "kv_blocks")
-UTILIZATION = 0.92
 
 
 def derive_profile(sources: Sequence[Source], given: GivenFlags, *, name: str, seed: int = 0) -> Profile:
@@ -72,62 +77,7 @@ def derive_profile(sources: Sequence[Source], given: GivenFlags, *, name: str, s
     )
 
 
-def estimate_profile(
-    gpu: str,
-    model: str,
-    tp: int = 1,
-    dtype: str = "auto",
-    *,
-    name: str | None = None,
-    max_num_seqs: int | None = None,
-    max_num_batched_tokens: int | None = None,
-    kv_blocks: int | None = None,
-    block_size: int = 16,
-    gpu_memory_utilization: float = UTILIZATION,
-) -> Profile:
-    """The roofline of a model on a GPU as a profile, to be saved, edited, compared: the same numbers as engine.kind
-    roofline gives. Nothing in it was measured on this GPU with this model, so it has no ranges. Raises InputError as
-    `roofline` does."""
-    from fleetsim.engine.gpus import gpu_spec
-    from fleetsim.engine.model.names import model_shape
-
-    model = config_of(model) or model
-    step_time, limits = roofline(
-        gpu,
-        model,
-        tp=tp,
-        dtype=dtype,
-        gpu_memory_utilization=gpu_memory_utilization,
-        max_num_seqs=max_num_seqs,
-        max_num_batched_tokens=max_num_batched_tokens,
-        kv_blocks=kv_blocks,
-        block_size=block_size,
-    )
-    spec, shape = gpu_spec(gpu), model_shape(model)
-    known = known_error(domain_of(spec, shape, dtype, "vllm"))
-    what = f"the roofline's own: median and 90th percentile {known.what}"
-    last = shape.name.rsplit("/", 1)[-1]
-    said = {"max_num_seqs": max_num_seqs, "max_num_batched_tokens": max_num_batched_tokens, "kv_blocks": kv_blocks}
-    return Profile(
-        name=name or f"{spec.name}-{last}-tp{tp}-roofline".lower(),
-        kind="derived",
-        coefficients=coefficients_of(step_time.seeing_all),
-        limits=limit_fields(limits),
-        error=ProfileError(median=known.median, worst=known.p90, what=what),
-        provenance=Provenance(
-            source="roofline",
-            gpu=spec.name,
-            engine="vllm",
-            model=model,
-            dtype=shape.weights_type(dtype),
-            tp=tp,
-            assumed=(step_time.source, *_guesses([k for k, v in said.items() if v is None], limits)),
-            fleetsim_version=__version__,
-        ),
-    )
-
-
-def _agreed(sources: Sequence[Source], given: GivenFlags) -> tuple[dict[str, str | int | float], GivenFlags]:
+def _agreed(sources: Sequence[Source], given: GivenFlags) -> tuple[Facts, GivenFlags]:
     """What the sources say of the engine, and the same with what the user says beside."""
     from fleetsim.engine.gpus import gpu_spec
     from fleetsim.engine.model.names import model_shape
@@ -139,7 +89,7 @@ def _agreed(sources: Sequence[Source], given: GivenFlags) -> tuple[dict[str, str
         except (KeyError, InputError):
             return value
 
-    facts: dict[str, str | int | float] = {}
+    facts: Facts = {}
     problems = []
     for name in sorted({n for s in sources for n in s.facts}):
         said = {s.path: s.facts[name] for s in sources if name in s.facts}
@@ -192,12 +142,7 @@ def _limits(known: GivenFlags) -> tuple[EngineLimits, tuple[str, ...]]:
         kv_blocks=known.kv_blocks,
         block_size=size,
     )
-    return limits, guessed + _guesses(missing, limits)
-
-
-def _guesses(missing: Sequence[str], limits: EngineLimits) -> tuple[str, ...]:
-    why = {"kv_blocks": "what memory leaves"}
-    return tuple(f"{n} {getattr(limits, n):,}: {why.get(n, 'vLLM on this GPU by default')}" for n in missing)
+    return limits, guessed + guesses(missing, limits)
 
 
 def _notes(sources: Sequence[Source]) -> list[str]:
@@ -227,3 +172,51 @@ def _with_flags(problems: Sequence[Problem], known: GivenFlags) -> list[Problem]
         return list(problems)
     remedy = f"add {' and '.join(flags)}, so that a roofline fills it in, or more measurements"
     return [replace(p, remedy=remedy) for p in problems]
+
+
+LEAST_POINTS = 3
+MOST_FITS = 12
+
+
+def left_out_error(o: Observations, runs: NDArray[np.int64], prior: Prior | None, seed: int, one: str) -> ProfileError:
+    """Relative errors of durations, each predicted by a fit to the other runs; nothing with fewer than three points.
+
+    runs: the run of each observation, `one` what to call it. Where there are fewer than three runs, single points are
+    left out instead; where there are more than 12, twelfths are left out, each of neighbours: what lies next to a point
+    would give it away. First tokens, which hold a client's own time, count only where there is nothing else.
+    """
+    from fleetsim.calibrate.fit.fit import fit
+
+    point = np.unique(runs, return_inverse=True)[1]
+    if point.max(initial=-1) + 1 < LEAST_POINTS:
+        point, one = np.arange(len(o)), "point"
+    n = int(point.max(initial=-1)) + 1
+    if n < LEAST_POINTS:
+        what = f"unknown: {n} {one}{'s' * (n != 1)}, at least {LEAST_POINTS} are needed to leave one out"
+        return ProfileError(what=what)
+    part = point * min(n, MOST_FITS) // n
+    expected = np.full(len(o), np.nan)
+    for k in np.unique(part):
+        try:
+            found = fit(subset(o, part != k), prior=prior, seed=seed)
+        except InputError:  # the others alone do not tell enough
+            continue
+        expected[part == k] = predicted_s(found.step_time, found.error.overhead_s, o)[part == k]
+    count = (o.overheads == 0.0) | np.all(o.overheads > 0.0)
+    count &= np.isfinite(expected)
+    if not np.any(count):
+        return ProfileError(what=f"unknown: without any one {one} the others do not tell enough")
+    off = np.abs(expected[count] / o.seconds[count] - 1.0)
+    left = f"one {one} of {n}" if n <= MOST_FITS else f"a twelfth of {n} {one}s"
+    return ProfileError(
+        median=units.short(float(np.median(off))),
+        p90=units.short(float(np.percentile(off, 90.0))),
+        worst=units.short(float(off.max())),
+        what=f"iteration times in the files, each predicted by a fit that left out {left}",
+    )
+
+
+def predicted_s(step_time: StepTime, overhead_s: float, o: Observations) -> Array:
+    """Seconds of each observation by the model, shape (observations,)."""
+    each = step_time.each_s(o.decodes, o.prefill_tokens, o.kv_tokens, o.attn_pairs)
+    return np.asarray(np.bincount(o.of, each, minlength=len(o)) + overhead_s * o.overheads)

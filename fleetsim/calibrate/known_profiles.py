@@ -1,13 +1,20 @@
-"""The profiles that a user can name: those that come with fleetsim, and those in the folder."""
+"""The profiles that a user can name: which there are, whether they hold, what clients of one see."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from fleetsim.config.engine_profile import Profile
+from fleetsim.config.engine_profile import BatchCheck, Profile
 from fleetsim.config.profile_files import load_profile, shipped_profiles
 from fleetsim.dataclass import dataclass
-from fleetsim.errors import InputError
+from fleetsim.errors import InputError, Problem
+from fleetsim.tell.document import Table
+
+if TYPE_CHECKING:
+    from fleetsim.config.engine_profile import Profile
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,3 +44,158 @@ def known_profiles() -> Known:
         except InputError as error:
             wrong += [(give, str(problem)) for problem in error.problems]
     return Known(tuple(listed), tuple(wrong))
+
+
+# Stored numbers are rounded; a simulator that changed moves them by more than this (a thousandth of a percent).
+_SAME = 1e-5
+
+
+@dataclass(frozen=True, slots=True)
+class Rechecked:
+    """A kept-out batch, predicted anew. stored: what the profile says of it, None where it does not know it."""
+
+    now: BatchCheck
+    stored: BatchCheck | None
+    passed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """How far today's errors are from the stored ones, at most: of makespans, of finish times' medians."""
+
+    makespan: float
+    finish: float
+
+    @property
+    def changed(self) -> bool:
+        """Whether the simulator predicts something else than when the profile was written."""
+        return max(self.makespan, self.finish) > _SAME
+
+
+def compared(now: Sequence[BatchCheck], stored: Sequence[BatchCheck], limit: float) -> tuple[Rechecked, ...]:
+    """Each batch beside what is stored of it (by name and size); it passes if both of its errors are within `limit`."""
+    known = {(c.name, c.samples): c for c in stored}
+    return tuple(
+        Rechecked(
+            check,
+            known.get((check.name, check.samples)),
+            abs(check.makespan_error) <= limit and check.finish_error_median <= limit,
+        )
+        for check in now
+    )
+
+
+def drift_of(checked: Sequence[Rechecked]) -> Drift | None:
+    """How far apart stored and new errors are; None where there is nothing to compare."""
+    known = [(one.now, one.stored) for one in checked if one.stored is not None]
+    if not known:
+        return None
+    return Drift(
+        max(abs(now.makespan_error - stored.makespan_error) for now, stored in known),
+        max(abs(now.finish_error_median - stored.finish_error_median) for now, stored in known),
+    )
+
+
+def raw_file(profile: Profile, place: Path, given: str | None) -> Path:
+    """The raw measurements of a profile. place: its file. Raises InputError where there are none."""
+    if given is not None:
+        if not os.path.isfile(given):
+            raise InputError([Problem("--raw", given, "no such file", "give the .raw.jsonl.gz of the calibration")])
+        return Path(given)
+    if profile.raw is None:
+        what = "was derived, nothing was measured for it" if profile.kind == "derived" else "names no raw measurements"
+        raise InputError([Problem("profile", profile.name, what, "give the measurements to check it on: --raw FILE")])
+    # Shipped profiles keep theirs in a folder of their own.
+    for folder in (place.parent, place.parent.parent / "raw"):
+        if os.path.isfile(folder / profile.raw):
+            return folder / profile.raw
+    remedy = "say where it is: --raw FILE (of shipped profiles: calibration/raw/ in fleetsim's repository)"
+    raise InputError([Problem("profile.raw", profile.raw, f"is not beside {place}", remedy)])
+
+
+def predicted_anew(profile: Profile, raw_file: Path) -> tuple[tuple[BatchCheck, ...], tuple[str, ...]]:
+    """The kept-out batches of the raw measurements as the profile predicts them today, and what is odd about them.
+
+    Raises InputError for measurements that cannot be read or hold no such batch.
+    """
+    from fleetsim.calibrate.check import check_batches
+    from fleetsim.calibrate.facts import facts_of
+    from fleetsim.calibrate.raw import read_raw
+    from fleetsim.sim.engines import step_time_of
+
+    raw = read_raw(raw_file)
+    facts = facts_of(raw)
+    overhead_s = profile.fit.overhead_s if profile.fit is not None else 0.0
+    checks = check_batches(raw, facts, step_time_of(profile), overhead_s=overhead_s)
+    if not checks:
+        remedy = "measure with fleetsim calibrate: its RL-like batches stay out of the fit"
+        raise InputError([Problem("--raw", str(raw_file), "holds no batch that was kept out of the fit", remedy)])
+    p = profile.provenance
+    notes = [
+        f"{what} of the measurements is {there or 'not known'}, of the profile {mine}"
+        for what, there, mine in (
+            ("the GPU", facts.gpu, p.gpu),
+            ("the model", facts.model, p.model),
+            ("the engine", f"{facts.engine} {facts.version}".strip(), f"{p.engine} {p.engine_version}".strip()),
+            ("the tensor-parallel size", str(facts.tp), str(p.tp or "")),
+        )
+        if mine and there != mine
+    ]
+    return checks, tuple(notes)
+
+
+COUNTS = (1, 4, 16, 64, 256)
+# As the load generators of engines ask: lengths even over [0.8, 1] of these, ten requests of every client.
+PROMPT_TOKENS = OUTPUT_TOKENS = 1024
+_SHORTEST, _REQUESTS = 0.8, 10
+
+
+@dataclass(frozen=True, slots=True)
+class ClientView:
+    """What so many clients see, each with one request at a time: means over requests, tokens per second of all."""
+
+    clients: int
+    first_token_s: float
+    later_token_s: float
+    output_tok_s: float
+
+
+def seen_by_clients(profile: Profile) -> tuple[ClientView, ...]:
+    """Simulates 1 to 256 clients, as many as the engine's limits take at once."""
+    import numpy as np
+
+    from fleetsim.engine import EngineLimits, closed_load, request_path
+    from fleetsim.sim.engines import step_time_as_measured
+
+    held = profile.limits
+    limits = EngineLimits(held.max_num_seqs, held.max_num_batched_tokens, held.kv_blocks, held.block_size)
+    step_time, path = step_time_as_measured(profile), request_path(profile.provenance.engine)
+    most = min(held.max_num_seqs, held.kv_blocks * held.block_size // (PROMPT_TOKENS + OUTPUT_TOKENS))
+    found = []
+    for clients in (n for n in COUNTS if n <= most):
+        rng = np.random.default_rng(0)
+        prompt, output = (
+            rng.integers(round(_SHORTEST * top), top + 1, size=_REQUESTS * clients)
+            for top in (PROMPT_TOKENS, OUTPUT_TOKENS)
+        )
+        seen = closed_load(step_time, limits, prompt, output, clients, path)
+        rate = float(output.sum() / seen.finish_s.max())
+        found.append(ClientView(clients, float(seen.first_s.mean()), float(seen.later_s.mean()), rate))
+    return tuple(found)
+
+
+def clients_table(seen: Sequence[ClientView]) -> Table:
+    """The table that `fleetsim profile estimate` shows."""
+    rows = tuple(
+        (f"{s.clients:,}", f"{1e3 * s.first_token_s:,.0f}", f"{1e3 * s.later_token_s:,.1f}", f"{s.output_tok_s:,.0f}")
+        for s in seen
+    )
+    note = (
+        f"prompts and responses of {_SHORTEST:g} to 1 times {PROMPT_TOKENS:,} tokens, {_REQUESTS} requests of every "
+        "client, all start at once: means, as vLLM's and SGLang's load generators print them; docs/accuracy.md has the "
+        "error of first tokens"
+    )
+    return Table(
+        "clients of one server, each with one request at a time", ("clients", "first token ms", "later ms", "tok/s"),
+        rows, left=0, note=note,
+    )  # fmt: skip

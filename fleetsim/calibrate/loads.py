@@ -6,9 +6,12 @@ Numbers only: no engine, no clock, no randomness beyond a seed. The same limits 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any
+
+import numpy as np
 
 from fleetsim.calibrate.raw import FITTED
 from fleetsim.dataclass import dataclass
@@ -60,7 +63,8 @@ class Load:
     max_num_batched_tokens, slots: limits for this load where they are below the engine's (slots: max_num_seqs).
     pool_blocks: KV blocks that the load may use. track: record submit, first token and finish of each request; the
     prefix cache is emptied before such a load. yields: its responses are shortened before those of other batches are.
-    optional: for time that is left over.
+    optional: for time that is left over. window: a client stops once every request has made so many tokens since the
+    last of them began.
     """
 
     phase: str
@@ -73,6 +77,7 @@ class Load:
     track: bool = False
     yields: bool = False
     optional: bool = False
+    window: int | None = None
     key: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -103,6 +108,18 @@ def key_of(phase: str, label: Mapping[str, Any]) -> str:
     return f"{phase} {json.dumps(asked, sort_keys=True, separators=(',', ':'))}"
 
 
+def warm_ups(limits: Limits) -> list[Load]:
+    """Short loads whose only use is that kernels are compiled, caches filled and clocks raised after them."""
+    few, some = min(4, limits.max_num_seqs), min(64, limits.max_num_seqs)
+    short = max(1, min(200, limits.max_model_len // 2, limits.kv_tokens // (2 * some)))
+    long = max(1, min(limits.max_model_len - 2, limits.max_num_batched_tokens, limits.kv_tokens // 2))
+    shapes = ((few, min(64, short), 16), (some, short, 12), (1, long, 2))
+    return [
+        Load("warmup", {}, tuple(Request(900_000 + 1000 * k + i, p, out) for i in range(n)), warm=10**9)
+        for k, (n, p, out) in enumerate(shapes)
+    ]
+
+
 def prompt_chunks(prompts: Sequence[float], budget: float) -> list[tuple[float, float]]:
     """Prompts computed first in, first out: (tokens, query-key pairs) per iteration of at most `budget` tokens.
 
@@ -122,3 +139,102 @@ def prompt_chunks(prompts: Sequence[float], budget: float) -> list[tuple[float, 
     if tokens > 0:
         found.append((tokens, pairs))
     return found
+
+
+G = 8  # samples per prompt
+CV = 0.9  # of the lognormal lengths before the cap
+PROMPT = 512
+LENGTHS, QUICK_LENGTHS = (1536, 8192), (384, 2048)  # mean and cap of responses
+POOL_SHARE = 0.6  # of the blocks that a batch needs at its peak: rl_preempt gets no more, so that it preempts
+
+
+def batches(limits: Limits, *, quick: bool, seed: int) -> list[Load]:
+    """The batches, the most telling first. Where the engine holds few or short requests they are fewer and shorter.
+
+    rl_on, rl_off: the same samples with the prefix cache read and not read. rl_preempt: in a pool of blocks that is too
+    small. rl_long: long responses. Quick: the first two, a quarter as long.
+    """
+    mean, cap = QUICK_LENGTHS if quick else LENGTHS
+    both = [batch(limits, phase, 64, mean, cap, seed, cached=phase == "rl_on") for phase in ("rl_on", "rl_off")]
+    if quick:
+        return both
+    return [
+        *both,
+        batch(limits, "rl_preempt", 24, 768, 3072, seed + 1, pool_share=POOL_SHARE),
+        batch(limits, "rl_long", 32, 4096, 16384, seed + 2),
+    ]
+
+
+def batch(
+    limits: Limits,
+    phase: str,
+    groups: int,
+    mean: float,
+    cap: int,
+    seed: int,
+    *,
+    cached: bool = True,
+    pool_share: float | None = None,
+    alike: int = 1,
+    first_key: int = 0,
+    **more: Any,
+) -> Load:
+    """Groups of G siblings, at most twice what runs at once. mean, cap: of the responses, tokens, where they fit.
+
+    cached: whether prompts may be found in the prefix cache. pool_share: of the blocks needed that there are. alike: so
+    many samples in a row are equally long. first_key: of the prompts. more: fields of the label.
+    """
+    groups = max(2, min(groups, 2 * limits.max_num_seqs // G))
+    prompt = max(1, min(PROMPT, limits.max_model_len // 4))
+    most = max(1, min(cap, limits.max_model_len - prompt - 1))
+    mean *= most / cap
+    lengths = np.repeat(lognormal(groups * G // alike, mean, most, seed), alike).tolist()
+    requests = tuple(Request(first_key + i // G, prompt, n, read_cache=cached) for i, n in enumerate(lengths))
+    label = {
+        "groups": groups,
+        "G": G,
+        "P": prompt,
+        "mean": round(mean),
+        "cap": most,
+        "cv": CV,
+        "cached": cached,
+        **more,
+    }
+    if pool_share is not None:
+        label["pool_share"] = pool_share
+    load = Load(phase, label, requests, track=True, yields=phase in ("rl_preempt", "rl_long"))
+    return scaled(load, 1.0, limits)
+
+
+def lognormal(n: int, mean: float, cap: int, seed: int) -> list[int]:
+    """n response lengths, tokens: lognormal with this mean before the cap, deviation / mean = CV, and at least 1."""
+    sigma2 = math.log(1.0 + CV * CV)
+    drawn = np.random.default_rng([7, seed]).lognormal(math.log(mean) - sigma2 / 2.0, math.sqrt(sigma2), n)
+    return [int(x) for x in np.clip(np.rint(drawn), 1, cap)]
+
+
+def scaled(load: Load, scale: float, limits: Limits) -> Load:
+    """The batch with responses `scale` times as long, and with the smaller pool that goes with them."""
+    requests = tuple(replace(r, output_tokens=max(1, round(r.output_tokens * scale))) for r in load.requests)
+    tokens = sum(r.output_tokens for r in requests)
+    label = {**load.label, "length_scale": round(scale, 4), "tokens": tokens}
+    pool = None
+    share = load.label.get("pool_share")
+    if share is not None:
+        longest = max(r.prompt_tokens + r.output_tokens for r in requests)
+        pool = max(math.ceil(longest / limits.block_size) + 4, int(share * peak_blocks(requests, limits)))
+        label["pool_blocks"] = pool = min(pool, limits.kv_blocks)
+    return replace(load, label=label, requests=requests, pool_blocks=pool)
+
+
+def peak_blocks(requests: Sequence[Request], limits: Limits) -> int:
+    """Most KV blocks in use at once if all decode from the start: siblings share their prompt's whole blocks."""
+    length = np.sort([r.output_tokens for r in requests])[::-1][: limits.max_num_seqs]
+    prompt = requests[0].prompt_tokens
+    shared = prompt // limits.block_size
+    best = 0
+    for t in range(0, int(length[0]), max(1, limits.block_size // 2)):
+        active = int((length > t).sum())
+        own = math.ceil((prompt + t) / limits.block_size) - shared
+        best = max(best, active * own + math.ceil(active / G) * shared)
+    return best

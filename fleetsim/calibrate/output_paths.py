@@ -16,6 +16,7 @@ from typing import Any
 from fleetsim.calibrate.raw import records_of
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, OutsideError, Problem
+from fleetsim.files import new_file, reason, unwritten
 
 SUFFIX = ".profile.json"
 
@@ -32,20 +33,10 @@ class OutputPaths:
 
 def places_of(output: str) -> OutputPaths:
     """The files that go with the profile file `output`. Raises InputError for a name that cannot be one."""
-
-    def refuse(rule: str, remedy: str) -> InputError:
-        return InputError([Problem("--output", output, rule, remedy)])
-
     if "\0" in output or not output.endswith(".json") or Path(output).name in (".json", SUFFIX):
-        raise refuse("is no name for a profile", f"let it end in {SUFFIX}, for example h200-7b{SUFFIX}")
-    profile = Path(output)
-    try:
-        if profile.is_dir():
-            raise refuse("is a directory", "give a file")
-        if not profile.parent.is_dir():
-            raise refuse("its folder does not exist", "create it first")
-    except OSError as error:
-        raise refuse(f"is no usable path: {error.strerror or error}", "give a file") from None
+        remedy = f"let it end in {SUFFIX}, for example h200-7b{SUFFIX}"
+        raise InputError([Problem("--output", output, "is no name for a profile", remedy)])
+    profile = new_file("--output", output, overwrite=True)
     stem = profile.name.removesuffix(SUFFIX).removesuffix(".json")
     raw = profile.with_name(f"{stem}.raw.jsonl")
     return OutputPaths(profile, raw, raw.with_name(f"{raw.name}.gz"), profile.with_name(f"{stem}.log"))
@@ -85,8 +76,7 @@ def prepare(places: OutputPaths, *, resume: bool, force: bool) -> frozenset[str]
         if places.packed in old and places.raw not in old:
             places.raw.write_bytes(gzip.decompress(places.packed.read_bytes()))
     except (OSError, EOFError, zlib.error) as error:
-        said = getattr(error, "strerror", None) or error
-        raise OutsideError(f"{str(places.packed)!r}: cannot be unpacked: {said}") from None
+        raise OutsideError(f"{str(places.packed)!r}: cannot be unpacked: {reason(error)}") from None
     return ended(places.raw) if resume else frozenset()
 
 
@@ -97,16 +87,14 @@ def locked(places: OutputPaths) -> Iterator[None]:
     try:
         handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
-        said = error.strerror or error
-        raise OutsideError(f"{str(lock)!r}: cannot be written: {said}; choose a folder of yours with -o") from None
+        raise OutsideError(f"{unwritten(lock, error)}; choose a folder of yours with -o") from None
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         os.close(handle)
-        rule = "another calibration is writing it now"
-        raise InputError(
-            [Problem("--output", str(places.raw), rule, "wait for it, stop it, or choose another name")]
-        ) from None
+        remedy = "wait for it, stop it, or choose another name"
+        problem = Problem("--output", str(places.raw), "another calibration is writing it now", remedy)
+        raise InputError([problem]) from None
     try:
         yield
     finally:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import textwrap
 from typing import Any
 
 from fleetsim import units
-from fleetsim.calibrate.points import PointRow, by_context, decode_line, rows_of, swept_drafts
-from fleetsim.calibrate.words import batch_words
+from fleetsim.calibrate.points import PointRow, batch_words, by_context, decode_line, rows_of, swept_drafts
 from fleetsim.config.engine_profile import Profile
 from fleetsim.tell.charts.chart import LEGEND, Chart, axis, log_axis, plain_text, shade
+from fleetsim.tell.charts.parts import wrapped
 
 # Told apart without colour as well: each series has a symbol of its own.
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star", "hexagon")
@@ -73,10 +72,11 @@ def _batches(profile: Profile) -> Chart | None:
         for name, seconds, colour, pattern, errors in series
     )
     names = [
-        {"x": 0, "y": y, "text": _wrapped(c.name), "showarrow": False, "align": "left", "xanchor": "left",
+        {"x": 0, "y": y, "text": wrapped(c.name, 42), "showarrow": False, "align": "left", "xanchor": "left",
          "yanchor": "bottom", "yshift": 24}
         for y, c in zip(places, checks, strict=True)
     ]  # fmt: skip
+    worst = max(checks, key=lambda c: abs(c.makespan_error))
     longest = max(max(c.makespan_s, c.predicted_s) for c in checks)
     layout = {
         "barmode": "group",
@@ -88,21 +88,9 @@ def _batches(profile: Profile) -> Chart | None:
     words = (
         "RL-like batches that the fit never saw, run on the engine and then predicted by the simulator from their "
         "lengths alone: seconds from the first submission to the last token. "
-        f"{batch_sentence(profile)}"
+        f"The worst, {worst.name}: {batch_words(worst)}."
     )
     return Chart("batches", "Batches kept out of the fit", words, bars, layout, 110 + 100 * len(checks))
-
-
-def batch_sentence(profile: Profile) -> str:
-    """The worst of the kept-out batches in a sentence."""
-    worst = max(profile.checks, key=lambda c: abs(c.makespan_error))
-    return f"The worst, {worst.name}: {batch_words(worst)}."
-
-
-def _wrapped(text: str) -> str:
-    """A name in at most two lines of a phone's width."""
-    lines = textwrap.wrap(text, 42) or [text]
-    return "<br>".join(map(plain_text, lines if len(lines) <= 2 else [lines[0], f"{lines[1]} ..."]))
 
 
 def _decodes(profile: Profile) -> Chart | None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from fleetsim import units
 from fleetsim.calibrate.points import PointRow, by_context, rows_of
-from fleetsim.config.coefficients import EstimateFields
 from fleetsim.config.engine_profile import Profile
 from fleetsim.config.speculation import METHODS
 from fleetsim.tell.document import Table
@@ -23,15 +22,13 @@ def sheets_of(profile: Profile) -> tuple[Table, ...]:
     """All tables of a profile that have something to say, in reading order."""
     made = (
         _step_time(profile),
-        _decodes(profile),
-        _prompts(profile),
-        _mixed(profile),
+        *_iterations(profile),
         _ranges(profile),
         _prefix_cache(profile),
         _drafts(profile),
         _sync(profile),
         _provenance(profile),
-        _assumed(profile),
+        Table("assumed: nothing measured says so", ("",), tuple((text,) for text in profile.provenance.assumed)),
     )
     return tuple(sheet for sheet in made if sheet.rows)
 
@@ -47,12 +44,9 @@ def checks(profile: Profile) -> Table:
     return Table("batches kept out of the fit", headings, rows)
 
 
-def _coefficient(e: EstimateFields) -> tuple[str, str]:
-    return units.coefficient(e.value, e.ci_low, e.ci_high)
-
-
-def _ms(seconds: float) -> str:
-    return f"{1e3 * seconds:,.2f}"
+def _named(title: str, rows: Iterable[tuple[str, str | None]], note: str = "") -> Table:
+    """Names and what is said of them, those left out of which nothing is."""
+    return Table(title, ("", ""), tuple((name, said) for name, said in rows if said), left=2, note=note)
 
 
 def _plain(x: float) -> str:
@@ -60,33 +54,30 @@ def _plain(x: float) -> str:
     return f"{x:,.0f}" if x >= 100 or abs(x - round(x)) < 0.05 else f"{x:,.1f}"
 
 
-def _thinned(items: Iterable[T], most: int) -> tuple[T, ...]:
-    """At most `most` items, evenly spaced; the first and the last are among them."""
-    items = tuple(items)
+def _thinned(items: Sequence[T], most: int, what: str) -> tuple[Sequence[T], str]:
+    """At most `most` items, evenly spaced, the first and the last among them; a note where some are left out."""
     if len(items) <= most:
-        return items
-    return tuple(items[i * (len(items) - 1) // (most - 1)] for i in range(most))
-
-
-def _left_out(shown: int, there: int, what: str) -> str:
-    return "" if shown == there else f"{shown} of {there} {what}; --json has all of them"
+        return items, ""
+    shown = [items[i * (len(items) - 1) // (most - 1)] for i in range(most)]
+    return shown, f"{most} of {len(items)} {what}; --json has all of them"
 
 
 def _step_time(profile: Profile) -> Table:
-    c = profile.coefficients
-    knots = list(zip(c.knots_tokens, c.knots_s, strict=True))
-    shown = _thinned(knots, _MOST_KNOTS)
-    rows: list[tuple[str, ...]] = [(f"f at {units.plural(round(n), 'token')}", *_coefficient(s)) for n, s in shown]
-    for name, estimate in (
-        ("per decoding sequence", c.per_seq_s),
-        ("per prefill token", c.per_prefill_token_s),
-        ("per KV token read", c.per_kv_token_s),
-        ("per query-key pair of prefill", c.per_attn_pair_s),
-    ):
-        if estimate.value > 0 or estimate.ci_high:
-            rows.append((name, *_coefficient(estimate)))
-    fit = profile.fit
-    notes = [_left_out(len(shown), len(knots), "knots of f")]
+    c, fit = profile.coefficients, profile.fit
+    shown, note = _thinned(list(zip(c.knots_tokens, c.knots_s, strict=True)), _MOST_KNOTS, "knots of f")
+    named = [(f"f at {units.plural(round(n), 'token')}", s) for n, s in shown]
+    named += [
+        (name, e)
+        for name, e in (
+            ("per decoding sequence", c.per_seq_s),
+            ("per prefill token", c.per_prefill_token_s),
+            ("per KV token read", c.per_kv_token_s),
+            ("per query-key pair of prefill", c.per_attn_pair_s),
+        )
+        if e.value > 0 or e.ci_high
+    ]
+    rows: list[tuple[str, ...]] = [(name, *units.coefficient(e.value, e.ci_low, e.ci_high)) for name, e in named]
+    notes = [note]
     if fit is not None:
         notes.append(
             f"fitted to {fit.observations:,} durations, {fit.left_out:,} outliers left out; each load predicted by a "
@@ -101,48 +92,53 @@ def _step_time(profile: Profile) -> Table:
     return Table(title, headings, tuple(rows), note="; ".join(n for n in notes if n))
 
 
-def _measured(row: PointRow) -> tuple[str, str, str]:
-    return _ms(row.point.seconds), _ms(row.predicted_s), units.change(row.error)
+def _iterations(profile: Profile) -> tuple[Table, Table, Table]:
+    """What single iterations took: decodes, prompts, both at once."""
+    times = ("measured ms", "predicted ms", "error")
 
+    def sheet(title: str, headings: tuple[str, ...], cells: Sequence[tuple[str, ...]], most: int) -> Table:
+        rows, note = _thinned(cells, most, "points")
+        return Table(title, headings, tuple(rows), left=0, note=note)
 
-def _decodes(profile: Profile) -> Table:
-    every = [(context, row) for context, rows in by_context(rows_of(profile, "decode")) for row in rows]
-    shown = _thinned(every, _MOST_DECODE_ROWS)
-    rows, last = [], None
-    for context, row in shown:
-        told = "" if context == last else f"{context:,.0f}"
-        last = context
-        rows.append((told, _plain(row.point.decodes), *_measured(row), f"{row.tok_s:,.0f}"))
-    return Table(
-        "decoding: an iteration of so many sequences",
-        ("context", "sequences", "measured ms", "predicted ms", "error", "tok/s"),
-        tuple(rows),
-        left=0,
-        note=_left_out(len(shown), len(every), "points"),
+    def measured(row: PointRow) -> tuple[str, str, str]:
+        return f"{1e3 * row.point.seconds:,.2f}", f"{1e3 * row.predicted_s:,.2f}", units.change(row.error)
+
+    decodes = [(context, row) for context, rows in by_context(rows_of(profile, "decode")) for row in rows]
+    kept, note = _thinned(decodes, _MOST_DECODE_ROWS, "points")
+    told = [""] * len(kept)  # a context stands in its first row
+    for i, (context, _) in enumerate(kept):
+        told[i] = "" if i and context == kept[i - 1][0] else f"{context:,.0f}"
+    prompts = sorted(rows_of(profile, "prefill"), key=lambda r: (r.point.prefill_tokens, r.point.attn_pairs))
+    return (
+        Table(
+            "decoding: an iteration of so many sequences",
+            ("context", "sequences", *times, "tok/s"),
+            tuple(
+                (context, _plain(r.point.decodes), *measured(r), f"{r.tok_s:,.0f}")
+                for context, (_, r) in zip(told, kept, strict=True)
+            ),
+            left=0,
+            note=note,
+        ),
+        sheet(
+            "computing prompts: an iteration",
+            ("prefill tokens", "pairs", *times, "tok/s"),
+            [
+                (_plain(r.point.prefill_tokens), units.tokens(r.point.attn_pairs), *measured(r), f"{r.tok_s:,.0f}")
+                for r in prompts
+            ],
+            _MOST_OTHER_ROWS,
+        ),
+        sheet(
+            "both at once: an iteration",
+            ("sequences", "context", "prefill tokens", *times),
+            [
+                (_plain(r.point.decodes), f"{r.context:,.0f}", _plain(r.point.prefill_tokens), *measured(r))
+                for r in rows_of(profile, "mixed")
+            ],
+            _MOST_OTHER_ROWS,
+        ),
     )
-
-
-def _prompts(profile: Profile) -> Table:
-    every = sorted(rows_of(profile, "prefill"), key=lambda r: (r.point.prefill_tokens, r.point.attn_pairs))
-    shown = _thinned(every, _MOST_OTHER_ROWS)
-    rows = tuple(
-        (_plain(r.point.prefill_tokens), units.tokens(r.point.attn_pairs), *_measured(r), f"{r.tok_s:,.0f}")
-        for r in shown
-    )
-    headings = ("prefill tokens", "pairs", "measured ms", "predicted ms", "error", "tok/s")
-    note = _left_out(len(shown), len(every), "points")
-    return Table("computing prompts: an iteration", headings, rows, left=0, note=note)
-
-
-def _mixed(profile: Profile) -> Table:
-    every = rows_of(profile, "mixed")
-    shown = _thinned(every, _MOST_OTHER_ROWS)
-    rows = tuple(
-        (_plain(r.point.decodes), f"{r.context:,.0f}", _plain(r.point.prefill_tokens), *_measured(r)) for r in shown
-    )
-    headings = ("sequences", "context", "prefill tokens", "measured ms", "predicted ms", "error")
-    note = _left_out(len(shown), len(every), "points")
-    return Table("both at once: an iteration", headings, rows, left=0, note=note)
 
 
 def _ranges(profile: Profile) -> Table:
@@ -157,36 +153,31 @@ def _ranges(profile: Profile) -> Table:
         if bounds is not None
     ]
     note = "" if rows else "no measured ranges are on record: nothing says where it holds"
+    tokens = units.tokens(limits.kv_blocks * limits.block_size)
     rows += [
         ("max_num_seqs", f"{limits.max_num_seqs:,}"),
         ("max_num_batched_tokens", f"{limits.max_num_batched_tokens:,}"),
-        (
-            "KV blocks",
-            f"{limits.kv_blocks:,} of {limits.block_size} tokens: "
-            f"{units.tokens(limits.kv_blocks * limits.block_size)} tokens",
-        ),
+        ("KV blocks", f"{limits.kv_blocks:,} of {limits.block_size} tokens: {tokens} tokens"),
     ]
-    return Table("what was measured, and the engine's limits", ("", ""), tuple(rows), left=2, note=note)
+    return _named("what was measured, and the engine's limits", rows, note)
 
 
 def _prefix_cache(profile: Profile) -> Table:
-    cache = profile.prefix_cache
+    title, cache = "prefix cache on groups of siblings", profile.prefix_cache
     if cache is None:
-        return Table("prefix cache", ("", ""), ())
-    rows = [("prefix caching", "on" if cache.enabled else "off")]
+        return _named(title, ())
+    found = "none expected"
     if cache.expected_tokens:
         share = cache.hit_tokens / cache.expected_tokens
-        as_expected = "as expected" if abs(share - 1) < 0.005 else f"{units.share(share)} of what was expected"
-        rows.append(("prompt tokens found", f"{cache.hit_tokens:,} ({as_expected})"))
-    elif cache.hit_tokens:
-        rows.append(("prompt tokens found", f"{cache.hit_tokens:,} (none expected)"))
-    return Table("prefix cache on groups of siblings", ("", ""), tuple(rows), left=2)
+        found = "as expected" if abs(share - 1) < 0.005 else f"{units.share(share)} of what was expected"
+    counted = f"{cache.hit_tokens:,} ({found})" if cache.expected_tokens or cache.hit_tokens else None
+    return _named(title, (("prefix caching", "on" if cache.enabled else "off"), ("prompt tokens found", counted)))
 
 
 def _drafts(profile: Profile) -> Table:
     found = profile.speculation
     if found is None:
-        return Table("", ("",), ())
+        return _named("speculative decoding", ())
     method = METHODS[found.method] if found.method is not None else "the engine does not say with what"
     at = ", ".join(units.share(share) for share in found.acceptance)
     rows = (
@@ -202,45 +193,40 @@ def _drafts(profile: Profile) -> Table:
 def _sync(profile: Profile) -> Table:
     s = profile.sync
     if s is None:
-        return Table("weight sync", ("", ""), ())
+        return _named("weight sync", ())
 
-    def rows() -> Iterator[tuple[str, str]]:
-        for name, seconds in (
-            ("pausing, requests kept", s.pause_s),
-            ("resuming until the next tokens", s.resume_s),
-            ("loading the weights, from the device", s.load_s),
-            ("loading the weights, from the host", s.load_from_host_s),
-        ):
-            if seconds is not None:
-                yield name, units.seconds(seconds)
-        if s.model_bytes is not None:
-            yield "weights", units.gib(s.model_bytes)
-        for name, rate in (("host to device", s.host_bytes_s), ("between two GPUs", s.broadcast_bytes_s)):
-            if rate is not None:
-                yield name, f"{rate / 1e9:,.1f} GB/s"
-        if s.slowdown is not None:
-            yield "iterations during an update", f"{s.slowdown:.2f} times as long"
+    def seconds(value: float | None) -> str | None:
+        return None if value is None else units.seconds(value)
 
-    return Table("weight sync", ("", ""), tuple(rows()), left=2)
+    def rate(value: float | None) -> str | None:
+        return None if value is None else f"{value / 1e9:,.1f} GB/s"
+
+    rows = (
+        ("pausing, requests kept", seconds(s.pause_s)),
+        ("resuming until the next tokens", seconds(s.resume_s)),
+        ("loading the weights, from the device", seconds(s.load_s)),
+        ("loading the weights, from the host", seconds(s.load_from_host_s)),
+        ("weights", None if s.model_bytes is None else units.gib(s.model_bytes)),
+        ("host to device", rate(s.host_bytes_s)),
+        ("between two GPUs", rate(s.broadcast_bytes_s)),
+        ("iterations during an update", None if s.slowdown is None else f"{s.slowdown:.2f} times as long"),
+    )
+    return _named("weight sync", rows)
 
 
 def _provenance(profile: Profile) -> Table:
     p = profile.provenance
+    built = (p.driver, p.cuda, p.torch)
     count = f"{p.gpu_count} in the host" if p.gpu_count else ""
     rows = (
         ("GPU", ", ".join(t for t in (p.device, f"TP{p.tp}" if p.tp else "", count) if t)),
-        ("model", " ".join(t for t in (p.model, p.dtype) if t)),
-        ("engine", " ".join(t for t in (p.engine, p.engine_version) if t)),
+        ("model", f"{p.model} {p.dtype}".strip()),
+        ("engine", f"{p.engine} {p.engine_version}".strip()),
         ("flags", ", ".join(p.flags)),
-        ("driver, CUDA, PyTorch", ", ".join(t or "not known" for t in (p.driver, p.cuda, p.torch))),
+        ("driver, CUDA, PyTorch", ", ".join(t or "not known" for t in built) if any(built) else None),
         ("source", p.source),
         ("date", p.date),
         ("fleetsim", p.fleetsim_version),
-        ("raw measurements", profile.raw or ""),
+        ("raw measurements", profile.raw),
     )
-    blank = "not known, not known, not known"
-    return Table("where it comes from", ("", ""), tuple(r for r in rows if r[1] and r[1] != blank), left=2)
-
-
-def _assumed(profile: Profile) -> Table:
-    return Table("assumed: nothing measured says so", ("",), tuple((text,) for text in profile.provenance.assumed))
+    return _named("where it comes from", rows)

@@ -6,7 +6,7 @@ Records by "t" (others are kept and ignored):
     start  an engine came up: versions, limits, flags, GPU (fleetsim.calibrate.facts reads it)
     it     iterations of an engine that runs in process, as columns (COLUMNS), times in integer microseconds
     obs    what a client saw of a server: seconds and the iterations that they must have held (nd, K, np, A)
-    load   what is about to run: phase, label, which of how many, seconds left
+    load   what is about to run: phase, label, which of how many, seconds left, and the same in words (said)
     seg    one load ended: phase, label, wall seconds, decode_s (median seconds of an iteration of decodes only); for
            batches per-request submit, first token, finish (us)
     phase  a measurement beside the loads, its figures under "res": "sync" is a weight update
@@ -21,16 +21,16 @@ import gzip
 import json
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetsim.calibrate.record_forms import well_formed
 from fleetsim.dataclass import dataclass
-from fleetsim.errors import InputError, OutsideError, Problem
+from fleetsim.errors import InputError, Problem
+from fleetsim.files import reason, unwritten, whole
 from fleetsim.json_text import from_json
 
 # One row per engine iteration.
@@ -58,6 +58,7 @@ COLUMNS = (
     "blk",  # KV blocks in use after schedule(), -1 where unknown
     "dr",  # tokens drafted for the decodes, which are verified here
 )
+REQUEST_COLUMNS = ("submit", "first", "finish", "n", "pre", "P", "want")  # one row per request, see Segment
 FITTED = ("decode", "prefill", "mixed")
 MAX_BYTES = 2 * 2**30
 
@@ -108,13 +109,13 @@ class RawWriter:
     """Appends records, one line per write(2); raises OutsideError if the disk refuses."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+        self.path = path = Path(path)
         try:
             self._fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
             if self.path.stat().st_size and not _ends_a_line(self.path):
                 os.write(self._fd, b"\n")  # a killed run left half a line
         except OSError as error:
-            raise OutsideError(f"{str(path)!r}: cannot be written: {error.strerror or error}") from None
+            raise unwritten(path, error) from None
 
     def put(self, t: str, **fields: Any) -> None:
         """Writes one record."""
@@ -123,11 +124,22 @@ class RawWriter:
             while line:
                 line = line[os.write(self._fd, line) :]
         except OSError as error:
-            raise OutsideError(f"{str(self.path)!r}: cannot be written: {error.strerror or error}") from None
+            raise unwritten(self.path, error) from None
 
     def close(self) -> None:
         """Closes the file."""
         os.close(self._fd)
+
+
+def request_columns(
+    requests: Iterable[tuple[float | None, float | None, float | None, int, int, int, int]], start: float
+) -> dict[str, list[int]]:
+    """The `req` field of a `seg` record, of rows of REQUEST_COLUMNS. Its times are microseconds from start, -1 for
+    never (None, or a time below 0)."""
+    rows = [
+        (*(-1 if at is None or at < 0 else round((at - start) * 1e6) for at in row[:3]), *row[3:]) for row in requests
+    ]
+    return {name: list(column) for name, column in zip(REQUEST_COLUMNS, zip(*rows, strict=True), strict=True)}
 
 
 def _ends_a_line(path: Path) -> bool:
@@ -140,21 +152,22 @@ def compress(path: str | os.PathLike[str]) -> Path:
     """FILE.jsonl becomes FILE.jsonl.gz, whole or not at all. The same records give the same bytes."""
     source = Path(path)
     target = source.with_name(source.name + ".gz")
-    beside = target.with_name(f".{target.name}.{os.getpid()}")
     with (
+        whole(target) as beside,
         source.open("rb") as file,
         beside.open("wb") as out,
         gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=out, mtime=0) as packed,
     ):
         while block := file.read(1 << 20):
             packed.write(block)
-    beside.replace(target)
     source.unlink()
     return target
 
 
 def records_of(path: str | os.PathLike[str]) -> tuple[list[dict[str, Any]], int]:
     """The records of a file, and the number of lines that were damaged. Raises InputError if it cannot be read."""
+    from fleetsim.calibrate.record_forms import well_formed
+
     found: list[dict[str, Any]] = []
     damaged = 0
     for line in _lines(Path(path)):
@@ -188,7 +201,19 @@ def _lines(path: Path) -> Iterator[bytes]:
             except (EOFError, zlib.error, gzip.BadGzipFile):
                 yield b"{"  # cut short: what came before counts, the rest is damage
     except OSError as error:
-        raise refuse(f"cannot be read: {error.strerror or error}") from None
+        raise refuse(f"cannot be read: {reason(error)}") from None
+
+
+def first_record(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The first line of a file, plain or gzipped, where it is a JSON object; {} for anything else."""
+    try:
+        with open(path, "rb") as file:
+            packed = file.read(2) == b"\x1f\x8b"
+        with gzip.open(path, "rb") if packed else open(path, "rb") as stream:
+            record = from_json(stream.readline(1 << 20))
+    except (OSError, EOFError, ValueError, zlib.error):
+        return {}
+    return record if isinstance(record, dict) else {}
 
 
 def read_raw(path: str | os.PathLike[str]) -> Raw:

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fleetsim import units
 from fleetsim.calibrate.ask import Calibrate
-from fleetsim.calibrate.engine_flags import NAMES, GivenFlags
+from fleetsim.calibrate.facts import NAMES, GivenFlags
 from fleetsim.calibrate.output_paths import SUFFIX, OutputPaths, ended, locked, prepare, same_engine, slug
 from fleetsim.calibrate.raw import RawWriter, compress
 from fleetsim.config.profile_files import profile_text
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import FleetsimError, InputError, OutsideError, Problem
 from fleetsim.faces import flag
-from fleetsim.files import write_text
+from fleetsim.files import new_file, write_text
 
 if TYPE_CHECKING:
     from fleetsim.config.engine_profile import Profile
@@ -113,19 +113,9 @@ def _is_path(model: str | None) -> bool:
 def _vllm(asked: Calibrate, tell: Tell) -> tuple[str, ...]:
     from fleetsim.calibrate.vllm.parent import Spec, run_child
 
-    outcome = run_child(
-        Spec(
-            raw=str(asked.places.raw),
-            log=str(asked.places.log),
-            engine_args=_engine_args(asked),
-            budget_s=asked.seconds,
-            quick=asked.quick,
-            seed=asked.seed,
-            resume=asked.resume,
-            measure_sync=asked.measure_sync,
-        ),
-        tell=tell,
-    )
+    how = {name: getattr(asked, name) for name in ("quick", "seed", "resume", "measure_sync")}
+    places = {"raw": str(asked.places.raw), "log": str(asked.places.log)}
+    outcome = run_child(Spec(**places, **how, engine_args=_engine_args(asked), budget_s=asked.seconds), tell=tell)
     if not outcome.loads and not asked.resume:
         raise OutsideError(
             f"vLLM started, and then no load fitted into what was left of {asked.seconds:.0f} s; give a larger "
@@ -144,20 +134,10 @@ def _server(asked: Calibrate, done: frozenset[str], tell: Tell) -> tuple[str, ..
     from fleetsim.calibrate.server.run import ServerRun, measure_server
 
     assert asked.url is not None  # a rule of the question
-    how = ServerRun(
-        asked.url,
-        GivenFlags.of(asked),
-        api_key=asked.api_key,
-        yes=asked.yes,
-        quick=asked.quick,
-        budget_s=asked.seconds,
-        done=done,
-        tell=tell,
-        measure_sync=asked.measure_sync,
-        seed=asked.seed,
-    )
+    how = {name: getattr(asked, name) for name in ("api_key", "yes", "quick", "measure_sync", "seed")}
     with closing(RawWriter(asked.places.raw)) as writer:
-        measure_server(how, writer)
+        run = ServerRun(asked.url, GivenFlags.of(asked), **how, budget_s=asked.seconds, done=done, tell=tell)
+        measure_server(run, writer)
     return ()
 
 
@@ -192,28 +172,22 @@ def _fitted(raw_file: Path, asked: Calibrate, raw_name: str) -> tuple[Profile, t
 
 def _from_files(asked: Calibrate, tell: Tell) -> Calibrated:
     """A profile of what exists: raw measurements are fitted as if they had just been made, anything else is derived."""
-    places = asked.places
-    if places.profile.exists() and not asked.force:
-        rule = "exists already"
-        raise InputError(
-            [Problem("--output", str(places.profile), rule, "choose another name, or overwrite it with --force")]
-        )
-    tell("fitting what the files hold")
     from fleetsim.calibrate.sources import is_raw
 
+    place = new_file("--output", str(asked.places.profile), asked.force)
+    tell("fitting what the files hold")
     raw = [f for f in asked.files if is_raw(f)]
+    if len(asked.files) > 1 and raw:
+        rule = "raw measurements are fitted alone"
+        raise InputError([Problem("--from", list(asked.files), rule, "give one raw file, or none")])
     if raw:
-        if len(asked.files) > 1:
-            rule = "raw measurements are fitted alone"
-            raise InputError([Problem("--from", list(asked.files), rule, "give one raw file, or none")])
         _says_itself(asked)
-        beside = os.path.relpath(raw[0], places.profile.parent)
-        profile, found = _fitted(Path(raw[0]), asked, beside)
+        profile, found = _fitted(Path(raw[0]), asked, os.path.relpath(raw[0], place.parent))
     else:
         profile = _derived(asked)
         found = warnings_of(profile)
-    write_text(places.profile, profile_text(profile))
-    return Calibrated(profile, places.profile, Path(raw[0]) if raw else None, found)
+    write_text(place, profile_text(profile))
+    return Calibrated(profile, place, Path(raw[0]) if raw else None, found)
 
 
 def _says_itself(asked: Calibrate) -> None:
@@ -237,7 +211,7 @@ def _derived(asked: Calibrate) -> Profile:
 def warnings_of(profile: Profile) -> tuple[str, ...]:
     """What a user should know before trusting a new profile."""
     found = []
-    error = profile.error
+    error, cache = profile.error, profile.prefix_cache
     if profile.kind == "measured" and error.worst is None:
         found.append(
             "no batch was kept out of the fit, so how well it predicts one is not known; measure with more --budget-s"
@@ -247,18 +221,14 @@ def warnings_of(profile: Profile) -> tuple[str, ...]:
             f"off by up to {units.share(error.worst)} on the {error.what}; fleetsim profile show says where. A noisy "
             "machine, clocks that throttle or a flag that changes speed with content are the usual causes"
         )
-    cache = profile.prefix_cache
     if cache is not None and abs(cache.hit_tokens - cache.expected_tokens) > HIT_SLACK * max(cache.expected_tokens, 1):
         found.append(
             f"the prefix cache held {cache.hit_tokens:,} prompt tokens of groups, the simulator assumes "
             f"{cache.expected_tokens:,}: prompts will be cheaper or dearer than predicted"
         )
-    found += _short_batches(profile.checks)
+    short = [f"{c.name} ({units.share(c.length_scale, 0)})" for c in profile.checks if c.length_scale < 1]
+    if short:
+        found.append(
+            f"time allowed shorter responses only in {', '.join(short)}; a larger --budget-s checks longer ones"
+        )
     return tuple(found)
-
-
-def _short_batches(checks: Sequence[Any]) -> list[str]:
-    short = [f"{c.name} ({units.share(c.length_scale, 0)})" for c in checks if c.length_scale < 1]
-    if not short:
-        return []
-    return [f"time allowed shorter responses only in {', '.join(short)}; a larger --budget-s checks longer ones"]

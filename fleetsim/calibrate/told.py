@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from fleetsim import units
-from fleetsim.calibrate.clients import ClientView, clients_table
-from fleetsim.calibrate.known_profiles import ListedProfile
+from fleetsim.calibrate.known_profiles import ClientView, Drift, ListedProfile, Rechecked, clients_table, drift_of
 from fleetsim.calibrate.pictures import charts
+from fleetsim.calibrate.points import batch_words, opening
 from fleetsim.calibrate.profile_tables import checks, sheets_of
-from fleetsim.calibrate.recheck import Drift, Rechecked, drift_of
-from fleetsim.calibrate.words import batch_words, opening
 from fleetsim.config.engine_profile import BatchCheck, Profile
 from fleetsim.tell.characters import bar
 from fleetsim.tell.document import Document, Section, Table, Under, Words

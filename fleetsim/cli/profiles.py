@@ -18,7 +18,7 @@ from fleetsim.job.trainer_ask import TrainerStep
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fleetsim.calibrate.clients import ClientView
+    from fleetsim.calibrate.known_profiles import ClientView
     from fleetsim.config.engine_profile import Profile
 
 app = typer.Typer(no_args_is_help=True, help="Profiles of engines: list them, look at one, check it, estimate one.")
@@ -110,7 +110,7 @@ def check(
 
     Both errors count: of the makespan, and the median one of the requests' finish times.
     """
-    from fleetsim.calibrate.recheck import compared, predicted_anew, raw_file
+    from fleetsim.calibrate.known_profiles import compared, predicted_anew, raw_file
     from fleetsim.calibrate.told import checked_document
     from fleetsim.cli.output import show, show_json, warn
     from fleetsim.cli.progress import progress
@@ -166,8 +166,8 @@ def estimate(
     """
     from dataclasses import replace
 
-    from fleetsim.calibrate.clients import seen_by_clients
-    from fleetsim.calibrate.derivation import estimate_profile
+    from fleetsim.calibrate.known_profiles import seen_by_clients
+    from fleetsim.calibrate.roofline_profiles import estimate_profile
     from fleetsim.config.profile_files import profile_text
     from fleetsim.errors import InputError
     from fleetsim.files import new_file, write_text

@@ -1,6 +1,6 @@
 """An engine with virtual time and known coefficients: vLLM's scheduler, iteration by iteration, as raw records.
 
-It speaks the protocol of calibrate/vllm/session.py, so that calibration runs to the digit without a GPU. Its scheduler
+It speaks the protocol of calibrate/session.py, so that calibration runs to the digit without a GPU. Its scheduler
 is the reference of tests/engine; what it adds is what real durations have: noise, hiccups, results that arrive late.
 """
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from fleetsim.calibrate.loads import Limits, Load, Ran
 from fleetsim.calibrate.raw import COLUMNS, Raw, RawWriter, read_raw
-from fleetsim.calibrate.vllm.session import EngineLostError, measure
+from fleetsim.calibrate.session import EngineLostError, measure
 from fleetsim.engine import EngineLimits, StepTime
 from tests.engine.reference import Engine, Prefix, Request
 

@@ -8,9 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fleetsim.calibrate.derivation import derive_profile, estimate_profile
-from fleetsim.calibrate.roofline_prior import LEAST_SIGMA, roofline_prior
-from fleetsim.calibrate.sources import GivenFlags, Source, read_source
+from fleetsim.calibrate.derivation import derive_profile
+from fleetsim.calibrate.facts import GivenFlags
+from fleetsim.calibrate.roofline_profiles import LEAST_SIGMA, estimate_profile, roofline_prior
+from fleetsim.calibrate.sources import read_source
+from fleetsim.calibrate.sources.source import Source
 from fleetsim.config.engine_profile import Profile
 from fleetsim.config.profile_files import load_profile, profile_text
 from fleetsim.engine import EngineLimits, StepTime, roofline, run_requests

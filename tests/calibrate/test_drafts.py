@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +11,15 @@ import pytest
 from fleetsim.calibrate.build import build_profile
 from fleetsim.calibrate.drafts import DraftCounts, measured_drafts
 from fleetsim.calibrate.fit.observations import observations_of
-from fleetsim.calibrate.raw import Raw, RawWriter, raw_of, read_raw, records_of
+from fleetsim.calibrate.raw import Raw, RawWriter, raw_of, records_of
 from fleetsim.calibrate.server import ServerRun, measure_server
 from fleetsim.calibrate.server.metrics import gauges_of
-from fleetsim.calibrate.server.plan import batches, sweep
-from fleetsim.calibrate.server.session import CalibrationSession
+from fleetsim.engine import StepTime
+from fleetsim.sim.engines import step_time_of
+from tests.calibrate import test_server_virtual
 from tests.calibrate.fake_scheduler import TRUTH, Scheduler, VirtualPlayer
 from tests.calibrate.fake_server import drafts_page, serve
-from tests.calibrate.test_server_virtual import CLIENT_LIMITS, START
+from tests.calibrate.test_server_virtual import START
 
 SHARES = (0.7, 0.45, 0.3)
 PAGE = (
@@ -46,18 +46,12 @@ class Counting:
 
 
 def measured(path: Path, scheduler: Scheduler, before: DraftCounts | None = None, quick: bool = False) -> Raw:
-    player = VirtualPlayer(scheduler=scheduler, overhead_s=0.003)
-    writer = RawWriter(path)
     drafts = {} if before is None else {"drafts": before.record()}
-    method = {"method": "ngram", "num_speculative_tokens": len(scheduler.accepted)}
-    writer.put("start", **START, speculation=method, **drafts)
-    session = CalibrationSession(
-        player, Counting(scheduler), writer, CLIENT_LIMITS, lambda text: None, frozenset(), 0.0, 900.0, drafting=True
+    start = {**START, "speculation": {"method": "ngram", "num_speculative_tokens": len(scheduler.accepted)}, **drafts}
+    player = VirtualPlayer(scheduler=scheduler, overhead_s=0.003)
+    return test_server_virtual.measured(
+        path, player, budget_s=900.0, quick=quick, watch=Counting(scheduler), start=start
     )
-    loads = sweep(CLIENT_LIMITS, quick=quick, seed=0, at_once=1000)
-    asyncio.run(session.run(loads, batches(CLIENT_LIMITS, quick=quick, seed=0, at_once=1000, cached=True)))
-    writer.close()
-    return read_raw(path)
 
 
 def test_an_iteration_without_a_draft_is_one_too() -> None:
@@ -74,11 +68,20 @@ def test_a_page_without_drafts_says_none() -> None:
     assert found.drafts is None
 
 
+def drafting(found: float, seed: int) -> Scheduler:
+    return Scheduler(accepted=SHARES, found=found, random=np.random.default_rng(seed))
+
+
+def more_s(step_time: StepTime, b: int, found: float) -> float:
+    """Seconds that verifying the drafts of b sequences adds to an iteration."""
+    alone, drafted = step_time.curve(np.array([b, b * (1 + 3 * found)], np.float64))
+    return float(drafted - alone)
+
+
 @pytest.mark.parametrize("found", [1.0, 0.4])
 def test_the_fit_finds_the_iterations_behind_the_tokens(tmp_path: Path, found: float) -> None:
     """TRUTH with drafts, seen through tokens that come by the handful: seconds, acceptance, batches kept out."""
-    scheduler = Scheduler(accepted=SHARES, found=found)
-    raw = measured(tmp_path / "a.raw.jsonl", scheduler)
+    raw = measured(tmp_path / "a.raw.jsonl", drafting(found, 7))
     o = observations_of(raw)
     decode = o.decodes > 0
     assert float(np.median(o.drafted[decode] / o.decodes[decode])) == pytest.approx(3 * found, rel=0.1)
@@ -91,15 +94,17 @@ def test_the_fit_finds_the_iterations_behind_the_tokens(tmp_path: Path, found: f
     assert 1 + sum(drafts.acceptance) == pytest.approx(kept, rel=0.02)
     assert drafts.drafted_tokens == pytest.approx(3 * found, rel=0.02)
     assert any("random prompts" in text for text in profile.provenance.assumed)
-    from fleetsim.sim.engines import step_time_of
-
-    step_time = step_time_of(profile)
+    # One sequence drafts a few dozen times in all: its seconds are known to 7 %, their mean over four to 3.5 %.
+    others = [
+        build_profile(measured(tmp_path / f"{seed}.raw.jsonl", drafting(found, seed)), name="drafting", raw_file=None)
+        for seed in ((8, 9, 10) if found < 1 else ())
+    ]
     for b, context in ((1, 500), (16, 800), (64, 1500)):
-        n = np.array([b * (1 + 3 * found)])
-        truth = TRUTH.seconds(b, 0, b * context) + float(TRUTH.curve(n)[0] - TRUTH.curve(np.array([float(b)]))[0])
-        fitted = step_time.seconds(b, 0, b * context)
-        fitted += float(step_time.curve(n)[0] - step_time.curve(np.array([float(b)]))[0])
-        assert fitted == pytest.approx(truth, rel=0.05)
+        truth = TRUTH.seconds(b, 0, b * context) + more_s(TRUTH, b, found)
+        fitted = [
+            step_time_of(p).seconds(b, 0, b * context) + more_s(step_time_of(p), b, found) for p in (profile, *others)
+        ]
+        assert np.mean(fitted) == pytest.approx(truth, rel=0.05)
     assert len(profile.checks) == 2
     for check in profile.checks:
         assert abs(check.makespan_error) < 0.05, check
@@ -169,4 +174,4 @@ def test_a_recorder_counts_drafts_by_itself(tmp_path: Path, monkeypatch: pytest.
     first, second = rows(tmp_path / "a.raw.jsonl")
     assert (first["nd"], first["K"], first["dr"], first["out"]) == (2, 100, 3, 4)
     assert (second["nd"], second["dr"], second["out"]) == (2, 6, 5)
-    assert record.tally().drafts == DraftCounts(4, 9, (2, 2, 1))
+    assert record.tally.drafts == DraftCounts(4, 9, (2, 2, 1))

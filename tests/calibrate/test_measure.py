@@ -8,15 +8,13 @@ from typing import Any
 
 import pytest
 
-from fleetsim.calibrate.batches import batches
 from fleetsim.calibrate.fit.observations import observations_of
-from fleetsim.calibrate.loads import Limits, Load, Ran, Request
+from fleetsim.calibrate.loads import Limits, Load, Ran, Request, batches
 from fleetsim.calibrate.output_paths import ended
 from fleetsim.calibrate.raw import RawWriter, read_raw, records_of
-from fleetsim.calibrate.vllm.order import loads_in_order
-from fleetsim.calibrate.vllm.session import EngineLostError, measure, progress_words
-from fleetsim.calibrate.vllm.sweeps import decodes
-from fleetsim.calibrate.vllm.time_estimate import LoadPace
+from fleetsim.calibrate.session import EngineLostError, LoadPace, LoadRefusedError, measure, progress_words
+from fleetsim.calibrate.vllm.order import decodes, loads_in_order
+from fleetsim.errors import OutsideError
 from tests.calibrate.fake_engine import SMALL, FakeEngine
 
 LIMITS = Limits(max_num_seqs=64, max_num_batched_tokens=2048, max_model_len=2048, kv_blocks=8192, block_size=16)
@@ -141,6 +139,22 @@ def test_loads_that_keep_failing_are_an_engine_that_is_lost(tmp_path: Path) -> N
     assert len(fake.seen) == 5
 
 
+def test_a_load_that_is_refused_says_nothing_of_the_engine(tmp_path: Path) -> None:
+    path = tmp_path / "a.raw.jsonl"
+    refused = {i: LoadRefusedError("n must be 1") for i in range(2, 9)}
+    went, fake, _ = run(path, 1e6, first=20, raises=refused)
+    assert (went.failed, went.lost, len(fake.seen)) == (7, False, 20)
+    assert {e["err"] for e in records(path, "error")} == {"n must be 1"}
+
+
+def test_what_a_user_is_told_of_the_engine_ends_it_and_is_written_down(tmp_path: Path) -> None:
+    path = tmp_path / "a.raw.jsonl"
+    with pytest.raises(OutsideError, match="the server died"):
+        run(path, 1e6, raises={4: OutsideError("the server died")})
+    assert [(e["err"], e["lost"]) for e in records(path, "error")] == [("the server died", True)]
+    assert len(ended(path)) == 4
+
+
 def test_an_interrupt_goes_through(tmp_path: Path) -> None:
     path = tmp_path / "a.raw.jsonl"
     with pytest.raises(KeyboardInterrupt):
@@ -209,3 +223,12 @@ def test_a_batch_waits_for_slots_and_blocks_in_its_estimate() -> None:
     assert pace.seconds(few) > 5 * pace.seconds(batch)
     request = Load("rl_on", {}, (Request(0, 16, 100),), track=True)
     assert pace.seconds(request) == pytest.approx(1.0, rel=0.1)
+
+
+def test_progress_tells_the_pace_of_the_largest_batch() -> None:
+    pace = LoadPace(LIMITS)
+    assert pace.rate_words == ""
+    for batch in (2, 8, 4):
+        load = Load("decode", {"B": batch}, tuple(Request(i, 17, 9) for i in range(batch)))
+        pace.note(load, Ran(1.0, decode_s=0.004))
+    assert pace.rate_words == "; 2,000 tok/s at batch 8"

@@ -46,7 +46,7 @@ if "killed_early" in scene:
 put(t="start", kind="inproc")
 for i in range(3):
     lab = dict(B=2 + i, C=256)
-    put(t="load", ph="decode", lab=lab, i=i + 1, n=4, left_s=9.0)
+    put(t="load", ph="decode", lab=lab, i=i + 1, n=4, left_s=9.0, said=f"{{i + 1}} of 4")
     if "crash" in scene and i == 2:
         os.kill(os.getpid(), signal.SIGSEGV)
     if "oom" in scene and i == 2:
@@ -105,14 +105,6 @@ def test_progress_is_told_with_a_current_estimate(tmp_path: Path) -> None:
     assert said[0].startswith("starting vLLM; its output goes to ")
     assert said[-1] == "measured"
     assert len(ended(tmp_path / "a.raw.jsonl")) == 3
-
-
-def test_the_estimate_is_of_the_largest_batch() -> None:
-    followed = parent.Followed(Path("none"), 0)
-    for batch in (2, 8, 4):
-        followed._take(json.dumps({"t": "seg", "ph": "decode", "lab": {"B": batch}, "decode_s": 0.004}).encode())
-    said = followed._take(b'{"t":"load","ph":"decode","lab":{"B":1,"C":2},"i":4,"n":9,"left_s":60}')
-    assert said == "4 of 9: decodes, batch 1, context 2; 60 s left; 2,000 tok/s at batch 8"
 
 
 def test_half_a_line_waits_for_its_other_half(tmp_path: Path) -> None:

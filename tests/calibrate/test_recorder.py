@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from fleetsim.calibrate.raw import COLUMNS, RawWriter, records_of
+from fleetsim.calibrate.raw import COLUMNS, RawWriter, records_of, request_columns
 from fleetsim.calibrate.vllm import description, recorder
-from fleetsim.calibrate.vllm.recorder import Recorder, Tracked, request_columns
+from fleetsim.calibrate.vllm.recorder import Recorder, Tracked, request_rows
 from fleetsim.errors import OutsideError
 
 
@@ -119,7 +119,7 @@ def test_a_prompt_in_chunks_beside_decodes(played: tuple[Scheduler, Recorder, Pa
     assert (third["out"], third["fin"]) == (3, 1)
     assert (fourth["nd"], fourth["K"], fourth["npf"]) == (2, 143, 0)
     assert fourth["blk"] == 40
-    tally = record.tally()
+    tally = record.tally
     assert (tally.iterations, tally.tokens, tally.prefill_tokens) == (4, 9, 68)
     assert tally.decode_s == pytest.approx(0.013)
 
@@ -180,7 +180,7 @@ def test_a_preempted_request_computes_its_tokens_again(played: tuple[Scheduler, 
     first, second = rows(path)
     assert (first["pre"], second["pre"]) == (1, 0)
     assert (second["nd"], second["npf"], second["np"], second["hit"], second["adm"]) == (1, 1, 9, 16, 1)
-    columns = request_columns([record.tracked["b"]], 1000.0)
+    columns = request_columns(request_rows([record.tracked["b"]]), 1000.0)
     assert columns["pre"] == [1]
     assert columns["n"] == [5]
     assert columns["first"] == columns["finish"]
@@ -189,7 +189,7 @@ def test_a_preempted_request_computes_its_tokens_again(played: tuple[Scheduler, 
 
 def test_requests_that_never_ended_say_so(played: tuple[Scheduler, Recorder, Path], clock: Clock) -> None:
     request = Some(request_id="x", num_output_tokens=3, num_prompt_tokens=20, max_tokens=50)
-    columns = request_columns([Tracked(request, clock.now, first=clock.now + 1.0)], clock.now)
+    columns = request_columns(request_rows([Tracked(request, clock.now, first=clock.now + 1.0)]), clock.now)
     assert columns == {"submit": [0], "first": [10**6], "finish": [-1], "n": [3], "pre": [0], "P": [20], "want": [50]}
 
 
@@ -212,7 +212,7 @@ def test_segments_keep_their_own_sums(played: tuple[Scheduler, Recorder, Path], 
         record.begin("decode", {}, warm=2)
         for i in range(5):
             step(scheduler, clock, output({"a": 1}, cached={"a": i}), [token("a")], 0.010)
-        tally = record.tally()
+        tally = record.tally
         assert (tally.iterations, tally.tokens) == (5, 5)
         assert tally.seconds == pytest.approx(5 * 0.013, abs=0.003)
     assert record.segment == 2
@@ -222,7 +222,7 @@ def test_a_release_built_differently_is_named() -> None:
     with pytest.raises(OutsideError, match=r"LLM has no 'llm_engine'.*tested with 0\.26\.0 and 0\.32\.0.*--url"):
         description.core_of(type("LLM", (), {})())
     scheduler = Some(kv_cache_manager=Some(block_pool=Some()))
-    names = dict.fromkeys(description.NEEDED["engine core"])
+    names = dict.fromkeys(description.NEEDED["engine core"].split())
     core = Some(**{**names, "scheduler": scheduler})
     with pytest.raises(OutsideError, match=r"its scheduler has no 'schedule'"):
         description.core_of(Some(llm_engine=Some(engine_core=Some(engine_core=core))))

@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fleetsim.calibrate.engine_flags import NAMES, GivenFlags
-from fleetsim.calibrate.facts import facts_of
+from fleetsim.calibrate.facts import NAMES, GivenFlags, facts_of
 from fleetsim.calibrate.fit.observations import observations_of
 from fleetsim.calibrate.raw import Raw, RawWriter, raw_of, records_of
 from fleetsim.calibrate.server import ServerRun, measure_server

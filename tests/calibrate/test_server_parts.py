@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from fleetsim.calibrate.loads import Limits, prompt_chunks
 from fleetsim.calibrate.server.address import address_of, key_of
-from fleetsim.calibrate.server.events import BrokenStreamError, EventReader, chunk_of
-from fleetsim.calibrate.server.guard import Guard
-from fleetsim.calibrate.server.metrics import Gauges, gauges_of
-from fleetsim.calibrate.server.plan import batch_seconds, batches, sweep
-from fleetsim.calibrate.server.prompts import Prompts
+from fleetsim.calibrate.server.http_player import Prompts
+from fleetsim.calibrate.server.metrics import Gauges, Guard, gauges_of
+from fleetsim.calibrate.server.plan import batches, loads_in_turn, plays_of
+from fleetsim.calibrate.server.play import Ask, Stream
+from fleetsim.calibrate.server.stream import BrokenStreamError, EventReader, Response
 from fleetsim.errors import InputError, OutsideError
 
 
@@ -100,25 +100,36 @@ def test_what_is_no_stream() -> None:
         EventReader().feed(b"<html>hello</html>\n\n")
     for data in ("{half", "[1]", '{"id": 1}', '{"choices": [7]}', '{"error": {"message": "out of memory"}}'):
         with pytest.raises(BrokenStreamError):
-            chunk_of(data, {})
+            response(f"data: {data}\n\n")
+
+
+def response(*events: str, made: float = 0.0) -> tuple[Response, list[float]]:
+    """A response of one stream after these events, and the tokens that each read brought. made: per chunk unknown."""
+    found = Response([Stream(Ask(1, 4, 99))], made)
+    return found, [tokens for event in events for _, tokens in found.read(event.encode())]
 
 
 def chunk(**fields: Any) -> str:
-    return json.dumps(fields)
+    return f"data: {json.dumps(fields)}\n\n"
 
 
 def test_tokens_of_a_chunk_by_ids_usage_or_log_probs() -> None:
     one = {"index": 0, "text": "ab", "finish_reason": None}
-    by_ids = chunk_of(chunk(choices=[{**one, "token_ids": [1, 2, 3]}], usage={"completion_tokens": 9}), {0: 1.0})
-    assert (by_ids.tokens, by_ids.counted_by) == ({0: 3.0}, "token_ids")
-    by_usage = chunk_of(chunk(choices=[one], usage={"completion_tokens": 9, "prompt_tokens": 4}), {0: 4.0})
-    assert (by_usage.tokens, by_usage.counted_by, by_usage.prompt_tokens) == ({0: 5.0}, "usage", 4)
-    by_probs = chunk_of(chunk(choices=[{**one, "logprobs": {"tokens": ["a", "b"]}}]), {})
-    assert (by_probs.tokens, by_probs.counted_by) == ({0: 2.0}, "logprobs")
-    unknown = chunk_of(chunk(choices=[one], usage=None), {})
-    assert unknown.tokens == {0: None}  # never taken for one token
-    last = chunk_of(chunk(choices=[], usage={"completion_tokens": 12, "prompt_tokens": 4}), {})
-    assert (last.tokens, last.completion_tokens) == ({}, 12)
+    by_ids, tokens = response(chunk(choices=[{**one, "token_ids": [1, 2, 3]}], usage={"completion_tokens": 9}))
+    assert (tokens, by_ids.counted_by) == ([3.0], "token_ids")
+    by_usage, tokens = response(
+        chunk(choices=[one], usage={"completion_tokens": 4}),
+        chunk(choices=[one], usage={"completion_tokens": 9, "prompt_tokens": 4}),
+    )
+    assert (tokens, by_usage.counted_by, by_usage.streams[0].prompt_tokens) == ([4.0, 5.0], "usage", 4)
+    by_probs, tokens = response(chunk(choices=[{**one, "logprobs": {"tokens": ["a", "b"]}}]))
+    assert (tokens, by_probs.counted_by) == ([2.0], "logprobs")
+    unknown, tokens = response(chunk(choices=[one], usage=None), made=2.5)
+    assert (tokens, unknown.streams[0].exact) == ([2.5], False)  # never taken for one token
+    last = chunk(choices=[], usage={"completion_tokens": 12, "prompt_tokens": 4})
+    spread, tokens = response(chunk(choices=[one]), last, made=2.5)
+    spread.settle()
+    assert tokens == [2.5]
 
 
 VLLM = """
@@ -240,23 +251,27 @@ def test_chunks_hold_every_token_and_every_pair(prompts: list[int], budget: int)
 )
 def test_any_server_gets_loads_that_fit_it(slots: int, longest: int, blocks: int, block: int, quick: bool) -> None:
     limits = Limits(slots, max(2048, slots), longest, blocks, block)
-    loads = sweep(limits, quick=quick, seed=0, at_once=1000)
-    for item in (*loads.prefill, *(i for items in loads.decode for i in items), *loads.mixed):
-        for play in item.plays:
-            base = [a for a in play.asks if a.max_tokens > 0]
-            assert len(base) == len(play.asks) <= max(1, min(slots, 1000))
-            assert all(a.prompt_tokens >= 1 and a.prompt_tokens + a.max_tokens <= longest for a in (*base, *play.then))
-            tokens = sum(a.prompt_tokens + a.max_tokens for a in (*base, *play.then))
-            assert tokens <= limits.kv_tokens or item.phase == "prefill"
-    for plan in batches(limits, quick=quick, seed=0, at_once=1000, cached=True):
-        assert all(1 <= n <= longest - plan.prompt_tokens for n in plan.scaled(1.0))
-        assert len(plan.scaled(0.3)) == plan.label["groups"] * 8
+    for load in loads_in_turn(limits, quick=quick, seed=0, at_once=1000, cached=True, mixed=True):
+        for play in plays_of(load):
+            asks = (*play.asks, *play.then)
+            assert all(a.prompt_tokens >= 1 and a.max_tokens >= 1 for a in asks)
+            assert all(a.prompt_tokens + a.max_tokens <= longest for a in asks)
+            if load.kept_out:
+                assert sum(a.n for a in asks) == load.label["groups"] * 8
+                continue
+            assert len(play.asks) <= max(1, min(slots, 1000))
+            tokens = sum(a.prompt_tokens + a.max_tokens for a in asks)
+            assert tokens <= limits.kv_tokens or load.phase == "prefill"
 
 
-def test_a_batch_is_guessed_from_its_longest_and_its_queue() -> None:
-    assert batch_seconds([100], 8, {1: 0.01}, 0.0) == pytest.approx(1.0)
-    assert batch_seconds([100] * 16, 8, {8: 0.01}, 0.5) == pytest.approx(2.5)
-    assert batch_seconds([50, 100], 8, {1: 0.01, 2: 0.02}, 0.0) == pytest.approx(1.5)
+def test_siblings_in_one_request_are_equally_long_and_have_prompts_of_their_own() -> None:
+    limits = Limits(64, 2048, 4096, 20_000, 16)
+    one, siblings = batches(limits, quick=False, seed=0, at_once=1000, cached=True)
+    (each,), (together,) = plays_of(one), plays_of(siblings)
+    assert {a.n for a in each.asks} == {1}
+    assert {a.n for a in together.asks} == {8}
+    assert len(each.asks) == 8 * len(together.asks)
+    assert not {a.prompt for a in each.asks} & {a.prompt for a in together.asks}
 
 
 def test_prompts_by_key() -> None:

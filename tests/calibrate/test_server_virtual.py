@@ -13,9 +13,10 @@ from fleetsim.calibrate.facts import facts_of
 from fleetsim.calibrate.fit.observations import observations_of
 from fleetsim.calibrate.loads import Limits, key_of
 from fleetsim.calibrate.raw import Raw, RawWriter, read_raw
-from fleetsim.calibrate.server.plan import batches, sweep
+from fleetsim.calibrate.server.engine import ServerEngine, ServerWatch
+from fleetsim.calibrate.server.plan import loads_in_turn
 from fleetsim.calibrate.server.probe import budget_of, slots_of
-from fleetsim.calibrate.server.session import CalibrationSession
+from fleetsim.calibrate.session import measure
 from fleetsim.engine import EngineLimits, StepTime
 from tests.calibrate.fake_scheduler import LIMITS, TRUTH, Scheduler, VirtualPlayer
 
@@ -44,16 +45,25 @@ def measured(
     budget_s: float = 300.0,
     done: frozenset[str] = frozenset(),
     quick: bool = True,
+    watch: ServerWatch | None = None,
+    start: dict[str, Any] = START,
 ) -> Raw:
+    """watch: of a server that drafts."""
     writer = RawWriter(path)
-    writer.put("start", **START)
-    session = CalibrationSession(
-        player, Nobody(), writer, CLIENT_LIMITS, lambda text: None, done, began_s=player.now(), budget_s=budget_s
-    )
-    session.together = player.scheduler.mixing
-    loads = sweep(CLIENT_LIMITS, quick=quick, seed=0, at_once=1000)
-    kept_out = batches(CLIENT_LIMITS, quick=quick, seed=0, at_once=1000, cached=True)
-    asyncio.run(session.run(loads, kept_out))
+    with asyncio.Runner() as runner:
+        engine = ServerEngine(
+            player,
+            watch or Nobody(),
+            writer,
+            CLIENT_LIMITS,
+            start,
+            lambda text: None,
+            runner.run,
+            together=player.scheduler.mixing,
+            drafting=watch is not None,
+        )
+        loads = loads_in_turn(CLIENT_LIMITS, quick=quick, seed=0, at_once=1000, cached=True, mixed=watch is None)
+        measure(engine, loads, writer, budget_s=budget_s, done=done)
     writer.close()
     return read_raw(path)
 
@@ -142,12 +152,13 @@ def test_a_prompt_in_one_piece_tells_no_budget() -> None:
 
 def test_a_small_budget_scales_the_batches_and_leaves_out_points(tmp_path: Path) -> None:
     player = VirtualPlayer()
-    raw = measured(tmp_path / "a.raw.jsonl", player, budget_s=20.0)
-    assert player.now() <= 20.0 * 1.02
+    raw = measured(tmp_path / "a.raw.jsonl", player, budget_s=14.0)
+    assert player.now() <= 14.0 * 1.02
     kept = [s for s in raw.segments if s.kept_out]
     assert kept
     assert all(not s.cut and s.label["length_scale"] < 1 for s in kept)
     assert {s.phase for s in raw.segments} >= {"decode", "prefill", "mixed"}
+    assert any(r.get("left_out") == "decode" for r in raw.records)
 
 
 def test_a_resumed_run_repeats_nothing_that_ended(tmp_path: Path) -> None:

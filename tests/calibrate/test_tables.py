@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fleetsim.calibrate.derived_error import predicted_s
+from fleetsim.calibrate.derivation import predicted_s
+from fleetsim.calibrate.facts import GivenFlags
 from fleetsim.calibrate.raw import RawWriter
-from fleetsim.calibrate.sources import GivenFlags, Source, is_raw, joined, read_source, subset
-from fleetsim.calibrate.sources.benchmark_run import seen_decodes
-from fleetsim.calibrate.sources.vllm_bench import batch_iterations
+from fleetsim.calibrate.sources import is_raw, read_source
+from fleetsim.calibrate.sources.benchmark_run import batch_iterations, seen_decodes
+from fleetsim.calibrate.sources.source import Source, joined, subset
 from fleetsim.engine import EngineLimits, run_requests
 from fleetsim.errors import InputError
 from tests.calibrate.bench import TRUTH, Request, guidellm_benchmark, play, serve_result

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fleetsim.calibrate.derivation import derive_profile
-from fleetsim.calibrate.derived_error import predicted_s
-from fleetsim.calibrate.sources import GivenFlags, read_source
+from fleetsim.calibrate.derivation import derive_profile, predicted_s
+from fleetsim.calibrate.facts import GivenFlags
+from fleetsim.calibrate.sources import read_source
 from fleetsim.calibrate.sources.aiconfigurator import _config_of
 from fleetsim.engine.model.hf_config import shape_from_config
 from fleetsim.engine.model.names import MODELS

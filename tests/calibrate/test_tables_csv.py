@@ -9,8 +9,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from fleetsim.calibrate.derived_error import predicted_s
-from fleetsim.calibrate.sources import Source, read_source
+from fleetsim.calibrate.derivation import predicted_s
+from fleetsim.calibrate.sources import read_source
+from fleetsim.calibrate.sources.source import Source
 from fleetsim.errors import InputError
 from tests.calibrate.bench import TRUTH
 

@@ -7,11 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetsim import units
-from fleetsim.calibrate.known_profiles import ListedProfile
+from fleetsim.calibrate.known_profiles import ListedProfile, compared, drift_of
+from fleetsim.calibrate.points import how_good, what_it_is
 from fleetsim.calibrate.profile_tables import sheets_of
-from fleetsim.calibrate.recheck import compared, drift_of
 from fleetsim.calibrate.told import checked_document, document, drift_words, list_lines
-from fleetsim.calibrate.words import how_good, what_it_is
 from fleetsim.config.coefficients import EstimateFields
 from fleetsim.config.engine_profile import BatchCheck, Profile
 from fleetsim.tell.console import as_text

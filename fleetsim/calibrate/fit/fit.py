@@ -9,11 +9,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim import units
-from fleetsim.calibrate.fit.bootstrap import draws, interval
-from fleetsim.calibrate.fit.design import LINEAR, OVERHEAD, PREFILL, SEQ, Basis, candidates, expanded
+from fleetsim.calibrate.fit.design import (
+    LINEAR,
+    OVERHEAD,
+    PREFILL,
+    SEQ,
+    Array,
+    Basis,
+    Grams,
+    candidates,
+    expanded,
+    solve,
+    sum_up,
+)
 from fleetsim.calibrate.fit.identifiability import Prior, held_by, require, resting_on, separable, spans
-from fleetsim.calibrate.fit.knots import NEGLIGIBLE, KnotChoice, choose, fold_fits, folds, with_curve
-from fleetsim.calibrate.fit.least_squares import Array, Grams, solve, sum_up
+from fleetsim.calibrate.fit.knots import NEGLIGIBLE, KnotChoice, choose, draws, fold_fits, folds, interval, with_curve
 from fleetsim.calibrate.fit.observations import Observations, in_a_row
 from fleetsim.calibrate.fit.outliers import Weights, weigh
 from fleetsim.config.coefficients import Coefficients, EstimateFields

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetsim.calibrate.fit.design import LINEAR, PAIRS, PREFILL, SEQ, Basis
-from fleetsim.calibrate.fit.least_squares import Array, factor
+from fleetsim.calibrate.fit.design import LINEAR, PAIRS, PREFILL, SEQ, Array, Basis, factor
 from fleetsim.calibrate.fit.observations import PER_DURATION, PER_ITERATION, Observations
 from fleetsim.calibrate.fit.outliers import per_observation
 from fleetsim.dataclass import dataclass

@@ -12,10 +12,13 @@ Three things spoil durations.
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 from numpy.typing import NDArray
+from scipy import ndimage
 
-from fleetsim.calibrate.fit.least_squares import Array, solve, sum_up
+from fleetsim.calibrate.fit.design import Array, solve, sum_up
 from fleetsim.calibrate.fit.observations import Observations
 from fleetsim.dataclass import dataclass
 
@@ -79,24 +82,12 @@ def per_observation(o: Observations, values: Array) -> Array:
 def _cells(o: Observations, load: NDArray[np.int64]) -> NDArray[np.int64]:
     """Observations of a load that held the same decodes and prefill share a number."""
     held = [per_observation(o, v) for v in (o.decodes, o.prefill_tokens, o.attn_pairs)]
-    keys = [*held, load]
-    order = np.lexsort(keys)
-    new = np.zeros(len(order), np.bool_)
-    for key in keys:
-        new[1:] |= np.diff(key[order]) != 0
-    cell = np.empty(len(order), np.int64)
-    cell[order] = np.cumsum(new)
-    return cell
+    return np.unique(np.column_stack([load, *held]), axis=0, return_inverse=True)[1].reshape(-1)
 
 
 def _medians(values: Array, cell: NDArray[np.int64]) -> Array:
     """Each row's median over its cell."""
-    order = np.lexsort([values, cell])
-    ends = np.cumsum(np.bincount(cell))
-    starts = ends - np.bincount(cell)
-    ranked = values[order]
-    median = 0.5 * (ranked[(starts + ends - 1) // 2] + ranked[(starts + ends) // 2])
-    return np.asarray(median[cell])
+    return np.asarray(ndimage.median(values, cell, np.arange(cell.max(initial=-1) + 1)))[cell]
 
 
 def _robust(
@@ -109,12 +100,8 @@ def _robust(
     """Row weights: 0 for what is far off, Huber's for what is off."""
     row = keep.astype(np.float64)
     off = np.abs(error - np.where(many, _medians(error, cell), 0.0))
-    for group, far, least in (
-        (many & prompt, FAR, FAR_LEAST),
-        (many & ~prompt, FAR, FAR_LEAST),
-        (~many & prompt, LONE, LONE_LEAST),
-        (~many & ~prompt, LONE, LONE_LEAST),
-    ):
+    kinds = product(((many, FAR, FAR_LEAST), (~many, LONE, LONE_LEAST)), (prompt, ~prompt))
+    for group, far, least in ((rows & kind, far, least) for (rows, far, least), kind in kinds):
         if not np.any(group & keep):
             continue
         spread = max(1.4826 * float(np.median(off[group & keep])), FINEST)

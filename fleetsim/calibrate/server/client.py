@@ -14,6 +14,7 @@ from typing import Any
 import aiohttp
 
 from fleetsim.calibrate.server.address import Address, Key
+from fleetsim.calibrate.session import LoadRefusedError
 from fleetsim.errors import OutsideError
 from fleetsim.json_text import from_json
 
@@ -22,10 +23,6 @@ PATIENCE = 5  # answers of 429 that one request sits out
 LONGEST_WAIT_S = 30.0
 IDLE_S = 2.0  # until an idle connection is given up; servers do so after 5 s (uvicorn), and a request then is lost
 MAX_BODY = 64 << 20
-
-
-class RefusedError(OutsideError):
-    """The server understood the request and will not serve it (400, 413, 422): another request may do."""
 
 
 class GoneError(OutsideError):
@@ -44,7 +41,8 @@ class Client:
         self.limited = 0
         self._session: aiohttp.ClientSession | None = None
 
-    async def __aenter__(self) -> Client:
+    async def open(self) -> None:
+        """Begins the session; the event loop of its requests must be running."""
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=None, keepalive_timeout=IDLE_S),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S),
@@ -52,9 +50,9 @@ class Client:
             trust_env=False,
             auto_decompress=True,
         )
-        return self
 
-    async def __aexit__(self, *exc: object) -> None:
+    async def close(self) -> None:
+        """Ends the session."""
         assert self._session is not None
         await self._session.close()
         await asyncio.sleep(0)  # lets the transports close
@@ -89,7 +87,7 @@ class Client:
     async def stream(self, body: bytes, sent: Callable[[], None]) -> AsyncIterator[AsyncIterator[bytes]]:
         """A completion's bytes as they come. `sent` is called when the request goes out (again after a 429).
 
-        Leaving the block early closes the connection, at which servers abort the request. Raises RefusedError,
+        Leaving the block early closes the connection, at which servers abort the request. Raises LoadRefusedError,
         GoneError, or OutsideError with a remedy for every other answer.
         """
         url = self.address.v1("completions")
@@ -190,7 +188,7 @@ class Client:
         if 300 <= status < 400:
             return OutsideError(f"{where}: redirects ({status}); give the URL that it redirects to")
         if status in (400, 413, 422):
-            return RefusedError(f"{where}: refused a request ({status}{said})")
+            return LoadRefusedError(f"{where}: refused a request ({status}{said})")
         if status >= 500:
             return GoneError(f"{where}: failed with {status}{said}; see the server's own log for the reason")
         if status == 200:

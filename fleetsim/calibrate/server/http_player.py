@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import time
 from collections.abc import Callable
 from dataclasses import field
+from typing import Any
+
+import numpy as np
 
 from fleetsim.calibrate.server.client import Client, GoneError
-from fleetsim.calibrate.server.dialect import Dialect
-from fleetsim.calibrate.server.events import BrokenStreamError
 from fleetsim.calibrate.server.play import Ask, Course, Play, Played, Stream
-from fleetsim.calibrate.server.response import Response
+from fleetsim.calibrate.server.stream import BrokenStreamError, Response
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import OutsideError
 
@@ -165,3 +167,88 @@ class HttpPlayer:
             if course.reached or (not course.all_began and course.crowded):
                 state.moved.set()
         stream.arrived(at_s, tokens)
+
+
+BOTH = {"stream_options": {"include_usage": True, "continuous_usage_stats": True}}
+LAST = {"stream_options": {"include_usage": True}}
+# The first tells most, the last is taken by every server: TensorRT-LLM's and strict gateways refuse unknown fields.
+EXTRAS: tuple[dict[str, Any], ...] = (
+    {"ignore_eos": True, "return_token_ids": True, **BOTH},
+    {"ignore_eos": True, **BOTH},
+    {"ignore_eos": True, **LAST},
+    LAST,
+    {},
+)
+
+
+@dataclass(slots=True)
+class Dialect:
+    """extras: fields beside the standard ones. counted_by: token_ids, usage, logprobs, or spread.
+
+    tokens_per_chunk: for spread, until a stream's own usage says. ends_early: the server stopped before max_tokens,
+    so it does not honour ignore_eos.
+    """
+
+    model: str
+    extras: dict[str, Any]
+    prompts: Prompts
+    counted_by: str = ""
+    tokens_per_chunk: float = 1.0
+    ends_early: bool = False
+
+    def body(self, ask: Ask) -> bytes:
+        """The request's JSON."""
+        fields: dict[str, Any] = {
+            "model": self.model,
+            "prompt": self.prompts.prompt(ask.prompt, ask.prompt_tokens),
+            "max_tokens": ask.max_tokens,
+            "temperature": 1.0,
+            "stream": True,
+            **self.extras,
+        }
+        if ask.n > 1:
+            fields["n"] = ask.n
+        elif self.counted_by == "usage":
+            fields.pop("return_token_ids", None)  # the running usage says as much, and is less to send
+        return json.dumps(fields, separators=(",", ":")).encode()
+
+    def described(self) -> dict[str, Any]:
+        """What the records say of the dialect."""
+        return {
+            "prompts": "text" if self.prompts.text else "token_ids",
+            "extras": sorted(self.extras),
+            "counted_by": self.counted_by,
+            "ends_early": self.ends_early,
+        }
+
+
+# No server is sent an id that its vocabulary may lack: vLLM 0.32 without a tokenizer does not check ids, and an id
+# beyond the embedding kills its engine.
+LEAST_ID, PAST_ID = 16, 250
+WORDS = """
+the of and to in is it that for was on are with as his they be at one have this from or had by hot but some
+what there we can out other were all your when up use word how said an each she which do their time if will
+way about many then them would write like so these her long make thing see him two has look more day could go
+come did my sound no most number who over know water than call first people may down side been now find any
+new work part take get place made live where after back little only round man year came show every good me
+give our under
+""".split()  # noqa: SIM905 - a list of words is longer to read
+
+
+class Prompts:
+    """Prompts by key. nonce: of this session, so that no earlier session's prompts lie in the server's prefix cache.
+
+    tokens_per_word: what the server counted, for text.
+    """
+
+    def __init__(self, nonce: int, text: bool = False, tokens_per_word: float = 1.0) -> None:
+        self.nonce, self.text, self.tokens_per_word = nonce, text, tokens_per_word
+
+    def prompt(self, key: int, tokens: int) -> list[int] | str:
+        """A prompt of this many tokens (of about as many, for text)."""
+        random = np.random.default_rng([self.nonce, key, tokens])
+        if not self.text:
+            ids: list[int] = random.integers(LEAST_ID, PAST_ID, tokens).tolist()
+            return ids
+        words = random.integers(0, len(WORDS), max(1, round(tokens / self.tokens_per_word)))
+        return " ".join(WORDS[int(i)] for i in words)

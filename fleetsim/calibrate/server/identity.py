@@ -5,10 +5,11 @@ Only named fields are read from a server's own description of itself: SGLang's h
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
-from fleetsim.calibrate.engine_flags import GivenFlags
+from fleetsim.calibrate.facts import GivenFlags
 from fleetsim.calibrate.loads import Limits
 from fleetsim.calibrate.server.client import Client
 from fleetsim.calibrate.server.metrics import Gauges
@@ -54,11 +55,9 @@ class Identity:
     def settle(self, given: GivenFlags) -> None:
         """Fills what the server and the probes did not say from the user's flags, then from defaults."""
         for name, default in DEFAULTS.items():
-            if getattr(self, name) is None:
-                said = getattr(given, name)
-                setattr(self, name, default if said is None else said)
-                if said is None:
-                    self.assumed.append(f"{name}={default}: the server does not say it")
+            if getattr(self, name) is None and getattr(given, name) is None:
+                self.assumed.append(f"{name}={default}: the server does not say it")
+            setattr(self, name, next(v for v in (getattr(self, name), getattr(given, name), default) if v is not None))
         # An iteration must hold one token of every running request; vLLM refuses less.
         self.max_num_batched_tokens = max(self.max_num_batched_tokens or 1, self.max_num_seqs or 1)
         if self.num_gpu_blocks is None and self.kv_blocks is None:
@@ -120,21 +119,22 @@ class Identity:
 
 async def models_of(client: Client) -> list[dict[str, Any]]:
     """What /v1/models lists. Raises OutsideError where this is no OpenAI-compatible server."""
-    url = client.address.v1("models")
+    url, shown = client.address.v1("models"), client.address.shown
     status, kind, text = await client.get(url)
     if status == 401 and client.key.use_spare():
         status, kind, text = await client.get(url)
-    listed = _json(text) if status == 200 else None
-    found = listed.get("data") if isinstance(listed, dict) else None
     if status == 0:
-        raise OutsideError(f"{client.address.shown}: no answer to /v1/models in time; is the server alive?")
+        raise OutsideError(f"{shown}: no answer to /v1/models in time; is the server alive?")
+    try:
+        found = from_json(text)["data"] if status == 200 else None
+    except (ValueError, KeyError, TypeError):
+        found = None
     if status == 404 or (status == 200 and not isinstance(found, list)):
-        what = (
-            "answers with a page of HTML" if "html" in kind else "has no /v1/models" if status == 404 else "lists none"
-        )
+        what = "has no /v1/models" if status == 404 else "lists none"
+        what = "answers with a page of HTML" if "html" in kind else what
         raise OutsideError(
-            f"{client.address.shown}: is no OpenAI-compatible server ({what}); give the server's root, such as "
-            "http://localhost:8000 for vLLM, :30000 for SGLang"
+            f"{shown}: is no OpenAI-compatible server ({what}); give the server's root, such as http://localhost:8000 "
+            "for vLLM, :30000 for SGLang"
         )
     if status != 200:
         raise client.failure(status, kind, text)
@@ -144,16 +144,12 @@ async def models_of(client: Client) -> list[dict[str, Any]]:
 def choose_model(models: list[dict[str, Any]], wanted: str | None, shown: str) -> dict[str, Any]:
     """The model to ask for. Raises InputError with the served names where the choice is not clear."""
     bases = [m for m in models if not m.get("parent")] or models  # adapters name the model they sit on
-    names = [m["id"] for m in models]
-    listed = ", ".join(names[:10]) or "none"
+    listed = ", ".join([m["id"] for m in models][:10]) or "none"
     if wanted is not None:
-        for m in models:
-            if wanted == m["id"]:
-                return m
-        for m in bases:
-            if wanted == m.get("root"):
-                return m
-        raise InputError([Problem("--model", wanted, f"not served at {shown}", f"it serves: {listed}")])
+        named = [m for m in models if m["id"] == wanted] + [m for m in bases if m.get("root") == wanted]
+        if not named:
+            raise InputError([Problem("--model", wanted, f"not served at {shown}", f"it serves: {listed}")])
+        return named[0]
     if not bases:
         raise OutsideError(f"{shown}: serves no model; wait until it has loaded one")
     if len(bases) > 1:
@@ -165,23 +161,22 @@ async def identify(client: Client, model: dict[str, Any], gauges: Gauges | None)
     """What the server says of itself. Raises OutsideError for several engines behind one address."""
     owner = str(model.get("owned_by") or "")
     engine = gauges.family if gauges else owner if owner in ("vllm", "sglang") else "openai"
-    version = await client.get_json(client.address.own("version"))
-    named = str(version.get("version") or "") if isinstance(version, dict) else ""
+    version = _mapping(await client.get_json(client.address.own("version"))).get("version")
     # The name under which it is served goes into requests; the model's own is what a profile should name.
     root = model.get("root")
     at_hub = isinstance(root, str) and root and not root.startswith(("/", ".", "~"))
     name = str(root) if at_hub else model["id"]
-    known = Identity(engine, named, name.rstrip("/").rsplit("/", 1)[-1] if name.startswith("/") else name)
+    known = Identity(engine, str(version or ""), name.rstrip("/").rsplit("/", 1)[-1] if name.startswith("/") else name)
     known.max_model_len = _count(model.get("max_model_len"))
     if engine == "openai" and owner:
         known.flags["owned_by"] = owner
     if gauges is not None:
         _from_metrics(known, gauges)
     if engine == "vllm":
-        _from_vllm(known, await client.get_json(client.address.own("server_info?config_format=json")))
+        _from_vllm(known, _mapping(await client.get_json(client.address.own("server_info?config_format=json"))))
     elif engine == "sglang":
         info = await client.get_json(client.address.own("server_info"))
-        _from_sglang(known, info or await client.get_json(client.address.own("get_server_info")))
+        _from_sglang(known, _mapping(info or await client.get_json(client.address.own("get_server_info"))))
     engines = max(gauges.engines if gauges else 1, int(known.flags.get("data_parallel_size") or 1))
     if engines > 1:
         raise OutsideError(
@@ -193,64 +188,54 @@ async def identify(client: Client, model: dict[str, Any], gauges: Gauges | None)
 
 def _from_metrics(known: Identity, gauges: Gauges) -> None:
     labels = gauges.cache
-    known.num_gpu_blocks = _count(labels.get("num_gpu_blocks"))
-    known.block_size = _count(labels.get("block_size"))
-    if labels.get("enable_prefix_caching") in ("True", "False"):
-        known.prefix_caching = labels["enable_prefix_caching"] == "True"
-    known.cache = {
-        k: labels[k] for k in ("cache_dtype", "gpu_memory_utilization", "kv_cache_size_tokens") if labels.get(k)
-    }
+    known.num_gpu_blocks, known.block_size = _count(labels.get("num_gpu_blocks")), _count(labels.get("block_size"))
+    known.prefix_caching = {"True": True, "False": False}.get(labels.get("enable_prefix_caching", ""))
+    told = ("cache_dtype", "gpu_memory_utilization", "kv_cache_size_tokens")
+    known.cache = {k: labels[k] for k in told if labels.get(k)}
     if gauges.drafts is not None:
         known.speculation = {"num_speculative_tokens": len(gauges.drafts.accepted_at)}
     if gauges.family == "sglang" and gauges.total_kv_tokens:
         known.block_size, known.kv_blocks = 1, gauges.total_kv_tokens
 
 
-def _from_vllm(known: Identity, info: Any) -> None:
+def _from_vllm(known: Identity, info: Mapping[str, Any]) -> None:
     """GET /server_info?config_format=json, where VLLM_SERVER_DEV_MODE=1 (vllm/entrypoints/serve/dev/server_info)."""
-    config = info.get("vllm_config") if isinstance(info, dict) else None
-    if not isinstance(config, dict):
+    config = _mapping(info.get("vllm_config"))
+    if not config:
         return
-    sched, parallel, model, comp = (
-        _mapping(config.get(k)) for k in ("scheduler_config", "parallel_config", "model_config", "compilation_config")
+    sched, parallel, model, comp, drafts = (
+        _mapping(config.get(f"{name}_config"))
+        for name in ("scheduler", "parallel", "model", "compilation", "speculative")
     )
     known.max_num_seqs = _count(sched.get("max_num_seqs"))
     known.max_num_batched_tokens = _count(sched.get("max_num_batched_tokens"))
     known.tp = _count(parallel.get("tensor_parallel_size"))
     known.flags["data_parallel_size"] = _count(parallel.get("data_parallel_size")) or 1
-    for key in ("enforce_eager", "quantization"):
-        if isinstance(model.get(key), bool | str):
-            known.flags[key] = model[key]
+    known.flags |= {k: model[k] for k in ("enforce_eager", "quantization") if isinstance(model.get(k), bool | str)}
     known.dtype = str(model.get("dtype") or "").removeprefix("torch.")
-    method = _mapping(config.get("speculative_config")).get("method")
-    if known.speculation is not None and isinstance(method, str):
-        known.speculation["method"] = method
-    sizes = comp.get("cudagraph_capture_sizes")
+    if known.speculation is not None and isinstance(drafts.get("method"), str):
+        known.speculation["method"] = drafts["method"]
     mode = comp.get("cudagraph_mode")
-    known.comp = {
-        "cudagraph_mode": "NONE" if mode in (0, "0", "NONE", None) else str(mode),
-        "sizes": [s for s in sizes if isinstance(s, int)] if isinstance(sizes, list) else [],
-    }
-    system = info.get("system_env")
-    if isinstance(system, dict):
-        names = str(system.get("nvidia_gpu_models") or "").splitlines()
-        if names:
-            known.gpu = {"name": names[0].partition(": ")[2] or names[0], "count": len(names)}
-            known.gpu["driver"] = str(system.get("nvidia_driver_version") or "")
-        known.torch = str(system.get("torch_version") or "")
-        known.cuda = str(system.get("cuda_compiled_version") or "") if names else ""
+    off = mode in (0, "0", "NONE", None)
+    known.comp = {"cudagraph_mode": "NONE" if off else str(mode), "sizes": _sizes(comp.get("cudagraph_capture_sizes"))}
+    system = _mapping(info.get("system_env"))
+    names = str(system.get("nvidia_gpu_models") or "").splitlines()
+    if names:
+        driver = str(system.get("nvidia_driver_version") or "")
+        known.gpu = {"name": names[0].partition(": ")[2] or names[0], "count": len(names), "driver": driver}
+        known.cuda = str(system.get("cuda_compiled_version") or "")
+    known.torch = str(system.get("torch_version") or "")
 
 
-def _from_sglang(known: Identity, info: Any) -> None:
+def _from_sglang(known: Identity, info: Mapping[str, Any]) -> None:
     """GET /server_info, formerly /get_server_info (python/sglang/srt/entrypoints/http_server.py)."""
-    if not isinstance(info, dict):
+    if not info:
         return
     states = info.get("internal_states")
-    state = states[0] if isinstance(states, list) and states and isinstance(states[0], dict) else {}
+    state = _mapping(states[0]) if isinstance(states, list) and states else {}
     known.version = known.version or str(info.get("version") or "")
-    known.max_num_seqs = _count(info.get("max_running_requests")) or _count(
-        state.get("effective_max_running_requests_per_dp")
-    )
+    slots = _count(info.get("max_running_requests"))
+    known.max_num_seqs = slots or _count(state.get("effective_max_running_requests_per_dp"))
     known.max_num_batched_tokens = _count(info.get("chunked_prefill_size"))
     page = _count(info.get("page_size")) or known.block_size or 1
     total = _count(info.get("max_total_num_tokens")) or (known.kv_blocks or 0) * (known.block_size or 1)
@@ -262,32 +247,25 @@ def _from_sglang(known: Identity, info: Any) -> None:
     known.tp = _count(info.get("tp_size"))
     known.dtype = str(info.get("dtype") or "")
     known.flags["data_parallel_size"] = _count(info.get("dp_size")) or 1
-    for key in ("quantization", "attention_backend", "schedule_policy", "mem_fraction_static"):
-        if isinstance(info.get(key), int | float | str):
-            known.flags[key] = info[key]
-    sizes = info.get("cuda_graph_bs")
+    told = ("quantization", "attention_backend", "schedule_policy", "mem_fraction_static")
+    known.flags |= {k: info[k] for k in told if isinstance(info.get(k), int | float | str)}
     off = bool(info.get("disable_cuda_graph", False))
     known.comp = {
         "cudagraph_mode": "NONE" if off else "FULL",
-        "sizes": [s for s in sizes if isinstance(s, int)] if isinstance(sizes, list) and not off else [],
+        "sizes": [] if off else _sizes(info.get("cuda_graph_bs")),
     }
+
+
+def _sizes(value: Any) -> list[int]:
+    return [s for s in value if isinstance(s, int)] if isinstance(value, list) else []
 
 
 def _count(value: Any) -> int | None:
     """A positive integer, also as a metric's label writes it."""
-    if isinstance(value, bool):
-        return None
     if isinstance(value, str) and value.isdigit():
         value = int(value)
-    return value if isinstance(value, int) and value > 0 else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
 
 def _mapping(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
-
-
-def _json(text: str) -> Any:
-    try:
-        return from_json(text)
-    except ValueError:
-        return None

@@ -159,23 +159,3 @@ def _at(times: NDArray[np.float64], moment: float) -> int:
 
 def _usual_gap(times: NDArray[np.float64]) -> float:
     return float(np.median(np.diff(times))) if len(times) > 1 else 0.0
-
-
-def requests_of(streams: Sequence[Stream], began_s: float, preempted: int = 0) -> dict[str, list[int]]:
-    """Per-request times of a kept-out batch, as a `seg` record holds them (raw.Segment.requests).
-
-    preempted: how often the server preempted in all; whom is not known, so it stands with the last request.
-    """
-
-    def us(moment: float) -> int:
-        return round((moment - began_s) * 1e6) if moment >= 0 else -1
-
-    return {
-        "submit": [us(s.submitted_s) for s in streams],
-        "first": [us(s.first_s) for s in streams],
-        "finish": [us(s.finish_s) for s in streams],
-        "n": [round(s.tokens) for s in streams],
-        "pre": [0] * (len(streams) - 1) + [preempted],
-        "P": [s.prompt_tokens for s in streams],
-        "want": [s.ask.max_tokens for s in streams],
-    }

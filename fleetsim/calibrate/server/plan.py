@@ -1,221 +1,136 @@
-"""What is asked of a server, in which order: sweeps that fits see, batches that they do not."""
+"""What is asked of a server, in which order: sweeps that fits see, batches that they do not, and both as plays."""
 
 from __future__ import annotations
 
-import heapq
-from dataclasses import field
-from typing import Any
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
-from fleetsim.calibrate.batches import CV, PROMPT, G, heavy_tailed
-from fleetsim.calibrate.loads import Limits
+from fleetsim.calibrate.loads import LENGTHS, QUICK_LENGTHS, G, Limits, Load, Request, batch
 from fleetsim.calibrate.server.play import Ask, Play
-from fleetsim.dataclass import dataclass
 
 CACHE_SHARE = 0.85  # of the KV cache that a sweep may fill: nothing is to be preempted in it
-PASSES = 3
+PASSES = 3  # over the decodes
+BATCHES = (1, 2, 4, 8, 16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
+COARSE_BATCHES = (1, 4, 16, 64, 128, 256, 512, 1024)
+SIBLINGS_KEY = 500_000  # prompts of the second batch are none of the first
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
-    """One load: phase and label as the records have them, and what to play (repeats times).
+def loads_in_turn(limits: Limits, *, quick: bool, seed: int, at_once: int, cached: bool, mixed: bool) -> list[Load]:
+    """All loads for a server: prompts, decodes, a batch, mixtures, decodes twice more, so that a drift averages out,
+    and the second batch. Where the server is small they shrink.
 
-    computed: prompt tokens that the server must compute for it, 0 where they lie in its prefix cache; what an item
-    costs is judged from it.
+    at_once: streams that the client can hold open. cached: whether prompts are found again. mixed: whether iterations
+    can be counted while a prompt is computed.
     """
-
-    phase: str
-    label: dict[str, Any]
-    plays: tuple[Play, ...]
-    computed: int = 0
-
-
-@dataclass(slots=True)
-class Keys:
-    """Prompt keys that no other load has."""
-
-    last: int = 1_000_000
-
-    def fresh(self) -> int:
-        """A key that was never given out."""
-        self.last += 1
-        return self.last
-
-
-@dataclass(frozen=True, slots=True)
-class LoadSweep:
-    """The loads of a calibration: decode in several passes, the rest between, so that a drift averages out."""
-
-    warm_up: tuple[Play, ...]
-    prefill: tuple[Item, ...]
-    decode: tuple[tuple[Item, ...], ...]
-    mixed: tuple[Item, ...]
-    keys: Keys = field(default_factory=Keys)
-
-
-def sweep(limits: Limits, *, quick: bool, seed: int, at_once: int) -> LoadSweep:
-    """The loads for a server of these limits. at_once: streams that the client can hold open."""
-    keys = Keys()
     slots = min(limits.max_num_seqs, at_once)
+    keys = itertools.count(1_000_000)
     random = np.random.default_rng([seed, 1])
-    return LoadSweep(
-        warm_up=_warm_up(limits, slots, keys),
-        prefill=tuple(_prefill(limits, slots, quick, keys)),
-        decode=_decode(limits, slots, quick, random),
-        mixed=tuple(_mixed(limits, slots, quick, keys)),
-        keys=keys,
-    )
+    points = _decodes(limits, slots, quick)
+    passes = [
+        [replace(points[i], label={**points[i].label, "pass": number}) for i in random.permutation(len(points))]
+        for number in range(PASSES)
+    ]
+    requests, siblings = batches(limits, quick=quick, seed=seed, at_once=at_once, cached=cached)
+    beside = _mixtures(limits, slots, quick, keys) if mixed else []
+    return [*_prompts(limits, slots, quick, keys), *passes[0], requests, *beside, *passes[1], *passes[2], siblings]
 
 
-def _warm_up(limits: Limits, slots: int, keys: Keys) -> tuple[Play, ...]:
-    """Compiles kernels, makes connections, warms caches. Nothing of it is recorded."""
-    long = min(limits.max_model_len - 8, 2 * limits.max_num_batched_tokens, 8192)
-    few, many = min(4, slots), min(64, slots)
-    return (
-        Play(tuple(Ask(keys.fresh(), 64, 8) for _ in range(few))),
-        Play(tuple(Ask(keys.fresh(), min(128, limits.max_model_len // 2), 16) for _ in range(many))),
-        Play((Ask(keys.fresh(), max(1, long), 2),)),
-    )
-
-
-def _prefill(limits: Limits, slots: int, quick: bool, keys: Keys) -> list[Item]:
+def _prompts(limits: Limits, slots: int, quick: bool, keys: Iterator[int]) -> list[Load]:
+    """Prompts sent to an idle server, one or several at once, each point some times in a row."""
     longest = limits.max_model_len - 2
     lengths = (128, 512, 2048, 8192) if quick else (64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
     several = ((4, 256), (8, 512)) if quick else ((4, 128), (16, 128), (4, 512), (16, 512), (4, 2048), (8, 1024))
-    points = [(1, min(p, longest)) for p in lengths] + [(n, min(p, longest)) for n, p in several]
-    found = []
-    for n, p in dict.fromkeys(points):
-        if n <= slots and n * p <= CACHE_SHARE * limits.kv_tokens and p >= 16:
-            repeats = 3 if quick else 5
-            plays = tuple(Play(tuple(Ask(keys.fresh(), p, 1) for _ in range(n))) for _ in range(repeats))
-            found.append(Item("prefill", {"N": n, "P": p, "client": True}, plays, computed=n * p * repeats))
-    return found
+    points = dict.fromkeys((n, min(p, longest)) for n, p in (*((1, p) for p in lengths), *several))
+    times = range(3 if quick else 5)
+    return [
+        Load(
+            "prefill",
+            {"N": n, "P": p, "client": True},
+            tuple(Request(next(keys), p, 1, at=k) for k in times for _ in range(n)),
+        )
+        for n, p in points
+        if n <= slots and n * p <= CACHE_SHARE * limits.kv_tokens and p >= 16
+    ]
 
 
-def _decode(limits: Limits, slots: int, quick: bool, random: np.random.Generator) -> tuple[tuple[Item, ...], ...]:
-    """Batch x context, each in every pass. Prompts have the keys 0, 1, ...: computed once, then found in the cache."""
-    batches = (
-        [1, 4, 16, 64, 128, 256, 512, 1024]
-        if quick
-        else [1, 2, 4, 8, 16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024]
-    )
-    contexts = [128, 2048] if quick else [128, 1024, 4096, 16384]
+def _decodes(limits: Limits, slots: int, quick: bool) -> list[Load]:
+    """Batch x context. Prompts have the keys 0, 1, ...: computed once, then found in the cache."""
     window = 28 if quick else 52
-    points = []
+    contexts = (128, 2048) if quick else (128, 1024, 4096, 16384)
+    points: dict[tuple[int, int], int] = {}
     for c in contexts:
-        for b in sorted({b for b in batches if b <= slots} | {slots}):
-            most = window + 64 + b // 4 + -(-b * c // limits.max_num_batched_tokens)
-            most = min(most, 512)
-            room = int(CACHE_SHARE * limits.kv_tokens / b) - most
-            fits = min(c, limits.max_model_len - most - 2, room)
+        for b in sorted({b for b in (COARSE_BATCHES if quick else BATCHES) if b <= slots} | {slots}):
+            most = min(window + 64 + b // 4 + -(-b * c // limits.max_num_batched_tokens), 512)
+            fits = min(c, limits.max_model_len - most - 2, int(CACHE_SHARE * limits.kv_tokens / b) - most)
             if fits >= min(c, 16) and (fits >= 0.4 * c or c == contexts[0]):
-                points.append((b, fits, most))
-    passes = []
-    for rep in range(PASSES):
-        items = [
-            Item(
-                "decode",
-                {"B": b, "C": c, "rep": rep, "client": True},
-                (Play(tuple(Ask(i, c, most) for i in range(b)), window=window),),
-                computed=b * c,
-            )
-            for b, c, most in dict.fromkeys(points)
-        ]
-        passes.append(tuple(items[i] for i in random.permutation(len(items))))
-    return tuple(passes)
+                points[b, fits] = most
+    return [
+        Load("decode", {"B": b, "C": c, "client": True}, tuple(Request(i, c, most) for i in range(b)), window=window)
+        for (b, c), most in points.items()
+    ]
 
 
-def _mixed(limits: Limits, slots: int, quick: bool, keys: Keys) -> list[Item]:
+def _mixtures(limits: Limits, slots: int, quick: bool, keys: Iterator[int]) -> list[Load]:
+    """Decodes beside which a prompt arrives every `gap` tokens."""
     batches = [b for b in ((16, 128) if quick else (8, 32, 128, 256)) if b < slots] or [max(1, slots // 2)]
     lengths = (256, 1024) if quick else (128, 512, 2048, 8192)
     several, gap = (3, 6) if quick else (5, 8)
+    context = min(128, limits.max_model_len // 8)
     found = []
-    for b in batches:
-        context = min(128, limits.max_model_len // 8)
-        for p in dict.fromkeys(min(p, limits.max_model_len - 2) for p in lengths):
-            most = min(several * (gap + 4 + -(-p // max(1, limits.max_num_batched_tokens - b))) + 96 + b // 4, 1024)
-            most = min(most, limits.max_model_len - context - 1)
-            if b * (context + most) + several * p <= CACHE_SHARE * limits.kv_tokens:
-                base = tuple(Ask(i, context, most) for i in range(b))
-                then = tuple(Ask(keys.fresh(), p, 1) for _ in range(several))
-                label = {"B": b, "C": context, "P": p, "client": True}
-                found.append(Item("mixed", label, (Play(base, then=then, gap=gap),), computed=several * p))
+    for b, p in itertools.product(batches, dict.fromkeys(min(p, limits.max_model_len - 2) for p in lengths)):
+        most = min(several * (gap + 4 + -(-p // max(1, limits.max_num_batched_tokens - b))) + 96 + b // 4, 1024)
+        most = min(most, limits.max_model_len - context - 1)
+        if b * (context + most) + several * p <= CACHE_SHARE * limits.kv_tokens:
+            decoding = tuple(Request(i, context, most) for i in range(b))
+            arriving = tuple(Request(next(keys), p, 1, at=gap * (k + 1)) for k in range(several))
+            found.append(Load("mixed", {"B": b, "C": context, "P": p, "client": True}, decoding + arriving))
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class BatchPlan:
-    """A kept-out batch before time bounds its lengths. lengths: planned output tokens per sample, siblings in a row."""
+def batches(limits: Limits, *, quick: bool, seed: int, at_once: int, cached: bool) -> tuple[Load, Load]:
+    """RL-like batches: one with a request per sample, one with n = 8 per request.
 
-    phase: str
-    label: dict[str, Any]
-    prompt_tokens: int
-    cap: int
-    lengths: tuple[float, ...]
-    n: int
-
-    def scaled(self, scale: float) -> list[int]:
-        """Output tokens per sample at this scale of the lengths."""
-        return [int(min(max(1.0, round(x * scale)), max(1, round(self.cap * scale)))) for x in self.lengths]
-
-    def play(self, scale: float, keys: Keys) -> Play:
-        """The batch at this scale, all of it sent at once."""
-        wants = self.scaled(scale)
-        prompts = [keys.fresh() for _ in range(len(wants) // G)]
-        step = self.n
-        return Play(
-            tuple(Ask(prompts[i // G], self.prompt_tokens, wants[i], n=step) for i in range(0, len(wants), step))
-        )
-
-
-def batches(limits: Limits, *, quick: bool, seed: int, at_once: int, cached: bool) -> tuple[BatchPlan, BatchPlan]:
-    """RL-like batches: groups of 8, lognormal lengths. One with a request per sample, one with n = 8 per request.
-
-    n samples in one request share max_tokens, so there a group's siblings are equally long. On a small server they
-    shrink: prompts to a quarter of its longest context, samples to twice what runs at once.
+    n samples in one request share max_tokens, so there a group's siblings are equally long.
     """
-    longest = limits.max_model_len
-    groups = max(2, min(32 if quick else 64, 2 * limits.max_num_seqs // G, at_once // G))
-    prompt = max(8, min(PROMPT, longest // 4))
-    cap = min(2048 if quick else 8192, longest - prompt - 1)
-    mean = min(384 if quick else 1536, max(8, cap // 5))
-    random = np.random.default_rng([seed, 2])
-    found = []
-    for phase, n in (("rl_requests", 1), ("rl_n", G)):
-        lengths = tuple(float(x) for x in np.repeat(heavy_tailed(groups * G // n, mean, random), n))
-        label = {
-            "groups": groups,
-            "G": G,
-            "P": prompt,
-            "mean": mean,
-            "cap": cap,
-            "cv": CV,
-            "cached": cached,
-            "client": True,
-        }
-        if n > 1:
-            label["n"] = n
-        found.append(BatchPlan(phase, label, prompt, cap, lengths, n))
-    return found[0], found[1]
+    groups = min(32 if quick else 64, max(2, at_once // G))
+    mean, cap = QUICK_LENGTHS if quick else LENGTHS
+    return (
+        batch(limits, "rl_requests", groups, mean, cap, seed, cached=cached, client=True),
+        batch(
+            limits,
+            "rl_n",
+            groups,
+            mean,
+            cap,
+            seed + 1,
+            cached=cached,
+            alike=G,
+            first_key=SIBLINGS_KEY,
+            client=True,
+            n=G,
+        ),
+    )
 
 
-def batch_seconds(lengths: list[int], slots: int, decode_s: dict[int, float], prefill_s: float) -> float:
-    """A guess at a batch's seconds: its samples decode in admission order, `slots` at a time.
+def plays_of(load: Load) -> tuple[Play, ...]:
+    """What a client sends for a load: what arrives together is a play, arrivals beside decodes are sent in one."""
+    each = int(load.label.get("n", 1))
+    parts = [
+        tuple(Ask(r.prompt, r.prompt_tokens, r.output_tokens, each) for r in list(requests)[::each])
+        for _, requests in itertools.groupby(load.requests, key=lambda r: r.at)
+    ]
+    if load.phase == "mixed":
+        first, *later = parts
+        return (Play(first, then=tuple(itertools.chain(*later)), gap=load.requests[len(first)].at),)
+    return tuple(Play(asks, window=load.window) for asks in parts)
 
-    decode_s: measured seconds of an iteration by batch size; without any, 12 ms. prefill_s: its prompts alone.
-    """
-    if not lengths:
-        return 0.0
-    free, starts, ends = [0] * min(slots, len(lengths)), [], []
-    for length in lengths:
-        begin = heapq.heappop(free) if free else 0
-        starts.append(begin)
-        ends.append(begin + length)
-        heapq.heappush(free, begin + length)
-    change = np.zeros(max(ends) + 1)
-    np.add.at(change, starts, 1.0)
-    np.add.at(change, ends, -1.0)
-    running = np.cumsum(change)[:-1]
-    sizes = sorted(decode_s) or [1]
-    return float(np.interp(running, sizes, [decode_s.get(b, 0.012) for b in sizes]).sum()) + prefill_s
+
+def longer(play: Play, limits: Limits) -> Play:
+    """The play with twice the tokens, for a server that starts streams slowly."""
+    asks = tuple(
+        replace(a, max_tokens=min(2 * a.max_tokens, limits.max_model_len - a.prompt_tokens - 1)) for a in play.asks
+    )
+    return replace(play, asks=asks)

@@ -1,14 +1,26 @@
-"""Small experiments before the sweep: the server's dialect, and limits that it does not tell."""
+"""Experiments beside the loads: the server's dialect, limits that it does not tell, and what a pause costs.
+
+RL pauses a server between steps, keeping requests, and resumes it. vLLM with VLLM_SERVER_DEV_MODE=1 has POST
+/pause?mode=keep and /resume (vllm/entrypoints/rl/online/api_router.py).
+"""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+from dataclasses import field
+
 import numpy as np
 
-from fleetsim.calibrate.server.client import Client, RefusedError
-from fleetsim.calibrate.server.dialect import EXTRAS, Dialect
-from fleetsim.calibrate.server.http_player import HttpPlayer
+from fleetsim.calibrate.facts import GivenFlags
+from fleetsim.calibrate.server.client import Client
+from fleetsim.calibrate.server.engine import ServerEngine
+from fleetsim.calibrate.server.http_player import EXTRAS, Dialect, HttpPlayer, Prompts
+from fleetsim.calibrate.server.identity import Identity
+from fleetsim.calibrate.server.metrics import Guard
 from fleetsim.calibrate.server.play import Ask, Play, Player
-from fleetsim.calibrate.server.prompts import Prompts
+from fleetsim.calibrate.session import LoadRefusedError
+from fleetsim.dataclass import dataclass
 from fleetsim.errors import OutsideError
 
 PROBE_TOKENS, PROBE_PROMPT = 16, 24
@@ -27,7 +39,7 @@ async def dialect_of(client: Client, model: str, nonce: int, player: HttpPlayer)
             player.dialect = dialect
             try:
                 played = await player.play(Play((Ask(1, PROBE_PROMPT, PROBE_TOKENS),)), player.now() + 3600)
-            except RefusedError as error:
+            except LoadRefusedError as error:
                 refused = error
                 continue
             stream = played.streams[0]
@@ -92,3 +104,140 @@ async def budget_of(player: Player, longest: int, key: int, deadline_s: float) -
     # The last piece may be too short to be told from an ordinary iteration.
     fits = [b for b in COMMON_BUDGETS if pieces in (length // (b - 1), -(-length // (b - 1)))]
     return fits[0] if fits else None
+
+
+async def try_limits(
+    known: Identity,
+    given: GivenFlags,
+    player: Player,
+    guard: Guard,
+    at_once: int,
+    deadline_s: float,
+    tell: Callable[[str], None],
+) -> None:
+    """Experiments for limits that neither the server nor the user says."""
+    if known.max_num_seqs is None and given.max_num_seqs is None:
+        tell("trying how many requests run at once")
+        await guard.idle()
+        blocks = known.num_gpu_blocks or known.kv_blocks or given.kv_blocks or 0
+        size = known.block_size or given.block_size or 0
+        found = await slots_of(player, at_once, deadline_s, blocks * size or 10**9)
+        if found is not None:
+            known.max_num_seqs, bounded = found
+            what = "as many ran at once" if bounded else "so many ran at once, more were not tried"
+            known.assumed.append(f"max_num_seqs={known.max_num_seqs}: the server does not say it; {what}")
+    if known.max_num_batched_tokens is None and given.max_num_batched_tokens is None:
+        tell("trying in which pieces a prompt is computed")
+        await guard.idle()
+        longest = known.max_model_len or given.max_model_len or 4096
+        known.max_num_batched_tokens = budget = await budget_of(player, longest, 999_999, deadline_s)
+        if budget is not None:
+            what = "a prompt came in pieces of it"
+            known.assumed.append(f"max_num_batched_tokens={budget}: the server does not say it; {what}")
+
+
+QUIET_S = 0.5  # without a token: frozen
+RUN_S = 0.7
+TRIES = 3
+
+
+@dataclass(slots=True)
+class _Arrivals:
+    """When something came, while a play runs."""
+
+    player: Player
+    first_s: float = -1.0
+    last_s: float = -1.0
+    came: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __call__(self) -> None:
+        self.last_s = self.player.now()
+        if self.first_s < 0:
+            self.first_s = self.last_s
+        self.came.set()
+
+
+async def measure_sync(client: Client, engine: ServerEngine, deadline_s: float) -> None:
+    """Writes the `phase` record "sync" of a server that can be paused, else a note.
+
+    It has the endpoints, and is not paused already by somebody else.
+    """
+    answer = await client.get_json(client.address.own("is_paused"))
+    if not isinstance(answer, dict) or answer.get("is_paused") is not False:
+        engine.note("sync: no /pause and /resume there (vLLM has them with VLLM_SERVER_DEV_MODE=1)")
+        return
+    engine.tell("pausing and resuming")
+    await engine.watch.idle()
+    began, most = engine.now(), min(4096, engine.limits.max_model_len - 40)
+    play = Play(tuple(Ask(i, 32, most) for i in range(min(64, engine.limits.max_num_seqs))))
+    found = await pause_and_resume(client, engine.player, play, deadline_s)
+    if found is None:
+        engine.note("sync: the server did not pause, or nothing ran that could be paused")
+        return
+    engine.writer.put("phase", ph="sync", s=round(engine.now() - began, 3), ok=True, res=found)
+
+
+async def pause_and_resume(
+    client: Client, player: Player, play: Play, deadline_s: float
+) -> dict[str, float | int] | None:
+    """Seconds from asking for a pause until nothing comes any more, and from resuming until the next token.
+
+    The fields of a `phase` record named sync. None where the server refuses to pause or no stream got going. However
+    this ends, the server is resumed. Raises OutsideError where it cannot be.
+    """
+    arrivals = _Arrivals(player)
+    playing = asyncio.ensure_future(player.play(play, deadline_s, arrivals))
+    playing.add_done_callback(lambda _: arrivals.came.set())
+    try:
+        await _next(arrivals, client.timeout_s)
+        await asyncio.sleep(RUN_S)
+        if playing.done():
+            playing.result()
+            return None
+        asked, before = player.now(), arrivals.last_s
+        try:
+            status, _ = await client.post(client.address.own("pause?mode=keep&clear_cache=false"))
+            answered = player.now()
+            if status != 200:
+                return None
+            while player.now() - max(arrivals.last_s, answered) < QUIET_S:
+                await asyncio.sleep(QUIET_S / 5)
+            frozen = max(answered, arrivals.last_s) if arrivals.last_s > before else answered
+        finally:
+            arrivals.came.clear()
+            resumed = player.now()
+            await resume(client)
+        await _next(arrivals, client.timeout_s)
+        next_s = arrivals.last_s if arrivals.last_s >= resumed else player.now()
+        return {
+            "pause_keep_s": round(frozen - asked, 6),
+            "resume_to_next_result_s": round(next_s - resumed, 6),
+            "streams": sum(a.n for a in play.asks),
+        }
+    finally:
+        playing.cancel()
+        await asyncio.gather(playing, return_exceptions=True)
+
+
+async def _next(arrivals: _Arrivals, timeout_s: float) -> None:
+    try:
+        await asyncio.wait_for(arrivals.came.wait(), timeout_s)
+    except TimeoutError:
+        raise OutsideError(f"no token for {timeout_s:g} s after resuming; is the server alive?") from None
+
+
+async def resume(client: Client) -> None:
+    """Resumes, whatever happened before. Raises OutsideError with the command that does it by hand."""
+    said = ""
+    for attempt in range(TRIES):
+        try:
+            status, said = await client.post(client.address.own("resume"))
+            if status == 200:
+                return
+        except OutsideError as error:
+            said = str(error)
+        await asyncio.sleep(0.2 * (attempt + 1))
+    raise OutsideError(
+        f"{client.address.shown}: is paused and does not resume ({said[:200]}); run: "
+        f"curl -X POST {client.address.own('resume')}"
+    )

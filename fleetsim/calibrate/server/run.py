@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import time
 from collections.abc import Callable
 from dataclasses import field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from fleetsim.calibrate.engine_flags import GivenFlags
-from fleetsim.calibrate.server.address import Address, Key, address_of, key_of
+from fleetsim.calibrate.facts import GivenFlags
+from fleetsim.calibrate.server.address import address_of, key_of
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import OutsideError
 
 if TYPE_CHECKING:
+    from fleetsim.calibrate.loads import Load
     from fleetsim.calibrate.raw import RawWriter
     from fleetsim.calibrate.server.client import Client
-    from fleetsim.calibrate.server.guard import Guard
-    from fleetsim.calibrate.server.http_player import HttpPlayer
-    from fleetsim.calibrate.server.identity import Identity
+    from fleetsim.calibrate.server.engine import ServerEngine
     from fleetsim.calibrate.server.metrics import Gauges
-    from fleetsim.calibrate.server.session import CalibrationSession
 
 TIMEOUT_S = 120.0
 MOST_STREAMS = 1280
 PROBE_SHARE = 0.3  # of the budget, at most, for finding out what a server does not say
+IN_TIME = 0.98  # of the budget: what is under way at its end takes a moment to stop
+SYNC_S = 30.0  # kept for a pause, or a fifth of what is left
 SPARE_FILES = 96  # descriptors that streams leave to everything else
 
 
@@ -64,130 +65,74 @@ def measure_server(how: ServerRun, writer: RawWriter) -> None:
         raise OutsideError(
             f"measuring a server needs {error.name}, which is not installed; pip install 'fleetsim[server]'"
         ) from None
-    asyncio.run(_measure(address, key, writer, how))
+    from fleetsim.calibrate.server.client import Client
+    from fleetsim.calibrate.server.probe import measure_sync
+    from fleetsim.calibrate.session import measure
+
+    began, client = time.perf_counter(), Client(address, key, how.timeout_s)
+    with asyncio.Runner() as runner:
+        runner.run(client.open())
+        try:
+            engine, loads = runner.run(_engine(client, writer, how, runner, began))
+            left_s = IN_TIME * how.budget_s - (engine.now() - began)
+            sync_s = min(SYNC_S, left_s / 5) if how.measure_sync else 0.0
+            measure(engine, loads, writer, budget_s=left_s - sync_s, done=how.done, tell=how.tell)
+            if how.measure_sync:
+                runner.run(measure_sync(client, engine, engine.now() + sync_s))
+            runner.run(engine.watch.idle())  # nobody came in the last of them
+        finally:
+            runner.run(client.close())
+    if client.limited:
+        _say(how, writer, f"the server answered 429 to {client.limited} requests; they were sent again")
 
 
-async def _measure(address: Address, key: Key, writer: RawWriter, how: ServerRun) -> None:
-    from fleetsim.calibrate.server.client import Client, RefusedError
-    from fleetsim.calibrate.server.dialect import Dialect
-    from fleetsim.calibrate.server.guard import Guard
-    from fleetsim.calibrate.server.http_player import HttpPlayer
+def _say(how: ServerRun, writer: RawWriter, text: str) -> None:
+    how.tell(text)
+    writer.put("note", note=text)
+
+
+async def _engine(
+    client: Client, writer: RawWriter, how: ServerRun, runner: asyncio.Runner, began: float
+) -> tuple[ServerEngine, list[Load]]:
+    """Finds out what the server is and how it wants to be asked; the loads that it is measured with."""
+    from fleetsim.calibrate.server.engine import ServerEngine
+    from fleetsim.calibrate.server.http_player import Dialect, HttpPlayer, Prompts
     from fleetsim.calibrate.server.identity import choose_model, identify, models_of
-    from fleetsim.calibrate.server.metrics import gauges_of
-    from fleetsim.calibrate.server.plan import batches, sweep
-    from fleetsim.calibrate.server.probe import dialect_of
-    from fleetsim.calibrate.server.prompts import Prompts
-    from fleetsim.calibrate.server.session import CalibrationSession
+    from fleetsim.calibrate.server.metrics import Guard, gauges_of
+    from fleetsim.calibrate.server.plan import loads_in_turn
+    from fleetsim.calibrate.server.probe import dialect_of, try_limits
 
-    given = how.given
+    given, shown = how.given, client.address.shown
+    how.tell(f"asking {shown} what it serves")
+    served = choose_model(await models_of(client), given.model, shown)
 
-    def say(text: str) -> None:
-        how.tell(text)
+    async def read() -> Gauges | None:
+        status, _, text = await client.get(client.address.own("metrics"))
+        return gauges_of(text) if status == 200 else None
+
+    guard = Guard(read, shown, how.yes, lambda text: _say(how, writer, text))
+    gauges = await guard.first()
+    known = await identify(client, served, gauges)
+    player = HttpPlayer(client, Dialect(served["id"], {}, Prompts(0)), guard.count, how.timeout_s)
+    player.dialect = dialect = await dialect_of(client, served["id"], secrets.randbits(48), player)
+    at_once = _streams_at_once()
+    await try_limits(known, given, player, guard, at_once, began + PROBE_SHARE * how.budget_s, how.tell)
+    known.settle(given)
+    limits, cached = known.limits(), bool(known.prefix_caching)
+    if dialect.ends_early:
+        _say(how, writer, "the server ends responses early (it does not honour ignore_eos): lengths are what came")
+    drafts = None if gauges is None else gauges.drafts
+    if drafts is not None:
+        text = "mixed: left out, the iterations of a server that drafts cannot be counted between two tokens"
         writer.put("note", note=text)
-
-    async with Client(address, key, how.timeout_s) as client:
-        began = asyncio.get_running_loop().time()
-        how.tell(f"asking {address.shown} what it serves")
-        served = choose_model(await models_of(client), given.model, address.shown)
-
-        async def read() -> Gauges | None:
-            status, _, text = await client.get(address.own("metrics"))
-            return gauges_of(text) if status == 200 else None
-
-        guard = Guard(read, address.shown, how.yes, say)
-        gauges = await guard.first()
-        known = await identify(client, served, gauges)
-
-        def count(choices: int) -> None:
-            guard.sent += choices
-
-        player = HttpPlayer(client, Dialect(served["id"], {}, Prompts(0)), count, how.timeout_s)
-        dialect = await dialect_of(client, served["id"], secrets.randbits(48), player)
-        player.dialect = dialect
-        at_once = _streams_at_once()
-        began += player.now() - asyncio.get_running_loop().time()  # on the player's clock from here on
-        await _probe(known, given, player, guard, at_once, began + PROBE_SHARE * how.budget_s, how.tell)
-        known.settle(given)
-        limits = known.limits()
-        writer.put("start", **known.start_record(), **_drafts_before(gauges), client=dialect.described())
-        if dialect.ends_early:
-            say("the server ends responses early (it does not honour ignore_eos): lengths are what came")
-        drafting = gauges is not None and gauges.drafts is not None
-        session = CalibrationSession(
-            player, guard, writer, limits, how.tell, how.done, began, how.budget_s, together=known.together,
-            caching=bool(known.prefix_caching), drafting=drafting, refusals=(RefusedError,),
-        )  # fmt: skip
-        loads = sweep(limits, quick=how.quick, seed=how.seed, at_once=at_once)
-        kept_out = batches(limits, quick=how.quick, seed=how.seed, at_once=at_once, cached=bool(known.prefix_caching))
-
-        async def sync() -> None:
-            await _sync(client, player, session, limits.max_num_seqs)
-
-        await session.run(loads, kept_out, sync if how.measure_sync else None)
-        if client.limited:
-            say(f"the server answered 429 to {client.limited} requests; they were sent again")
-
-
-def _drafts_before(gauges: Gauges | None) -> dict[str, Any]:
-    """What the server's own users had drafted before, for its `start` record."""
-    return {} if gauges is None or gauges.drafts is None else {"drafts": gauges.drafts.record()}
-
-
-async def _probe(
-    known: Identity,
-    given: GivenFlags,
-    player: HttpPlayer,
-    guard: Guard,
-    at_once: int,
-    deadline_s: float,
-    tell: Callable[[str], None],
-) -> None:
-    """Experiments for limits that neither the server nor the user says."""
-    from fleetsim.calibrate.server.probe import budget_of, slots_of
-
-    if known.max_num_seqs is None and given.max_num_seqs is None:
-        tell("trying how many requests run at once")
-        await guard.idle()
-        blocks, size = (
-            (known.num_gpu_blocks or known.kv_blocks or given.kv_blocks),
-            known.block_size or given.block_size,
-        )
-        room = blocks * size if blocks and size else 10**9
-        found = await slots_of(player, at_once, deadline_s, room)
-        if found is not None:
-            known.max_num_seqs, bounded = found
-            what = "as many ran at once" if bounded else "so many ran at once, more were not tried"
-            known.assumed.append(f"max_num_seqs={known.max_num_seqs}: the server does not say it; {what}")
-    if known.max_num_batched_tokens is None and given.max_num_batched_tokens is None:
-        tell("trying in which pieces a prompt is computed")
-        await guard.idle()
-        longest = known.max_model_len or given.max_model_len or 4096
-        budget = await budget_of(player, longest, 999_999, deadline_s)
-        if budget is not None:
-            known.max_num_batched_tokens = budget
-            known.assumed.append(
-                f"max_num_batched_tokens={budget}: the server does not say it; a prompt came in pieces of it"
-            )
-
-
-async def _sync(client: Client, player: HttpPlayer, session: CalibrationSession, slots: int) -> None:
-    from fleetsim.calibrate.server.control import can_pause, pause_and_resume
-    from fleetsim.calibrate.server.play import Ask, Play
-
-    if not await can_pause(client):
-        session.note("sync: no /pause and /resume there (vLLM has them with VLLM_SERVER_DEV_MODE=1)")
-        return
-    session.tell("pausing and resuming")
-    await session.watch.idle()
-    streams = min(64, slots)
-    most = min(4096, session.limits.max_model_len - 40)
-    began = player.now()
-    play = Play(tuple(Ask(i, 32, most) for i in range(streams)))
-    found = await pause_and_resume(client, player, play, session.deadline_s)
-    if found is None:
-        session.note("sync: the server did not pause, or nothing ran that could be paused")
-        return
-    session.writer.put("phase", ph="sync", s=round(player.now() - began, 3), ok=True, res=found)
+    before = {} if drafts is None else {"drafts": drafts.record()}  # what the server's own users had drafted
+    start = {**known.start_record(), **before, "client": dialect.described()}
+    engine = ServerEngine(
+        player, guard, writer, limits, start, how.tell, runner.run, together=known.together, drafting=bool(drafts)
+    )
+    return engine, loads_in_turn(
+        limits, quick=how.quick, seed=how.seed, at_once=at_once, cached=cached, mixed=drafts is None
+    )
 
 
 def _streams_at_once() -> int:

@@ -15,14 +15,14 @@ import logging
 import os
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from fleetsim.calibrate.engine_flags import GivenFlags
-from fleetsim.calibrate.sources.source import Duration, Source, config_of, iteration, observations_from
+from fleetsim.calibrate.facts import GivenFlags
+from fleetsim.calibrate.sources.source import Duration, Facts, Source, config_of, iteration, observations_from
 from fleetsim.engine.gpus import gpu_spec
 from fleetsim.engine.model.mixers import Attention
 from fleetsim.engine.model.mlps import Mixture
@@ -109,15 +109,10 @@ def _read(
         )
     measured = _iterations(engine, shape, blocks * (given.block_size or BLOCK_SIZE))
     observations, runs = observations_from(measured, path)
-    facts: dict[str, str | int | float] = {
-        "model": given.model or shape.name,
-        "tp": tp,
-        "engine": "vllm",
-        "engine_version": str(tables),
-        "kv_blocks": blocks,
-    }
-    gpu = _gpu_of(system)
-    facts |= {"gpu": gpu} if gpu else {}
+    facts: Facts = {"model": given.model or shape.name, "tp": tp, "engine": "vllm"}
+    facts |= {"engine_version": str(tables), "kv_blocks": blocks}
+    with suppress(InputError):  # of a GPU that fleetsim does not know
+        facts["gpu"] = gpu_spec(system).name
     what = f"aiconfigurator {_release()}, {system}"
     return Source(path, what, observations, runs, single=True, facts=facts, assumed=ASSUMED)
 
@@ -182,13 +177,6 @@ def _system_of(gpu: str | None) -> str:
         rule = "operator tables are measured per system"
         raise InputError([Problem("--from", "aiconfigurator", rule, "write aiconfigurator:h200_sxm, or add --gpu")])
     return gpu_spec(gpu).name.lower().replace("-", "_").removesuffix("_80gb")
-
-
-def _gpu_of(system: str) -> str | None:
-    try:
-        return gpu_spec(system).name
-    except InputError:
-        return None
 
 
 def _config_folder(model: str, shape: ModelShape, folder: Path) -> str:

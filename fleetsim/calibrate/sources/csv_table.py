@@ -13,32 +13,28 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from fleetsim.calibrate.engine_flags import GivenFlags
 from fleetsim.calibrate.sources.benchmark_run import Run, measured_of
-from fleetsim.calibrate.sources.documents import DocumentFields, refuse
-from fleetsim.calibrate.sources.source import Duration, Source, iteration, observations_from, of_a_prompt
-from fleetsim.calibrate.sources.vllm_bench import BUDGET
+from fleetsim.calibrate.sources.benchmarks import MEANS
+from fleetsim.calibrate.sources.source import (
+    DocumentFields,
+    Duration,
+    FileReading,
+    Source,
+    iteration,
+    of_a_prompt,
+    source_of,
+)
 from fleetsim.errors import InputError, Problem
 
-NAMES: dict[str, tuple[str, ...]] = {
-    "batch": ("batch", "batch_size", "bs", "concurrency", "max_concurrency", "decodes", "num_seqs", "running"),
-    "context": ("context", "context_tokens", "context_len", "context_length", "ctx", "kv", "kv_len", "seq_len"),
-    "kv_tokens": ("kv_tokens",),
-    "prefill": ("prefill", "prefill_tokens", "chunk", "chunk_tokens"),
-    "prompt": ("prompt", "prompt_tokens", "prompt_len", "prompt_length", "input_len", "input_length", "isl"),
-    "output": ("output", "output_tokens", "output_len", "output_length", "osl"),
-    "rate": (
-        "tok_s",
-        "toks_s",
-        "tokens_s",
-        "tps",
-        "throughput",
-        "tokens_per_s",
-        "tokens_per_second",
-        "output_tok_s",
-        "output_tokens_s",
-        "output_throughput",
-    ),
+NAMES = {
+    "batch": "batch batch_size bs concurrency max_concurrency decodes num_seqs running",
+    "context": "context context_tokens context_len context_length ctx kv kv_len seq_len",
+    "kv_tokens": "kv_tokens",
+    "prefill": "prefill prefill_tokens chunk chunk_tokens",
+    "prompt": "prompt prompt_tokens prompt_len prompt_length input_len input_length isl",
+    "output": "output output_tokens output_len output_length osl",
+    "rate": "tok_s toks_s tokens_s tps throughput tokens_per_s tokens_per_second output_tok_s output_tokens_s "
+    "output_throughput",
 }
 TIMES = ("step", "iteration", "tpot", "itl", "latency", "seconds")
 UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
@@ -48,24 +44,16 @@ LOOKED_FOR = (
 )
 
 
-def read_csv(rows: Sequence[Mapping[str, str]], path: str, given: GivenFlags) -> Source:
+def read_csv(rows: Sequence[Mapping[str, str]], path: str, how: FileReading) -> Source:
     """The rows of a CSV, each a run of its own. Raises InputError with all problems, by row."""
     columns, scale = _columns(list(rows[0]), path)
-    budget = given.max_num_batched_tokens or BUDGET
-    measured: list[Duration] = []
-    problems: list[Problem] = []
     means = "output" in columns and "context" not in columns and "prefill" not in columns
-    for number, row in enumerate(rows):
-        fields = DocumentFields(
-            {name: row.get(header) for name, header in columns.items()}, f"{path}: row {number + 2}"
-        )
-        found = _of_run(fields, scale, budget, number) if means else _of_iteration(fields, scale, number)
-        problems += fields.problems
-        measured += found
-    refuse(problems)
-    observations, runs = observations_from(measured, path)
-    notes = ("one mean iteration per run, its prompts spread evenly",) if means else ()
-    return Source(path, "CSV", observations, runs, single=not means, assumed=notes)
+    how.notes += [MEANS] * means
+    fields = [
+        DocumentFields({name: row.get(header) for name, header in columns.items()}, f"{path}: row {i + 2}", scale)
+        for i, row in enumerate(rows)
+    ]
+    return source_of(path, "CSV", fields, _of_run if means else _of_iteration, how, single=not means)
 
 
 def _columns(headers: Sequence[str], path: str) -> tuple[dict[str, str], dict[str, float]]:
@@ -76,7 +64,7 @@ def _columns(headers: Sequence[str], path: str) -> tuple[dict[str, str], dict[st
     for header in headers:
         key = re.sub(r"[^a-z0-9]+", "_", header.lower()).strip("_")
         stem, _, unit = key.rpartition("_")
-        name = next((n for n, aliases in NAMES.items() if key in aliases), None)
+        name = next((n for n, aliases in NAMES.items() if key in aliases.split()), None)
         if name is None and unit in UNITS and stem.split("_")[-1] in (*TIMES, "ttft"):
             name = "ttft" if stem.endswith("ttft") else "time"
             scale[name] = UNITS[unit]
@@ -96,44 +84,35 @@ def _columns(headers: Sequence[str], path: str) -> tuple[dict[str, str], dict[st
     return columns, scale
 
 
-def _seconds(fields: DocumentFields, scale: Mapping[str, float], tokens: float) -> float | None:
+def _seconds(fields: DocumentFields, tokens: float) -> float | None:
     """The time of an iteration that made this many tokens."""
     if "time" in fields.document:
-        time = fields.number("time", above=True, needed=True)
-        return None if time is None else time * scale["time"]
+        return fields.number("time", above=True, needed=True)
     rate = fields.number("rate", above=True, needed=True)
     return None if rate is None else tokens / rate
 
 
-def _of_iteration(fields: DocumentFields, scale: Mapping[str, float], number: int) -> list[Duration]:
+def _of_iteration(fields: DocumentFields, how: FileReading) -> list[Duration]:
     batch, prefill = fields.number("batch", needed=True), fields.number("prefill") or 0.0
-    context = fields.number("context", "prompt") or 0.0
-    total = fields.number("kv_tokens")
+    context, total = fields.number("context", "prompt") or 0.0, fields.number("kv_tokens")
     if batch is None or fields.problems:
         return []
     if batch + prefill <= 0.0:
-        problem = Problem(f"{fields.where}: batch", batch, "an iteration holds decodes or prefill", "leave the row out")
-        fields.problems.append(problem)
+        fields.refused("batch", batch, "an iteration holds decodes or prefill", "leave the row out")
         return []
-    seconds = _seconds(fields, scale, batch or prefill)
-    if seconds is None:
-        return []
+    seconds = _seconds(fields, batch or prefill)
     row = iteration(batch, batch * context if total is None else total, prefill, prefill * (prefill + 1.0) / 2.0)
-    return [Duration(seconds, row, run=number)]
+    return [] if seconds is None else [Duration(seconds, row, run=how.number)]
 
 
-def _of_run(fields: DocumentFields, scale: Mapping[str, float], budget: int, number: int) -> list[Duration]:
+def _of_run(fields: DocumentFields, how: FileReading) -> list[Duration]:
     batch = fields.number("batch", above=True, needed=True)
-    prompt = fields.number("prompt", least=1.0, needed=True)
-    output = fields.number("output", least=1.0, needed=True)
-    first = fields.number("ttft", above=True)
-    first_s = None if first is None else first * scale["ttft"]
-    seconds = _seconds(fields, scale, batch or 1.0)
+    prompt, output = (fields.number(name, least=1.0, needed=True) for name in ("prompt", "output"))
+    first_s = fields.number("ttft", above=True)
+    seconds = _seconds(fields, batch or 1.0)
     if batch is None or prompt is None or output is None or seconds is None:
         return []
-    found = []
-    if output > 1.0:
-        found = measured_of(Run(prompt, output, batch, seconds), budget, number)
+    found = measured_of(Run(prompt, output, batch, seconds), how.budget, how.number) if output > 1.0 else []
     if first_s is not None and batch <= 1.0:
-        found.append(Duration(first_s, of_a_prompt(prompt, budget), overheads=1.0, run=number))
+        found.append(Duration(first_s, of_a_prompt(prompt, how.budget), overheads=1.0, run=how.number))
     return found

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fleetsim.calibrate.facts import GivenFlags
 from fleetsim.calibrate.fit.observations import PER_DURATION, PER_ITERATION, Observations, in_a_row
 from fleetsim.calibrate.loads import prompt_chunks
+from fleetsim.config.files import read_text
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
+from fleetsim.json_text import from_loose_json
 
 Array = NDArray[np.float64]
+Facts = dict[str, str | int | float]  # what a file says of the engine
+BUDGET = 8192  # max_num_batched_tokens where nobody says: vLLM's for most servers
 
 
 def config_of(model: str | None) -> str | None:
@@ -53,7 +62,7 @@ class Source:
     observations: Observations
     run: NDArray[np.int64]
     single: bool = False
-    facts: dict[str, str | int | float] = field(default_factory=dict)
+    facts: Facts = field(default_factory=dict)
     assumed: tuple[str, ...] = ()
 
 
@@ -65,6 +74,36 @@ def iteration(decodes: float, kv_tokens: float, prefill_tokens: float = 0.0, att
 def of_a_prompt(tokens: float, budget: float) -> Array:
     """The iterations that compute one prompt on an empty engine, shape (iterations, 4)."""
     return np.concatenate([iteration(0, 0, *chunk) for chunk in prompt_chunks([tokens], budget)])
+
+
+@dataclass(slots=True)
+class FileReading:
+    """How a file is read. given: what the user says of the engine. budget: max_num_batched_tokens. number: of the run
+    that is read, 0, 1, 2... notes: what had to be assumed."""
+
+    given: GivenFlags
+    budget: int = BUDGET
+    number: int = 0
+    notes: list[str] = field(default_factory=list)
+
+
+def source_of(
+    path: str,
+    what: str,
+    runs: Sequence[DocumentFields],
+    durations: Callable[[DocumentFields, FileReading], list[Duration]],
+    how: FileReading,
+    **more: Any,
+) -> Source:
+    """The source that these runs make. more: fields of the Source. Raises InputError with the first problems of all."""
+    measured: list[Duration] = []
+    for how.number, fields in enumerate(runs):
+        measured += durations(fields, how)
+    problems = [p for fields in runs for p in fields.problems]
+    if problems:
+        raise InputError(problems[:MAX_PROBLEMS])
+    observations, run = observations_from(measured, path)
+    return Source(path, what, observations, run, assumed=tuple(how.notes), **more)
 
 
 def observations_from(measured: Sequence[Duration], path: str) -> tuple[Observations, NDArray[np.int64]]:
@@ -102,3 +141,112 @@ def subset(o: Observations, keep: NDArray[np.bool_]) -> Observations:
     place = np.cumsum(keep) - 1
     kept = {name: getattr(o, name)[keep] for name in PER_DURATION}
     return Observations(of=place[o.of[rows]], **kept, **{name: getattr(o, name)[rows] for name in PER_ITERATION})
+
+
+MAX_BYTES = 512 * 2**20
+MAX_ROWS = 100_000
+MAX_PROBLEMS = 20
+AS_WRITTEN = "give the file as its tool wrote it"
+KNOWN = (
+    "raw measurements, JSON of vllm bench serve, sweep, throughput or latency, a guidellm report, "
+    "or a CSV of batch, context and tokens/s"
+)
+Document = Mapping[str, Any]
+
+
+def unknown(path: str, found: str) -> InputError:
+    """The error for a file that is none of those that can be read."""
+    return InputError([Problem("--from", path, f"{found}; looked for {KNOWN}", AS_WRITTEN)])
+
+
+def text_of(path: str) -> str:
+    """The text of a file. Raises InputError as `read_text` does."""
+    return read_text(path, "--from", MAX_BYTES)
+
+
+def json_documents(text: str, path: str) -> list[Document]:
+    """The objects in a JSON text: one, a list of them, or one per line. Raises InputError where it is none of these."""
+    try:
+        documents = [from_loose_json(text)]
+    except ValueError as error:
+        try:
+            documents = [from_loose_json(line) for line in text.splitlines() if line.strip()]
+        except ValueError:
+            raise unknown(path, f"is no valid JSON ({error})") from None
+    flat = [d for part in documents for d in (part if isinstance(part, list) else [part])]
+    if not flat or not all(isinstance(d, dict) for d in flat):
+        raise unknown(path, "holds no JSON object")
+    return flat
+
+
+def csv_rows(text: str, path: str) -> list[dict[str, str]]:
+    """The rows of a CSV by its header; commas, semicolons or tabs. Raises InputError where there is none."""
+    first = text.lstrip().splitlines()[0]
+    delimiter = max(",;\t", key=first.count)
+    try:
+        reader = csv.DictReader(io.StringIO(text.lstrip()), delimiter=delimiter, strict=True)
+        rows: list[dict[str, str]] = []
+        for row in reader:
+            if len(rows) >= MAX_ROWS:
+                raise unknown(path, f"has more than {MAX_ROWS:,} rows")
+            rows.append({k: v.strip() if isinstance(v, str) else "" for k, v in row.items() if k is not None})
+    except csv.Error as error:
+        raise unknown(path, f"is no valid CSV ({error})") from None
+    if not rows:
+        raise unknown(path, "has a header but no row, or neither")
+    return rows
+
+
+class DocumentFields:
+    """Numbers of one document, with every problem met so far. scale: of the values of some keys."""
+
+    def __init__(self, document: Document, where: str, scale: Mapping[str, float] | None = None) -> None:
+        self.document, self.where, self.scale = document, where, scale or {}
+        self.problems: list[Problem] = []
+
+    def refused(self, key: str, value: Any, rule: str, remedy: str = "run the benchmark again") -> None:
+        """Notes a problem."""
+        self.problems.append(Problem(f"{self.where}: {key}", value, rule, remedy))
+
+    def number(self, *keys: str, least: float = 0.0, needed: bool = False, above: bool = False) -> float | None:
+        """The first of `keys` that is given, as a finite number >= least (> least with `above`); None where none is."""
+        for key in keys:
+            value = self.document.get(key)
+            if value is None or value == "":
+                continue
+            number = as_number(value)
+            if number is not None and (number > least if above else number >= least):
+                return number * self.scale.get(key, 1.0)
+            self.refused(key, value, f"must be a finite number {'>' if above else '>='} {least:g}", AS_WRITTEN)
+            return None
+        if needed:
+            self.refused(keys[0], None, f"needed, but {' or '.join(keys)} is not there", AS_WRITTEN)
+        return None
+
+    def every(self, *names: str) -> list[float] | None:
+        """Numbers that are all needed, None where one is missing. A name may be several, a|b; with a > behind it the
+        number must be above 0."""
+        found = [self.number(*n.rstrip(">").split("|"), needed=True, above=n.endswith(">")) for n in names]
+        known = [number for number in found if number is not None]
+        return known if len(known) == len(names) else None
+
+    def count(self, *keys: str) -> int | None:
+        """The first of `keys` as an integer >= 1, None where it is none."""
+        number = as_number(next((self.document[k] for k in keys if self.document.get(k) not in (None, "")), None))
+        return int(number) if number is not None and number >= 1 and number == int(number) else None
+
+    def text(self, *keys: str) -> str | None:
+        """The first of `keys` that is a text."""
+        found = (self.document.get(k) for k in keys)
+        return next((v for v in found if isinstance(v, str) and v), None)
+
+
+def as_number(value: Any) -> float | None:
+    """A finite number, or a text of one; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None

@@ -18,9 +18,9 @@ from typing import Any
 
 from fleetsim.calibrate.output_paths import ended
 from fleetsim.calibrate.raw import RawWriter
+from fleetsim.calibrate.session import measure
 from fleetsim.calibrate.vllm import engine as vllm_engine
 from fleetsim.calibrate.vllm.order import loads_in_order
-from fleetsim.calibrate.vllm.session import measure
 from fleetsim.calibrate.vllm.sync import measure_sync
 
 SYNC_S = 30.0  # kept for the weight update, or a fifth of what is left

@@ -15,62 +15,25 @@ from fleetsim.errors import OutsideError
 
 TESTED = ("0.26.0", "0.32.0")
 CACHE = (
-    "num_gpu_blocks",
-    "block_size",
-    "gpu_memory_utilization",
-    "enable_prefix_caching",
-    "cache_dtype",
-    "num_gpu_blocks_override",
-    "kv_cache_memory_bytes",
-    "prefix_caching_hash_algo",
-    "kv_cache_size_tokens",
-    "kv_cache_max_concurrency",
+    "num_gpu_blocks block_size gpu_memory_utilization enable_prefix_caching cache_dtype num_gpu_blocks_override "
+    "kv_cache_memory_bytes prefix_caching_hash_algo kv_cache_size_tokens kv_cache_max_concurrency"
 )
 SCHEDULER = (
-    "max_num_batched_tokens",
-    "max_num_scheduled_tokens",
-    "max_num_seqs",
-    "enable_chunked_prefill",
-    "async_scheduling",
-    "policy",
-    "long_prefill_token_threshold",
-    "max_num_partial_prefills",
-    "scheduler_reserve_full_isl",
-    "watermark",
-    "stream_interval",
+    "max_num_batched_tokens max_num_scheduled_tokens max_num_seqs enable_chunked_prefill async_scheduling policy "
+    "long_prefill_token_threshold max_num_partial_prefills scheduler_reserve_full_isl watermark stream_interval"
 )
 ENVIRONMENT = ("VLLM_", "CUDA_", "PYTORCH_", "NCCL_")
-TELLING = (
-    "took",
-    "KV cache",
-    "attention backend",
-    "FlashAttention",
-    "Graph capturing",
-    "Capturing",
-    "torch.compile",
-    "Maximum concurrency",
-    "Asynchronous",
-    "Model loading",
-    "cudagraph",
-    "model runner",
+TELLING = re.compile(
+    "took|KV cache|attention backend|FlashAttention|Graph capturing|Capturing|torch.compile|Maximum concurrency|"
+    "Asynchronous|Model loading|cudagraph|model runner"
 )
 # Inside vLLM, what the recorder and the driver hold on to.
 NEEDED = {
-    "engine core": ("step_fn", "post_step", "add_request", "preprocess_add_request", "abort_requests", "scheduler"),
-    "scheduler": (
-        "schedule",
-        "update_from_output",
-        "_preempt_request",
-        "running",
-        "waiting",
-        "requests",
-        "has_requests",
-        "max_num_scheduled_tokens",
-        "max_num_running_reqs",
-        "kv_cache_manager",
-    ),
-    "KV cache manager": ("allocate_slots", "free", "block_pool"),
-    "block pool": ("num_gpu_blocks", "get_num_free_blocks", "get_new_blocks", "free_blocks"),
+    "engine core": "step_fn post_step add_request preprocess_add_request abort_requests scheduler",
+    "scheduler": "schedule update_from_output _preempt_request running waiting requests has_requests "
+    "max_num_scheduled_tokens max_num_running_reqs kv_cache_manager",
+    "KV cache manager": "allocate_slots free block_pool",
+    "block pool": "num_gpu_blocks get_num_free_blocks get_new_blocks free_blocks",
 }
 
 
@@ -83,7 +46,7 @@ def core_of(llm: Any) -> Any:
     manager = _get(scheduler, "kv_cache_manager", "scheduler")
     parts = (core, scheduler, manager, _get(manager, "block_pool", "KV cache manager"))
     for part, (what, names) in zip(parts, NEEDED.items(), strict=True):
-        for name in names:
+        for name in names.split():
             _get(part, name, what)
     return core
 
@@ -108,7 +71,7 @@ def facts(llm: Any, core: Any) -> dict[str, Any]:
     model, compilation = config.model_config, config.compilation_config
     drafts = getattr(config, "speculative_config", None)
     fields: dict[str, Any] = {
-        **({} if drafts is None else {"speculation": _fields(drafts, ("method", "num_speculative_tokens"))}),
+        **({} if drafts is None else {"speculation": _fields(drafts, "method num_speculative_tokens")}),
         "kind": "inproc",
         "engine": "vllm",
         "vllm": vllm.__version__,
@@ -119,14 +82,12 @@ def facts(llm: Any, core: Any) -> dict[str, Any]:
         "cache": _fields(config.cache_config, CACHE),
         "sched": _fields(config.scheduler_config, SCHEDULER),
         "comp": {
-            "mode": str(getattr(compilation, "mode", None)),
-            "cudagraph_mode": str(getattr(compilation, "cudagraph_mode", None)),
+            **{name: str(value) for name, value in _fields(compilation, "mode cudagraph_mode").items()},
             "sizes": getattr(compilation, "cudagraph_capture_sizes", None),
-            "backend": getattr(compilation, "backend", None),
-            "compilation_time": getattr(compilation, "compilation_time", None),
+            **_fields(compilation, "backend compilation_time"),
         },
         "model": {
-            **_fields(model, ("dtype", "max_model_len", "enforce_eager", "quantization")),
+            **_fields(model, "dtype max_model_len enforce_eager quantization"),
             "hf": model.hf_config.to_dict(),
         },
         "executor": str(getattr(config.parallel_config, "distributed_executor_backend", None)),
@@ -146,8 +107,8 @@ def facts(llm: Any, core: Any) -> dict[str, Any]:
     return fields
 
 
-def _fields(source: Any, names: tuple[str, ...]) -> dict[str, Any]:
-    return {name: getattr(source, name, None) for name in names}
+def _fields(source: Any, names: str) -> dict[str, Any]:
+    return {name: getattr(source, name, None) for name in names.split()}
 
 
 def gpu() -> dict[str, Any] | None:
@@ -220,7 +181,7 @@ def telling_lines(log: Path) -> list[str]:
         lines = log.read_text(errors="replace").splitlines()
     except OSError:
         return []
-    return [line.strip()[-300:] for line in lines if " INFO " in line and any(word in line for word in TELLING)][-60:]
+    return [line.strip()[-300:] for line in lines if " INFO " in line and TELLING.search(line)][-60:]
 
 
 def published(fields: Mapping[str, Any], args: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from fleetsim.calibrate.loads import Limits, Load, Ran, Request
-from fleetsim.calibrate.raw import RawWriter
+from fleetsim.calibrate.loads import Limits, Load, Ran, Request, warm_ups
+from fleetsim.calibrate.raw import RawWriter, request_columns
+from fleetsim.calibrate.session import EngineLostError
 from fleetsim.calibrate.vllm import description
-from fleetsim.calibrate.vllm.recorder import Recorder, Tracked, request_columns
-from fleetsim.calibrate.vllm.session import EngineLostError
-from fleetsim.calibrate.vllm.warm_ups import computed, warm_ups
+from fleetsim.calibrate.vllm.order import computed
+from fleetsim.calibrate.vllm.recorder import Recorder, Tracked, request_rows
 from fleetsim.dataclass import dataclass
 
 # For dummy weights, token-id prompts and an offline machine. A user's own environment and arguments win.
@@ -118,8 +118,8 @@ class VllmEngine:
                 end = self.now()
             finally:
                 recorder.flush()
-            tally = recorder.tally()
-            columns = request_columns(list(recorder.tracked.values()), start) if load.track else None
+            tally = recorder.tally
+            columns = request_columns(request_rows(recorder.tracked.values()), start) if load.track else None
             if cut:
                 recorder.begin(f"{load.phase}_cut", {}, 10**9)
                 recorder.segment -= 1
@@ -132,15 +132,9 @@ class VllmEngine:
             lab=dict(load.label),
             wall=round(end - start, 6),
             submit=round(submitted - start, 6),
-            iters=tally.iterations,
-            gen=tally.tokens,
-            prefill=tally.prefill_tokens,
-            sum_dt=round(tally.seconds, 6),
-            rec_s=round(tally.own_s, 6),
-            decode_s=tally.decode_s and round(tally.decode_s, 6),
             cut=cut,
+            **tally.record(),
             **({"req": columns} if columns else {}),
-            **({"drafts": tally.drafts.record()} if tally.drafts else {}),
         )
         self._check_forging(load, tally.prefill_tokens, cut)
         return Ran(self.now() - begin, cut, tally.decode_s, tally.prefill_tokens)

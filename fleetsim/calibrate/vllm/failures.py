@@ -6,8 +6,6 @@ import enum
 import re
 import signal
 
-from fleetsim.dataclass import dataclass
-
 
 class End(enum.StrEnum):
     """How a measuring process ended."""
@@ -18,51 +16,41 @@ class End(enum.StrEnum):
     DIED = "died"
 
 
-@dataclass(frozen=True, slots=True)
-class Cause:
-    """One way to fail: how it shows in an exception or a log, what it means, and the remedy."""
-
-    end: End
-    shows: str
-    means: str
-    remedy: str
-
-
 SERVER = "or measure a running server with --url"
-# The first that shows counts.
+# How it ends, how that shows in an exception or a log, what it means, and the remedy. The first that shows counts.
 CAUSES = (
-    Cause(
+    (
         End.NOT_STARTED,
         r"No module named '(vllm|torch)",
         "vLLM is not installed in this Python",
         f"pip install 'fleetsim[gpu]', {SERVER}",
     ),
-    Cause(
+    (
         End.NOT_STARTED,
         r"fleetsim needs to record iterations",
         "this release of vLLM is built differently",
         f"install a tested one, {SERVER}",
     ),
-    Cause(
+    (
         End.NOT_STARTED,
         r"driver on your system is too old|CUDA driver version is insufficient|forward compatibility was attempted",
         "the NVIDIA driver is too old for this build of PyTorch",
         f"update the driver, or install builds for its CUDA version, {SERVER}",
     ),
-    Cause(
+    (
         End.NOT_STARTED,
         r"Failed to infer device type|No CUDA GPUs are available|no NVIDIA driver on your system|"
         r"No platform detected|Unexpected platform|Device string must not be empty",
         "no GPU was found",
         f"run on a GPU box (nvidia-smi must list one), {SERVER}",
     ),
-    Cause(
+    (
         End.OUT_OF_MEMORY,
         r"[Oo]ut ?[Oo]f ?[Mm]emory|Cannot allocate memory|\bMemoryError|std::bad_alloc",
         "out of memory",
         "more GPUs per instance (--tp), a smaller --max-num-batched-tokens, or a lower --gpu-memory-utilization",
     ),
-    Cause(
+    (
         End.OUT_OF_MEMORY,
         r"less than desired GPU memory utilization|[Nn]o available memory for the cache blocks|"
         r"larger than the available KV cache memory|KV cache is needed, which is larger|at least one request with",
@@ -70,13 +58,13 @@ CAUSES = (
         "end what else runs on the GPU (nvidia-smi), or give a lower --max-model-len, --tp 2 or another "
         "--gpu-memory-utilization",
     ),
-    Cause(
+    (
         End.NOT_STARTED,
         r"gated repo|GatedRepo|401 Client Error|403 Client Error",
         "the model may be read with permission only",
         "log in (huggingface-cli login), or give a folder with its config.json: dummy weights need no more",
     ),
-    Cause(
+    (
         End.NOT_STARTED,
         r"RepositoryNotFound|Repository Not Found|not a valid model identifier|Invalid repository ID|HFValidationError|"
         r"Can't load the configuration|does not appear to have a file named config|OfflineModeIsEnabled|"
@@ -85,7 +73,7 @@ CAUSES = (
         "the model was not found",
         "give a Hugging Face id that this machine can reach, or a folder with a config.json",
     ),
-    Cause(
+    (
         End.NOT_STARTED,
         r"unexpected keyword argument|validation errors? for|world size|(Value|Type|Key|NotImplemented)Error",
         "vLLM refused its arguments",
@@ -97,10 +85,10 @@ CAUSES = (
 def diagnose(error: str, log: list[str], code: int) -> tuple[End, str]:
     """How it ended, and what to say about it. error: the exception, if any; log: the last lines; code: exit code."""
     for text in (error, "\n".join(telling(log, most=20))):
-        for cause in CAUSES:
-            if re.search(cause.shows, text):
+        for end, shows, means, remedy in CAUSES:
+            if re.search(shows, text):
                 last = main_error(error, log)
-                return cause.end, f"{cause.means}: {last}; {cause.remedy}" if last else f"{cause.means}; {cause.remedy}"
+                return end, f"{means}: {last}; {remedy}" if last else f"{means}; {remedy}"
     if code in (-signal.SIGKILL, 128 + signal.SIGKILL):
         remedy = "look at the kernel's log (dmesg); a smaller model or fewer workers need less of the host's memory"
         return End.OUT_OF_MEMORY, f"it was killed, most likely because the host ran out of memory; {remedy}"
@@ -111,11 +99,8 @@ def diagnose(error: str, log: list[str], code: int) -> tuple[End, str]:
 
 def main_error(error: str, log: list[str]) -> str:
     """The sentence that says most: the exception's first line, else the last error in the log."""
-    first = error.strip().splitlines()[0] if error.strip() else ""
-    if first:
-        return first[:300]
-    lines = telling(log)
-    return lines[-1][-300:] if lines else ""
+    first, *_ = error.strip().splitlines() or [""]
+    return first[:300] or "".join(telling(log, most=1))[-300:]
 
 
 def telling(log: list[str], most: int = 5) -> list[str]:

@@ -15,15 +15,15 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict, field, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from fleetsim.calibrate.loads import key_of
 from fleetsim.calibrate.vllm.failures import End, diagnose, telling
-from fleetsim.calibrate.vllm.session import progress_words
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import OutsideError
+from fleetsim.files import reason, unwritten
 
 MODULE = "fleetsim.calibrate.vllm.child"
 POLL_S = 0.2
@@ -102,7 +102,6 @@ class Followed:
     current: dict[str, Any] | None = None
     ended: dict[str, Any] | None = None
     started_s: float | None = None
-    rates: dict[int, float] = field(default_factory=dict)
 
     def news(self) -> str | None:
         """Reads on; returns what is new in words, None where nothing is."""
@@ -125,18 +124,15 @@ class Followed:
             record = json.loads(line)
         except ValueError:
             return None
-        kind, label = record.get("t"), record.get("lab") or {}
+        kind = record.get("t")
         if kind == "start":
             self.started_s = time.monotonic()
         elif kind == "load":
             self.current = record
-            rate = f"; {self.rates[max(self.rates)]:,.0f} tok/s at batch {max(self.rates)}" if self.rates else ""
-            return progress_words(record["ph"], label, record["i"], record["n"], record["left_s"]) + rate
+            return str(record["said"])
         elif kind == "seg" and record.get("ph") != "warmup":
             self.current = None
             self.loads += not record.get("cut")
-            if record.get("ph") == "decode" and record.get("decode_s"):
-                self.rates[label["B"]] = label["B"] / record["decode_s"]
         elif kind == "error":
             self.error = str(record.get("err", ""))
             if not record.get("lost") and record.get("ph") != "start":
@@ -189,9 +185,14 @@ def _once(spec: Spec, tell: Tell) -> tuple[MeasurementOutcome, Followed]:
     try:
         log = open(spec.log, "ab")  # noqa: SIM115 - closed below, after the child
     except OSError as error:
-        raise OutsideError(f"{spec.log!r}: cannot be written: {error.strerror or error}") from None
+        raise unwritten(spec.log, error) from None
     log_from = log.tell()
     stopped = False
+
+    def pass_on() -> None:
+        if said := followed.news():
+            tell(said)
+
     with log, tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "spec.json")
         path.write_text(json.dumps(asdict(spec), default=str))
@@ -199,18 +200,14 @@ def _once(spec: Spec, tell: Tell) -> tuple[MeasurementOutcome, Followed]:
         end_at = time.monotonic() + spec.budget_s + GRACE_S
         try:
             while child.poll() is None:
-                said = followed.news()
-                if said:
-                    tell(said)
+                pass_on()
                 if time.monotonic() > end_at:
                     stopped = True
                     break
                 time.sleep(POLL_S)
         finally:
             stop(child)
-        said = followed.news()
-        if said:
-            tell(said)
+        pass_on()
     return _outcome(spec, followed, child.returncode, stopped, log_from), followed
 
 
@@ -218,18 +215,12 @@ def _start(command: list[str], log: Any) -> subprocess.Popen[bytes]:
     package_root = str(Path(__file__).resolve().parents[3])  # fleetsim need not be installed beside vLLM
     paths = [package_root, *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}
+    streams = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": subprocess.STDOUT}
     try:
         # A session of its own: the engine's workers are in its process group and end with it; Ctrl-C reaches us only.
-        return subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            env=environment,
-            start_new_session=True,
-        )
+        return subprocess.Popen(command, env=environment, start_new_session=True, **streams)
     except OSError as error:
-        raise OutsideError(f"{command[0]!r}: cannot be started: {error.strerror or error}") from None
+        raise OutsideError(f"{command[0]!r}: cannot be started: {reason(error)}") from None
 
 
 def stop(child: subprocess.Popen[bytes]) -> None:

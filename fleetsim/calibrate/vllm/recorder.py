@@ -8,6 +8,7 @@ time, and what the CPU does while the GPU computes is not counted twice.
 from __future__ import annotations
 
 import statistics
+from collections.abc import Iterable
 from dataclasses import field
 from time import perf_counter
 from typing import Any
@@ -37,25 +38,66 @@ class Tracked:
     tokens: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Tally:
-    """A segment's sums over its iterations. own_s: what recording took. decode_s: median of decodes only, or None.
-    drafts: of speculative decoding, None where the engine makes none."""
+    """A segment's sums over its iterations so far. own_s: what recording took. each_s: seconds of those that only
+    decoded. accepted_at: drafts of which so many tokens were accepted; empty where the engine makes none."""
 
-    iterations: int
-    tokens: int
-    prefill_tokens: int
-    seconds: float
-    own_s: float
-    decode_s: float | None
-    drafts: DraftCounts | None
+    iterations: int = 0
+    tokens: int = 0
+    prefill_tokens: int = 0
+    seconds: float = 0.0
+    own_s: float = 0.0
+    each_s: list[float] = field(default_factory=list)
+    decoded: int = 0
+    drafted: int = 0
+    accepted_at: list[int] = field(default_factory=list)
+
+    @property
+    def decode_s(self) -> float | None:
+        """Median seconds of an iteration of decodes only, None where there was none."""
+        return statistics.median(self.each_s) if self.each_s else None
+
+    @property
+    def drafts(self) -> DraftCounts | None:
+        """Counts of speculative decoding, None where the engine makes none."""
+        return DraftCounts(self.decoded, self.drafted, tuple(self.accepted_at)) if self.accepted_at else None
+
+    def add(self, row: list[int]) -> None:
+        """Takes in an iteration."""
+        self.iterations += 1
+        self.decoded += row[ND]
+        self.drafted += row[DR]
+        self.tokens += row[OUT]
+        self.prefill_tokens += row[NP]
+        self.seconds += row[DT] * 1e-6
+        if row[ND] and not row[NP] and not row[WARM] and not row[IDLE]:
+            self.each_s.append(row[DT] * 1e-6)
+
+    def accept(self, accepted: list[int]) -> None:
+        """Drafted tokens that each sequence kept in an iteration, -1 of one that only ended."""
+        for most in accepted:
+            for place in range(min(most, len(self.accepted_at))):
+                self.accepted_at[place] += 1
+
+    def record(self) -> dict[str, Any]:
+        """The fields of a `seg` record."""
+        return {
+            "iters": self.iterations,
+            "gen": self.tokens,
+            "prefill": self.prefill_tokens,
+            "sum_dt": round(self.seconds, 6),
+            "rec_s": round(self.own_s, 6),
+            "decode_s": self.decode_s and round(self.decode_s, 6),
+            **({"drafts": self.drafts.record()} if self.drafts else {}),
+        }
 
 
 @dataclass(slots=True)
 class Recorder:
     """Wraps a scheduler's methods for good; rows go to the writer under the phase, label and number of `begin`.
 
-    scheduled: iterations of the segment so far. tracked: by request id, those whose times are wanted. last,
+    tally: of the segment. scheduled: its iterations so far. tracked: by request id, those whose times are wanted. last,
     last_decodes: clock value of the last result, and the decodes in it. held_blocks: KV blocks that are kept from the
     engine. _pending: by id of a schedule's output, its row and the requests whose prompts it ends. _prefilling: by
     request id, the tokens that must be in the cache before it decodes.
@@ -77,15 +119,7 @@ class Recorder:
     _pending: dict[int, tuple[list[int], float, list[str]]] = field(default_factory=dict)
     _prefilling: dict[str, int] = field(default_factory=dict)
     _preempted: int = 0
-    _iterations: int = 0
-    _tokens: int = 0
-    _prefill_tokens: int = 0
-    _seconds: float = 0.0
-    _own_s: float = 0.0
-    _decode_s: list[float] = field(default_factory=list)
-    _decoded: int = 0
-    _drafted: int = 0
-    _accepted_at: list[int] = field(default_factory=list)
+    tally: Tally = field(default_factory=Tally)
     _schedule: Any = None
     _update: Any = None
     _preempt: Any = None
@@ -103,26 +137,11 @@ class Recorder:
         self.flush()
         self.phase, self.label, self._warm = phase, label, warm
         self.segment += 1
-        self.scheduled = self._iterations = self._tokens = self._prefill_tokens = 0
-        self._seconds = self._own_s = 0.0
-        self._decoded = self._drafted = 0
-        self._accepted_at = [0] * int(getattr(self.scheduler, "num_spec_tokens", 0) or 0)
+        self.scheduled = 0
+        self.tally = Tally(accepted_at=[0] * int(getattr(self.scheduler, "num_spec_tokens", 0) or 0))
         self._pending.clear()
         self._prefilling.clear()
-        self._decode_s.clear()
         self.tracked = {}
-
-    def tally(self) -> Tally:
-        """The sums of the segment so far."""
-        return Tally(
-            self._iterations,
-            self._tokens,
-            self._prefill_tokens,
-            self._seconds,
-            self._own_s,
-            statistics.median(self._decode_s) if self._decode_s else None,
-            DraftCounts(self._decoded, self._drafted, tuple(self._accepted_at)) if self._accepted_at else None,
-        )
 
     def flush(self) -> None:
         """Writes the rows that are there."""
@@ -148,7 +167,7 @@ class Recorder:
         row[BLK] = self._pool.num_gpu_blocks - 1 - self._pool.get_num_free_blocks() - self.held_blocks
         self._pending[id(output)] = (row, start, ended)
         self.scheduled += 1
-        self._own_s += perf_counter() - end
+        self.tally.own_s += perf_counter() - end
         return output
 
     def _contents(self, output: Any, row: list[int]) -> list[str]:
@@ -195,37 +214,21 @@ class Recorder:
             for batch in (results or {}).values():
                 row[OUT] += sum([len(o.new_token_ids) for o in batch.outputs])  # a list: faster than a generator
                 if row[DR]:
-                    self._accept([len(o.new_token_ids) - 1 for o in batch.outputs])
+                    self.tally.accept([len(o.new_token_ids) - 1 for o in batch.outputs])
                 gone = [o.request_id for o in batch.outputs if o.finish_reason is not None]
                 row[FIN] += len(gone)
                 for request_id in gone:
                     self._ended(request_id, now)
             row[DT] = us(now - (start if row[IDLE] or self.last < self.epoch else self.last))
             row[DU], row[DV] = us(now - start), us(end - now)
-            self._add(row)
+            self._rows.append(row)
+            self.tally.add(row)
+            self.last_decodes = row[ND]
         self.last = now
         if len(self._rows) >= ROWS:
             self.flush()
-        self._own_s += perf_counter() - end
+        self.tally.own_s += perf_counter() - end
         return results
-
-    def _accept(self, accepted: list[int]) -> None:
-        """Drafted tokens that each sequence kept in an iteration, -1 of one that only ended."""
-        for most in accepted:
-            for place in range(min(most, len(self._accepted_at))):
-                self._accepted_at[place] += 1
-
-    def _add(self, row: list[int]) -> None:
-        self._rows.append(row)
-        self._decoded += row[ND]
-        self._drafted += row[DR]
-        self.last_decodes = row[ND]
-        self._iterations += 1
-        self._tokens += row[OUT]
-        self._prefill_tokens += row[NP]
-        self._seconds += row[DT] * 1e-6
-        if row[ND] and not row[NP] and not row[WARM] and not row[IDLE]:
-            self._decode_s.append(row[DT] * 1e-6)
 
     def _ended(self, request_id: str, now: float) -> None:
         self._prefilling.pop(request_id, None)
@@ -242,19 +245,10 @@ class Recorder:
         return self._preempt(request, *args, **kwargs)
 
 
-def request_columns(tracked: list[Tracked], start: float) -> dict[str, list[int]]:
-    """The `req` field of a `seg` record: one entry per request, times in microseconds from start, -1 for never."""
-
-    def times(name: str) -> list[int]:
-        values = [getattr(t, name) for t in tracked]
-        return [-1 if v is None else us(v - start) for v in values]
-
-    return {
-        "submit": times("submit"),
-        "first": times("first"),
-        "finish": times("finish"),
-        "n": [t.tokens if t.finish is not None else t.request.num_output_tokens for t in tracked],
-        "pre": [t.preemptions for t in tracked],
-        "P": [t.request.num_prompt_tokens for t in tracked],
-        "want": [t.request.max_tokens for t in tracked],
-    }
+def request_rows(tracked: Iterable[Tracked]) -> list[tuple[float, float | None, float | None, int, int, int, int]]:
+    """What `raw.request_columns` makes columns of."""
+    return [
+        (t.submit, t.first, t.finish, t.tokens if t.finish is not None else t.request.num_output_tokens, t.preemptions,
+         t.request.num_prompt_tokens, t.request.max_tokens)
+        for t in tracked
+    ]  # fmt: skip

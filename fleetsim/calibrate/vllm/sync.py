@@ -229,11 +229,8 @@ def copies(worker: Any) -> dict[str, float]:
 
     if worker.device.type != "cuda":
         return {}
-    free, _ = torch.cuda.mem_get_info()
-    size = min(COPY_BYTES, free // 4)
-    device = torch.empty(size, dtype=torch.uint8, device=worker.device)
-    pinned, pageable = torch.empty(size, dtype=torch.uint8, pin_memory=True), torch.zeros(size, dtype=torch.uint8)
-    half = size // 2
+    device, pinned = _buffers(worker)
+    pageable, half = torch.zeros(len(pinned), dtype=torch.uint8), len(pinned) // 2
     found = {}
     for name, target, source in (
         ("h2d_pinned", device, pinned),
@@ -251,15 +248,22 @@ def copies(worker: Any) -> dict[str, float]:
     return found
 
 
+def _buffers(worker: Any) -> tuple[Any, Any]:
+    """As many bytes on a GPU as in its host's pinned memory: a quarter of what is free at most."""
+    import torch
+
+    size = min(COPY_BYTES, torch.cuda.mem_get_info()[0] // 4)
+    on_device = torch.empty(size, dtype=torch.uint8, device=worker.device)
+    return on_device, torch.empty(size, dtype=torch.uint8, pin_memory=True)
+
+
 def begin_copies(worker: Any) -> bool:
     """In a worker: weights begin to stream in beside whatever else runs, for some seconds. False without a GPU."""
     import torch
 
     if worker.device.type != "cuda":
         return False
-    size = min(COPY_BYTES, torch.cuda.mem_get_info()[0] // 4)
-    pinned = torch.empty(size, dtype=torch.uint8, pin_memory=True)
-    device = torch.empty(size, dtype=torch.uint8, device=worker.device)
+    device, pinned = _buffers(worker)
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
         for _ in range(200):
