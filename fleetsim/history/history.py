@@ -27,6 +27,16 @@ class InstanceId:
 
 
 @dataclass(frozen=True, slots=True)
+class RawSeries:
+    """One series as it stands in a file. stamps: (n,) unix seconds, in any order; values: (n,)."""
+
+    name: str
+    labels: Mapping[str, str]
+    stamps: Floats
+    values: Floats
+
+
+@dataclass(frozen=True, slots=True)
 class Buckets:
     """One histogram over time: running totals, as exposed.
 

@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from fleetsim.errors import InputError, Problem
 from fleetsim.history.catalogue import REPLICA_LABELS, Catalogue
-from fleetsim.history.history import Note
+from fleetsim.history.history import Note, RawSeries
 from fleetsim.history.option_names import SELECTOR
-from fleetsim.history.raw import RawSeries
 
 _ONE = re.compile(r"""\s*([a-zA-Z_]\w*)\s*(=~|!~|!=|=)\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|`([^`]*)`)\s*,?""")
 

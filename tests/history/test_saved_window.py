@@ -1,9 +1,11 @@
-"""Saved and read again: exact; damaged: an error that says what."""
+"""Saved and read again: exact; damaged: an error that says what. What earlier versions saved still opens."""
 
 from __future__ import annotations
 
 import json
+import shutil
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,13 +14,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleetsim.errors import InputError, OutsideError
-from fleetsim.history import dump_tables
-from fleetsim.history.dump import load_history, save_history
+from fleetsim.history.files import read_file
 from fleetsim.history.history import Buckets, History, InstanceId, Note, StepLog
+from fleetsim.history.long_table import load_long
+from fleetsim.history.saved_window import load_history, save_history
 
 from .strategies import facts, histories
 
-FORMS = ["dump", "one.json", "one.parquet", "one.csv"]
+# `small()` as the last version with several forms saved it: with pyarrow, the folder without it too.
+OLD = Path(__file__).parent / "saved_windows"
+OLD_FORMS = sorted(p.name for p in OLD.iterdir())
 
 
 def small() -> History:
@@ -45,110 +50,141 @@ def small() -> History:
     )
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_what_is_saved_is_read(tmp_path: Path, form: str) -> None:
-    save_history(small(), tmp_path / form)
-    assert facts(load_history(tmp_path / form)) == facts(small())
-
-
 @settings(max_examples=60, deadline=None)
-@given(history=histories(), form=st.sampled_from([*FORMS, "without pyarrow"]))
-def test_any_history_reads_back_to_the_bit(history: History, form: str) -> None:
-    with tempfile.TemporaryDirectory() as room, pytest.MonkeyPatch.context() as patch:
-        if form == "without pyarrow":
-            patch.setattr("fleetsim.history.dump.has_parquet", lambda: False)
-        path = Path(room) / form
+@given(history=histories())
+def test_any_history_reads_back_to_the_bit(history: History) -> None:
+    with tempfile.TemporaryDirectory() as room:
+        path = Path(room) / "window"
         save_history(history, path)
         assert facts(load_history(path)) == facts(history)
-        assert [p.name for p in Path(room).iterdir()] == [form]
+        assert [p.name for p in Path(room).iterdir()] == ["window"]
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_an_earlier_dump_is_replaced_whole(tmp_path: Path, form: str) -> None:
-    save_history(small(), tmp_path / form)
-    first = load_history(tmp_path / form)
-    save_history(first, tmp_path / form)
-    assert facts(load_history(tmp_path / form)) == facts(small())
+def test_others_can_read_it(tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    save_history(small(), tmp_path / "x.parquet")
+    rows = pq.read_table(tmp_path / "x.parquet").to_pylist()
+    assert rows[4] == {
+        "signal": "trainer.steps",
+        "instance": "",
+        "engine": "",
+        "le": "",
+        "values": [1.0, pytest.approx(np.nan, nan_ok=True), 2.0],
+    }
+    assert [r["le"] for r in rows if r["signal"] == "output_tokens" and r["instance"] == "b"] == ["1.0", "inf", "sum"]
+
+
+@pytest.mark.parametrize("form", OLD_FORMS)
+def test_what_an_earlier_version_saved_opens_with_a_note(form: str) -> None:
+    found = read_file(OLD / form)
+    assert "saved by an earlier version" in found.notes[-1].text
+    assert facts(replace(found, notes=found.notes[:-1])) == facts(small())
+
+
+def test_an_earlier_window_is_replaced_whole(tmp_path: Path) -> None:
+    save_history(replace(small(), source="before"), tmp_path / "x.parquet")
+    save_history(small(), tmp_path / "x.parquet")
+    assert facts(load_history(tmp_path / "x.parquet")) == facts(small())
 
 
 def test_a_failing_write_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    save_history(small(), tmp_path / "dump")
+    save_history(small(), tmp_path / "x.parquet")
 
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr("fleetsim.history.dump.write_table", fail)
-    with pytest.raises(Exception, match="disk full"):
-        save_history(small(), tmp_path / "dump")
+    monkeypatch.setattr("pyarrow.parquet.write_table", fail)
+    with pytest.raises(OutsideError, match="disk full"):
+        save_history(replace(small(), source="other"), tmp_path / "x.parquet")
     monkeypatch.undo()
-    assert facts(load_history(tmp_path / "dump")) == facts(small())
-    assert [p.name for p in tmp_path.iterdir()] == ["dump"]
-
-
-def test_what_is_no_dump_is_not_overwritten(tmp_path: Path) -> None:
-    (tmp_path / "photos").mkdir()
-    (tmp_path / "photos" / "cat.jpg").write_text("cat")
-    with pytest.raises(InputError, match="something else stands there"):
-        save_history(small(), tmp_path / "photos")
-    assert (tmp_path / "photos" / "cat.jpg").read_text() == "cat"
+    assert facts(load_history(tmp_path / "x.parquet")) == facts(small())
+    assert [p.name for p in tmp_path.iterdir()] == ["x.parquet"]
 
 
 def test_parquet_without_pyarrow_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # errors cut long values
     one = Path("one.parquet")
     save_history(small(), one)
-    monkeypatch.setattr(dump_tables, "has_parquet", lambda: False)
-    other = Path("two.parquet")
-    with pytest.raises(OutsideError) as written:
-        save_history(small(), other)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     rule = "Parquet needs pyarrow, which is not installed; pip install 'fleetsim[parquet]'"
-    assert str(written.value) == f"save: {str(other)!r}: {rule}, or save as two.csv"
-    with pytest.raises(OutsideError) as asked:  # the file is there: another ending would not make it readable
-        load_history(one)
-    assert str(asked.value).endswith(rule)
+    with pytest.raises(OutsideError) as written:
+        save_history(small(), Path("two.parquet"))
+    assert str(written.value) == f"save: 'two.parquet': {rule}"
+    with pytest.raises(OutsideError) as asked:
+        read_file(one)
+    assert str(asked.value) == f"history: 'one.parquet': {rule}"
+
+
+def changed(path: Path, **change: object) -> None:
+    """The header of a saved window, edited."""
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(path)
+    header = {**json.loads(table.schema.metadata[b"fleetsim"]), **change}
+    pq.write_table(table.replace_schema_metadata({b"fleetsim": json.dumps(header).encode()}), path)
 
 
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"schema_version": 2}, "reads schema_version 1"),
+        ({"schema_version": 3}, "reads schema_version 1 and 2"),
         ({"kind": "other"}, "no history that fleetsim saved"),
         ({"times": "x"}, "valid list"),
         ({"configs": []}, "2 instances but 0 configs"),
         ({"more": 1}, "damaged"),
-        ({"values": ["kv_use"]}, "kv_use"),
+        ({"values": ["kv_use"]}, "the dump is damaged"),
     ],
 )
-@pytest.mark.parametrize("form", ["dump", "one.json"])
-def test_a_changed_header_is_refused(tmp_path: Path, form: str, change: dict[str, object], says: str) -> None:
-    save_history(small(), tmp_path / form)
-    file = tmp_path / form / "history.json" if form == "dump" else tmp_path / form
-    file.write_text(json.dumps({**json.loads(file.read_text()), **change}))
+def test_a_changed_header_is_refused(tmp_path: Path, change: dict[str, object], says: str) -> None:
+    save_history(small(), tmp_path / "x.parquet")
+    changed(tmp_path / "x.parquet", **change)
     with pytest.raises(InputError, match=says):
-        load_history(tmp_path / form)
+        read_file(tmp_path / "x.parquet")
+    document = {**json.loads((OLD / "one.json").read_text()), **change}
+    (tmp_path / "x.json").write_text(json.dumps(document))
+    if "kind" not in change:  # by it an old window is told
+        with pytest.raises(InputError, match=says):
+            read_file(tmp_path / "x.json")
 
 
-def test_rows_that_were_sorted_are_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fleetsim.history.dump.has_parquet", lambda: False)
-    save_history(small(), tmp_path / "dump")
-    table = tmp_path / "dump" / "values.csv"
+def test_rows_that_were_sorted_are_noticed(tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    save_history(small(), tmp_path / "x.parquet")
+    pq.write_table(pq.read_table(tmp_path / "x.parquet").sort_by([("le", "descending")]), tmp_path / "x.parquet")
+    with pytest.raises(InputError, match="sorted"):
+        read_file(tmp_path / "x.parquet")
+    shutil.copytree(OLD / "folder_csv", tmp_path / "old")
+    table = tmp_path / "old" / "values.csv"
     first, *rows = table.read_text().splitlines()
     table.write_text("\n".join([first, *reversed(rows)]) + "\n")
     with pytest.raises(InputError, match="sorted"):
-        load_history(tmp_path / "dump")
+        read_file(tmp_path / "old")
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", ["new", *OLD_FORMS])
 def test_a_cut_file_is_refused(tmp_path: Path, form: str) -> None:
-    save_history(small(), tmp_path / form)
-    files = sorted((tmp_path / form).iterdir()) if form == "dump" else [tmp_path / form]
-    for file in files:
+    for file in files_of(form, tmp_path):
         whole = file.read_bytes()
         for part in (0, 1, len(whole) // 2):
             file.write_bytes(whole[:part])
             with pytest.raises(InputError):
-                load_history(tmp_path / form)
+                read_file(tmp_path / form)
         file.write_bytes(whole)
+
+
+def files_of(form: str, room: Path) -> list[Path]:
+    """Copies a window there, under its form's name; its files."""
+    path = room / form
+    if form == "new":
+        save_history(small(), path)
+    elif (OLD / form).is_dir():
+        shutil.copytree(OLD / form, path)
+        return sorted(path.iterdir())
+    else:
+        shutil.copy(OLD / form, path)
+    return [path]
 
 
 def test_a_table_from_elsewhere(tmp_path: Path) -> None:
@@ -166,7 +202,7 @@ def test_a_table_from_elsewhere(tmp_path: Path) -> None:
         ]
     path = tmp_path / "mine.csv"
     path.write_text("\n".join(lines) + "\n")
-    got = load_history(path)
+    got = read_file(path)
     assert got.step_s == 15
     assert got.times[0] == 1763683200
     assert [str(i) for i in got.instances] == ["pod-1"]
@@ -193,22 +229,20 @@ def test_a_wrong_table_is_refused(tmp_path: Path, text: str, says: str) -> None:
     path = tmp_path / "mine.csv"
     path.write_text(text)
     with pytest.raises(InputError, match=says):
-        load_history(path)
+        load_long(path)
 
 
 @settings(max_examples=150, deadline=None)
-@given(data=st.data(), form=st.sampled_from(["one.json", "one.csv", "one.parquet", "dump"]))
-def test_a_mutated_dump_is_read_or_refused(data: st.DataObject, form: str) -> None:
+@given(data=st.data(), form=st.sampled_from(["new", "new", *OLD_FORMS]))
+def test_a_mutated_window_is_read_or_refused(data: st.DataObject, form: str) -> None:
     with tempfile.TemporaryDirectory() as room:
-        path = Path(room) / form
-        save_history(small(), path)
-        file = data.draw(st.sampled_from(sorted(path.iterdir()))) if form == "dump" else path
+        file = data.draw(st.sampled_from(files_of(form, Path(room))))
         raw = bytearray(file.read_bytes())
         for _ in range(data.draw(st.integers(1, 3))):
             at = data.draw(st.integers(0, len(raw) - 1))
             raw[at : at + data.draw(st.integers(0, 4))] = data.draw(st.binary(max_size=4))
         file.write_bytes(bytes(raw))
         try:
-            assert isinstance(load_history(path), History)
+            assert isinstance(read_file(Path(room) / form), History)
         except InputError as error:
             assert all(p.remedy for p in error.problems)
