@@ -12,10 +12,19 @@ from fleetsim.errors import InputError, Problem
 from fleetsim.faces import text
 from fleetsim.history import faults
 from fleetsim.history.catalogue import REPLICA_LABELS, Catalogue, Identities, Match, specific
-from fleetsim.history.copies import engines_apart, fill, fuller_first, highest, same, summed, telling
+from fleetsim.history.copies import (
+    engines_apart,
+    fill,
+    fuller_first,
+    highest,
+    one_per_engine,
+    ranks_apart,
+    same,
+    summed,
+    telling,
+)
 from fleetsim.history.history import Buckets, Floats, InstanceId, Note
 from fleetsim.history.option_names import SELECTOR
-from fleetsim.history.ranks import one_per_engine, ranks_apart
 from fleetsim.history.signals import SCALES
 
 Row = tuple[Match, Mapping[str, str], Floats]

@@ -1,8 +1,8 @@
-"""What a step log can say: the columns of `StepLog`, and how a framework's metrics become them."""
+"""What a step log can say: the columns of `StepLog`, how a framework's metrics become them, and under which names."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import field
 from typing import Literal
 
@@ -13,6 +13,13 @@ CLOCKS = ("_timestamp", "timestamp", "time", "time_s", "Wall Time", "wall_time")
 RUNNING = ("_runtime", "Relative Time (Process)", "Relative Time (Wall)")
 
 How = Literal["first", "sum", "growth", "rest", "next", "percent"]
+FORMS: Mapping[How, str] = {
+    "growth": "growth of {}",
+    "rest": "1 - {}",
+    "percent": "{} / 100",
+    "next": "{} of the next row",
+}
+"""How a column is made of one metric, in words."""
 
 COLUMNS: Mapping[str, str] = {
     "step": "number of the optimizer step",
@@ -111,8 +118,7 @@ class Entry:
 
     def __str__(self) -> str:
         text = (" + " if self.how == "sum" else ", else ").join(f"`{m}`" for m in self.metrics)
-        told = {"growth": "growth of {}", "rest": "1 - {}", "percent": "{} / 100", "next": "{} of the next row"}
-        text = told.get(self.how, "{}").replace("{}", text)
+        text = FORMS.get(self.how, "{}").replace("{}", text)
         return text + "".join(f" - `{m}`" for m in self.minus)
 
 
@@ -128,8 +134,7 @@ class FrameworkLog:
     step's number, best first. added: metrics logged in rows of their own, which add up until the step's row. mode:
     names and values -> mode; notes: per mode, what its columns mean. overlaps: modes in which parts run side by side,
     or in which the step is no more than their sum. rests: mode -> the part of a step that no metric says alone: what
-    wait and compute leave of it. unused: (why, patterns of names with
-    blanks between them) of the metrics that no column needs.
+    wait and compute leave of it.
     """
 
     name: str
@@ -142,7 +147,6 @@ class FrameworkLog:
     notes: Mapping[str, str] | None = None
     overlaps: tuple[str, ...] = ()
     rests: Mapping[str, str] = field(default_factory=dict)
-    unused: tuple[tuple[str, str], ...] = ()
 
     def serial(self, mode: str) -> bool:
         """Whether the parts of a step come one after the other, beside a total that a clock took: then what is missing
@@ -152,3 +156,38 @@ class FrameworkLog:
     def metrics(self) -> frozenset[str]:
         """Every name that the table speaks of."""
         return frozenset(m for e in self.entries for m in (*e.metrics, *e.minus)) | {*self.step, *self.marks}
+
+
+# What a tracker's or a trainer's wrapper puts before every name, also before one without a "/".
+_WRAPPED = ("train/",)
+# Measured on other samples than the step's.
+_OTHERS = ("eval", "val", "test", "valid", "validation")
+
+
+def resolved(names: Iterable[str], known: Collection[str]) -> Mapping[str, str]:
+    """Known metric -> the name that the log has for it.
+
+    A name matches itself; behind `train/`; or, if it has a "/" in it, behind any other prefix but an evaluation's
+    (`rank0/timing_s/step` is `timing_s/step`). Of several the shortest prefix counts.
+    """
+    found: dict[str, str] = {}
+    for name in names:
+        metric = known_as(name, known)
+        if metric is not None and (metric not in found or len(name) < len(found[metric])):
+            found[metric] = name
+    return found
+
+
+def known_as(name: str, known: Collection[str]) -> str | None:
+    """The known metric that a name of a log stands for; None where it is none."""
+    if name in known:
+        return name
+    for prefix in _WRAPPED:
+        if name.removeprefix(prefix) in known:
+            return name.removeprefix(prefix)
+    first, slash, rest = name.partition("/")
+    while slash and first.lower() not in _OTHERS:
+        if "/" in rest and rest in known:
+            return rest
+        first, slash, rest = rest.partition("/")
+    return None

@@ -1,21 +1,134 @@
-"""The rows of a step log: JSONL, JSON, CSV (Weights & Biases exports too) and the consoles of frameworks."""
+"""The rows of a step log (JSONL, JSON, CSV, Weights & Biases' exports, consoles), and the packed columns they go to."""
 
 from __future__ import annotations
 
 import csv
 import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from array import array
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
+import numpy as np
+
 from fleetsim.errors import InputError, Problem
-from fleetsim.history.history import Note
-from fleetsim.history.run_log_console import Shape, rows_of, shape_of
-from fleetsim.history.run_log_table import RunLogTable
-from fleetsim.history.run_log_text import number, numbers_of
-from fleetsim.history.text_file import open_text
+from fleetsim.history.history import Floats, Note
+from fleetsim.history.step_logs.console import Shape, rows_of, shape_of
+from fleetsim.history.text import number, numbers_of, open_text
 from fleetsim.json_text import from_loose_json
+
+# Rows that are put into their columns at once.
+_MANY = 1024
+
+
+class RunLogTable:
+    """Rows of metrics; NaN where a row does not say.
+
+    wanted: whether a metric is kept, asked once for each name. framework: whose the rows are, where their form tells
+    it.
+    """
+
+    def __init__(self, wanted: Callable[[str], bool] | None = None) -> None:
+        self._names: set[str] = set()
+        self.framework: str | None = None
+        self._wanted = wanted
+        self._columns: dict[str, array[float]] = {}
+        # Of the last rows, by their metrics: which rows they are, and their numbers one after the other.
+        self._held: dict[tuple[str, ...], tuple[list[int], list[float]]] = {}
+        self._rows = 0
+
+    @classmethod
+    def of(cls, columns: Mapping[str, Floats], names: Collection[str]) -> RunLogTable:
+        """A table of whole columns, of equal length. names: every metric that was seen."""
+        table = cls()
+        table._names = set(names)
+        table._columns = {name: array("d", column.tobytes()) for name, column in columns.items()}
+        table._rows = max(map(len, columns.values()), default=0)
+        return table
+
+    def __len__(self) -> int:
+        return self._rows
+
+    @property
+    def names(self) -> Collection[str]:
+        """Every metric that was seen, also those that are not kept."""
+        self._settle()
+        return self._names
+
+    def add(self, row: Mapping[str, float]) -> None:
+        """One more row."""
+        kind = tuple(row)
+        held = self._held.get(kind)
+        if held is None:
+            held = self._held[kind] = ([], [])
+        at, values = held
+        at.append(self._rows)
+        values.extend(row.values())
+        self._rows += 1
+        if self._rows % _MANY == 0:
+            self._settle()
+
+    def column(self, name: str) -> Floats:
+        """(rows,) of one metric; no row can be added from here on."""
+        self._settle()
+        return self._filled(self._columns.setdefault(name, array("d")))
+
+    def _settle(self) -> None:
+        """Puts the rows that are held into their columns. Rows of the same metrics, as most are, go there together."""
+        for kind, (at, values) in self._held.items():
+            rows = np.array(at)
+            numbers = np.frombuffer(array("d", values)).reshape(len(rows), len(kind))
+            for place, name in enumerate(kind):
+                if self._keeps(name):
+                    self._filled(self._columns[name])[rows] = numbers[:, place]
+        self._held.clear()
+
+    def _filled(self, column: array[float]) -> Floats:
+        """A column, made as long as there are rows."""
+        column.frombytes(np.full(self._rows - len(column), np.nan).tobytes())
+        return np.frombuffer(column)
+
+    def _keeps(self, name: str) -> bool:
+        """Whether a metric has a column, which it gets when it is first seen."""
+        if name not in self._names:
+            self._names.add(name)
+            if self._wanted is None or self._wanted(name):
+                self._columns[name] = array("d")
+        return name in self._columns
+
+
+class Scalars:
+    """Metric -> its steps and values, packed. wanted: which metrics are kept (None = all)."""
+
+    def __init__(self, wanted: Callable[[str], bool] | None = None) -> None:
+        self.names: set[str] = set()
+        self._wanted = wanted
+        self._kept: dict[str, tuple[array[int], array[float], array[float]]] = {}
+
+    def of(self, name: str) -> tuple[array[int], array[float], array[float]] | None:
+        """Where a metric's steps, values and unix seconds go; None where it is not wanted."""
+        self.names.add(name)
+        if self._wanted is not None and not self._wanted(name):
+            return None
+        return self._kept.setdefault(name, (array("q"), array("d"), array("d")))
+
+    def table(self) -> RunLogTable:
+        """One row a step, with `step` and `_timestamp`; of a step that comes again the last value counts."""
+        known = [np.frombuffer(steps, dtype=np.int64) for steps, _, _ in self._kept.values() if len(steps)]
+        steps = np.unique(np.concatenate(known)) if known else np.array([], dtype=np.int64)
+        columns = {"step": steps.astype(float)}
+        time_s = np.full(len(steps), np.nan)
+        for name, (at, values, seconds) in self._kept.items():
+            place = np.searchsorted(steps, np.frombuffer(at, dtype=np.int64))
+            column = np.full(len(steps), np.nan)
+            column[place] = np.frombuffer(values, dtype=float)
+            np.fmax.at(time_s, place, np.frombuffer(seconds, dtype=float))
+            columns[name] = column
+        if np.isfinite(time_s).any():
+            columns["_timestamp"] = time_s
+        return RunLogTable.of(columns, {*self.names, "step", "_timestamp"})
+
 
 _RUN_PREFIX = re.compile(r"^(.+) - (.+)$")  # a run's name may have " - " in it, a metric's has not
 _LISTS = ("log_history", "history")  # keys under which a document keeps its rows

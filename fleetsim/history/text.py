@@ -1,14 +1,26 @@
-"""Lines of a log without what a terminal or Ray puts around them, and the numbers in them."""
+"""Text of files and logs: unpacked, without what a terminal or Ray puts around a line, and the numbers in it."""
 
 from __future__ import annotations
 
+import gzip
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Annotated
+from pathlib import Path
+from typing import IO, Annotated
 
 from msgspec import DecodeError, Meta
 from msgspec.json import Decoder
+
+
+def open_text(path: Path, newline: str | None = None) -> IO[str]:
+    """The file as UTF-8 text (a byte order mark is passed over), unpacked when it is gzip."""
+    with path.open("rb") as file:
+        packed = file.read(2) == b"\x1f\x8b"
+    if packed:
+        return gzip.open(path, "rt", encoding="utf-8-sig", newline=newline)
+    return path.open(encoding="utf-8-sig", newline=newline)
+
 
 Pairs = list[tuple[str, float]]
 Row = dict[str, float]
