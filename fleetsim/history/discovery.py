@@ -10,7 +10,7 @@ from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import text
 from fleetsim.history.access import PrometheusError
-from fleetsim.history.catalogue import REPLICA_LABELS, SignalMetrics
+from fleetsim.history.catalogue import SignalMetrics, unreplicated
 from fleetsim.history.grid import offset_of
 from fleetsim.history.history import Floats, Note
 from fleetsim.history.option_names import MAP, SELECTOR, START
@@ -224,7 +224,7 @@ def _only_trainer(
     name = next(iter(spans))
     series = prometheus.query_range(name, start_s, end_s, max((end_s - start_s) / LOOKS, 1.0))
     jobs = sorted({one.labels.get("job", "") for one in series})
-    who = {tuple(sorted((k, v) for k, v in one.labels.items() if k not in REPLICA_LABELS)) for one in series}
+    who = {unreplicated(one.labels) for one in series}
     if len(who) == 1:
         text = f'The selector matches no trainer metric; the only trainer there is (job="{jobs[0]}") was read.'
         return spans, [Note("other", text)]

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from fleetsim.config.tree import did_you_mean
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import text
-from fleetsim.history.catalogue import REPLICA_LABELS, Catalogue, base_key
+from fleetsim.history.catalogue import Catalogue, base_key, unreplicated
 from fleetsim.history.history import Note, RawSeries
 from fleetsim.history.option_names import MAP, SELECTOR
 from fleetsim.history.prometheus import SeriesData
@@ -54,7 +54,7 @@ def picked(series: Sequence[RawSeries], catalogue: Catalogue, selector: str) -> 
     mine = [one for one in trainers if _meets(one.labels, matchers)]
     notes = []
     if trainers and not mine:
-        who = {tuple(sorted((k, v) for k, v in t.labels.items() if k not in REPLICA_LABELS)) for t in trainers}
+        who = {unreplicated(t.labels) for t in trainers}
         mine = trainers if len(who) == 1 else []
         what = "the only one there is was read" if mine else f"there are {len(who)} others, and none was read"
         notes.append(Note("other" if mine else "missing", f"The selector matches no trainer metric; {what}."))
@@ -123,7 +123,7 @@ def wrong_answer(name: str, expr: str, series: list[SeriesData]) -> list[Problem
             return []
         remedy = "keep the label instance or pod, for example sum by (instance) (...)"
         return [Problem(path, expr, "does not say which instance a series is of", remedy)]
-    distinct = {tuple(sorted((k, v) for k, v in one.labels.items() if k not in REPLICA_LABELS)) for one in series}
+    distinct = {unreplicated(one.labels) for one in series}
     if len(distinct) == 1:
         return []
     listed = sorted(_words(labels) for labels in distinct)
