@@ -12,6 +12,7 @@ It is put on a grid, as OpenMetrics text is.
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import importlib.util
 import math
@@ -76,25 +77,33 @@ def read_table(path: Path) -> tuple[dict[str, Column], str | None]:
         raise damaged(str(path), f"cannot be read: {error}") from None
 
 
-def saved_columns(path: Path) -> frozenset[str]:
-    """The names of a Parquet file's columns where it is a window that was saved; else none. Raises InputError."""
+@contextlib.contextmanager
+def parquet_of(path: Path) -> Iterator[None]:
+    """What goes wrong inside is the file's fault. Raises InputError, OutsideError without pyarrow."""
     need_pyarrow(path)
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     try:
+        yield
+    except (pa.ArrowException, OSError, KeyError, ValueError, AttributeError) as error:
+        text = (str(error).splitlines() or [""])[0][:200]
+        raise damaged(str(path), f"its Parquet does not read ({text})") from None
+
+
+def saved_columns(path: Path) -> frozenset[str]:
+    """The names of a Parquet file's columns where it is a window that was saved; else none. Raises InputError."""
+    with parquet_of(path):
+        import pyarrow.parquet as pq
+
         schema = pq.read_schema(path)
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise damaged(str(path), f"its Parquet does not read ({str(error).splitlines()[0][:200]})") from None
     return frozenset(schema.names if META in (schema.metadata or {}) else ())
 
 
 def _read_parquet(path: Path) -> tuple[dict[str, Column], str | None]:
-    need_pyarrow(path)
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+    with parquet_of(path):
+        import pyarrow as pa
+        import pyarrow.parquet as pq
 
-    try:
         table = pq.read_table(path)
         columns: dict[str, Column] = {}
         for name in table.column_names:
@@ -110,8 +119,6 @@ def _read_parquet(path: Path) -> tuple[dict[str, Column], str | None]:
                 columns[name] = Texts(coded.indices.to_numpy().astype(np.int64), coded.dictionary.to_pylist())
         meta = (table.schema.metadata or {}).get(META)
         return columns, meta.decode() if meta is not None else None
-    except (pa.ArrowException, OSError, ValueError, UnicodeDecodeError) as error:
-        raise damaged(str(path), f"its Parquet does not read ({str(error).splitlines()[0][:200]})") from None
 
 
 def _read_csv(path: Path) -> tuple[dict[str, Column], str | None]:

@@ -54,7 +54,9 @@ def _of_json(path: Path) -> tuple[Header, dict[str, Floats]]:
     for signal, shape in header.shapes().items():
         if signal in header.histograms:
             counts, sums = (np.array(data["histograms"][signal][k], dtype=float) for k in ("counts", "sums"))
-            blocks[signal] = _joined(header, signal, counts, sums)
+            i, lines, h = shape
+            counts, sums = counts.reshape(i, h, lines - 1), sums.reshape(i, 1, h)
+            blocks[signal] = np.concatenate([counts.transpose(0, 2, 1), sums], axis=1)
         else:
             found = np.array(data["values" if len(shape) == 2 else "fleet"][signal], dtype=float)
             blocks[signal] = found if found.size else found.reshape(shape)
@@ -90,15 +92,6 @@ def _of_folder(path: Path) -> tuple[Header, dict[str, Floats]]:
         lines = columns(f"histogram.{name}", [*(f"le={le}" for le in part.le), "sum"], part.times, i)
         blocks[name] = np.stack(lines, axis=1)
     return header, blocks
-
-
-def _joined(header: Header, signal: str, counts: Floats, sums: Floats) -> Floats:
-    """Counts (I, H, E) and sums (I, H) as one block."""
-    i, lines, h = header.shapes()[signal]
-    joined = np.full((i, lines, h), np.nan)
-    joined[:, :-1] = counts.reshape(i, h, lines - 1).transpose(0, 2, 1)
-    joined[:, -1] = sums.reshape(i, h)
-    return joined
 
 
 def _of_rows(header: Header, groups: list[tuple[Any, Floats, Floats]], path: Path) -> dict[str, Floats]:

@@ -9,17 +9,19 @@ The header (grid, instances, histograms' bounds, step log, notes, source) is JSO
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from fleetsim.errors import InputError, OutsideError, Problem
-from fleetsim.files import reason, whole
+from fleetsim.errors import InputError, Problem
+from fleetsim.files import unwritten, whole
 from fleetsim.history.history import Buckets, Floats, History, InstanceId, Note, StepLog
-from fleetsim.history.long_table import META, damaged, need_pyarrow
+from fleetsim.history.long_table import META, damaged, need_pyarrow, parquet_of
 from fleetsim.json_text import from_json
 
 KIND = "fleetsim-history"
@@ -91,42 +93,43 @@ def save_history(history: History, path: Path | str) -> None:
     import pyarrow.parquet as pq
 
     header = _header_of(history)
-    rows = [row for block in _blocks(history) for row in block.reshape(-1, block.shape[-1])]
-    ends = np.cumsum([0, *map(len, rows)], dtype=np.int32)
-    keys = list(header.keys())
-    columns = {name: pa.array([key[k] for key in keys], pa.string()) for k, name in enumerate(_KEYS)}
-    columns["values"] = pa.ListArray.from_arrays(ends, np.concatenate([np.empty(0), *rows]))
-    table = pa.table(columns).replace_schema_metadata({META: header.model_dump_json().encode()})
+    texts = [(name, pa.string()) for name in _KEYS]
+    parts = [pa.schema([*texts, ("values", pa.list_(pa.float64()))]).empty_table()]
+    keys = header.keys()
+    for block in _blocks(history):
+        rows, width = _rows_of(block.shape), block.shape[-1]
+        mine = list(islice(keys, rows))
+        columns = {name: pa.array([key[k] for key in mine], kind) for k, (name, kind) in enumerate(texts)}
+        ends = np.arange(rows + 1, dtype=np.int32) * width
+        parts.append(pa.table({**columns, "values": pa.ListArray.from_arrays(ends, block.ravel())}))
+    table = pa.concat_tables(parts).replace_schema_metadata({META: header.model_dump_json().encode()})
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with whole(path) as beside:
-            split = ["values.list.element"]  # numbers that change little pack better byte by byte, and sooner
-            pq.write_table(table, beside, compression="zstd", use_dictionary=list(_KEYS), use_byte_stream_split=split)
     except OSError as error:
-        raise OutsideError(f"{path}: the history cannot be saved: {reason(error)}") from error
+        raise unwritten(path, error) from None
+    split = ["values.list.element"]  # numbers that change little pack better byte by byte, and sooner
+    with whole(path) as beside:
+        pq.write_table(table, beside, compression="zstd", use_dictionary=list(_KEYS), use_byte_stream_split=split)
 
 
 def load_history(path: Path) -> History:
     """What `save_history` wrote. Raises InputError: damaged, of a later version."""
-    need_pyarrow(path)
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+    with parquet_of(path):
+        import pyarrow.parquet as pq
 
-    try:
         table = pq.read_table(path)
         header = header_of_text((table.schema.metadata or {})[META], str(path))
         found = zip(*(table.column(name).to_pylist() for name in _KEYS), strict=True)
         values = table.column("values").combine_chunks()
         ends, numbers = values.offsets.to_numpy(), values.flatten().to_numpy(zero_copy_only=False)
-    except (pa.ArrowException, KeyError, OSError, ValueError, AttributeError) as error:
-        raise damaged(str(path), f"its Parquet does not read ({str(error).splitlines()[0][:200]})") from None
-    sizes = [shape[-1] for shape in header.shapes().values() for _ in range(int(np.prod(shape[:-1])))]
+    sizes = [shape[-1] for shape in header.shapes().values() for _ in range(_rows_of(shape))]
     if list(found) != list(header.keys()) or np.diff(ends).tolist() != sizes or len(numbers) != sum(sizes):
         raise damaged(str(path), "its rows are not those of its header: cut, sorted or of another window")
     blocks, at = {}, 0
     for signal, shape in header.shapes().items():
-        blocks[signal] = numbers[at : at + int(np.prod(shape))].astype(float, copy=False).reshape(shape)
-        at += int(np.prod(shape))
+        size = _rows_of(shape) * shape[-1]
+        blocks[signal] = numbers[at : at + size].astype(float, copy=False).reshape(shape)
+        at += size
     return history_of_blocks(header, blocks, str(path))
 
 
@@ -202,6 +205,10 @@ def _header_of(history: History) -> Header:
         steps=None if log is None else StepsPart(framework=log.framework, columns=_lists(log.columns)),
         notes=list(history.notes),
     )
+
+
+def _rows_of(shape: tuple[int, ...]) -> int:
+    return math.prod(shape[:-1])
 
 
 def _lists(columns: Mapping[str, Floats]) -> dict[str, list[float]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from fleetsim.config.tree import did_you_mean
 from fleetsim.errors import InputError, Problem
@@ -11,10 +12,13 @@ from fleetsim.faces import text
 from fleetsim.history.catalogue import Catalogue, base_key, unreplicated
 from fleetsim.history.history import Note, RawSeries
 from fleetsim.history.option_names import MAP, SELECTOR
-from fleetsim.history.prometheus import SeriesData
 from fleetsim.history.signals import BY_NAME
 
-_ONE = re.compile(r"""\s*([a-zA-Z_]\w*)\s*(=~|!~|!=|=)\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|`([^`]*)`)\s*,?""")
+if TYPE_CHECKING:
+    from fleetsim.history.prometheus import SeriesData
+
+_ONE = r"""\s*([a-zA-Z_]\w*)\s*(=~|!~|!=|=)\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|`([^`]*)`)\s*"""
+_MATCHERS = re.compile(rf"{_ONE}(?:,{_ONE})*")
 
 
 def bare(selector: str) -> str:
@@ -23,10 +27,6 @@ def bare(selector: str) -> str:
     if text.startswith("{") and text.endswith("}"):
         text = text[1:-1].strip()
     return text.rstrip(", ")
-
-
-_MATCHER = r"""\s*[a-zA-Z_]\w*\s*(?:=~|!~|!=|=)\s*(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|`[^`]*`)\s*"""
-_MATCHERS = re.compile(rf"{_MATCHER}(?:,{_MATCHER})*")
 
 
 def wrong(selector: str) -> list[Problem]:
@@ -43,7 +43,10 @@ def picked(series: Sequence[RawSeries], catalogue: Catalogue, selector: str) -> 
     """The series that a selector matches. The trainer's, where it matches none of them: the only trainer that there is.
 
     Raises InputError for a selector that is none."""
-    matchers = [(m[1], m[2], m[3] or m[4] or m[5] or "") for m in _ONE.finditer(_checked(selector))]
+    selector = bare(selector)
+    if problems := wrong(selector):
+        raise InputError(problems)
+    matchers = [(m[1], m[2], m[3] or m[4] or m[5] or "") for m in re.finditer(_ONE, selector)]
     if not matchers:
         return list(series), []
     engines: list[RawSeries] = []
@@ -59,13 +62,6 @@ def picked(series: Sequence[RawSeries], catalogue: Catalogue, selector: str) -> 
         what = "the only one there is was read" if mine else f"there are {len(who)} others, and none was read"
         notes.append(Note("other" if mine else "missing", f"The selector matches no trainer metric; {what}."))
     return [one for one in engines if _meets(one.labels, matchers)] + mine, notes
-
-
-def _checked(selector: str) -> str:
-    text = bare(selector)
-    if problems := wrong(text):
-        raise InputError(problems)
-    return text
 
 
 def _meets(labels: Mapping[str, str], matchers: Sequence[tuple[str, str, str]]) -> bool:

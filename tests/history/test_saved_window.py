@@ -60,6 +60,13 @@ def test_any_history_reads_back_to_the_bit(history: History) -> None:
         assert [p.name for p in Path(room).iterdir()] == ["window"]
 
 
+def test_a_histogram_without_times_is_kept(tmp_path: Path) -> None:
+    bare = Buckets(np.array([np.inf]), np.array([]), np.empty((2, 0, 1)), np.empty((2, 0)))
+    history = replace(small(), histograms={"output_tokens": bare})
+    save_history(history, tmp_path / "x.parquet")
+    assert facts(load_history(tmp_path / "x.parquet")) == facts(history)
+
+
 def test_others_can_read_it(tmp_path: Path) -> None:
     import pyarrow.parquet as pq
 
