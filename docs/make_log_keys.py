@@ -3,8 +3,8 @@
     python docs/make_log_keys.py verl CHECKOUT
 
 writes tests/history/log_keys/verl.tsv: repository, commit and date, then each key with the file that writes it.
-`tests/history/test_log_keys.py` asks of every key whether fleetsim maps it or says why not
-(`fleetsim/history/step_logs`). Only names are taken, nothing else of the framework's code. What is put together
+`tests/history/test_log_keys.py` asks of every key whether fleetsim maps it (`fleetsim/history/step_logs`) or says why
+not (`unused.txt` there). Only names are taken, nothing else of the framework's code. What is put together
 while it runs stands as {}.
 """
 

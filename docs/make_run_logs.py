@@ -1,4 +1,5 @@
-"""Writes the tables of docs/run_logs.md from `history/step_logs`: what is read of a framework's metrics, what not.
+"""Writes the tables of docs/run_logs.md: what is read of a framework's metrics (`history/step_logs`), and what not
+(tests/history/log_keys/unused.txt).
 
 python docs/make_run_logs.py            write them
 python docs/make_run_logs.py --check    the same without writing; exit 1 if the page would change
@@ -6,16 +7,17 @@ python docs/make_run_logs.py --check    the same without writing; exit 1 if the 
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a script, its folder is on the path, not docs
-from fleetsim.history.run_log_columns import COLUMNS
-from fleetsim.history.run_log_maps import FRAMEWORKS
-from fleetsim.history.step_logs.shared_notes import EVERY
+from fleetsim.history.step_logs.columns import COLUMNS
+from fleetsim.history.step_logs.frameworks import FRAMEWORKS
 
 PAGE = Path(__file__).resolve().parent / "run_logs.md"
+NOT_READ = PAGE.parents[1] / "tests" / "history" / "log_keys" / "unused.txt"
 READ, END, UNUSED = "| column | meaning |", "### Not used", "| framework | not used | why |"
 
 
@@ -39,12 +41,22 @@ def read() -> Iterator[str]:
         yield from ("", *(f"- {text}" for text in (one.notes or {}).values()), *([""] if one.notes else []))
 
 
+def not_read() -> Iterator[tuple[str, str, list[str]]]:
+    """(framework, why, patterns of names) of the metrics that no column needs; of all frameworks: "all"."""
+    name = ""
+    for line in re.sub(r"\n +", " ", NOT_READ.read_text(encoding="utf-8")).splitlines():
+        if line.startswith("["):
+            name = line.strip("[]")
+        elif not line.startswith("#"):
+            why, patterns = line.split(" | ")
+            yield name, why, patterns.split()
+
+
 def unused() -> Iterator[str]:
     """A line for each reason not to read a metric."""
     yield from (UNUSED, "| --- | --- | --- |")
-    for name, groups in (("all", EVERY), *((one.name, one.unused) for one in FRAMEWORKS)):
-        for why, patterns in groups:
-            yield f"| {name} | {', '.join(f'`{p}`' for p in patterns.split())} | {why} |"
+    for name, why, patterns in not_read():
+        yield f"| {name} | {', '.join(f'`{p}`' for p in patterns)} | {why} |"
 
 
 def main() -> int:

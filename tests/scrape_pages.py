@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fleetsim.export.metrics import families
-from fleetsim.export.openmetrics import _form, _page_labels
+from fleetsim.export.openmetrics import _form, _page_labels, families
 from fleetsim.export.series import scrape_times
 from fleetsim.sim.records import Records
 

@@ -112,9 +112,8 @@ def _in_prometheus(url: str) -> Callable[[Iterable[str]], list[str]]:
     from dataclasses import replace
     from time import time
 
-    from fleetsim.history.access import access_from
+    from fleetsim.history.access import PrometheusError, access_from
     from fleetsim.history.prometheus import Prometheus
-    from fleetsim.history.refusals import PrometheusError
 
     prometheus = Prometheus(url, access_from())
     try:

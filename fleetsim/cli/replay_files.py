@@ -42,7 +42,7 @@ class ReplayOutput:
     explain: Annotated[bool, Option("Print the rest too: every question, all figures, the back-test.", RUN)] = False
     save: Annotated[
         str | None,
-        Option("Keep the window: folder, .parquet, .csv, .json.", SOURCE, metavar="PATH", after="framework"),
+        Option("Keep the window: one Parquet file.", SOURCE, metavar="PATH", after="framework"),
     ] = None
 
 
@@ -108,7 +108,7 @@ def checked(asked: Replay, output: ReplayOutput, files: PlanFiles, access: Acces
     wrong.stop()
 
     def kept(history: History) -> None:
-        from fleetsim.history.dump import save_history
+        from fleetsim.history.saved_window import save_history
 
         if dump is not None:
             save_history(history, dump)
@@ -156,10 +156,12 @@ def new_dump(path: str | None) -> Path | None:
             raise InputError([Problem("--save", path, "exists already", "choose another name, or remove it")])
     except OSError as error:
         raise InputError([Problem("--save", path, f"is no usable path: {reason(error)}", "give a file")]) from None
-    if place.suffix == ".parquet":
-        from fleetsim.history.dump_tables import need_pyarrow
+    if place.suffix in (".csv", ".json"):
+        rule = "is no name for a Parquet file, which a window is saved as"
+        raise InputError([Problem("--save", path, rule, f"give {place.with_suffix('.parquet')}")])
+    from fleetsim.history.long_table import need_pyarrow
 
-        need_pyarrow(place, "--save")
+    need_pyarrow(place, "--save")
     return place
 
 

@@ -127,8 +127,8 @@ def _reread(problem: Problem) -> Problem:
 
 def _is_log(content: str) -> bool:
     """Whether a text is a step log: a framework's console, or a table with a number in it."""
-    from fleetsim.history.run_log_console import shape_of
-    from fleetsim.history.run_log_text import number
+    from fleetsim.history.step_logs.console import shape_of
+    from fleetsim.history.text import number
 
     lines = content.splitlines()
     if shape_of(lines) is not None:

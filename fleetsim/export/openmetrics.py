@@ -1,4 +1,9 @@
-"""Families as text: an OpenMetrics file of a whole run."""
+"""What the engines and the trainer of a simulated run would have exported: families, and an OpenMetrics file of them.
+
+Names and types are vLLM's (`vllm/v1/metrics/loggers.py`, 0.12 and later), the trainer's are those of
+`history/signals.py`. Differences from a real engine: prompt tokens are counted while they are computed, and again when
+a request is prefilled again; a sample of several turns is one request; histograms are observed when a sample ends.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +13,119 @@ from typing import TextIO
 import numpy as np
 
 from fleetsim.dataclass import dataclass
-from fleetsim.export.metrics import families
-from fleetsim.export.series import Family, Series, scrape_times
+from fleetsim.engine.kernel.tables import G_ABORTED, G_FILTERED, G_OVERFLOW, G_STALE
+from fleetsim.export.series import (
+    Family,
+    Floats,
+    Incarnation,
+    Numbers,
+    Series,
+    histograms,
+    in_order,
+    incarnations,
+    request_success,
+    scrape_times,
+)
 from fleetsim.sim.records import Records
+from fleetsim.sim.timeline import waits_for_samples
+
+
+def families(records: Records, histogram_rows: int = 1) -> Iterator[Family]:
+    """Every metric of the run. Histograms only at every `histogram_rows`-th scrape."""
+    lives = incarnations(records)
+    yield from _engine_values(records, lives)
+    yield request_success(records, lives)
+    yield from histograms(records, lives, histogram_rows)
+    yield from _trainer(records)
+
+
+def _engine_values(records: Records, lives: list[Incarnation]) -> Iterator[Family]:
+    table = records.scrapes.reshape(len(scrape_times(records)), -1)
+    caching = int(caches_prefixes(records))
+    prompt = table["prefilled"] + table["hit_tokens"]
+    for name, kind, text, values in (
+        ("generation_tokens", "counter", "Number of generation tokens processed.", table["generated"]),
+        ("prompt_tokens", "counter", "Number of prefill tokens processed.", prompt),
+        ("num_requests_running", "gauge", "Requests in the execution batch.", table["running"]),
+        ("num_requests_waiting", "gauge", "Requests that wait to be processed.", table["waiting"]),
+        ("kv_cache_usage_perc", "gauge", "KV cache in use; 1 is all of it.", table["kv_use"]),
+        ("num_preemptions", "counter", "Preemptions.", table["preemptions"]),
+        ("prefix_cache_queries", "counter", "Prompt tokens looked up in the prefix cache.", caching * prompt),
+        ("prefix_cache_hits", "counter", "Prompt tokens found in the prefix cache.", table["hit_tokens"]),
+    ):
+        suffix = "_total" if kind == "counter" else ""
+        series = (
+            Series(life.instance, {}, ((suffix, {}),), life.rows, values[life.rows, life.instance][:, None])
+            for life in lives
+        )
+        yield Family(f"vllm:{name}", kind, "", text, tuple(series))
+    yield Family("vllm:cache_config_info", "gauge", "", "Information of the cache.", tuple(_configs(records, lives)))
+    if records.scenario.fleet.placement == "colocated":
+        yield _sleep_state(records, lives)
+
+
+def caches_prefixes(records: Records) -> bool:
+    """Whether the engines keep a prefix cache."""
+    return records.scenario.engine.prefix_caching and records.scenario.engine.kind != "constant"
+
+
+def _configs(records: Records, lives: list[Incarnation]) -> Iterator[Series]:
+    limits = records.engine[1]
+    labels = {
+        "block_size": str(limits.block_size),
+        "enable_prefix_caching": str(caches_prefixes(records)),
+        "num_gpu_blocks": str(limits.kv_blocks),
+    }
+    for life in lives:
+        yield Series(life.instance, labels, (("", {}),), life.rows, np.ones((len(life.rows), 1), np.int64))
+
+
+def _sleep_state(records: Records, lives: list[Incarnation]) -> Family:
+    """Engines on shared GPUs sleep while the trainer has them."""
+    table = records.scrapes.reshape(len(scrape_times(records)), -1)
+    series = []
+    for life in lives:
+        asleep = table["paused"][life.rows, life.instance].astype(np.int64)
+        for state, values in (("awake", 1 - asleep), ("weights_offloaded", asleep), ("discard_all", 0 * asleep)):
+            series.append(Series(life.instance, {"sleep_state": state}, (("", {}),), life.rows, values[:, None]))
+    return Family("vllm:engine_sleep_state", "gauge", "", "State of the engine's sleep mode.", in_order(series))
+
+
+def _trainer(records: Records) -> Iterator[Family]:
+    """The trainer's own counters: as an exporter has them, they grow when a phase is over."""
+    steps, groups, size = records.steps, records.groups, records.scenario.workload.group_size
+    times, queue = scrape_times(records), records.queue_scrapes
+    waits = waits_for_samples(records)
+    lost = np.isin(groups["status"], [G_STALE, G_OVERFLOW, G_ABORTED]) & (groups["left_s"] >= 0)
+    filtered = groups["status"] == G_FILTERED
+    gone_s = np.sort(np.concatenate([groups["left_s"][lost], groups["ready_s"][filtered]]))
+    rows = np.arange(len(times))
+
+    def family(name: str, kind: str, unit: str, text: str, values: Numbers) -> Family:
+        line: tuple[str, Mapping[str, str]] = ("_total" if kind == "counter" else "", {})
+        return Family(name, kind, unit, text, (Series(None, {}, (line,), rows, values[:, None]),))
+
+    def total(at_s: Floats, amounts: Numbers) -> Numbers:
+        grown = np.concatenate([np.zeros(1, amounts.dtype), np.cumsum(amounts)])
+        return grown[np.searchsorted(at_s, times, side="left")]
+
+    ones = np.ones(len(steps), np.int64)
+    end = steps["end_s"]
+    for name, unit, text, values in (
+        ("steps", "", "Optimizer steps completed.", total(end, ones)),
+        ("sample_wait_seconds", "seconds", "Waited for samples.", total(*waits)),
+        ("train_seconds", "seconds", "Computed.", total(steps["train_end_s"], steps["train_s"])),
+        ("weight_sync_seconds", "seconds", "Held by weight sync.", total(end, steps["sync_block_s"])),
+        ("trained_samples", "", "Samples trained on.", total(end, steps["samples"].astype(np.int64))),
+        ("trained_tokens", "", "Output tokens trained on.", total(end, steps["output_tokens"])),
+        ("dropped_samples", "", "Finished samples thrown away.", total(gone_s, np.full(len(gone_s), size, np.int64))),
+    ):
+        yield family(f"rl_trainer_{name}", "counter", unit, text, values)
+    # The size of the queue itself, as TRL's `queue.qsize()`: a client that finds it full still holds what it puts.
+    yield family("rl_rollout_queue_samples", "gauge", "", "Finished samples not yet taken.", queue["samples"])
+    age = queue["oldest_age_steps"]
+    yield family("rl_rollout_queue_oldest_age_steps", "gauge", "", "Age of the oldest queued sample.", age)
+
 
 # Prometheus forgets a series five minutes after its last sample; histograms are most of a history and change slowly.
 HISTOGRAMS_EVERY_S = 120.0

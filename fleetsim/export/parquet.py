@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fleetsim.errors import InputError, OutsideError, Problem
+from fleetsim.files import reason, whole
 
 if TYPE_CHECKING:
     from fleetsim.sim.records import Records
@@ -34,7 +33,7 @@ def check_folder(folder: str, asked: str) -> Path:
         with tempfile.TemporaryFile(dir=path):
             return path
     except (OSError, ValueError) as error:
-        raise OutsideError(f"{asked} {folder!r}: cannot be written to: {_reason(error)}") from None
+        raise OutsideError(f"{asked} {folder!r}: cannot be written to: {reason(error)}") from None
 
 
 def write_parquet(folder: Path, runs: Iterable[Records]) -> list[Path]:
@@ -54,18 +53,7 @@ def write_parquet(folder: Path, runs: Iterable[Records]) -> list[Path]:
     written = []
     for name, parts in tables.items():
         place = folder / f"{name}.parquet"
-        beside = folder / f".{name}.parquet.{os.getpid()}"
-        try:
+        with whole(place) as beside:
             pq.write_table(pa.concat_tables(parts), beside)
-            beside.replace(place)
-        except OSError as error:
-            raise OutsideError(f"{place}: cannot be written: {_reason(error)}") from None
-        finally:
-            with contextlib.suppress(OSError):
-                beside.unlink(missing_ok=True)
         written.append(place)
     return written
-
-
-def _reason(error: OSError | ValueError) -> str:
-    return (error.strerror if isinstance(error, OSError) else None) or str(error)

@@ -235,3 +235,8 @@ def _port(labels: Mapping[str, str]) -> str:
 def specific(labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     """The labels that make this series a part of its metric (finished_reason, operation, ...), sorted."""
     return tuple(sorted((k, v) for k, v in labels.items() if k in SPECIFIC_LABELS))
+
+
+def unreplicated(labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """The labels that say what was scraped, not who did, sorted: copies of one series have the same."""
+    return tuple(sorted((k, v) for k, v in labels.items() if k not in REPLICA_LABELS))

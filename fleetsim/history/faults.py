@@ -1,15 +1,26 @@
-"""What is wrong with a window that was read, as notes: holes, restarts, renamed metrics, clocks that differ."""
+"""What is wrong with a window that was read: holes, restarts, renamed metrics, clocks that differ; values that cannot
+be (they count as missing); and the engines of several jobs at once (they are refused).
+
+A history may come from a table that somebody edited, an expression that was mapped wrongly, or an exporter with a
+fault. Every reader's result passes here, so that no later arithmetic meets an infinite load or 10^300 tokens.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fleetsim.errors import Problem
+from fleetsim.errors import InputError, Problem
+from fleetsim.faces import text
 from fleetsim.history import counters
 from fleetsim.history.counters import MAX_HOLE_S, restarts
-from fleetsim.history.history import Floats, InstanceId, Note
+from fleetsim.history.history import Buckets, Floats, History, InstanceId, Note
+from fleetsim.history.option_names import SELECTOR
+from fleetsim.history.signals import BY_NAME
 from fleetsim.history.window import shown
 from fleetsim.units import plural, seconds, share
 
@@ -109,3 +120,147 @@ def _longest(lost: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> int:
     """Length of the longest run of True."""
     edges = np.flatnonzero(np.diff(np.concatenate(([0], lost.astype(np.int8), [0]))))
     return int((edges[1::2] - edges[::2]).max()) if edges.size else 0
+
+
+# By unit: the most that one value of a gauge, or one bound of a histogram, can be.
+_MOST: Mapping[str, float] = {
+    "tokens": 1e9,
+    "requests": 1e7,
+    "samples": 1e9,
+    "seconds": 1e9,
+    "steps": 1e9,
+    "share": 100.0,
+}
+# A counter grows for the life of a process.
+_MOST_COUNTED = 1e18
+# A log's columns: seconds, samples, tokens, steps; its clock is unix seconds.
+_MOST_LOGGED = 1e12
+# Beyond it nothing is a number of anything, and products and sums of such numbers overflow.
+_NO_NUMBER = 1e30
+
+
+def bounded(history: History) -> History:
+    """The history with what cannot be taken out, and a note of each signal that it was taken from."""
+    notes: list[Note] = []
+    values = {name: _values(name, value, notes) for name, value in history.values.items()}
+    fleet = {name: _values(name, value, notes) for name, value in history.fleet.items()}
+    histograms = {name: _buckets(name, b, notes) for name, b in history.histograms.items()}
+    steps = history.steps
+    if steps is not None:
+        columns = {name: _within(name, v, _MOST_LOGGED, notes) for name, v in steps.columns.items()}
+        steps = replace(steps, columns=columns)
+    if not notes:
+        return history
+    return replace(
+        history, values=values, fleet=fleet, histograms=histograms, steps=steps, notes=(*history.notes, *notes)
+    )
+
+
+def representable(name: str, value: Floats, notes: list[Note]) -> Floats:
+    """A metric of a log as it was written, in whatever unit: what no arithmetic may meet counts as missing."""
+    wrong = np.abs(value) > _NO_NUMBER
+    return _without(name, value, wrong, f"{_NO_NUMBER:g} at most can be", notes) if wrong.any() else value
+
+
+def _values(name: str, value: Floats, notes: list[Note]) -> Floats:
+    signal = BY_NAME.get(name)
+    if signal is None:
+        return value
+    return _within(name, value, _MOST_COUNTED if signal.kind == "counter" else _MOST.get(signal.unit, 1e18), notes)
+
+
+def _within(name: str, value: Floats, most: float, notes: list[Note]) -> Floats:
+    """Below 0 or above `most` is NaN. A log's time may be anything that is finite."""
+    with np.errstate(invalid="ignore"):
+        wrong = np.isinf(value) | (value > most) | ((value < 0) & (name != "time_s"))
+    if not wrong.any():
+        return value
+    return _without(name, value, wrong, f"0 to {most:g} can be", notes)
+
+
+def _without(name: str, value: Floats, wrong: NDArray[np.bool_], rule: str, notes: list[Note]) -> Floats:
+    part = float(wrong.sum() / value.size)
+    first = float(value[wrong][0])
+    text = f"{share(part)} of {name} cannot be (the first is {first:g}; {rule}): they count as missing."
+    notes.append(Note("partial", text, part))
+    return np.where(wrong, np.nan, value)
+
+
+def _buckets(name: str, b: Buckets, notes: list[Note]) -> Buckets:
+    """Without bounds at or below 0 or out of reach; the next one holds what they do: counts run up over bounds."""
+    signal = BY_NAME.get(name)
+    most = _MOST.get(signal.unit, 1e9) if signal is not None else 1e9
+    keep = np.isinf(b.le) & (b.le > 0) | (b.le > 0) & (b.le <= most)
+    if not keep.all():
+        out = ", ".join(f"{bound:g}" for bound in b.le[~keep][:4])
+        notes.append(Note("partial", f"{name} has bounds that cannot be ({out}): they are left out."))
+    counts = _within(f"{name}'s counts", b.counts[..., keep], _MOST_COUNTED, notes)
+    return Buckets(b.le[keep], b.times, counts, _within(f"{name}'s sums", b.sums, _MOST_COUNTED, notes))
+
+
+# What a job has one of, the most telling first; the model goes by vLLM's and SGLang's label.
+JOB_LABELS = ("model_name", "namespace", "job", "cluster", "application", "deployment", "app")
+# Of the times: two values side by side for less are an old fleet that leaves while a new one comes.
+TOGETHER = 0.1
+_NAMED = 3
+
+
+def one_job(history: History, selector: str = "") -> History:
+    """The history, if it can be of one job. selector: the matchers with which it was read; a label that they name was
+    chosen, whatever values it has. Raises InputError for engines of several jobs, and for addresses whose counters jump
+    back and forth."""
+    problems = _several(history, selector)
+    if problems:
+        raise InputError(problems)
+    return history
+
+
+def _several(history: History, selector: str) -> list[Problem]:
+    main = history.values.get("generation_tokens", history.values.get("running"))
+    if main is None or len(history.instances) < 2:
+        return []
+    there = np.isfinite(main)
+    groups = {label: _groups(history, there, label) for label in JOB_LABELS if not _names(selector, label)}
+    differing = {label: names for label, names in groups.items() if len(names) > 1}
+    if not differing:
+        return []
+    label, names = next(iter(differing.items()))
+    shown = "; ".join(f'{label}="{value}" ({_few(who)})' for value, who in list(names.items())[:5])
+    also = f"; they differ in {', '.join(differing)}" if len(differing) > 1 else ""
+    pick = next((x for x in differing if x in ("job", "namespace")), label)
+    largest = max(groups[pick], key=lambda value: len(groups[pick][value]))
+    every = "|".join(re.escape(value) for value in groups[pick])
+    remedy = text(
+        """choose one, {} '{}="{}"', or say that all are of one job: '{}=~"{}"'""", SELECTOR, pick, largest, pick, every
+    )
+    rule = f"engines of several jobs at once: {shown}{also}"
+    return [Problem(SELECTOR, selector or "none", rule, remedy)]
+
+
+def _groups(history: History, there: NDArray[np.bool_], label: str) -> dict[str, list[str]]:
+    """Value of a label -> who bears it; only values that are there beside another for long enough."""
+    rows: dict[str, list[int]] = {}
+    for row, instance in enumerate(history.instances):
+        value = _value(instance, label)
+        if value:
+            rows.setdefault(value, []).append(row)
+    if len(rows) < 2:
+        return {}
+    seen = {value: there[mine].any(axis=0) for value, mine in rows.items()}
+    several = np.sum(list(seen.values()), axis=0) > 1
+    times = max(int(there.any(axis=0).sum()), 1)
+    kept = {value: mine for value, mine in rows.items() if (seen[value] & several).sum() >= TOGETHER * times}
+    return {value: [str(history.instances[row]) for row in mine] for value, mine in kept.items()}
+
+
+def _value(instance: InstanceId, label: str) -> str:
+    return instance.model if label == "model_name" else instance.labels.get(label, "")
+
+
+def _names(selector: str, label: str) -> bool:
+    return re.search(rf"(?<![\w]){label}\s*(=~|=)", selector) is not None
+
+
+def _few(names: list[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more

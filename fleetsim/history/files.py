@@ -1,4 +1,4 @@
-"""Any file of history, told by what is in it: a dump, a long table, OpenMetrics text or a framework's step log."""
+"""Any file of history, told by what is in it: a saved window, a long table, OpenMetrics text or a framework's log."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from pathlib import Path
 
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import Text, text
-from fleetsim.history.bounds import bounded
-from fleetsim.history.dump import HEADER, load_history
-from fleetsim.history.dump_header import KIND
+from fleetsim.history.faults import bounded, one_job
 from fleetsim.history.history import History
-from fleetsim.history.long_table import COLUMNS, load_long
-from fleetsim.history.one_job import one_job
+from fleetsim.history.long_table import COLUMNS, COMMENT, load_long, saved_columns
+from fleetsim.history.old_windows import HEADER, load_old
 from fleetsim.history.openmetrics import LineError, parse_series, read_openmetrics
 from fleetsim.history.option_names import SAVED, SELECTOR
 from fleetsim.history.run_log import framework_of, read_run_log, run_log, wanted
-from fleetsim.history.run_log_console import shape_of
-from fleetsim.history.text_file import open_text
+from fleetsim.history.saved_window import KIND, load_history
+from fleetsim.history.step_logs.console import shape_of
+from fleetsim.history.text import open_text
 from fleetsim.history.trackers.finder import tracker_of
 
 _START = 1 << 16
+_PARQUET = b"PAR1"
 _SAMPLE = re.compile(r"[ \t]+[-+0-9.eE]*(?:Inf|NaN|[0-9])\S*(?:[ \t]+[-+0-9.eE]+)?[ \t]*(?:#.*)?$", re.IGNORECASE)
 _FORMS = text("{}, OpenMetrics text with timestamps, or a step log (JSONL, JSON, CSV, a tracker's run)", SAVED)
 
@@ -62,7 +62,7 @@ def _read(
         if not path.exists():
             raise InputError([_not_there(path)])
         if path.is_dir():
-            return one_job(load_history(folder))
+            return one_job(load_old(folder))
         form = form_of(path)
     except OSError as error:
         rule = f"cannot be read: {error.strerror or error}"
@@ -70,11 +70,11 @@ def _read(
     if form != "openmetrics":
         _no_selector(selector)
     if form == "dump":
-        return one_job(load_history(path))
+        return one_job(load_old(path))
     if framework is not None and form in ("step log", "unknown"):
         return read_run_log(path, framework, mapping)
     if form == "table":
-        return load_long(path, step_s, mapping)
+        return _table(path, step_s, mapping)
     if form == "openmetrics":
         return read_openmetrics(path, step_s, mapping, selector)
     if form == "step log":
@@ -85,6 +85,14 @@ def _read(
     raise InputError([Problem("history", str(path), rule, text("give {}; docs/run_logs.md shows each", _FORMS))])
 
 
+def _table(path: Path, step_s: float | None, mapping: Mapping[str, str] | None) -> History:
+    with path.open("rb") as file:
+        columns = saved_columns(path) if file.read(4) == _PARQUET else frozenset()
+    if "values" in columns:
+        return load_history(path)
+    return load_old(path) if columns else load_long(path, step_s, mapping)
+
+
 def _no_selector(selector: str) -> None:
     if selector:
         rule = "picks series by their labels, which OpenMetrics text and a Prometheus have"
@@ -92,7 +100,10 @@ def _no_selector(selector: str) -> None:
 
 
 def form_of(path: Path) -> str:
-    """dump | table | openmetrics | step log | unknown, from the first 64 KiB (unpacked, when it is gzip)."""
+    """dump | table | openmetrics | step log | unknown, from the first 64 KiB (unpacked, when it is gzip).
+
+    dump: a window that an earlier version saved as text. table: a saved window, or a long table from elsewhere.
+    """
     with path.open("rb") as file:
         start = file.read(_START)
     if start[:2] == b"\x1f\x8b":
@@ -101,14 +112,14 @@ def form_of(path: Path) -> str:
                 start = packed.read(_START)
         except (OSError, EOFError):
             return "unknown"
-    if start[:4] == b"PAR1":
+    if start[:4] == _PARQUET:
         return "table"
     text = start.decode("utf-8-sig", errors="replace")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if not lines:
         return "unknown"
     first = lines[0]
-    if first.startswith(f"# {KIND}:") or (first.startswith("{") and f'"kind": "{KIND}"' in text):
+    if first.startswith(COMMENT.rstrip()) or (first.startswith("{") and f'"kind": "{KIND}"' in text):
         return "dump"
     plain = [line for line in lines[:200] if not line.startswith("#")]
     # A line or two of any text look like a sample: a YAML file's `steps: 4` does.

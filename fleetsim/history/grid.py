@@ -11,12 +11,11 @@ from fleetsim.errors import InputError, Problem
 from fleetsim.faces import text
 from fleetsim.history import faults
 from fleetsim.history.catalogue import Catalogue, base_key
-from fleetsim.history.history import Floats, History, Note
-from fleetsim.history.matchers import picked
+from fleetsim.history.faults import one_job
+from fleetsim.history.history import Floats, History, Note, RawSeries
 from fleetsim.history.merge import merge
-from fleetsim.history.one_job import one_job
 from fleetsim.history.option_names import SELECTOR, mapped
-from fleetsim.history.raw import RawSeries
+from fleetsim.history.selection import picked
 from fleetsim.units import seconds
 
 HISTOGRAM_STEP_S = 300.0

@@ -27,6 +27,16 @@ class InstanceId:
 
 
 @dataclass(frozen=True, slots=True)
+class RawSeries:
+    """One series as it stands in a file. stamps: (n,) unix seconds, in any order; values: (n,)."""
+
+    name: str
+    labels: Mapping[str, str]
+    stamps: Floats
+    values: Floats
+
+
+@dataclass(frozen=True, slots=True)
 class Buckets:
     """One histogram over time: running totals, as exposed.
 
@@ -44,7 +54,7 @@ class Buckets:
 class StepLog:
     """One row per optimizer step, from a run log: arrays of equal length n, NaN where the log says nothing.
 
-    columns: those of `history/run_log_columns.py` that the log has. framework: which mapping read it. metrics: column
+    columns: those of `step_logs/columns.py` that the log has. framework: which mapping read it. metrics: column
     -> the log's own metrics that it was made of; what follows from other columns has none.
     """
 

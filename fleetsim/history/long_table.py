@@ -1,4 +1,4 @@
-"""The long table: one row per value, in Parquet or CSV, written by --save or by anyone else.
+"""Tables of columns, as CSV or Parquet; and the long table, one row per value, that anyone may write.
 
     time      unix seconds, or ISO 8601 (without an offset: UTC)
     instance  pod or scrape target; empty for a signal of the whole job
@@ -7,15 +7,16 @@
     le        only for histograms: the bucket's upper bound, or `sum`; may be missing
     value     the number
 
-A table that --save wrote carries the header along (CSV: as a first comment line) and reads back bit for bit. One from
-elsewhere is put on a grid, as OpenMetrics text is.
+It is put on a grid, as OpenMetrics text is.
 """
 
 from __future__ import annotations
 
-import json
+import contextlib
+import csv
+import importlib.util
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from pathlib import Path
@@ -23,62 +24,162 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetsim.errors import InputError, Problem
-from fleetsim.history import dump_header as head
+from fleetsim.dataclass import dataclass
+from fleetsim.errors import InputError, OutsideError, Problem
 from fleetsim.history.catalogue import Catalogue, Exposed, SignalMetrics, wanted
-from fleetsim.history.dump_header import Header, damaged
-from fleetsim.history.dump_tables import Column, Texts, floats, read_table, write_table
 from fleetsim.history.grid import history_of
-from fleetsim.history.history import Buckets, Floats, History, Note
-from fleetsim.history.raw import RawSeries
+from fleetsim.history.history import Floats, History, Note, RawSeries
 from fleetsim.history.signals import BY_NAME, SIGNALS
+from fleetsim.history.text import open_text
 
 COLUMNS = ("time", "instance", "signal", "value")
+META = b"fleetsim"  # key of the header in the metadata of a saved window
+COMMENT = "# fleetsim-history: "  # before the header in the first line of a CSV that an earlier version saved
 Key = tuple[str, str, str, str]  # instance, engine, signal, le
-Group = tuple[Key, Floats, Floats]  # its times and values
 
 
-def save_long(history: History, path: Path) -> None:
-    """One row per value that is there; NaN is left out."""
-    parts: list[tuple[Key, Floats, Floats]] = []
-    for signal, rows in history.values.items():
-        parts += [
-            ((i.name, i.engine, signal, ""), history.times, r) for i, r in zip(history.instances, rows, strict=True)
-        ]
-    parts += [(("", "", signal, ""), history.times, row) for signal, row in history.fleet.items()]
-    for signal, b in history.histograms.items():
-        for k, i in enumerate(history.instances):
-            key = (i.name, i.engine, signal)
-            parts += [((*key, str(le)), b.times, b.counts[k, :, e]) for e, le in enumerate(b.le.tolist())]
-            parts.append(((*key, "sum"), b.times, b.sums[k]))
-    there = [~np.isnan(values) for _, _, values in parts]
-    counts = np.array([int(t.sum()) for t in there], dtype=np.int64)
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """A column of texts of which most come again. codes: (n,) places in names, which are distinct."""
 
-    def texts(index: int) -> Texts:
-        coded = Texts.of(key[index] for key, _, _ in parts)
-        return Texts(np.repeat(coded.codes, counts), coded.names)
+    codes: NDArray[np.int64]
+    names: Sequence[str]
 
-    def numbers(arrays: Sequence[Floats]) -> Floats:
-        out: Floats = np.concatenate([a[k] for a, k in zip(arrays, there, strict=True)] or [np.array([])])
-        return out
+    @classmethod
+    def of(cls, cells: Iterable[str]) -> Texts:
+        """Coded in the order in which they come."""
+        places: dict[str, int] = {}
+        codes = np.array([places.setdefault(cell, len(places)) for cell in cells], dtype=np.int64)
+        return cls(codes, list(places))
 
-    write_table(
-        path,
-        {
-            "time": numbers([t for _, t, _ in parts]),
-            "instance": texts(0),
-            "engine": texts(1),
-            "signal": texts(2),
-            "le": texts(3),
-            "value": numbers([v for _, _, v in parts]),
-        },
-        meta=json.dumps(head.header_of(history), allow_nan=False),
-    )
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __iter__(self) -> Iterator[str]:
+        return (self.names[k] for k in self.codes.tolist())
+
+
+Column = Floats | Texts
+"""Numbers, or texts."""
+
+
+# ------------------------------------------------------------------------------------------------------------- tables
+
+
+def read_table(path: Path) -> tuple[dict[str, Column], str | None]:
+    """Columns by name, and the header of a window that was saved. Of CSV every column is texts; of Parquet numbers are
+    arrays. Raises InputError."""
+    try:
+        with path.open("rb") as file:
+            parquet = file.read(4) == b"PAR1"
+        return _read_parquet(path) if parquet else _read_csv(path)
+    except OSError as error:
+        raise damaged(str(path), f"cannot be read: {error}") from None
+
+
+@contextlib.contextmanager
+def parquet_of(path: Path) -> Iterator[None]:
+    """What goes wrong inside is the file's fault. Raises InputError, OutsideError without pyarrow."""
+    need_pyarrow(path)
+    import pyarrow as pa
+
+    try:
+        yield
+    except (pa.ArrowException, OSError, KeyError, ValueError, AttributeError) as error:
+        text = (str(error).splitlines() or [""])[0][:200]
+        raise damaged(str(path), f"its Parquet does not read ({text})") from None
+
+
+def saved_columns(path: Path) -> frozenset[str]:
+    """The names of a Parquet file's columns where it is a window that was saved; else none. Raises InputError."""
+    with parquet_of(path):
+        import pyarrow.parquet as pq
+
+        schema = pq.read_schema(path)
+    return frozenset(schema.names if META in (schema.metadata or {}) else ())
+
+
+def _read_parquet(path: Path) -> tuple[dict[str, Column], str | None]:
+    with parquet_of(path):
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        table = pq.read_table(path)
+        columns: dict[str, Column] = {}
+        for name in table.column_names:
+            column = table.column(name)
+            if pa.types.is_floating(column.type) or pa.types.is_integer(column.type):
+                columns[name] = column.to_numpy().astype(float)
+            elif pa.types.is_timestamp(column.type):
+                columns[name] = column.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_numpy() / 1e6
+            else:
+                coded = column.cast(pa.string()).fill_null("").combine_chunks().dictionary_encode()
+                if isinstance(coded, pa.ChunkedArray):
+                    coded = coded.combine_chunks() if coded.num_chunks != 1 else coded.chunk(0)
+                columns[name] = Texts(coded.indices.to_numpy().astype(np.int64), coded.dictionary.to_pylist())
+        meta = (table.schema.metadata or {}).get(META)
+        return columns, meta.decode() if meta is not None else None
+
+
+def _read_csv(path: Path) -> tuple[dict[str, Column], str | None]:
+    meta: str | None = None
+    try:
+        with open_text(path, newline="") as file:
+            first = file.readline()
+            if first.startswith(COMMENT):
+                meta = first.removeprefix(COMMENT).strip()
+                first = file.readline()
+            names = next(csv.reader([first]), [])
+            rows = [row for row in csv.reader(file) if row]
+    except (UnicodeDecodeError, EOFError, csv.Error) as error:
+        raise damaged(str(path), f"its CSV does not read ({error})") from None
+    short = next((i for i, row in enumerate(rows) if len(row) != len(names)), None)
+    if short is not None:
+        rule = f"a row has {len(rows[short])} cells where the header has {len(names)}"
+        remedy = "mend the row, or write the file again"
+        raise InputError([Problem(f"{path}: row {short + 2}", ",".join(rows[short]), rule, remedy)])
+    return {name: Texts.of(row[i] for row in rows) for i, name in enumerate(names)}, meta
+
+
+def floats(cells: Column, where: str) -> Floats:
+    """A column as numbers; an empty cell is NaN. Raises InputError."""
+    if isinstance(cells, np.ndarray):
+        return cells
+    numbers = np.full(len(cells.names), np.nan)
+    for k, cell in enumerate(cells.names):
+        try:
+            numbers[k] = float(cell) if cell else np.nan
+        except ValueError:
+            remedy = "mend the cell; leave it empty for none"
+            raise InputError([Problem(where, cell, "must be a number", remedy)]) from None
+    return numbers[cells.codes]
+
+
+def damaged(where: str, what: str) -> InputError:
+    """The error of a dump that cannot be what was saved."""
+    return InputError([Problem(where, what, "the dump is damaged", "save the window anew, or copy the dump again")])
+
+
+def need_pyarrow(path: Path, where: str = "history") -> None:
+    """Raises OutsideError that names the extra. where: the flag that asks for the file."""
+    if importlib.util.find_spec("pyarrow") is None:
+        rule = "Parquet needs pyarrow, which is not installed"
+        raise OutsideError(str(Problem(where, str(path), rule, "pip install 'fleetsim[parquet]'")))
+
+
+# --------------------------------------------------------------------------------------------------- the long table
 
 
 def load_long(path: Path, step_s: float | None = None, mapping: Mapping[str, str] | None = None) -> History:
     """Raises InputError: columns missing, cells that are no numbers or times, nothing that fleetsim knows."""
-    columns, meta = read_table(path)
+    series = [_series(*group) for group in groups_of(read_table(path)[0], path)]
+    catalogue = Catalogue(_also_by_name(wanted(mapping)))
+    notes = _unknown(series, catalogue, path)
+    return history_of(series, catalogue, step_s=step_s, source=path.name, notes=notes)
+
+
+def groups_of(columns: Mapping[str, Column], path: Path) -> list[tuple[Key, Floats, Floats]]:
+    """Times and values of each instance, engine, signal and bound, in the order of the rows. Raises InputError."""
     missing = [c for c in COLUMNS if c not in columns]
     if missing:
         rule = f"a long table has the columns {', '.join(COLUMNS)}; {', '.join(missing)} missing"
@@ -87,13 +188,17 @@ def load_long(path: Path, step_s: float | None = None, mapping: Mapping[str, str
     times = _times(columns["time"], f"{path}: time")
     none = Texts(np.zeros(len(values), dtype=np.int64), [""])
     keys = [_texts(columns.get(name, none)) for name in ("instance", "engine", "signal", "le")]
-    groups = _groups(keys, times, values)
-    if meta is not None:
-        return _exact(head.parse_header(meta, str(path)), groups, path)
-    series = [_series(*group) for group in groups]
-    catalogue = Catalogue(_also_by_name(wanted(mapping)))
-    notes = _unknown(series, catalogue, path)
-    return history_of(series, catalogue, step_s=step_s, source=path.name, notes=notes)
+    if not len(times):
+        return []
+    whole = np.zeros(len(times), dtype=np.int64)
+    for one in keys:
+        whole = whole * max(1, len(one.names)) + one.codes
+    order = np.argsort(whole, kind="stable")
+    groups: list[tuple[Key, Floats, Floats]] = []
+    for rows in np.split(order, np.flatnonzero(np.diff(whole[order])) + 1):
+        instance, engine, signal, le = (one.names[one.codes[rows[0]]] for one in keys)
+        groups.append(((instance, engine, signal, le), times[rows], values[rows]))
+    return groups
 
 
 def _times(cells: Column, where: str) -> Floats:
@@ -123,82 +228,6 @@ def _texts(cells: Column) -> Texts:
         return cells
     numbers, codes = np.unique(cells, return_inverse=True)
     return Texts(codes, ["" if math.isnan(x) else str(int(x)) if x.is_integer() else str(x) for x in numbers.tolist()])
-
-
-def _groups(keys: Sequence[Texts], times: Floats, values: Floats) -> list[Group]:
-    """Rows of one instance, engine, signal and bound together, in the order of the rows."""
-    whole = np.zeros(len(times), dtype=np.int64)
-    for one in keys:
-        whole = whole * max(1, len(one.names)) + one.codes
-    if not len(times):
-        return []
-    order = np.argsort(whole, kind="stable")
-    groups: list[Group] = []
-    for rows in np.split(order, np.flatnonzero(np.diff(whole[order])) + 1):
-        instance, engine, signal, le = (one.names[one.codes[rows[0]]] for one in keys)
-        groups.append(((instance, engine, signal, le), times[rows], values[rows]))
-    return groups
-
-
-def _exact(header: Header, groups: Sequence[Group], path: Path) -> History:
-    """The saved History: every row must have its place in the header's grid."""
-    row = {(i.name, i.engine): k for k, i in enumerate(header.instances)}
-    i, t = len(row), len(header.times)
-    if i != len(header.instances):
-        raise damaged(str(path), "an instance stands twice in the header")
-    out = {k: np.full((i, t), np.nan) for k in header.values}
-    fleet = {k: np.full(t, np.nan) for k in header.fleet}
-    histograms = {
-        k: Buckets(
-            np.array(h.le),
-            np.array(h.times),
-            np.full((i, len(h.times), len(h.le)), np.nan),
-            np.full((i, len(h.times)), np.nan),
-        )
-        for k, h in header.histograms.items()
-    }
-    grid = np.array(header.times)
-    bounds = {name: {str(le): k for k, le in enumerate(h.le)} for name, h in header.histograms.items()}
-    try:
-        for (instance, engine, signal, le), times, values in groups:
-            if signal in out:
-                out[signal][row[instance, engine], _places(grid, times, path)] = values
-            elif signal in fleet:
-                fleet[signal][_places(grid, times, path)] = values
-            else:
-                one = histograms[signal]
-                at = _places(one.times, times, path)
-                if le == "sum":
-                    one.sums[row[instance, engine], at] = values
-                else:
-                    one.counts[row[instance, engine], at, bounds[signal][le]] = values
-    except KeyError as error:
-        raise damaged(str(path), f"a row speaks of {error.args[0]!r}, which the header does not have") from None
-    return History(
-        times=grid,
-        step_s=header.step_s,
-        instances=head.instances_of(header),
-        values=out,
-        fleet=fleet,
-        histograms=histograms,
-        configs=tuple(dict(c) for c in header.configs),
-        steps=head.steps_of(header),
-        notes=head.notes_of(header),
-        source=header.source,
-    )
-
-
-def _places(grid: Floats, times: Floats, path: Path) -> NDArray[np.int64]:
-    """Where each time stands in the grid, to the bit. Raises InputError."""
-    if not len(grid):
-        raise damaged(str(path), "a histogram has rows but no times")
-    order = np.argsort(grid, kind="stable")
-    found = np.minimum(np.searchsorted(grid[order], times), len(grid) - 1)
-    at: NDArray[np.int64] = order[found]
-    if (grid[at] != times).any():
-        wrong = float(times[grid[at] != times][0])
-        raise damaged(str(path), f"a row stands at {wrong}, which is no time of the header")
-    return at
 
 
 def _series(key: Key, times: Floats, values: Floats) -> RawSeries:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -11,12 +12,21 @@ from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import text
 from fleetsim.history import faults
-from fleetsim.history.catalogue import REPLICA_LABELS, Catalogue, Identities, Match, specific
-from fleetsim.history.copies import engines_apart, fill, fuller_first, highest, same, summed, telling
+from fleetsim.history.catalogue import Catalogue, Identities, Match, specific, unreplicated
+from fleetsim.history.copies import (
+    engines_apart,
+    fill,
+    fuller_first,
+    highest,
+    one_per_engine,
+    ranks_apart,
+    same,
+    summed,
+    telling,
+)
 from fleetsim.history.history import Buckets, Floats, InstanceId, Note
 from fleetsim.history.option_names import SELECTOR
-from fleetsim.history.ranks import one_per_engine, ranks_apart
-from fleetsim.history.signals import SCALES
+from fleetsim.history.signals import SCALES, Signal
 
 Row = tuple[Match, Mapping[str, str], Floats]
 """One matched series: what it carries, its labels, its values on the grid (T,), NaN where there is none."""
@@ -53,7 +63,9 @@ def merge(
     _check_totals(rows)
     apart = engines_apart(rows)
     who = Identities((labels for match, labels, _ in (*rows, *hists) if match.signal.scope == "instance"), apart)
-    values, copies = _instance_values(who, [r for r in rows if r[0].signal.scope == "instance"])
+    values, copies = _instance_values(
+        who, [r for r in rows if r[0].signal.scope == "instance" and r[0].signal.kind != "info"]
+    )
     fleet, doubled = _fleet_values([r for r in rows if r[0].signal.scope == "fleet"])
     buckets, notes = _histograms(who, hists, histogram_times)
     notes = [*ranks, *_apart_notes(apart), *_copy_notes(copies), *doubled, *notes]
@@ -82,66 +94,64 @@ def _check_totals(rows: Sequence[Row]) -> None:
         raise InputError(list(problems.values()))
 
 
-def _instance_values(who: Identities, rows: Sequence[Row]) -> tuple[dict[str, Floats], dict[str, int]]:
-    groups: dict[tuple[str, int], dict[int, dict[tuple[tuple[str, str], ...], list[Floats]]]] = {}
-    kinds: dict[str, str] = {}
-    n = 0
+Parts = dict[int, dict[tuple[tuple[str, str], ...], list[Floats]]]
+"""Rank of a metric -> labels of a part of it -> the copies of that part."""
+
+
+def _grouped(
+    rows: Sequence[Row],
+    row_of: Callable[[Mapping[str, str]], int],
+    part_of: Callable[[Mapping[str, str]], tuple[tuple[str, str], ...]],
+) -> dict[tuple[Signal, int], Parts]:
+    groups: dict[tuple[str, int], tuple[Signal, Parts]] = {}
     for match, labels, values in rows:
-        if match.signal.kind == "info":
-            continue
-        n = len(values)
-        kinds[match.signal.name] = match.signal.kind
-        by_rank = groups.setdefault((match.signal.name, who.of(labels)), {})
-        by_rank.setdefault(match.rank, {}).setdefault(specific(labels), []).append(values)
+        row = row_of(labels)
+        _, ranks = groups.setdefault((match.signal.name, row), (match.signal, {}))
+        ranks.setdefault(match.rank, {}).setdefault(part_of(labels), []).append(values)
+    return {(signal, row): ranks for (_, row), (signal, ranks) in groups.items()}
+
+
+def _one(signal: Signal, ranks: Parts, together: Callable[[Sequence[Floats]], Floats]) -> Floats:
+    """Copies as one, parts put together, and of several names of one metric the next fills the gaps of the first."""
+    counter = signal.kind == "counter"
+    names = []
+    for rank in sorted(ranks):
+        parts = [fuller_first(alike, counter=counter) for alike in ranks[rank].values()]
+        names.append(parts[0] if len(parts) == 1 else together(parts))
+    if signal.name == "asleep":  # its names are two states: an engine sleeps when either is on
+        return highest(names)
+    one = names[0]
+    for other in names[1:]:
+        one = fill(one, other, counter=counter)
+    return one
+
+
+def _instance_values(who: Identities, rows: Sequence[Row]) -> tuple[dict[str, Floats], dict[str, int]]:
+    """Signal -> (I, T), and how many of its series are copies."""
     out: dict[str, Floats] = {}
     copies: dict[str, int] = defaultdict(int)
-    for (signal, i), by_rank in groups.items():
-        counter = kinds[signal] == "counter"
-        ranks = []
-        for rank in sorted(by_rank):
-            parts = []
-            for alike in by_rank[rank].values():
-                copies[signal] += len(alike) - 1
-                parts.append(fuller_first(alike, counter=counter))
-            ranks.append(parts[0] if len(parts) == 1 else summed(parts))
-        one = ranks[0]
-        for other in ranks[1:]:
-            # An engine sleeps when either of its sleep states is on; elsewhere the names are one metric, renamed.
-            one = highest([one, other]) if signal == "asleep" else fill(one, other, counter=counter)
-        if signal not in out:
-            out[signal] = np.full((len(who.instances), n), np.nan)
-        out[signal][i] = one
+    for (signal, i), ranks in _grouped(rows, who.of, specific).items():
+        copies[signal.name] += sum(len(alike) - 1 for parts in ranks.values() for alike in parts.values())
+        if signal.name not in out:
+            out[signal.name] = np.full((len(who.instances), len(rows[0][2])), np.nan)
+        out[signal.name][i] = _one(signal, ranks, summed)
     return out, copies
 
 
 def _fleet_values(rows: Sequence[Row]) -> tuple[dict[str, Floats], list[Note]]:
     """Trainers' series: every rank may export the same, so the highest counts; depths of several queues add up."""
-    groups: dict[str, dict[int, dict[tuple[tuple[str, str], ...], list[Floats]]]] = {}
-    kinds = {match.signal.name: match.signal.kind for match, _, _ in rows}
-    for match, labels, values in rows:
-        who = tuple(sorted((k, v) for k, v in labels.items() if k not in REPLICA_LABELS))
-        groups.setdefault(match.signal.name, {}).setdefault(match.rank, {}).setdefault(who, []).append(values)
-    out: dict[str, Floats] = {}
     notes: list[Note] = []
-    for signal, by_rank in groups.items():
-        counter = kinds[signal] == "counter"
-        ranks = []
-        for rank in sorted(by_rank):
-            parts = [fuller_first(alike, counter=counter) for alike in by_rank[rank].values()]
-            if len(parts) == 1:
-                ranks.append(parts[0])
-                continue
-            together = (~np.isnan(np.stack(parts))).sum(axis=0).max()
-            added = signal == "queue.samples"
-            ranks.append(summed(parts) if added else highest(parts))
-            if together > 1:
-                how = "they are added up" if added else "the highest counts"
-                text = f"{signal} has {len(parts)} series at once; {how}. Narrow the selector if they are several jobs."
-                notes.append(Note("duplicate", text))
-        one = ranks[0]
-        for other in ranks[1:]:
-            one = fill(one, other, counter=counter)
-        out[signal] = one
+
+    def together(name: str, parts: Sequence[Floats]) -> Floats:
+        added = name == "queue.samples"
+        if (~np.isnan(np.stack(parts))).sum(axis=0).max() > 1:
+            how = "they are added up" if added else "the highest counts"
+            text = f"{name} has {len(parts)} series at once; {how}. Narrow the selector if they are several jobs."
+            notes.append(Note("duplicate", text))
+        return summed(parts) if added else highest(parts)
+
+    groups = _grouped(rows, lambda labels: 0, unreplicated)
+    out = {signal.name: _one(signal, ranks, partial(together, signal.name)) for (signal, _), ranks in groups.items()}
     return out, notes
 
 

@@ -20,10 +20,9 @@ import numpy as np
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import OutsideError, Problem
 from fleetsim.faces import text
-from fleetsim.history.access import Access, address_of
+from fleetsim.history.access import IS_IT_UP, Access, PrometheusError, Refusal, address_of
 from fleetsim.history.history import Floats
 from fleetsim.history.option_names import PROMETHEUS, way_in
-from fleetsim.history.refusals import IS_IT_UP, PrometheusError, Refusal
 
 MAX_POINTS = 10_000  # of a series in one answer; Prometheus refuses more than 11,000
 FIRST_POINTS = 2_000  # before we know how many series there are

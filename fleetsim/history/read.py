@@ -1,4 +1,4 @@
-"""A window of a Prometheus as a `History`: what is there is looked up first, then read signal by signal."""
+"""A window of a Prometheus as a `History`: what is there is looked up, then read signal by signal on one grid."""
 
 from __future__ import annotations
 
@@ -10,19 +10,79 @@ import numpy as np
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import text
-from fleetsim.history import discovery, faults, map_option
-from fleetsim.history.bounds import bounded
+from fleetsim.history import faults
 from fleetsim.history.catalogue import Catalogue, SignalMetrics, wanted
+from fleetsim.history.discovery import Present, Scrapes, present, select
+from fleetsim.history.faults import bounded, one_job
 from fleetsim.history.history import Floats, History, Note
-from fleetsim.history.matchers import bare, wrong
 from fleetsim.history.merge import merge
-from fleetsim.history.one_job import one_job
 from fleetsim.history.option_names import END, START, STEP
-from fleetsim.history.presence import Present, present
 from fleetsim.history.prometheus import Prometheus, SeriesData
-from fleetsim.history.sampling import Sampling, sampling
+from fleetsim.history.selection import MAPPED, METRIC, bare, unknown_signals, wrong, wrong_answer
 from fleetsim.history.signals import BY_NAME
 from fleetsim.history.window import shown
+from fleetsim.units import seconds
+
+MAX_GRID = 20_000  # times; 24 h at 15 s are 5,760
+FALLBACK_STEP_S = 15.0
+FALLBACK_LOOKBACK_S = 300.0
+BUCKET_STEP_S = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """times: (T,) the grid; coarse: (H,) the histograms'. notes: what there is to say about the choice."""
+
+    times: Floats
+    coarse: Floats
+    notes: tuple[Note, ...]
+
+    @property
+    def step_s(self) -> float:
+        """Between two times of the grid."""
+        return float(self.times[1] - self.times[0])
+
+    def lookback_s(self, scrapes: Scrapes | None) -> float:
+        """How far back a sample may lie to count: a scrape interval, less one millisecond, so that a scrape that is
+        missing shows, and the one before it does not stand in its place."""
+        return max(self.step_s, scrapes.slowest_s if scrapes else FALLBACK_LOOKBACK_S) - 0.001
+
+
+def sampling(start_s: float, end_s: float, step_s: float | None, scrapes: Scrapes | None) -> Sampling:
+    """The grid of a window: of the scrape interval unless step_s says otherwise, coarser where that were too many
+    times. Raises InputError for a step that is too fine and a window that is too short."""
+    notes = []
+    if scrapes is None:
+        interval_s, offset_s = step_s or FALLBACK_STEP_S, 0.0
+        text = f"The scrape interval cannot be seen in the data; a step of {seconds(interval_s)} is assumed."
+        notes.append(Note("other", text))
+    else:
+        interval_s, offset_s = scrapes.interval_s, scrapes.offset_s
+    step = step_s or interval_s
+    fits = (end_s - start_s) / MAX_GRID
+    if step < fits:
+        coarser = float(interval_s * np.ceil(fits / interval_s))
+        if step_s is not None:
+            rule = f"gives more than {MAX_GRID:,} times in this window"
+            raise InputError([Problem(STEP, step_s, rule, f"give at least {coarser:g}, or a shorter window")])
+        text = f"Read every {seconds(coarser)} though scraped every {seconds(interval_s)}: the window is long."
+        notes.append(Note("truncated", text))
+        step = coarser
+    first = start_s + np.mod(offset_s - start_s, interval_s)
+    count = int(np.floor((end_s - first) / step + 1e-6)) + 1
+    if count < 2:
+        rule = f"is shorter than two steps of {seconds(step)}"
+        asked = f"{shown(start_s)} to {shown(end_s)}"
+        raise InputError([Problem(START, asked, rule, "give a longer window")])
+    times = np.round(first + step * np.arange(count), 3)
+    return Sampling(times, _coarse(times, step), tuple(notes))
+
+
+def _coarse(times: Floats, step_s: float) -> Floats:
+    """Every 5 minutes of the grid, at least five times where it has as many, ending where it ends."""
+    every = max(int(min(BUCKET_STEP_S / step_s, (len(times) - 1) / 4)), 1)
+    return times[(len(times) - 1) % every :: every]
+
 
 Progress = Callable[[int, int, str], None]
 """progress(done, of, what): before each query, and at the end."""
@@ -60,9 +120,9 @@ def read_prometheus(
     """
     now_s = time.time() if now_s is None else now_s
     selector, mapping = bare(selector), dict(mapping or {})
-    if problems := [*_problems(start_s, end_s, step_s), *wrong(selector), *map_option.unknown(mapping)]:
+    if problems := [*_problems(start_s, end_s, step_s), *wrong(selector), *unknown_signals(mapping)]:
         raise InputError(problems)
-    asked = wanted({name: map_option.PREFIX + name for name in mapping})
+    asked = wanted({name: MAPPED + name for name in mapping})
     there = present(prometheus, asked, mapping, selector, start_s, end_s)
     when = sampling(start_s, end_s, step_s, there.scrapes)
     values, buckets = _samples(prometheus, list(_queries(asked, mapping, there, when)), mapping, when, progress)
@@ -123,14 +183,14 @@ def _queries(
             if name in done or found not in there.spans:
                 continue
             done.add(name)
-            expr = discovery.select(name, there.selectors[found])
+            expr = select(name, there.selectors[found])
             coarse = signal.kind in ("histogram", "info")
             yield _Query(name, expr if coarse else f"last_over_time({expr}{window})", coarse)
 
 
 def _mapped(signal: str, expr: str, window: str) -> Iterator[_Query]:
     """A mapped signal's queries. An expression is taken as it stands; of a metric alone, missing scrapes are seen."""
-    name, alone = map_option.PREFIX + signal, map_option.METRIC.fullmatch(expr) is not None
+    name, alone = MAPPED + signal, METRIC.fullmatch(expr) is not None
     if BY_NAME[signal].kind != "histogram":
         yield _Query(name, f"last_over_time({expr}{window})" if alone else expr, False, signal)
         return
@@ -157,7 +217,7 @@ def _samples(
         times = when.coarse if query.coarse else when.times
         series = prometheus.query_range(query.expr, float(times[0]), float(times[-1]), float(times[1] - times[0]))
         if query.mapped is not None:
-            problems += map_option.check(query.mapped, mapping[query.mapped], series)
+            problems += wrong_answer(query.mapped, mapping[query.mapped], series)
         into = buckets if query.coarse and not query.name.endswith("_info") else values
         into.extend(_sample(query, one) for one in series)
     if problems:
@@ -190,9 +250,9 @@ def _newest(prometheus: Prometheus, there: Present, window: tuple[float, float, 
     if there.first is None or end_s < now_s - 2 * step_s - 60.0:
         return []
     selector = there.selectors[there.first]
-    expr = f"max(max_over_time(timestamp({discovery.select(there.first, selector)})[2h:1m]))"
+    expr = f"max(max_over_time(timestamp({select(there.first, selector)})[2h:1m]))"
     raw = prometheus.query(expr, now_s + 3600.0)
-    up = prometheus.query(f"max({discovery.select('up', selector)})", now_s)
+    up = prometheus.query(f"max({select('up', selector)})", now_s)
     last_s = float(raw[0].values[-1]) if raw and raw[0].values.size else there.spans[there.first][1]
     return faults.newest(last_s, end_s, now_s, step_s, bool(up and up[0].values.size and up[0].values[-1] > 0))
 

@@ -12,17 +12,13 @@ import numpy as np
 from fleetsim import units
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import flag, text
-from fleetsim.history.bounds import representable
-from fleetsim.history.derived_columns import derive
+from fleetsim.history.faults import representable
 from fleetsim.history.history import Floats, History, Note, StepLog
 from fleetsim.history.option_names import FRAMEWORK, mapped
-from fleetsim.history.run_log_columns import CLOCKS, COLUMNS, RUNNING, Entry, FrameworkLog
-from fleetsim.history.run_log_maps import BY_NAME, FRAMEWORKS
-from fleetsim.history.run_log_names import known_as, resolved
-from fleetsim.history.run_log_rows import read_rows
-from fleetsim.history.run_log_steps import steps_of_table
-from fleetsim.history.run_log_table import RunLogTable
-from fleetsim.history.warm_up import warm_up
+from fleetsim.history.step_logs.columns import CLOCKS, COLUMNS, RUNNING, Entry, FrameworkLog, known_as, resolved
+from fleetsim.history.step_logs.frameworks import BY_NAME, FRAMEWORKS
+from fleetsim.history.step_logs.rows import RunLogTable, read_rows
+from fleetsim.history.step_logs.steps import derive, steps_of_table, warm_up
 
 _MAIN = ("step_s", "wait_s", "train_s", "sync_s", "samples", "length_mean")
 
@@ -244,7 +240,7 @@ def _missing_notes(columns: Mapping[str, Floats]) -> list[Note]:
 def _window(columns: Mapping[str, Floats]) -> tuple[Floats, float]:
     """The window's two ends as a grid: from the first step's begin to the last one's end."""
     step_s = columns.get("step_s", np.array([0.0]))
-    step_s = np.where((step_s >= 0) & (step_s < 1e12), step_s, np.nan)  # what cannot be (`history/bounds.py`)
+    step_s = np.where((step_s >= 0) & (step_s < 1e12), step_s, np.nan)  # what cannot be (`faults.py`)
     known = step_s[np.isfinite(step_s)]
     first = float(step_s[0]) if np.isfinite(step_s[0]) else float(np.median(known)) if known.size else 0.0
     if "time_s" in columns:

@@ -18,9 +18,8 @@ from urllib.parse import urlsplit
 import requests
 
 from fleetsim.faces import Text, text
-from fleetsim.history.access import Access
+from fleetsim.history.access import IS_IT_UP, Access, Refusal, of_status
 from fleetsim.history.option_names import STEP, way_in
-from fleetsim.history.refusals import IS_IT_UP, Refusal, of_status
 from fleetsim.json_text import from_json, from_long_json
 
 LONGEST_ADDRESS = 4000  # characters of a query that may stand in an address; proxies begin to refuse at 8 KiB

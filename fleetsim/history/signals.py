@@ -13,11 +13,14 @@ vLLM's names begin with `ray_vllm_`. `rl_*` are names that a trainer can export 
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Mapping
 from typing import Literal
 
 from fleetsim.dataclass import dataclass
 
 Kind = Literal["counter", "gauge", "histogram", "info"]
+_KINDS: Mapping[str, Kind] = {"counter": "counter", "gauge": "gauge", "histogram": "histogram", "info": "info"}
 Scope = Literal["instance", "fleet"]
 
 
@@ -38,233 +41,92 @@ class Signal:
     doc: str
 
 
-def _vllm(*names: str) -> tuple[str, ...]:
-    return tuple(f"{prefix}{name}" for name in names for prefix in ("vllm:", "ray_vllm_"))
+# A row a signal: name | kind | unit | what it is | metrics. A line that begins with a blank goes on with the last one.
+# Of vLLM stands its own name, which under Ray is another.
+_TABLE = """
+[instance]
+# SGLang's generation_tokens_total grows when a request ends, by all its tokens; the other while it decodes.
+# TensorRT-LLM counts tokens only when a request ends.
+generation_tokens | counter | tokens | output tokens | vllm:generation_tokens_total,
+    sglang:realtime_tokens_total{mode="decode"}, sglang:generation_tokens_total, trtllm_generation_tokens_total
+prompt_tokens | counter | tokens | prompt tokens, counted when a request's first token leaves |
+    vllm:prompt_tokens_total, sglang:prompt_tokens_total, trtllm_prompt_tokens_total
+running | gauge | requests | requests in the engine's batch | vllm:num_requests_running, sglang:num_running_reqs,
+    trtllm_num_requests_running
+waiting | gauge | requests | requests that the engine has not admitted, or has preempted | vllm:num_requests_waiting,
+    sglang:num_queue_reqs, trtllm_num_requests_waiting
+kv_use | gauge | share | KV cache in use, 0 to 1 | vllm:kv_cache_usage_perc, vllm:gpu_cache_usage_perc,
+    sglang:token_usage, trtllm_kv_cache_utilization
+# total_retracted_reqs, of SGLang 0.4, is a gauge that only grows.
+preemptions | counter | requests | requests thrown out of the batch for want of KV blocks |
+    vllm:num_preemptions_total, sglang:num_retracted_requests_total, sglang:total_retracted_reqs
+prefix_queries | counter | tokens | prompt tokens looked up in the prefix cache | vllm:prefix_cache_queries_total,
+    vllm:gpu_prefix_cache_queries_total, sglang:prompt_tokens_total, trtllm_prompt_tokens_total
+prefix_hits | counter | tokens | prompt tokens found there | vllm:prefix_cache_hits_total,
+    vllm:gpu_prefix_cache_hits_total, sglang:cached_tokens_total, trtllm_prompt_cached_tokens_total
+# SGLang 0.4.1 has no other count of them than that of the latency's histogram.
+finished | counter | requests | requests that ended, for whatever reason (summed over finished_reason) |
+    vllm:request_success_total, sglang:num_requests_total, sglang:e2e_request_latency_seconds_count,
+    trtllm_request_success_total
+finished_length | counter | requests | requests cut by the length cap |
+    vllm:request_success_total{finished_reason="length"}, trtllm_request_success_total{finished_reason="length"}
+finished_abort | counter | requests | requests that the client aborted |
+    vllm:request_success_total{finished_reason="abort"}, sglang:num_aborted_requests_total
+asleep | gauge | share | 1 while the engine sleeps (colocated: the trainer has the GPUs) |
+    vllm:engine_sleep_state{sleep_state="weights_offloaded"}, vllm:engine_sleep_state{sleep_state="discard_all"}
+output_tokens | histogram | tokens | output length of finished requests | vllm:request_generation_tokens,
+    sglang:generation_tokens_histogram
+prompt_length | histogram | tokens | prompt length of finished requests | vllm:request_prompt_tokens,
+    sglang:prompt_tokens_histogram
+params_n | histogram | requests | samples asked for in one request (n) | vllm:request_params_n
+e2e_s | histogram | seconds | seconds from submission to the last token | vllm:e2e_request_latency_seconds,
+    sglang:e2e_request_latency_seconds, trtllm_e2e_request_latency_seconds
+queue_s | histogram | seconds | seconds that a request waited in the engine | vllm:request_queue_time_seconds,
+    sglang:queue_time_seconds, trtllm_request_queue_time_seconds
+# SGLang has a gauge of the last one only.
+weight_update_s | histogram | seconds | seconds of weight updates, as the engine counts them |
+    vllm:rl_weight_update_operation_duration_seconds
+cache_config | info |  | block_size, num_gpu_blocks (SGLang: page_size, num_pages), enable_prefix_caching, as labels |
+    vllm:cache_config_info, sglang:cache_config_info
+[fleet]
+trainer.steps | counter | steps | optimizer steps completed (a gauge that holds the step's number will do) |
+    rl_trainer_steps_total, trainer_step
+trainer.wait_s_total | counter | seconds | trainer waited for samples | rl_trainer_sample_wait_seconds_total
+trainer.train_s_total | counter | seconds | trainer computed | rl_trainer_train_seconds_total
+trainer.sync_s_total | counter | seconds | trainer was held by weight sync | rl_trainer_weight_sync_seconds_total
+trainer.step_s | gauge | seconds | seconds of the last step, all of it |
+trainer.wait_s | gauge | seconds | of the last step: waiting for samples |
+trainer.train_s | gauge | seconds | of the last step: computing |
+trainer.sync_s | gauge | seconds | of the last step: held by weight sync |
+trainer.trained_samples | counter | samples | samples trained on | rl_trainer_trained_samples_total
+trainer.trained_tokens | counter | tokens | output tokens trained on | rl_trainer_trained_tokens_total
+trainer.dropped_samples | counter | samples | samples generated and thrown away | rl_trainer_dropped_samples_total
+trainer.mfu | gauge | share | model FLOPs utilization of the trainer, 0 to 1 (prime-rl's metric is in percent and is
+    divided by 100) | trainer_mfu_percent
+queue.samples | gauge | samples | finished samples that the trainer has not taken | rl_rollout_queue_samples
+queue.oldest_age_steps | gauge | steps | optimizer steps between the weights of the oldest queued sample and now |
+    rl_rollout_queue_oldest_age_steps
+"""
 
 
-def _engine(name: str, kind: Kind, unit: str, metrics: tuple[str, ...], doc: str) -> Signal:
-    return Signal(name, kind, "instance", unit, metrics, doc)
+def _signals() -> Iterator[Signal]:
+    scope: Scope = "instance"
+    for row in re.sub(r"\n +", " ", _TABLE).strip().splitlines():
+        if row.startswith("["):
+            scope = "fleet" if row == "[fleet]" else "instance"
+        elif not row.startswith("#"):
+            name, kind, unit, doc, metrics = (cell.strip() for cell in row.split("|"))
+            names = (each for metric in metrics.split(", ") for each in _as_exposed(metric))
+            yield Signal(name, _KINDS[kind], scope, unit, tuple(names), doc)
 
 
-def _job(name: str, kind: Kind, unit: str, metrics: tuple[str, ...], doc: str) -> Signal:
-    return Signal(name, kind, "fleet", unit, metrics, doc)
+def _as_exposed(metric: str) -> tuple[str, ...]:
+    if metric.startswith("vllm:"):
+        return metric, metric.replace("vllm:", "ray_vllm_")
+    return (metric,) if metric else ()
 
 
-SIGNALS: tuple[Signal, ...] = (
-    _engine(
-        "generation_tokens",
-        "counter",
-        "tokens",
-        # SGLang's generation_tokens_total grows when a request ends, by all its tokens; the other while it decodes.
-        # TensorRT-LLM counts tokens only when a request ends.
-        (
-            *_vllm("generation_tokens_total"),
-            'sglang:realtime_tokens_total{mode="decode"}',
-            "sglang:generation_tokens_total",
-            "trtllm_generation_tokens_total",
-        ),
-        "output tokens",
-    ),
-    _engine(
-        "prompt_tokens",
-        "counter",
-        "tokens",
-        (*_vllm("prompt_tokens_total"), "sglang:prompt_tokens_total", "trtllm_prompt_tokens_total"),
-        "prompt tokens, counted when a request's first token leaves",
-    ),
-    _engine(
-        "running",
-        "gauge",
-        "requests",
-        (*_vllm("num_requests_running"), "sglang:num_running_reqs", "trtllm_num_requests_running"),
-        "requests in the engine's batch",
-    ),
-    _engine(
-        "waiting",
-        "gauge",
-        "requests",
-        (*_vllm("num_requests_waiting"), "sglang:num_queue_reqs", "trtllm_num_requests_waiting"),
-        "requests that the engine has not admitted, or has preempted",
-    ),
-    _engine(
-        "kv_use",
-        "gauge",
-        "share",
-        (*_vllm("kv_cache_usage_perc", "gpu_cache_usage_perc"), "sglang:token_usage", "trtllm_kv_cache_utilization"),
-        "KV cache in use, 0 to 1",
-    ),
-    _engine(
-        "preemptions",
-        "counter",
-        "requests",
-        # SGLang 0.4: a gauge that only grows
-        (*_vllm("num_preemptions_total"), "sglang:num_retracted_requests_total", "sglang:total_retracted_reqs"),
-        "requests thrown out of the batch for want of KV blocks",
-    ),
-    _engine(
-        "prefix_queries",
-        "counter",
-        "tokens",
-        (
-            *_vllm("prefix_cache_queries_total", "gpu_prefix_cache_queries_total"),
-            "sglang:prompt_tokens_total",
-            "trtllm_prompt_tokens_total",
-        ),
-        "prompt tokens looked up in the prefix cache",
-    ),
-    _engine(
-        "prefix_hits",
-        "counter",
-        "tokens",
-        (
-            *_vllm("prefix_cache_hits_total", "gpu_prefix_cache_hits_total"),
-            "sglang:cached_tokens_total",
-            "trtllm_prompt_cached_tokens_total",
-        ),
-        "prompt tokens found there",
-    ),
-    _engine(
-        "finished",
-        "counter",
-        "requests",
-        (
-            *_vllm("request_success_total"),
-            "sglang:num_requests_total",
-            "sglang:e2e_request_latency_seconds_count",  # 0.4.1 has no other count of them
-            "trtllm_request_success_total",
-        ),
-        "requests that ended, for whatever reason (summed over finished_reason)",
-    ),
-    _engine(
-        "finished_length",
-        "counter",
-        "requests",
-        (
-            *_vllm('request_success_total{finished_reason="length"}'),
-            'trtllm_request_success_total{finished_reason="length"}',
-        ),
-        "requests cut by the length cap",
-    ),
-    _engine(
-        "finished_abort",
-        "counter",
-        "requests",
-        (*_vllm('request_success_total{finished_reason="abort"}'), "sglang:num_aborted_requests_total"),
-        "requests that the client aborted",
-    ),
-    _engine(
-        "asleep",
-        "gauge",
-        "share",
-        _vllm('engine_sleep_state{sleep_state="weights_offloaded"}', 'engine_sleep_state{sleep_state="discard_all"}'),
-        "1 while the engine sleeps (colocated: the trainer has the GPUs)",
-    ),
-    _engine(
-        "output_tokens",
-        "histogram",
-        "tokens",
-        (*_vllm("request_generation_tokens"), "sglang:generation_tokens_histogram"),
-        "output length of finished requests",
-    ),
-    _engine(
-        "prompt_length",
-        "histogram",
-        "tokens",
-        (*_vllm("request_prompt_tokens"), "sglang:prompt_tokens_histogram"),
-        "prompt length of finished requests",
-    ),
-    _engine("params_n", "histogram", "requests", _vllm("request_params_n"), "samples asked for in one request (n)"),
-    _engine(
-        "e2e_s",
-        "histogram",
-        "seconds",
-        (
-            *_vllm("e2e_request_latency_seconds"),
-            "sglang:e2e_request_latency_seconds",
-            "trtllm_e2e_request_latency_seconds",
-        ),
-        "seconds from submission to the last token",
-    ),
-    _engine(
-        "queue_s",
-        "histogram",
-        "seconds",
-        (*_vllm("request_queue_time_seconds"), "sglang:queue_time_seconds", "trtllm_request_queue_time_seconds"),
-        "seconds that a request waited in the engine",
-    ),
-    _engine(
-        "weight_update_s",
-        "histogram",
-        "seconds",
-        _vllm("rl_weight_update_operation_duration_seconds"),  # SGLang has a gauge of the last one only
-        "seconds of weight updates, as the engine counts them",
-    ),
-    _engine(
-        "cache_config",
-        "info",
-        "",
-        (*_vllm("cache_config_info"), "sglang:cache_config_info"),
-        "block_size, num_gpu_blocks (SGLang: page_size, num_pages), enable_prefix_caching, as labels",
-    ),
-    _job(
-        "trainer.steps",
-        "counter",
-        "steps",
-        ("rl_trainer_steps_total", "trainer_step"),
-        "optimizer steps completed (a gauge that holds the step's number will do)",
-    ),
-    _job(
-        "trainer.wait_s_total",
-        "counter",
-        "seconds",
-        ("rl_trainer_sample_wait_seconds_total",),
-        "trainer waited for samples",
-    ),
-    _job("trainer.train_s_total", "counter", "seconds", ("rl_trainer_train_seconds_total",), "trainer computed"),
-    _job(
-        "trainer.sync_s_total",
-        "counter",
-        "seconds",
-        ("rl_trainer_weight_sync_seconds_total",),
-        "trainer was held by weight sync",
-    ),
-    _job("trainer.step_s", "gauge", "seconds", (), "seconds of the last step, all of it"),
-    _job("trainer.wait_s", "gauge", "seconds", (), "of the last step: waiting for samples"),
-    _job("trainer.train_s", "gauge", "seconds", (), "of the last step: computing"),
-    _job("trainer.sync_s", "gauge", "seconds", (), "of the last step: held by weight sync"),
-    _job("trainer.trained_samples", "counter", "samples", ("rl_trainer_trained_samples_total",), "samples trained on"),
-    _job(
-        "trainer.trained_tokens", "counter", "tokens", ("rl_trainer_trained_tokens_total",), "output tokens trained on"
-    ),
-    _job(
-        "trainer.dropped_samples",
-        "counter",
-        "samples",
-        ("rl_trainer_dropped_samples_total",),
-        "samples generated and thrown away",
-    ),
-    _job(
-        "trainer.mfu",
-        "gauge",
-        "share",
-        ("trainer_mfu_percent",),
-        "model FLOPs utilization of the trainer, 0 to 1 (prime-rl's metric is in percent and is divided by 100)",
-    ),
-    _job(
-        "queue.samples",
-        "gauge",
-        "samples",
-        ("rl_rollout_queue_samples",),
-        "finished samples that the trainer has not taken",
-    ),
-    _job(
-        "queue.oldest_age_steps",
-        "gauge",
-        "steps",
-        ("rl_rollout_queue_oldest_age_steps",),
-        "optimizer steps between the weights of the oldest queued sample and now",
-    ),
-)
+SIGNALS: tuple[Signal, ...] = tuple(_signals())
 
 BY_NAME = {signal.name: signal for signal in SIGNALS}
 

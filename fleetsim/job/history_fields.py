@@ -244,7 +244,7 @@ def mapping_of(texts: Sequence[str], file: str | None) -> dict[str, str]:
 
     Raises InputError, all problems at once.
     """
-    from fleetsim.history.map_option import parse_map
+    from fleetsim.history.selection import parse_map
 
     if file is None:
         return parse_map(texts)

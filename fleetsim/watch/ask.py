@@ -135,7 +135,7 @@ def watcher(asked: FleetWatch, tell: Callable[[str], None]) -> Watcher:
 def log_watch(asked: FleetWatch, clock: WatchClock, tell: Callable[[str], None]) -> LogWatch:
     """Checks a question about a log. Raises InputError."""
     from fleetsim.config.load import default_scenario
-    from fleetsim.history.map_option import parse_map
+    from fleetsim.history.selection import parse_map
     from fleetsim.watch.run_log import LogOptions, LogWatch
 
     assert asked.log is not None
@@ -176,7 +176,7 @@ def _known(
 def _look_options(
     asked: FleetWatch, base: Scenario | None, given: frozenset[str], facts: frozenset[str]
 ) -> LookOptions:
-    from fleetsim.history.map_option import parse_map
+    from fleetsim.history.selection import parse_map
     from fleetsim.watch.evaluation import LookOptions
 
     return LookOptions(

@@ -13,10 +13,9 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import FleetsimError, InputError, Problem
 from fleetsim.history.history import History
-from fleetsim.history.map_option import METRIC
-from fleetsim.history.matchers import bare
 from fleetsim.history.prometheus import Prometheus
 from fleetsim.history.read import read_prometheus
+from fleetsim.history.selection import METRIC, bare
 from fleetsim.history.signals import BY_NAME
 from fleetsim.history.window import window
 from fleetsim.job import nameplate

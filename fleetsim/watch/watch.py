@@ -1,8 +1,7 @@
 """The watcher: looks at the fleet again and again, and says how many instances it should have, or nothing.
 
-`WatchLoop` knows no Prometheus, no simulator and no clock of its own: it is given a function that looks
-(`watch/evaluation.py`
-makes the real one) and a clock. What it holds is read by the exporter from another thread, at any time (`status`).
+`WatchLoop` knows no Prometheus, no simulator and no clock of its own: it is given a function that looks (the real one
+is made in `watch/evaluation.py`) and a clock. What it holds is read by the exporter from another thread (`status`).
 
 A recommendation is withheld, never guessed: while there are too few evaluations, when the newest sample is older than
 `stale_s`, and when the look itself says that the fleet is not to be resized (a fault to be mended first, no plan, a

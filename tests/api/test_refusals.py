@@ -17,8 +17,8 @@ import pytest
 import fleetsim as fs
 from fleetsim.errors import Problem
 from fleetsim.faces import text
+from fleetsim.history.access import PrometheusError
 from fleetsim.history.option_names import PROMETHEUS, SELECTOR
-from fleetsim.history.refusals import PrometheusError
 from fleetsim.job.keywords import keywords
 from fleetsim.job.options import EXAMPLES, NAMES
 

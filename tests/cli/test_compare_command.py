@@ -303,14 +303,12 @@ def test_a_scenario_needs_no_ending(job: str, tmp_path: Path) -> None:
         assert given_of("A", str(file)).what == "scenario"
 
 
-def test_a_saved_dump_is_history(folder: Path, tmp_path: Path) -> None:
-    from fleetsim.history.dump import save_history
+def test_a_saved_window_is_history(folder: Path, tmp_path: Path) -> None:
+    from fleetsim.history.saved_window import save_history
 
-    history = read_file(folder / "a.om")
-    for name in ("dump", "dump.json", "dump.csv"):
-        save_history(history, tmp_path / name)
-        found = document(str(folder / "a.om"), str(tmp_path / name))
-        assert (found["kind"], found["changed"]) == ("windows", [])
+    save_history(read_file(folder / "a.om"), tmp_path / "window")
+    found = document(str(folder / "a.om"), str(tmp_path / "window"))
+    assert (found["kind"], found["changed"]) == ("windows", [])
 
 
 def test_a_server_that_is_not_there() -> None:

@@ -16,7 +16,6 @@ import fleetsim as fs
 from fleetsim.cli.main import app
 from fleetsim.cli.replay_files import verify_words
 from fleetsim.errors import InputError
-from fleetsim.history import dump_tables
 from fleetsim.job.history_fields import AccessFields, WindowFields
 from fleetsim.replay import answers
 from fleetsim.replay.change.plan_fields import load_plan
@@ -142,7 +141,7 @@ def test_a_part_of_a_file_is_counted_from_its_own_end(folder: Path) -> None:
 
 
 def test_what_was_saved_replays_as_the_source_did(folder: Path) -> None:
-    saved = folder / "saved.json"
+    saved = folder / "saved.parquet"
     first = run(folder, "--no-backtest", "--json", "--save", str(saved))
     second = CliRunner().invoke(app, ["replay", "--from", str(saved), "--no-backtest", "--json"])
     assert second.exit_code == 0, second.output
@@ -278,13 +277,22 @@ def test_a_file_that_cannot_be_read_or_written_is_named_by_its_flag(
     wrong = CliRunner().invoke(app, ["replay", "--from", str(folder / "job.yaml")])
     assert wrong.exit_code == 2
     assert f"--from: '{folder / 'job.yaml'}': YAML is no history; a scenario goes to --scenario" in wrong.stderr
-    monkeypatch.setattr(dump_tables, "has_parquet", lambda: False)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     day = folder / "day.parquet"
     result = run(folder, "--save", str(day))
     assert result.exit_code == 3
     rule = "Parquet needs pyarrow, which is not installed; pip install 'fleetsim[parquet]'"
     assert f"--save: '{day}': {rule}" in result.stderr
     assert "reading" not in result.stderr  # before anything is read
+
+
+@pytest.mark.parametrize("name", ["day.csv", "day.json"])
+def test_a_window_is_saved_as_parquet_alone(folder: Path, name: str) -> None:
+    result = run(folder, "--save", str(folder / name))
+    assert result.exit_code == 2
+    rule = "is no name for a Parquet file, which a window is saved as"
+    assert f"--save: '{folder / name}': {rule}; give {folder / 'day.parquet'}" in result.stderr
+    assert not (folder / name).exists()
 
 
 def test_a_run_log_without_a_clock_has_no_date(tmp_path: Path) -> None:

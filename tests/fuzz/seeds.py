@@ -113,8 +113,8 @@ def _written(folder: Path) -> dict[str, list[bytes]]:
     split = call(["split", "--gpus", "4", "--scenario", str(job), "--json"])
     call(["simulate", str(job), "--steps", "200", "--openmetrics", str(om), "--scrape-interval", "1"])
     call(["profile", "estimate", "--model", "Qwen/Qwen2.5-7B", "--gpu", "H100-SXM", "-o", str(folder / "p.json")])
-    for name in ("h.json", "h.csv"):
-        call(["replay", "--from", str(om), "--save", str(folder / name), "--no-backtest"])
+    call(["replay", "--from", str(om), "--save", str(folder / "h.parquet"), "--no-backtest"])
+    old = ROOT / "tests/history/saved_windows"
     _SHARED["b.json"] = simulated.encode()
     _SHARED["h.om"] = om.read_bytes()
     with gzip.open(ROOT / "calibration/raw/cpu-tiny.raw.jsonl.gz", "rt") as stream:
@@ -123,7 +123,7 @@ def _written(folder: Path) -> dict[str, list[bytes]]:
         "results": [simulated.encode(), sized.encode(), split.encode()],
         "profile": [(folder / "p.json").read_bytes()],
         "raw": [raw.encode()],
-        "histories": [om.read_bytes(), (folder / "h.json").read_bytes(), (folder / "h.csv").read_bytes()],
+        "histories": [p.read_bytes() for p in (om, folder / "h.parquet", old / "one.json", old / "one.csv")],
         "plan": [_plan(folder)],
     }
 
@@ -261,15 +261,18 @@ def _raw(rng: random.Random, seed: bytes) -> Input:
 
 
 def _history(rng: random.Random, seeds: dict[str, list[bytes]]) -> Input:
-    form = rng.choice(("om", "json", "csv"))
-    om, document, table = seeds["histories"]
+    form = rng.choice(("om", "parquet", "json", "csv"))
+    om, saved, document, table = seeds["histories"]
     if form == "json":
-        text = json.dumps(mutated_tree(rng, json.loads(document), rng.randint(1, 3)))
+        raw = _bytes(json.dumps(mutated_tree(rng, json.loads(document), rng.randint(1, 3))))
+    elif form == "parquet":
+        at = rng.randrange(len(saved))
+        raw = saved[:at] + rng.randbytes(rng.randint(0, 4)) + saved[at + rng.randint(0, 4) :]
     else:
-        text = mutated_text(rng, (om if form == "om" else table).decode(), rng.randint(1, 5))
+        raw = _bytes(mutated_text(rng, (om if form == "om" else table).decode(), rng.randint(1, 5)))
     name = f"in.{form}"
     call = ["replay", "--from", name] + (["--no-backtest"] if rng.random() < 0.8 else [])
-    return Input("histories", tuple(call), {name: _bytes(text)})
+    return Input("histories", tuple(call), {name: raw})
 
 
 _FRAMEWORKS = {

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetsim.history.bounds import bounded
+from fleetsim.history.faults import bounded
 from fleetsim.history.history import Buckets, History, InstanceId
 
 odd = st.sampled_from([math.inf, -math.inf, -1.0, -(2.0**63), 1e300, 2.0**70])

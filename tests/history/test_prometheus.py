@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 
 from fleetsim.errors import InputError
 from fleetsim.history import prometheus as module
-from fleetsim.history.access import PASSWORD, TOKEN, USER, Access, access_from, address_of
+from fleetsim.history.access import PASSWORD, TOKEN, USER, Access, PrometheusError, access_from, address_of
 from fleetsim.history.prometheus import Prometheus, SeriesData, place
-from fleetsim.history.refusals import PrometheusError
 from tests.history.fake_prometheus import FakePrometheus, Fault, Series, serving
 
 SECRET = "s3cr3t-t0ken-value"

@@ -9,14 +9,12 @@ import numpy as np
 import pytest
 
 from fleetsim.errors import InputError
-from fleetsim.history.access import Access
+from fleetsim.history.access import Access, PrometheusError
 from fleetsim.history.counters import growth, increments
 from fleetsim.history.history import History
-from fleetsim.history.map_option import parse_map
-from fleetsim.history.matchers import bare, wrong
 from fleetsim.history.prometheus import Prometheus
 from fleetsim.history.read import read_prometheus
-from fleetsim.history.refusals import PrometheusError
+from fleetsim.history.selection import bare, parse_map, wrong
 from fleetsim.history.window import parse_time
 from tests.history.fake_prometheus import FakePrometheus, Fault, Series, serving
 

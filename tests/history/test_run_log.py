@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from fleetsim.errors import InputError
 from fleetsim.history.history import History, StepLog
 from fleetsim.history.run_log import read_run_log
-from fleetsim.history.run_log_columns import COLUMNS
-from fleetsim.history.run_log_maps import BY_NAME, FRAMEWORKS
+from fleetsim.history.step_logs.columns import COLUMNS
+from fleetsim.history.step_logs.frameworks import BY_NAME, FRAMEWORKS
 
 VERL = {
     "timing_s/step": 60.0, "timing_s/gen": 30.0, "timing_s/old_log_prob": 4.0, "timing_s/ref": 3.0,

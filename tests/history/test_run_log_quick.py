@@ -10,11 +10,18 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fleetsim.history.run_log_blocks import _category, _panel_quick
-from fleetsim.history.run_log_console import _VERL, SHAPES, Shape, _verl_pairs, rows_of, shape_of
-from fleetsim.history.run_log_rows import flat
-from fleetsim.history.run_log_table import RunLogTable
-from fleetsim.history.run_log_text import _PAIR, Row, clean, cleaner, dict_of, number, numbers_of
+from fleetsim.history.step_logs.console import (
+    _VERL,
+    SHAPES,
+    Shape,
+    _category,
+    _panel_quick,
+    _verl_pairs,
+    rows_of,
+    shape_of,
+)
+from fleetsim.history.step_logs.rows import RunLogTable, flat
+from fleetsim.history.text import _PAIR, Row, clean, cleaner, dict_of, number, numbers_of
 from fleetsim.json_text import from_loose_json
 
 from .verl_log import VerlJob, console
@@ -63,7 +70,7 @@ def test_a_line_of_verl_is_read_the_same_either_way(lines: list[str]) -> None:
 def test_most_lines_of_verl_are_read_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = console(VerlJob(rate=4.0, window=96, train_s=10.0), 3).splitlines()
     careful = _carefully(lines)
-    monkeypatch.setattr("fleetsim.history.run_log_console._verl_pairs", None)  # where it is asked, this fails
+    monkeypatch.setattr("fleetsim.history.step_logs.console._verl_pairs", None)  # where it is asked, this fails
     shape = shape_of(lines)
     assert shape is not None
     assert list(rows_of(shape, lines)) == careful
@@ -182,7 +189,7 @@ def test_what_is_no_json_is_no_row(text: str) -> None:
 @given(st.lists(st.dictionaries(st.sampled_from("abcdef"), st.floats(), max_size=4), max_size=30), st.integers(1, 8))
 def test_a_table_holds_its_rows(rows: list[Row], many: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fleetsim.history.run_log_table._MANY", many)
+        patch.setattr("fleetsim.history.step_logs.rows._MANY", many)
         table = RunLogTable(lambda name: name != "f")
         for row in rows:
             table.add(row)

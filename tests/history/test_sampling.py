@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fleetsim.errors import InputError
 from fleetsim.history.discovery import Scrapes
 from fleetsim.history.grid import offset_of
-from fleetsim.history.sampling import MAX_GRID, sampling
+from fleetsim.history.read import MAX_GRID, sampling
 
 START = 1_795_000_003.0
 

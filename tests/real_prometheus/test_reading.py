@@ -13,12 +13,11 @@ import numpy as np
 import pytest
 
 from fleetsim.errors import FleetsimError
-from fleetsim.history.access import Access
+from fleetsim.history.access import Access, PrometheusError
 from fleetsim.history.counters import increments
 from fleetsim.history.history import History
 from fleetsim.history.prometheus import Prometheus
 from fleetsim.history.read import read_prometheus
-from fleetsim.history.refusals import PrometheusError
 from tests.real_prometheus.exporter import Exporter
 from tests.real_prometheus.made import CYCLE, LE, MEAN, UPGRADE_S, Fleet
 from tests.real_prometheus.proxy import Answer, Fault, Proxy, cut, late, refused, truncated, without_samples

@@ -23,9 +23,8 @@ from pathlib import Path
 import numpy as np
 
 from fleetsim.history.catalogue import Catalogue, wanted
-from fleetsim.history.grid import RawSeries
 from fleetsim.history.grid import history_of as on_grid
-from fleetsim.history.history import History
+from fleetsim.history.history import History, RawSeries
 
 START = 1_790_000_000.0
 # vLLM's 1-2-5 bounds up to the model's length.

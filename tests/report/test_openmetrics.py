@@ -19,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families as page_text
 from fleetsim.config import default_scenario, with_changes
 from fleetsim.engine.kernel import tables as t
 from fleetsim.export.openmetrics import Written, write_openmetrics
-from fleetsim.export.request_metrics import one_two_five
+from fleetsim.export.series import one_two_five
 from fleetsim.history.signals import SIGNALS
 from fleetsim.replay.run_totals import RunTotals
 from fleetsim.sim.records import Records

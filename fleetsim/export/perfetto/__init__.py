@@ -1,7 +1,7 @@
 """One run as a trace that ui.perfetto.dev and chrome://tracing open: the JSON of Chrome's trace event format.
 
-`trace.py` says what goes in, `job.py` draws trainer, syncs and queue, `instances.py` the fleet, `groups.py` sampled
-groups and their flows; `events.py` is the format.
+`run_trace.py` says what goes in, `window.py` which steps; `job.py` draws trainer, syncs and queue, `groups.py` the
+fleet and sampled groups with their flows; `events.py` is the format.
 """
 
 from __future__ import annotations

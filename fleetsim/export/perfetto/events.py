@@ -66,6 +66,15 @@ class Events:
         self._name("thread_sort_index", process, thread, {"sort_index": self.threads[process]})
         return Track(process, thread)
 
+    def tracks(self, process: int, name: str, spans: Iterable[tuple[float, float]], first: str = "") -> Iterator[Track]:
+        """A track for each span, in the order of their starts: what overlaps stands on `NAME 1`, `NAME 2` (first: what
+        the first one is called instead)."""
+        made: list[Track] = []
+        for lane in lanes(spans):
+            if lane == len(made):
+                made.append(self.track(process, first if first and lane == 0 else f"{name} {lane + 1}"))
+            yield made[lane]
+
     def slice(self, track: Track, name: str, start_s: float, end_s: float, args: Args) -> TrackPoint | None:
         """Something that lasted from start to end; None, and nothing, where that is no microsecond.
 

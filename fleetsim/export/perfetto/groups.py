@@ -1,4 +1,6 @@
-"""Sampled groups: their way from submission over the instances and the buffer to the step that trained them."""
+"""Every instance as a process: what it does, its counters, the samples on it; and sampled groups, their way from
+submission over the instances and the buffer to the step that trained them.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +10,78 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetsim.engine.kernel.tables import DONE, G_ABORTED, G_FILTERED, G_OVERFLOW, G_STALE, G_TRAINED, SCORING
-from fleetsim.export.perfetto.events import Events, Track, TrackPoint, lanes
-from fleetsim.export.perfetto.instances import Stay
+from fleetsim.dataclass import dataclass
+from fleetsim.engine.kernel.tables import ACC_OFF, DONE, G_ABORTED, G_FILTERED, G_OVERFLOW, G_STALE, G_TRAINED, SCORING
+from fleetsim.export.perfetto.events import Events, TrackPoint
 from fleetsim.export.perfetto.job import TrainingStarts
+from fleetsim.export.perfetto.window import looks_in
+from fleetsim.sim import timeline
+from fleetsim.sim.fleet_settings import most_instances
 from fleetsim.sim.records import Records
+
+
+@dataclass(frozen=True, slots=True)
+class Stay:
+    """A sample on the instance that has it, until it has finished, was thrown away, or the window ends.
+
+    start_s, first_token_s: when it was first scheduled and had its first token there; None where that was not yet, or
+    elsewhere. end: how the stay ends ("finished", "aborted", "goes on").
+    """
+
+    sample: int
+    group: int
+    instance: int
+    sent_s: float
+    start_s: float | None
+    first_token_s: float | None
+    end_s: float
+    end: str
+    args: dict[str, int | float | str | bool]
+
+
+def draw_instances(
+    events: Events, records: Records, window: tuple[float, float], stays: Sequence[Stay]
+) -> dict[int, TrackPoint]:
+    """Draws all instances; returns the point of each sample (row of `records.samples`) that was drawn."""
+    spans = timeline.instance_spans(records, *window)
+    own, looks = most_instances(records.scenario), looks_in(records, window)
+    by_instance: dict[int, list[Stay]] = {}
+    for stay in stays:
+        by_instance.setdefault(stay.instance, []).append(stay)
+    drawn: dict[int, TrackPoint] = {}
+    for i in range(int(records.activity["instance"].max()) + 1):
+        process = events.process(f"instance {i}" + (" (on the trainer's GPUs)" if i >= own else ""))
+        track = events.track(process, "state")
+        for span in spans[spans["instance"] == i]:
+            if span["account"] != ACC_OFF:
+                name = timeline.ACCOUNTS[span["account"]]
+                events.slice(track, name, span["start_s"], span["end_s"], {"instance": i})
+        for row in looks[(looks["instance"] == i) & looks["up"]]:
+            requests = {"running": int(row["running"]), "waiting": int(row["waiting"])}
+            events.counter(process, "requests", row["time_s"], requests)
+            events.counter(process, "KV use", row["time_s"], {"percent": round(100 * float(row["kv_use"]), 3)})
+        drawn |= _draw_stays(events, process, by_instance.get(i, []), records.scenario.workload.turns.count)
+    return drawn
+
+
+def _draw_stays(events: Events, process: int, stays: list[Stay], turns: int) -> dict[int, TrackPoint]:
+    """A slice a sample with its waiting, prefill and decode inside; samples that overlap lie in lanes."""
+    stays = sorted(stays, key=lambda stay: (stay.sent_s, stay.sample))
+    drawn: dict[int, TrackPoint] = {}
+    tracks = events.tracks(process, "samples", ((stay.sent_s, stay.end_s) for stay in stays))
+    for stay, track in zip(stays, tracks, strict=True):
+        point = events.slice(track, f"group {stay.group}", stay.sent_s, stay.end_s, stay.args)
+        if point is None:
+            continue
+        drawn[stay.sample] = point
+        args = {"group": stay.group, "sample": stay.sample}
+        if stay.start_s is not None:
+            first = stay.end_s if stay.first_token_s is None else stay.first_token_s
+            events.slice(track, "waiting", stay.sent_s, stay.start_s, args)
+            events.slice(track, "prefill", stay.start_s, first, args)
+            events.slice(track, "decode" if turns == 1 else "turns", first, stay.end_s, args)
+    return drawn
+
 
 Ids = NDArray[np.int64]
 FATES = {
@@ -108,12 +177,9 @@ def draw_groups(
     aborted, mine = _aborted_s(records), _by_group(stays)
     ends = [_end(records.groups[g], aborted.get(int(g)), window) for g in picked]
     spans = [(float(records.groups["submit_s"][g]), end) for g, end in zip(picked, ends, strict=True)]
-    tracks: list[Track] = []
     flows = 0
-    for g, (start, end), lane in zip(picked.tolist(), spans, lanes(spans), strict=True):
-        if lane == len(tracks):
-            tracks.append(events.track(process, f"groups {lane + 1}"))
-        track, group = tracks[lane], records.groups[g]
+    for g, (start, end), track in zip(picked.tolist(), spans, events.tracks(process, "groups", spans), strict=True):
+        group = records.groups[g]
         events.slice(track, f"group {g}", start, end, _args(records, g))
         finished = [stay for stay in mine.get(g, ()) if stay.sample in on]
         done = _generated(group, finished, end)

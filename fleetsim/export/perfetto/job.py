@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim.dataclass import dataclass
-from fleetsim.export.perfetto.events import Events, Track, TrackPoint, lanes, microseconds
+from fleetsim.export.perfetto.events import Events, TrackPoint, microseconds
 from fleetsim.export.perfetto.window import looks_in
 from fleetsim.sim import timeline
 from fleetsim.sim.records import TRAIN, TRAINER_DOES, Records
@@ -66,10 +66,8 @@ def draw_syncs(events: Events, records: Records, window: tuple[float, float]) ->
     syncs = timeline.sync_spans(records, *window)
     syncs = syncs[np.argsort(syncs["trigger_s"], kind="stable")]
     starts, ends = np.maximum(syncs["trigger_s"], window[0]), np.minimum(syncs["end_s"], window[1])
-    tracks: list[Track] = []
-    for row, start, end, lane in zip(syncs, starts, ends, lanes(zip(starts, ends, strict=True)), strict=True):
-        if lane == len(tracks):
-            tracks.append(events.track(process, "publications" if lane == 0 else f"publications {lane + 1}"))
+    tracks = events.tracks(process, "publications", zip(starts, ends, strict=True), first="publications")
+    for row, start, end, track in zip(syncs, starts, ends, tracks, strict=True):
         args = {
             "weight version": int(row["version"]),
             "after step": int(row["step"]),
@@ -77,10 +75,8 @@ def draw_syncs(events: Events, records: Records, window: tuple[float, float]) ->
             "samples in flight": int(row["in_flight"]),
             "groups discarded": int(row["discarded_groups"]),
         }
-        events.slice(tracks[lane], f"version {row['version']}", start, end, args)
-        events.slice(
-            tracks[lane], "pause", max(row["pause_start_s"], start), end, {"weight version": int(row["version"])}
-        )
+        events.slice(track, f"version {row['version']}", start, end, args)
+        events.slice(track, "pause", max(row["pause_start_s"], start), end, {"weight version": int(row["version"])})
 
 
 def draw_queue(events: Events, records: Records, window: tuple[float, float]) -> None:

@@ -16,8 +16,7 @@ from fleetsim.dataclass import dataclass
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.step_time import StepTime
 from fleetsim.export.perfetto.events import Events
-from fleetsim.export.perfetto.groups import draw_groups, sampled_groups, stays_of
-from fleetsim.export.perfetto.instances import draw_instances
+from fleetsim.export.perfetto.groups import draw_groups, draw_instances, sampled_groups, stays_of
 from fleetsim.export.perfetto.job import draw_queue, draw_syncs, draw_trainer
 from fleetsim.export.perfetto.window import StepChoice
 from fleetsim.sim import timeline

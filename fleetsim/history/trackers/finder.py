@@ -8,9 +8,9 @@ from pathlib import Path
 
 from fleetsim.errors import InputError, Problem
 from fleetsim.history.history import Note
-from fleetsim.history.run_log_table import RunLogTable
-from fleetsim.history.trackers import mlflow, tensorboard, trackio, wandb
-from fleetsim.history.trackers.database import MAGIC, columns_of, the_only
+from fleetsim.history.step_logs.rows import RunLogTable
+from fleetsim.history.trackers import databases, tensorboard, wandb
+from fleetsim.history.trackers.databases import MAGIC, columns_of, the_only
 
 Reader = Callable[[Callable[[str], bool] | None], tuple[RunLogTable, list[Note]]]
 
@@ -41,25 +41,25 @@ def tracker_of(given: Path) -> Reader | None:
 def _of_database(path: Path, run: str) -> Reader:
     columns = columns_of(path)
     if {"run_uuid", "key", "is_nan"} <= columns:
-        return partial(mlflow.read_database, path, run)
+        return partial(databases.read_database, path, run)
     if {"run_name", "step", "metrics"} <= columns:
-        return partial(trackio.read_project, path, run)
+        return partial(databases.read_project, path, run)
     rule = "is a database of neither MLflow nor trackio"
     raise InputError([Problem("history", str(path), rule, "export the run as CSV or JSONL")])
 
 
 def _of_folder(path: Path) -> Reader | None:
     """A folder of one run, or one that holds the folder of one run alone."""
-    if mlflow.is_run(path):
-        return partial(mlflow.read_run, path)
+    if databases.is_run(path):
+        return partial(databases.read_run, path)
     events = [p for p in path.rglob(_EVENTS) if p.is_file()]
     if events:
         return partial(tensorboard.read_events, [p for p in events if p.parent == _one_folder(path, events)])
     files = list({p.resolve() for p in path.rglob("*.wandb") if p.is_file()})
     if files:
         return partial(wandb.read_wandb, _only(path, files))
-    runs = [p.parent for p in path.rglob("meta.yaml") if mlflow.is_run(p.parent)]
-    return partial(mlflow.read_run, _only(path, runs)) if runs else None
+    runs = [p.parent for p in path.rglob("meta.yaml") if databases.is_run(p.parent)]
+    return partial(databases.read_run, _only(path, runs)) if runs else None
 
 
 def _one_folder(path: Path, events: Sequence[Path]) -> Path:

@@ -15,9 +15,8 @@ from typing import Any
 
 from fleetsim.errors import InputError, Problem
 from fleetsim.history.history import Note
-from fleetsim.history.run_log_rows import flat
-from fleetsim.history.run_log_table import RunLogTable
-from fleetsim.history.run_log_text import number
+from fleetsim.history.step_logs.rows import RunLogTable, flat
+from fleetsim.history.text import number
 from fleetsim.history.trackers.wire import BYTES, VARINT, WireError, fields
 from fleetsim.json_text import from_loose_json
 

@@ -1,0 +1,332 @@
+"""Consoles of RL frameworks: which framework's a log is, told by a line that it alone prints, and its lines as rows.
+
+Sources, each at the commit that `frameworks.py` names: ROLL roll/utils/logging.py; OpenRLHF openrlhf/trainer/
+ppo_trainer.py, ppo_trainer_async.py; slime slime/observability/*.py; TRL through transformers' trainer_callback.py;
+verl verl/utils/logger/aggregate_logger.py; AReaL areal/utils/stats_logger.py, printing.py; open-instruct
+open_instruct/model_utils.py (print_rich_single_line_metrics); NeMo-RL nemo_rl/algorithms/grpo.py; SkyRL
+skyrl/train/utils/tracking.py (ConsoleLogger); prime-rl src/prime_rl/trainer/rl/train.py, orchestrator/orchestrator.py.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+
+from fleetsim.dataclass import dataclass
+from fleetsim.history.step_logs.columns import CLOCKS, RUNNING, known_as
+from fleetsim.history.step_logs.frameworks import BY_NAME
+from fleetsim.history.text import Pairs, Row, bare, clean, cleaner, dict_of, number, numbers_of
+
+_AREAL = re.compile(r"\bTrain step (\d+)/\d+ done\.$")
+_PANEL = re.compile(r"^╭─+ Metrics ─+╮$")
+_NEMO = re.compile(r"={10,} Step (\d+)/\d+ ={10,}$")
+_EPOCH = re.compile(r"={10,} Epoch \d+/\d+ ={10,}$")
+_BULLET = re.compile(r"\s*• ([^:]+): (-?[\d.]+)")
+_SKYRL = re.compile(r"(?:^| - )Step (\d+):$")
+_PRIME = re.compile(r"(?:^|[\s\"])Step (\d+) \| +(\d[^|]*?) \| ((?:Loss|Reward) .*)")
+_PRIME_WAITED = re.compile(r"Waited for batch to arrive for ([\d.]+) seconds")
+_UNITS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
+_INDENT = 3  # spaces before a category; below it the values go on
+_ITEMS = frozenset(("{'", '{"', " '", ' "'))  # how lines of pprint begin
+_MOST = 400  # lines of one dictionary; what is longer was cut off
+
+_NEMO_SECTIONS = ("Training Results", "Timing")
+# What NeMo-RL and prime-rl print, and what they call it in their trackers.
+_NEMO_NAMES = {
+    "Mean Generation Length": "train/mean_gen_tokens_per_sample",
+    "Buffer Size": "train/buffer_size",
+    "Avg Trajectory Age": "train/avg_trajectory_age",
+    "Total step time": "timing/train/total_step_time",
+}
+_PRIME_NAMES = {
+    "Throughput": "perf/throughput",
+    "MFU": "perf/mfu",
+    "Peak Mem.": "perf/peak_memory",
+    "Max Off-Policy": "off_policy/max",
+    "Truncation": "is_truncated/percent",
+}
+_PRIME_FIELD = re.compile(r"([A-Za-z][\w. -]*?) (-?[\d.]+(?:e[-+]?\d+)?)(?:/(\d+))?")
+
+
+def _areal(lines: Iterable[str]) -> Iterator[Row]:
+    """The grids of names and values, with the step before them."""
+    row: Row = {}
+    for line in lines:
+        if "│" in line and row:
+            cells = line.strip().strip("│").split("│")
+            names = map(str.strip, cells[::2])
+            try:  # all but a grid's last line have a number in every cell
+                row |= zip(names, map(float, cells[1::2]), strict=False)
+            except ValueError:
+                found = zip(map(str.strip, cells[::2]), map(number, cells[1::2]), strict=False)
+                row |= ((name, value) for name, value in found if value is not None)
+            row.pop("", None)
+        elif "Train step " in line and (done := _AREAL.search(line)) is not None:
+            step = float(done[1])
+            row = {"global_step": step}
+        elif "╘" in line and row:
+            yield row
+            row = {"global_step": step}
+
+
+def _open_instruct(lines: Iterable[str]) -> Iterator[Row]:
+    """The panels: a category a row, which goes on in lines without one."""
+    rows: list[tuple[str, list[str]]] | None = None
+    for line in lines:
+        if line.startswith("│"):
+            if rows is None:
+                continue
+            inside = line.strip("│")
+            text = inside.strip()
+            if len(inside) <= _INDENT or not inside[: _INDENT + 1].isspace():
+                category, _, text = text.partition(" ")
+                rows.append((category, [text.lstrip()]))
+            elif rows:
+                rows[-1][1].append(text)
+        elif line.startswith("╭") and _PANEL.match(line) is not None:
+            rows = []
+        elif rows is not None and line.startswith("╰"):
+            panel = [(category, " ".join(texts)) for category, texts in rows]
+            row = _panel_quick(panel)
+            yield dict(pair for each in panel for pair in _category(*each)) if row is None else row
+            rows = None
+
+
+def _panel_quick(panel: list[tuple[str, str]]) -> Row | None:
+    """A panel of plain numbers, made an object of JSON and read as that; None where something else is in it."""
+    whole = " ".join(f"{category} {text}" for category, text in panel)
+    if not whole.isascii() or '"' in whole or "\\" in whole or "  " in whole or " :" in whole:
+        return None
+    parts = []
+    for category, text in panel:
+        prefix = "" if category == "other" else f"{category}/"
+        told = text.replace(" | ", f',"{prefix}').replace(": ", '":')
+        parts.append(f'"{prefix}{told}')
+    row = numbers_of(f"{{{','.join(parts)}}}")
+    return None if row is None or "" in row else row
+
+
+def _category(category: str, text: str) -> Iterator[tuple[str, float]]:
+    for part in text.split("|"):
+        name, _, value = part.rpartition(":")
+        amount = number(value)
+        if name and amount is not None:
+            yield (name.strip() if category == "other" else f"{category}/{name.strip()}"), amount
+
+
+def _nemo(lines: Iterable[str]) -> Iterator[Row]:
+    """The bullets of results and seconds below a step's heading. Its number begins anew in every epoch."""
+    row: Pairs = []
+    last = before = 0.0
+    section = ""
+    for line in lines:
+        if "•" in line:
+            if not row or section not in _NEMO_SECTIONS or (bullet := _BULLET.match(line)) is None:
+                continue
+            name = _NEMO_NAMES.get(bullet[1], f"timing/train/{bullet[1]}" if section == "Timing" else "")
+            if name and (amount := number(bullet[2])) is not None:
+                row.append((name, amount))
+        elif "= Step " in line and (heading := _NEMO.search(line)) is not None:
+            if len(row) > 1:
+                yield dict(row)
+            last = before + float(heading[1])
+            row, section = [("step", last)], ""
+        elif "= Epoch " in line and _EPOCH.search(line) is not None:
+            before = last
+        elif line[:1] in ("📊", "⏱", "🔍"):
+            section = line.partition(" ")[2].strip(" :")
+    if len(row) > 1:
+        yield dict(row)
+
+
+def _skyrl(lines: Iterable[str]) -> Iterator[Row]:
+    """The dictionaries of a step, over as many lines as they have; other processes may print between."""
+    number_of: float | None = None
+    text: list[str] = []
+    clean = cleaner()
+    for raw in lines:
+        if number_of is None and "Step " not in raw:
+            continue
+        line = clean(raw)
+        if line.endswith(":") and (heading := _SKYRL.search(line)) is not None:
+            number_of, text = float(heading[1]), []
+        elif number_of is not None and line[:2] in _ITEMS:
+            text.append(line)
+            if line.endswith("}"):
+                yield {**dict_of("\n".join(text)), "trainer/global_step": number_of}
+                number_of = None
+            elif len(text) > _MOST:
+                number_of = None
+
+
+def _prime(lines: Iterable[str]) -> Iterator[Row]:
+    """The line of a step, of the trainer or of the orchestrator; before it, at level DEBUG, the wait for its batch."""
+    for line in lines:
+        if (waited := _PRIME_WAITED.search(line)) is not None:
+            yield {"time/wait_for_batch": float(waited[1])}
+        elif (found := _PRIME.search(line)) is not None:
+            row = [("step", float(found[1])), ("time/step", _lasts(found[2]))]
+            for part in found[3].split(" | "):
+                field = _PRIME_FIELD.match(part.strip())
+                amount = number(field[2]) if field is not None else None
+                if field is None or amount is None:
+                    continue
+                if field[1] in _PRIME_NAMES:
+                    row.append((_PRIME_NAMES[field[1]], amount))
+                elif field[1] == "Trainable" and field[3]:
+                    row.append(("progress/rollouts", float(field[3])))
+            # the very first batch of the orchestrator comes after no other
+            yield dict(pair for pair in row if pair != ("time/step", 0.0))
+
+
+def _lasts(text: str) -> float:
+    """Seconds of "1h 2m", "1m 20s", "20s", "300ms"."""
+    parts = re.findall(r"(\d+)(ms|[dhms])", text)
+    return sum(float(amount) * _UNITS[unit] for amount, unit in parts)
+
+
+LOOK = 200_000  # lines within which a console shows its first step
+_VERL = re.compile(r"\bstep:(\d+) - (\S.*)")
+_VERL_STEP = re.compile(r"step:\d+ - \S")
+_VERL_VALUE = re.compile(r"(?:np\.\w+\()?([^()]+)\)?$")
+# A dictionary that ends a line, at its beginning or behind a logger's head.
+_DICT = re.compile(r"(?:^|[\]:\-] )(\{(?:'|\").*\})\s*$")
+# The training bar of transformers, which alone has no name.
+_BAR = re.compile(r"\s*\d+%\|[^|]*\| *(\d+)/(\d+) \[([\d:]+)<")
+_COUNT = re.compile(r"\b([a-z]+) (\d+): $", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How a framework's console looks. first: whether a (clean) line is one that it prints at a step, and nobody else.
+    rows: the rows of its clean lines. says: whether a line, as it is in the file, can say something; the others, mostly
+    more than half, are not cleaned. None: any may. cleans: whether `rows` takes them unclean."""
+
+    framework: str
+    first: Callable[[str], bool]
+    rows: Callable[[Iterable[str]], Iterator[Row]]
+    says: Callable[[str], bool] | None
+    cleans: bool = False
+
+
+def shape_of(lines: Iterable[str]) -> Shape | None:
+    """Whose console the lines are of, by the first that tells; None of what is no console."""
+    for _, line in zip(range(LOOK), lines, strict=False):
+        text = clean(line)
+        for shape in SHAPES:
+            if shape.first(text):
+                return shape
+    return None
+
+
+def rows_of(shape: Shape, lines: Iterable[str], wanted: Callable[[str], bool] | None = None) -> Iterator[Row]:
+    """The rows of a whole console that say something wanted beside their step and clock."""
+    counts = {*BY_NAME[shape.framework].step, *CLOCKS, *RUNNING}
+    known: dict[str, bool] = {}
+    lines = filter(shape.says, lines)
+    for row in shape.rows(lines if shape.cleans else map(cleaner(), lines)):
+        for name in row:
+            told = known.get(name)
+            if told is None:
+                known[name] = told = name not in counts and (wanted is None or wanted(name))
+            if told:
+                yield row
+                break
+
+
+def _verl(lines: Iterable[str]) -> Iterator[Row]:
+    known: set[str] = set()  # names as they stand between " - " and ":", nothing around them
+    for line in lines:
+        at = line.find("step:")
+        if at < 0:
+            continue
+        row = _verl_quick(line, at)
+        if row is not None:
+            if not known.issuperset(row):
+                known.update(name for name in row if name and name == name.strip())
+            if known.issuperset(row):
+                yield row
+                continue
+        found = _VERL.search(clean(line))
+        if found is not None:
+            yield dict(_verl_pairs(found))
+
+
+def _verl_quick(line: str, at: int) -> Row | None:
+    """A line of plain numbers, and numpy's, made an object of JSON and read as that. at: where it says its step."""
+    told = line[at:]
+    if line[at - 1 : at] not in ("", " ") or '"' in told or _VERL_STEP.match(told) is None:
+        return None
+    if (plain := bare(told)) is None:
+        return None
+    plain = plain.replace(" - ", ',"').replace(":", '":')
+    return numbers_of(f'{{"{plain}}}')
+
+
+def _verl_pairs(found: re.Match[str]) -> Iterator[tuple[str, float]]:
+    yield "step", float(found[1])
+    for part in found[2].split(" - "):
+        name, _, value = part.rpartition(":")
+        amount = number(value)
+        if amount is None and (inside := _VERL_VALUE.match(value.strip())) is not None:
+            amount = number(inside[1])
+        if name and amount is not None:
+            yield name.strip(), amount
+
+
+def _dicts(lines: Iterable[str]) -> Iterator[Row]:
+    """Dictionaries, each with the number that its head has; of transformers the number and the clock of its bar."""
+    bar: Row = {}
+    for line in lines:
+        if "%|" in line and (done := _BAR.match(line)) is not None:
+            bar = {"global_step": float(done[1]), "_runtime": _seconds(done[3])}
+        elif line.endswith("}") and (found := _DICT.search(line)) is not None:
+            head = line[: found.start(1)]
+            if "eval" in head.lower():
+                continue
+            row = dict_of(found[1])
+            # its two last words
+            count = _COUNT.search(head, head.rfind(" ", 0, head.rfind(" ", 0, -1)) + 1)
+            if count is not None and "train/step" not in row:
+                # slime counts rollouts, and its optimizer's steps apart; the others count steps
+                name = "step" if count[1].lower() == "step" else "rollout/step"
+                row[name] = float(count[2])
+            elif count is None and not head.strip():
+                row |= bar
+            yield row
+
+
+def _seconds(clock: str) -> float:
+    total = 0.0
+    for part in clock.split(":"):
+        total = 60 * total + float(part)
+    return total
+
+
+def _marked(framework: str) -> Callable[[str], bool]:
+    """Whether a line ends with a dictionary that bears the framework's marks."""
+    marks = frozenset(BY_NAME[framework].marks)
+
+    def first(line: str) -> bool:
+        if not line.endswith("}") or (found := _DICT.search(line)) is None:
+            return False
+        return any(known_as(name, marks) is not None for name in dict_of(found[1]))
+
+    return first
+
+
+def _tells(mark: str, pattern: re.Pattern[str]) -> Callable[[str], bool]:
+    """Whether a line has the pattern. mark: a part of it, which is looked for first."""
+    return lambda line: mark in line and pattern.search(line) is not None
+
+
+_DICTS = ("roll", "openrlhf", "slime", "trl")
+SHAPES = (
+    Shape("verl", _tells("step:", _VERL), _verl, lambda x: "step:" in x, cleans=True),
+    *(Shape(name, _marked(name), _dicts, lambda x: "}" in x or "%|" in x) for name in _DICTS),
+    Shape("areal", _tells("Train step ", _AREAL), _areal, lambda x: "│" in x or "Train step " in x or "╘" in x),
+    Shape("open-instruct", _tells("╭", _PANEL), _open_instruct, lambda x: "│" in x or "─" in x),
+    Shape("nemo-rl", _tells("= Step ", _NEMO), _nemo, lambda x: "= " in x or not x.isascii()),
+    Shape("skyrl", _tells("Step ", _SKYRL), _skyrl, None, cleans=True),
+    Shape("prime-rl", _tells("Step ", _PRIME), _prime, lambda x: "Step " in x or "Waited for batch" in x),
+)

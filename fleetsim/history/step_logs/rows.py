@@ -1,0 +1,285 @@
+"""The rows of a step log (JSONL, JSON, CSV, Weights & Biases' exports, consoles), and the packed columns they go to."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import re
+from array import array
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from fleetsim.errors import InputError, Problem
+from fleetsim.history.history import Floats, Note
+from fleetsim.history.step_logs.console import Shape, rows_of, shape_of
+from fleetsim.history.text import number, numbers_of, open_text
+from fleetsim.json_text import from_loose_json
+
+# Rows that are put into their columns at once.
+_MANY = 1024
+
+
+class RunLogTable:
+    """Rows of metrics; NaN where a row does not say.
+
+    wanted: whether a metric is kept, asked once for each name. framework: whose the rows are, where their form tells
+    it.
+    """
+
+    def __init__(self, wanted: Callable[[str], bool] | None = None) -> None:
+        self._names: set[str] = set()
+        self.framework: str | None = None
+        self._wanted = wanted
+        self._columns: dict[str, array[float]] = {}
+        # Of the last rows, by their metrics: which rows they are, and their numbers one after the other.
+        self._held: dict[tuple[str, ...], tuple[list[int], list[float]]] = {}
+        self._rows = 0
+
+    @classmethod
+    def of(cls, columns: Mapping[str, Floats], names: Collection[str]) -> RunLogTable:
+        """A table of whole columns, of equal length. names: every metric that was seen."""
+        table = cls()
+        table._names = set(names)
+        table._columns = {name: array("d", column.tobytes()) for name, column in columns.items()}
+        table._rows = max(map(len, columns.values()), default=0)
+        return table
+
+    def __len__(self) -> int:
+        return self._rows
+
+    @property
+    def names(self) -> Collection[str]:
+        """Every metric that was seen, also those that are not kept."""
+        self._settle()
+        return self._names
+
+    def add(self, row: Mapping[str, float]) -> None:
+        """One more row."""
+        kind = tuple(row)
+        held = self._held.get(kind)
+        if held is None:
+            held = self._held[kind] = ([], [])
+        at, values = held
+        at.append(self._rows)
+        values.extend(row.values())
+        self._rows += 1
+        if self._rows % _MANY == 0:
+            self._settle()
+
+    def column(self, name: str) -> Floats:
+        """(rows,) of one metric; no row can be added from here on."""
+        self._settle()
+        return self._filled(self._columns.setdefault(name, array("d")))
+
+    def _settle(self) -> None:
+        """Puts the rows that are held into their columns. Rows of the same metrics, as most are, go there together."""
+        for kind, (at, values) in self._held.items():
+            rows = np.array(at)
+            numbers = np.frombuffer(array("d", values)).reshape(len(rows), len(kind))
+            for place, name in enumerate(kind):
+                if self._keeps(name):
+                    self._filled(self._columns[name])[rows] = numbers[:, place]
+        self._held.clear()
+
+    def _filled(self, column: array[float]) -> Floats:
+        """A column, made as long as there are rows."""
+        column.frombytes(np.full(self._rows - len(column), np.nan).tobytes())
+        return np.frombuffer(column)
+
+    def _keeps(self, name: str) -> bool:
+        """Whether a metric has a column, which it gets when it is first seen."""
+        if name not in self._names:
+            self._names.add(name)
+            if self._wanted is None or self._wanted(name):
+                self._columns[name] = array("d")
+        return name in self._columns
+
+
+class Scalars:
+    """Metric -> its steps and values, packed. wanted: which metrics are kept (None = all)."""
+
+    def __init__(self, wanted: Callable[[str], bool] | None = None) -> None:
+        self.names: set[str] = set()
+        self._wanted = wanted
+        self._kept: dict[str, tuple[array[int], array[float], array[float]]] = {}
+
+    def of(self, name: str) -> tuple[array[int], array[float], array[float]] | None:
+        """Where a metric's steps, values and unix seconds go; None where it is not wanted."""
+        self.names.add(name)
+        if self._wanted is not None and not self._wanted(name):
+            return None
+        return self._kept.setdefault(name, (array("q"), array("d"), array("d")))
+
+    def table(self) -> RunLogTable:
+        """One row a step, with `step` and `_timestamp`; of a step that comes again the last value counts."""
+        known = [np.frombuffer(steps, dtype=np.int64) for steps, _, _ in self._kept.values() if len(steps)]
+        steps = np.unique(np.concatenate(known)) if known else np.array([], dtype=np.int64)
+        columns = {"step": steps.astype(float)}
+        time_s = np.full(len(steps), np.nan)
+        for name, (at, values, seconds) in self._kept.items():
+            place = np.searchsorted(steps, np.frombuffer(at, dtype=np.int64))
+            column = np.full(len(steps), np.nan)
+            column[place] = np.frombuffer(values, dtype=float)
+            np.fmax.at(time_s, place, np.frombuffer(seconds, dtype=float))
+            columns[name] = column
+        if np.isfinite(time_s).any():
+            columns["_timestamp"] = time_s
+        return RunLogTable.of(columns, {*self.names, "step", "_timestamp"})
+
+
+_RUN_PREFIX = re.compile(r"^(.+) - (.+)$")  # a run's name may have " - " in it, a metric's has not
+_LISTS = ("log_history", "history")  # keys under which a document keeps its rows
+_MOST_PROBLEMS = 5
+
+
+def read_rows(path: Path, wanted: Callable[[str], bool] | None = None) -> tuple[RunLogTable, list[Note]]:
+    """Every row as metric -> number (nested objects joined with "/"; texts, lists and nulls left out), line by line.
+
+    wanted: which metrics are kept (None = all). Raises InputError: no text, lines that are no JSON, rows of several
+    runs in one table, no rows.
+    """
+    try:
+        with open_text(path) as file:
+            start, console = _beginning(file)
+        table = RunLogTable(wanted)
+        with open_text(path) as file:
+            if console is not None:
+                table.framework = console.framework
+                for row in rows_of(console, file, wanted):
+                    table.add(row)
+                return table, []
+            if start.startswith("["):
+                return table, _document(file.read(), path, table)
+            if start.startswith("{"):
+                return table, _json(file, path, table)
+        with open_text(path, newline="") as file:
+            _csv(file, path, table)
+        return table, []
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        rule = f"cannot be read as text: {error}"
+        raise InputError([Problem(str(path), path.name, rule, "give the file as it was written")]) from error
+
+
+def _beginning(file: IO[str]) -> tuple[str, Shape | None]:
+    """The first line that has something in it, and whose console it is, where it does not open a document."""
+    first = next((line.strip() for line in file if line.strip()), "")
+    return (first, None) if _opens_json(first) else (first, shape_of(itertools.chain([first], file)))
+
+
+def _opens_json(line: str) -> bool:
+    """Whether a first line is JSON or begins a document of many lines; a console's may begin with "[" as well."""
+    if line[:1] not in ("{", "["):
+        return False
+    if line in ("{", "[") or re.match(r"[\[{]\s*[\[{\"]", line):
+        return True
+    try:
+        from_loose_json(line)
+    except ValueError:
+        return False
+    return True
+
+
+def flat(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
+    """(metric, number) of an object, nested ones joined with "/"."""
+    for key, item in value.items():
+        if type(item) is float or type(item) is int:
+            yield f"{prefix}{key}" if prefix else key, item
+        elif isinstance(item, Mapping):
+            # verl's file logger and others put all metrics under one key; elsewhere nesting is what "/" is.
+            yield from flat(item, prefix if key in ("data", "metrics") else f"{prefix}{key}/")
+        elif (found := number(item)) is not None:
+            yield f"{prefix}{key}", found
+
+
+def _json(file: IO[str], path: Path, table: RunLogTable) -> list[Note]:
+    """Lines of objects; or one document over several lines, or in one line that keeps its rows in a list."""
+    text = next(line for line in file if line.strip())
+    try:
+        first = from_loose_json(text)
+    except ValueError:
+        rest = file.read()
+        try:
+            from_loose_json(text + rest)
+        except ValueError:
+            return _jsonl([text, *rest.splitlines()], path, table)
+        return _document(text + rest, path, table)
+    if isinstance(first, dict) and any(isinstance(first.get(key), list) for key in _LISTS):
+        return _document(text, path, table)
+    return _jsonl(itertools.chain([text], file), path, table)
+
+
+def _document(text: str, path: Path, table: RunLogTable) -> list[Note]:
+    try:
+        document = from_loose_json(text)
+    except ValueError:
+        return _jsonl(text.splitlines(), path, table)
+    if isinstance(document, dict):
+        document = next((document[key] for key in _LISTS if key in document), [document])
+    if not isinstance(document, list):
+        rule = "a step log is a list of objects, or one object per line"
+        raise InputError([Problem(str(path), type(document).__name__, rule, "give such a file")])
+    for row in document:
+        if isinstance(row, dict):
+            table.add(dict(flat(row)))
+    return []
+
+
+def _jsonl(lines: Iterable[str], path: Path, table: RunLogTable) -> list[Note]:
+    problems: list[Problem] = []
+    wrong_at = last = 0
+    for at, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        last = at
+        try:
+            row = numbers_of(line)
+            if row is None:
+                value = from_loose_json(line)
+                if not isinstance(value, dict):
+                    raise ValueError("no object")
+                row = dict(flat(value))
+            table.add(row)
+        except ValueError:
+            wrong_at = at
+            if len(problems) < _MOST_PROBLEMS:
+                rule, remedy = "every line of a JSONL file is one object", "mend or delete the line"
+                problems.append(Problem(f"{path}:{at}", line.rstrip(), rule, remedy))
+    if len(problems) == 1 and len(table) and wrong_at == last:
+        return [Note("truncated", "The file ends in the middle of a line: it was cut short; that row is left out.")]
+    if problems:
+        raise InputError(problems)
+    return []
+
+
+def _csv(file: IO[str], path: Path, table: RunLogTable) -> None:
+    try:
+        rows = (row for row in csv.reader(file) if row)
+        header = next(rows, [])
+        names = _without_run([cell.strip() for cell in header], path)
+        for cells in rows:
+            try:
+                row = dict(zip(names, map(float, cells), strict=False))
+            except ValueError:
+                found = ((name, number(cell)) for name, cell in zip(names, cells, strict=False))
+                row = {name: value for name, value in found if value is not None}
+            row.pop("", None)
+            table.add(row)
+    except csv.Error as error:
+        raise InputError([Problem(str(path), path.name, f"its CSV does not read ({error})", "write it anew")]) from None
+    if not len(table):
+        rule = "a table has a header and rows"
+        raise InputError([Problem(str(path), ",".join(header)[:60], rule, "give a step log as CSV, JSONL or JSON")])
+
+
+def _without_run(header: list[str], path: Path) -> list[str]:
+    """Columns of a Weights & Biases export without the run's name; extremes of smoothed points are dropped ("")."""
+    found = [_RUN_PREFIX.match(name) for name in header]
+    runs = sorted({f[1] for f in found if f and not f[1].startswith("profiling")})
+    if len(runs) > 1:
+        rule = f"the table holds {len(runs)} runs, and one is read at a time"
+        raise InputError([Problem(str(path), ", ".join(runs)[:200], rule, "export one run, or cut the other columns")])
+    names = [f[2] if f and f[1] in runs else name for f, name in zip(found, header, strict=True)]
+    return ["" if name.endswith(("__MIN", "__MAX")) else name for name in names]

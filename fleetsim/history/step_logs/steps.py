@@ -1,0 +1,246 @@
+"""The steps of a log: one value per metric and step, columns that follow from others, and the first steps, left out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fleetsim import units
+from fleetsim.dataclass import dataclass
+from fleetsim.history.history import Floats, Note
+from fleetsim.history.step_logs.columns import CLOCKS, RUNNING, FrameworkLog
+from fleetsim.history.step_logs.rows import RunLogTable
+
+
+@dataclass(frozen=True, slots=True)
+class TableSteps:
+    """numbers: (n,) of the steps, rising. values: metric -> (n,), NaN where not logged. again: rows that brought a step
+    which was already there after a later one."""
+
+    numbers: Floats
+    values: Mapping[str, Floats]
+    again: int
+
+
+def steps_of_table(table: RunLogTable, known: FrameworkLog, names: Mapping[str, str]) -> TableSteps:
+    """The steps of a table. names: metric -> its name in the table.
+
+    Rows without a step number belong to the next row that has one: what the framework logs in rows of its own
+    (`FrameworkLog.added`) is added up, of the rest the last counts. Rows that say nothing about a step (an evaluation,
+    a table) are passed over. Without any step number every row is a step.
+    """
+    columns = {metric: table.column(name) for metric, name in names.items()}
+    told = {m: c for m, c in columns.items() if m not in {*CLOCKS, *RUNNING, *known.step}}
+    says = np.zeros(len(table), dtype=bool)
+    for column in told.values():
+        says |= np.isfinite(column)
+    counters = (columns[s] for s in known.step if s in columns)
+    counter = next((c for c in counters if np.isfinite(c).any()), None)
+    at = np.arange(1.0, len(table) + 1) if counter is None else np.where(np.isfinite(counter), counter, np.nan)
+    rows = np.flatnonzero(np.isfinite(at) & says)
+    numbers, place, first = _numbered(at[rows])
+    loose = np.flatnonzero(~np.isfinite(at) & says).astype(np.int64)
+    follower = np.searchsorted(rows, loose)
+    loose, follower = loose[follower < len(rows)], follower[follower < len(rows)].astype(np.int64)
+    values = {}
+    for metric, column in columns.items():
+        out = np.full(len(numbers), np.nan)
+        _put_loose(out, column, loose, follower, place, metric in known.added)
+        own = np.isfinite(column[rows])
+        out[place[own]] = column[rows][own]
+        if np.isfinite(out).any():
+            values[metric] = out
+    highest = np.maximum.accumulate(at[rows]) if len(rows) else at[rows]
+    again = int(((at[rows] < highest) & (first[place] < np.arange(len(rows)))).sum())
+    return TableSteps(numbers, values, again)
+
+
+def _numbered(at: Floats) -> tuple[Floats, NDArray[np.int64], NDArray[np.int64]]:
+    """Step numbers, rising; each row's place among them; and the first row of each."""
+    numbers, first, place = np.unique(at, return_index=True, return_inverse=True)
+    return numbers, place.astype(np.int64), first.astype(np.int64)
+
+
+def _put_loose(
+    out: Floats,
+    column: Floats,
+    loose: NDArray[np.int64],
+    follower: NDArray[np.int64],
+    place: NDArray[np.int64],
+    added: bool,
+) -> None:
+    """Values of rows without a step number, at the place of the row that follows: its last row counts for a step."""
+    some = np.isfinite(column[loose])
+    loose, follower = loose[some], follower[some]
+    if not added:
+        out[place[follower]] = column[loose]
+    elif len(loose):
+        sums = np.bincount(follower, weights=column[loose])
+        some_rows = np.unique(follower)
+        out[place[some_rows]] = sums[some_rows]
+
+
+# What a step is made of, where its parts come one after the other.
+PARTS = ("wait_s", "train_s", "sync_s", "reward_s", "checkpoint_s", "other_s")
+# Of a group's size: how far from a whole number the quotient of samples and groups may be.
+_WHOLE = 0.05
+# Counted in groups by some frameworks, in samples by others and by fleetsim.
+_COUNTED = ("queue", "dropped", "in_flight", "in_flight_cap", "generated")
+
+
+def derive(
+    columns: dict[str, Floats], values: Mapping[str, Floats], serial: bool, rest: str | None = None
+) -> list[Note]:
+    """Adds the columns that follow from others, and returns a note on each. serial: whether a step's parts come one
+    after the other, beside a total of its own. rest: the part that is what the others leave of a step."""
+    if rest is not None and {"step_s", "wait_s", "train_s"} <= set(columns):
+        columns[rest] = np.maximum(columns["step_s"] - columns["wait_s"] - columns["train_s"], 0.0)
+    return [
+        *_step_seconds(columns, values),
+        *_samples(columns),
+        *_groups(columns),
+        *_tokens(columns),
+        *(_rest(columns) if serial else []),
+    ]
+
+
+def _step_seconds(columns: dict[str, Floats], values: Mapping[str, Floats]) -> list[Note]:
+    clock = columns.get("time_s", next((values[r] for r in RUNNING if r in values), None))
+    if "step_s" in columns or clock is None or len(clock) < 2:
+        return []
+    apart = np.diff(clock) / np.maximum(np.diff(columns["step"]), 1)
+    columns["step_s"] = np.r_[np.nan, np.where(apart > 0, apart, np.nan)]
+    return [Note("other", "The log has no step time: it is taken from the times between rows.")]
+
+
+def _samples(columns: dict[str, Floats]) -> list[Note]:
+    if "samples" in columns:
+        return []
+    if {"total_tokens", "length_mean", "prompt_mean"} <= set(columns):
+        length = columns["length_mean"] + columns["prompt_mean"]
+        columns["samples"] = np.round(columns["total_tokens"] / np.where(length > 0, length, np.nan))
+        return [Note("other", "Samples per step: all tokens / (mean prompt + mean output length).")]
+    if {"groups", "group_size"} <= set(columns):
+        columns["samples"] = columns["groups"] * columns["group_size"]
+    return []
+
+
+def _groups(columns: dict[str, Floats]) -> list[Note]:
+    """Groups per step, the size of a group, and in samples what the framework counts in groups."""
+    if "groups" not in columns and "pull_groups" in columns:
+        pulls = columns.get("pulls", np.ones(len(columns["step"])))
+        usual = float(np.nanmedian(pulls)) if np.isfinite(pulls).any() else 1.0
+        columns["groups"] = columns["pull_groups"] * np.where(np.isfinite(pulls), pulls, usual)
+    size = _group_size(columns)
+    if size is None:
+        counted = [c for c in _COUNTED if f"{c}_groups" in columns and f"{c}_samples" not in columns]
+        if not counted:
+            return []
+        text = f"counted in groups, and the log does not say of how many samples: {', '.join(counted)}"
+        return [Note("missing", text)]
+    columns.setdefault("group_size", np.full(len(columns["step"]), size))
+    for name in _COUNTED:
+        if f"{name}_groups" in columns and f"{name}_samples" not in columns:
+            columns[f"{name}_samples"] = columns[f"{name}_groups"] * size
+    if "groups" in columns:
+        return [Note("other", f"A group has {size:g} samples: samples per step / groups per step.")]
+    return []
+
+
+def _group_size(columns: Mapping[str, Floats]) -> float | None:
+    """Of the log, or samples / groups where that is a whole number in most steps."""
+    if "group_size" in columns:
+        found = columns["group_size"]
+        return float(np.nanmedian(found)) if np.isfinite(found).any() else None
+    if not {"samples", "groups"} <= set(columns):
+        return None
+    with np.errstate(divide="ignore", invalid="ignore"):
+        each = columns["samples"] / columns["groups"]
+    each = each[np.isfinite(each)]
+    size = float(np.median(each)) if each.size else 0.0
+    return float(round(size)) if size >= 1 - _WHOLE and abs(size - round(size)) <= _WHOLE * size else None
+
+
+def _tokens(columns: dict[str, Floats]) -> list[Note]:
+    if {"output_tokens", "samples"} <= set(columns) and "length_mean" not in columns:
+        samples = np.where(columns["samples"] > 0, columns["samples"], np.nan)
+        columns["length_mean"] = columns["output_tokens"] / samples
+        return [Note("other", "Mean output length: output tokens / samples.")]
+    if "output_tokens" in columns or not {"samples", "length_mean"} <= set(columns):
+        return []
+    columns["output_tokens"] = columns["samples"] * columns["length_mean"]
+    return [Note("other", "Output tokens per step: samples x mean output length.")]
+
+
+def _rest(columns: dict[str, Floats]) -> list[Note]:
+    """Time of a step in no named timer: known where wait and compute are."""
+    if not {"step_s", "wait_s", "train_s"} <= set(columns):
+        return []
+    named = sum((np.nan_to_num(columns[part]) for part in PARTS if part in columns), np.zeros(len(columns["step"])))
+    known = np.isfinite(columns["step_s"]) & np.isfinite(columns["wait_s"]) & np.isfinite(columns["train_s"])
+    columns["rest_s"] = np.where(known, np.maximum(columns["step_s"] - named, 0.0), np.nan)
+    return []
+
+
+# Steps of a log below which its first ones are not told from the others, and the share of it that they are at most.
+FEWEST, MOST = 12, 0.25
+# A first step stands out where it is off the later ones' median by half of it, and by so many of their robust
+# standard deviations. A trend does neither: its own scatter is as wide as it is long.
+OFF, DEVIATIONS = 0.5, 6.0
+# The very first step begins with an empty pipeline: it stands out where it is off by less.
+FIRST_OFF, FIRST_DEVIATIONS = 0.4, 3.5
+# What shows it: seconds are longer, responses may be either.
+_LONGER, _EITHER = ("step_s", "train_s"), ("length_mean",)
+
+
+def warm_up(columns: Mapping[str, Floats]) -> tuple[int, Note | None]:
+    """How many of a step log's first rows are no steady step of the job, and a note that says so.
+
+    columns: of a `StepLog`. A beginning that does not end within a quarter of the log is no warm-up: what the run is
+    like then has changed within it, and is for the reader to see.
+    """
+    size = len(next(iter(columns.values()), ()))
+    most = int(MOST * size)
+    if size < FEWEST:
+        return 0, None
+    lasts = {n: _leading(columns[n], most, n in _EITHER) for n in (*_LONGER, *_EITHER) if n in columns}
+    count = max(lasts.values(), default=0)
+    if count == 0:
+        return 0, None
+    name = max(lasts, key=lambda n: (lasts[n], n in _LONGER))
+    shown = units.tokens if name in _EITHER else units.seconds
+    what = {"step_s": "a step took", "train_s": "the trainer computed", "length_mean": "responses had"}[name]
+    values = columns[name]
+    first, later = float(values[np.isfinite(values)][0]), _later(values, most)[0]
+    tokens = " tokens" if name in _EITHER else ""
+    many = "step is" if count == 1 else f"{count} steps are"
+    text = (
+        f"The first {many} left out: warming up (compiling, filling caches), {what} {shown(first)}{tokens} at first, "
+        f"{shown(later)} later."
+    )
+    return count, Note("other", text, count / size)
+
+
+def _later(values: Floats, most: int) -> tuple[float, float]:
+    """Median and robust standard deviation of what comes after any warm-up."""
+    rest = values[most:][np.isfinite(values[most:])]
+    if not rest.size:
+        return np.nan, np.nan
+    middle = float(np.median(rest))
+    return middle, 1.4826 * float(np.median(np.abs(rest - middle)))
+
+
+def _leading(values: Floats, most: int, either: bool) -> int:
+    """Rows at the beginning that stand out, among them those that say nothing; 0 where they do not end within `most`,
+    or all say nothing."""
+    middle, scatter = _later(values, most)
+    away = values[: most + 1] - middle
+    off = (np.abs(away) if either else away) > max(OFF * middle, DEVIATIONS * scatter)
+    known = np.flatnonzero(np.isfinite(away))
+    if not either and known.size:
+        off[known[0]] |= away[known[0]] > max(FIRST_OFF * middle, FIRST_DEVIATIONS * scatter)
+    inside = np.flatnonzero(~off & np.isfinite(away))
+    last = int(inside[0]) if inside.size else 0
+    return last if off[:last].any() else 0

@@ -1,0 +1,122 @@
+"""Text of files and logs: unpacked, without what a terminal or Ray puts around a line, and the numbers in it."""
+
+from __future__ import annotations
+
+import gzip
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Annotated
+
+from msgspec import DecodeError, Meta
+from msgspec.json import Decoder
+
+
+def open_text(path: Path, newline: str | None = None) -> IO[str]:
+    """The file as UTF-8 text (a byte order mark is passed over), unpacked when it is gzip."""
+    with path.open("rb") as file:
+        packed = file.read(2) == b"\x1f\x8b"
+    if packed:
+        return gzip.open(path, "rt", encoding="utf-8-sig", newline=newline)
+    return path.open(encoding="utf-8-sig", newline=newline)
+
+
+Pairs = list[tuple[str, float]]
+Row = dict[str, float]
+
+# Wider whole numbers are none to `json_text`, which then looks at the text itself. Numbers may be texts, as SkyRL and
+# transformers print them.
+_NUMBERS = Decoder(dict[str, Annotated[float, Meta(gt=-(2.0**63), lt=2.0**63)]], strict=False)
+
+_FLOAT64, _SCALAR = "np.float64(", re.compile(r"np\.\w+\(")
+_COLOUR = r"\x1b\[[0-9;]*[A-Za-z]"
+_COLOURS = re.compile(_COLOUR)
+# An actor's name may have brackets in it; the lengths keep a line that only begins like this from being looked at long.
+# Most have none, and are looked for first.
+_RAY = re.compile(r"\s{0,9}\((?:\w{1,99} |[^()]{0,99}(?:\([^()]{0,99}\))?[^()]{0,99}\b)pid=\d+[^()]{0,99}\) ?")
+# The same with the colours around it.
+_COLOURED = re.compile(rf"(?:{_COLOUR})*\([^()]{{1,200}}\)(?:{_COLOUR})* (?:{_COLOUR})*")
+# A key of a printed dictionary and its number, also as text or as numpy's and torch's scalars are printed.
+_PAIR = re.compile(
+    r"""(?P<q>['"])(?P<key>[^'"]+)(?P=q):\s*(?:(?:np\.\w+|tensor)\()?['"]?(?P<value>[^'",{}\[\]()]+)""", re.VERBOSE
+)
+
+
+def clean(line: str) -> str:
+    """A console's line as its process wrote it."""
+    if "\x1b" in line:
+        line = _COLOURS.sub("", line)
+    if "pid=" in line and (ray := _RAY.match(line)) is not None:
+        line = line[ray.end() :]
+    return line.rstrip()
+
+
+def cleaner() -> Callable[[str], str]:
+    """`clean` for many lines. It keeps the last line's head, for most of the next begin with the same."""
+    head, many = "\n", 0
+
+    def cleaned(line: str) -> str:
+        nonlocal head, many
+        if line.startswith(head) and not line.startswith("\x1b", many):
+            line = line[many:]
+            return (_COLOURS.sub("", line) if "\x1b" in line else line).rstrip()
+        if "pid=" in line and (found := _COLOURED.match(line)) is not None:
+            plain = _COLOURS.sub("", found[0])
+            if (ray := _RAY.match(plain)) is not None and ray.end() == len(plain):
+                head, many = found[0], found.end()
+        return clean(line)
+
+    return cleaned
+
+
+def numbers_of(text: str) -> Row | None:
+    """The row of a JSON object that holds numbers alone, or texts of them, ten times as fast as any reader that takes
+    more; else None."""
+    try:
+        return _NUMBERS.decode(text)
+    except (DecodeError, RecursionError):
+        return None
+
+
+def number(value: object) -> float | None:
+    """A number, or what stands for one ("12.5", "NaN", an ISO time); None for anything else."""
+    try:
+        if isinstance(value, str):
+            return float(value)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return float(value)
+    except (ValueError, OverflowError):
+        try:
+            moment = datetime.fromisoformat(str(value).strip())
+            return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+        except (ValueError, OverflowError):
+            return None
+    return None
+
+
+def bare(text: str) -> str | None:
+    """A text without what numpy prints around its numbers; None where other brackets are in it, or signs that JSON
+    reads as more than themselves."""
+    if "\\" in text:
+        return None
+    if ")" not in text:
+        return text
+    opened = text.replace(_FLOAT64, "")
+    scalars = (len(text) - len(opened)) // len(_FLOAT64)
+    closed = opened.replace(")", "")
+    if len(opened) - len(closed) > scalars:
+        opened, others = _SCALAR.subn("", opened)
+        scalars, closed = scalars + others, opened.replace(")", "")
+    return closed if len(opened) - len(closed) == scalars else None
+
+
+def dict_of(text: str) -> Row:
+    """The numbers of a dictionary as Python or JSON prints it; texts and lists are left out."""
+    if '"' not in text or "'" not in text:
+        quick = bare(text)
+        row = None if quick is None else numbers_of(quick.replace("'", '"'))
+        if row is not None and "" not in row:
+            return row
+    found = ((match["key"], number(match["value"])) for match in _PAIR.finditer(text))
+    return {key: value for key, value in found if value is not None}
