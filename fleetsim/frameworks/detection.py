@@ -60,6 +60,16 @@ PROGRAMS: Mapping[str, tuple[str, ...]] = {
     "prime-rl": ("prime_rl", "prime-rl"),
 }
 _ENOUGH = 2
+# What a file is instead, its sections (or the parts of a program's name) that say so, and what is wrong with it.
+_OTHER_JOBS = (
+    ("supervised fine-tuning", ("sft", "sft_train", "sft_args"), ("sft", "finetune", "SFTConfig"), ""),
+    ("preference optimization (DPO)", ("dpo", "dpo_config", "pair_training"), ("dpo", "DPOConfig"), ""),
+    ("a reward model's training", ("rm",), ("train_rm", "reward_model", "RewardConfig", "_rw", "run_rm"), ""),
+    ("PPO of NeMo-RL", ("ppo",), ("run_ppo",), "its critic and its step are not modelled"),
+    ("distillation", ("distillation", "teacher", "distill_loss_weight", "token_mult_prob_error"), ("distil",),
+     "its step is not modelled"),
+    ("a rollout without training", ("rollout",), ("rollout_pipeline",), "no trainer to plan for"),
+)  # fmt: skip
 
 
 def marks(settings: RunSettings) -> dict[str, int]:
@@ -70,6 +80,14 @@ def marks(settings: RunSettings) -> dict[str, int]:
         found += 2 * any(settings.runs(part) for part in PROGRAMS[framework])
         counts[framework] = found
     return counts
+
+
+def other_job(settings: RunSettings) -> Problem | None:
+    """What a file is that configures no training with a rollout; None where nothing says so."""
+    for what, keys, programs, why in _OTHER_JOBS:
+        if settings.has(*keys) or settings.runs(*programs):
+            return Problem("CONFIG", what, why or "no rollout to plan", "give a configuration of RL with a rollout")
+    return None
 
 
 def mixed_up(settings: RunSettings, framework: str) -> Problem | None:

@@ -52,11 +52,6 @@ NOT_MODELLED = {
 def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     """Fill the draft from NeMo-RL's keys."""
     based = bool(draft.settings.parents)
-    if based:
-        draft.note(
-            f"defaults: {', '.join(draft.settings.parents)[:100]}",
-            "not found beside the file: NeMo-RL's example values",
-        )
     model(draft, "policy.model_name", remedy="-- policy.model_name=Qwen/Qwen2.5-7B")
     prompts = _counted(draft, "grpo.num_prompts_per_step", 32, based)
     n = _counted(draft, "grpo.num_generations_per_prompt", 16, based)
