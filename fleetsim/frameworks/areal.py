@@ -10,7 +10,8 @@ import math
 import re
 from typing import Any
 
-from fleetsim.frameworks import recipe
+from fleetsim.frameworks import recipe, roles
+from fleetsim.frameworks.agents import put_turns, trajectory
 from fleetsim.frameworks.common import (
     TrainerSpeed,
     entry_point,
@@ -22,6 +23,7 @@ from fleetsim.frameworks.common import (
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.framework import Framework, Mode
 from fleetsim.frameworks.reading import Back, Read, one_line, one_of, times
+from fleetsim.frameworks.sides import adapter
 
 _DIMENSION = re.compile(r"([dptce])(\d{1,4})")
 _ATTENTION = re.compile(r"\(attn:([^|()]*)\|ffn:[^|()]*\)")  # layers of a mixture split on their own
@@ -33,14 +35,11 @@ NOT_MODELLED = {
     "rollout.queue_size": "the input queue's own bound",
     "rollout.pause_grace_period": "seconds of grace at a pause: --set sync.pause_s=SECONDS",
     "dynamic_bs": "batches of varying size",
-    "actor.use_lora": "an adapter: --set sync.pause_s=SECONDS",
-    "rollout.use_lora": "an adapter: --set sync.pause_s=SECONDS",
     "sglang.enable_mixed_chunk": "how prefill and decode share an iteration",
     "sglang.enable_dp_attention": "attention with data parallelism",
     "sglang.ep_size": "expert parallelism inside an instance",
     "sglang.context_length": "only the length caps are kept",
     "vllm.max_model_len": "only the length caps are kept",
-    "max_turns": "turns: --set workload.turns.count=N --set workload.turns.tool_latency_s=SECONDS",
     "gconfig.min_new_tokens": "a least length",
 }
 
@@ -50,8 +49,7 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     draft.mode, draft.preset = "asynchronous", "areal"
     model(draft, "actor.path", remedy="-- actor.path=Qwen/Qwen2.5-7B, or --set engine.model=Qwen/Qwen2.5-7B")
     batch, n = _batch(draft)
-    answer, prompt = draft.count("gconfig.max_new_tokens", default=16384), draft.maybe_count("train_dataset.max_length")
-    lengths(draft, answer, prompt, prompt_key="train_dataset.max_length")
+    _lengths(draft)
     engine = _parallelism(draft)
     _engine(draft, engine)
     eta = draft.number("rollout.max_head_offpolicyness", default=0.0)
@@ -79,7 +77,53 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     words = {"xccl": "collective_broadcast", "nccl": "collective_broadcast", "disk": "checkpoint_shuttle"}
     transport(draft, way, words)
     _recipe(draft, speed)
+    _roles(draft)
     draft.leave_out(NOT_MODELLED)
+
+
+def _lengths(draft: Draft) -> None:
+    """areal/api/cli_args.py, GenerationHyperparameters: max_new_tokens are those of one request, max_tokens those of
+    a conversation with its prompt. What an example of AReaL calls its turns stands in sections of its own."""
+    settings = draft.settings
+    keys = [k for k in settings.found if k.rpartition(".")[2] in ("max_turns", "max_steps") and "eval" not in k]
+    turns = draft.maybe_count(*keys) if keys else None
+    marks = ("workflow", "agent_builder_path", "econfig", "max_tokens_per_trajectory", "rollout.agent", "n_trajs")
+    agent = next((mark for mark in marks if settings.has(mark)), "")
+    several = bool(agent) or turns is not None
+    put_turns(draft, turns, "", agent)
+    turn = draft.count("gconfig.max_new_tokens", default=16384)
+    whole = draft.maybe_count("max_tokens_per_trajectory", "gconfig.max_tokens", "rollout.agent.engine_max_tokens")
+    whole = whole or Read("gconfig.max_tokens", 32768, False)
+    answer = trajectory(turn, turns, whole, several=several and turns is None)
+    lengths(draft, answer, draft.maybe_count("train_dataset.max_length"), prompt_key="train_dataset.max_length")
+
+
+def _roles(draft: Draft) -> None:
+    """A critic and a teacher: areal/trainer/rl_trainer.py makes each where its section stands."""
+    settings = draft.settings
+    held = _own_gpus(draft, "critic")
+    backend = Read("critic.backend", None, settings.has("critic"))
+    with_it = {"critic.backend": "${actor.backend}", "critic.path": "${actor.path}"}
+    roles.critic(draft, backend, settings.has("critic"), one_of({True: with_it, False: {}}), held)
+    if settings.has("teacher"):
+        path = draft.text("teacher.path", default="a teacher")
+        roles.passed(draft, str(path), _own_gpus(draft, "teacher"))
+    if settings.has("ref") and draft.values.get(roles.REFERENCE) and (apart := _own_gpus(draft, "ref")):
+        roles.passed(draft, "ref.backend: the reference model", apart)
+    if any(draft.flag(f"{role}.use_lora", default=False).value for role in ("actor", "rollout")):
+        rank = draft.count("actor.lora_rank", "vllm.max_lora_rank", "sglang.max_lora_rank", default=32)
+        roles.adapters(draft, rank)
+        adapter(draft, rank, of_vllm=draft.values.get("engine.name") == "vllm")
+    settings.see("critic", "ref", "teacher", "vllm" if draft.values.get("engine.name") != "vllm" else "sglang")
+
+
+def _own_gpus(draft: Draft, role: str) -> int:
+    """GPUs of a role that does not share another's."""
+    backend = draft.maybe_text(f"{role}.backend")
+    if backend is None or draft.text(f"{role}.scheduling_strategy.type", default="separation").value == "colocation":
+        return 0
+    sizes = _sizes(draft, backend)[1]
+    return math.prod(sizes[letter] for letter in "dptc")
 
 
 def _batch(draft: Draft) -> tuple[Read[int], Read[int]]:
@@ -119,6 +163,7 @@ def _recipe(draft: Draft, speed: TrainerSpeed | None) -> None:
     why = "their updates count as one step"
     draft.put("trainer.recipe.optimizer_steps", parts.value, parts, why=why, unless=1)
     recipe.words(draft, "offload", {"true": "states"}, "actor.offload")
+    recipe.words(draft, "precision", {"e4m3": "fp8", "hybrid": "fp8"}, "actor.megatron.fp8_config.mode")
     recipe.flags(draft, {"recompute": ("actor.gradient_checkpointing", False)})
 
 

@@ -16,7 +16,7 @@ from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.frameworks import areal, nemo_rl, open_instruct, openrlhf, prime_rl, roll, skyrl, slime, trl, verl
 from fleetsim.frameworks.common import TrainerSpeed
-from fleetsim.frameworks.detection import mixed_up, other_job
+from fleetsim.frameworks.detection import mixed_up, no_rollout, other_job
 from fleetsim.frameworks.draft import Assumed, Draft, NotModelled, Taken
 from fleetsim.frameworks.equal_parts import divides, refusal
 from fleetsim.frameworks.framework import Framework
@@ -88,7 +88,7 @@ def scenario_from(
     """
     framework = framework_name(framework)
     known = FRAMEWORKS[framework]
-    other = mixed_up(settings, framework)
+    other = mixed_up(settings, framework) or no_rollout(settings, framework)
     if other is not None:
         raise InputError([other])
     given, problems = _given(sets)

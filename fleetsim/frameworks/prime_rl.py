@@ -7,9 +7,12 @@ trainer_gpu_ids, inference.parallel) are read as well.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from typing import Any
 
-from fleetsim.frameworks import recipe
+from fleetsim.frameworks import recipe, roles
+from fleetsim.frameworks.agents import put_turns, trajectory
 from fleetsim.frameworks.common import (
     TrainerSpeed,
     cap_of_prompts,
@@ -24,7 +27,8 @@ from fleetsim.frameworks.common import (
 )
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.framework import Framework, Mode
-from fleetsim.frameworks.reading import Read, parts_of, times
+from fleetsim.frameworks.reading import Read, one_of, parts_of, times
+from fleetsim.frameworks.sides import adapter
 from fleetsim.frameworks.speculation import frozen, vllm_drafts
 
 NOT_MODELLED = {
@@ -34,12 +38,14 @@ NOT_MODELLED = {
     "inference.vllm.enforce_eager": "decoding without CUDA graphs is slower than what is simulated",
     "inference.vllm.max_model_len": "only the length caps are kept",
     "inference.kv_cache_offload.type": "KV cache in host memory",
-    "inference.deployment.type": "prefill and decode on different instances",
+    "inference.deployment.type": "prefill and decode on different instances: all of them do both here",
     "inference.router.policy": "the router's policy; requests go to the least loaded engine here",
     "orchestrator.eval.interval": "evaluation episodes share the engines",
     "trainer.max_steps": "the length of the run",
-    "orchestrator.model.lora.rank": "an adapter: --set sync.pause_s=SECONDS",
 }
+# Environments whose names say that a model acts more than once.
+_AGENTS = re.compile(r"swe|terminal|search|wordle|tool|browse|deepdive|web|wiki|game|alphabet|harbor|sandbox|agent|bash")
+_OFFLOAD = "optim_cpu_offload"
 
 
 def build(draft: Draft, speed: TrainerSpeed | None) -> None:
@@ -55,7 +61,7 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
         remedy="-- --model.name Qwen/Qwen3-8B, or --set engine.model=Qwen/Qwen3-8B",
     )
     group = draft.count("orchestrator.group_size", "orchestrator.rollouts_per_example", default=1)
-    _sources(draft, group)
+    sources = _sources(draft, group)
     draft.put("workload.group_size", group.value, group)
     batch = draft.count("orchestrator.batch_size", default=128)
     tokens = draft.maybe_count("orchestrator.token_batch_size")
@@ -75,6 +81,11 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     answer = draft.maybe_count("orchestrator.train.sampling.max_completion_tokens", "orchestrator.sampling.max_tokens")
     whole = draft.maybe_count("seq_len", "orchestrator.seq_len") or Read("orchestrator.seq_len", 2048, False)
     cap = "orchestrator.train.sampling.max_completion_tokens"
+    turns, agent = _turns(sources)
+    put_turns(draft, turns, "", agent)
+    several = turns.value > 1 if turns is not None else bool(agent)
+    if answer is not None:
+        answer = trajectory(answer, turns, whole if several else None, whole.key, several=several and turns is None)
     lengths(draft, answer or Read(whole.key, whole.value, whole.given, Read(cap, 1, False).written), None)
     longest = (answer or whole).value
     if answer is not None:  # a sequence holds the prompt, too, and is cut where it is longer
@@ -93,14 +104,60 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     if group.value > 1:
         filtering(draft, draft.flag("orchestrator.train.filter_zero_advantages", default=True))
     hardware_and_times(draft, speed, {"old log-probs": False})
-    # packages/prime-rl-configs/src/prime_rl/configs/trainer.py, ModelConfig
-    recipe.counts(draft, {"cp": "trainer.model.cp"})
-    recipe.words(draft, "offload", {"true": "states"}, "trainer.model.optim_cpu_offload")
+    _recipe(draft)
     draft.leave_out(NOT_MODELLED)
 
 
-def _sources(draft: Draft, group: Read[int]) -> None:
-    """Settings of single environments, which the scenario has no room for."""
+def _recipe(draft: Draft) -> None:
+    """packages/prime-rl-configs/src/prime_rl/configs/trainer.py, ModelConfig; a shared section comes first."""
+    recipe.counts(draft, {"cp": "trainer.model.cp"})
+    if draft.text("trainer.model.ep", "model.ep", default="auto").value != "auto":
+        recipe.counts(draft, {"ep": ("trainer.model.ep", "model.ep")})
+    states = draft.flag(f"trainer.model.{_OFFLOAD}", f"model.{_OFFLOAD}", default=True)
+    whole = "adam"
+    for key in ("full_offload", "fsdp_cpu_offload"):
+        spelled = (f"trainer.model.{key}", f"model.{key}")
+        on = next((name for name in spelled if draft.settings.below(name)), None)  # a section of its own switches it on
+        read = Read(on, True, True) if on else draft.flag(*spelled, default=False)
+        if read.value:
+            draft.put("trainer.recipe.offload", whole, read, why="the optimizer runs in host memory", back=one_of({}))
+            draft.settings.see(*spelled)
+            break
+    else:
+        words = {"states": {states.key: True}, "none": {states.key: False}}
+        value = "states" if states.value else "none"
+        draft.put("trainer.recipe.offload", value, states, back=one_of(words), unless="none")
+    recipe.words(draft, "precision", {"fp8": "fp8"}, "trainer.model.quantization.type")
+    rank = draft.count("trainer.model.lora.rank", "model.lora.rank", "orchestrator.model.lora.rank", default=0, least=0)
+    roles.adapters(draft, rank)
+    adapter(draft, rank)
+    draft.settings.see("inference.vllm.enable_lora")
+    if draft.settings.has("orchestrator.algo.teacher"):
+        roles.judged(draft, "orchestrator.algo.teacher: a teacher on a server of its own")
+        draft.settings.see("orchestrator.algo.teacher")
+
+
+def _turns(sources: list[Any]) -> tuple[Read[int] | None, str]:
+    """The most turns that an environment allows, None where none says it; and which of them show that there are
+    several."""
+    found = [n for source in sources for key, n in _leaves(source) if key.endswith("max_turns") and type(n) is int]
+    named = [(key, str(v)) for s in sources for key, v in _leaves(s) if key.rpartition(".")[2] in ("id", "name")]
+    agents = [v for key, v in named if v != "null" and (key.endswith("harness.id") or _AGENTS.search(v.lower()))]
+    agent = next(iter(agents), "")
+    most = max(found, default=0)
+    return (Read("max_turns of a source", most, True) if most else None), agent and f"the environment {agent}"
+
+
+def _leaves(value: Any, path: str = "", depth: int = 8) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict) and depth:
+        for key, below in value.items():
+            yield from _leaves(below, f"{path}.{key}", depth - 1)
+    else:
+        yield path, value
+
+
+def _sources(draft: Draft, group: Read[int]) -> list[Any]:
+    """Settings of single environments, of which the scenario has one."""
     found = draft.settings.get("orchestrator.train.source", "orchestrator.env")
     sources = found[1] if found is not None and isinstance(found[1], list) else []
     if found is not None and len(sources) > 1:
@@ -108,6 +165,7 @@ def _sources(draft: Draft, group: Read[int]) -> None:
     for source in sources[:20]:
         if isinstance(source, dict) and source.get("group_size", group.value) != group.value:
             draft.note("group_size of a source", f"all groups have {group.value} samples here")
+    return sources[:20]
 
 
 def _gpus(draft: Draft) -> int:
@@ -117,7 +175,13 @@ def _gpus(draft: Draft) -> int:
     if kind.value == "multi_node":
         per_node = draft.count("deployment.gpus_per_node", default=8)
         nodes = draft.needed_count("deployment.num_train_nodes", remedy="-- --deployment.num_train_nodes 1")
-        infer_nodes = draft.needed_count("deployment.num_infer_nodes", remedy="-- --deployment.num_infer_nodes 1")
+        sides = [draft.maybe_count(f"inference.deployment.{s}_nodes_per_replica") for s in ("prefill", "decode")]
+        both = [read for read in sides if read is not None]
+        infer_nodes = draft.maybe_count("deployment.num_infer_nodes")
+        if infer_nodes is None and both:
+            infer_nodes = Read(" + ".join(read.key for read in both), sum(read.value for read in both), True)
+        remedy = "-- --deployment.num_infer_nodes 1"
+        infer_nodes = infer_nodes or draft.needed_count("deployment.num_infer_nodes", remedy=remedy)
         replicas = draft.count("deployment.num_infer_replicas", default=1)
         trainer, rollout = times(nodes, per_node), times(infer_nodes, replicas, per_node)
     else:

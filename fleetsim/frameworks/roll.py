@@ -233,7 +233,8 @@ def _trajectory(draft: Draft, turns: Read[int] | None, rest: Read[int] | None) -
     if not caps:
         return None
     turn = min(caps, key=lambda read: read.value)
-    turn = Read(turn.key, turn.value, turn.given, Read("max_tokens_per_step", 1, False).written)
+    way = Read(f"{where}.generating_args.max_new_tokens", 1, False).written
+    turn = Read(turn.key, turn.value, turn.given, way)
     whole_key = "sequence_length"
     return trajectory(turn, turns, rest, whole_key, several=turns is None)
 

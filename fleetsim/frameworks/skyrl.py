@@ -21,6 +21,7 @@ from fleetsim.frameworks.common import (
     lengths,
     model,
     transport,
+    weights_type,
 )
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.framework import Framework, Mode
@@ -193,6 +194,7 @@ def _engine(draft: Draft) -> None:
     draft.put("engine.max_num_seqs", seqs.value, seqs)
     tokens = draft.count(f"{ENGINE}.max_num_batched_tokens", default=8192)
     draft.put("engine.max_num_batched_tokens", tokens.value, tokens)
+    weights_type(draft, f"{ENGINE}.engine_init_kwargs.quantization")
     prefix = draft.flag(f"{ENGINE}.enable_prefix_caching", default=True)
     draft.put("engine.prefix_caching", prefix.value, prefix)
     # Megatron sends merged weights (skyrl/train/entrypoints/main_base.py)

@@ -10,6 +10,7 @@ import re
 from typing import Any
 
 from fleetsim.dataclass import dataclass
+from fleetsim.frameworks.agents import TURNS
 from fleetsim.frameworks.draft import SWITCHED_OFF, Draft
 from fleetsim.frameworks.reading import one_line
 from fleetsim.frameworks.settings import normal
@@ -41,8 +42,8 @@ _ENGINE = r"(infer|rollout|generation|inference|vllm|sglang|server)\w*[._].*"
 # The first kind that a key belongs to says what it holds.
 _KINDS = (
     _kind(r"(max_)?(assistant_|user_|agent_|rollout_|tool_call\w*_|num_)?turns$|max_(tool\w*|actions\w*|iterations)$",
-          "workload.turns.count", 1, "N"),
-    _kind(r"lora\w*(\.(rank|dim|r|enabled))?$|lora_rank$|peft\.(enabled|dim)$|use_peft$", "trainer.recipe.tune", "full",
+          TURNS, 1, "N"),
+    _kind(r"lora\w*\.(rank|dim|r|enabled)$|lora_rank$|(use|enable)_lora$|peft\.enabled$|use_peft$", "trainer.recipe.tune", "full",
           "lora"),
     _kind(r"(optim\w*offload|offload_optimizer|full_offload)(\.enabled)?$", "trainer.recipe.offload", "none", "states"),
     _kind(_ENGINE + r"(dtype|precision|quant\w*|fp8\w*|fp4\w*)(\.\w+)?$", "engine.dtype", "auto", "fp8", small=True),
@@ -51,8 +52,9 @@ _KINDS = (
     _kind(r"(teacher|distill|opd)\w*([._].*)?(path|name|n_?gpus\w*|gpus\w*|n?_?nodes|device_mapping|enabled)$",
           "trainer.recipe.reference", True, "false"),
     _kind(r"\bcritic[._].*(path|gpus\w*|nodes|device_mapping)$", "trainer.recipe.critic", False, "true"),
-    _kind(r"(judge|reward|verifier|\brm)\w*[._].*(model\w*|path|gpus\w*|nodes|device_mapping|url)$|device_mapping$|"
-          r"(n|num)_?(gpus|nodes)\w*$|gpus_per_node$|\bnnodes$", "workload.reward.latency_s", 0.0, "SECONDS"),
+    _kind(r"(judge|reward|verifier|\brm)\w*[._](.*[._])?(model|model_name\w*|url|base_url)(\.(path|name\w*))?$|"
+          r"device_mapping$|(n|num)_?(gpus|nodes)\w*$|gpus_per_node$|\bnnodes$",
+          "workload.reward.latency_s", 0.0, "SECONDS"),
 )  # fmt: skip
 _MOST_NAMED = 4
 
@@ -60,10 +62,11 @@ _MOST_NAMED = 4
 def name_unread(draft: Draft) -> None:
     """Add an assumption for each kind of setting of which keys were not read, but for values that the user set."""
     found: dict[int, list[str]] = {}
+    known = {taken.path for taken in draft.taken} | ({TURNS} & draft.values.keys())
     for setting in [s for key, s in draft.settings.found.items() if key not in draft.settings.looked_at]:
         key = normal(setting.key).lower()
         kind = next((i for i, kind in enumerate(_KINDS) if kind.words.search(key)), None)
-        if kind is None or _ASIDE.search(key):
+        if kind is None or _ASIDE.search(key) or _KINDS[kind].path in known:
             continue
         value = setting.value
         off = value is not True and (value in SWITCHED_OFF or value in (None, "", "null", {}))

@@ -451,7 +451,7 @@ CASES = (
         {
             "trainer.batch_samples": 512,
             "workload.group_size": 16,
-            "workload.output_tokens.max": 2048,
+            "workload.output_tokens.max": 8192,  # all turns of a game of wordle
             "trainer.gpus": 2,
             "fleet.instances": 3,
             "engine.tp": 2,
