@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fleetsim.frameworks import recipe
+from fleetsim.frameworks import recipe, roles
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.reading import one_of
 
@@ -25,9 +25,9 @@ def put_recipe(draft: Draft) -> None:
         recipe.counts(draft, {k: f"policy.megatron_cfg.{word}_parallel_size" for k, word in ranks.items()})
         recipe.words(draft, "offload", {"true": "adam"}, "policy.megatron_cfg.optimizer.optimizer_cpu_offload")
     else:
-        recipe.counts(
-            draft, {k: f"policy.dtensor_cfg.{w}_parallel_size" for k, w in (("tp", "tensor"), ("cp", "context"))}
-        )
+        words = {"tp": "tensor", "cp": "context", "ep": "expert"}
+        recipe.counts(draft, {k: f"policy.dtensor_cfg.{word}_parallel_size" for k, word in words.items()})
+        recipe.words(draft, "offload", {"true": "adam"}, "policy.dtensor_cfg.cpu_offload")
     section = "megatron_cfg" if megatron.value else "dtensor_cfg"
     recipe.flags(
         draft,
@@ -36,3 +36,12 @@ def put_recipe(draft: Draft) -> None:
             "packing": ("policy.sequence_packing.enabled", True),
         },
     )
+    lora = "policy.megatron_cfg.peft" if megatron.value else "policy.dtensor_cfg.lora_cfg"
+    roles.adapters(draft, draft.flag(f"{lora}.enabled", default=False))
+    if megatron.value and draft.flag("policy.megatron_cfg.fp8_cfg.enabled", default=False).value:
+        recipe.words(draft, "precision", {"true": "fp8"}, "policy.megatron_cfg.fp8_cfg.enabled")
+    quantized = draft.maybe_text("policy.quant_cfg")
+    if quantized is not None:
+        why = f"{quantized}: imitated in 16 bits, which takes longer"
+        draft.assume("trainer.recipe.precision", "bf16", why, "--set trainer.fixed_s=SECONDS, from your own logs")
+    draft.settings.see("policy.megatron_cfg" if not megatron.value else "policy.dtensor_cfg")

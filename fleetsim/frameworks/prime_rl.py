@@ -44,7 +44,9 @@ NOT_MODELLED = {
     "trainer.max_steps": "the length of the run",
 }
 # Environments whose names say that a model acts more than once.
-_AGENTS = re.compile(r"swe|terminal|search|wordle|tool|browse|deepdive|web|wiki|game|alphabet|harbor|sandbox|agent|bash")
+_AGENTS = re.compile(
+    r"swe|terminal|search|wordle|tool|browse|deepdive|web|wiki|game|alphabet|harbor|sandbox|agent|bash"
+)
 _OFFLOAD = "optim_cpu_offload"
 
 

@@ -131,7 +131,7 @@ def _parents(defaults: Any) -> list[tuple[str, str]]:
     for entry in defaults if isinstance(defaults, list) else [defaults]:
         named, option = entry, None
         if isinstance(entry, Mapping) and len(entry) == 1:
-            (named, option), = entry.items()
+            ((named, option),) = entry.items()
             named = str(named).removeprefix("optional ").removeprefix("override ")
             if not isinstance(option, str) or named.startswith("hydra/"):
                 continue

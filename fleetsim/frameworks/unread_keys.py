@@ -43,8 +43,8 @@ _ENGINE = r"(infer|rollout|generation|inference|vllm|sglang|server)\w*[._].*"
 _KINDS = (
     _kind(r"(max_)?(assistant_|user_|agent_|rollout_|tool_call\w*_|num_)?turns$|max_(tool\w*|actions\w*|iterations)$",
           TURNS, 1, "N"),
-    _kind(r"lora\w*\.(rank|dim|r|enabled)$|lora_rank$|(use|enable)_lora$|peft\.enabled$|use_peft$", "trainer.recipe.tune", "full",
-          "lora"),
+    _kind(r"lora\w*\.(rank|dim|r|enabled)$|lora_rank$|(use|enable)_lora$|peft\.enabled$|use_peft$",
+          "trainer.recipe.tune", "full", "lora"),
     _kind(r"(optim\w*offload|offload_optimizer|full_offload)(\.enabled)?$", "trainer.recipe.offload", "none", "states"),
     _kind(_ENGINE + r"(dtype|precision|quant\w*|fp8\w*|fp4\w*)(\.\w+)?$", "engine.dtype", "auto", "fp8", small=True),
     _kind(r"(dtype|precision|quant\w*|\bfp8\w*|\bfp4\w*)(\.\w+)?$", "trainer.recipe.precision", "bf16", "fp8",
@@ -66,7 +66,7 @@ def name_unread(draft: Draft) -> None:
     for setting in [s for key, s in draft.settings.found.items() if key not in draft.settings.looked_at]:
         key = normal(setting.key).lower()
         kind = next((i for i, kind in enumerate(_KINDS) if kind.words.search(key)), None)
-        if kind is None or _ASIDE.search(key) or _KINDS[kind].path in known:
+        if kind is None or _ASIDE.search(key) or _KINDS[kind].path in known or _is_off(draft, key):
             continue
         value = setting.value
         off = value is not True and (value in SWITCHED_OFF or value in (None, "", "null", {}))
@@ -77,3 +77,11 @@ def name_unread(draft: Draft) -> None:
         more = f" and {len(keys) - _MOST_NAMED} more" if len(keys) > _MOST_NAMED else ""
         why = f"not read: {', '.join(keys[:_MOST_NAMED])}{more}"
         draft.assume(kind_.path, draft.values.get(kind_.path, kind_.value), why, kind_.remedy)
+
+
+def _is_off(draft: Draft, key: str) -> bool:
+    """Whether a section that holds the key is switched off."""
+    parts = key.split(".")
+    switches = [".".join((*parts[:n], word)) for n in range(1, len(parts)) for word in ("enabled", "enable")]
+    found = [draft.settings.found.get(switch) for switch in switches]
+    return any(setting is not None and str(setting.value).lower() == "false" for setting in found)
