@@ -20,7 +20,7 @@ DEFAULT_CAP = 8192
 DEFAULT_GPU = "H100-SXM"
 OUTPUT_CAP = "workload.output_tokens.max"
 # Text that stands for a model's name, and is none.
-_PLACEHOLDER = re.compile(r"\s|[<>]|path[/_-]to\b|\Ayour[_-]|/your[_-]", re.IGNORECASE)
+_PLACEHOLDER = re.compile(r"\s|[<>]|path/to/[\w.-]*(model|checkpoint)[\w.-]*\Z", re.IGNORECASE)
 
 # (model, GPU, trainer GPUs) -> seconds per trained token of one update and of one log-prob pass; None if unknown.
 TrainerSpeed = Callable[[str, str, int], tuple[float, float] | None]

@@ -70,10 +70,8 @@ def put_pools(draft: Draft, beside: Beside) -> None:
         draft.refuse("cluster.num_nodes", f"{nodes}, {per_node}", rule, "have more nodes")
         nodes, per_node = Read(nodes.key, 1, True), Read(per_node.key, 1, True)
     backend = draft.text(f"{GENERATION}.backend", default="vllm")
-    section, tensor, pipeline = _SIZES.get(
-        backend.value, ("vllm_cfg", "tensor_parallel_size", "pipeline_parallel_size")
-    )
-    section = f"{GENERATION}.{section}"
+    name, tensor, pipeline = _SIZES.get(backend.value, _OF_VLLM)
+    section = f"{GENERATION}.{name}"
     # Megatron generates as it trains, but for what its own section says.
     trained = ["policy.megatron_cfg"] if backend.value == "megatron" else []
     tp, pp = (draft.count(*(f"{s}.{w}" for s in (section, *trained)), default=1) for w in (tensor, pipeline))
@@ -125,9 +123,8 @@ def put_pools(draft: Draft, beside: Beside) -> None:
     word = "mem_fraction_static" if backend.value == "sglang" else "gpu_memory_utilization"
     share = draft.number(f"{section}.{word}", f"{GENERATION}.vllm_cfg.{word}", default=0.6, most=1.0)
     draft.put("engine.gpu_memory_utilization", share.value, share)
-    draft.settings.see(
-        *(f"{GENERATION}.{other}" for other, *_ in _SIZES.values() if other != section.rpartition(".")[2])
-    )
+    draft.settings.see(*(f"{GENERATION}.{other}" for other, *_ in _SIZES.values() if other != name))
+    draft.settings.see(resources, f"{section}.sglang_server_config")
 
 
 def _less(read: Read[int], taken: int) -> Read[int]:

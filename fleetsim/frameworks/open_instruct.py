@@ -6,7 +6,8 @@ Names and defaults: open_instruct/data_loader.py (StreamingDataLoaderConfig, VLL
 
 from __future__ import annotations
 
-from fleetsim.frameworks import recipe
+from fleetsim.frameworks import recipe, roles
+from fleetsim.frameworks.agents import put_turns
 from fleetsim.frameworks.common import (
     TrainerSpeed,
     entry_point,
@@ -18,15 +19,12 @@ from fleetsim.frameworks.common import (
 )
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.framework import Framework, Mode
-from fleetsim.frameworks.reading import Read, one_of, times
+from fleetsim.frameworks.reading import Read, one_line, one_of, times
 
 NOT_MODELLED = {
     "pack_length": "packing: the trainer's seconds per token say how well it works",
     "vllm_enforce_eager": "decoding without CUDA graphs is slower than what is simulated",
     "no_resampling_pass_rate": "prompts that are solved too often leave the data set",
-    "tools": "tool calls: --set workload.turns.count=N --set workload.turns.tool_latency_s=SECONDS",
-    "max_tool_calls": "tool calls: --set workload.turns.count=N --set workload.turns.tool_latency_s=SECONDS",
-    "llm_judge_model": "latency of the judge: --set workload.reward.latency_s=SECONDS",
     "code_api_url": "latency of the code checker: --set workload.reward.latency_s=SECONDS",
     "local_eval_every": "evaluation prompts share the engines",
     "ref_policy_update_freq": "updates of the reference policy",
@@ -47,6 +45,7 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     answer = draft.count("response_length", default=256)
     prompt = draft.count("max_prompt_token_length", default=256)
     lengths(draft, answer, prompt)
+    _beside(draft)
     # open_instruct/data_loader.py: a pack holds the longest prompt with the longest response, or nothing starts
     pack = {"pack_length": answer.value + prompt.value}
     draft.could("workload.output_tokens.max", answer.value, lambda want: pack)
@@ -74,6 +73,18 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     transport(draft, draft.text("vllm_sync_backend", default="nccl"), {"nccl": "collective_broadcast"})
     _recipe(draft, speed)
     draft.leave_out(NOT_MODELLED)
+
+
+def _beside(draft: Draft) -> None:
+    """Tools, whose calls stand between turns within one response length (vllm_utils.py), and a judge on a server."""
+    calls, tools = draft.maybe_count("max_steps", "max_tool_calls"), draft.settings.get("tools")
+    turns = None
+    if tools is not None and calls is not None:
+        turns = Read(f"{calls} + 1", calls.value + 1, True, lambda want: calls.written(want - 1))
+    put_turns(draft, turns, "", "" if tools is None else f"tools = {one_line(tools[1], 40)}")
+    judge = draft.maybe_text("llm_judge_model")
+    if judge is not None:
+        roles.judged(draft, str(judge))
 
 
 def _recipe(draft: Draft, speed: TrainerSpeed | None) -> None:

@@ -6,7 +6,8 @@ openrlhf/trainer/ppo_trainer_async.py.
 
 from __future__ import annotations
 
-from fleetsim.frameworks import recipe
+from fleetsim.frameworks import recipe, roles
+from fleetsim.frameworks.agents import put_turns
 from fleetsim.frameworks.common import (
     TrainerSpeed,
     barrier,
@@ -25,18 +26,12 @@ from fleetsim.frameworks.reading import Back, Read, on_nodes, one_of, times
 NOT_MODELLED = {
     "train.dynamic_batch_enable": "micro-batches do not change what is counted: the trainer's seconds per token do",
     "use_dynamic_batch": "micro-batches do not change what is counted: the trainer's seconds per token do",
-    "train.agent_func_path": "an agent's turns and tools: --set workload.turns.count=N",
-    "agent_func_path": "an agent's turns and tools: --set workload.turns.count=N",
     "reward.remote_url": "latency of the reward server: --set workload.reward.latency_s=SECONDS",
     "remote_rm_url": "latency of the reward server: --set workload.reward.latency_s=SECONDS",
     "vllm.enforce_eager": "decoding without CUDA graphs is slower than what is simulated",
     "enforce_eager": "decoding without CUDA graphs is slower than what is simulated",
-    "ds.lora.rank": "an adapter: --set sync.pause_s=SECONDS",
-    "lora_rank": "an adapter: --set sync.pause_s=SECONDS",
     "eval.steps": "evaluation between steps",
     "eval_steps": "evaluation between steps",
-    "critic.model_name_or_path": "the critic's own GPUs and passes",
-    "critic_pretrain": "the critic's own GPUs and passes",
 }
 
 
@@ -94,7 +89,33 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
         },
     )
     recipe.ranks(draft, samples)
+    _roles(draft, kl.value > 0, together)
     draft.leave_out(NOT_MODELLED)
+
+
+def _roles(draft: Draft, reference: bool, together: Read[bool]) -> None:
+    """train_ppo_ray.py: a critic, a reference and a reward model, each on GPUs of its own unless all share them."""
+
+    def apart(role: str) -> int:
+        keys = [(f"{role}.num_{word}", f"{role}_num_{word}") for word in ("nodes", "gpus_per_node")]
+        return 0 if together.value else roles.nodes(draft, keys[0], keys[1], 8)
+
+    estimator = draft.text("algo.advantage.estimator", "advantage_estimator", default="gae")
+    words = one_of({True: {estimator.key: "gae"}, False: {estimator.key: "reinforce"}})
+    roles.critic(draft, estimator, estimator.value == "gae", words, apart("critic"))
+    with_actor = draft.flag("train.colocate_actor_ref", "colocate_actor_ref", default=False).value
+    if reference and not with_actor and (gpus := apart("ref")):
+        roles.passed(draft, "ref.num_nodes: the reference model", gpus)
+    agent = draft.maybe_text("train.agent_func_path", "agent_func_path")
+    remote = draft.maybe_text("reward.remote_url", "remote_rm_url")
+    model = draft.maybe_text("reward.model_name_or_path", "reward_pretrain")
+    if model is not None and remote is None and agent is None:
+        roles.judged(draft, str(model), apart("reward"))
+    put_turns(draft, None, "", "" if agent is None else str(agent))
+    rank = draft.count("ds.lora.rank", "lora_rank", default=0, least=0)
+    roles.adapters(draft, rank)
+    draft.settings.see("critic", "ref", "reward", *(f"{r}_num_{w}" for r in ("critic", "ref", "reward")
+                                                     for w in ("nodes", "gpus_per_node")))  # fmt: skip
 
 
 def _lengths(draft: Draft) -> None:

@@ -6,7 +6,8 @@ train_async.py, slime/rollout/sglang_rollout.py, slime/rollout/fully_async_rollo
 
 from __future__ import annotations
 
-from fleetsim.frameworks import recipe
+from fleetsim.frameworks import recipe, roles
+from fleetsim.frameworks.agents import put_turns, trajectory
 from fleetsim.frameworks.common import (
     TrainerSpeed,
     filtering,
@@ -28,7 +29,6 @@ NOT_MODELLED = {
     "enable_mtp_training": "the MTP layer's own passes and loss in the trainer's seconds",
     "sglang_ep_size": "expert parallelism inside an instance",
     "sglang_enable_ep_moe": "expert parallelism inside an instance",
-    "custom_generate_function_path": "a generation of your own: --set workload.turns.count=N for its turns",
     "rm_url": "latency of the reward server: --set workload.reward.latency_s=SECONDS",
     "custom_rm_path": "latency of the reward: --set workload.reward.latency_s=SECONDS",
     "eval_interval": "evaluation between steps",
@@ -54,8 +54,7 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     samples = times(batch, n)
     draft.put("trainer.batch_samples", samples.value, batch, n, why="prompts x responses", back=samples.written)
     _updates(draft, batch, n)
-    answer, asked = "rollout_max_response_len", "rollout_max_prompt_len"
-    lengths(draft, draft.maybe_count(answer), draft.maybe_count(asked), output_key=answer, prompt_key=asked)
+    _lengths(draft)
     instances, ranks = _gpus(draft, async_=ahead or fully)
     every = draft.count("update_weights_interval", default=1)
     if ahead or fully:
@@ -71,7 +70,7 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     on = one_of({True: {"dynamic_sampling_filter_path": _FILTER}})
     filtering(draft, Read("--dynamic-sampling-filter-path", sampling is not None, True, on))
     loss = draft.flag("use_kl_loss", default=False)
-    reference = loss.value or draft.number("kl_coef", default=0.0).value > 0
+    reference = loss.value or draft.number("kl_coef", default=0.0).value > 0 or _taught(draft)
     own = draft.flag("use_rollout_logprobs", default=False)
     hardware_and_times(draft, speed, {"old log-probs": not own.value, "reference log-probs": reference})
     recipe.passes(
@@ -82,8 +81,35 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     words = {"tp": "tensor_model", "pp": "pipeline_model", "cp": "context", "ep": "expert_model"}
     recipe.counts(draft, {name: f"{word}_parallel_size" for name, word in words.items()})
     recipe.words(draft, "backend", {"megatron": "megatron"}, "train_backend")
+    # slime/utils/arguments.py and ray/placement_group.py: a critic of the actor's GPUs, in turn with it
+    estimator = draft.text("advantage_estimator", default="grpo")
+    words = one_of({True: {estimator.key: "ppo"}, False: {estimator.key: "grpo"}})
+    roles.critic(draft, estimator, estimator.value == "ppo", words)
     recipe.words(draft, "offload", {"true": "adam"}, "optimizer_cpu_offload")
     draft.leave_out(NOT_MODELLED)
+
+
+def _lengths(draft: Draft) -> None:
+    """A generation of the user's own has turns, each of which may be as long as a response; the context bounds all."""
+    answer, asked = "rollout_max_response_len", "rollout_max_prompt_len"
+    own = draft.maybe_text("custom_generate_function_path")
+    put_turns(draft, None, "", "" if own is None else str(own))
+    turn, whole = draft.maybe_count(answer), draft.maybe_count("rollout_max_context_len")
+    if turn is not None and own is not None:
+        turn = trajectory(turn, None, whole, several=True)
+    lengths(draft, turn, draft.maybe_count(asked), output_key=answer, prompt_key=asked)
+
+
+def _taught(draft: Draft) -> bool:
+    """On-policy distillation: a teacher that Megatron runs passes as a reference does, one of SGLang is a server."""
+    if not draft.flag("use_opd", default=False).value:
+        return False
+    kind = draft.text("opd_type", default="megatron")
+    if kind.value == "megatron":
+        roles.passed(draft, str(draft.text("opd_teacher_load", default="a teacher")))
+    else:
+        roles.judged(draft, f"{kind}: a teacher on a server of its own")
+    return kind.value == "megatron"
 
 
 def _updates(draft: Draft, batch: Read[int], n: Read[int]) -> None:

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fleetsim.frameworks import recipe
+from fleetsim.frameworks import recipe, roles
+from fleetsim.frameworks.agents import put_turns
 from fleetsim.frameworks.common import (
     TrainerSpeed,
     barrier,
@@ -34,10 +35,8 @@ _REMEDY = "-- --num_processes 8, as the launcher is told"
 _OWN_SERVER = (1, 11)
 
 NOT_MODELLED = {
-    "max_tool_calling_iterations": "tool calls: --set workload.turns.count=N, and tool_latency_s",
     "token_budget": "packing: the trainer's seconds per token say how well it works",
     "use_liger_kernel": "kernels: the trainer's seconds per token say how well they work",
-    "use_peft": "an adapter: --set sync.pause_s=SECONDS",
     "use_transformers_continuous_batching": "generation by transformers: vLLM stands in",
     "eval_strategy": "evaluation between steps",
     "mask_truncated_completions": "truncated samples are generated, but not trained",
@@ -63,6 +62,7 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     draft.put("workload.group_size", n.value, n)
     answer = draft.count("max_completion_length", default=2048 if is_async else 512)
     lengths(draft, answer, draft.maybe_count("max_prompt_length"))
+    _agent(draft)
     processes = _processes(draft)
     samples = _samples(draft, processes, n)
     if is_async:
@@ -80,6 +80,22 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
         recipe.counts(draft, {"epochs": "num_iterations"})
     recipe.flags(draft, {"recompute": ("gradient_checkpointing", True)})
     draft.leave_out(NOT_MODELLED)
+
+
+def _agent(draft: Draft) -> None:
+    """Tools and environments: trl/trainer/grpo_trainer.py, _tool_loop. `max_completion_length` bounds all turns."""
+    calls = draft.maybe_count("max_tool_calling_iterations")
+    more = lambda want: calls.written(want - 1) if calls is not None else None  # noqa: E731 calls are between turns
+    turns = None if calls is None else Read(f"{calls} + 1", calls.value + 1, True, more)
+    marks = ("tools", "environment_factory", "rollout_func")
+    found = next((key for key in marks if draft.settings.get(key) is not None), "")
+    put_turns(draft, turns, "", found and f"{found}=")
+    peft = draft.settings.get("peft_config") is not None
+    roles.adapters(draft, Read("peft_config", True, True) if peft else draft.flag("use_peft", default=False))
+    reward = draft.maybe_text("reward_model_name_or_path")
+    if reward is not None:
+        roles.judged(draft, str(reward))
+    draft.settings.see("lora_r")
 
 
 def _processes(draft: Draft) -> Read[int]:

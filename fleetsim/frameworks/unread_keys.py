@@ -46,6 +46,7 @@ _KINDS = (
     _kind(r"lora\w*\.(rank|dim|r|enabled)$|lora_rank$|(use|enable)_lora$|peft\.enabled$|use_peft$",
           "trainer.recipe.tune", "full", "lora"),
     _kind(r"(optim\w*offload|offload_optimizer|full_offload)(\.enabled)?$", "trainer.recipe.offload", "none", "states"),
+    _kind(r"kv_cache_dtype$", "engine.kv_dtype", "auto", "fp8", small=True),
     _kind(_ENGINE + r"(dtype|precision|quant\w*|fp8\w*|fp4\w*)(\.\w+)?$", "engine.dtype", "auto", "fp8", small=True),
     _kind(r"(dtype|precision|quant\w*|\bfp8\w*|\bfp4\w*)(\.\w+)?$", "trainer.recipe.precision", "bf16", "fp8",
           small=True),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 
-from fleetsim.frameworks import recipe
+from fleetsim.frameworks import recipe, roles
 from fleetsim.frameworks.common import (
     TrainerSpeed,
     barrier,
@@ -36,7 +36,7 @@ from fleetsim.frameworks.verl_pools import (
     rollout_gpus,
     trainer_gpus,
 )
-from fleetsim.frameworks.verl_recipe import put_drafts, put_recipe
+from fleetsim.frameworks.verl_recipe import put_drafts, put_recipe, put_roles
 
 TRANSPORTS = {
     **dict.fromkeys(("nccl", "hccl"), "collective_broadcast"),
@@ -46,19 +46,13 @@ TRANSPORTS = {
 NOT_MODELLED = {
     f"{ACTOR}.use_dynamic_bsz": "micro-batches do not change what is counted: the trainer's seconds per token do",
     f"{ROLLOUT}.over_sample_rate": "samples beyond the batch that are cut off once enough have finished",
-    f"{ROLLOUT}.multi_turn.enable": "turns and tool latency: --set workload.turns.count=N "
-    "--set workload.turns.tool_latency_s=SECONDS",
     f"{ROLLOUT}.enforce_eager": "decoding without CUDA graphs is slower than what is simulated",
     f"{ROLLOUT}.expert_parallel_size": "expert parallelism inside an instance",
     f"{ROLLOUT}.max_model_len": "only the length caps are kept",
-    "actor_rollout_ref.model.lora_rank": "an adapter alone is synchronized: --set sync.pause_s=SECONDS",
     "async_training.use_dynamic_resource_scheduling": "trainer GPUs are lent by a policy of its own; "
     "--set fleet.placement=colocated_lending comes near it",
     "trainer.critic_warmup": "steps that train the critic only",
     "trainer.test_freq": "validation between steps",
-    "critic.model.path": "the critic's own passes and update",
-    "reward_model.enable": "a reward model's GPUs and latency: --set workload.reward.latency_s=SECONDS",
-    "reward.reward_model.enable": "a reward model's GPUs and latency: --set workload.reward.latency_s=SECONDS",
 }
 
 
@@ -101,6 +95,7 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
         reference=(reference, loss.written),
     )
     put_recipe(draft)
+    put_roles(draft)
     recipe.ranks(draft)
     draft.leave_out(NOT_MODELLED)
 
@@ -142,6 +137,7 @@ def _engine(draft: Draft) -> None:
     # verl/workers/rollout/vllm_rollout/utils.py, `get_vllm_max_lora_rank`
     rank = draft.count("actor_rollout_ref.model.lora_rank", "actor_rollout_ref.model.lora.rank", default=0, least=0)
     merged = draft.flag("actor_rollout_ref.model.lora.merge", default=False)
+    roles.adapters(draft, rank)
     adapter(draft, rank, merged=merged, of_vllm=draft.values.get("engine.name") == "vllm")
 
 

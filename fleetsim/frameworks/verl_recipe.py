@@ -2,11 +2,36 @@
 
 from __future__ import annotations
 
-from fleetsim.frameworks import recipe
+from fleetsim.frameworks import recipe, roles
+from fleetsim.frameworks.agents import put_turns
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.reading import one_of
 from fleetsim.frameworks.speculation import PATH, frozen, sglang_drafts, vllm_drafts
 from fleetsim.frameworks.verl_pools import ACTOR, ENGINE, ROLLOUT
+
+# A group of the trainer's defaults goes before the actor's own word.
+_ENGINE_KEYS = ("model_engine", f"{ACTOR}.model_engine", f"{ACTOR}.strategy", f"{ACTOR}.fsdp_config.strategy")
+
+
+def put_roles(draft: Draft) -> None:
+    """Models beside the actor: verl/trainer/config/distillation/distillation.yaml and reward/reward.yaml. Teachers
+    answer from engines of their own, a reward model from the trainer's GPUs or a pool of its own."""
+    settings = draft.settings
+    if draft.flag("distillation.enabled", default=False).value:
+        gpus = roles.nodes(draft, "distillation.nnodes", "distillation.n_gpus_per_node", 8)
+        roles.judged(draft, "distillation.enabled: teachers", gpus)
+    for reward in ("reward.reward_model", "reward_model"):
+        if draft.flag(f"{reward}.enable", default=False).value:
+            pool = draft.flag(f"{reward}.enable_resource_pool", default=False).value
+            gpus = roles.nodes(draft, f"{reward}.nnodes", f"{reward}.n_gpus_per_node", 8) if pool else 0
+            roles.judged(draft, f"{reward}.enable: a reward model", gpus)
+    settings.see("distillation", "reward", "reward_model", "critic", "actor_rollout_ref.ref")
+    section = f"{ROLLOUT}.multi_turn"
+    on = draft.flag(f"{section}.enable", default=False)
+    turns = draft.maybe_count(f"{section}.max_assistant_turns", f"{section}.max_user_turns") if on.value else None
+    loop = draft.maybe_text(f"{ROLLOUT}.agent.agent_loop_config_path", f"{ROLLOUT}.agent.default_agent_loop")
+    agent = str(on) if on.value else str(loop) if loop is not None and "single_turn" not in loop.value else ""
+    put_turns(draft, turns, f"{section}.max_assistant_turns", agent)
 
 
 def put_recipe(draft: Draft) -> None:
@@ -15,23 +40,44 @@ def put_recipe(draft: Draft) -> None:
         draft,
         "backend",
         {"dp": "fsdp", "megatron": "megatron", "fsdp": "fsdp", "fsdp2": "fsdp"},
-        "model_engine",
-        f"{ACTOR}.strategy",
+        *_ENGINE_KEYS,
+        else_="fsdp",
     )
     named = draft.maybe_text("config_name")  # ppo_megatron_trainer.yaml says its strategy itself
     if "trainer.recipe.backend" not in draft.values and named is not None and "megatron" in named.value:
         draft.put("trainer.recipe.backend", "megatron", named)
     megatron = draft.values.get("trainer.recipe.backend") == "megatron"
-    engine = f"{ACTOR}.{'megatron' if megatron else 'fsdp_config'}"
+    read = draft.maybe_text(*_ENGINE_KEYS)
+    named_ = "" if read is None else read.value
+    own = named_ if named_ in ("veomni", "torchtitan", "automodel") else "fsdp_config"
+    engine = f"{ACTOR}.{'megatron' if megatron else own}"
     recipe.counts(draft, {"epochs": f"{ACTOR}.ppo_epochs"})
     if megatron:
         ranks = {"tp": "tensor_model", "pp": "pipeline_model", "cp": "context", "ep": "expert_model"}
         recipe.counts(draft, {name: f"{engine}.{word}_parallel_size" for name, word in ranks.items()})
     else:
+        turbo = f"{engine}.turbo_config.distributed"
         recipe.counts(
-            draft, {"cp": (f"{engine}.ulysses_sequence_parallel_size", f"{ACTOR}.ulysses_sequence_parallel_size")}
+            draft,
+            {
+                "cp": (
+                    f"{engine}.ulysses_sequence_parallel_size",
+                    f"{ACTOR}.ulysses_sequence_parallel_size",
+                    f"{engine}.ulysses_parallel_size",
+                    f"{engine}.context_parallel_size",
+                    f"{turbo}.ulysses_parallel_size",
+                ),
+                "ep": (f"{engine}.expert_parallel_size", f"{turbo}.expert_parallel_size"),
+            },
         )
-    recipe.words(draft, "offload", {"true": "states"}, f"{engine}.optimizer_offload")
+        if own in ("torchtitan", "automodel"):
+            words = {"tp": "tensor", "pp": "pipeline"}
+            recipe.counts(draft, {k: f"{engine}.{word}_parallel_size" for k, word in words.items()})
+    host = (f"{ACTOR}.optim.override_optimizer_config.optimizer_cpu_offload", f"{engine}.offload_policy")
+    if any(draft.flag(key, default=False).value for key in host):
+        recipe.words(draft, "offload", {"true": "adam"}, *host)
+    else:
+        recipe.words(draft, "offload", {"true": "states"}, f"{engine}.optimizer_offload")
     recipe.flags(
         draft,
         {
