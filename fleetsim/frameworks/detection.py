@@ -64,7 +64,7 @@ _REMEDY = "give a configuration of RL with a rollout"
 # What a file is instead, its sections (or the parts of a program's name) that say so, and what is wrong with it.
 _OTHER_JOBS = (
     ("supervised fine-tuning", ("sft", "sft_train", "sft_args"), ("sft", "finetune", "SFTConfig", "SFTTrainer"), ""),
-    ("preference optimization (DPO)", ("dpo", "dpo_config", "pair_training"), ("dpo", "DPOTrainer", "KTO", "ORPO", "CPO"), ""),
+    ("preference optimization (DPO)", ("dpo", "chosen_key", "rejected_key"), ("dpo", "DPOTrainer", "KTO", "ORPO", "CPO"), ""),
     ("a reward model's training", ("rm",), ("train_rm", "reward_model", "RewardTrainer", "_rw", "run_rm"), ""),
     ("PPO of NeMo-RL", ("ppo",), ("run_ppo",), "its critic and its step are not modelled"),
     ("distillation", ("distillation", "teacher", "student"), ("distil",), "its step is not modelled"),
@@ -90,11 +90,11 @@ _WITHOUT = {
 
 
 def no_rollout(settings: RunSettings, framework: str) -> Problem | None:
-    """What a file is that could be read, but has no section of a rollout."""
+    """What a file is that could be read, but has no section or key of training with a rollout."""
     with_, without, what = _WITHOUT.get(framework, ((), (), ""))
     if settings.has(*with_) and not settings.has(*without):
         return Problem("CONFIG", what, "no rollout to plan", _REMEDY)
-    return None
+    return None if any(settings.has(normal(key)) for key in MARKS[framework]) else other_job(settings)
 
 
 def other_job(settings: RunSettings) -> Problem | None:

@@ -97,7 +97,7 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     transport(draft, draft.maybe_text("transfer_backend.backend_name"), {})
     # roll/configs/base_config.py, PPOConfig: a penalty switches the reference model on
     penalty = draft.flag("use_kl_loss", default=False).value or draft.number("init_kl_coef", default=0.2).value > 0
-    asked = draft.flag("enable_reference", default=settings.has("reference.device_mapping"))
+    asked = draft.flag("enable_reference", default=False)
     reference = Read(asked.key, asked.value or penalty, asked.given)
     made = reference.value or settings.has("teacher")
     hardware_and_times(draft, speed, {"old log-probs": True, "reference log-probs": made})

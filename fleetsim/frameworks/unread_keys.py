@@ -53,7 +53,7 @@ _KINDS = (
     _kind(r"(teacher|distill|opd)\w*([._].*)?(path|name|n_?gpus\w*|gpus\w*|n?_?nodes|device_mapping|enabled)$",
           "trainer.recipe.reference", True, "false"),
     _kind(r"\bcritic[._].*(path|gpus\w*|nodes|device_mapping)$", "trainer.recipe.critic", False, "true"),
-    _kind(r"(judge|reward|verifier|\brm)\w*[._](.*[._])?(model|model_name\w*|url|base_url)(\.(path|name\w*))?$|"
+    _kind(r"(judge|reward|verifier|\brm)\w*[._](.*[._])?(model|model_path|model_name\w*|url|base_url)(\.(path|name\w*))?$|"
           r"device_mapping$|(n|num)_?(gpus|nodes)\w*$|gpus_per_node$|\bnnodes$",
           "workload.reward.latency_s", 0.0, "SECONDS"),
 )  # fmt: skip
