@@ -10,16 +10,8 @@ import math
 import re
 from typing import Any
 
-from fleetsim.frameworks import recipe, roles
+from fleetsim.frameworks import common, recipe, roles
 from fleetsim.frameworks.agents import put_turns, trajectory
-from fleetsim.frameworks.common import (
-    TrainerSpeed,
-    entry_point,
-    hardware_and_times,
-    lengths,
-    model,
-    transport,
-)
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.framework import Framework, Mode
 from fleetsim.frameworks.reading import Back, Read, one_line, one_of, times
@@ -37,17 +29,14 @@ NOT_MODELLED = {
     "dynamic_bs": "batches of varying size",
     "sglang.enable_mixed_chunk": "how prefill and decode share an iteration",
     "sglang.enable_dp_attention": "attention with data parallelism",
-    "sglang.ep_size": "expert parallelism inside an instance",
-    "sglang.context_length": "only the length caps are kept",
-    "vllm.max_model_len": "only the length caps are kept",
     "gconfig.min_new_tokens": "a least length",
 }
 
 
-def build(draft: Draft, speed: TrainerSpeed | None) -> None:
+def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     """Fill the draft from AReaL's keys."""
     draft.mode, draft.preset = "asynchronous", "areal"
-    model(draft, "actor.path", remedy="-- actor.path=Qwen/Qwen2.5-7B, or --set engine.model=Qwen/Qwen2.5-7B")
+    common.model(draft, "actor.path", remedy="-- actor.path=Qwen/Qwen2.5-7B, or --set engine.model=Qwen/Qwen2.5-7B")
     batch, n = _batch(draft)
     _lengths(draft)
     engine = _parallelism(draft)
@@ -75,7 +64,7 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     draft.semantics("fleet.routing", "round_robin", "servers in turn")
     way = draft.text("actor.weight_update_mode", "weight_update_mode", default="xccl")
     words = {"xccl": "collective_broadcast", "nccl": "collective_broadcast", "disk": "checkpoint_shuttle"}
-    transport(draft, way, words)
+    common.transport(draft, way, words)
     _recipe(draft, speed)
     _roles(draft)
     draft.leave_out(NOT_MODELLED)
@@ -95,7 +84,7 @@ def _lengths(draft: Draft) -> None:
     whole = draft.maybe_count("max_tokens_per_trajectory", "gconfig.max_tokens", "rollout.agent.engine_max_tokens")
     whole = whole or Read("gconfig.max_tokens", 32768, False)
     answer = trajectory(turn, turns, whole, several=several and turns is None)
-    lengths(draft, answer, draft.maybe_count("train_dataset.max_length"), prompt_key="train_dataset.max_length")
+    common.lengths(draft, answer, draft.maybe_count("train_dataset.max_length"), prompt_key="train_dataset.max_length")
 
 
 def _roles(draft: Draft) -> None:
@@ -128,8 +117,7 @@ def _own_gpus(draft: Draft, role: str) -> int:
 
 def _batch(draft: Draft) -> tuple[Read[int], Read[int]]:
     """Prompts of a batch, and responses to each."""
-    n = draft.count("gconfig.n_samples", default=1)
-    draft.put("workload.group_size", n.value, n)
+    n = draft.take("workload.group_size", draft.count("gconfig.n_samples", default=1))
     batch = draft.needed_count("train_dataset.batch_size", remedy="-- train_dataset.batch_size=256")
     samples = times(batch, n)
     consumer = draft.count("rollout.consumer_batch_size", default=1)
@@ -148,11 +136,11 @@ def _batch(draft: Draft) -> tuple[Read[int], Read[int]]:
     return batch, n
 
 
-def _recipe(draft: Draft, speed: TrainerSpeed | None) -> None:
+def _recipe(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     """The passes of a step, the GPUs, and what the seconds of a step are made of."""
     recompute = draft.flag("actor.recompute_logprob", default=True)
     reference = draft.number("actor.kl_ctl", default=0.1).value > 0 and draft.settings.has("ref")
-    hardware_and_times(draft, speed, {"old log-probs": recompute.value, "reference log-probs": reference})
+    common.hardware_and_times(draft, speed, {"old log-probs": recompute.value, "reference log-probs": reference})
     with_ref = {"actor.kl_ctl": 0.1, "ref.backend": "${actor.backend}", "ref.path": "${actor.path}"}
     recipe.passes(
         draft,
@@ -260,15 +248,13 @@ def _engine(draft: Draft, engine: str) -> None:
     if engine in ("vllm", "sglang"):
         draft.put("engine.name", engine, Read("rollout.backend", engine, True), back=one_of({}))
     key = "vllm.gpu_memory_utilization" if engine == "vllm" else "sglang.mem_fraction_static"
-    share = draft.number(key, default=0.9, most=1.0)
-    draft.put("engine.gpu_memory_utilization", share.value, share)
+    draft.take("engine.gpu_memory_utilization", draft.number(key, default=0.9, most=1.0))
     if engine == "vllm":
-        seqs = draft.count("vllm.max_num_seqs", default=256)
-        draft.put("engine.max_num_seqs", seqs.value, seqs)
+        draft.take("engine.max_num_seqs", draft.count("vllm.max_num_seqs", default=256))
         off = draft.flag("vllm.no_enable_prefix_caching", default=True)
         draft.put("engine.prefix_caching", not off.value, off, back=lambda want: off.written(not want))
         # areal/engine/vllm_ext/areal_vllm_server.py: vLLM's own run_server
-        entry_point(draft, "api_server", "vLLM runs as an API server")
+        common.entry_point(draft, "api_server", "vLLM runs as an API server")
     else:
         requests = draft.maybe_count("sglang.max_running_requests")
         if requests is None:

@@ -64,7 +64,7 @@ _REMEDY = "give a configuration of RL with a rollout"
 # What a file is instead, its sections (or the parts of a program's name) that say so, and what is wrong with it.
 _OTHER_JOBS = (
     ("supervised fine-tuning", ("sft", "sft_train", "sft_args"), ("sft", "finetune", "SFTConfig", "SFTTrainer"), ""),
-    ("preference optimization (DPO)", ("dpo", "chosen_key", "rejected_key"), ("dpo", "DPOTrainer", "KTO", "ORPO", "CPO"), ""),
+    ("preference optimization (DPO)", ("dpo", "chosen_key"), ("dpo", "DPOTrainer", "KTO", "ORPO", "CPO"), ""),
     ("a reward model's training", ("rm",), ("train_rm", "reward_model", "RewardTrainer", "_rw", "run_rm"), ""),
     ("PPO of NeMo-RL", ("ppo",), ("run_ppo",), "its critic and its step are not modelled"),
     ("distillation", ("distillation", "teacher", "student"), ("distil",), "its step is not modelled"),

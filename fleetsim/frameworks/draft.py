@@ -16,7 +16,7 @@ from typing import Any
 from fleetsim.config.paths import is_touched
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import Problem
-from fleetsim.frameworks.reading import Back, Link, Read, one_line, one_of
+from fleetsim.frameworks.reading import Back, Link, Read, T, one_line, one_of
 from fleetsim.frameworks.settings import RunSettings
 
 _MOST = 1_000_000_000
@@ -182,6 +182,13 @@ class Draft:
         else:
             settings = tuple(f"{r} (default)" if not r.given else str(r) for r in reads)
             self.taken.append(Taken(path, value, settings, why))
+
+    def take(
+        self, path: str, read: Read[T], *, why: str = "", back: Back | None = None, unless: Any = _NEVER
+    ) -> Read[T]:
+        """A scenario value that is one setting's own; the setting, to go on with."""
+        self.put(path, read.value, read, why=why, back=back, unless=unless)
+        return read
 
     def either(
         self, path: str, switch: Read[bool], on: str, off: str, *, why: tuple[str, str] = ("", ""), unless: Any = _NEVER

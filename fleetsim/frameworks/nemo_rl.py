@@ -7,24 +7,11 @@ async_utils/trajectory_collector.py, replay_buffer.py and staleness_sampler.py.
 
 from __future__ import annotations
 
-from fleetsim.frameworks import recipe
+from fleetsim.frameworks import common, recipe
 from fleetsim.frameworks.agents import put_turns, trajectory
-from fleetsim.frameworks.common import (
-    OUTPUT_CAP,
-    TrainerSpeed,
-    barrier,
-    engine_limits,
-    entry_point,
-    filtering,
-    hardware_and_times,
-    lengths,
-    model,
-    transport,
-)
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.framework import Framework, Mode
-from fleetsim.frameworks.nemo_rl_pools import GENERATION, put_beside, put_pools
-from fleetsim.frameworks.nemo_rl_recipe import put_recipe
+from fleetsim.frameworks.nemo_rl_parts import GENERATION, put_beside, put_pools, put_recipe
 from fleetsim.frameworks.reading import Read, one_of, parts_of, times
 from fleetsim.frameworks.speculation import frozen, vllm_drafts
 
@@ -36,21 +23,17 @@ TRANSPORTS = {
 }
 
 NOT_MODELLED = {
-    "policy.sequence_packing.enabled": "packing: the trainer's seconds per token say how well it works",
-    "policy.dynamic_batching.enabled": "micro-batches do not change what is counted: seconds per token do",
-    f"{GENERATION}.vllm_cfg.enforce_eager": "decoding without CUDA graphs is slower than what is simulated",
     "policy.draft.enabled": "the drafter's own passes and loss in the trainer's seconds",
-    "grpo.val_period": "validation between steps",
     "grpo.async_grpo.max_generation_failures": "failed rollouts: --set fleet.failures.mtbf_s=SECONDS",
     "async_rl.rollout_failure.on_dropped_prompt": "dropped prompts",
     "env.math.num_workers": "workers of the reward: --set workload.reward.workers=N with latency_s",
 }
 
 
-def build(draft: Draft, speed: TrainerSpeed | None) -> None:
+def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     """Fill the draft from NeMo-RL's keys."""
     based = bool(draft.settings.parents)
-    model(draft, "policy.model_name", remedy="-- policy.model_name=Qwen/Qwen2.5-7B")
+    common.model(draft, "policy.model_name", remedy="-- policy.model_name=Qwen/Qwen2.5-7B")
     prompts = _counted(draft, "grpo.num_prompts_per_step", 32, based)
     n = _counted(draft, "grpo.num_generations_per_prompt", 16, based)
     draft.put("workload.group_size", n.value, n)
@@ -68,10 +51,10 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     output = trajectory(output, turns, whole if several else None, "policy.max_total_sequence_length", several=gym)
     if not several and output.key != f"{GENERATION}.max_new_tokens":
         output = Read(output.key, output.value, output.given, Read(f"{GENERATION}.max_new_tokens", 1, False).written)
-    lengths(draft, output, _prompt_cap(draft, whole, answer), prompt_key="data.max_input_seq_length")
+    common.lengths(draft, output, _prompt_cap(draft, whole, answer), prompt_key="data.max_input_seq_length")
     prompt = draft.settings.get("data.max_input_seq_length")
     longest = output.value + (int(prompt[1]) if prompt is not None and str(prompt[1]).isdigit() else 0)
-    draft.could(OUTPUT_CAP, output.value, lambda want: {"policy.max_total_sequence_length": longest})
+    draft.could(common.OUTPUT_CAP, output.value, lambda want: {"policy.max_total_sequence_length": longest})
     beside = put_beside(draft)
     put_pools(draft, beside)
     if draft.settings.has("async_rl"):
@@ -80,15 +63,15 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
         _async(draft, prompts, n)
     else:
         draft.mode, draft.preset = "synchronous", "nemo-rl-sync"
-        barrier(draft, "the whole batch is generated before it is trained")
+        common.barrier(draft, "the whole batch is generated before it is trained")
     _limits(draft)
     draft.semantics("fleet.group_placement", "spread", "a request per sample")
     draft.semantics("fleet.routing", "round_robin", "over the data-parallel engines")
     _filtering(draft)
-    transport(draft, draft.maybe_text(f"{GENERATION}.refit_transport"), TRANSPORTS)
+    common.transport(draft, draft.maybe_text(f"{GENERATION}.refit_transport"), TRANSPORTS)
     penalty = draft.number("loss_fn.reference_policy_kl_penalty", default=0.01)
     made = penalty.value > 0 or beside.taught
-    hardware_and_times(draft, speed, {"policy log-probs": True, "reference log-probs": made})
+    common.hardware_and_times(draft, speed, {"policy log-probs": True, "reference log-probs": made})
     recipe.passes(draft, reference=(penalty.value > 0, one_of({True: {penalty.key: 0.01}, False: {penalty.key: 0.0}})))
     put_recipe(draft)
     draft.leave_out(NOT_MODELLED)
@@ -115,7 +98,7 @@ def _turns(draft: Draft) -> tuple[Read[int] | None, bool]:
 def _filtering(draft: Draft) -> None:
     """grpo.py, dynamic_sampling: a batch is picked from so many times its prompts, and the others are dropped."""
     drops = draft.flag("grpo.use_dynamic_sampling", default=False)
-    filtering(draft, drops)
+    common.filtering(draft, drops)
     times_ = draft.number("grpo.batch_multiplier", default=1.0)
     if drops.value and times_.value > 1:
         share = round(1 - 1 / times_.value, 4)
@@ -144,12 +127,11 @@ def _limits(draft: Draft) -> None:
     engine = draft.flag(f"{GENERATION}.vllm_cfg.async_engine", default=False)
     training = draft.flag("grpo.async_grpo.enabled", default=False).value or draft.settings.has("async_rl")
     if engine.value or training:
-        entry_point(draft, "async_engine", "AsyncLLM.from_engine_args")
+        common.entry_point(draft, "async_engine", "AsyncLLM.from_engine_args")
     else:
-        entry_point(draft, "llm", "vllm.LLM")
-    engine_limits(draft, f"{GENERATION}.vllm_kwargs.")
-    prefix = draft.flag(f"{GENERATION}.vllm_cfg.enable_prefix_caching", default=True)
-    draft.put("engine.prefix_caching", prefix.value, prefix)
+        common.entry_point(draft, "llm", "vllm.LLM")
+    common.engine_limits(draft, f"{GENERATION}.vllm_kwargs.")
+    draft.take("engine.prefix_caching", draft.flag(f"{GENERATION}.vllm_cfg.enable_prefix_caching", default=True))
     asked = vllm_drafts(draft, f"{GENERATION}.vllm_kwargs.speculative_config.")
     trained = draft.flag("policy.draft.enabled", default=False)
     if asked and not trained.value:

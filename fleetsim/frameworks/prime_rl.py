@@ -11,20 +11,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from fleetsim.frameworks import recipe, roles
+from fleetsim.frameworks import common, recipe, roles
 from fleetsim.frameworks.agents import put_turns, trajectory
-from fleetsim.frameworks.common import (
-    TrainerSpeed,
-    cap_of_prompts,
-    engine_limits,
-    entry_point,
-    filtering,
-    hardware_and_times,
-    lengths,
-    model,
-    transport,
-    weights_type,
-)
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.framework import Framework, Mode
 from fleetsim.frameworks.reading import Read, one_of, parts_of, times
@@ -35,12 +23,9 @@ NOT_MODELLED = {
     "orchestrator.tasks_per_minute": "a limit on the rate of dispatch",
     "orchestrator.max_concurrent": "a limit on concurrent rollouts: --set fleet.max_in_flight_samples=N",
     "orchestrator.oversampling_factor": "rollouts beyond the batch: --set fleet.max_in_flight_samples=N",
-    "inference.vllm.enforce_eager": "decoding without CUDA graphs is slower than what is simulated",
-    "inference.vllm.max_model_len": "only the length caps are kept",
     "inference.kv_cache_offload.type": "KV cache in host memory",
     "inference.deployment.type": "prefill and decode on different instances: all of them do both here",
     "inference.router.policy": "the router's policy; requests go to the least loaded engine here",
-    "orchestrator.eval.interval": "evaluation episodes share the engines",
     "trainer.max_steps": "the length of the run",
 }
 # Environments whose names say that a model acts more than once.
@@ -50,10 +35,10 @@ _AGENTS = re.compile(
 _OFFLOAD = "optim_cpu_offload"
 
 
-def build(draft: Draft, speed: TrainerSpeed | None) -> None:
+def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     """Fill the draft from prime-rl's keys."""
     draft.mode, draft.preset = "asynchronous", "prime-rl"
-    model(
+    common.model(
         draft,
         "model.name",
         "orchestrator.model.name",
@@ -88,24 +73,24 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     several = turns.value > 1 if turns is not None else bool(agent)
     if answer is not None:
         answer = trajectory(answer, turns, whole if several else None, whole.key, several=several and turns is None)
-    lengths(draft, answer or Read(whole.key, whole.value, whole.given, Read(cap, 1, False).written), None)
+    common.lengths(draft, answer or Read(whole.key, whole.value, whole.given, Read(cap, 1, False).written), None)
     longest = (answer or whole).value
     if answer is not None:  # a sequence holds the prompt, too, and is cut where it is longer
-        draft.could("workload.prompt_tokens", None, lambda want: {"seq_len": longest + cap_of_prompts(want)})
+        draft.could("workload.prompt_tokens", None, lambda want: {"seq_len": longest + common.cap_of_prompts(want)})
     instances = _gpus(draft)
     _admission(draft, batch, group, instances)
     sections = ("", "orchestrator.", "trainer.")
     way = draft.text(*(f"{section}weight_broadcast.type" for section in sections), default="filesystem")
     words = {"filesystem": "checkpoint_shuttle", "nccl": "collective_broadcast", "nixl": "rdma_p2p"}
-    transport(draft, way, words)
+    common.transport(draft, way, words)
     draft.semantics("sync.in_flight", "keep", "engines pause, load and go on with their cache")
     draft.semantics("sync.reset_prefix_cache", False, "the cache is not cleared")
     draft.semantics("buffer.batch_rule", "fifo", "in the order of completion")
     draft.semantics("fleet.group_placement", "spread", "an episode per request")
     draft.semantics("fleet.routing", "least_loaded", "the router's own balance")
     if group.value > 1:
-        filtering(draft, draft.flag("orchestrator.train.filter_zero_advantages", default=True))
-    hardware_and_times(draft, speed, {"old log-probs": False})
+        common.filtering(draft, draft.flag("orchestrator.train.filter_zero_advantages", default=True))
+    common.hardware_and_times(draft, speed, {"old log-probs": False})
     _recipe(draft)
     draft.leave_out(NOT_MODELLED)
 
@@ -171,8 +156,7 @@ def _sources(draft: Draft, group: Read[int]) -> list[Any]:
 
 
 def _gpus(draft: Draft) -> int:
-    tp = draft.count("inference.vllm.tensor_parallel_size", "inference.parallel.tp", default=1)
-    draft.put("engine.tp", tp.value, tp)
+    tp = draft.take("engine.tp", draft.count("inference.vllm.tensor_parallel_size", "inference.parallel.tp", default=1))
     kind = draft.choice("deployment.type", default="single_node", known=("single_node", "multi_node"))
     if kind.value == "multi_node":
         per_node = draft.count("deployment.gpus_per_node", default=8)
@@ -213,17 +197,16 @@ def _gpus(draft: Draft) -> int:
     if kind.value == "single_node":
         rest = lambda want: {ranks: instances}  # noqa: E731 the servers of one node
         draft.could("fleet.instances", instances, rest)
-    weights_type(draft, "inference.vllm.quantization")
+    common.weights_type(draft, "inference.vllm.quantization")
     draft.semantics("fleet.placement", "disaggregated", "the engines have GPUs of their own")
     share = draft.number(
         "inference.vllm.gpu_memory_utilization", "inference.gpu_memory_utilization", default=0.9, most=1.0
     )
     draft.put("engine.gpu_memory_utilization", share.value, share)
     # src/prime_rl/inference/vllm/server.py: vLLM's own run_server, vLLM 0.26
-    entry_point(draft, "api_server", "vLLM runs as an API server")
-    engine_limits(draft, "inference.vllm.")
-    prefix = draft.flag("inference.vllm.enable_prefix_caching", default=True)
-    draft.put("engine.prefix_caching", prefix.value, prefix)
+    common.entry_point(draft, "api_server", "vLLM runs as an API server")
+    common.engine_limits(draft, "inference.vllm.")
+    draft.take("engine.prefix_caching", draft.flag("inference.vllm.enable_prefix_caching", default=True))
     if vllm_drafts(draft, "inference.vllm.speculative_config."):
         frozen(draft, "inference.vllm.speculative_config")
     return instances

@@ -7,51 +7,28 @@ rollout_scheduler.py and router.py.
 
 from __future__ import annotations
 
-import ast
 import math
 import re
-import warnings
-from typing import Any
 
-from fleetsim.frameworks import recipe, roles
+from fleetsim.frameworks import common, recipe, roles
 from fleetsim.frameworks.agents import put_turns, trajectory
-from fleetsim.frameworks.common import (
-    TrainerSpeed,
-    engine_limits,
-    engine_name,
-    entry_point,
-    filtering,
-    hardware_and_times,
-    lengths,
-    model,
-    transport,
-    weights_type,
-)
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.framework import Framework, Mode
-from fleetsim.frameworks.reading import Back, Read, one_line, one_of, times
+from fleetsim.frameworks.reading import Back, Read, one_of, times
+from fleetsim.frameworks.roll_gpus import gpu_list, listed, put_gpus
 from fleetsim.frameworks.settings import RunSettings, normal
 from fleetsim.frameworks.sides import adapter
-from fleetsim.frameworks.speculation import frozen, sglang_drafts, vllm_drafts
 
-_RANGE = re.compile(r"\s*(?:list\(\s*)?range\(\s*(\d{1,5})\s*(?:,\s*(\d{1,5})\s*)?(?:,\s*(\d{1,3})\s*)?\)\s*\)?\s*")
 _POINTER = re.compile(r"\$\{([\w.]+)\}")
-_LIST = re.compile(r"\Alist\(\s*(.*)\)\Z")
-_MOST_GPUS = 100_000
-_LONGEST_LIST = 1000
 
 NOT_MODELLED = {
-    "actor_train.use_dynamic_batching_in_train": "micro-batches do not change what is counted: seconds per token do",
-    "actor_train.use_sequence_packing": "packing: the trainer's seconds per token say how well it works",
-    "actor_infer.strategy_args.strategy_config.enforce_eager": "decoding without CUDA graphs",
-    "actor_infer.strategy_args.strategy_config.max_model_len": "only the length caps are kept",
     "user_defined_rollout_loop_cls": "a rollout loop of your own",
     "train_env_manager.group_size_redundancy": "environments beyond the group: --set buffer.group_oversampling=RATIO "
     "with buffer.batch_rule=first_finished",
 }
 
 
-def build(draft: Draft, speed: TrainerSpeed | None) -> None:
+def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     """Fill the draft from ROLL's keys."""
     settings = draft.settings
     _as_actors(settings)
@@ -59,10 +36,10 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     ratio = draft.number("async_generation_ratio", default=0.0, most=1e6)
     draft.mode = f"{'agentic' if agentic else 'rlvr'} pipeline, {'asynchronous' if ratio.value else 'synchronous'}"
     draft.preset = "roll-agentic" if agentic else f"roll-rlvr-{'async' if ratio.value else 'sync'}"
-    model(draft, "pretrain", "actor_train.model_args.model_name_or_path", remedy="-- pretrain=Qwen/Qwen2.5-7B")
+    common.model(draft, "pretrain", "actor_train.model_args.model_name_or_path", remedy="-- pretrain=Qwen/Qwen2.5-7B")
     group = _batch(draft, agentic)
     _lengths(draft, _turns(draft) if agentic else None, agentic)
-    _gpus(draft)
+    put_gpus(draft)
     draft.semantics("admission.law", "cumulative_ratio", "all prompts ever begun stay below the cap")
     draft.semantics("buffer.batch_rule", "oldest_version_first", "groups that began at the oldest step are taken first")
     extra_prompts = draft.flag("is_use_additional_prompts", default=False)
@@ -92,15 +69,15 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     filters = [k for k in settings.found if k.endswith(("query_filter_config.type", "group_filter_cls"))]
     filters = [k for k in filters if settings.found[k].value != "no_filter"]
     if filters:
-        filtering(draft, Read(filters[0], True, True))
+        common.filtering(draft, Read(filters[0], True, True))
         settings.looked_at.update(filters)
-    transport(draft, draft.maybe_text("transfer_backend.backend_name"), {})
+    common.transport(draft, draft.maybe_text("transfer_backend.backend_name"), {})
     # roll/configs/base_config.py, PPOConfig: a penalty switches the reference model on
     penalty = draft.flag("use_kl_loss", default=False).value or draft.number("init_kl_coef", default=0.2).value > 0
     asked = draft.flag("enable_reference", default=False)
     reference = Read(asked.key, asked.value or penalty, asked.given)
     made = reference.value or settings.has("teacher")
-    hardware_and_times(draft, speed, {"old log-probs": True, "reference log-probs": made})
+    common.hardware_and_times(draft, speed, {"old log-probs": True, "reference log-probs": made})
     _recipe(draft, reference)
     _roles(draft, reference.value)
     draft.leave_out(NOT_MODELLED)
@@ -117,24 +94,24 @@ def _as_actors(settings: RunSettings) -> None:
 
 def _roles(draft: Draft, reference: bool) -> None:
     """Models beside the actor, and the GPUs that are theirs alone."""
-    settings, held = draft.settings, (_listed(draft, "actor_train") or set()) | (_listed(draft, "actor_infer") or set())
+    settings, held = draft.settings, (listed(draft, "actor_train") or set()) | (listed(draft, "actor_infer") or set())
     trained = settings.get("actor_train.device_mapping")
     estimator = draft.text("adv_estimator", default="gae")
     on = {estimator.key: "gae", "critic.device_mapping": trained[1] if trained else "list(range(0,1))"}
-    own = len((_listed(draft, "critic") or set()) - held)
+    own = len((listed(draft, "critic") or set()) - held)
     made = estimator.value == "gae" and settings.has("critic")
     roles.critic(draft, estimator, made, one_of({True: on, False: {estimator.key: "grpo"}}), own)
     lora = draft.maybe_text("actor_train.model_args.lora_target")
-    apart = len((_listed(draft, "reference") or set()) - (_listed(draft, "actor_train") or set()))
+    apart = len((listed(draft, "reference") or set()) - (listed(draft, "actor_train") or set()))
     if reference and apart and lora is None:  # of adapters, the actor without them is the reference
         roles.passed(draft, "reference.device_mapping", apart)
     for key in [k for k in settings.below("teacher") if k.endswith(".device_mapping")]:
-        roles.passed(draft, key, len((_gpu_list(settings.found[key].value) or set()) - held))
+        roles.passed(draft, key, len((gpu_list(settings.found[key].value) or set()) - held))
     for section in ("rewards", "reward"):
         for key in settings.below(section):
             value = settings.found[key].value
             if key.endswith(".device_mapping") and value:
-                gpus = _gpu_list(value) or set()
+                gpus = gpu_list(value) or set()
                 roles.judged(draft, f"{key}: {len(gpus)} GPUs that judge", len(gpus - held))
             elif key.endswith(".judge_model_type") and value == "api":
                 roles.judged(draft, f"{key} = api")
@@ -218,9 +195,11 @@ def _lengths(draft: Draft, turns: Read[int] | None, agentic: bool) -> None:
         answer = _trajectory(draft, turns, rest)
     else:
         answer = draft.maybe_count("response_length", "actor_infer.generating_args.max_new_tokens") or rest
-        if answer is rest is not None:
+        if rest is not None and answer is rest:
             answer = Read(rest.key, rest.value, True, Read("response_length", 1, False).written)
-    lengths(draft, answer, prompt, "neither response_length nor sequence_length is set", output_key="response_length")
+    common.lengths(
+        draft, answer, prompt, "neither response_length nor sequence_length is set", output_key="response_length"
+    )
 
 
 def _trajectory(draft: Draft, turns: Read[int] | None, rest: Read[int] | None) -> Read[int] | None:
@@ -242,117 +221,6 @@ def _trajectory(draft: Draft, turns: Read[int] | None, rest: Read[int] | None) -
 def _longer(whole: Read[int], prompt: int) -> Back:
     """Back from the tokens beside the prompt to those of the whole sequence."""
     return lambda want: whole.written(want + prompt)
-
-
-def _gpus(draft: Draft) -> None:
-    train, infer = _devices(draft, "actor_train"), _devices(draft, "actor_infer")
-    trainer = Read("actor_train.device_mapping", max(1, len(train or ())), train is not None)
-    rollout = Read("actor_infer.device_mapping", max(1, len(infer or ())), infer is not None)
-    draft.put("trainer.gpus", trainer.value, trainer, why="GPUs in the list", back=_first(trainer.key, 0))
-    config = "actor_infer.strategy_args.strategy_config"
-    tp = draft.maybe_count(f"{config}.tensor_parallel_size", f"{config}.tp_size", "actor_infer.num_gpus_per_worker")
-    tp = tp or Read(f"{config}.tensor_parallel_size", 1, False)
-    draft.put("engine.tp", tp.value, tp)
-    pp = draft.count(f"{config}.pipeline_parallel_size", default=1)
-    draft.put("engine.pp", pp.value, pp, unless=1)
-    each = tp if pp.value == 1 else times(tp, pp)
-    shared = (train or set()) & (infer or set())
-    place = _first(rollout.key, 0 if shared else trainer.value)
-    draft.put(
-        "fleet.instances",
-        draft.divided("the number of instances", rollout, each),
-        rollout,
-        each,
-        back=lambda want: place(want * each.value),
-    )
-    draft.put(
-        "fleet.placement",
-        "colocated" if shared else "disaggregated",
-        trainer,
-        rollout,
-        why="they share GPUs" if shared else "they share no GPU",
-        back=lambda want: _first(rollout.key, 0 if want == "colocated" else trainer.value)(rollout.value),
-    )
-    if shared and infer is not None and shared != infer:
-        only = len(infer - shared)
-        draft.note(
-            f"{only} GPUs of {rollout.key}", "serve rollout only: here all rollout GPUs take turns with training"
-        )
-    engine = draft.text("actor_infer.strategy_args.strategy_name", default="vllm")
-    engine_name(draft, engine, {"vllm": "vllm", "sglang": "sglang"})
-    share = draft.number(f"{config}.gpu_memory_utilization", f"{config}.mem_fraction_static", default=0.9, most=1.0)
-    if share.given:
-        draft.put("engine.gpu_memory_utilization", share.value, share)
-    else:
-        key = "mem_fraction_static" if engine.value == "sglang" else "gpu_memory_utilization"
-        draft.could("engine.gpu_memory_utilization", None, Read(f"{config}.{key}", 0.9, False).written)
-    if engine.value == "vllm":
-        # roll/third_party/vllm/__init__.py: UsageContext.ENGINE_CONTEXT; roll/distributed/strategy/vllm_strategy.py
-        # gives the tokens. vLLM 0.8.4 to 0.11.
-        entry_point(draft, "async_engine", "vLLM is started from engine arguments")
-        tokens = draft.count(f"{config}.max_num_batched_tokens", default=8192)
-        draft.put("engine.max_num_batched_tokens", tokens.value, tokens)
-        drafts = vllm_drafts(draft, f"{config}.speculative_config.")
-    else:
-        drafts = sglang_drafts(draft, f"{config}.")
-    if drafts:
-        frozen(draft, f"{config}: a drafter that ROLL does not train")
-    engine_limits(draft, f"{config}.")
-    weights_type(draft, f"{config}.quantization")
-
-
-def _first(key: str, start: int) -> Back:
-    """Back from a number of GPUs: so many, from the first that is given."""
-    return lambda want: {key: f"list(range({start},{start + want}))"}
-
-
-def _listed(draft: Draft, role: str) -> set[int] | None:
-    """The GPUs of a role that may have none."""
-    found = draft.settings.get(f"{role}.device_mapping")
-    return None if found is None else _gpu_list(found[1])
-
-
-def _devices(draft: Draft, role: str) -> set[int] | None:
-    """The GPUs of a role: `list(range(0,16))`, `[0, 1]`, or a sum of such lists."""
-    found = draft.settings.get(f"{role}.device_mapping")
-    if found is None:
-        draft.refuse(f"{role}.device_mapping", None, "is missing: it says which GPUs the role has", "add it")
-        return None
-    gpus = _gpu_list(found[1])
-    if not gpus:
-        draft.refuse(
-            found[0].key,
-            one_line(found[1]),
-            "must be a list of GPUs, or text such as list(range(0,8))",
-            "write it in one of these forms",
-        )
-        return None
-    return gpus
-
-
-def _gpu_list(value: Any) -> set[int] | None:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return {value}
-    if isinstance(value, str) and len(value) < _LONGEST_LIST:
-        gpus: set[int] = set()
-        for part in re.split(r"(?<=[\])])\s*\+", value):
-            match = _RANGE.fullmatch(part)
-            if match:
-                first, last = (0, int(match[1])) if match[2] is None else (int(match[1]), int(match[2]))
-                gpus |= set(range(first, min(last, _MOST_GPUS), max(1, int(match[3] or 1))))
-                continue
-            try:
-                with warnings.catch_warnings(action="ignore"):
-                    listed = ast.literal_eval(_LIST.sub(r"\1", part.strip()))
-            except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
-                return None
-            if not isinstance(listed, (list, tuple)) or not all(type(g) is int for g in listed):
-                return None
-            gpus |= set(listed)
-        return gpus
-    if isinstance(value, list) and all(type(g) is int for g in value):
-        return set(value)
-    return None
 
 
 def _sync(draft: Draft) -> None:

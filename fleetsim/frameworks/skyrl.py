@@ -9,20 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from fleetsim.frameworks import recipe, roles
+from fleetsim.frameworks import common, recipe, roles
 from fleetsim.frameworks.agents import put_turns, trajectory
-from fleetsim.frameworks.common import (
-    TrainerSpeed,
-    barrier,
-    engine_name,
-    entry_point,
-    filtering,
-    hardware_and_times,
-    lengths,
-    model,
-    transport,
-    weights_type,
-)
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.framework import Framework, Mode
 from fleetsim.frameworks.reading import Read, on_nodes, one_of, times
@@ -32,14 +20,11 @@ from fleetsim.frameworks.speculation import frozen, vllm_drafts
 ENGINE, POLICY = "generator.inference_engine", "trainer.policy"
 
 NOT_MODELLED = {
-    f"{ENGINE}.enforce_eager": "decoding without CUDA graphs is slower than what is simulated",
-    f"{ENGINE}.expert_parallel_size": "expert parallelism inside an instance",
     "trainer.fully_async.simulate_training": "a trainer that sleeps: --set trainer.fixed_s=SECONDS",
-    "trainer.eval_interval": "evaluation between steps",
 }
 
 
-def build(draft: Draft, speed: TrainerSpeed | None) -> None:
+def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     """Fill the draft from SkyRL's keys."""
     settings = draft.settings
     fully = draft.flag("trainer.fully_async.enabled", default=settings.runs("fully_async"))
@@ -50,9 +35,8 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     if together.value and (fully.value or ahead):
         rule = "asynchronous training has GPUs of its own for rollout"
         draft.refuse(together.key, True, rule, f"{together.key}=false")
-    model(draft, f"{POLICY}.model.path", remedy=f"-- {POLICY}.model.path=Qwen/Qwen2.5-7B")
-    n = draft.count("generator.n_samples_per_prompt", default=5)
-    draft.put("workload.group_size", n.value, n)
+    common.model(draft, f"{POLICY}.model.path", remedy=f"-- {POLICY}.model.path=Qwen/Qwen2.5-7B")
+    n = draft.take("workload.group_size", draft.count("generator.n_samples_per_prompt", default=5))
     _batch(draft, n, fully=fully.value)
     _lengths(draft)
     _gpus(draft, together)
@@ -65,14 +49,14 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
         draft.semantics("sync.in_flight", "drain", "weights change between two batches")
         draft.semantics("buffer.batch_rule", "fifo", "the batch that was generated before")
     else:
-        barrier(draft, "the whole batch is generated before it is trained")
+        common.barrier(draft, "the whole batch is generated before it is trained")
     draft.semantics("fleet.group_placement", "spread", "a request per sample")
     draft.semantics("fleet.routing", "round_robin", "over the engines")
     words = {"nccl": "collective_broadcast", "gloo": "collective_broadcast"}
-    transport(draft, draft.text(f"{ENGINE}.weight_sync_backend", default="nccl"), words)
+    common.transport(draft, draft.text(f"{ENGINE}.weight_sync_backend", default="nccl"), words)
     drops = draft.flag("trainer.algorithm.zero_variance_filter", default=False)
     sampled = draft.maybe_text("trainer.algorithm.dynamic_sampling.type")  # filter (DAPO) or replace
-    filtering(draft, drops if sampled is None or drops.value else Read(sampled.key, True, True, drops.written))
+    common.filtering(draft, drops if sampled is None or drops.value else Read(sampled.key, True, True, drops.written))
     _recipe(draft, speed)
     _roles(draft, together)
     mini = times(draft.count("trainer.policy_mini_batch_size", default=256), n)
@@ -100,7 +84,7 @@ def _lengths(draft: Draft) -> None:
     key = "generator.max_input_length"
     whole = Read(f"{most.key} {most.value} + {turn.key}", most.value + turn.value, most.given, longest)
     bounded = own is None and turns is not None and turns.value > 1
-    lengths(draft, trajectory(turn, turns, whole if bounded else None, key), prompt)
+    common.lengths(draft, trajectory(turn, turns, whole if bounded else None, key), prompt)
 
 
 def _roles(draft: Draft, together: Read[bool]) -> None:
@@ -186,17 +170,13 @@ def _gpus(draft: Draft, together: Read[bool]) -> None:
 
 
 def _engine(draft: Draft) -> None:
-    engine_name(draft, draft.text(f"{ENGINE}.backend", default="vllm"), {"vllm": "vllm"})
-    entry_point(draft, "api_server", "UsageContext.OPENAI_API_SERVER")
-    share = draft.number(f"{ENGINE}.gpu_memory_utilization", default=0.8, most=1.0)
-    draft.put("engine.gpu_memory_utilization", share.value, share)
-    seqs = draft.count(f"{ENGINE}.max_num_seqs", default=1024)
-    draft.put("engine.max_num_seqs", seqs.value, seqs)
-    tokens = draft.count(f"{ENGINE}.max_num_batched_tokens", default=8192)
-    draft.put("engine.max_num_batched_tokens", tokens.value, tokens)
-    weights_type(draft, f"{ENGINE}.engine_init_kwargs.quantization")
-    prefix = draft.flag(f"{ENGINE}.enable_prefix_caching", default=True)
-    draft.put("engine.prefix_caching", prefix.value, prefix)
+    common.engine_name(draft, draft.text(f"{ENGINE}.backend", default="vllm"), {"vllm": "vllm"})
+    common.entry_point(draft, "api_server", "UsageContext.OPENAI_API_SERVER")
+    draft.take("engine.gpu_memory_utilization", draft.number(f"{ENGINE}.gpu_memory_utilization", default=0.8, most=1.0))
+    draft.take("engine.max_num_seqs", draft.count(f"{ENGINE}.max_num_seqs", default=1024))
+    draft.take("engine.max_num_batched_tokens", draft.count(f"{ENGINE}.max_num_batched_tokens", default=8192))
+    common.weights_type(draft, f"{ENGINE}.engine_init_kwargs.quantization")
+    draft.take("engine.prefix_caching", draft.flag(f"{ENGINE}.enable_prefix_caching", default=True))
     # Megatron sends merged weights (skyrl/train/entrypoints/main_base.py)
     rank = draft.count("trainer.policy.model.lora.rank", default=0, least=0)
     if draft.text("trainer.strategy", default="fsdp").value == "megatron":
@@ -240,10 +220,10 @@ def _reference(draft: Draft) -> bool:
     return loss or draft.flag("trainer.algorithm.use_kl_in_reward", default=False).value
 
 
-def _recipe(draft: Draft, speed: TrainerSpeed | None) -> None:
+def _recipe(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     """The update: PolicyConfig, FSDPConfig, MegatronConfig and OptimizerConfig of config.py."""
     loss = draft.flag("trainer.algorithm.use_kl_loss", default=True)
-    hardware_and_times(draft, speed, {"old log-probs": True, "reference log-probs": _reference(draft)})
+    common.hardware_and_times(draft, speed, {"old log-probs": True, "reference log-probs": _reference(draft)})
     recipe.passes(draft, reference=(_reference(draft), loss.written))
     recipe.words(draft, "backend", {"fsdp": "fsdp", "fsdp2": "fsdp", "megatron": "megatron"}, "trainer.strategy")
     recipe.counts(draft, {"epochs": "trainer.update_epochs_per_batch"})

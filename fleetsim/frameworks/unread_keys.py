@@ -57,15 +57,35 @@ _KINDS = (
           r"device_mapping$|(n|num)_?(gpus|nodes)\w*$|gpus_per_node$|\bnnodes$",
           "workload.reward.latency_s", 0.0, "SECONDS"),
 )  # fmt: skip
+# Settings that every framework has under names of its own: their words, and what is not modelled.
+_MICRO = r"use_dynamic_bsz|dynamic_batch\w*(\.enabled)?|use_dynamic_batch\w*(_in_train|_size)?|max_tokens_per_gpu"
+NOTES = {
+    rf"(^|[._])({_MICRO})$": "micro-batches do not change what is counted: the trainer's seconds per token do",
+    r"(sequence_packing(\.enabled)?|pack_length|token_budget)$":
+        "packing: the trainer's seconds per token say how well it works",
+    r"enforce_eager$": "decoding without CUDA graphs is slower than what is simulated",
+    r"(max_model_len|context_length)$": "only the length caps are kept",
+    rf"{_ENGINE}expert_parallel_size$|sglang[._]((enable_)?ep_moe|ep_size|enable_ep_moe)$":
+        "expert parallelism inside an instance",
+    r"(test_freq|eval_interval|val_period|eval[._](steps|interval)|eval_strategy|local_eval_every)$":
+        "evaluation between steps, which shares the engines",
+    r"(critic_warmup|num_critic_only_steps)$": "steps that train the critic only",
+}  # fmt: skip
+_NOTED = tuple((re.compile(words), why) for words, why in NOTES.items())
 _MOST_NAMED = 4
 
 
 def name_unread(draft: Draft) -> None:
-    """Add an assumption for each kind of setting of which keys were not read, but for values that the user set."""
+    """Add an assumption for each kind of setting of which keys were not read, but for values that the user set; and a
+    note for what no framework's reader knows to read."""
     found: dict[int, list[str]] = {}
     known = {taken.path for taken in draft.taken} | ({TURNS} & draft.values.keys())
     for setting in [s for key, s in draft.settings.found.items() if key not in draft.settings.looked_at]:
         key = normal(setting.key).lower()
+        note = next((why for words, why in _NOTED if words.search(key)), None)
+        if note is not None:
+            draft.leave_out({setting.key: note})
+            continue
         kind = next((i for i, kind in enumerate(_KINDS) if kind.words.search(key)), None)
         if kind is None or _ASIDE.search(key) or _KINDS[kind].path in known or _is_off(draft, key):
             continue

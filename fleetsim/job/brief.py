@@ -25,8 +25,8 @@ MeanOf = Callable[[str], float]
 
 # What the job is: where one of these is assumed, the plan may be for another job than the reader's.
 _JOB = ("engine.model", "engine.instance_tok_s", "trainer.batch_samples", "workload.output_tokens.mean")
-# What a configuration shows and does not say, or a scenario has no place for: where a file calls one of these assumed, it
-# is always named.
+# What a configuration shows and does not say, or a scenario has no place for: where a file calls one of these assumed,
+# it is always named.
 _UNSAID = (
     "workload.turns.count", "workload.reward.latency_s", "engine.dtype", "engine.kv_dtype", "trainer.recipe.critic",
     "trainer.recipe.reference", "trainer.recipe.tune", "trainer.recipe.offload", "trainer.recipe.precision",

@@ -238,7 +238,7 @@ CASES = (
             "buffer.oversampling": 1.5,
             "buffer.leftover": "carry_over",
         },
-        ("remote_url",),
+        (),
     ),
     Case(
         "openrlhf_hybrid_old.sh",
@@ -381,7 +381,7 @@ CASES = (
             "buffer.capacity_samples": 2 * 2 * 2048,
             "sync.in_flight": "keep",
         },
-        ("sequence_packing",),
+        (),
     ),
     Case(
         "nemo_rl_async.yaml",

@@ -27,7 +27,11 @@ actor_infer: {{device_mapping: "list(range(8,12))"}}
 VERL = "python -m verl.trainer.main_ppo actor_rollout_ref.model.path=Qwen/Qwen2.5-7B algorithm.adv_estimator=grpo "
 OPENRLHF = "python -m openrlhf.cli.train_ppo_ray --actor.model_name_or_path Qwen/Qwen2.5-7B --vllm.num_engines 2 "
 SKYRL = "trainer.policy.model.path=Qwen/Qwen2.5-7B "
-AREAL = 'actor: {path: Qwen/Qwen3-8B, backend: "fsdp:d2"}\nrollout: {backend: "sglang:d2"}\ntrain_dataset: {batch_size: 8}\n'
+AREAL = """\
+actor: {path: Qwen/Qwen3-8B, backend: "fsdp:d2"}
+rollout: {backend: "sglang:d2"}
+train_dataset: {batch_size: 8}
+"""
 NEMO = """\
 policy: {{model_name: Qwen/Qwen2.5-7B, {}}}
 grpo: {{num_prompts_per_step: 8, num_generations_per_prompt: 4, {}}}
@@ -49,8 +53,8 @@ def read(framework: str, text: str, name: str = "c.yaml", sets: tuple[str, ...] 
         ("roll", ROLL.format("grpo", "reference", "12,20"), "c.yaml", REFERENCE, 8),
         ("roll", ROLL.format("gae", "critic", "12,14"), "c.yaml", CRITIC, 2),
         ("roll", ROLL.format("grpo", "teacher: {big", "12,28") + "}", "c.yaml", REFERENCE, 16),
-        ("verl", VERL + "distillation.enabled=True distillation.nnodes=1 distillation.n_gpus_per_node=4", "c.sh", REWARD,
-         4),
+        ("verl", VERL + "distillation.enabled=True distillation.nnodes=1 distillation.n_gpus_per_node=4", "c.sh",
+         REWARD, 4),
         ("verl", VERL + "reward.reward_model.enable=True reward.reward_model.enable_resource_pool=True "
          "reward.reward_model.nnodes=1", "c.sh", REWARD, 8),
         ("areal", AREAL + 'teacher: {backend: "fsdp:d1p1t4", path: Qwen/Qwen3-32B}', "c.yaml", REFERENCE, 4),

@@ -149,8 +149,8 @@ def test_nemo_rl_counts_rollout_turns_but_for_gyms() -> None:
 @pytest.mark.parametrize(
     ("framework", "text", "name", "marker"),
     [
-        ("prime-rl", 'model = {name = "q/q"}\n[[orchestrator.train.source]]\nenv = {taskset = {id = "my-swe"}}', "c.toml",
-         "my-swe"),
+        ("prime-rl", 'model = {name = "q/q"}\n[[orchestrator.train.source]]\nenv = {taskset = {id = "my-swe"}}',
+         "c.toml", "my-swe"),
         ("prime-rl", 'model = {name = "q/q"}\n[[orchestrator.train.source]]\nenv = {agent = {harness = {id = "rlm"}}}',
          "c.toml", "rlm"),
         ("trl", "GRPOConfig(model='q/q')\nGRPOTrainer(environment_factory=Pond)", "c.py", "environment_factory"),
@@ -161,7 +161,8 @@ def test_nemo_rl_counts_rollout_turns_but_for_gyms() -> None:
          "--train.agent_func_path pond.py", "c.sh", "pond.py"),
         ("verl", "python -m verl.trainer.main_ppo actor_rollout_ref.model.path=q/q "
          "actor_rollout_ref.rollout.multi_turn.enable=True", "c.sh", "multi_turn"),
-        ("open-instruct", "python open_instruct/grpo_fast.py --model_name_or_path q/q --tools search", "c.sh", "search"),
+        ("open-instruct", "python open_instruct/grpo_fast.py --model_name_or_path q/q --tools search", "c.sh",
+         "search"),
     ],
 )  # fmt: skip
 def test_an_agent_is_named_where_nobody_says_its_turns(framework: str, text: str, name: str, marker: str) -> None:
@@ -173,7 +174,8 @@ def test_an_agent_is_named_where_nobody_says_its_turns(framework: str, text: str
 @pytest.mark.parametrize(
     ("framework", "text", "name", "turns"),
     [
-        ("prime-rl", 'model = {name = "q/q"}\n[[orchestrator.train.source]]\nenv = {taskset = {max_turns = 6}}', "c.toml", 6),
+        ("prime-rl", 'model = {name = "q/q"}\n[[orchestrator.train.source]]\nenv = {taskset = {max_turns = 6}}',
+         "c.toml", 6),
         ("trl", "GRPOConfig(model='q/q', max_tool_calling_iterations=4)\nGRPOTrainer(tools=[look])", "c.py", 5),
         ("verl", "python -m verl.trainer.main_ppo actor_rollout_ref.model.path=q/q "
          "actor_rollout_ref.rollout.multi_turn.enable=True actor_rollout_ref.rollout.multi_turn.max_assistant_turns=7",
