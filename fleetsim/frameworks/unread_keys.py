@@ -72,7 +72,7 @@ NOTES = {
     r"(critic_warmup|num_critic_only_steps)$": "steps that train the critic only",
 }  # fmt: skip
 _NOTED = tuple((re.compile(words), why) for words, why in NOTES.items())
-_MOST_NAMED = 4
+_MOST_NAMED, _LONGEST = 4, 300
 
 
 def name_unread(draft: Draft) -> None:
@@ -80,7 +80,8 @@ def name_unread(draft: Draft) -> None:
     note for what no framework's reader knows to read."""
     found: dict[int, list[str]] = {}
     known = {taken.path for taken in draft.taken} | ({TURNS} & draft.values.keys())
-    for setting in [s for key, s in draft.settings.found.items() if key not in draft.settings.looked_at]:
+    looked_at = draft.settings.looked_at
+    for setting in [s for key, s in draft.settings.found.items() if key not in looked_at and len(key) < _LONGEST]:
         key = normal(setting.key).lower()
         note = next((why for words, why in _NOTED if words.search(key)), None)
         if note is not None:

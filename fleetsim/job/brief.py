@@ -177,7 +177,7 @@ def assumed_line(scenario: Scenario, assumed: Iterable[Assumption], in_doubt: Se
 def _typed(scenario: Scenario, assumption: Assumption) -> str:
     path, flag = assumption.path, assumption.flag.split(" --")[0]
     value: Any = _TYPED[path](scenario) if path in _TYPED else assumption.value
-    value = getattr(value, "value", value)  # of a law
+    value = value.get("value", value) if isinstance(value, dict) else value  # of a law
     written = units.number(value).replace(",", "") if isinstance(value, float) else str(value)
     return f"--set {path}={written}" if flag.startswith("--set") else f"{flag} {written}"
 
