@@ -21,6 +21,7 @@ from fleetsim.frameworks.convert import FRAMEWORKS, Imported, scenario_from
 from fleetsim.frameworks.export import scenario_to
 from fleetsim.frameworks.source import read_source
 from fleetsim.frameworks.trl import CLASSES
+from fleetsim.frameworks.unread_keys import NOTES
 from fleetsim.job.engine_limits import generated_mean, limits_of, training_step_s
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -133,6 +134,15 @@ The mean is a third of the cap because published runs have 0.27 to 0.39 of it. T
 passes are estimated by its model ([trainer](trainer-accuracy.md)). Several updates on one rollout batch
 count as one optimizer step, whose seconds are their sum. Defaults of the framework stand in where the file is silent,
 and count as assumed. Written by `docs/make_frameworks.py`.
+
+A trajectory of several turns takes all the turns that its cap allows, and generates at most the cap of a turn in each
+of them, within the cap of the whole. Where an agent or an environment shows several turns and no setting says how
+many, `workload.turns.count` is assumed. Judges, reward models and teachers on GPUs of their own are in no pool of a
+scenario: their GPUs are counted in its description, and what they do is assumed. A setting that is not read, and whose
+name speaks of GPUs, nodes, a model, a precision, turns or a pass, is assumed as well, with the flag that settles it;
+`size` names all of these in its line *assumed*. A file that trains without a rollout is refused by its name.
+
+In no framework modelled, though recognised by the words of its settings:
 """
 
 
@@ -153,7 +163,7 @@ def main() -> int:
 def page() -> str:
     """The text of the page."""
     sections = (line for framework in FRAMEWORKS for line in _framework(framework))
-    return "\n".join([HEAD, *_way_back(), *sections]) + "\n"
+    return "\n".join([HEAD, *(f"- {why}" for why in NOTES.values()), "", *_way_back(), *sections]) + "\n"
 
 
 def _way_back() -> Iterator[str]:
@@ -187,9 +197,10 @@ def _framework(framework: str) -> Iterator[str]:
     for setting, paths in rows.items():
         yield f"| {setting} | {', '.join(f'`{p}`' for p in paths)} |"
     reasons: dict[str, list[str]] = {}
-    for key, why in module.NOT_MODELLED.items():
+    for key, why in getattr(module, "NOT_MODELLED", {}).items():
         reasons.setdefault(why, []).append(f"`{key}`")
-    yield "\nRecognised, and not modelled:\n"
+    if reasons:
+        yield "\nRecognised, and not modelled:\n"
     for why, keys in reasons.items():
         yield f"- {', '.join(keys)}: {why}"
     yield ""

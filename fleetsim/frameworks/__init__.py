@@ -4,7 +4,9 @@
   `settings` holds what it says. `requirement` reads the versions that it pins; each framework's file says what a
   version changes.
 - Whose it is: `detection`. What it means: a file a framework (`verl`, `trl`, `roll`, ...), whose values are `reading`
-  and gather in `draft`; `common` has what every configuration leaves open, `recipe` how the batch is trained.
+  and gather in `draft`; `common` has what every configuration leaves open, `recipe` how the batch is trained, `agents`
+  the turns of a trajectory, `roles` the models beside the policy, `sides` what engines have beside their weights.
+- What no file read: `unread_keys` names the settings that hold something.
 - `convert` leads; `told` says what was taken and assumed, `scenario_text` writes the file.
 - Out, `scenario to`: `export` leads, `wanted_values` says what must be said, `reversal` finds the settings, `forms`
   writes.

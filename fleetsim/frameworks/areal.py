@@ -10,18 +10,12 @@ import math
 import re
 from typing import Any
 
-from fleetsim.frameworks import recipe
-from fleetsim.frameworks.common import (
-    TrainerSpeed,
-    entry_point,
-    hardware_and_times,
-    lengths,
-    model,
-    transport,
-)
+from fleetsim.frameworks import common, recipe, roles
+from fleetsim.frameworks.agents import put_turns, trajectory
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.framework import Framework, Mode
 from fleetsim.frameworks.reading import Back, Read, one_line, one_of, times
+from fleetsim.frameworks.sides import adapter
 
 _DIMENSION = re.compile(r"([dptce])(\d{1,4})")
 _ATTENTION = re.compile(r"\(attn:([^|()]*)\|ffn:[^|()]*\)")  # layers of a mixture split on their own
@@ -33,25 +27,18 @@ NOT_MODELLED = {
     "rollout.queue_size": "the input queue's own bound",
     "rollout.pause_grace_period": "seconds of grace at a pause: --set sync.pause_s=SECONDS",
     "dynamic_bs": "batches of varying size",
-    "actor.use_lora": "an adapter: --set sync.pause_s=SECONDS",
-    "rollout.use_lora": "an adapter: --set sync.pause_s=SECONDS",
     "sglang.enable_mixed_chunk": "how prefill and decode share an iteration",
     "sglang.enable_dp_attention": "attention with data parallelism",
-    "sglang.ep_size": "expert parallelism inside an instance",
-    "sglang.context_length": "only the length caps are kept",
-    "vllm.max_model_len": "only the length caps are kept",
-    "max_turns": "turns: --set workload.turns.count=N --set workload.turns.tool_latency_s=SECONDS",
     "gconfig.min_new_tokens": "a least length",
 }
 
 
-def build(draft: Draft, speed: TrainerSpeed | None) -> None:
+def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     """Fill the draft from AReaL's keys."""
     draft.mode, draft.preset = "asynchronous", "areal"
-    model(draft, "actor.path", remedy="-- actor.path=Qwen/Qwen2.5-7B, or --set engine.model=Qwen/Qwen2.5-7B")
+    common.model(draft, "actor.path", remedy="-- actor.path=Qwen/Qwen2.5-7B, or --set engine.model=Qwen/Qwen2.5-7B")
     batch, n = _batch(draft)
-    answer, prompt = draft.count("gconfig.max_new_tokens", default=16384), draft.maybe_count("train_dataset.max_length")
-    lengths(draft, answer, prompt, prompt_key="train_dataset.max_length")
+    _lengths(draft)
     engine = _parallelism(draft)
     _engine(draft, engine)
     eta = draft.number("rollout.max_head_offpolicyness", default=0.0)
@@ -77,15 +64,60 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     draft.semantics("fleet.routing", "round_robin", "servers in turn")
     way = draft.text("actor.weight_update_mode", "weight_update_mode", default="xccl")
     words = {"xccl": "collective_broadcast", "nccl": "collective_broadcast", "disk": "checkpoint_shuttle"}
-    transport(draft, way, words)
+    common.transport(draft, way, words)
     _recipe(draft, speed)
+    _roles(draft)
     draft.leave_out(NOT_MODELLED)
+
+
+def _lengths(draft: Draft) -> None:
+    """areal/api/cli_args.py, GenerationHyperparameters: max_new_tokens are those of one request, max_tokens those of
+    a conversation with its prompt. What an example of AReaL calls its turns stands in sections of its own."""
+    settings = draft.settings
+    keys = [k for k in settings.found if k.rpartition(".")[2] in ("max_turns", "max_steps") and "eval" not in k]
+    turns = draft.maybe_count(*keys) if keys else None
+    marks = ("workflow", "agent_builder_path", "econfig", "max_tokens_per_trajectory", "rollout.agent", "n_trajs")
+    agent = next((mark for mark in marks if settings.has(mark)), "")
+    several = bool(agent) or turns is not None
+    put_turns(draft, turns, "", agent)
+    turn = draft.count("gconfig.max_new_tokens", default=16384)
+    whole = draft.maybe_count("max_tokens_per_trajectory", "gconfig.max_tokens", "rollout.agent.engine_max_tokens")
+    whole = whole or Read("gconfig.max_tokens", 32768, False)
+    answer = trajectory(turn, turns, whole, several=several and turns is None)
+    common.lengths(draft, answer, draft.maybe_count("train_dataset.max_length"), prompt_key="train_dataset.max_length")
+
+
+def _roles(draft: Draft) -> None:
+    """A critic and a teacher: areal/trainer/rl_trainer.py makes each where its section stands."""
+    settings = draft.settings
+    held = _own_gpus(draft, "critic")
+    backend = Read("critic.backend", None, settings.has("critic"))
+    with_it = {"critic.backend": "${actor.backend}", "critic.path": "${actor.path}"}
+    roles.critic(draft, backend, settings.has("critic"), one_of({True: with_it, False: {}}), held)
+    if settings.has("teacher"):
+        path = draft.text("teacher.path", default="a teacher")
+        roles.passed(draft, str(path), _own_gpus(draft, "teacher"))
+    if settings.has("ref") and draft.values.get(roles.REFERENCE) and (apart := _own_gpus(draft, "ref")):
+        roles.passed(draft, "ref.backend: the reference model", apart)
+    if any(draft.flag(f"{role}.use_lora", default=False).value for role in ("actor", "rollout")):
+        rank = draft.count("actor.lora_rank", "vllm.max_lora_rank", "sglang.max_lora_rank", default=32)
+        roles.adapters(draft, rank)
+        adapter(draft, rank, of_vllm=draft.values.get("engine.name") == "vllm")
+    settings.see("critic", "ref", "teacher", "vllm" if draft.values.get("engine.name") != "vllm" else "sglang")
+
+
+def _own_gpus(draft: Draft, role: str) -> int:
+    """GPUs of a role that does not share another's."""
+    backend = draft.maybe_text(f"{role}.backend")
+    if backend is None or draft.text(f"{role}.scheduling_strategy.type", default="separation").value == "colocation":
+        return 0
+    sizes = _sizes(draft, backend)[1]
+    return math.prod(sizes[letter] for letter in "dptc")
 
 
 def _batch(draft: Draft) -> tuple[Read[int], Read[int]]:
     """Prompts of a batch, and responses to each."""
-    n = draft.count("gconfig.n_samples", default=1)
-    draft.put("workload.group_size", n.value, n)
+    n = draft.take("workload.group_size", draft.count("gconfig.n_samples", default=1))
     batch = draft.needed_count("train_dataset.batch_size", remedy="-- train_dataset.batch_size=256")
     samples = times(batch, n)
     consumer = draft.count("rollout.consumer_batch_size", default=1)
@@ -104,11 +136,11 @@ def _batch(draft: Draft) -> tuple[Read[int], Read[int]]:
     return batch, n
 
 
-def _recipe(draft: Draft, speed: TrainerSpeed | None) -> None:
+def _recipe(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     """The passes of a step, the GPUs, and what the seconds of a step are made of."""
     recompute = draft.flag("actor.recompute_logprob", default=True)
     reference = draft.number("actor.kl_ctl", default=0.1).value > 0 and draft.settings.has("ref")
-    hardware_and_times(draft, speed, {"old log-probs": recompute.value, "reference log-probs": reference})
+    common.hardware_and_times(draft, speed, {"old log-probs": recompute.value, "reference log-probs": reference})
     with_ref = {"actor.kl_ctl": 0.1, "ref.backend": "${actor.backend}", "ref.path": "${actor.path}"}
     recipe.passes(
         draft,
@@ -119,6 +151,7 @@ def _recipe(draft: Draft, speed: TrainerSpeed | None) -> None:
     why = "their updates count as one step"
     draft.put("trainer.recipe.optimizer_steps", parts.value, parts, why=why, unless=1)
     recipe.words(draft, "offload", {"true": "states"}, "actor.offload")
+    recipe.words(draft, "precision", {"e4m3": "fp8", "hybrid": "fp8"}, "actor.megatron.fp8_config.mode")
     recipe.flags(draft, {"recompute": ("actor.gradient_checkpointing", False)})
 
 
@@ -215,15 +248,13 @@ def _engine(draft: Draft, engine: str) -> None:
     if engine in ("vllm", "sglang"):
         draft.put("engine.name", engine, Read("rollout.backend", engine, True), back=one_of({}))
     key = "vllm.gpu_memory_utilization" if engine == "vllm" else "sglang.mem_fraction_static"
-    share = draft.number(key, default=0.9, most=1.0)
-    draft.put("engine.gpu_memory_utilization", share.value, share)
+    draft.take("engine.gpu_memory_utilization", draft.number(key, default=0.9, most=1.0))
     if engine == "vllm":
-        seqs = draft.count("vllm.max_num_seqs", default=256)
-        draft.put("engine.max_num_seqs", seqs.value, seqs)
+        draft.take("engine.max_num_seqs", draft.count("vllm.max_num_seqs", default=256))
         off = draft.flag("vllm.no_enable_prefix_caching", default=True)
         draft.put("engine.prefix_caching", not off.value, off, back=lambda want: off.written(not want))
         # areal/engine/vllm_ext/areal_vllm_server.py: vLLM's own run_server
-        entry_point(draft, "api_server", "vLLM runs as an API server")
+        common.entry_point(draft, "api_server", "vLLM runs as an API server")
     else:
         requests = draft.maybe_count("sglang.max_running_requests")
         if requests is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -18,6 +19,8 @@ PROMPT_OF_CAP = 0.25
 DEFAULT_CAP = 8192
 DEFAULT_GPU = "H100-SXM"
 OUTPUT_CAP = "workload.output_tokens.max"
+# Text that stands for a model's name, and is none.
+_PLACEHOLDER = re.compile(r"\s|[<>]|path/to/[\w.-]*(model|checkpoint)[\w.-]*\Z", re.IGNORECASE)
 
 # (model, GPU, trainer GPUs) -> seconds per trained token of one update and of one log-prob pass; None if unknown.
 TrainerSpeed = Callable[[str, str, int], tuple[float, float] | None]
@@ -45,8 +48,8 @@ def model(draft: Draft, *keys: str, remedy: str) -> None:
     else:
         shown = name.rpartition("/")[2]
     shown = "".join(c for c in shown if c.isprintable())[:300]
-    if not shown:
-        draft.refuse(read.key, read.value, "names no model", remedy)
+    if not shown or (not local and _PLACEHOLDER.search(name)):
+        draft.refuse(read.key, read.value, "names no model" + (": a placeholder" if shown else ""), remedy)
         return
     draft.put("engine.model", shown, read, back=lambda want: read.written(str(want).removesuffix("/config.json")))
 

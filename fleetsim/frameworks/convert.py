@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fleetsim import units
 from fleetsim.config.load import scenario_from_mapping
 from fleetsim.config.override import parse_override, with_overrides
 from fleetsim.config.paths import put
@@ -15,13 +16,14 @@ from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.frameworks import areal, nemo_rl, open_instruct, openrlhf, prime_rl, roll, skyrl, slime, trl, verl
 from fleetsim.frameworks.common import TrainerSpeed
-from fleetsim.frameworks.detection import mixed_up
+from fleetsim.frameworks.detection import mixed_up, no_rollout, other_job
 from fleetsim.frameworks.draft import Assumed, Draft, NotModelled, Taken
 from fleetsim.frameworks.equal_parts import divides, refusal
 from fleetsim.frameworks.framework import Framework
 from fleetsim.frameworks.reading import one_line
 from fleetsim.frameworks.scenario_text import SECTIONS, scenario_yaml
 from fleetsim.frameworks.settings import RunSettings
+from fleetsim.frameworks.unread_keys import name_unread
 
 _ASSUMED = "nobody measured these; take a path out when its value below is yours"
 
@@ -86,7 +88,7 @@ def scenario_from(
     """
     framework = framework_name(framework)
     known = FRAMEWORKS[framework]
-    other = mixed_up(settings, framework)
+    other = mixed_up(settings, framework) or no_rollout(settings, framework)
     if other is not None:
         raise InputError([other])
     given, problems = _given(sets)
@@ -94,12 +96,19 @@ def scenario_from(
     known.build(draft, speed)
     problems = [*draft.problems, *problems]
     if problems:
-        raise InputError(_once(problems))
+        another = other_job(settings) if any(p.rule.startswith("is missing") for p in draft.problems) else None
+        raise InputError(_once(problems) if another is None else [another])
+    name_unread(draft)
+    if settings.parents:
+        above = one_line(", ".join(settings.parents))
+        draft.note(f"defaults: {above}", f"not found beside the file: {framework}'s own values stand in")
+    gpus = units.plural(draft.other_gpus, "more GPU")
+    alike = f"imported from {name}; the preset {draft.preset} has the same semantics"
     head: dict[str, Any] = {
         "schema_version": 1,
         "name": one_line(f"{framework} {name}"),
         "description": one_line(
-            f"{framework}, {draft.mode}: imported from {name}; the preset {draft.preset} has the same semantics", 300
+            f"{framework}, {draft.mode}: {alike}{f'; {gpus} in no pool of it' if draft.other_gpus else ''}", 300
         ),
         "source": one_line(f"a configuration of {known.repository}"),
     }

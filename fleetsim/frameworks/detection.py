@@ -60,6 +60,16 @@ PROGRAMS: Mapping[str, tuple[str, ...]] = {
     "prime-rl": ("prime_rl", "prime-rl"),
 }
 _ENOUGH = 2
+_REMEDY = "give a configuration of RL with a rollout"
+# What a file is instead, its sections (or the parts of a program's name) that say so, and what is wrong with it.
+_OTHER_JOBS = (
+    ("supervised fine-tuning", ("sft", "sft_train", "sft_args"), ("sft", "finetune", "SFTConfig", "SFTTrainer"), ""),
+    ("preference optimization (DPO)", ("dpo", "chosen_key"), ("dpo", "DPOTrainer", "KTO", "ORPO", "CPO"), ""),
+    ("a reward model's training", ("rm",), ("train_rm", "reward_model", "RewardTrainer", "_rw", "run_rm"), ""),
+    ("PPO of NeMo-RL", ("ppo",), ("run_ppo",), "its critic and its step are not modelled"),
+    ("distillation", ("distillation", "teacher", "student"), ("distil",), "its step is not modelled"),
+    ("a rollout without training", ("rollout",), ("rollout_pipeline",), "no trainer to plan for"),
+)  # fmt: skip
 
 
 def marks(settings: RunSettings) -> dict[str, int]:
@@ -70,6 +80,29 @@ def marks(settings: RunSettings) -> dict[str, int]:
         found += 2 * any(settings.runs(part) for part in PROGRAMS[framework])
         counts[framework] = found
     return counts
+
+
+# Framework -> a section that all its trainings have, those that only one with a rollout has, and what it is without.
+_WITHOUT = {
+    "areal": (("actor",), ("rollout", "gconfig", "allocation_mode"), "fine-tuning, DPO or a reward model"),
+    "prime-rl": (("data",), ("orchestrator",), "supervised fine-tuning"),
+}
+
+
+def no_rollout(settings: RunSettings, framework: str) -> Problem | None:
+    """What a file is that could be read, but has no section or key of training with a rollout."""
+    with_, without, what = _WITHOUT.get(framework, ((), (), ""))
+    if settings.has(*with_) and not settings.has(*without):
+        return Problem("CONFIG", what, "no rollout to plan", _REMEDY)
+    return None if any(settings.has(normal(key)) for key in MARKS[framework]) else other_job(settings)
+
+
+def other_job(settings: RunSettings) -> Problem | None:
+    """What a file is that lacks what a rollout needs; None where nothing says it."""
+    for what, keys, programs, why in _OTHER_JOBS:
+        if settings.has(*keys) or settings.runs(*programs):
+            return Problem("CONFIG", what, why or "no rollout to plan", _REMEDY)
+    return None
 
 
 def mixed_up(settings: RunSettings, framework: str) -> Problem | None:

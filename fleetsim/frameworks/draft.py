@@ -16,13 +16,13 @@ from typing import Any
 from fleetsim.config.paths import is_touched
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import Problem
-from fleetsim.frameworks.reading import Back, Link, Read, one_line, one_of
+from fleetsim.frameworks.reading import Back, Link, Read, T, one_line, one_of
 from fleetsim.frameworks.settings import RunSettings
 
 _MOST = 1_000_000_000
 _TRUE, _FALSE = frozenset({"true", "yes", "on", "1", "enable", "enabled"}), frozenset({"false", "no", "off", "0"})
 # Values with which a setting asks for nothing, or for what every scenario has.
-_SWITCHED_OFF: tuple[object, ...] = (False, 0, -1, 1, "none", "None", "false", "False", "auto", [])
+SWITCHED_OFF: tuple[object, ...] = (False, 0, -1, 1, "none", "None", "false", "False", "auto", [])
 # Equal to no value: always written.
 _NEVER: Any = object()
 _WHOLE = re.compile(r"[-+]?\d[\d_]{0,30}")
@@ -60,7 +60,8 @@ class NotModelled:
 class Draft:
     """What a framework's module builds. given: what the user set himself. preset: the shipped one that is alike.
 
-    guesses: paths whose values neither the configuration nor the framework says. links: the ways back.
+    guesses: paths whose values neither the configuration nor the framework says. links: the ways back. other_gpus: GPUs
+    of what the scenario has no place for.
     """
 
     framework: str
@@ -77,6 +78,7 @@ class Draft:
     problems: list[Problem] = field(default_factory=list)
     links: list[Link] = field(default_factory=list)
     missing: set[str] = field(default_factory=set)
+    other_gpus: int = 0
 
     # ------------------------------------------------------------------------------------------------------ reading
 
@@ -181,6 +183,13 @@ class Draft:
             settings = tuple(f"{r} (default)" if not r.given else str(r) for r in reads)
             self.taken.append(Taken(path, value, settings, why))
 
+    def take(
+        self, path: str, read: Read[T], *, why: str = "", back: Back | None = None, unless: Any = _NEVER
+    ) -> Read[T]:
+        """A scenario value that is one setting's own; the setting, to go on with."""
+        self.put(path, read.value, read, why=why, back=back, unless=unless)
+        return read
+
     def either(
         self, path: str, switch: Read[bool], on: str, off: str, *, why: tuple[str, str] = ("", ""), unless: Any = _NEVER
     ) -> None:
@@ -200,9 +209,14 @@ class Draft:
         self.taken.append(Taken(path, value, (self.mode,), why))
 
     def assume(self, path: str, value: Any, why: str, remedy: str = "") -> None:
-        """A scenario value that no setting says; the user's own --set is none of ours to assume."""
+        """A scenario value that no setting says; the user's own --set is none of ours to assume. Several reasons for
+        one path are one assumption."""
         if self.is_given(path):
             return
+        earlier = next((a for a in self.assumed if a.path == path and path in self.guesses), None)
+        if earlier is not None:
+            self.assumed.remove(earlier)
+            why = f"{earlier.why}; {why}"
         self.values[path] = value
         self.comments[path] = f"assumed: {why}"
         self.assumed.append(Assumed(path, value, why, remedy or f"--set {path}=..."))
@@ -216,7 +230,7 @@ class Draft:
         """Report the settings of a table (key -> why it cannot be held) that are there and switched on."""
         for key, why in table.items():
             found = self.settings.get(key)
-            if found is not None and (found[1] is True or found[1] not in _SWITCHED_OFF):
+            if found is not None and (found[1] is True or found[1] not in SWITCHED_OFF):
                 self.not_modelled.append(NotModelled(f"{found[0].key} = {one_line(found[1])}", why))
 
     def note(self, setting: str, why: str) -> None:

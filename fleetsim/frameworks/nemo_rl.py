@@ -7,28 +7,14 @@ async_utils/trajectory_collector.py, replay_buffer.py and staleness_sampler.py.
 
 from __future__ import annotations
 
-from fleetsim.frameworks import recipe
-from fleetsim.frameworks.common import (
-    OUTPUT_CAP,
-    TrainerSpeed,
-    barrier,
-    engine_limits,
-    engine_name,
-    entry_point,
-    filtering,
-    hardware_and_times,
-    lengths,
-    model,
-    transport,
-    weights_type,
-)
+from fleetsim.frameworks import common, recipe
+from fleetsim.frameworks.agents import put_turns, trajectory
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.framework import Framework, Mode
-from fleetsim.frameworks.nemo_rl_recipe import put_recipe
-from fleetsim.frameworks.reading import NODE_GPUS, Read, nodes_of, on_nodes, one_of, parts_of, times
+from fleetsim.frameworks.nemo_rl_parts import GENERATION, put_beside, put_pools, put_recipe
+from fleetsim.frameworks.reading import Read, one_of, parts_of, times
 from fleetsim.frameworks.speculation import frozen, vllm_drafts
 
-GENERATION = "policy.generation"
 SAMPLERS = ("in_order", "ready_first", "weight_fifo", "windowed")
 TRANSPORTS = {
     "nccl_reshard": "collective_broadcast",
@@ -37,27 +23,17 @@ TRANSPORTS = {
 }
 
 NOT_MODELLED = {
-    "policy.sequence_packing.enabled": "packing: the trainer's seconds per token say how well it works",
-    "policy.dynamic_batching.enabled": "micro-batches do not change what is counted: seconds per token do",
-    f"{GENERATION}.vllm_cfg.enforce_eager": "decoding without CUDA graphs is slower than what is simulated",
     "policy.draft.enabled": "the drafter's own passes and loss in the trainer's seconds",
-    "grpo.val_period": "validation between steps",
-    "policy.dtensor_cfg.lora_cfg.enabled": "an adapter: --set sync.pause_s=SECONDS",
     "grpo.async_grpo.max_generation_failures": "failed rollouts: --set fleet.failures.mtbf_s=SECONDS",
     "async_rl.rollout_failure.on_dropped_prompt": "dropped prompts",
     "env.math.num_workers": "workers of the reward: --set workload.reward.workers=N with latency_s",
 }
 
 
-def build(draft: Draft, speed: TrainerSpeed | None) -> None:
+def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     """Fill the draft from NeMo-RL's keys."""
     based = bool(draft.settings.parents)
-    if based:
-        draft.note(
-            f"defaults: {', '.join(draft.settings.parents)[:100]}",
-            "not found beside the file: NeMo-RL's example values",
-        )
-    model(draft, "policy.model_name", remedy="-- policy.model_name=Qwen/Qwen2.5-7B")
+    common.model(draft, "policy.model_name", remedy="-- policy.model_name=Qwen/Qwen2.5-7B")
     prompts = _counted(draft, "grpo.num_prompts_per_step", 32, based)
     n = _counted(draft, "grpo.num_generations_per_prompt", 16, based)
     draft.put("workload.group_size", n.value, n)
@@ -68,32 +44,34 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     draft.could("trainer.batch_samples", samples.value, lambda want: _one_update(draft, update, want))
     whole = draft.maybe_count("policy.max_total_sequence_length")
     answer = draft.maybe_count(f"{GENERATION}.max_new_tokens") or whole
+    turns, gym = _turns(draft)
     # What is generated and its prompt share the whole length.
     output = answer or Read(f"{GENERATION}.max_new_tokens", 512, False)
-    if output.key != f"{GENERATION}.max_new_tokens":
+    several = gym or (turns is not None and turns.value > 1)
+    output = trajectory(output, turns, whole if several else None, "policy.max_total_sequence_length", several=gym)
+    if not several and output.key != f"{GENERATION}.max_new_tokens":
         output = Read(output.key, output.value, output.given, Read(f"{GENERATION}.max_new_tokens", 1, False).written)
-    lengths(draft, output, _prompt_cap(draft, whole, answer), prompt_key="data.max_input_seq_length")
+    common.lengths(draft, output, _prompt_cap(draft, whole, answer), prompt_key="data.max_input_seq_length")
     prompt = draft.settings.get("data.max_input_seq_length")
     longest = output.value + (int(prompt[1]) if prompt is not None and str(prompt[1]).isdigit() else 0)
-    draft.could(OUTPUT_CAP, output.value, lambda want: {"policy.max_total_sequence_length": longest})
-    _gpus(draft)
-    turns = draft.count("grpo.max_rollout_turns", default=1)
-    if turns.value > 1:
-        draft.put("workload.turns.count", turns.value, turns, why="every sample takes all its turns")
+    draft.could(common.OUTPUT_CAP, output.value, lambda want: {"policy.max_total_sequence_length": longest})
+    beside = put_beside(draft)
+    put_pools(draft, beside)
     if draft.settings.has("async_rl"):
         _single_controller(draft, prompts, n)
     elif draft.flag("grpo.async_grpo.enabled", default=False).value:
         _async(draft, prompts, n)
     else:
         draft.mode, draft.preset = "synchronous", "nemo-rl-sync"
-        barrier(draft, "the whole batch is generated before it is trained")
+        common.barrier(draft, "the whole batch is generated before it is trained")
     _limits(draft)
     draft.semantics("fleet.group_placement", "spread", "a request per sample")
     draft.semantics("fleet.routing", "round_robin", "over the data-parallel engines")
-    filtering(draft, draft.flag("grpo.use_dynamic_sampling", default=False))
-    transport(draft, draft.maybe_text(f"{GENERATION}.refit_transport"), TRANSPORTS)
+    _filtering(draft)
+    common.transport(draft, draft.maybe_text(f"{GENERATION}.refit_transport"), TRANSPORTS)
     penalty = draft.number("loss_fn.reference_policy_kl_penalty", default=0.01)
-    hardware_and_times(draft, speed, {"policy log-probs": True, "reference log-probs": penalty.value > 0})
+    made = penalty.value > 0 or beside.taught
+    common.hardware_and_times(draft, speed, {"policy log-probs": True, "reference log-probs": made})
     recipe.passes(draft, reference=(penalty.value > 0, one_of({True: {penalty.key: 0.01}, False: {penalty.key: 0.0}})))
     put_recipe(draft)
     draft.leave_out(NOT_MODELLED)
@@ -103,6 +81,29 @@ def _one_update(draft: Draft, update: Read[int] | None, want: int) -> dict[str, 
     """The global batch goes with the batch, where the batch is one update."""
     one = update is None or draft.values.get("trainer.recipe.optimizer_steps", 1) == 1
     return {"policy.train_global_batch_size": want} if one else None
+
+
+def _turns(draft: Draft) -> tuple[Read[int] | None, bool]:
+    """The turns of a trajectory, and whether NeMo-Gym's agents take them: `max_rollout_turns` then says nothing."""
+    gym = draft.flag("env.should_use_nemo_gym", default=False).value
+    own = [k for k in draft.settings.below("env.nemo_gym") if k.endswith(("max_turns", "max_steps"))]
+    found = [read for read in map(draft.maybe_count, own) if read is not None]
+    turns = max(found, key=lambda read: read.value, default=None)
+    if not gym:
+        turns = draft.count("grpo.max_rollout_turns", default=1)
+    put_turns(draft, turns, "grpo.max_rollout_turns", "env.should_use_nemo_gym: agents" if gym else "")
+    return turns, gym
+
+
+def _filtering(draft: Draft) -> None:
+    """grpo.py, dynamic_sampling: a batch is picked from so many times its prompts, and the others are dropped."""
+    drops = draft.flag("grpo.use_dynamic_sampling", default=False)
+    common.filtering(draft, drops)
+    times_ = draft.number("grpo.batch_multiplier", default=1.0)
+    if drops.value and times_.value > 1:
+        share = round(1 - 1 / times_.value, 4)
+        path = "workload.filter.zero_variance_share"
+        draft.assume(path, share, f"{times_} prompts are generated for each that is trained", f"--set {path}=SHARE")
 
 
 def _counted(draft: Draft, key: str, example: int, based: bool) -> Read[int]:
@@ -116,77 +117,6 @@ def _prompt_cap(draft: Draft, whole: Read[int] | None, answer: Read[int] | None)
     return None if cap is None or (whole is not None and cap.value >= whole.value) or answer is None else cap
 
 
-def _gpus(draft: Draft) -> None:
-    nodes = draft.count("cluster.num_nodes", default=1)
-    per_node = draft.count("cluster.gpus_per_node", default=1)
-    tp = draft.count(f"{GENERATION}.vllm_cfg.tensor_parallel_size", default=1)
-    pp = draft.count(f"{GENERATION}.vllm_cfg.pipeline_parallel_size", default=1)
-    draft.put("engine.tp", tp.value, tp)
-    draft.put("engine.pp", pp.value, pp, unless=1)
-    # nemo_rl/models/generation/vllm/vllm_generation.py: vllm_dp_size = ep_size // tp_size
-    ep = draft.maybe_count(f"{GENERATION}.vllm_cfg.expert_parallel_size")
-    experts = f"{GENERATION}.vllm_cfg.expert_parallel_size"
-    if ep is not None and ep.value > tp.value:
-        dp = draft.divided("the number of ranks that share the experts", ep, tp)
-        draft.put("engine.dp", dp, ep, tp, why="ranks that share the experts", back=parts_of(ep, tp), unless=1)
-    else:
-        draft.could("engine.dp", 1, parts_of(Read(experts, 1, False), tp), 1)
-    each = tp if pp.value == 1 else times(tp, pp)
-    colocated = draft.flag(f"{GENERATION}.colocated.enabled", default=True)
-    resources = f"{GENERATION}.colocated.resources"
-    draft.either("fleet.placement", colocated, "colocated", "disaggregated")
-    if colocated.value:
-        gpus = on_nodes(nodes, per_node)
-        draft.put("trainer.gpus", gpus.value, gpus)
-    else:
-        rollout_gpus = draft.maybe_count(f"{resources}.gpus_per_node")
-        rollout_nodes = draft.maybe_count(f"{resources}.num_nodes")
-        if nodes.value == 1:
-            rollout = rollout_gpus or draft.needed_count(
-                f"{resources}.gpus_per_node", remedy=f"-- {resources}.gpus_per_node=4"
-            )
-            left, why = per_node.value - rollout.value, "the node's GPUs less those of generation"
-            gpus = rollout
-        else:
-            rollout = rollout_nodes or draft.needed_count(
-                f"{resources}.num_nodes", remedy=f"-- {resources}.num_nodes=1"
-            )
-            left, why = (nodes.value - rollout.value) * per_node.value, "the nodes that generation does not take"
-            gpus = times(rollout, per_node)
-        if left < 1:
-            draft.refuse(
-                rollout.key, rollout.value, f"leaves no GPU to training ({nodes}, {per_node})", "give it fewer"
-            )
-        draft.put(
-            "trainer.gpus", max(1, left), nodes, per_node, rollout, why=why, back=lambda want: _pools(want, gpus.value)
-        )
-        left = max(1, left)
-    instances = draft.divided("the number of instances", gpus, each)
-    way = parts_of(gpus, each) if colocated.value else lambda want: _pools(left, want * each.value)
-    draft.put("fleet.instances", instances, gpus, each, back=way)
-    backend = draft.text(f"{GENERATION}.backend", default="vllm")
-    engine_name(draft, backend, {"vllm": "vllm", "sglang": "sglang"})
-    weights_type(draft, f"{GENERATION}.vllm_cfg.precision")
-    share = draft.number(f"{GENERATION}.vllm_cfg.gpu_memory_utilization", default=0.6, most=1.0)
-    draft.put("engine.gpu_memory_utilization", share.value, share)
-
-
-def _pools(trainer: int, rollout: int) -> dict[str, int] | None:
-    """A cluster of a trainer and a rollout pool: one node for up to eight GPUs of both, else nodes of their own."""
-    if trainer + rollout <= NODE_GPUS:
-        nodes, each, rollout_nodes, rollout_each = 1, trainer + rollout, 1, rollout
-    else:
-        (train_nodes, rollout_nodes), each = nodes_of((trainer, rollout))
-        nodes, rollout_each = train_nodes + rollout_nodes, each
-    resources = f"{GENERATION}.colocated.resources"
-    return {
-        "cluster.num_nodes": nodes,
-        "cluster.gpus_per_node": each,
-        f"{resources}.num_nodes": rollout_nodes,
-        f"{resources}.gpus_per_node": rollout_each,
-    }
-
-
 def _limits(draft: Draft) -> None:
     """Limits and prefix cache: nemo_rl/models/generation/vllm, vllm_worker.py and vllm_worker_async.py, vLLM 0.25.1.
 
@@ -197,12 +127,11 @@ def _limits(draft: Draft) -> None:
     engine = draft.flag(f"{GENERATION}.vllm_cfg.async_engine", default=False)
     training = draft.flag("grpo.async_grpo.enabled", default=False).value or draft.settings.has("async_rl")
     if engine.value or training:
-        entry_point(draft, "async_engine", "AsyncLLM.from_engine_args")
+        common.entry_point(draft, "async_engine", "AsyncLLM.from_engine_args")
     else:
-        entry_point(draft, "llm", "vllm.LLM")
-    engine_limits(draft, f"{GENERATION}.vllm_kwargs.")
-    prefix = draft.flag(f"{GENERATION}.vllm_cfg.enable_prefix_caching", default=True)
-    draft.put("engine.prefix_caching", prefix.value, prefix)
+        common.entry_point(draft, "llm", "vllm.LLM")
+    common.engine_limits(draft, f"{GENERATION}.vllm_kwargs.")
+    draft.take("engine.prefix_caching", draft.flag(f"{GENERATION}.vllm_cfg.enable_prefix_caching", default=True))
     asked = vllm_drafts(draft, f"{GENERATION}.vllm_kwargs.speculative_config.")
     trained = draft.flag("policy.draft.enabled", default=False)
     if asked and not trained.value:

@@ -6,47 +6,32 @@ Names and defaults: open_instruct/data_loader.py (StreamingDataLoaderConfig, VLL
 
 from __future__ import annotations
 
-from fleetsim.frameworks import recipe
-from fleetsim.frameworks.common import (
-    TrainerSpeed,
-    entry_point,
-    filtering,
-    hardware_and_times,
-    lengths,
-    model,
-    transport,
-)
+from fleetsim.frameworks import common, recipe, roles
+from fleetsim.frameworks.agents import put_turns
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.framework import Framework, Mode
-from fleetsim.frameworks.reading import Read, one_of, times
+from fleetsim.frameworks.reading import Read, one_line, one_of, times
 
 NOT_MODELLED = {
-    "pack_length": "packing: the trainer's seconds per token say how well it works",
-    "vllm_enforce_eager": "decoding without CUDA graphs is slower than what is simulated",
     "no_resampling_pass_rate": "prompts that are solved too often leave the data set",
-    "tools": "tool calls: --set workload.turns.count=N --set workload.turns.tool_latency_s=SECONDS",
-    "max_tool_calls": "tool calls: --set workload.turns.count=N --set workload.turns.tool_latency_s=SECONDS",
-    "llm_judge_model": "latency of the judge: --set workload.reward.latency_s=SECONDS",
-    "code_api_url": "latency of the code checker: --set workload.reward.latency_s=SECONDS",
-    "local_eval_every": "evaluation prompts share the engines",
     "ref_policy_update_freq": "updates of the reference policy",
 }
 
 
-def build(draft: Draft, speed: TrainerSpeed | None) -> None:
+def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     """Fill the draft from open-instruct's flags."""
     draft.mode, draft.preset = "asynchronous", "open-instruct"
-    model(
+    common.model(
         draft, "model_name_or_path", remedy="-- --model_name_or_path allenai/Olmo-3-7B-Think, or --set engine.model=..."
     )
     prompts = draft.count("num_unique_prompts_rollout", default=16)
-    n = draft.count("num_samples_per_prompt_rollout", default=4)
-    draft.put("workload.group_size", n.value, n)
+    n = draft.take("workload.group_size", draft.count("num_samples_per_prompt_rollout", default=4))
     samples = times(prompts, n)
     draft.put("trainer.batch_samples", samples.value, prompts, n, why="prompts x responses", back=samples.written)
     answer = draft.count("response_length", default=256)
     prompt = draft.count("max_prompt_token_length", default=256)
-    lengths(draft, answer, prompt)
+    common.lengths(draft, answer, prompt)
+    _beside(draft)
     # open_instruct/data_loader.py: a pack holds the longest prompt with the longest response, or nothing starts
     pack = {"pack_length": answer.value + prompt.value}
     draft.could("workload.output_tokens.max", answer.value, lambda want: pack)
@@ -68,20 +53,33 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     draft.semantics("fleet.group_placement", "together", "a prompt's samples run on one engine")
     draft.semantics("fleet.routing", "least_loaded", "an engine takes a prompt when it has room")
     active = draft.flag("active_sampling", default=False)
-    filtering(draft, active)
+    common.filtering(draft, active)
     if not active.value and draft.flag("filter_zero_std_samples", default=True).value:
         draft.note("filter_zero_std_samples without active_sampling", "filtered groups make a batch smaller")
-    transport(draft, draft.text("vllm_sync_backend", default="nccl"), {"nccl": "collective_broadcast"})
+    common.transport(draft, draft.text("vllm_sync_backend", default="nccl"), {"nccl": "collective_broadcast"})
     _recipe(draft, speed)
     draft.leave_out(NOT_MODELLED)
 
 
-def _recipe(draft: Draft, speed: TrainerSpeed | None) -> None:
+def _beside(draft: Draft) -> None:
+    """Tools, whose calls stand between turns within one response length (vllm_utils.py), and a judge on a server."""
+    calls, tools = draft.maybe_count("max_steps", "max_tool_calls"), draft.settings.get("tools")
+    turns = None
+    if tools is not None and calls is not None:
+        turns = Read(f"{calls} + 1", calls.value + 1, True, lambda want: calls.written(want - 1))
+    put_turns(draft, turns, "", "" if tools is None else f"tools = {one_line(tools[1], 40)}")
+    for judge in (draft.maybe_text("llm_judge_model"), draft.maybe_text("code_api_url")):
+        if judge is not None:
+            roles.judged(draft, str(judge))
+    draft.settings.see("num_nodes")  # of the launcher: the learners say their own
+
+
+def _recipe(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     """The passes of a step, the GPUs, and what the seconds of a step are made of."""
     reference = draft.flag("load_ref_policy", default=True)
     vllm_logprobs = draft.flag("use_vllm_logprobs", default=False)
     passes = {"old log-probs": not vllm_logprobs.value, "reference log-probs": reference.value}
-    hardware_and_times(draft, speed, passes)
+    common.hardware_and_times(draft, speed, passes)
     # GRPOExperimentConfig: no penalty without a reference, no correction of log-probs that are the engine's
     own, asked, uncorrected = vllm_logprobs.key, reference.key, {"use_rho_correction": False}
     recipe.passes(
@@ -109,20 +107,16 @@ def _gpus(draft: Draft) -> None:
         key, sum(value), found is not None, lambda want: {key: [8] * (want // 8) + [want % 8] * (want % 8 > 0)}
     )
     draft.put("trainer.gpus", learners.value, learners, why="summed over the nodes")
-    engines = draft.count("vllm_num_engines", default=1)
-    draft.put("fleet.instances", engines.value, engines)
-    tp = draft.count("vllm_tensor_parallel_size", default=1)
-    draft.put("engine.tp", tp.value, tp)
+    draft.take("fleet.instances", draft.count("vllm_num_engines", default=1))
+    draft.take("engine.tp", draft.count("vllm_tensor_parallel_size", default=1))
     single = draft.flag("single_gpu_mode", default=False)
     if single.value:
         draft.note(str(single), "engine and learner on one GPU at the same time")
     draft.semantics("fleet.placement", "disaggregated", "the engines have GPUs of their own")
-    share = draft.number("vllm_gpu_memory_utilization", default=0.9, most=1.0)
-    draft.put("engine.gpu_memory_utilization", share.value, share)
-    prefix = draft.flag("vllm_enable_prefix_caching", default=False)
-    draft.put("engine.prefix_caching", prefix.value, prefix)
+    draft.take("engine.gpu_memory_utilization", draft.number("vllm_gpu_memory_utilization", default=0.9, most=1.0))
+    draft.take("engine.prefix_caching", draft.flag("vllm_enable_prefix_caching", default=False))
     # open_instruct/vllm_utils.py: AsyncLLMEngine.from_engine_args, vLLM 0.19.1
-    entry_point(draft, "async_engine", "vLLM is started from engine arguments")
+    common.entry_point(draft, "async_engine", "vLLM is started from engine arguments")
 
 
 FRAMEWORK = Framework(

@@ -6,48 +6,21 @@ openrlhf/trainer/ppo_trainer_async.py.
 
 from __future__ import annotations
 
-from fleetsim.frameworks import recipe
-from fleetsim.frameworks.common import (
-    TrainerSpeed,
-    barrier,
-    cap_of_prompts,
-    entry_point,
-    filtering,
-    hardware_and_times,
-    lengths,
-    model,
-    transport,
-)
+from fleetsim.frameworks import common, recipe, roles
+from fleetsim.frameworks.agents import put_turns
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.framework import Framework, Mode
 from fleetsim.frameworks.reading import Back, Read, on_nodes, one_of, times
 
-NOT_MODELLED = {
-    "train.dynamic_batch_enable": "micro-batches do not change what is counted: the trainer's seconds per token do",
-    "use_dynamic_batch": "micro-batches do not change what is counted: the trainer's seconds per token do",
-    "train.agent_func_path": "an agent's turns and tools: --set workload.turns.count=N",
-    "agent_func_path": "an agent's turns and tools: --set workload.turns.count=N",
-    "reward.remote_url": "latency of the reward server: --set workload.reward.latency_s=SECONDS",
-    "remote_rm_url": "latency of the reward server: --set workload.reward.latency_s=SECONDS",
-    "vllm.enforce_eager": "decoding without CUDA graphs is slower than what is simulated",
-    "enforce_eager": "decoding without CUDA graphs is slower than what is simulated",
-    "ds.lora.rank": "an adapter: --set sync.pause_s=SECONDS",
-    "lora_rank": "an adapter: --set sync.pause_s=SECONDS",
-    "eval.steps": "evaluation between steps",
-    "eval_steps": "evaluation between steps",
-    "critic.model_name_or_path": "the critic's own GPUs and passes",
-    "critic_pretrain": "the critic's own GPUs and passes",
-}
 
-
-def build(draft: Draft, speed: TrainerSpeed | None) -> None:
+def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     """Fill the draft from OpenRLHF's flags."""
     is_async = draft.flag("train.async_enable", "async_train", default=False)
     together = draft.flag("train.colocate_all", "colocate_all_models", default=False)
     partial = draft.flag("train.partial_rollout_enable", "partial_rollout", default=False)
     draft.mode = "asynchronous" if is_async.value else "hybrid" if together.value else "synchronous"
     draft.preset = f"openrlhf-async{'-partial' * partial.value}" if is_async.value else "openrlhf-hybrid"
-    model(
+    common.model(
         draft,
         "actor.model_name_or_path",
         "pretrain",
@@ -66,16 +39,16 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     if is_async.value:
         _async(draft, batch, partial)
     else:
-        barrier(draft, "the whole batch is generated before it is trained")
+        common.barrier(draft, "the whole batch is generated before it is trained")
         if partial.value:
             draft.refuse(partial.key, True, "needs asynchronous training", "add --train.async_enable, or drop it")
     draft.semantics("fleet.group_placement", "together", "a prompt's samples go to one engine")
     draft.semantics("fleet.routing", "least_loaded", "the engine with the least load takes the next prompt")
-    filtering(draft, draft.flag("algo.dynamic_filtering_enable", "dynamic_filtering", default=False))
+    common.filtering(draft, draft.flag("algo.dynamic_filtering_enable", "dynamic_filtering", default=False))
     backend = draft.text("vllm.sync_backend", "vllm_sync_backend", default="nccl")
-    transport(draft, backend, {"nccl": "collective_broadcast"})
+    common.transport(draft, backend, {"nccl": "collective_broadcast"})
     kl = draft.number("algo.kl.init_coef", "init_kl_coef", default=0.01)
-    hardware_and_times(draft, speed, {"old log-probs": True, "reference log-probs": kl.value > 0})
+    common.hardware_and_times(draft, speed, {"old log-probs": True, "reference log-probs": kl.value > 0})
     recipe.passes(draft, reference=(kl.value > 0, one_of({True: {kl.key: 0.01}, False: {kl.key: 0.0}})))
     recipe.counts(
         draft,
@@ -94,7 +67,34 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
         },
     )
     recipe.ranks(draft, samples)
-    draft.leave_out(NOT_MODELLED)
+    _roles(draft, kl.value > 0, together)
+
+
+def _roles(draft: Draft, reference: bool, together: Read[bool]) -> None:
+    """train_ppo_ray.py: a critic, a reference and a reward model, each on GPUs of its own unless all share them."""
+
+    def apart(role: str) -> int:
+        keys = [(f"{role}.num_{word}", f"{role}_num_{word}") for word in ("nodes", "gpus_per_node")]
+        return 0 if together.value else roles.nodes(draft, keys[0], keys[1], 8)
+
+    estimator = draft.text("algo.advantage.estimator", "advantage_estimator", default="gae")
+    words = one_of({True: {estimator.key: "gae"}, False: {estimator.key: "reinforce"}})
+    roles.critic(draft, estimator, estimator.value == "gae", words, apart("critic"))
+    with_actor = draft.flag("train.colocate_actor_ref", "colocate_actor_ref", default=False).value
+    if reference and not with_actor and (gpus := apart("ref")):
+        roles.passed(draft, "ref.num_nodes: the reference model", gpus)
+    agent = draft.maybe_text("train.agent_func_path", "agent_func_path")
+    remote = draft.maybe_text("reward.remote_url", "remote_rm_url")
+    model = draft.maybe_text("reward.model_name_or_path", "reward_pretrain")
+    if model is not None and remote is None and agent is None:
+        roles.judged(draft, str(model), apart("reward"))
+    elif remote is not None:
+        roles.judged(draft, f"{remote}: a server")
+    put_turns(draft, None, "", "" if agent is None else str(agent))
+    rank = draft.count("ds.lora.rank", "lora_rank", default=0, least=0)
+    roles.adapters(draft, rank)
+    draft.settings.see("critic", "ref", "reward", *(f"{r}_num_{w}" for r in ("critic", "ref", "reward")
+                                                     for w in ("nodes", "gpus_per_node")))  # fmt: skip
 
 
 def _lengths(draft: Draft) -> None:
@@ -114,9 +114,11 @@ def _lengths(draft: Draft) -> None:
         prompt = Read(
             f"{whole.key} {whole.value} - {answer.key} {answer.value}", left, True, _whole_of(whole, answer.value)
         )
-    lengths(draft, answer, prompt)
+    common.lengths(draft, answer, prompt)
     if prompt is None:
-        draft.could("workload.prompt_tokens", None, lambda want: _whole_of(whole, answer.value)(cap_of_prompts(want)))
+        draft.could(
+            "workload.prompt_tokens", None, lambda want: _whole_of(whole, answer.value)(common.cap_of_prompts(want))
+        )
 
 
 def _whole_of(whole: Read[int], answer: int) -> Back:
@@ -154,7 +156,7 @@ def _gpus(draft: Draft, is_async: bool, together: Read[bool]) -> None:
     prefix = draft.flag("vllm.enable_prefix_caching", "enable_prefix_caching", default=False)
     draft.put("engine.prefix_caching", prefix.value, prefix)
     # openrlhf/trainer/ray/vllm_engine.py: AsyncLLMEngine.from_engine_args, vLLM 0.27.1
-    entry_point(draft, "async_engine", "vLLM is started from engine arguments")
+    common.entry_point(draft, "async_engine", "vLLM is started from engine arguments")
 
 
 def _async(draft: Draft, batch: Read[int], partial: Read[bool]) -> None:

@@ -7,45 +7,38 @@ trainer_gpu_ids, inference.parallel) are read as well.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from typing import Any
 
-from fleetsim.frameworks import recipe
-from fleetsim.frameworks.common import (
-    TrainerSpeed,
-    cap_of_prompts,
-    engine_limits,
-    entry_point,
-    filtering,
-    hardware_and_times,
-    lengths,
-    model,
-    transport,
-    weights_type,
-)
+from fleetsim.frameworks import common, recipe, roles
+from fleetsim.frameworks.agents import put_turns, trajectory
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.framework import Framework, Mode
-from fleetsim.frameworks.reading import Read, parts_of, times
+from fleetsim.frameworks.reading import Read, one_of, parts_of, times
+from fleetsim.frameworks.sides import adapter
 from fleetsim.frameworks.speculation import frozen, vllm_drafts
 
 NOT_MODELLED = {
     "orchestrator.tasks_per_minute": "a limit on the rate of dispatch",
     "orchestrator.max_concurrent": "a limit on concurrent rollouts: --set fleet.max_in_flight_samples=N",
     "orchestrator.oversampling_factor": "rollouts beyond the batch: --set fleet.max_in_flight_samples=N",
-    "inference.vllm.enforce_eager": "decoding without CUDA graphs is slower than what is simulated",
-    "inference.vllm.max_model_len": "only the length caps are kept",
     "inference.kv_cache_offload.type": "KV cache in host memory",
-    "inference.deployment.type": "prefill and decode on different instances",
+    "inference.deployment.type": "prefill and decode on different instances: all of them do both here",
     "inference.router.policy": "the router's policy; requests go to the least loaded engine here",
-    "orchestrator.eval.interval": "evaluation episodes share the engines",
     "trainer.max_steps": "the length of the run",
-    "orchestrator.model.lora.rank": "an adapter: --set sync.pause_s=SECONDS",
 }
+# Environments whose names say that a model acts more than once.
+_AGENTS = re.compile(
+    r"swe|terminal|search|wordle|tool|browse|deepdive|web|wiki|game|alphabet|harbor|sandbox|agent|bash"
+)
+_OFFLOAD = "optim_cpu_offload"
 
 
-def build(draft: Draft, speed: TrainerSpeed | None) -> None:
+def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     """Fill the draft from prime-rl's keys."""
     draft.mode, draft.preset = "asynchronous", "prime-rl"
-    model(
+    common.model(
         draft,
         "model.name",
         "orchestrator.model.name",
@@ -55,7 +48,7 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
         remedy="-- --model.name Qwen/Qwen3-8B, or --set engine.model=Qwen/Qwen3-8B",
     )
     group = draft.count("orchestrator.group_size", "orchestrator.rollouts_per_example", default=1)
-    _sources(draft, group)
+    sources = _sources(draft, group)
     draft.put("workload.group_size", group.value, group)
     batch = draft.count("orchestrator.batch_size", default=128)
     tokens = draft.maybe_count("orchestrator.token_batch_size")
@@ -75,32 +68,83 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     answer = draft.maybe_count("orchestrator.train.sampling.max_completion_tokens", "orchestrator.sampling.max_tokens")
     whole = draft.maybe_count("seq_len", "orchestrator.seq_len") or Read("orchestrator.seq_len", 2048, False)
     cap = "orchestrator.train.sampling.max_completion_tokens"
-    lengths(draft, answer or Read(whole.key, whole.value, whole.given, Read(cap, 1, False).written), None)
+    turns, agent = _turns(sources)
+    put_turns(draft, turns, "", agent)
+    several = turns.value > 1 if turns is not None else bool(agent)
+    if answer is not None:
+        answer = trajectory(answer, turns, whole if several else None, whole.key, several=several and turns is None)
+    common.lengths(draft, answer or Read(whole.key, whole.value, whole.given, Read(cap, 1, False).written), None)
     longest = (answer or whole).value
     if answer is not None:  # a sequence holds the prompt, too, and is cut where it is longer
-        draft.could("workload.prompt_tokens", None, lambda want: {"seq_len": longest + cap_of_prompts(want)})
+        draft.could("workload.prompt_tokens", None, lambda want: {"seq_len": longest + common.cap_of_prompts(want)})
     instances = _gpus(draft)
     _admission(draft, batch, group, instances)
     sections = ("", "orchestrator.", "trainer.")
     way = draft.text(*(f"{section}weight_broadcast.type" for section in sections), default="filesystem")
     words = {"filesystem": "checkpoint_shuttle", "nccl": "collective_broadcast", "nixl": "rdma_p2p"}
-    transport(draft, way, words)
+    common.transport(draft, way, words)
     draft.semantics("sync.in_flight", "keep", "engines pause, load and go on with their cache")
     draft.semantics("sync.reset_prefix_cache", False, "the cache is not cleared")
     draft.semantics("buffer.batch_rule", "fifo", "in the order of completion")
     draft.semantics("fleet.group_placement", "spread", "an episode per request")
     draft.semantics("fleet.routing", "least_loaded", "the router's own balance")
     if group.value > 1:
-        filtering(draft, draft.flag("orchestrator.train.filter_zero_advantages", default=True))
-    hardware_and_times(draft, speed, {"old log-probs": False})
-    # packages/prime-rl-configs/src/prime_rl/configs/trainer.py, ModelConfig
-    recipe.counts(draft, {"cp": "trainer.model.cp"})
-    recipe.words(draft, "offload", {"true": "states"}, "trainer.model.optim_cpu_offload")
+        common.filtering(draft, draft.flag("orchestrator.train.filter_zero_advantages", default=True))
+    common.hardware_and_times(draft, speed, {"old log-probs": False})
+    _recipe(draft)
     draft.leave_out(NOT_MODELLED)
 
 
-def _sources(draft: Draft, group: Read[int]) -> None:
-    """Settings of single environments, which the scenario has no room for."""
+def _recipe(draft: Draft) -> None:
+    """packages/prime-rl-configs/src/prime_rl/configs/trainer.py, ModelConfig; a shared section comes first."""
+    recipe.counts(draft, {"cp": "trainer.model.cp"})
+    if draft.text("trainer.model.ep", "model.ep", default="auto").value != "auto":
+        recipe.counts(draft, {"ep": ("trainer.model.ep", "model.ep")})
+    states = draft.flag(f"trainer.model.{_OFFLOAD}", f"model.{_OFFLOAD}", default=True)
+    whole = "adam"
+    for key in ("full_offload", "fsdp_cpu_offload"):
+        spelled = (f"trainer.model.{key}", f"model.{key}")
+        on = next((name for name in spelled if draft.settings.below(name)), None)  # a section of its own switches it on
+        read = Read(on, True, True) if on else draft.flag(*spelled, default=False)
+        if read.value:
+            draft.put("trainer.recipe.offload", whole, read, why="the optimizer runs in host memory", back=one_of({}))
+            draft.settings.see(*spelled)
+            break
+    else:
+        words = {"states": {states.key: True}, "none": {states.key: False}}
+        value = "states" if states.value else "none"
+        draft.put("trainer.recipe.offload", value, states, back=one_of(words), unless="none")
+    recipe.words(draft, "precision", {"fp8": "fp8"}, "trainer.model.quantization.type")
+    rank = draft.count("trainer.model.lora.rank", "model.lora.rank", "orchestrator.model.lora.rank", default=0, least=0)
+    roles.adapters(draft, rank)
+    adapter(draft, rank)
+    draft.settings.see("inference.vllm.enable_lora")
+    if draft.settings.has("orchestrator.algo.teacher"):
+        roles.judged(draft, "orchestrator.algo.teacher: a teacher on a server of its own")
+        draft.settings.see("orchestrator.algo.teacher")
+
+
+def _turns(sources: list[Any]) -> tuple[Read[int] | None, str]:
+    """The most turns that an environment allows, None where none says it; and which of them show that there are
+    several."""
+    found = [n for source in sources for key, n in _leaves(source) if key.endswith("max_turns") and type(n) is int]
+    named = [(key, str(v)) for s in sources for key, v in _leaves(s) if key.rpartition(".")[2] in ("id", "name")]
+    agents = [v for key, v in named if v != "null" and (key.endswith("harness.id") or _AGENTS.search(v.lower()))]
+    agent = next(iter(agents), "")
+    most = max(found, default=0)
+    return (Read("max_turns of a source", most, True) if most else None), agent and f"the environment {agent}"
+
+
+def _leaves(value: Any, path: str = "", depth: int = 8) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict) and depth:
+        for key, below in value.items():
+            yield from _leaves(below, f"{path}.{key}", depth - 1)
+    else:
+        yield path, value
+
+
+def _sources(draft: Draft, group: Read[int]) -> list[Any]:
+    """Settings of single environments, of which the scenario has one."""
     found = draft.settings.get("orchestrator.train.source", "orchestrator.env")
     sources = found[1] if found is not None and isinstance(found[1], list) else []
     if found is not None and len(sources) > 1:
@@ -108,16 +152,22 @@ def _sources(draft: Draft, group: Read[int]) -> None:
     for source in sources[:20]:
         if isinstance(source, dict) and source.get("group_size", group.value) != group.value:
             draft.note("group_size of a source", f"all groups have {group.value} samples here")
+    return sources[:20]
 
 
 def _gpus(draft: Draft) -> int:
-    tp = draft.count("inference.vllm.tensor_parallel_size", "inference.parallel.tp", default=1)
-    draft.put("engine.tp", tp.value, tp)
+    tp = draft.take("engine.tp", draft.count("inference.vllm.tensor_parallel_size", "inference.parallel.tp", default=1))
     kind = draft.choice("deployment.type", default="single_node", known=("single_node", "multi_node"))
     if kind.value == "multi_node":
         per_node = draft.count("deployment.gpus_per_node", default=8)
         nodes = draft.needed_count("deployment.num_train_nodes", remedy="-- --deployment.num_train_nodes 1")
-        infer_nodes = draft.needed_count("deployment.num_infer_nodes", remedy="-- --deployment.num_infer_nodes 1")
+        sides = [draft.maybe_count(f"inference.deployment.{s}_nodes_per_replica") for s in ("prefill", "decode")]
+        both = [read for read in sides if read is not None]
+        infer_nodes = draft.maybe_count("deployment.num_infer_nodes")
+        if infer_nodes is None and both:
+            infer_nodes = Read(" + ".join(read.key for read in both), sum(read.value for read in both), True)
+        remedy = "-- --deployment.num_infer_nodes 1"
+        infer_nodes = infer_nodes or draft.needed_count("deployment.num_infer_nodes", remedy=remedy)
         replicas = draft.count("deployment.num_infer_replicas", default=1)
         trainer, rollout = times(nodes, per_node), times(infer_nodes, replicas, per_node)
     else:
@@ -147,17 +197,16 @@ def _gpus(draft: Draft) -> int:
     if kind.value == "single_node":
         rest = lambda want: {ranks: instances}  # noqa: E731 the servers of one node
         draft.could("fleet.instances", instances, rest)
-    weights_type(draft, "inference.vllm.quantization")
+    common.weights_type(draft, "inference.vllm.quantization")
     draft.semantics("fleet.placement", "disaggregated", "the engines have GPUs of their own")
     share = draft.number(
         "inference.vllm.gpu_memory_utilization", "inference.gpu_memory_utilization", default=0.9, most=1.0
     )
     draft.put("engine.gpu_memory_utilization", share.value, share)
     # src/prime_rl/inference/vllm/server.py: vLLM's own run_server, vLLM 0.26
-    entry_point(draft, "api_server", "vLLM runs as an API server")
-    engine_limits(draft, "inference.vllm.")
-    prefix = draft.flag("inference.vllm.enable_prefix_caching", default=True)
-    draft.put("engine.prefix_caching", prefix.value, prefix)
+    common.entry_point(draft, "api_server", "vLLM runs as an API server")
+    common.engine_limits(draft, "inference.vllm.")
+    draft.take("engine.prefix_caching", draft.flag("inference.vllm.enable_prefix_caching", default=True))
     if vllm_drafts(draft, "inference.vllm.speculative_config."):
         frozen(draft, "inference.vllm.speculative_config")
     return instances

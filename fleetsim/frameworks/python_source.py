@@ -15,6 +15,8 @@ from fleetsim.frameworks.arithmetic import whole_number
 from fleetsim.frameworks.settings import RunSettings
 
 _MOST_CHARACTERS = 300_000
+# Arguments whose presence says something, whatever object they are.
+_OBJECTS = ("tools", "environment_factory", "rollout_func", "peft_config")
 
 
 def settings_of_python(text: str, classes: tuple[str, ...], where: str) -> RunSettings:
@@ -36,12 +38,15 @@ def settings_of_python(text: str, classes: tuple[str, ...], where: str) -> RunSe
             continue
         called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
         if called not in classes:
+            settings.programs += [called] if called.endswith(("Config", "Trainer")) else []
             continue
         settings.programs.append(called)
         for keyword in node.keywords:
             if keyword.arg is None:
                 continue
             known, value = _value(keyword.value, names)
+            if not known and keyword.arg in _OBJECTS:
+                known, value = True, ast.unparse(keyword.value)[:100]
             if known:
                 settings.add(keyword.arg, value, where)
             else:

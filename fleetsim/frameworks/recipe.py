@@ -33,8 +33,11 @@ def flags(draft: Draft, keys: Mapping[str, tuple[str | tuple[str, ...], bool]]) 
             draft.could(f"{PATH}.{name}", read.value, read.written, ours)
 
 
-def words(draft: Draft, name: str, known: Mapping[str, Any], *keys: str) -> None:
-    """A field whose values have words of their own. known: the framework's word -> the recipe's, usual ones first."""
+def words(draft: Draft, name: str, known: Mapping[str, Any], *keys: str, else_: Any = None) -> None:
+    """A field whose values have words of their own. known: the framework's word -> the recipe's, usual ones first.
+
+    else_: what stands in for a word that is not known; None = the recipe's own value.
+    """
     read = draft.maybe_text(*keys)
     back = _back(keys[0], known)
     default = getattr(_DEFAULT, name)
@@ -43,6 +46,8 @@ def words(draft: Draft, name: str, known: Mapping[str, Any], *keys: str) -> None
         draft.could(f"{PATH}.{name}", default, back, default)
     else:
         draft.put(f"{PATH}.{name}", value, read, back=back, unless=default)
+    if read is not None and value is None and else_ is not None:
+        draft.assume(f"{PATH}.{name}", else_, f"{read}: {else_} stands in", f"--set {PATH}.{name}=VALUE")
 
 
 def passes(draft: Draft, **made: tuple[bool, Back]) -> None:

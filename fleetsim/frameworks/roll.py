@@ -7,58 +7,39 @@ rollout_scheduler.py and router.py.
 
 from __future__ import annotations
 
-import ast
 import math
 import re
-import warnings
-from typing import Any
 
-from fleetsim.frameworks import recipe
-from fleetsim.frameworks.common import (
-    TrainerSpeed,
-    engine_limits,
-    engine_name,
-    entry_point,
-    filtering,
-    hardware_and_times,
-    lengths,
-    model,
-    transport,
-)
+from fleetsim.frameworks import common, recipe, roles
+from fleetsim.frameworks.agents import put_turns, trajectory
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.framework import Framework, Mode
-from fleetsim.frameworks.reading import Back, Read, one_line, one_of, times
-from fleetsim.frameworks.speculation import frozen, sglang_drafts, vllm_drafts
+from fleetsim.frameworks.reading import Back, Read, one_of, times
+from fleetsim.frameworks.roll_gpus import gpu_list, listed, put_gpus
+from fleetsim.frameworks.settings import RunSettings, normal
+from fleetsim.frameworks.sides import adapter
 
-_RANGE = re.compile(r"\s*(?:list\(\s*)?range\(\s*(\d{1,5})\s*(?:,\s*(\d{1,5})\s*)?(?:,\s*(\d{1,3})\s*)?\)\s*\)?\s*")
-_LIST = re.compile(r"\Alist\(\s*(.*)\)\Z")
-_MOST_GPUS = 100_000
-_LONGEST_LIST = 1000
+_POINTER = re.compile(r"\$\{([\w.]+)\}")
 
 NOT_MODELLED = {
-    "actor_train.use_dynamic_batching_in_train": "micro-batches do not change what is counted: seconds per token do",
-    "actor_train.use_sequence_packing": "packing: the trainer's seconds per token say how well it works",
-    "actor_infer.strategy_args.strategy_config.enforce_eager": "decoding without CUDA graphs",
-    "actor_infer.strategy_args.strategy_config.max_model_len": "only the length caps are kept",
-    "critic.device_mapping": "the critic's own GPUs and passes",
-    "use_opd": "the teacher's passes of on-policy distillation",
     "user_defined_rollout_loop_cls": "a rollout loop of your own",
     "train_env_manager.group_size_redundancy": "environments beyond the group: --set buffer.group_oversampling=RATIO "
     "with buffer.batch_rule=first_finished",
 }
 
 
-def build(draft: Draft, speed: TrainerSpeed | None) -> None:
+def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     """Fill the draft from ROLL's keys."""
     settings = draft.settings
+    _as_actors(settings)
     agentic = settings.has("train_env_manager", "custom_envs") or settings.runs("agentic")
     ratio = draft.number("async_generation_ratio", default=0.0, most=1e6)
     draft.mode = f"{'agentic' if agentic else 'rlvr'} pipeline, {'asynchronous' if ratio.value else 'synchronous'}"
     draft.preset = "roll-agentic" if agentic else f"roll-rlvr-{'async' if ratio.value else 'sync'}"
-    model(draft, "pretrain", "actor_train.model_args.model_name_or_path", remedy="-- pretrain=Qwen/Qwen2.5-7B")
+    common.model(draft, "pretrain", "actor_train.model_args.model_name_or_path", remedy="-- pretrain=Qwen/Qwen2.5-7B")
     group = _batch(draft, agentic)
-    _lengths(draft)
-    _gpus(draft)
+    _lengths(draft, _turns(draft) if agentic else None, agentic)
+    put_gpus(draft)
     draft.semantics("admission.law", "cumulative_ratio", "all prompts ever begun stay below the cap")
     draft.semantics("buffer.batch_rule", "oldest_version_first", "groups that began at the oldest step are taken first")
     extra_prompts = draft.flag("is_use_additional_prompts", default=False)
@@ -81,18 +62,65 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     running = draft.maybe_count("router_args.max_running_requests", "max_running_requests")
     running = running or Read("max_running_requests", 128, False)
     draft.put("fleet.max_in_flight_samples_per_instance", max(running.value, group.value), running, why="per rank")
+    # generate_scheduler.py, expand_requests: else a prompt is one request, and has its places until its last response
+    single = draft.flag("is_num_return_sequences_expand", default=False)
+    if single.given and not (single.value or ratio.value or agentic) and group.value > 1:
+        draft.put("fleet.in_flight_unit", "groups", single, why="a prompt's responses are one request")
     filters = [k for k in settings.found if k.endswith(("query_filter_config.type", "group_filter_cls"))]
+    filters = [k for k in filters if settings.found[k].value != "no_filter"]
     if filters:
-        filtering(draft, Read(filters[0], True, True))
+        common.filtering(draft, Read(filters[0], True, True))
         settings.looked_at.update(filters)
-    transport(draft, draft.maybe_text("transfer_backend.backend_name"), {})
+    common.transport(draft, draft.maybe_text("transfer_backend.backend_name"), {})
     # roll/configs/base_config.py, PPOConfig: a penalty switches the reference model on
     penalty = draft.flag("use_kl_loss", default=False).value or draft.number("init_kl_coef", default=0.2).value > 0
-    asked = draft.flag("enable_reference", default=settings.has("reference.device_mapping"))
+    asked = draft.flag("enable_reference", default=False)
     reference = Read(asked.key, asked.value or penalty, asked.given)
-    hardware_and_times(draft, speed, {"old log-probs": True, "reference log-probs": reference.value})
+    made = reference.value or settings.has("teacher")
+    common.hardware_and_times(draft, speed, {"old log-probs": True, "reference log-probs": made})
     _recipe(draft, reference)
+    _roles(draft, reference.value)
     draft.leave_out(NOT_MODELLED)
+
+
+def _as_actors(settings: RunSettings) -> None:
+    """On-policy distillation's students are the actors (base_config.py, _handle_opd_mapping)."""
+    for student, actor in (("student_train", "actor_train"), ("student_infer", "actor_infer")):
+        for key in settings.below(student):
+            found = settings.found[key]
+            settings.add(f"{actor}{key.removeprefix(student)}", found.value, found.where)
+        settings.see(student)
+
+
+def _roles(draft: Draft, reference: bool) -> None:
+    """Models beside the actor, and the GPUs that are theirs alone."""
+    settings, held = draft.settings, (listed(draft, "actor_train") or set()) | (listed(draft, "actor_infer") or set())
+    trained = settings.get("actor_train.device_mapping")
+    estimator = draft.text("adv_estimator", default="gae")
+    on = {estimator.key: "gae", "critic.device_mapping": trained[1] if trained else "list(range(0,1))"}
+    own = len((listed(draft, "critic") or set()) - held)
+    made = estimator.value == "gae" and settings.has("critic")
+    roles.critic(draft, estimator, made, one_of({True: on, False: {estimator.key: "grpo"}}), own)
+    lora = draft.maybe_text("actor_train.model_args.lora_target")
+    apart = len((listed(draft, "reference") or set()) - (listed(draft, "actor_train") or set()))
+    if reference and apart and lora is None:  # of adapters, the actor without them is the reference
+        roles.passed(draft, "reference.device_mapping", apart)
+    for key in [k for k in settings.below("teacher") if k.endswith(".device_mapping")]:
+        roles.passed(draft, key, len((gpu_list(settings.found[key].value) or set()) - held))
+    for section in ("rewards", "reward"):
+        for key in settings.below(section):
+            value = settings.found[key].value
+            if key.endswith(".device_mapping") and value:
+                gpus = gpu_list(value) or set()
+                roles.judged(draft, f"{key}: {len(gpus)} GPUs that judge", len(gpus - held))
+            elif key.endswith(".judge_model_type") and value == "api":
+                roles.judged(draft, f"{key} = api")
+    if lora is not None:
+        roles.adapters(draft, lora)
+        rank = draft.count("actor_infer.model_args.lora_rank", "actor_train.model_args.lora_rank", default=8)
+        adapter(draft, rank, of_vllm=draft.values.get("engine.name") == "vllm")
+    settings.see("critic", "reference", "teacher", "rewards", "reward", "val_env_manager", "validation", "custom_envs")
+    settings.see("custom_env", "num_gpus_per_node", "num_nodes", *(k for k in settings.found if "lora_" in k))
 
 
 def _recipe(draft: Draft, reference: Read[bool]) -> None:
@@ -110,6 +138,8 @@ def _recipe(draft: Draft, reference: Read[bool]) -> None:
     section = "actor_train.strategy_args.strategy_config"
     recipe.counts(draft, {name: f"{section}.{word}_parallel_size" for name, word in ranks.items()})
     recipe.counts(draft, {"epochs": "ppo_epochs"})
+    # fsdp2_strategy.py: parameters, gradients and optimizer in host memory
+    recipe.words(draft, "offload", {"true": "adam"}, f"{section}.offload_policy")
 
 
 def _batch(draft: Draft, agentic: bool) -> Read[int]:
@@ -120,12 +150,6 @@ def _batch(draft: Draft, agentic: bool) -> Read[int]:
         envs = draft.count("train_env_manager.num_env_groups", default=128)
         most = times(envs, group)
         draft.put("fleet.max_in_flight_samples", most.value, envs, group, why="one per environment", back=most.written)
-        turns = draft.maybe_count("max_actions_per_traj", "max_steps_per_traj")
-        if turns is None:
-            draft.could("workload.turns.count", 1, Read("max_actions_per_traj", 1, False).written, 1)
-        else:
-            draft.put("workload.turns.count", turns.value, turns, why="every trajectory takes all its turns")
-            draft.assume("workload.turns.tool_latency_s", 1.0, "seconds of one environment step")
     else:
         group = draft.count("num_return_sequences_in_group", default=1)
         back = times(batch, group).written
@@ -136,117 +160,67 @@ def _batch(draft: Draft, agentic: bool) -> Read[int]:
     return group
 
 
-def _lengths(draft: Draft) -> None:
+def _turns(draft: Draft) -> Read[int] | None:
+    """The turns of a trajectory: of the training environments, the most that one of them allows."""
+    key = "max_actions_per_traj"
+    found = _of_environments(draft, "max_steps") or draft.maybe_count(key, "max_steps_per_traj")
+    put_turns(draft, found, key, "train_env_manager: environments")
+    return found
+
+
+def _of_environments(draft: Draft, word: str) -> Read[int] | None:
+    """The largest value of a word among the environments that train: `custom_envs`, which may point to a section."""
+    settings = draft.settings
+    tags = settings.get("train_env_manager.tags")
+    found = []
+    for tag in tags[1] if tags is not None and isinstance(tags[1], list) else ():
+        section, key = f"custom_envs.{tag}", f"custom_envs.{tag}.{word}"
+        there = settings.found.get(normal(section))
+        pointer = _POINTER.fullmatch(there.value.strip()) if there and isinstance(there.value, str) else None
+        if pointer:
+            settings.see(section)
+        read = draft.maybe_count(f"{pointer[1]}.{word}" if pointer else key)
+        found += [read] if read is not None else []
+    return max(found, key=lambda read: read.value, default=None)
+
+
+def _lengths(draft: Draft, turns: Read[int] | None, agentic: bool) -> None:
     prompt = draft.count("prompt_length", default=1024)
-    answer = draft.maybe_count("response_length", "actor_infer.generating_args.max_new_tokens")
     whole = draft.maybe_count("sequence_length")
-    if answer is None and whole is not None:
-        answer = Read(f"{whole.key} {whole.value} - {prompt.key}", max(1, whole.value - prompt.value), True)
-    lengths(draft, answer, prompt, "neither response_length nor sequence_length is set", output_key="response_length")
-
-
-def _gpus(draft: Draft) -> None:
-    train, infer = _devices(draft, "actor_train"), _devices(draft, "actor_infer")
-    trainer = Read("actor_train.device_mapping", max(1, len(train or ())), train is not None)
-    rollout = Read("actor_infer.device_mapping", max(1, len(infer or ())), infer is not None)
-    draft.put("trainer.gpus", trainer.value, trainer, why="GPUs in the list", back=_first(trainer.key, 0))
-    config = "actor_infer.strategy_args.strategy_config"
-    tp = draft.maybe_count(f"{config}.tensor_parallel_size", f"{config}.tp_size", "actor_infer.num_gpus_per_worker")
-    tp = tp or Read(f"{config}.tensor_parallel_size", 1, False)
-    draft.put("engine.tp", tp.value, tp)
-    pp = draft.count(f"{config}.pipeline_parallel_size", default=1)
-    draft.put("engine.pp", pp.value, pp, unless=1)
-    each = tp if pp.value == 1 else times(tp, pp)
-    shared = (train or set()) & (infer or set())
-    place = _first(rollout.key, 0 if shared else trainer.value)
-    draft.put(
-        "fleet.instances",
-        draft.divided("the number of instances", rollout, each),
-        rollout,
-        each,
-        back=lambda want: place(want * each.value),
-    )
-    draft.put(
-        "fleet.placement",
-        "colocated" if shared else "disaggregated",
-        trainer,
-        rollout,
-        why="they share GPUs" if shared else "they share no GPU",
-        back=lambda want: _first(rollout.key, 0 if want == "colocated" else trainer.value)(rollout.value),
-    )
-    if shared and infer is not None and shared != infer:
-        only = len(infer - shared)
-        draft.note(
-            f"{only} GPUs of {rollout.key}", "serve rollout only: here all rollout GPUs take turns with training"
-        )
-    engine = draft.text("actor_infer.strategy_args.strategy_name", default="vllm")
-    engine_name(draft, engine, {"vllm": "vllm", "sglang": "sglang"})
-    share = draft.number(f"{config}.gpu_memory_utilization", f"{config}.mem_fraction_static", default=0.9, most=1.0)
-    if share.given:
-        draft.put("engine.gpu_memory_utilization", share.value, share)
+    rest = whole if agentic and not prompt.given else None
+    if whole is not None and rest is None:
+        left = max(1, whole.value - prompt.value)
+        rest = Read(f"{whole.key} {whole.value} - {prompt.key}", left, True, _longer(whole, prompt.value))
+    if agentic:
+        answer = _trajectory(draft, turns, rest)
     else:
-        key = "mem_fraction_static" if engine.value == "sglang" else "gpu_memory_utilization"
-        draft.could("engine.gpu_memory_utilization", None, Read(f"{config}.{key}", 0.9, False).written)
-    if engine.value == "vllm":
-        # roll/third_party/vllm/__init__.py: UsageContext.ENGINE_CONTEXT; roll/distributed/strategy/vllm_strategy.py
-        # gives the tokens. vLLM 0.8.4 to 0.11.
-        entry_point(draft, "async_engine", "vLLM is started from engine arguments")
-        tokens = draft.count(f"{config}.max_num_batched_tokens", default=8192)
-        draft.put("engine.max_num_batched_tokens", tokens.value, tokens)
-        drafts = vllm_drafts(draft, f"{config}.speculative_config.")
-    else:
-        drafts = sglang_drafts(draft, f"{config}.")
-    if drafts:
-        frozen(draft, f"{config}: a drafter that ROLL does not train")
-    engine_limits(draft, f"{config}.")
+        answer = draft.maybe_count("response_length", "actor_infer.generating_args.max_new_tokens") or rest
+        if rest is not None and answer is rest:
+            answer = Read(rest.key, rest.value, True, Read("response_length", 1, False).written)
+    common.lengths(
+        draft, answer, prompt, "neither response_length nor sequence_length is set", output_key="response_length"
+    )
 
 
-def _first(key: str, start: int) -> Back:
-    """Back from a number of GPUs: so many, from the first that is given."""
-    return lambda want: {key: f"list(range({start},{start + want}))"}
-
-
-def _devices(draft: Draft, role: str) -> set[int] | None:
-    """The GPUs of a role: `list(range(0,16))`, `[0, 1]`, or a sum of such lists."""
-    found = draft.settings.get(f"{role}.device_mapping")
-    if found is None:
-        draft.refuse(f"{role}.device_mapping", None, "is missing: it says which GPUs the role has", "add it")
+def _trajectory(draft: Draft, turns: Read[int] | None, rest: Read[int] | None) -> Read[int] | None:
+    """traj_env_manager.py, make_decision: a turn generates up to the least of two caps and of what the sequence has
+    left. agentic_config.py: the actor's generating arguments go before the environments'."""
+    step = _of_environments(draft, "max_tokens_per_step") or draft.maybe_count("max_tokens_per_step")
+    where = "actor_infer" if draft.settings.has("actor_infer.generating_args") else "train_env_manager"
+    cap = draft.maybe_count(f"{where}.generating_args.max_new_tokens", "response_length")
+    caps = [read for read in (step, cap, rest) if read is not None]
+    if not caps:
         return None
-    gpus = _gpu_list(found[1])
-    if not gpus:
-        draft.refuse(
-            found[0].key,
-            one_line(found[1]),
-            "must be a list of GPUs, or text such as list(range(0,8))",
-            "write it in one of these forms",
-        )
-        return None
-    return gpus
+    turn = min(caps, key=lambda read: read.value)
+    way = Read(f"{where}.generating_args.max_new_tokens", 1, False).written
+    turn = Read(turn.key, turn.value, turn.given, way)
+    whole_key = "sequence_length"
+    return trajectory(turn, turns, rest, whole_key, several=turns is None)
 
 
-def _gpu_list(value: Any) -> set[int] | None:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return {value}
-    if isinstance(value, str) and len(value) < _LONGEST_LIST:
-        gpus: set[int] = set()
-        for part in re.split(r"(?<=[\])])\s*\+", value):
-            match = _RANGE.fullmatch(part)
-            if match:
-                first, last = (0, int(match[1])) if match[2] is None else (int(match[1]), int(match[2]))
-                gpus |= set(range(first, min(last, _MOST_GPUS), max(1, int(match[3] or 1))))
-                continue
-            try:
-                with warnings.catch_warnings(action="ignore"):
-                    listed = ast.literal_eval(_LIST.sub(r"\1", part.strip()))
-            except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
-                return None
-            if not isinstance(listed, (list, tuple)) or not all(type(g) is int for g in listed):
-                return None
-            gpus |= set(listed)
-        return gpus
-    if isinstance(value, list) and all(type(g) is int for g in value):
-        return set(value)
-    return None
+def _longer(whole: Read[int], prompt: int) -> Back:
+    """Back from the tokens beside the prompt to those of the whole sequence."""
+    return lambda want: whole.written(want + prompt)
 
 
 def _sync(draft: Draft) -> None:

@@ -91,6 +91,18 @@ class RunSettings:
             {**base.pinned, **self.pinned},
         )
 
+    def below_key(self, prefix: str) -> RunSettings:
+        """The same settings, all of them below a key."""
+        found = {
+            f"{normal(prefix)}.{key}": Setting(f"{prefix}.{s.key}", s.value, s.where) for key, s in self.found.items()
+        }
+        return RunSettings(found, [*self.programs], [*self.parents], [*self.not_understood], [*self.remarks])
+
+    def see(self, *prefixes: str) -> None:
+        """These keys, and all below them, count as looked at: what they hold is told elsewhere."""
+        for prefix in prefixes:
+            self.looked_at |= {normal(prefix), *self.below(prefix)}
+
     def get(self, *keys: str) -> tuple[Setting, Any] | None:
         """The first of these keys that is set to something, with its value, pointers followed; None if none is.
 
@@ -162,6 +174,7 @@ class RunSettings:
         other = normal(name)
         if other in seen or other not in self.found:
             return None
+        self.looked_at.add(other)
         return self._followed(self.found[other].value, other, seen | {other})
 
     def _say(self, what: str) -> None:

@@ -9,38 +9,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from fleetsim.frameworks import recipe
-from fleetsim.frameworks.common import (
-    TrainerSpeed,
-    barrier,
-    engine_name,
-    entry_point,
-    filtering,
-    hardware_and_times,
-    lengths,
-    model,
-    transport,
-)
+from fleetsim.frameworks import common, recipe, roles
+from fleetsim.frameworks.agents import put_turns, trajectory
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.framework import Framework, Mode
-from fleetsim.frameworks.reading import Read, on_nodes, times
+from fleetsim.frameworks.reading import Read, on_nodes, one_of, times
 from fleetsim.frameworks.sides import adapter, pooled
 from fleetsim.frameworks.speculation import frozen, vllm_drafts
 
 ENGINE, POLICY = "generator.inference_engine", "trainer.policy"
 
 NOT_MODELLED = {
-    "trainer.policy.model.lora.rank": "an adapter: --set sync.pause_s=SECONDS",
-    f"{ENGINE}.enforce_eager": "decoding without CUDA graphs is slower than what is simulated",
-    f"{ENGINE}.expert_parallel_size": "expert parallelism inside an instance",
     "trainer.fully_async.simulate_training": "a trainer that sleeps: --set trainer.fixed_s=SECONDS",
-    "trainer.critic.model.path": "the critic's own GPUs",
-    "trainer.eval_interval": "evaluation between steps",
-    "generator.max_turns": "turns: --set workload.turns.count=N --set workload.turns.tool_latency_s=SECONDS",
 }
 
 
-def build(draft: Draft, speed: TrainerSpeed | None) -> None:
+def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     """Fill the draft from SkyRL's keys."""
     settings = draft.settings
     fully = draft.flag("trainer.fully_async.enabled", default=settings.runs("fully_async"))
@@ -51,15 +35,10 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     if together.value and (fully.value or ahead):
         rule = "asynchronous training has GPUs of its own for rollout"
         draft.refuse(together.key, True, rule, f"{together.key}=false")
-    model(draft, f"{POLICY}.model.path", remedy=f"-- {POLICY}.model.path=Qwen/Qwen2.5-7B")
-    n = draft.count("generator.n_samples_per_prompt", default=5)
-    draft.put("workload.group_size", n.value, n)
+    common.model(draft, f"{POLICY}.model.path", remedy=f"-- {POLICY}.model.path=Qwen/Qwen2.5-7B")
+    n = draft.take("workload.group_size", draft.count("generator.n_samples_per_prompt", default=5))
     _batch(draft, n, fully=fully.value)
-    lengths(
-        draft,
-        draft.count("generator.sampling_params.max_generate_length", default=1024),
-        draft.count("trainer.max_prompt_length", default=512),
-    )
+    _lengths(draft)
     _gpus(draft, together)
     _engine(draft)
     if fully.value:
@@ -70,18 +49,63 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
         draft.semantics("sync.in_flight", "drain", "weights change between two batches")
         draft.semantics("buffer.batch_rule", "fifo", "the batch that was generated before")
     else:
-        barrier(draft, "the whole batch is generated before it is trained")
+        common.barrier(draft, "the whole batch is generated before it is trained")
     draft.semantics("fleet.group_placement", "spread", "a request per sample")
     draft.semantics("fleet.routing", "round_robin", "over the engines")
     words = {"nccl": "collective_broadcast", "gloo": "collective_broadcast"}
-    transport(draft, draft.text(f"{ENGINE}.weight_sync_backend", default="nccl"), words)
-    filtering(draft, draft.flag("trainer.algorithm.zero_variance_filter", default=False))
+    common.transport(draft, draft.text(f"{ENGINE}.weight_sync_backend", default="nccl"), words)
+    drops = draft.flag("trainer.algorithm.zero_variance_filter", default=False)
+    sampled = draft.maybe_text("trainer.algorithm.dynamic_sampling.type")  # filter (DAPO) or replace
+    common.filtering(draft, drops if sampled is None or drops.value else Read(sampled.key, True, True, drops.written))
     _recipe(draft, speed)
+    _roles(draft, together)
     mini = times(draft.count("trainer.policy_mini_batch_size", default=256), n)
     _whole_updates(
         draft, times(draft.count("trainer.train_batch_size", default=1024), n), mini, recipe.ranks(draft, mini)
     )
     draft.leave_out(NOT_MODELLED)
+
+
+def _lengths(draft: Draft) -> None:
+    """skyrl/train/generators/skyrl_gym_generator.py, agent_loop: a turn generates up to its cap, and none begins with
+    more than `max_input_length` tokens."""
+    turn = draft.count("generator.sampling_params.max_generate_length", default=1024)
+    prompt = draft.count("trainer.max_prompt_length", default=512)
+    settings, kind = draft.settings, draft.text("environment.env_class", default="").value
+    own = draft.maybe_count("harbor_trial_config.agent.kwargs.max_turns")
+    loops = settings.has("harbor_trial_config", "generator.use_conversation_multi_turn")
+    several = loops or "multi_turn" in kind or settings.runs("harbor", "mini_swe", "openenv", "verifiers", "multi_turn")
+    turns = own or draft.maybe_count("generator.max_turns")
+    if several and own is None and (turns is None or turns.value == 1):
+        turns = None
+    put_turns(draft, turns, "generator.max_turns", "an environment of several turns" if several else "")
+    most = draft.maybe_count("generator.max_input_length") or prompt
+    longest = lambda want: most.written(max(want - turn.value, prompt.value))  # noqa: E731 back to its setting
+    key = "generator.max_input_length"
+    whole = Read(f"{most.key} {most.value} + {turn.key}", most.value + turn.value, most.given, longest)
+    bounded = own is None and turns is not None and turns.value > 1
+    common.lengths(draft, trajectory(turn, turns, whole if bounded else None, key), prompt)
+
+
+def _roles(draft: Draft, together: Read[bool]) -> None:
+    """A critic, a reference model's own GPUs, adapters, a judge. trainer.py, `has_critic`: a path makes one."""
+    place, path = "trainer.placement", draft.maybe_text("trainer.critic.model.path")
+    gpus = roles.nodes(draft, f"{place}.critic_num_nodes", f"{place}.critic_num_gpus_per_node")
+    key = Read("trainer.critic.model.path", None, False)
+    with_it = one_of({True: {key.key: "${trainer.policy.model.path}"}, False: {}})
+    roles.critic(draft, path or key, path is not None, with_it, 0 if together.value else gpus)
+    shared = draft.flag(f"{place}.colocate_policy_ref", default=True).value or together.value
+    gpus = roles.nodes(draft, f"{place}.ref_num_nodes", f"{place}.ref_num_gpus_per_node")
+    if _reference(draft) and gpus and not shared:
+        roles.passed(draft, f"{place}.colocate_policy_ref = false: the reference model", gpus)
+    model = draft.maybe_text("trainer.ref.model.path")
+    if model is not None and model.value != draft.text("trainer.policy.model.path", default="").value:
+        roles.passed(draft, f"{model}, not the policy's")
+    judge = draft.maybe_text("environment.skyrl_gym.llm_as_a_judge.model")
+    if judge is not None:
+        roles.judged(draft, str(judge))
+    roles.adapters(draft, draft.count("trainer.policy.model.lora.rank", default=0, least=0))
+    draft.settings.see("trainer.critic", "trainer.ref", "environment")
 
 
 def _batch(draft: Draft, n: Read[int], *, fully: bool) -> None:
@@ -146,16 +170,13 @@ def _gpus(draft: Draft, together: Read[bool]) -> None:
 
 
 def _engine(draft: Draft) -> None:
-    engine_name(draft, draft.text(f"{ENGINE}.backend", default="vllm"), {"vllm": "vllm"})
-    entry_point(draft, "api_server", "UsageContext.OPENAI_API_SERVER")
-    share = draft.number(f"{ENGINE}.gpu_memory_utilization", default=0.8, most=1.0)
-    draft.put("engine.gpu_memory_utilization", share.value, share)
-    seqs = draft.count(f"{ENGINE}.max_num_seqs", default=1024)
-    draft.put("engine.max_num_seqs", seqs.value, seqs)
-    tokens = draft.count(f"{ENGINE}.max_num_batched_tokens", default=8192)
-    draft.put("engine.max_num_batched_tokens", tokens.value, tokens)
-    prefix = draft.flag(f"{ENGINE}.enable_prefix_caching", default=True)
-    draft.put("engine.prefix_caching", prefix.value, prefix)
+    common.engine_name(draft, draft.text(f"{ENGINE}.backend", default="vllm"), {"vllm": "vllm"})
+    common.entry_point(draft, "api_server", "UsageContext.OPENAI_API_SERVER")
+    draft.take("engine.gpu_memory_utilization", draft.number(f"{ENGINE}.gpu_memory_utilization", default=0.8, most=1.0))
+    draft.take("engine.max_num_seqs", draft.count(f"{ENGINE}.max_num_seqs", default=1024))
+    draft.take("engine.max_num_batched_tokens", draft.count(f"{ENGINE}.max_num_batched_tokens", default=8192))
+    common.weights_type(draft, f"{ENGINE}.engine_init_kwargs.quantization")
+    draft.take("engine.prefix_caching", draft.flag(f"{ENGINE}.enable_prefix_caching", default=True))
     # Megatron sends merged weights (skyrl/train/entrypoints/main_base.py)
     rank = draft.count("trainer.policy.model.lora.rank", default=0, least=0)
     if draft.text("trainer.strategy", default="fsdp").value == "megatron":
@@ -193,11 +214,17 @@ def _fully_async(draft: Draft, n: Read[int]) -> None:
     draft.semantics("buffer.batch_rule", "fifo", "in the order of completion")
 
 
-def _recipe(draft: Draft, speed: TrainerSpeed | None) -> None:
+def _reference(draft: Draft) -> bool:
+    """trainer.py: a penalty in the loss or in the reward needs a reference model."""
+    loss = draft.flag("trainer.algorithm.use_kl_loss", default=True).value
+    return loss or draft.flag("trainer.algorithm.use_kl_in_reward", default=False).value
+
+
+def _recipe(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     """The update: PolicyConfig, FSDPConfig, MegatronConfig and OptimizerConfig of config.py."""
     loss = draft.flag("trainer.algorithm.use_kl_loss", default=True)
-    hardware_and_times(draft, speed, {"old log-probs": True, "reference log-probs": loss.value})
-    recipe.passes(draft, reference=(loss.value, loss.written))
+    common.hardware_and_times(draft, speed, {"old log-probs": True, "reference log-probs": _reference(draft)})
+    recipe.passes(draft, reference=(_reference(draft), loss.written))
     recipe.words(draft, "backend", {"fsdp": "fsdp", "fsdp2": "fsdp", "megatron": "megatron"}, "trainer.strategy")
     recipe.counts(draft, {"epochs": "trainer.update_epochs_per_batch"})
     if draft.values.get("trainer.recipe.backend") == "megatron":
@@ -205,6 +232,9 @@ def _recipe(draft: Draft, speed: TrainerSpeed | None) -> None:
         recipe.counts(draft, {k: f"{POLICY}.megatron_config.{word}_parallel_size" for k, word in ranks.items()})
     else:
         recipe.counts(draft, {"cp": f"{POLICY}.sequence_parallel_size"})
+    offload = {"megatron": f"{POLICY}.megatron_config.optimizer_config_kwargs.optimizer_cpu_offload"}
+    backend = draft.values.get("trainer.recipe.backend", "fsdp")
+    recipe.words(draft, "offload", {"true": "adam"}, offload.get(backend, f"{POLICY}.fsdp_config.cpu_offload"))
     recipe.flags(
         draft,
         {

@@ -6,15 +6,8 @@ train_async.py, slime/rollout/sglang_rollout.py, slime/rollout/fully_async_rollo
 
 from __future__ import annotations
 
-from fleetsim.frameworks import recipe
-from fleetsim.frameworks.common import (
-    TrainerSpeed,
-    filtering,
-    hardware_and_times,
-    lengths,
-    model,
-    transport,
-)
+from fleetsim.frameworks import common, recipe, roles
+from fleetsim.frameworks.agents import put_turns, trajectory
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.framework import Framework, Mode
 from fleetsim.frameworks.reading import Back, Read, on_nodes, one_of, times
@@ -23,23 +16,14 @@ from fleetsim.frameworks.speculation import frozen, sglang_drafts
 
 _FILTER = "slime.rollout.filter_hub.dynamic_sampling_filters.check_reward_nonzero_std"
 NOT_MODELLED = {
-    "use_dynamic_batch_size": "micro-batches do not change what is counted: the trainer's seconds per token do",
-    "max_tokens_per_gpu": "micro-batches do not change what is counted: the trainer's seconds per token do",
     "enable_mtp_training": "the MTP layer's own passes and loss in the trainer's seconds",
-    "sglang_ep_size": "expert parallelism inside an instance",
-    "sglang_enable_ep_moe": "expert parallelism inside an instance",
-    "custom_generate_function_path": "a generation of your own: --set workload.turns.count=N for its turns",
-    "rm_url": "latency of the reward server: --set workload.reward.latency_s=SECONDS",
-    "custom_rm_path": "latency of the reward: --set workload.reward.latency_s=SECONDS",
-    "eval_interval": "evaluation between steps",
     "release_train": "the trainer's processes are started anew each step",
     "use_fault_tolerance": "failures: --set fleet.failures.mtbf_s=SECONDS",
     "buffer_filter_path": "a choice of your own among the samples in the buffer",
-    "num_critic_only_steps": "steps that train the critic only",
 }
 
 
-def build(draft: Draft, speed: TrainerSpeed | None) -> None:
+def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     """Fill the draft from slime's flags."""
     settings = draft.settings
     function = draft.text("rollout_function_path", default="slime.rollout.sglang_rollout.generate_rollout")
@@ -47,15 +31,13 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     ahead = settings.runs("train_async") and not fully
     draft.mode = "fully asynchronous" if fully else "train_async.py" if ahead else "train.py"
     draft.preset = "slime-fully-async" if fully else "slime-async" if ahead else "slime-sync"
-    model(draft, "hf_checkpoint", remedy="-- --hf-checkpoint Qwen/Qwen3-8B, or --set engine.model=Qwen/Qwen3-8B")
+    common.model(draft, "hf_checkpoint", remedy="-- --hf-checkpoint Qwen/Qwen3-8B, or --set engine.model=Qwen/Qwen3-8B")
     batch = draft.needed_count("rollout_batch_size", remedy="-- --rollout-batch-size 32")
-    n = draft.count("n_samples_per_prompt", default=1)
-    draft.put("workload.group_size", n.value, n)
+    n = draft.take("workload.group_size", draft.count("n_samples_per_prompt", default=1))
     samples = times(batch, n)
     draft.put("trainer.batch_samples", samples.value, batch, n, why="prompts x responses", back=samples.written)
     _updates(draft, batch, n)
-    answer, asked = "rollout_max_response_len", "rollout_max_prompt_len"
-    lengths(draft, draft.maybe_count(answer), draft.maybe_count(asked), output_key=answer, prompt_key=asked)
+    _lengths(draft)
     instances, ranks = _gpus(draft, async_=ahead or fully)
     every = draft.count("update_weights_interval", default=1)
     if ahead or fully:
@@ -64,16 +46,16 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     way = draft.text("update_weight_transport", default="nccl")
     weights = draft.text("update_weight_mode", default="full")
     words = {"nccl": "collective_broadcast", "disk": "checkpoint_shuttle", "delta": "sparse_delta"}
-    transport(draft, weights if weights.value == "delta" else way, words)
+    common.transport(draft, weights if weights.value == "delta" else way, words)
     draft.semantics("fleet.group_placement", "spread", "a request per sample")
     draft.semantics("fleet.routing", "least_loaded", "the router's own balance")
     sampling = draft.maybe_text("dynamic_sampling_filter_path")
     on = one_of({True: {"dynamic_sampling_filter_path": _FILTER}})
-    filtering(draft, Read("--dynamic-sampling-filter-path", sampling is not None, True, on))
+    common.filtering(draft, Read("--dynamic-sampling-filter-path", sampling is not None, True, on))
     loss = draft.flag("use_kl_loss", default=False)
-    reference = loss.value or draft.number("kl_coef", default=0.0).value > 0
+    reference = loss.value or draft.number("kl_coef", default=0.0).value > 0 or _taught(draft)
     own = draft.flag("use_rollout_logprobs", default=False)
-    hardware_and_times(draft, speed, {"old log-probs": not own.value, "reference log-probs": reference})
+    common.hardware_and_times(draft, speed, {"old log-probs": not own.value, "reference log-probs": reference})
     recipe.passes(
         draft,
         old_log_probs=(not own.value, lambda want: own.written(not want)),
@@ -82,8 +64,38 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
     words = {"tp": "tensor_model", "pp": "pipeline_model", "cp": "context", "ep": "expert_model"}
     recipe.counts(draft, {name: f"{word}_parallel_size" for name, word in words.items()})
     recipe.words(draft, "backend", {"megatron": "megatron"}, "train_backend")
+    # slime/utils/arguments.py and ray/placement_group.py: a critic of the actor's GPUs, in turn with it
+    estimator = draft.text("advantage_estimator", default="grpo")
+    words = one_of({True: {estimator.key: "ppo"}, False: {estimator.key: "grpo"}})
+    roles.critic(draft, estimator, estimator.value == "ppo", words)
     recipe.words(draft, "offload", {"true": "adam"}, "optimizer_cpu_offload")
+    for server in (draft.maybe_text("rm_url"), draft.maybe_text("custom_rm_path")):
+        if server is not None:
+            roles.judged(draft, str(server))
     draft.leave_out(NOT_MODELLED)
+
+
+def _lengths(draft: Draft) -> None:
+    """A generation of the user's own has turns, each of which may be as long as a response; the context bounds all."""
+    answer, asked = "rollout_max_response_len", "rollout_max_prompt_len"
+    own = draft.maybe_text("custom_generate_function_path")
+    put_turns(draft, None, "", "" if own is None else str(own))
+    turn, whole = draft.maybe_count(answer), draft.maybe_count("rollout_max_context_len")
+    if turn is not None and own is not None:
+        turn = trajectory(turn, None, whole, several=True)
+    common.lengths(draft, turn, draft.maybe_count(asked), output_key=answer, prompt_key=asked)
+
+
+def _taught(draft: Draft) -> bool:
+    """On-policy distillation: a teacher that Megatron runs passes as a reference does, one of SGLang is a server."""
+    if not draft.flag("use_opd", default=False).value:
+        return False
+    kind = draft.text("opd_type", default="megatron")
+    if kind.value == "megatron":
+        roles.passed(draft, str(draft.text("opd_teacher_load", default="a teacher")))
+    else:
+        roles.judged(draft, f"{kind}: a teacher on a server of its own")
+    return kind.value == "megatron"
 
 
 def _updates(draft: Draft, batch: Read[int], n: Read[int]) -> None:

@@ -108,12 +108,12 @@ def _of_tree(tree: Any, name: str, folder: Path | None, depth: int) -> RunSettin
         )
     base = RunSettings()
     parents: list[str] = []
-    for parent in _parents(tree.get("defaults")):
+    for parent, package in _parents(tree.get("defaults")):
         read = _other_file(parent, folder, depth)
         if read is None:
             parents.append(parent)
         else:
-            base = read.over(base)
+            base = (read.below_key(package) if package else read).over(base)
             base.programs.append(parent)
     settings = RunSettings(parents=parents)
     for key, value in tree.items():
@@ -122,10 +122,25 @@ def _of_tree(tree: Any, name: str, folder: Path | None, depth: int) -> RunSettin
     return settings.over(base)
 
 
-def _parents(defaults: Any) -> list[str]:
-    """What a Hydra or NeMo-RL `defaults:` names: a file, or a list of them; entries of a group are left out."""
-    entries = defaults if isinstance(defaults, list) else [defaults]
-    return [e for e in entries if isinstance(e, str) and e and e != "_self_"][:20]
+def _parents(defaults: Any) -> list[tuple[str, str]]:
+    """What a Hydra or NeMo-RL `defaults:` names, each file with the key that it goes below.
+
+    An entry is a file, `file@key` (`_here_`: no key), or a group and its option, which goes below the group's name.
+    """
+    found = []
+    for entry in defaults if isinstance(defaults, list) else [defaults]:
+        named, option = entry, None
+        if isinstance(entry, Mapping) and len(entry) == 1:
+            ((named, option),) = entry.items()
+            named = str(named).removeprefix("optional ").removeprefix("override ")
+            if not isinstance(option, str) or named.startswith("hydra/"):
+                continue
+        if isinstance(named, str) and named not in ("", "_self_"):
+            file, _, package = named.partition("@")
+            package = package or ("" if option is None else file.strip("/").replace("/", "."))
+            key = "" if package in ("_here_", "_global_") else package
+            found.append((file if option is None else f"{file}/{option}", key))
+    return found[:20]
 
 
 def _other_file(named: str, folder: Path | None, depth: int) -> RunSettings | None:
@@ -139,6 +154,8 @@ def _other_file(named: str, folder: Path | None, depth: int) -> RunSettings | No
         except (OSError, ValueError):
             continue
         if is_there and (place.suffix in _TREES or not place.suffix):
+            if not place.stat().st_size:
+                return RunSettings()
             text = read_text(place, "CONFIG", MAX_BYTES)
             return _settings(text, str(place), (), place.parent, depth + 1)
     return None

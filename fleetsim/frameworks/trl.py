@@ -10,17 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fleetsim.frameworks import recipe
-from fleetsim.frameworks.common import (
-    TrainerSpeed,
-    barrier,
-    engine_limits,
-    entry_point,
-    hardware_and_times,
-    lengths,
-    model,
-    transport,
-)
+from fleetsim.frameworks import common, recipe, roles
+from fleetsim.frameworks.agents import put_turns
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.framework import Framework, Mode
 from fleetsim.frameworks.reading import Back, Read, one_of, parts_of, times
@@ -34,23 +25,19 @@ _REMEDY = "-- --num_processes 8, as the launcher is told"
 _OWN_SERVER = (1, 11)
 
 NOT_MODELLED = {
-    "max_tool_calling_iterations": "tool calls: --set workload.turns.count=N, and tool_latency_s",
-    "token_budget": "packing: the trainer's seconds per token say how well it works",
     "use_liger_kernel": "kernels: the trainer's seconds per token say how well they work",
-    "use_peft": "an adapter: --set sync.pause_s=SECONDS",
     "use_transformers_continuous_batching": "generation by transformers: vLLM stands in",
-    "eval_strategy": "evaluation between steps",
     "mask_truncated_completions": "truncated samples are generated, but not trained",
 }
 
 
-def build(draft: Draft, speed: TrainerSpeed | None) -> None:
+def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     """Fill the draft from TRL's configuration."""
     settings = draft.settings
     is_async = settings.runs("AsyncGRPO", "async_grpo") or settings.has(*_ASYNC_KEYS)
     draft.mode = "AsyncGRPOTrainer" if is_async else "GRPOTrainer"
     draft.preset = "trl-async-grpo" if is_async else "trl-grpo"
-    model(
+    common.model(
         draft,
         "model_name_or_path",
         "model",
@@ -59,19 +46,19 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
         "vllm_serve.model",
         remedy="-- --model_name_or_path Qwen/Qwen2.5-7B, or --set engine.model=Qwen/Qwen2.5-7B",
     )
-    n = draft.count("num_generations", default=8, least=1 if is_async else 2)
-    draft.put("workload.group_size", n.value, n)
+    n = draft.take("workload.group_size", draft.count("num_generations", default=8, least=1 if is_async else 2))
     answer = draft.count("max_completion_length", default=2048 if is_async else 512)
-    lengths(draft, answer, draft.maybe_count("max_prompt_length"))
+    common.lengths(draft, answer, draft.maybe_count("max_prompt_length"))
+    _agent(draft)
     processes = _processes(draft)
     samples = _samples(draft, processes, n)
     if is_async:
         _async(draft, samples)
     else:
         _grpo(draft, processes)
-    transport(draft, None, {})
+    common.transport(draft, None, {})
     beta = draft.number("beta", default=0.0)
-    hardware_and_times(draft, speed, {"old log-probs": not is_async, "reference log-probs": beta.value > 0})
+    common.hardware_and_times(draft, speed, {"old log-probs": not is_async, "reference log-probs": beta.value > 0})
     if is_async:  # AsyncGRPOConfig has neither
         recipe.passes(draft, reference=(False, one_of({})))
         draft.could("trainer.recipe.epochs", 1, one_of({}), 1)
@@ -80,6 +67,22 @@ def build(draft: Draft, speed: TrainerSpeed | None) -> None:
         recipe.counts(draft, {"epochs": "num_iterations"})
     recipe.flags(draft, {"recompute": ("gradient_checkpointing", True)})
     draft.leave_out(NOT_MODELLED)
+
+
+def _agent(draft: Draft) -> None:
+    """Tools and environments: trl/trainer/grpo_trainer.py, _tool_loop. `max_completion_length` bounds all turns."""
+    calls = draft.maybe_count("max_tool_calling_iterations")
+    more = lambda want: calls.written(want - 1) if calls is not None else None  # noqa: E731 calls are between turns
+    turns = None if calls is None else Read(f"{calls} + 1", calls.value + 1, True, more)
+    marks = ("tools", "environment_factory", "rollout_func")
+    found = next((key for key in marks if draft.settings.get(key) is not None), "")
+    put_turns(draft, turns, "", found and f"{found}=")
+    peft = draft.settings.get("peft_config") is not None
+    roles.adapters(draft, Read("peft_config", True, True) if peft else draft.flag("use_peft", default=False))
+    reward = draft.maybe_text("reward_model_name_or_path")
+    if reward is not None:
+        roles.judged(draft, str(reward))
+    draft.settings.see("lora_r")
 
 
 def _processes(draft: Draft) -> Read[int]:
@@ -165,20 +168,18 @@ def _grpo(draft: Draft, processes: Read[int]) -> None:
     if not used.value:
         draft.note(str(used), "generation by transformers: vLLM stands in, which is several times faster")
     mode = draft.choice("vllm_mode", default="colocate", known=("colocate", "server"))
-    barrier(draft, "the whole batch is generated before it is trained")
+    common.barrier(draft, "the whole batch is generated before it is trained")
     if mode.value == "server":
         _server(draft)
         _started(draft)
     else:
-        tp = draft.count("vllm_tensor_parallel_size", default=1)
-        draft.put("engine.tp", tp.value, tp)
+        tp = draft.take("engine.tp", draft.count("vllm_tensor_parallel_size", default=1))
         instances = draft.divided("the number of instances", processes, tp)
         draft.put("fleet.instances", instances, processes, tp, back=parts_of(processes, tp))
-        share = draft.number("vllm_gpu_memory_utilization", default=0.3, most=1.0)
-        draft.put("engine.gpu_memory_utilization", share.value, share)
+        draft.take("engine.gpu_memory_utilization", draft.number("vllm_gpu_memory_utilization", default=0.3, most=1.0))
         draft.put("fleet.placement", "colocated", mode, why="vLLM runs on the trainer's GPUs", back=one_of({}))
         # trl/generation/vllm_generation.py: max_num_seqs is the engine's own part of the batch, which never binds.
-        entry_point(draft, "llm", "vLLM is an LLM in the trainer's processes")
+        common.entry_point(draft, "llm", "vLLM is an LLM in the trainer's processes")
         draft.semantics("engine.max_num_batched_tokens", 4096, "written in TRL's code")
         sleep = draft.flag("vllm_enable_sleep_mode", default=False)
         if not sleep.value:
@@ -203,13 +204,13 @@ def _started(draft: Draft) -> None:
     """How the synchronous trainer's server was started, and what that means for its limits, its routing, its sync."""
     pin = draft.settings.pinned.get("trl")
     if pin is not None and pin.only_before(_OWN_SERVER) and not draft.settings.runs("vllm serve"):
-        entry_point(draft, "llm", f"{pin.text}: trl vllm-serve holds an LLM before 1.11")
+        common.entry_point(draft, "llm", f"{pin.text}: trl vllm-serve holds an LLM before 1.11")
         _equal_parts(draft)
         slow = "weights go tensor by tensor before 1.11, longer than their bytes take: --set sync.pause_s=SECONDS"
         draft.note(pin.text, slow)
         return
     if draft.settings.runs("vllm serve") or (pin is not None and pin.only_from(_OWN_SERVER)):
-        entry_point(draft, "api_server", "vLLM's own server")
+        common.entry_point(draft, "api_server", "vLLM's own server")
     else:
         why = "TRL's version is not known; from 1.11 on the server is vLLM's own"
         draft.assume("engine.entry_point", "api_server", why, "-- trl==1.10.0, for an older TRL")
@@ -245,14 +246,14 @@ def _server(draft: Draft) -> None:
         draft.put("engine.prefix_caching", prefix.value and not off.value, off if off.given else prefix)
     else:
         draft.could("engine.prefix_caching", True, prefix.written, True)
-    engine_limits(draft, "vllm_serve.")
+    common.engine_limits(draft, "vllm_serve.")
     if vllm_drafts(draft, "vllm_serve.speculative_config."):
         frozen(draft, "vllm_serve.speculative_config")
 
 
 def _async(draft: Draft, samples: Read[int]) -> None:
     _server(draft)
-    entry_point(draft, "api_server", "vllm serve")  # docs/source/async_grpo_trainer.md
+    common.entry_point(draft, "api_server", "vllm serve")  # docs/source/async_grpo_trainer.md
     _one_by_one(draft)
     staleness = draft.count("max_staleness", default=4, least=0)
     every = draft.count("weight_sync_steps", default=1)

@@ -10,33 +10,13 @@ from __future__ import annotations
 
 import math
 
-from fleetsim.frameworks import recipe
-from fleetsim.frameworks.common import (
-    TrainerSpeed,
-    barrier,
-    engine_name,
-    entry_point,
-    filtering,
-    hardware_and_times,
-    lengths,
-    model,
-    transport,
-    weights_type,
-)
+from fleetsim.frameworks import common, recipe, roles
+from fleetsim.frameworks import verl_parts as parts
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.framework import Framework, Mode
 from fleetsim.frameworks.reading import Read, one_of, times
 from fleetsim.frameworks.sides import adapter
-from fleetsim.frameworks.verl_pools import (
-    ACTOR,
-    ROLLOUT,
-    instance_gpus,
-    put_instances,
-    rollout_batch,
-    rollout_gpus,
-    trainer_gpus,
-)
-from fleetsim.frameworks.verl_recipe import put_drafts, put_recipe
+from fleetsim.frameworks.verl_parts import ACTOR, ROLLOUT, put_instances, rollout_batch, rollout_gpus, trainer_gpus
 
 TRANSPORTS = {
     **dict.fromkeys(("nccl", "hccl"), "collective_broadcast"),
@@ -44,63 +24,51 @@ TRANSPORTS = {
     "delta_sharded": "sparse_delta",
 }
 NOT_MODELLED = {
-    f"{ACTOR}.use_dynamic_bsz": "micro-batches do not change what is counted: the trainer's seconds per token do",
     f"{ROLLOUT}.over_sample_rate": "samples beyond the batch that are cut off once enough have finished",
-    f"{ROLLOUT}.multi_turn.enable": "turns and tool latency: --set workload.turns.count=N "
-    "--set workload.turns.tool_latency_s=SECONDS",
-    f"{ROLLOUT}.enforce_eager": "decoding without CUDA graphs is slower than what is simulated",
-    f"{ROLLOUT}.expert_parallel_size": "expert parallelism inside an instance",
-    f"{ROLLOUT}.max_model_len": "only the length caps are kept",
-    "actor_rollout_ref.model.lora_rank": "an adapter alone is synchronized: --set sync.pause_s=SECONDS",
     "async_training.use_dynamic_resource_scheduling": "trainer GPUs are lent by a policy of its own; "
     "--set fleet.placement=colocated_lending comes near it",
-    "trainer.critic_warmup": "steps that train the critic only",
-    "trainer.test_freq": "validation between steps",
-    "critic.model.path": "the critic's own passes and update",
-    "reward_model.enable": "a reward model's GPUs and latency: --set workload.reward.latency_s=SECONDS",
-    "reward.reward_model.enable": "a reward model's GPUs and latency: --set workload.reward.latency_s=SECONDS",
 }
 
 
-def build(draft: Draft, speed: TrainerSpeed | None) -> None:
+def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     """Fill the draft from verl's keys."""
     mode = _mode(draft)
-    model(
+    common.model(
         draft,
         "actor_rollout_ref.model.path",
         remedy="-- actor_rollout_ref.model.path=Qwen/Qwen2.5-7B, or --set engine.model=Qwen/Qwen2.5-7B",
     )
-    n = draft.count(f"{ROLLOUT}.n", default=1)
-    draft.put("workload.group_size", n.value, n)
+    n = draft.take("workload.group_size", draft.count(f"{ROLLOUT}.n", default=1))
     answer = draft.maybe_count("data.max_response_length", f"{ROLLOUT}.response_length")
     prompt = draft.maybe_count("data.max_prompt_length", f"{ROLLOUT}.prompt_length")
-    lengths(
+    common.lengths(
         draft,
         answer or Read("data.max_response_length", 512, False),
         prompt or Read("data.max_prompt_length", 512, False),
     )
     _engine(draft)
-    per_instance = instance_gpus(draft)
+    per_instance = parts.instance_gpus(draft)
     {"sync": _sync, "one_step_off": _one_step_off, "fully_async": _fully_async}.get(mode, _v1_async)(
         draft, n, per_instance
     )
     draft.semantics("fleet.group_placement", "spread", "each response is a request of its own")
     draft.semantics("fleet.routing", "least_loaded", "the load balancer takes the replica with the fewest requests")
     backend = draft.text(f"{ROLLOUT}.checkpoint_engine.backend", default="nccl")
-    transport(draft, None if backend.value == "naive" else backend, TRANSPORTS)
-    filtering(draft, draft.flag("algorithm.filter_groups.enable", default=False))
+    common.transport(draft, None if backend.value == "naive" else backend, TRANSPORTS)
+    common.filtering(draft, draft.flag("algorithm.filter_groups.enable", default=False))
     if draft.settings.get("algorithm.filter_groups.enable") and (gen := draft.maybe_count("data.gen_batch_size")):
         draft.note(str(gen), "dropped groups are refilled one by one here, not a generation batch at a time")
     bypass = draft.flag("algorithm.rollout_correction.bypass_mode", default=mode in ("one_step_off", "fully_async"))
     loss = draft.flag(f"{ACTOR}.use_kl_loss", default=False)
     reference = loss.value or draft.flag("algorithm.use_kl_in_reward", default=False).value
-    hardware_and_times(draft, speed, {"old log-probs": not bypass.value, "reference log-probs": reference})
+    common.hardware_and_times(draft, speed, {"old log-probs": not bypass.value, "reference log-probs": reference})
     recipe.passes(
         draft,
         old_log_probs=(not bypass.value, lambda want: bypass.written(not want)),
         reference=(reference, loss.written),
     )
-    put_recipe(draft)
+    parts.put_recipe(draft)
+    parts.put_roles(draft)
     recipe.ranks(draft)
     draft.leave_out(NOT_MODELLED)
 
@@ -123,25 +91,23 @@ def _mode(draft: Draft) -> str:
 
 def _engine(draft: Draft) -> None:
     name = draft.text(f"{ROLLOUT}.name", default="vllm")
-    engine_name(draft, name, {"vllm": "vllm", "sglang": "sglang", "trtllm": "tensorrt-llm"})
+    common.engine_name(draft, name, {"vllm": "vllm", "sglang": "sglang", "trtllm": "tensorrt-llm"})
     # verl/workers/rollout/vllm_rollout/vllm_async_server.py: the usage context of vLLM's API server
-    entry_point(draft, "api_server", "vLLM runs as an API server; its limits are verl's own")
+    common.entry_point(draft, "api_server", "vLLM runs as an API server; its limits are verl's own")
     memory = draft.number(f"{ROLLOUT}.gpu_memory_utilization", default=0.5, most=1.0)
     standalone = draft.settings.get(f"{ROLLOUT}.standalone_gpu_memory_utilization")
     if standalone is not None:
         memory = draft.number(f"{ROLLOUT}.standalone_gpu_memory_utilization", default=memory.value, most=1.0)
     draft.put("engine.gpu_memory_utilization", memory.value, memory)
-    seqs = draft.count(f"{ROLLOUT}.max_num_seqs", default=256)
-    draft.put("engine.max_num_seqs", seqs.value, seqs)
-    tokens = draft.count(f"{ROLLOUT}.max_num_batched_tokens", default=8192)
-    draft.put("engine.max_num_batched_tokens", tokens.value, tokens)
-    weights_type(draft, f"{ROLLOUT}.quantization")
-    prefix = draft.flag(f"{ROLLOUT}.enable_prefix_caching", default=True)
-    draft.put("engine.prefix_caching", prefix.value, prefix)
-    put_drafts(draft, sglang=draft.values.get("engine.name") == "sglang")
+    draft.take("engine.max_num_seqs", draft.count(f"{ROLLOUT}.max_num_seqs", default=256))
+    draft.take("engine.max_num_batched_tokens", draft.count(f"{ROLLOUT}.max_num_batched_tokens", default=8192))
+    common.weights_type(draft, f"{ROLLOUT}.quantization")
+    draft.take("engine.prefix_caching", draft.flag(f"{ROLLOUT}.enable_prefix_caching", default=True))
+    parts.put_drafts(draft, sglang=draft.values.get("engine.name") == "sglang")
     # verl/workers/rollout/vllm_rollout/utils.py, `get_vllm_max_lora_rank`
     rank = draft.count("actor_rollout_ref.model.lora_rank", "actor_rollout_ref.model.lora.rank", default=0, least=0)
     merged = draft.flag("actor_rollout_ref.model.lora.merge", default=False)
+    roles.adapters(draft, rank)
     adapter(draft, rank, merged=merged, of_vllm=draft.values.get("engine.name") == "vllm")
 
 
@@ -150,7 +116,7 @@ def _sync(draft: Draft, n: Read[int], per_instance: Read[int]) -> None:
     put_instances(draft, gpus, per_instance)
     draft.semantics("fleet.placement", "colocated", "rollout and training take turns on the same GPUs")
     rollout_batch(draft, n)
-    barrier(draft, "the whole batch is generated, the longest response is waited for")
+    common.barrier(draft, "the whole batch is generated, the longest response is waited for")
 
 
 def _one_step_off(draft: Draft, n: Read[int], per_instance: Read[int]) -> None:

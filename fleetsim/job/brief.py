@@ -25,6 +25,13 @@ MeanOf = Callable[[str], float]
 
 # What the job is: where one of these is assumed, the plan may be for another job than the reader's.
 _JOB = ("engine.model", "engine.instance_tok_s", "trainer.batch_samples", "workload.output_tokens.mean")
+# What a configuration shows and does not say, or a scenario has no place for: where a file calls one of these assumed,
+# it is always named.
+_UNSAID = (
+    "workload.turns.count", "workload.reward.latency_s", "engine.dtype", "engine.kv_dtype", "trainer.recipe.critic",
+    "trainer.recipe.reference", "trainer.recipe.tune", "trainer.recipe.offload", "trainer.recipe.precision",
+    "trainer.recipe.backend",
+)  # fmt: skip
 # What moves an answer most; inputs in doubt come between the two, the dearest first.
 _POLICY = ("admission.max_staleness",)
 _REST = ("trainer.fixed_s", "workload.output_tokens.cv", "engine.gpu")
@@ -154,19 +161,23 @@ def surplus_line(enough: int | None) -> str | None:
 
 
 def assumed_line(scenario: Scenario, assumed: Iterable[Assumption], in_doubt: Sequence[str]) -> str:
-    """The assumptions that move the answer most, as one would type them; empty without one.
+    """The assumptions that move the answer most, as one would type them, after those that a file's configuration
+    leaves unsaid; empty without one.
 
     in_doubt: paths of inputs whose values are not certain, the dearest first.
     """
     found = {a.path: a for a in assumed}
+    unsaid = [path for path in _UNSAID if path in scenario.assumed and path in found]
     order = dict.fromkeys((*_JOB, *_POLICY, *in_doubt, *_REST))
-    shown = [found[path] for path in order if path in found][:_MOST_ASSUMED]
+    others = [path for path in order if path in found and path not in unsaid]
+    shown = [found[path] for path in (*unsaid, *others[:_MOST_ASSUMED])]
     return ", ".join(_typed(scenario, a) for a in shown)
 
 
 def _typed(scenario: Scenario, assumption: Assumption) -> str:
     path, flag = assumption.path, assumption.flag.split(" --")[0]
     value: Any = _TYPED[path](scenario) if path in _TYPED else assumption.value
+    value = value.get("value", value) if isinstance(value, dict) else value  # of a law
     written = units.number(value).replace(",", "") if isinstance(value, float) else str(value)
     return f"--set {path}={written}" if flag.startswith("--set") else f"{flag} {written}"
 

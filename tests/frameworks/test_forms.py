@@ -10,7 +10,7 @@ import pytest
 
 from fleetsim.errors import InputError
 from fleetsim.frameworks.arithmetic import whole_number
-from fleetsim.frameworks.roll import _gpu_list
+from fleetsim.frameworks.roll_gpus import gpu_list
 from fleetsim.frameworks.settings import RunSettings
 from fleetsim.frameworks.source import parsed_source, read_source, settings_of_words
 
@@ -242,4 +242,4 @@ def test_words_after_the_file_win() -> None:
     [("list(range(0,8))", 8), ("range(4)", 4), ("list([0, 1, 8])", 3), ("[3]", 1), ("list(range(0,4)) + [9]", 5)],
 )
 def test_device_mappings(text: str, gpus: int) -> None:
-    assert len(_gpu_list(text) or ()) == gpus
+    assert len(gpu_list(text) or ()) == gpus

@@ -238,7 +238,7 @@ CASES = (
             "buffer.oversampling": 1.5,
             "buffer.leftover": "carry_over",
         },
-        ("remote_url",),
+        (),
     ),
     Case(
         "openrlhf_hybrid_old.sh",
@@ -381,7 +381,7 @@ CASES = (
             "buffer.capacity_samples": 2 * 2 * 2048,
             "sync.in_flight": "keep",
         },
-        ("sequence_packing",),
+        (),
     ),
     Case(
         "nemo_rl_async.yaml",
@@ -451,7 +451,7 @@ CASES = (
         {
             "trainer.batch_samples": 512,
             "workload.group_size": 16,
-            "workload.output_tokens.max": 2048,
+            "workload.output_tokens.max": 8192,  # all turns of a game of wordle
             "trainer.gpus": 2,
             "fleet.instances": 3,
             "engine.tp": 2,

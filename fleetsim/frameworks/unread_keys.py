@@ -1,0 +1,109 @@
+"""Settings that no reader asked for, and that hold GPUs, a model, a precision, a turn or a pass: they are named.
+
+A reader that knows a key reads it. What is left is searched by its words: each kind of setting is told as an assumption
+about the scenario value that it would change, with the flag that settles it. All other keys are only counted.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from fleetsim.dataclass import dataclass
+from fleetsim.frameworks.agents import TURNS
+from fleetsim.frameworks.draft import SWITCHED_OFF, Draft
+from fleetsim.frameworks.reading import one_line
+from fleetsim.frameworks.settings import normal
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """words: of the keys. path, value: what the scenario has instead. remedy: how it is said. small: the value must
+    name a type of fewer than 16 bits."""
+
+    words: re.Pattern[str]
+    path: str
+    value: Any
+    remedy: str
+    small: bool = False
+
+
+def _kind(words: str, path: str, value: Any, remedy: str = "VALUE", *, small: bool = False) -> _Kind:
+    return _Kind(re.compile(words), path, value, f"--set {path}={remedy}", small)
+
+
+# Sections that bear on no step of training.
+_ASIDE = re.compile(
+    r"(^|[._])(eval|val|valid|validation|test|logger|wandb|monitors?|profiler|tracker\w*|ckpt|checkpoint\w*|tokenizer|"
+    r"system_envs|env_vars|data|\w*dataset|cluster|launcher|scheduler|resume|recover|saver|slurm)($|[._])"
+)
+_SMALL = re.compile(r"fp8|fp4|int4|int8|e4m3|hybrid|awq|gptq|w4a|w8a")
+_ENGINE = r"(infer|rollout|generation|inference|vllm|sglang|server)\w*[._].*"
+# The first kind that a key belongs to says what it holds.
+_KINDS = (
+    _kind(r"(max_)?(assistant_|user_|agent_|rollout_|tool_call\w*_|num_)?turns$|max_(tool\w*|actions\w*|iterations)$",
+          TURNS, 1, "N"),
+    _kind(r"lora\w*\.(rank|dim|r|enabled)$|lora_rank$|(use|enable)_lora$|peft\.enabled$|use_peft$",
+          "trainer.recipe.tune", "full", "lora"),
+    _kind(r"(optim\w*offload|offload_optimizer|full_offload)(\.enabled)?$", "trainer.recipe.offload", "none", "states"),
+    _kind(r"kv_cache_dtype$", "engine.kv_dtype", "auto", "fp8", small=True),
+    _kind(_ENGINE + r"(dtype|precision|quant\w*|fp8\w*|fp4\w*)(\.\w+)?$", "engine.dtype", "auto", "fp8", small=True),
+    _kind(r"(dtype|precision|quant\w*|\bfp8\w*|\bfp4\w*)(\.\w+)?$", "trainer.recipe.precision", "bf16", "fp8",
+          small=True),
+    _kind(r"(teacher|distill|opd)\w*([._].*)?(path|name|n_?gpus\w*|gpus\w*|n?_?nodes|device_mapping|enabled)$",
+          "trainer.recipe.reference", True, "false"),
+    _kind(r"\bcritic[._].*(path|gpus\w*|nodes|device_mapping)$", "trainer.recipe.critic", False, "true"),
+    _kind(r"(judge|reward|verifier|\brm)\w*[._](.*[._])?(model|model_path|model_name\w*|url|base_url)(\.(path|name\w*))?$|"
+          r"device_mapping$|(n|num)_?(gpus|nodes)\w*$|gpus_per_node$|\bnnodes$",
+          "workload.reward.latency_s", 0.0, "SECONDS"),
+)  # fmt: skip
+# Settings that every framework has under names of its own: their words, and what is not modelled.
+_MICRO = r"use_dynamic_bsz|dynamic_batch\w*(\.enabled)?|use_dynamic_batch\w*(_in_train|_size)?|max_tokens_per_gpu"
+NOTES = {
+    rf"(^|[._])({_MICRO})$": "micro-batches do not change what is counted: the trainer's seconds per token do",
+    r"(sequence_packing(\.enabled)?|pack_length|token_budget)$":
+        "packing: the trainer's seconds per token say how well it works",
+    r"enforce_eager$": "decoding without CUDA graphs is slower than what is simulated",
+    r"(max_model_len|context_length)$": "only the length caps are kept",
+    rf"{_ENGINE}expert_parallel_size$|sglang[._]((enable_)?ep_moe|ep_size|enable_ep_moe)$":
+        "expert parallelism inside an instance",
+    r"(test_freq|eval_interval|val_period|eval[._](steps|interval)|eval_strategy|local_eval_every)$":
+        "evaluation between steps, which shares the engines",
+    r"(critic_warmup|num_critic_only_steps)$": "steps that train the critic only",
+}  # fmt: skip
+_NOTED = tuple((re.compile(words), why) for words, why in NOTES.items())
+_MOST_NAMED, _LONGEST = 4, 300
+
+
+def name_unread(draft: Draft) -> None:
+    """Add an assumption for each kind of setting of which keys were not read, but for values that the user set; and a
+    note for what no framework's reader knows to read."""
+    found: dict[int, list[str]] = {}
+    known = {taken.path for taken in draft.taken} | ({TURNS} & draft.values.keys())
+    looked_at = draft.settings.looked_at
+    for setting in [s for key, s in draft.settings.found.items() if key not in looked_at and len(key) < _LONGEST]:
+        key = normal(setting.key).lower()
+        note = next((why for words, why in _NOTED if words.search(key)), None)
+        if note is not None:
+            draft.leave_out({setting.key: note})
+            continue
+        kind = next((i for i, kind in enumerate(_KINDS) if kind.words.search(key)), None)
+        if kind is None or _ASIDE.search(key) or _KINDS[kind].path in known or _is_off(draft, key):
+            continue
+        value = setting.value
+        off = value is not True and (value in SWITCHED_OFF or value in (None, "", "null", {}))
+        if not off and (not _KINDS[kind].small or _SMALL.search(f"{key} {value}".lower())):
+            found.setdefault(kind, []).append(f"{setting.key} = {one_line(value, 60)}")
+    for index, keys in found.items():
+        kind_ = _KINDS[index]
+        more = f" and {len(keys) - _MOST_NAMED} more" if len(keys) > _MOST_NAMED else ""
+        why = f"not read: {', '.join(keys[:_MOST_NAMED])}{more}"
+        draft.assume(kind_.path, draft.values.get(kind_.path, kind_.value), why, kind_.remedy)
+
+
+def _is_off(draft: Draft, key: str) -> bool:
+    """Whether a section that holds the key is switched off."""
+    parts = key.split(".")
+    switches = [".".join((*parts[:n], word)) for n in range(1, len(parts)) for word in ("enabled", "enable")]
+    found = [draft.settings.found.get(switch) for switch in switches]
+    return any(setting is not None and str(setting.value).lower() == "false" for setting in found)

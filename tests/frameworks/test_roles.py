@@ -1,0 +1,215 @@
+"""Models beside the policy, adapters, offload and precision: read, or named with the flag that settles it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fleetsim.config.paths import field_at
+from fleetsim.errors import InputError
+from fleetsim.frameworks.convert import Imported, scenario_from
+from fleetsim.frameworks.source import parsed_source
+from fleetsim.frameworks.trl import CLASSES
+from fleetsim.job.assumptions import assumptions_of
+from fleetsim.job.brief import assumed_line
+
+REWARD, REFERENCE, CRITIC = "workload.reward.latency_s", "trainer.recipe.reference", "trainer.recipe.critic"
+ROLL = """\
+pretrain: Qwen/Qwen2.5-7B
+rollout_batch_size: 8
+adv_estimator: {}
+init_kl_coef: 0.1
+actor_train: {{device_mapping: "list(range(0,8))"}}
+actor_infer: {{device_mapping: "list(range(8,12))"}}
+{}: {{device_mapping: "list(range({}))"}}
+"""
+VERL = "python -m verl.trainer.main_ppo actor_rollout_ref.model.path=Qwen/Qwen2.5-7B algorithm.adv_estimator=grpo "
+OPENRLHF = "python -m openrlhf.cli.train_ppo_ray --actor.model_name_or_path Qwen/Qwen2.5-7B --vllm.num_engines 2 "
+SKYRL = "trainer.policy.model.path=Qwen/Qwen2.5-7B "
+AREAL = """\
+actor: {path: Qwen/Qwen3-8B, backend: "fsdp:d2"}
+rollout: {backend: "sglang:d2"}
+train_dataset: {batch_size: 8}
+"""
+NEMO = """\
+policy: {{model_name: Qwen/Qwen2.5-7B, {}}}
+grpo: {{num_prompts_per_step: 8, num_generations_per_prompt: 4, {}}}
+cluster: {{num_nodes: 4, gpus_per_node: 8}}
+{}
+"""
+PRIME = 'model = {name = "Qwen/Qwen3-8B"}\n[orchestrator]\nbatch_size = 64\n'
+SLIME = "python train.py --hf-checkpoint Qwen/Qwen3-8B --rollout-batch-size 8 --colocate "
+
+
+def read(framework: str, text: str, name: str = "c.yaml", sets: tuple[str, ...] = ()) -> Imported:
+    return scenario_from(framework, parsed_source(text, name, (), CLASSES), name, sets)
+
+
+@pytest.mark.parametrize(
+    ("framework", "text", "name", "path", "gpus"),
+    [
+        ("roll", ROLL.format("grpo", "rewards: {llm_judge", "12,16") + "}", "c.yaml", REWARD, 4),
+        ("roll", ROLL.format("grpo", "reference", "12,20"), "c.yaml", REFERENCE, 8),
+        ("roll", ROLL.format("gae", "critic", "12,14"), "c.yaml", CRITIC, 2),
+        ("roll", ROLL.format("grpo", "teacher: {big", "12,28") + "}", "c.yaml", REFERENCE, 16),
+        ("verl", VERL + "distillation.enabled=True distillation.nnodes=1 distillation.n_gpus_per_node=4", "c.sh",
+         REWARD, 4),
+        ("verl", VERL + "reward.reward_model.enable=True reward.reward_model.enable_resource_pool=True "
+         "reward.reward_model.nnodes=1", "c.sh", REWARD, 8),
+        ("areal", AREAL + 'teacher: {backend: "fsdp:d1p1t4", path: Qwen/Qwen3-32B}', "c.yaml", REFERENCE, 4),
+        ("areal", AREAL + 'critic: {backend: "fsdp:d2", path: Qwen/Qwen3-8B}', "c.yaml", CRITIC, 2),
+        ("openrlhf", OPENRLHF + "--critic.num_nodes 1 --critic.num_gpus_per_node 2", "c.sh", CRITIC, 2),
+        ("openrlhf", OPENRLHF + "--reward.model_name_or_path q/rm --reward.num_nodes 2", "c.sh", REWARD, 16),
+        ("skyrl", SKYRL + "trainer.placement.colocate_all=false trainer.critic.model.path=q/q "
+         "trainer.placement.critic_num_gpus_per_node=4", "c.sh", CRITIC, 4),
+        ("nemo-rl", NEMO.format("", "", "env: {reward_model: {model_name: q/rm, resources: {num_nodes: 1}}}"), "c.yaml",
+         REWARD, 8),
+        ("nemo-rl", NEMO.format("", "", "env: {should_use_nemo_gym: true, nemo_gym: {num_gpu_nodes: 2}}"), "c.yaml",
+         REWARD, 16),
+        ("nemo-rl", NEMO.format("", "", "on_policy_distillation: {enabled: true, teacher_model_by_agent_name: {a: q/x, "
+         "b: q/x}, non_colocated_teachers: {enabled: true, default_teacher_cfg: {num_nodes: 1}}}"), "c.yaml", REFERENCE,
+         8),
+    ],
+)  # fmt: skip
+def test_gpus_of_other_models_are_counted_and_named(framework: str, text: str, name: str, path: str, gpus: int) -> None:
+    result = read(framework, text, name)
+    assert f"{gpus} more GPUs in no pool of it" in result.scenario.description
+    assert f"{gpus} GPUs that no pool" in next(a.why for a in result.assumed if a.path == path)
+    assert path in result.scenario.assumed
+    flags = assumed_line(result.scenario, assumptions_of(result.scenario, ()), ())
+    assert f"--set {path}={'0' if path == REWARD else 'True'}" in flags  # no answer goes without it
+
+
+def test_nemo_rls_trainer_has_what_others_leave() -> None:
+    reward = "env: {reward_model: {model_name: q/rm, resources: {num_nodes: 1}}}"
+    assert read("nemo-rl", NEMO.format("", "", reward)).scenario.trainer.gpus == 24
+    assert read("nemo-rl", NEMO.format("", "", "")).scenario.trainer.gpus == 32
+
+
+def test_a_critic_that_nobody_asked_for_in_words() -> None:
+    """OpenRLHF's default estimator needs one, and so does slime's PPO; on the trainer's own GPUs it is no guess."""
+    assert read("openrlhf", f"{OPENRLHF} --train.colocate_all", "c.sh").scenario.trainer.recipe.critic
+    assert not read("openrlhf", f"{OPENRLHF} --algo.advantage.estimator rloo", "c.sh").scenario.trainer.recipe.critic
+    assert read("slime", f"{SLIME} --advantage-estimator ppo", "c.sh").scenario.trainer.recipe.critic
+
+
+def megatron(section: str, more: str = "") -> str:
+    generation = f"generation: {{backend: {section}, {more}}}"
+    return NEMO.format(f"megatron_cfg: {{enabled: true, tensor_model_parallel_size: 4}}, {generation}", "", "")
+
+
+@pytest.mark.parametrize(
+    ("framework", "text", "name", "expected"),
+    [
+        ("nemo-rl", megatron("megatron"), "c.yaml", {"engine.tp": 4, "fleet.instances": 8}),
+        ("nemo-rl", megatron("megatron", "mcore_generation_config: {tensor_model_parallel_size: 2}"), "c.yaml",
+         {"engine.tp": 2}),
+        ("nemo-rl", megatron("trtllm", "trtllm_cfg: {tensor_parallel_size: 8}, vllm_cfg: {tensor_parallel_size: 2}"),
+         "c.yaml", {"engine.tp": 8, "engine.name": "tensorrt-llm"}),
+        ("nemo-rl", megatron("dynamo", "vllm_cfg: {tensor_parallel_size: 2}"), "c.yaml",
+         {"engine.tp": 2, "engine.name": "vllm"}),
+        ("nemo-rl", NEMO.format("generation: {quant_cfg: my_nvfp4.yaml, real_quant: true}", "", ""), "c.yaml",
+         {"engine.dtype": "nvfp4"}),
+        ("nemo-rl", NEMO.format("", "use_dynamic_sampling: true, batch_multiplier: 1.5", ""), "c.yaml",
+         {"workload.filter.zero_variance_share": 0.3333}),
+        ("nemo-rl", NEMO.format("dtensor_cfg: {enabled: true, expert_parallel_size: 8}", "", ""), "c.yaml",
+         {"trainer.recipe.ep": 8}),
+        ("nemo-rl", NEMO.format("dtensor_cfg: {lora_cfg: {enabled: true, dim: 8}}", "", ""), "c.yaml",
+         {"trainer.recipe.tune": "lora"}),
+        ("nemo-rl", NEMO.format("megatron_cfg: {enabled: true, fp8_cfg: {enabled: true}}", "", ""), "c.yaml",
+         {"trainer.recipe.precision": "fp8"}),
+        ("roll", ROLL.format("grpo", "reference", "0,8").replace("actor_train: {", "actor_train: {model_args: "
+         "{lora_target: all, lora_rank: 16}, "), "c.yaml", {"trainer.recipe.tune": "lora", "engine.lora.rank": 16}),
+        ("verl", VERL + "model_engine=veomni actor_rollout_ref.actor.veomni.optimizer_offload=True "
+         "actor_rollout_ref.actor.veomni.expert_parallel_size=4", "c.sh",
+         {"trainer.recipe.backend": "fsdp", "trainer.recipe.offload": "states", "trainer.recipe.ep": 4}),
+        ("prime-rl", PRIME + "[trainer.model.full_offload]\npin = true", "c.toml", {"trainer.recipe.offload": "adam"}),
+        ("prime-rl", PRIME, "c.toml", {"trainer.recipe.offload": "states"}),
+        ("slime", SLIME + "--optimizer-cpu-offload", "c.sh", {"trainer.recipe.offload": "adam"}),
+        ("skyrl", SKYRL + "generator.inference_engine.engine_init_kwargs.quantization=fp8", "c.sh",
+         {"engine.dtype": "fp8"}),
+        ("roll", ROLL.format("grpo", "reference", "0,8") + "num_return_sequences_in_group: 4\n"
+         "is_num_return_sequences_expand: false\n", "c.yaml", {"fleet.in_flight_unit": "groups"}),
+    ],
+)  # fmt: skip
+def test_what_is_read(framework: str, text: str, name: str, expected: dict[str, Any]) -> None:
+    scenario = read(framework, text, name).scenario
+    assert {path: field_at(scenario, path) for path in expected} == expected
+
+
+def test_dapo_drops_groups_in_skyrl() -> None:
+    result = read("skyrl", SKYRL + "trainer.algorithm.dynamic_sampling.type=filter", "c.sh")
+    assert "workload.filter.zero_variance_share" in result.scenario.assumed
+
+
+@pytest.mark.parametrize("engine", ["veomni", "torchtitan"])
+def test_a_backend_that_stands_in_is_named(engine: str) -> None:
+    result = read("verl", f"{VERL} model_engine={engine}", "c.sh")
+    assert engine in next(a.why for a in result.assumed if a.path == "trainer.recipe.backend")
+
+
+@pytest.mark.parametrize(
+    ("key", "path"),
+    [
+        ("my.sandbox.max_turns: 4", "workload.turns.count"),
+        ("judge.model_path: q/j", REWARD),
+        ("verifier_pool.num_gpus: 8", REWARD),
+        ("teacher.path: q/t", REFERENCE),
+        ("policy_lora.rank: 8", "trainer.recipe.tune"),
+        ("trainer.extra.fp8_recipe: blockwise", "trainer.recipe.precision"),
+        ("rollout.extra.quantization: fp8", "engine.dtype"),
+        ("optimizer_offload: true", "trainer.recipe.offload"),
+    ],
+)
+def test_an_unread_key_of_weight_is_named_with_its_flag(key: str, path: str) -> None:
+    result = read("verl", VERL + key.replace(": ", "="), "c.sh")
+    found = next(a for a in result.assumed if a.path == path and "not read" in a.why)
+    assert key.split(":")[0] in found.why
+    assert found.remedy.startswith(f"--set {path}=")
+    assert path in result.scenario.assumed
+
+
+def test_keys_of_no_weight_are_only_counted() -> None:
+    quiet = "my.color=red my.fp8_cfg.enabled=False my.fp8_cfg.fp8_recipe=blockwise trainer.val.n_gpus=8 my.lora.rank=0"
+    result = read("verl", VERL + quiet, "c.sh")
+    assert not [a for a in result.assumed if "not read" in a.why]
+    assert "my.color" in result.not_looked_at
+
+
+def test_what_the_user_sets_is_not_assumed() -> None:
+    text = ROLL.format("grpo", "rewards: {llm_judge", "12,16") + "}"
+    result = read("roll", text, sets=(f"{REWARD}=3",))
+    assert REWARD not in result.scenario.assumed
+    assert "4 more GPUs" in result.scenario.description
+
+
+@pytest.mark.parametrize(
+    ("framework", "text", "name", "what"),
+    [
+        ("nemo-rl", "policy: {model_name: q/q}\nsft: {max_num_steps: 1}", "c.yaml", "supervised fine-tuning"),
+        ("nemo-rl", "policy: {model_name: q/q}\ndpo: {max_num_steps: 1}", "c.yaml", "DPO"),
+        ("nemo-rl", "policy: {model_name: q/q}\nppo: {max_num_steps: 1}", "c.yaml", "PPO of NeMo-RL"),
+        ("nemo-rl", "policy: {model_name: q/q}\ndistillation: {topk: 1}", "c.yaml", "distillation"),
+        ("nemo-rl", "policy: {model_name: q/q}\nrm: {max_num_steps: 1}", "c.yaml", "a reward model's training"),
+        ("prime-rl", 'model = {name = "q/q"}\n[data]\nbatch_size = 8', "c.toml", "supervised fine-tuning"),
+        ("areal", 'actor: {path: q/q, backend: "fsdp:d2"}\ntrain_dataset: {batch_size: 8}', "c.yaml", "a reward model"),
+        ("trl", "SFTTrainer(model='q/q')", "c.py", "supervised fine-tuning"),
+        ("roll", "pretrain: q/q\nsft_train: {device_mapping: [0]}", "c.yaml", "supervised fine-tuning"),
+        ("openrlhf", "deepspeed --module openrlhf.cli.train_dpo --model q/q", "c.sh", "DPO"),
+    ],
+)
+def test_a_refusal_says_what_the_file_is(framework: str, text: str, name: str, what: str) -> None:
+    with pytest.raises(InputError) as caught:
+        read(framework, text, name)
+    (problem,) = caught.value.problems
+    assert what in str(problem.value)
+
+
+@pytest.mark.parametrize("name", ["Follow the guide at x/deepseek.md", "/path/to/model", "<your model>"])
+def test_a_placeholder_is_no_model(name: str) -> None:
+    text = NEMO.format("", "", "").replace("Qwen/Qwen2.5-7B", name)
+    with pytest.raises(InputError, match="names no model: a placeholder"):
+        read("nemo-rl", text)
+    assert read("nemo-rl", text, sets=("engine.model=Qwen/Qwen2.5-7B",)).scenario.engine.model == "Qwen/Qwen2.5-7B"
+    assert read("nemo-rl", NEMO.format("", "", "").replace("Qwen/Qwen2.5-7B", "/path/to/Qwen3-8B"))

@@ -1,0 +1,186 @@
+"""How many turns a trajectory has, and how long it may be: each framework by its own rule, none of them silent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fleetsim.frameworks.convert import Imported, scenario_from
+from fleetsim.frameworks.source import parsed_source, read_source
+from fleetsim.frameworks.trl import CLASSES
+
+TURNS = "workload.turns.count"
+ROLL = """\
+pretrain: Qwen/Qwen2.5-0.5B
+rollout_batch_size: 16
+sequence_length: {whole}
+adv_estimator: grpo
+init_kl_coef: 0.0
+actor_train: {{device_mapping: "list(range(0,2))"}}
+actor_infer: {{device_mapping: "list(range(2,4))"}}
+train_env_manager:
+  num_env_groups: 2
+  group_size: 8
+  tags: [Pond]
+  generating_args: {{max_new_tokens: 100}}
+custom_envs:
+  Pond:
+    ${{all_ponds.Pond}}
+"""
+PONDS = """\
+steps: 12
+per_step: 50
+all_ponds:
+  Pond: {max_steps: "${steps}", max_tokens_per_step: "${per_step}"}
+  Sea: {max_steps: 99, max_tokens_per_step: 999}
+"""
+
+
+def read(framework: str, text: str, name: str = "c.yaml", words: tuple[str, ...] = ()) -> Imported:
+    return scenario_from(framework, parsed_source(text, name, words, CLASSES), name)
+
+
+def longest(result: Imported) -> float | None:
+    return result.scenario.workload.output_tokens.max  # type: ignore[union-attr]
+
+
+def why(result: Imported, path: str = TURNS) -> str:
+    """Why a path is assumed; it stands in the scenario's own list as well, which every answer names."""
+    assert path in result.scenario.assumed
+    return next(a.why for a in result.assumed if a.path == path)
+
+
+@pytest.mark.parametrize(("package", "whole", "most"), [("@_here_", 8192, 600), ("", 8192, 600), ("@_here_", 400, 400)])
+def test_roll_reads_its_environments_from_a_parent(tmp_path: Path, package: str, whole: int, most: int) -> None:
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "ponds.yaml").write_text(PONDS)
+    file = tmp_path / "job.yaml"
+    file.write_text(f"defaults:\n  - config/ponds{package}\n{ROLL.format(whole=whole)}")
+    result = scenario_from("roll", read_source(str(file)))
+    assert result.scenario.workload.turns.count == 12
+    assert longest(result) == most  # 12 turns of min(50, 100) tokens, within the sequence
+    assert TURNS in result.scenario.assumed  # the cap of the turns, not their number
+
+
+def test_a_parent_that_is_not_there_is_told_and_so_are_the_turns() -> None:
+    result = read("roll", f"defaults: [config/ponds@_here_]\n{ROLL.format(whole=8192)}")
+    assert [n.setting for n in result.not_modelled if "config/ponds" in n.setting]
+    assert "no setting says how many turns" in why(result)
+    assert longest(result) == 8192
+
+
+def test_a_group_of_hydra_goes_below_its_name(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "short.yaml").write_text("max_response_length: 77\n")
+    file = tmp_path / "job.yaml"
+    file.write_text("defaults: [{data: short}, _self_]\nactor_rollout_ref: {model: {path: Qwen/Qwen2.5-0.5B}}\n"
+                    "algorithm: {adv_estimator: grpo}\n")  # fmt: skip
+    assert longest(scenario_from("verl", read_source(str(file)))) == 77
+
+
+SKYRL = "trainer.policy.model.path=Qwen/Qwen2.5-0.5B generator.sampling_params.max_generate_length=500 "
+
+
+@pytest.mark.parametrize(
+    ("words", "turns", "most"),
+    [
+        ("generator.max_turns=4 generator.max_input_length=1500", 4, 2000),  # what a turn begins with, and one more
+        ("generator.max_turns=2 generator.max_input_length=4096", 2, 1000),
+        ("environment.env_class=gsm8k", 1, 500),
+    ],
+)
+def test_skyrl(words: str, turns: int, most: int) -> None:
+    result = read("skyrl", SKYRL + words, "run.sh")
+    assert (result.scenario.workload.turns.count, longest(result)) == (turns, most)
+
+
+def test_an_agent_of_skyrl_without_a_number_of_turns() -> None:
+    result = read("skyrl", f"python -m my.main_harbor {SKYRL}", "run.sh")
+    assert "several turns" in why(result)
+
+
+AREAL = """\
+actor: {{path: Qwen/Qwen3-0.6B, backend: "fsdp:d2"}}
+rollout: {{backend: "sglang:d2"}}
+train_dataset: {{batch_size: 8}}
+gconfig: {{n_samples: 4, max_new_tokens: 1000{}}}
+{}
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "section", "turns", "most"),
+    [
+        (", max_tokens: 6000", "econfig: {max_steps: 50}", 50, 6000),
+        (", max_tokens: 6000", "tir: {max_turns: 3}", 3, 3000),
+        ("", "max_tokens_per_trajectory: 5000", None, 5000),
+        ("", "", 1, 1000),
+    ],
+)
+def test_areal(more: str, section: str, turns: int | None, most: int) -> None:
+    result = read("areal", AREAL.format(more, section))
+    assert longest(result) == most
+    assert result.scenario.workload.turns.count == (turns or 1)
+    assert (TURNS in result.scenario.assumed) == (turns != 1)
+
+
+NEMO = """\
+policy:
+  model_name: Qwen/Qwen2.5-0.5B
+  max_total_sequence_length: 4096
+  generation: {max_new_tokens: 1024}
+grpo: {num_prompts_per_step: 8, num_generations_per_prompt: 4, max_rollout_turns: TURNS}
+cluster: {num_nodes: 1, gpus_per_node: 8}
+"""
+
+
+def test_nemo_rl_counts_rollout_turns_but_for_gyms() -> None:
+    result = read("nemo-rl", NEMO.replace("TURNS", "3"))
+    assert (result.scenario.workload.turns.count, longest(result)) == (3, 3072)
+    gym = NEMO.replace("TURNS", "1") + "env: {should_use_nemo_gym: true, nemo_gym: {LIMIT}}"
+    result = read("nemo-rl", gym.replace("LIMIT", "swe: {agent_max_turns: 200}"))
+    assert (result.scenario.workload.turns.count, longest(result)) == (200, 4096)
+    result = read("nemo-rl", gym.replace("LIMIT", "config_paths: [a.yaml]"))
+    assert "should_use_nemo_gym" in why(result)
+    assert longest(result) == 4096
+
+
+@pytest.mark.parametrize(
+    ("framework", "text", "name", "marker"),
+    [
+        ("prime-rl", 'model = {name = "q/q"}\n[[orchestrator.train.source]]\nenv = {taskset = {id = "my-swe"}}',
+         "c.toml", "my-swe"),
+        ("prime-rl", 'model = {name = "q/q"}\n[[orchestrator.train.source]]\nenv = {agent = {harness = {id = "rlm"}}}',
+         "c.toml", "rlm"),
+        ("trl", "GRPOConfig(model='q/q')\nGRPOTrainer(environment_factory=Pond)", "c.py", "environment_factory"),
+        ("trl", "GRPOConfig(model='q/q')\nGRPOTrainer(tools=[look, jump])", "c.py", "tools"),
+        ("slime", "python train.py --hf-checkpoint q/q --rollout-batch-size 8 --colocate "
+         "--custom-generate-function-path mine.play", "c.sh", "mine.play"),
+        ("openrlhf", "python -m openrlhf.cli.train_ppo_ray --actor.model_name_or_path q/q --vllm.num_engines 2 "
+         "--train.agent_func_path pond.py", "c.sh", "pond.py"),
+        ("verl", "python -m verl.trainer.main_ppo actor_rollout_ref.model.path=q/q "
+         "actor_rollout_ref.rollout.multi_turn.enable=True", "c.sh", "multi_turn"),
+        ("open-instruct", "python open_instruct/grpo_fast.py --model_name_or_path q/q --tools search", "c.sh",
+         "search"),
+    ],
+)  # fmt: skip
+def test_an_agent_is_named_where_nobody_says_its_turns(framework: str, text: str, name: str, marker: str) -> None:
+    result = read(framework, text, name)
+    assert marker in why(result)
+    assert next(a.remedy for a in result.assumed if a.path == TURNS).startswith(f"--set {TURNS}=")
+
+
+@pytest.mark.parametrize(
+    ("framework", "text", "name", "turns"),
+    [
+        ("prime-rl", 'model = {name = "q/q"}\n[[orchestrator.train.source]]\nenv = {taskset = {max_turns = 6}}',
+         "c.toml", 6),
+        ("trl", "GRPOConfig(model='q/q', max_tool_calling_iterations=4)\nGRPOTrainer(tools=[look])", "c.py", 5),
+        ("verl", "python -m verl.trainer.main_ppo actor_rollout_ref.model.path=q/q "
+         "actor_rollout_ref.rollout.multi_turn.enable=True actor_rollout_ref.rollout.multi_turn.max_assistant_turns=7",
+         "c.sh", 7),
+    ],
+)  # fmt: skip
+def test_a_cap_of_turns_is_read(framework: str, text: str, name: str, turns: int) -> None:
+    assert read(framework, text, name).scenario.workload.turns.count == turns
