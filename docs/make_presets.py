@@ -44,7 +44,7 @@ tokens, 8 responses each, lognormal with mean 1,536 and cv 1.0, at most 8,192), 
 8 that train and 8 rollout instances, or all 16 in turn. GPUs that change hands take 5 s each way.
 
 **What follows from that** is worked out again for your model, lengths and GPUs: the seconds of a training step from the
-[trainer's model](trainer-accuracy.md), the framework and its recipe (passes for log-probs, recomputed activations,
+[trainer's model](trainer.md), the framework and its recipe (passes for log-probs, recomputed activations,
 FSDP or Megatron: each with its source in the file), and those of a weight sync from its [transport](transports.md) and
 the bytes. No preset has seconds of its own, but for the sync of `trl-async-grpo-lora`, which its source publishes.
 `--trainer-step-s` takes what you measured.

@@ -238,7 +238,7 @@ def test_two_batches_gain_what_sglang_published() -> None:
 def test_decodes_of_deepseek_across_servers(
     gpu: str, ranks: int, overlap: str, each: int, cached: int, published: float, ratio: float
 ) -> None:
-    """Tokens per second and server, as lmsys.org (2025-05-05) gives them all. docs/model.md gives these ratios."""
+    """Tokens per second and server, as lmsys.org (2025-05-05) gives them all. docs/layouts.md gives these ratios."""
     _, decode = across_servers(gpu, ranks, overlap)
     assert decode(each, cached) / published == pytest.approx(ratio, abs=0.02)
 
