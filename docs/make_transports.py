@@ -178,8 +178,9 @@ def page() -> str:
     (low, high), (inside, of) = SYNC_DERIVED, coverage(told, *SYNC_DERIVED)
     verdict = (
         f"**{len(predicted)} rows of the sources that were looked up first: the median factor is "
-        f"{median(predicted):.2f} (goal: {GOAL:g}), {sum(f <= GOAL for f in predicted)} are within {GOAL:g}. Of {setups} pairs that a source "
-        f"measured against each other, {sum(held)} come out in the published order.**\n\n"
+        f"{median(predicted):.2f} (goal: {GOAL:g}), {sum(f <= GOAL for f in predicted)} are within {GOAL:g}. "
+        f"Of {setups} pairs that a source measured against each other, {sum(held)} come out in the published "
+        f"order.**\n\n"
         f"- {len(beyond)} rows that were found later: median factor {median(beyond):.2f}.\n"
         f"- {len(foreign)} rows whose source gave no figure to any default: {median(foreign):.2f}.\n"
         f"- {used} further rows gave figures to the defaults and are no predictions.\n"
