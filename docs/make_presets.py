@@ -44,13 +44,13 @@ Underscores do for hyphens, and the first letters for a name if they fit only on
   follows `--group-size` (`follow` in the preset). What you give yourself stays.
 - **Age** is counted in weight versions when the trainer takes a group. A bound stands here only if the system's own
   rules keep it for every group. Tests hold it on slow, failing and too few instances.
-- **Trust**: P = read in the source at that commit; S = secondary notes only.
+- **Source**: read at that commit, or secondary notes only. `fleetsim scenario init NAME` prints every value with its source.
 
 `python docs/make_presets.py` writes this page.
 
 """
 COLUMNS = ("preset", "placement", "training step", "may start", "cap in flight", "age bound", "batch rule",
-           "weights every", "in flight at a sync", "transport", "trust", "source")  # fmt: skip
+           "weights every", "in flight at a sync", "source")  # fmt: skip
 
 
 def cap_words(s: Scenario) -> str:
@@ -110,9 +110,7 @@ def row(name: str, path: Path) -> tuple[str, ...]:
         rule_words(s),
         trigger_words(s),
         flight,
-        (s.sync.transport or "-").replace("_", " "),
-        "S" if secondary else "P",
-        source,
+        source + (" (secondary)" if secondary else ""),
     )
 
 

@@ -17,17 +17,15 @@ INTRO = """\
 
 Results go to stdout, progress and warnings to stderr; `--json` prints one document ([its keys](json.md)). A flag wins
 over a `FLEETSIM_*` variable, that over the scenario file, that over the default. `fleetsim COMMAND --help` says the
-same as this page. Each command has the options in its own table and those of
+same as this page. Each command has the options that stand below it and those of
 [several commands](#options-of-several-commands) that name it.
 """
 SHARED_INTRO = """\
 ## Options of several commands
 
 *job* stands for `size`, `split`, `plan`, `simulate`, `compare` and `sweep`. A link is the key of a scenario that the
-option sets; what stands in parentheses is taken if nobody says otherwise.
+option sets; what stands in parentheses is taken if nobody says otherwise. At the end stand the commands that take it.
 
-| option | meaning | of |
-| --- | --- | --- |
 """
 _MARKUP = re.compile(r"\[/?(?:bold|dim|italic)\]")
 # Commands whose flags are keys of the scenario, and their name in the table of shared options.
@@ -42,7 +40,7 @@ def page() -> str:
     every = list(commands(group))
     shared = shared_rows(every)
     parts = [INTRO, *(section(path, command, shared) for path, command in every)]
-    rows = "\n".join(f"{row} {_commands(of)} |" for row, of in shared.items())
+    rows = "\n".join(f"{row} Of {_commands(of)}." for row, of in shared.items())
     return "\n".join([*parts, f"{SHARED_INTRO}{rows}\n", environment()])
 
 
@@ -103,12 +101,11 @@ def section(path: str, command: Any, shared: Mapping[str, object]) -> str:
     parts += [text, ""]
     arguments = [p for p in command.params if p.param_type_name == "argument"]
     if arguments:
-        parts += ["| argument | meaning |", "| --- | --- |"]
-        parts += [f"| `{_argument(p)}` | {cell(p.help)} |" for p in arguments]
+        parts += [f"- `{_argument(p)}`: {cell(p.help)}" for p in arguments]
         parts.append("")
     rows = [row for param in _options(command) if (row := _option(param)) not in shared]
     if rows:
-        parts += ["| option | meaning |", "| --- | --- |", *rows, ""]
+        parts += [*rows, ""]
     return "\n".join(parts)
 
 
@@ -128,7 +125,7 @@ def _option(param: Any) -> str:
         said.append(f"{key}.")
     if param.envvar:
         said.append(f"Environment: `{param.envvar}`.")
-    return f"| `{names}{value}` | {' '.join(filter(None, said))} |".replace("PATH|URL", "PATH\\|URL")
+    return f"- `{names}{value}`: {' '.join(filter(None, said))}"
 
 
 def _of_scenario(name: str) -> str:

@@ -18,7 +18,7 @@ INTRO = """\
 A scenario says only what differs from the defaults: every section and key may be left out, an unknown key is an error,
 and all problems of a file are told at once. `fleetsim scenario init` writes one to start from, `scenario check` reads
 one, `scenario schema` prints a JSON Schema for editors, with every bound. `--set section.key=value` sets any key on a
-command line. *value* gives type, bounds, unit and, behind =, the default; without one the default is null.
+command line. In parentheses stand type, bounds, unit and, behind =, the default; without one it is null.
 
 ```yaml
 schema_version: 1
@@ -39,14 +39,12 @@ before the cap: `max` cuts every value above it to `max`, as an engine's `max_to
 RULES_INTRO = """\
 ## Rules that join keys
 
-| rule | keys |
-| --- | --- |
 """
 # Endings of names and what they are counted in, the longest first.
 UNITS = (
-    ("gb_s", "GB / s"),
-    ("tb_s", "TB / s"),
-    ("tflop_s", "TFLOP / s"),
+    ("gb_s", "GB/s"),
+    ("tb_s", "TB/s"),
+    ("tflop_s", "TFLOP/s"),
     ("_usd_per_gpu_h", "US dollars / GPU-hour"),
     ("_tok_s", "tokens / s"),
     ("tok_s_per_gpu", "tokens / s / GPU"),
@@ -97,7 +95,7 @@ def _section(
     """A model's table, then those of the models below it."""
     if path or law:
         yield cell(model.get("description", "").partition("\n\n")[0]) + "\n"
-    rows = ["| key | value | meaning |", "| --- | --- | --- |"]
+    rows: list[str] = []
     below: list[tuple[str, Mapping[str, Any]]] = []
     for name, field in model["properties"].items():
         inner = _model(schema, field)
@@ -108,7 +106,7 @@ def _section(
                 below.append((f"{here}{items}", inner))
             kind = f"[{'list' if items else 'mapping'}](#{_anchor(here + items)})"
             # What a section is stands below its heading.
-            rows.append(f"| `{here}` | {kind} | {'' if skip_models else cell(field.get('description'))} |")
+            rows.append(f"- `{here}` {kind}" + ("" if skip_models else f": {cell(field.get('description'))}"))
             continue
         rows.append(_row(schema, here, name, field, required=name in model.get("required", ())))
     yield "\n".join(rows) + "\n"
@@ -126,13 +124,14 @@ def _row(schema: Mapping[str, Any], path: str, name: str, field: Mapping[str, An
     meaning = field.get("description") or next(
         (o["description"] for o in field.get("anyOf", ()) if "description" in o), ""
     )
-    parts = [_type(schema, field).removesuffix(" or null"), _unit(name)]
+    unit = _unit(name)
+    said = _type(schema, field).removesuffix(" or null") + (f", {unit}" if unit and unit not in meaning else "")
     default = _short(field.get("default"))
     if required:
-        parts.append("required")
+        said += ", required"
     elif default is not None:
-        parts.append(f"= `{json.dumps(default, ensure_ascii=False)}`")
-    return f"| `{path}` | {' '.join(filter(None, parts))} | {cell(meaning)} |"
+        said += f" = `{json.dumps(default, ensure_ascii=False)}`"
+    return f"- `{path}` ({said})" + (f": {cell(meaning)}" if meaning else "")
 
 
 def _short(value: Any) -> Any:
@@ -166,7 +165,7 @@ def _type(schema: Mapping[str, Any], field: Mapping[str, Any]) -> str:
     if "const" in field:
         return f"`{json.dumps(field['const'])}`"
     if "enum" in field:
-        return " \\| ".join(f"`{value}`" for value in field["enum"])
+        return ", ".join(f"`{value}`" for value in field["enum"])
     if field.get("type") == "array":
         return f"list of {_type(schema, field['items'])}" if "items" in field else "pair"
     words = WORDS.get(field.get("type", ""), field.get("type", ""))
@@ -178,4 +177,4 @@ def _rules() -> Iterator[str]:
     """Each rule's own name is its sentence."""
     for rule, reads in RULES:
         words = rule.__name__.strip("_").replace("_", " ")
-        yield f"| {words} | {', '.join(f'`{path}`' for path in reads)} |"
+        yield f"- {words}: {', '.join(f'`{path}`' for path in reads)}"
