@@ -44,7 +44,7 @@ Underscores do for hyphens, and the first letters for a name if they fit only on
   follows `--group-size` (`follow` in the preset). What you give yourself stays.
 - **Age** is counted in weight versions when the trainer takes a group. A bound stands here only if the system's own
   rules keep it for every group. Tests hold it on slow, failing and too few instances.
-- **Source**: read at that commit, or secondary notes only. `fleetsim scenario init NAME` prints every value with its source.
+- **Source**: read at that commit, or secondary notes only. `fleetsim scenario init NAME` prints that of each value.
 
 `python docs/make_presets.py` writes this page.
 

@@ -18,7 +18,8 @@ INTRO = """\
 A scenario says only what differs from the defaults: every section and key may be left out, an unknown key is an error,
 and all problems of a file are told at once. `fleetsim scenario init` writes one to start from, `scenario check` reads
 one, `scenario schema` prints a JSON Schema for editors, with every bound. `--set section.key=value` sets any key on a
-command line. In parentheses stand type, bounds, unit and, behind =, the default; without one it is null.
+command line; the heading is the section. In parentheses stand type, bounds, unit and, behind =, the default; without one
+it is null.
 
 ```yaml
 schema_version: 1
@@ -106,9 +107,9 @@ def _section(
                 below.append((f"{here}{items}", inner))
             kind = f"[{'list' if items else 'mapping'}](#{_anchor(here + items)})"
             # What a section is stands below its heading.
-            rows.append(f"- `{here}` {kind}" + ("" if skip_models else f": {cell(field.get('description'))}"))
+            rows.append(f"- `{name}` {kind}" + ("" if skip_models else f": {cell(field.get('description'))}"))
             continue
-        rows.append(_row(schema, here, name, field, required=name in model.get("required", ())))
+        rows.append(_row(schema, name, field, required=name in model.get("required", ())))
     yield "\n".join(rows) + "\n"
     for here, inner in below:
         yield f"### {here}\n"
@@ -120,7 +121,7 @@ def _anchor(title: str) -> str:
     return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
 
 
-def _row(schema: Mapping[str, Any], path: str, name: str, field: Mapping[str, Any], *, required: bool) -> str:
+def _row(schema: Mapping[str, Any], name: str, field: Mapping[str, Any], *, required: bool) -> str:
     meaning = field.get("description") or next(
         (o["description"] for o in field.get("anyOf", ()) if "description" in o), ""
     )
@@ -131,7 +132,7 @@ def _row(schema: Mapping[str, Any], path: str, name: str, field: Mapping[str, An
         said += ", required"
     elif default is not None:
         said += f" = `{json.dumps(default, ensure_ascii=False)}`"
-    return f"- `{path}` ({said})" + (f": {cell(meaning)}" if meaning else "")
+    return f"- `{name}` ({said})" + (f": {cell(meaning)}" if meaning else "")
 
 
 def _short(value: Any) -> Any:
