@@ -16,6 +16,7 @@ import typer.main
 from reference_cli import commands
 
 from fleetsim.cli.main import app
+from fleetsim.quantities import CATALOGUE
 
 ROOT = Path(__file__).resolve().parents[1]
 SMALL = ("--set", "trainer.batch_samples=64", "--set", "run.replications=2", "--set", "workload.output_tokens=200")
@@ -30,6 +31,9 @@ DOCUMENTS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("replay", ("--from", "history.om")),
     ("validate", ("--case", "C01")),
 )
+METRICS = {name for quantity in CATALOGUE for name in (quantity.name, quantity.name.partition(".")[0])}
+# So many metrics side by side are not listed by name.
+FEW = 4
 INTRO = """\
 # JSON documents
 
@@ -38,7 +42,8 @@ same seed gives the same bytes. Here are the keys of the first level; what stand
 first command that has it.
 
 A key without a type is text, *n* a number, *e* an estimate (`{mean, ci_low, ci_high}`: the mean over replications with
-its 95 % interval), *o* an object, *b* true or false, *?* null or a value; `[]` a list.
+its 95 % interval), *o* an object, *b* true or false, *?* null or a value; `[]` a list. *metrics* stands for
+[metrics](metrics.md) by their names.
 
 """
 
@@ -80,7 +85,12 @@ def keys(document: Mapping[str, Any], seen: set[tuple[str, ...]]) -> Iterator[st
         told = (key, *inner)
         if told not in seen:
             seen.add(told)
-            below.append(f"- `{key}`: {', '.join(kind(name, held) for name, held in inner.items())}")
+            others = [kind(name, held) for name, held in inner.items() if name not in METRICS]
+            if len(inner) - len(others) >= FEW:
+                others.append("*metrics*")
+            else:
+                others = [kind(name, held) for name, held in inner.items()]
+            below.append(f"- `{key}`: {', '.join(others)}")
     yield from ("", *below) if below else ()
 
 
