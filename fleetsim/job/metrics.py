@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Metrics(Mapping[str, Estimate]):
     """Dotted metric name (`step_s`, `waste.stale`) -> Estimate(mean, ci_low, ci_high).
 
-    docs/metrics.md has each formula. `mean` has the means alone. An unknown name is a KeyError that says which one was
+    docs/reference/metrics.md has each formula. `mean` has the means alone. An unknown name is a KeyError that says which one was
     meant.
     """
 
