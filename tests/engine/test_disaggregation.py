@@ -175,7 +175,7 @@ def test_a_sibling_that_ends_with_its_prompt_takes_the_others_of_its_batch_along
     assert int(records.steps["generated_tokens"][-1]) == int(made[status == DONE].sum())
 
 
-# By which share the prediction may be off, of seconds per later token; `calibration/fit_engine.py --tables` prints the table.
+# By which share the prediction may be off, of seconds per later token (`calibration/fit_engine.py --tables`).
 PUBLISHED = {"s2440": 0.10, "s682": 0.18, "s532": 0.10, "s616": 0.10, "s666": 0.12, "s2397": 0.10}
 
 
