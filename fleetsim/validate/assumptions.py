@@ -35,9 +35,10 @@ STATED = (
     f"Output lengths are lognormal with sigma {LENGTH_SIGMA:g} of the log, cut at the published cap; the mean is the "
     "published one (after the cap) or, where none is published, the fitted scalar. A spread that the source itself "
     "publishes is taken instead (C12, D04). Siblings of a group are independent.",
-    "Iteration times are the roofline of the GPU and model named, times the fitted decode slowdown. Where another "
-    "scalar is fitted, they are multiplied by what published runs of the framework lost inside a job (the table "
-    f"below); for a release far from theirs (verl of 2025) by what runs of all frameworks lost, {slowdown_of(None):g}.",
+    "Iteration times are the roofline of the GPU and model named (of the source's other experiments, where it names "
+    "no GPU), times the fitted decode slowdown. Where another scalar is fitted, they are multiplied by what published "
+    f"runs of the framework lost inside a job (the table below); for a release far from theirs (verl of "
+    f"2025) by what runs of all frameworks lost, {slowdown_of(None):g}.",
     "An engine that ran without CUDA graphs takes 0.34 ms per layer and iteration longer (vllm-project/vllm-omni issue "
     "7960: 22 to 23 ms a token against 13 for 28 layers).",
     "Seconds of the trainer's own computation come, in this order, from the arm's own published phases; from published "

@@ -37,7 +37,9 @@ for `engine.slowdown` unless you give one (`--slowdown 1`): that of `trainer.rec
 all runs, else that of all. Each run predicted by the others is off by 18 % in the median; without a slowdown, by
 33 %."""
 
-UNKNOWN = "Something decides these arms that nobody published. They are shown, and have no gate."
+UNKNOWN = (
+    "Something decides these arms that nobody published. They have no gate, or none where they are predicted blind."
+)
 
 RANGES = """\
 Every answer has a range that should hold in eight of ten cases. Here each arm is told as a plan tells it: only its
