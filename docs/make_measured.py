@@ -24,8 +24,8 @@ RAW = ROOT / "calibration" / "raw"
 INTRO = """\
 # Measured engines
 
-This page says how far off a measured profile is, on batches that its fit never saw. `python docs/make_measured.py` writes
-it from the raw measurements under `calibration/raw`, each of which `fleetsim calibrate` recorded of a real engine. The
+This page says how far off a measured profile is, on batches that its fit never saw. `python docs/make_measured.py`
+writes it from the raw measurements under `calibration/raw`, which `fleetsim calibrate` recorded of real engines. The
 step time is fitted to the sweeps; the batches below are simulated with it: limits as the engine said, lengths as they
 were generated. [Measuring an engine](calibrate.md) says how.
 """
