@@ -1,4 +1,4 @@
-"""docs/accuracy.md and engine_errors.json: every published run predicted again with the committed curves."""
+"""The first part of docs/accuracy.md, all tables, and engine_errors.json: every published run predicted again."""
 
 from __future__ import annotations
 
@@ -28,23 +28,29 @@ GIVE_UP_S = 300.0
 # Of so many runs the worst are named.
 WORST = 25
 
-INTRO = """# How accurate is the roofline?
+INTRO = """# How far off is an answer?
 
-Where nobody has measured an engine, fleetsim sums up what its operators take: matrix products, experts, attention,
-collectives and the host, from the GPU's data sheet, the model's shape and a few curves (`fleetsim/engine/operators`).
-This page says how far that is off: {runs} published runs of whole engines, predicted by simulating each request by
-request. A measured profile is better than this wherever you can get one.
+This page says how far seconds of engines and of a trainer are off that fleetsim works out itself, for the case that
+you have measured neither. A [profile](calibrate.md) of your engine is better than these estimates, and so is a step
+that you measured (`--trainer-step-s`). [Published runs](validation.md) says how far whole jobs are off.
 
-This page, `calibration/engine_curves.json` and `calibration/engine_errors.json` are written by
+## Engines
 
-    python calibration/fit_engine.py
+The *roofline* sums up what an engine's operators take, from the GPU's data sheet, the model's shape and fitted curves
+([the model](engine.md#roofline)). Below are {runs} published runs of whole engines, each simulated request by
+request.
 
-and `python calibration/fit_engine.py --check` fails when one has drifted from the committed curves. A test does so too.
+An error is |predicted / measured - 1|, of the median response, the makespan, or the seconds per output token.
 
-An error is |predicted / measured time - 1|, of the median response, the makespan, or the seconds per output token.
-*fitted*: the run was among those that the curves were fitted to. *model left out*: predicted by a fit that saw no run
-of this model on this GPU. *GPU left out*: by one that saw no run of this GPU at all. An answer shows the error of its
-own kind of engine with the model left out; of a GPU that no run is public of, that with the GPU left out.
+- *fitted*: the curves were fitted to this run, too.
+- *model left out*: the fit saw no run of this model on this GPU. An answer shows this error, of its own kind of
+  engine.
+- *GPU left out*: the fit saw no run of this GPU. An answer shows this error for a GPU without public runs.
+
+`python calibration/fit_engine.py` fits the curves and writes this part. `--check` holds it against the committed
+curves. `--tables` prints everything behind it: errors by model, precision, GPUs and load, the worst runs with their
+causes, first tokens, prompts on GPUs of their own, single kernels.
+
 """
 
 BY = """## By {what}
@@ -64,15 +70,7 @@ that answers show, are of the {others} others.
 
 WORST_INTRO = """## The worst
 
-The {count} of them that are furthest off, with what may be behind them.
-
-- Runs with 4,000 + 1,000 tokens of aiconfigurator's makers are up to twice as fast as measured alone can be, or four
-  times as slow: replicas or prefill on other GPUs behind one row.
-- SGLang on DeepSeek in NVFP4 waits for 5 to 9 seconds for the first token of four clients: something else than the
-  engine.
-- Qwen's page for the H20 implies 1.4 of 4.0 TB/s in 16 bits and agrees in fp8. Its 16-bit rows are not fitted.
-- TensorRT-LLM's runs of GPUStack are half as fast as the same engine elsewhere.
-- AMD's runs have first tokens up to 18 times earlier than prompts can be computed: prompts that are in the cache.
+The {count} of them that are furthest off.
 
 """
 
@@ -100,16 +98,48 @@ guess, and six published runs of an MI300X move them.
 
 """
 
-HOW = """## What is assumed
+SHORT = """
+{mtp} of these runs decode with multi-token prediction. What they accepted is not published: {share:.2f} of each
+drafted token, one number for all, is fitted to them. All other rows are of the {others} runs without it.
 
-- In the tables above a response's first token is the median one, without the path to a server: the rule of before.
-  It is 1 to 5 % of a response. Later tokens are at {later:.2f} of the measured time.
+**Other tools.** On the {both} runs that aiconfigurator-core 0.12.0 predicts too, its median error is {theirs}, ours
+{ours}, and {ours_out} with the model left out (`calibration/aiconfigurator_points.py`).
+
+**First tokens.** Of {first} runs the mean seconds to the first token are published. The median error is
+{first_error}, and 90 % are within {first_far}. A request takes a path to the server and back ({paths}), which is
+fitted to these runs. First tokens of DeepSeek under TensorRT-LLM with short prompts, and of SGLang's oldest runs of
+it, are predicted too early.
+
+**Prompts on engines of their own.** {disaggregated} published runs can be predicted; nothing is fitted to them. Later
+tokens are off by {later_low} to {later_high}. SGLang's first tokens come {least:.0f} to {most:.0f} times too early
+where attention ranks compute the prompts.
+
+**Constant rates on an H100** (inference-sim/training at ed5c1d2, vLLM 0.15.1): end-to-end seconds are off by {fit} in
+the median for models that were fitted, by {held_out} for models that were not.
+
+### What the worst runs have in common
+
+- Runs with 4,000 + 1,000 tokens by aiconfigurator's makers are up to twice as fast as one engine can be, or four
+  times
+  as slow: several replicas, or prefill on other GPUs, behind one row.
+- SGLang on DeepSeek in NVFP4 waits 5 to 9 seconds for the first token of four clients.
+- Qwen's page for the H20 implies 1.4 of 4.0 TB/s in 16 bits and agrees in fp8. Its 16-bit rows are not fitted.
+- TensorRT-LLM's runs of GPUStack are half as fast as the same engine elsewhere.
+- AMD's first tokens come up to 18 times earlier than prompts can be computed: the prompts are in the cache.
+
+"""
+
+HOW = """### What is assumed
+
+- A response's first token is the median one here, without the path to a server. It is 1 to 5 % of a response. Later
+  tokens are at {later:.2f} of the measured time.
 - Experts are picked evenly and independently; the busiest GPU takes {uneven:.2f} times the mean for its operations.
-- Layers that look back up to 2,048 tokens cost every sequence the same. Of longer windows each request sees what it has
-  of them, but no public run is of a model with one.
+- Layers that look back up to 2,048 tokens cost every sequence the same. No public run is of a longer window.
+- Ada and consumer Blackwell are their nearest relative on their own data sheet. AMD's kernels start from a guess, and
+  six
+  runs of an MI300X move them.
 - fp16 and bf16 run alike; fp8 with a scale per tensor, per row and per block run alike.
 - KV capacity comes from memory ({refused} published runs had more than it grants them, and cannot be predicted).
-- Runs with [prompts on GPUs of their own](#prompts-on-gpus-of-their-own) are fitted by nobody, and in their table only.
 """
 
 Row = tuple[Run, Prediction, float | None, float | None]
@@ -242,7 +272,45 @@ def _kernel_rows(families: Mapping[str, Mapping[str, Mapping[str, Mapping[str, f
 
 
 def render(runs: Sequence[Run], refused: Sequence[tuple[Point, str]]) -> str:
-    """The page as text."""
+    """The part of the page as text."""
+    every = rows_of(runs)
+    rows = plain(every)
+    curves: Curves = read_curves(CURVES)
+    later = [q.later for _, q, _, _ in rows if q.later is not None]
+    ways = (
+        lambda p, r: f"GPU: {p.gpu}",
+        lambda p, r: str(domain_of(r.gpu, r.shape, p.dtype, p.engine).model),
+        lambda p, r: f"engine: {p.engine}",
+    )
+    both = (lambda p, r: "all", lambda p, r: "multi-token prediction" if p.mtp else "one token at a time")
+    table = _grouped(every, *both) + "\n".join(_grouped(rows, *ways).splitlines()[2:]) + "\n"
+    how = HOW.format(later=np.median(later), uneven=curves.uneven, refused=len(refused))
+    return INTRO.format(runs=len(every)) + table + SHORT.format(**_short(runs, every, rows, curves)) + how
+
+
+def _short(runs: Sequence[Run], every: Sequence[Row], rows: Sequence[Row], curves: Curves) -> Mapping[str, object]:
+    """The figures of SHORT."""
+    theirs = json.loads(BESIDE_US.read_text(encoding="utf-8"))["runs"]
+    same = [(q.time, pair, theirs[run.point.id]) for run, q, pair, _ in rows if run.point.id in theirs]
+    ours, ours_out, others = (error_cells(column)[0] for column in zip(*same, strict=True))
+    first = [abs(run.first(curves) - 1) for run in runs if run.has_first]
+    apart = disaggregated.errors()
+    stages = {
+        use: [abs(p.e2e_s / s.e2e_s - 1) for s, p in evaluate(curves, use) if not s.overloaded]
+        for use in ("fit", "held out")
+    }
+    return {
+        "mtp": len(every) - len(rows), "others": len(rows), "share": ACCEPTED, "both": len(same), "ours": ours,
+        "ours_out": ours_out, "theirs": others, "first": len(first), "paths": paths_words(curves),
+        "first_error": f"{100 * np.median(first):.0f} %", "first_far": f"{100 * np.quantile(first, 0.9):.0f} %",
+        "disaggregated": len(apart), "later_low": f"{min(apart):+.0f} %", "later_high": f"{max(apart):+.0f} %",
+        **dict(zip(("least", "most"), disaggregated.early(), strict=True)),
+        "fit": f"{100 * np.median(stages['fit']):.1f} %", "held_out": f"{100 * np.median(stages['held out']):.1f} %",
+    }  # fmt: skip
+
+
+def tables(runs: Sequence[Run]) -> str:
+    """Everything behind the page."""
     every = rows_of(runs)
     rows = plain(every)
     theirs = json.loads(BESIDE_US.read_text(encoding="utf-8"))
@@ -250,7 +318,6 @@ def render(runs: Sequence[Run], refused: Sequence[tuple[Point, str]]) -> str:
     stages = [pair for use in ("fit", "held out") for pair in evaluate(curves, use)]
     kernels = json.loads(KERNELS.read_text(encoding="utf-8"))["families"]
     left = json.loads(LEFT_OUT.read_text(encoding="utf-8"))["first"]
-    later = [q.later for _, q, _, _ in rows if q.later is not None]
     far = "90 % within"
     by = {
         "GPU": lambda p, r: p.gpu,
@@ -262,7 +329,6 @@ def render(runs: Sequence[Run], refused: Sequence[tuple[Point, str]]) -> str:
         "model": lambda p, r: r.shape.name,
     }
     parts = [
-        INTRO.format(runs=len(every)),
         _grouped(every, lambda p, r: "all", lambda p, r: "multi-token prediction" if p.mtp else "one token at a time")
         + SPECULATIVE.format(mtp=len(every) - len(rows), others=len(rows), share=ACCEPTED),
         *(BY.format(what=what) + _grouped(rows, key) for what, key in by.items()),
@@ -284,6 +350,5 @@ def render(runs: Sequence[Run], refused: Sequence[tuple[Point, str]]) -> str:
         OVERLOAD.format(give_up_s=GIVE_UP_S)
         + _table(("stage", "fitted", "ms per token", "predicted", "error"), _overload_rows(stages), 2),
         KERNEL_INTRO + _table(("kernel", "rows", "median error", "90 % within"), _kernel_rows(kernels)),
-        HOW.format(later=np.median(later), uneven=curves.uneven, refused=len(refused)),
     ]
     return "\n".join(parts)

@@ -1,4 +1,4 @@
-"""The part of docs/accuracy.md that holds our errors beside those of aiconfigurator, on the same runs."""
+"""Our errors beside those of aiconfigurator on the same runs: a paragraph of docs/accuracy.md, and a table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The part of docs/accuracy.md that tells runs whose prompts are computed on GPUs of their own.
+"""Runs whose prompts are computed on GPUs of their own: a line of docs/accuracy.md, and a table.
 
 Nothing is fitted to them: the curves are those of engines that compute their prompts themselves.
 """
@@ -126,6 +126,21 @@ def cells() -> Iterator[list[str]]:
         ]  # fmt: skip
 
 
+def errors() -> list[float]:
+    """Per cent by which later tokens are off, a run each."""
+    return [100 * (predicted(p.id).later_s / p.later_s - 1) for p in read()[0]]
+
+
+def early() -> tuple[float, float]:
+    """How many times too early first tokens of SGLang's attention ranks come: at least, at most."""
+    times = [p.first_s / predicted(p.id).first_s for p in _late()]
+    return min(times), max(times)
+
+
+def _late() -> list[Point]:
+    return [p for p in read()[0] if p.engine == "sglang" and p.prefill[2] > 1]
+
+
 def _side(side: Sequence[int]) -> str:
     engines, tp, ranks = side
     each = f"TP{tp}" if ranks == 1 else f"{ranks} ranks"
@@ -142,8 +157,7 @@ def intro() -> str:
 
 def causes() -> str:
     """What stands behind it."""
-    late = [p for p in read()[0] if p.engine == "sglang" and p.prefill[2] > 1]
-    times = [p.first_s / predicted(p.id).first_s for p in late]
+    late = _late()
     seconds = [p.first_s + p.later_s * (SHORTEST_MEAN * p.output - 1) for p in late]  # of a request
     waiting = [round(p.clients * p.first_s / s) for p, s in zip(late, seconds, strict=True)]
     rates = [
@@ -152,8 +166,7 @@ def causes() -> str:
     ]
     fewer = [predicted(p.id, p.clients - w).later_s for p, w in zip(late, waiting, strict=True)]
     return CAUSES.format(
-        least=min(times),
-        most=max(times),
+        **dict(zip(("least", "most"), early(), strict=True)),
         waiting=_and(f"{w} of {p.clients}" for p, w in zip(late, waiting, strict=True)),
         runs=_and(p.id for p in late),
         rates=_and(f"{r:,.0f}" for r in rates),

@@ -1,4 +1,4 @@
-"""The part of docs/accuracy.md that tells seconds to the first token."""
+"""Seconds to the first token: a paragraph of docs/accuracy.md, and a table."""
 
 from __future__ import annotations
 

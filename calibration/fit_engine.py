@@ -1,9 +1,11 @@
-"""Fit the numbers of all operators together to published runs of whole engines, and write docs/accuracy.md.
+"""Fit the numbers of all operators together to published runs of whole engines, and write the page of their errors.
 
     python calibration/fit_engine.py              fit, cross-validate, write everything (half an hour of one core)
     python calibration/fit_engine.py --no-folds   fit only: engine_curves.json (some minutes)
     python calibration/fit_engine.py --paths      with the committed curves: what a request to a server takes
     python calibration/fit_engine.py --check      predict with the committed curves; exit 1 if the page would change
+    python calibration/fit_engine.py --tables     with the committed curves: print every table behind the page
+    python calibration/fit_engine.py --page       with the committed curves: write the page and the errors anew
 
 A number starts where `calibration/kernels.py` found it on single kernels, and moves only as far as whole engines ask
 for: least squares of the logarithm of predicted over measured time, robust against runs that say less than happened,
@@ -31,12 +33,13 @@ from fleetsim.engine.operators.curves import Curves, curves_of
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
+from accuracy_parts import PAGE, with_engines  # noqa: E402
 from drafts import fit_accepted  # noqa: E402
 from points import ACCEPTED, Run, read_points, ready  # noqa: E402
 from published_latencies import read_stages, simulate  # noqa: E402
 from request_paths import fit_paths  # noqa: E402
 
-CURVES, ERRORS, PAGE = HERE / "engine_curves.json", HERE / "engine_errors.json", HERE.parent / "docs" / "accuracy.md"
+CURVES, ERRORS = HERE / "engine_curves.json", HERE / "engine_errors.json"
 KERNELS = HERE / "kernel_curves.json"
 LEFT_OUT = HERE / "engine_left_out.json"
 FOLDS = 6
@@ -276,9 +279,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--check", action="store_true", help="fit nothing, write nothing: compare with what is there")
     parser.add_argument("--no-folds", action="store_true", help="fit the curves only")
     parser.add_argument("--paths", action="store_true", help="fit what a request takes only, with the committed curves")
+    parser.add_argument("--tables", action="store_true", help="print every table behind the page, fit nothing")
+    parser.add_argument("--page", action="store_true", help="fit nothing: write the page and the errors anew")
     arguments = parser.parse_args(argv)
     runs, refused = ready(*read_points())
-    if not arguments.check:
+    if not (arguments.check or arguments.tables or arguments.page):
         if arguments.paths:
             document = json.loads(CURVES.read_text(encoding="utf-8"))
         else:
@@ -290,9 +295,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not (arguments.no_folds or arguments.paths):
             LEFT_OUT.write_text(json.dumps(left_out(runs), indent=0) + "\n", encoding="utf-8")
         CURVES.write_text(json.dumps(with_paths(runs, document), indent=1) + "\n", encoding="utf-8")
-    from accuracy_page import errors_text, render
+    from accuracy_page import errors_text, render, tables
 
-    wanted = {ERRORS: errors_text(runs), PAGE: render(runs, refused)}
+    if arguments.tables:
+        print(tables(runs))
+        return 0
+    wanted = {ERRORS: errors_text(runs), PAGE: with_engines(render(runs, refused))}
     stale = [
         path.name for path, text in wanted.items() if not path.exists() or path.read_text(encoding="utf-8") != text
     ]

@@ -2,6 +2,8 @@
 
 python calibration/fit_trainer.py            fit, leave out each framework and each model in turn, write both
 python calibration/fit_trainer.py --check    only predict with the committed fit; exit 1 when the page would change
+python calibration/fit_trainer.py --tables   only predict with the committed fit; print every table behind the page
+python calibration/fit_trainer.py --page     only predict with the committed fit; write the page anew
 
 Residuals are logarithms of predicted over published seconds, in a robust norm (Huber, 30 %). Each framework, model, GPU
 and pass weighs the same, however many rows it has. Every parameter has a prior from what is known of the hardware; a
@@ -24,7 +26,8 @@ from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from trainer_page import PAGE, render
+from accuracy_parts import PAGE, with_trainer
+from trainer_page import render, tables
 from trainer_points import Step, read_steps
 
 from fleetsim.tell.markdown import same
@@ -151,16 +154,24 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="predict with the committed fit; exit 1 on a difference")
     steps = read_steps()
-    if parser.parse_args().check:
-        ratios = json.loads(LEFT_OUT.read_text(encoding="utf-8"))
-        return 0 if same(PAGE.read_text(encoding="utf-8"), render(steps, shipped_fit(), ratios)) else 1
+    parser.add_argument("--tables", action="store_true", help="print every table behind the page, fit nothing")
+    parser.add_argument("--page", action="store_true", help="fit nothing: write the page anew")
+    arguments = parser.parse_args()
+    if arguments.tables:
+        print(tables(steps, shipped_fit(), json.loads(LEFT_OUT.read_text(encoding="utf-8"))))
+        return 0
+    if arguments.check:
+        return 0 if same(PAGE.read_text(encoding="utf-8"), with_trainer(render(steps, shipped_fit()))) else 1
+    if arguments.page:
+        PAGE.write_text(with_trainer(render(steps, shipped_fit())), encoding="utf-8")
+        return 0
     fit = _rounded(fitted(steps))
     keys: dict[str, Callable[[Step], str]] = {"framework": lambda s: s.framework, "model": lambda s: s.plan.shape.name}
     ratios = {by: {name: round(r, 4) for name, r in left_out(steps, key).items()} for by, key in keys.items()}
     fit = replace(fit, errors=errors_of(steps, ratios))
     FIT.write_text(json.dumps(asdict(fit), indent=1) + "\n", encoding="utf-8")
     LEFT_OUT.write_text(json.dumps(ratios, indent=1) + "\n", encoding="utf-8")
-    PAGE.write_text(render(steps, fit, ratios), encoding="utf-8")
+    PAGE.write_text(with_trainer(render(steps, fit)), encoding="utf-8")
     return 0
 
 

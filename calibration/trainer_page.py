@@ -1,10 +1,9 @@
-"""docs/trainer-accuracy.md: what was fitted, how far off it is, and what was not fitted and why."""
+"""The second part of docs/accuracy.md, and the tables behind it: how far the trainer's seconds are off."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 
 import numpy as np
 from trainer_points import Step, plan_of, rows, sources
@@ -12,24 +11,16 @@ from trainer_points import Step, plan_of, rows, sources
 from fleetsim.trainer.efficiency import KnownTrainerError, TrainerFit
 from fleetsim.trainer.memory import memory_of
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "trainer-accuracy.md"
 WORST = 12
 
-INTRO = """# How accurate is the trainer?
+INTRO = """
+Where you give no seconds of a training step, fleetsim works them out ([the model](trainer.md)) with {parameters}
+numbers that are fitted to {count} published times of {sources} sources. `python calibration/fit_trainer.py` fits them
+and writes this part. `--tables` prints everything behind it: errors by framework and by model, the fitted numbers,
+the worst rows, rows that were not fitted, memory beside published peaks, sources.
 
-Where nobody gives the seconds of a training step, fleetsim works them out: operations of the model's products and of
-attention's square, numbers that pass through memory, collectives over the links, and what each optimizer step and
-micro-batch costs anew (`fleetsim/trainer`). What trainers reach of a data sheet are {parameters} numbers, fitted to
-{count} published times of {sources} sources. This page says how far that is off. A step that you measured is better:
-`--trainer-step-s`, or `--trainer-point` for `split`.
-
-This page and `calibration/trainer_fit.json` are written by
-
-    python calibration/fit_trainer.py
-
-from `calibration/public/trainer_points.yaml`. An error is |predicted / published - 1|. *Framework left out*: by a fit
-that saw no row of this framework, which is what an answer shows for a framework that nobody published. *Model left
-out*: by one that saw the framework but not this model.
+An error is |predicted / published - 1|. Kinds are told with the *framework left out*: the fit saw no row of the
+framework. A framework's own rows are told with the *model left out*.
 
 """
 
@@ -59,7 +50,7 @@ once, which costs a large mixture more than is counted here.
 | --- | ---: | ---: | --- | ---: | ---: |
 """
 
-HONEST = """## What it does not know
+HONEST = """### What it does not know
 
 - Rows without a length: of verl_megatron_practice's 7B, 30B and 235B runs the tokens follow from the MFU that verl
   printed. Their error is that of the share of the peak.
@@ -72,17 +63,30 @@ HONEST = """## What it does not know
 """
 
 
-def render(steps: Sequence[Step], fit: TrainerFit, ratios: Mapping[str, Mapping[str, float]]) -> str:
-    """The whole page."""
+def render(steps: Sequence[Step], fit: TrainerFit) -> str:
+    """The part of the page, below its heading."""
     seen = [s for s in steps if s.fitted]
     count = len(asdict(fit.efficiency)) + len(fit.kinds) + len(fit.frameworks)
-    names = len({s.source for s in seen})
-    parts = [INTRO.format(parameters=count, count=len(seen), sources=names), _errors(fit)]
-    parts += [_by("framework", seen, fit, ratios, lambda s: s.framework), _by("model", seen, fit, ratios, _model)]
+    intro = INTRO.format(parameters=count, count=len(seen), sources=len({s.source for s in seen}))
+    return intro + _errors(fit) + _scaled(steps, fit) + HONEST
+
+
+def _scaled(steps: Sequence[Step], fit: TrainerFit) -> str:
+    """How well the effect of more GPUs is told, in a sentence."""
+    off = [predicted / published - 1 for *_, published, predicted, _ in speed_ups(steps, fit)]
+    return (
+        f"{len(off)} pairs of rows differ in their GPUs only, or nearly so (from 1 to 2 up to 32 to 64 GPUs). "
+        f"The predicted speed-ups are {100 * min(off):+.0f} % to {100 * max(off):+.0f} % off the published ones.\n\n"
+    )
+
+
+def tables(steps: Sequence[Step], fit: TrainerFit, ratios: Mapping[str, Mapping[str, float]]) -> str:
+    """Everything behind it."""
+    seen = [s for s in steps if s.fitted]
+    parts = [_by("framework", seen, fit, ratios, lambda s: s.framework), _by("model", seen, fit, ratios, _model)]
     parts += [_parameters(fit), SCALING + "".join(_pairs(steps, fit)), "\n", _worst(seen, ratios)]
     parts += [_not_fitted(steps, fit)]
-    parts += [MEMORY + "".join(_peaks()), "\n"]
-    return "".join([*parts, HONEST, _sources()])
+    return "".join([*parts, MEMORY, *_peaks(), _sources()])
 
 
 def _model(step: Step) -> str:
@@ -94,10 +98,9 @@ def _percent(value: float) -> str:
 
 
 def _errors(fit: TrainerFit) -> str:
-    head = "## What an answer shows\n\n| kind | median | 90 % within | bias | times | sources |\n"
-    rows = [f"| {name or 'all'} | {_error_row(e)} |\n" for name, e in fit.errors.items()]
-    note = "\nKinds are with the framework left out; a framework's own with the model left out.\n\n"
-    return head + "| --- | ---: | ---: | ---: | ---: | ---: |\n" + "".join(rows) + note
+    head = "| kind | median | 90 % within | bias | times | sources |\n"
+    rows = [f"| {name or 'all steps'} | {_error_row(e)} |\n" for name, e in fit.errors.items()]
+    return head + "| --- | ---: | ---: | ---: | ---: | ---: |\n" + "".join(rows) + "\n"
 
 
 def _error_row(e: KnownTrainerError) -> str:
@@ -135,16 +138,20 @@ def _parameters(fit: TrainerFit) -> str:
     return head + "".join(rows) + "\n"
 
 
-def _pairs(steps: Sequence[Step], fit: TrainerFit) -> Iterator[str]:
+def speed_ups(steps: Sequence[Step], fit: TrainerFit) -> Iterator[tuple[str, tuple[int, int], float, float, float]]:
+    """(rows, GPUs of both, published, predicted, ideal) of each of PAIRS, per token."""
     updates = {s.id: s for s in steps if s.what == "update"}
     for one, other in PAIRS:
         a, b = updates[one], updates[other]
         tokens = b.plan.batch.tokens / a.plan.batch.tokens
-        published = a.seconds / b.seconds * tokens
-        predicted = a.predicted(fit) / b.predicted(fit) * tokens
         gpus = a.plan.layout.gpus, b.plan.layout.gpus
-        more = f"{gpus[0]} to {gpus[1]}"
-        yield f"| {one}, {other} | {more} | {published:.2f} | {predicted:.2f} | {gpus[1] / gpus[0]:g} |\n"
+        published, predicted = a.seconds / b.seconds * tokens, a.predicted(fit) / b.predicted(fit) * tokens
+        yield f"{one}, {other}", gpus, published, predicted, gpus[1] / gpus[0]
+
+
+def _pairs(steps: Sequence[Step], fit: TrainerFit) -> Iterator[str]:
+    for names, gpus, published, predicted, ideal in speed_ups(steps, fit):
+        yield f"| {names} | {gpus[0]} to {gpus[1]} | {published:.2f} | {predicted:.2f} | {ideal:g} |\n"
 
 
 def _worst(seen: Sequence[Step], ratios: Mapping[str, Mapping[str, float]]) -> str:

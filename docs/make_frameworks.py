@@ -2,9 +2,10 @@
 
 python docs/make_frameworks.py            write the page
 python docs/make_frameworks.py --check    exit 1 if the page would change
+python docs/make_frameworks.py --keys     print every key of every framework that is read, and what it becomes
 
-The tables are what the importers did with the configurations under tests/frameworks/data, which name every parameter
-that is read; what is recognised and not modelled is each importer's own list.
+The tables of keys are what the importers did with the configurations under tests/frameworks/data, which name every
+parameter that is read; what is recognised and not modelled is each importer's own list.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ from fleetsim.frameworks.convert import FRAMEWORKS, Imported, scenario_from
 from fleetsim.frameworks.export import scenario_to
 from fleetsim.frameworks.source import read_source
 from fleetsim.frameworks.trl import CLASSES
-from fleetsim.frameworks.unread_keys import NOTES
 from fleetsim.job.engine_limits import generated_mean, limits_of, training_step_s
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -45,95 +45,44 @@ WRITTEN = {
     "overrides": "a script with `key=value` words",
     **dict.fromkeys(("flags", "dashes", "values"), "a script with flags"),
 }
-SHOWN = {"verl": "verl-fully-async", "prime-rl": "prime-rl"}
-WAY_BACK = """\
-## The way back: a scenario as a framework's configuration
-
-    fleetsim size --preset verl-fully-async --batch 1024 --save job.yaml
-    fleetsim scenario to verl job.yaml -o run.sh
-
-writes the scenario in the framework's own form, ready to paste: engine arguments, batch, GPUs of both pools,
-staleness, weight sync, and how it is trained. Behind each setting stands what it says of the scenario. Of the
-framework's modes, the one that can say most of it is taken. What cannot be told to the framework is listed on stderr,
-at the head of the file and in `--json`, each with what the framework has instead; so is what the plan rests on and no
-configuration says (the GPU type, mean lengths, seconds of the trainer), and what a run needs besides (data, rewards,
-learning rates). In Python: `fs.load("job.yaml").to("verl").text`.
-
-The same mapping is used in both directions: `scenario from` reads what `scenario to` wrote as the same scenario, but
-for what is listed. Engine limits that the scenario leaves open are written as they were simulated, since another
-framework may start the engine with others. A prompt's cap is four times its mean, as `scenario from` assumes it.
-
-Prefill engines (`engine.disaggregation`) are told to verl (`rollout.disaggregation`), slime
-(`--prefill-num-servers`) and SkyRL (`enable_pd`, `num_prefill`). The latter two have one pool of engines; it is read as
-so many alike instances as both numbers allow, and sides with a common divisor come back as more instances of smaller
-ones. An adapter in the engine (`engine.lora.rank`, rounded up to a rank that vLLM has) is told to verl
-(`model.lora_rank`, unless `lora.merge`) and SkyRL (`policy.model.lora.rank`; Megatron merges it unless
-`merge_lora=false`). For the others both are listed.
-
-### Read by the frameworks' own parsers
-
-What is written goes through the framework's own parser, and all settings that it then has, its defaults \
-included, are read
-by `scenario from` as the same scenario. Five have a package, and the tests run its parser \
-(`tests/frameworks/parsers`:
-its own presets, some of the others, ranks, offload, critics, speculation, prefill engines, adapters, and \
-scenarios drawn
-by hypothesis). The others have none on a registry (PyPI's `slime` and `nemo-rl` are empty placeholders, `roll` is
-something else), so they were read by hand, once, 2026-11-23, at the commits named below: every preset, and \
-those of the
-framework with six changes.
-
-| framework | parser | checked | refused at first, mended |
-|---|---|---|---|
-| verl 0.9.1 | Hydra over its `config`, `validate_config`, the workers' dataclasses | tests | batches below \
-the default mini-batch of 256; pipeline stages; FSDP keys beside Megatron's |
-| OpenRLHF 0.11.2 | `train_ppo_ray`, to where it begins | tests | fewer samples than ranks |
-| TRL 1.16.0 | `trl grpo`, `trl vllm-serve`, `AsyncGRPOConfig` | tests | `--beta` and `--num_iterations` of \
-the asynchronous trainer; drafts of the server; groups of one |
-| AReaL 1.0.4 | Hydra, `GRPOConfig`, `ModelAllocation` | tests | nothing refused; `consumer_batch_size` stayed at 1 |
-| SkyRL 0.3.0 | `SkyRLTrainConfig`, `validate_cfg` | tests | every configuration: GPUs of the reference model, \
-mini-batches |
-| prime-rl at 559b4477 | `RLConfig` (pydantic) | by hand: 41 of 41 | files without a `[trainer]` section |
-| open-instruct at e6c3044a | `HfArgumentParser` over its four dataclasses | by hand: 41 of 41 | `pack_length` \
-below prompt and response; `beta` without a reference; ZeRO-3 of sequence parallelism |
-| ROLL at 8eb27cc2 | `RLVRConfig`, `AgenticConfig` by dacite | by hand: 56 accepted | \
-`enable_reference=false`, which a penalty above 0 turns on again |
-| NeMo-RL at 7ea279ab | `load_config`, `MasterConfig` (pydantic) | by hand: 66 of 66 | nothing |
-| slime at 624b824a | argparse over Megatron's | not run: it needs Megatron and SGLang | |
-"""
+SHOWN = "verl", "verl-fully-async"
 HEAD = """\
 # A framework's own configuration as a scenario
+
+fleetsim reads the configuration, launch script or flags that you start a job with, and writes a scenario with the
+framework's own key behind each value. It also writes a scenario back as a framework's configuration.
 
     fleetsim scenario from verl run_dapo.sh -o job.yaml
     fleetsim scenario from verl config.yaml -- trainer.nnodes=2 actor_rollout_ref.rollout.n=16
     fleetsim scenario from openrlhf -- --rollout.batch_size 128 --rollout.n_samples_per_prompt 8 ...
     cat rl.toml | fleetsim scenario from prime-rl - --set workload.output_tokens.mean=2100 --json
 
-reads the real file, launch script or flags and writes a scenario with the framework's own key behind each value. On
-stderr stand three lists: what was **taken**; what was **assumed**, because a configuration does not say it, with the
-flag that says it; and what is **not modelled** though it bears on speed or staleness. Keys without a bearing are
-counted (`--verbose` lists them). `--json` gives all of it as one document.
+Three lists stand on stderr:
 
-Nothing is run. Of a shell script, variables (`NAME=value`, `${NAME:-default}`, arrays, `$((1024 * 8))`) are followed;
+- what was **taken**, with the framework's key;
+- what was **assumed**, because no configuration says it, with the flag that says it;
+- what is **not modelled**, although it bears on speed or staleness.
+
+`--verbose` also lists the keys without a bearing, `--json` gives everything as one document.
+
+Nothing is run. In a shell script, variables (`NAME=value`, `${{NAME:-default}}`, arrays, `$((1024 * 8))`) are followed.
 `$(commands)`, sourced files and `$1` are not, and the report says which settings are missing for that. Flags behind
-`--` are the framework's own and win over the file; `--set` changes the scenario.
+`--` are the framework's own and win over the file; `--set` changes the scenario. Where the file is silent, the
+framework's default is taken, and counts as assumed.
 
-Assumed for every framework, since none of them says it:
+## What no framework says
 
 | what | assumption | say it with |
-|---|---|---|
-| output lengths | lognormal, mean 33 % of the cap, cv 1.0 | `--set workload.output_tokens.mean=TOKENS` |
+| --- | --- | --- |
+| output lengths | lognormal, mean 33 % of the cap (published runs: 27 to 39 %), cv 1.0 | \
+`--set workload.output_tokens.mean=TOKENS` |
 | prompt length | 25 % of the cap, 512 without one | `--set workload.prompt_tokens=TOKENS` |
 | GPU type | H100-SXM | `--set engine.gpu=H200` |
-| trainer seconds | from FLOPs, below | `--set trainer.fixed_s=SECONDS`, `trainer.per_token_s=0`, `trainer.phases=[]` |
-| sync seconds | from the transport ([transports](transports.md)) | `--set sync.pause_s=SECONDS`, `trainer_block_s` |
+| trainer seconds | [the trainer's model](trainer.md); several updates on one batch are one step | \
+`--set trainer.fixed_s=SECONDS`, `trainer.per_token_s=0`, `trainer.phases=[]` |
+| sync seconds | [the transport](transports.md) | `--set sync.pause_s=SECONDS`, `trainer_block_s` |
 | hand-over of shared GPUs | 5 s each way | `--set fleet.switch_s=SECONDS` |
 | share of filtered groups | 0 | `--set workload.filter.zero_variance_share=SHARE` |
-
-The mean is a third of the cap because published runs have 0.27 to 0.39 of it. The trainer's update and its log-prob
-passes are estimated by its model ([trainer](trainer-accuracy.md)). Several updates on one rollout batch
-count as one optimizer step, whose seconds are their sum. Defaults of the framework stand in where the file is silent,
-and count as assumed. Written by `docs/make_frameworks.py`.
 
 A trajectory of several turns takes all the turns that its cap allows, and generates at most the cap of a turn in each
 of them, within the cap of the whole. Where an agent or an environment shows several turns and no setting says how
@@ -142,7 +91,45 @@ scenario: their GPUs are counted in its description, and what they do is assumed
 name speaks of GPUs, nodes, a model, a precision, turns or a pass, is assumed as well, with the flag that settles it;
 `size` names all of these in its line *assumed*. A file that trains without a rollout is refused by its name.
 
-In no framework modelled, though recognised by the words of its settings:
+[What a run showed](next_run.md) replaces these: `fleetsim scenario from verl run.sh --run train.log`.
+
+## Frameworks
+
+| framework | reads | writes | modes |
+| --- | --- | --- | --- |
+{rows}
+
+Each file under `fleetsim/frameworks` begins with the commit and the files that its names and defaults were read from.
+`python docs/make_frameworks.py --keys` prints every key that is read, what it becomes, and what is recognised but not
+modelled.
+
+## The way back
+
+    fleetsim size --preset verl-fully-async --batch 1024 --save job.yaml
+    fleetsim scenario to verl job.yaml -o run.sh
+
+This writes the scenario in the framework's own form, ready to paste: engine arguments, batch, GPUs of both pools,
+staleness, weight sync, and how it is trained. The framework's mode that can say most of the scenario is taken. At the
+head of the file, on stderr and in `--json` stand: what cannot be told to the framework, with what it has instead; what
+the plan rests on and no configuration says; what a run needs besides (data, rewards, learning rates). In Python:
+`fs.load("job.yaml").to("verl").text`.
+
+`scenario from` reads what `scenario to` wrote as the same scenario, but for what is listed. Engine limits that the
+scenario leaves open are written as they were simulated. A prompt's cap is four times its mean, as `scenario from`
+assumes it.
+
+- Prefill engines (`engine.disaggregation`) can be told to verl, slime and SkyRL. slime and SkyRL have one pool of
+  engines, so sides with a common divisor come back as more instances of smaller sides.
+- An adapter in the engine (`engine.lora.rank`, rounded up to a rank that vLLM has) can be told to verl and SkyRL.
+
+What is written also goes through the framework's own parser: in the tests for verl, OpenRLHF, TRL, AReaL and SkyRL,
+which have a package (`tests/frameworks/parsers`); by hand on 23 November 2026 for prime-rl, open-instruct, ROLL and
+NeMo-RL at the commits that their files name. slime's parser was not run, because it needs Megatron and SGLang.
+
+`fleetsim scenario to {framework} {preset}` writes
+
+```sh
+{shown}```
 """
 
 
@@ -150,9 +137,13 @@ def main() -> int:
     """Write the page, or check that it is current."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="do not write; exit 1 if the page would change")
-    check = parser.parse_args().check
+    parser.add_argument("--keys", action="store_true", help="print every key that is read, write nothing")
+    given = parser.parse_args()
+    if given.keys:
+        print(keys())
+        return 0
     text = page()
-    if check:
+    if given.check:
         current = PAGE.is_file() and PAGE.read_text(encoding="utf-8") == text
         print("docs/frameworks.md is current" if current else "docs/frameworks.md is not current: run without --check")
         return 0 if current else 1
@@ -162,29 +153,25 @@ def main() -> int:
 
 def page() -> str:
     """The text of the page."""
-    sections = (line for framework in FRAMEWORKS for line in _framework(framework))
-    return "\n".join([HEAD, *(f"- {why}" for why in NOTES.values()), "", *_way_back(), *sections]) + "\n"
+    framework, preset = SHOWN
+    scenario = load_scenario(f"presets/{preset}")
+    made = scenario_to(framework, scenario, limits_of, preset, generated_mean(scenario), training_step_s(scenario))
+    rows = (
+        f"| {name} | {FORMS[name]} | {WRITTEN[known.form]} | {'; '.join(mode.name for mode in known.modes)} |"
+        for name, known in FRAMEWORKS.items()
+    )
+    return HEAD.format(rows="\n".join(rows), framework=framework, preset=preset, shown=made.text)
 
 
-def _way_back() -> Iterator[str]:
-    """What `scenario to` writes of two shipped presets, and the modes that it chooses from."""
-    yield WAY_BACK
-    for framework, name in SHOWN.items():
-        scenario = load_scenario(f"presets/{name}")
-        made = scenario_to(framework, scenario, limits_of, name, generated_mean(scenario), training_step_s(scenario))
-        yield f"`fleetsim scenario to {framework} {name}` writes\n"
-        yield f"```{'toml' if FRAMEWORKS[framework].form == 'toml' else 'sh'}\n{made.text}```\n"
-    yield "| framework | written as | modes |\n|---|---|---|"
-    for name, known in FRAMEWORKS.items():
-        yield f"| {name} | {WRITTEN[known.form]} | {', '.join(mode.name for mode in known.modes)} |"
-    yield ""
+def keys() -> str:
+    """Every key that is read, and what is recognised and not modelled, framework by framework."""
+    return "\n".join(line for framework in FRAMEWORKS for line in _framework(framework)) + "\n"
 
 
 def _framework(framework: str) -> Iterator[str]:
     module = import_module(f"fleetsim.frameworks.{framework.replace('-', '_')}")
     results = list(_imported(framework))
     yield f"## {framework}\n"
-    yield f"Reads {FORMS[framework]}.\n"
     yield f"{' '.join((module.__doc__ or '').split())}\n"
     modes = dict.fromkeys((r.mode, r.preset) for r in results)
     yield f"Modes shown here: {'; '.join(f'{mode} (`{preset}`)' for mode, preset in modes)}.\n"
@@ -197,10 +184,9 @@ def _framework(framework: str) -> Iterator[str]:
     for setting, paths in rows.items():
         yield f"| {setting} | {', '.join(f'`{p}`' for p in paths)} |"
     reasons: dict[str, list[str]] = {}
-    for key, why in getattr(module, "NOT_MODELLED", {}).items():
+    for key, why in module.NOT_MODELLED.items():
         reasons.setdefault(why, []).append(f"`{key}`")
-    if reasons:
-        yield "\nRecognised, and not modelled:\n"
+    yield "\nRecognised, and not modelled:\n"
     for why, keys in reasons.items():
         yield f"- {', '.join(keys)}: {why}"
     yield ""

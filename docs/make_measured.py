@@ -24,10 +24,10 @@ RAW = ROOT / "calibration" / "raw"
 INTRO = """\
 # Measured engines
 
-Written by `python docs/make_measured.py` from the raw measurements under `calibration/raw`; do not edit by hand. Each
-is what `fleetsim calibrate` recorded of a real engine. The step time is fitted to the sweeps; the batches below were
-kept out of the fit and are simulated with it: limits as the engine said, lengths as they were generated, nothing else
-known. [Measuring an engine](calibrate.md) says how.
+This page says how far off a measured profile is, on batches that its fit never saw. `python docs/make_measured.py`
+writes it from the raw measurements under `calibration/raw`, which `fleetsim calibrate` recorded of real engines. The
+step time is fitted to the sweeps; the batches below are simulated with it: limits as the engine said, lengths as they
+were generated. [Measuring an engine](calibrate.md) says how.
 """
 NO_GPU = """\
 **No GPU is among them yet.** What a CPU takes says nothing about GPUs; it proves the recording, the fit, the

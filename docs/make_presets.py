@@ -23,12 +23,8 @@ PAGE = Path(__file__).resolve().parent / "presets.md"
 HEADER = """\
 # Presets
 
-What RL post-training systems do differently, as scenarios: one file per system and mode under `scenarios/presets`,
-each value with the file and the parameter it comes from. This page is written by
-
-    python docs/make_presets.py
-
-and CI fails when it has drifted.
+What each RL post-training system does differently, as scenarios that you can simulate by name: one file per system
+and mode under `scenarios/presets`, each value with the upstream file and the parameter it comes from.
 
 ```sh
 fleetsim scenario ls                                       # all of them, a line each
@@ -39,32 +35,22 @@ fleetsim scenario init trl-async-grpo -o job.yaml          # the file, comments 
 
 Underscores do for hyphens, and the first letters for a name if they fit only one.
 
-**What is the same in all of them**, and stands as [assumed] beside the value: 512 samples a step (64 prompts of 512
-tokens, 8 responses each, lognormal with mean 1,536 and cv 1.0, at most 8,192), Qwen2.5-7B on H100 (roofline), 16 GPUs:
-8 that train and 8 rollout instances, or all 16 in turn. GPUs that change hands take 5 s each way.
+- **The same in all**, and marked [assumed]: 512 samples a step (64 prompts of 512 tokens, 8 responses each, lognormal
+  with mean 1,536 and cv 1.0, at most 8,192), Qwen2.5-7B on H100 (roofline), 8 GPUs that train and 8 rollout
+  instances, or all 16 in turn.
+- **Worked out again for your job**: the seconds of a training step ([the model](trainer.md)) and of a weight sync
+  ([transports](transports.md)). `--trainer-step-s` takes what you measured.
+- **Another batch or group size**: what a system states in batches follows `--batch`, and what it states in prompts
+  follows `--group-size` (`follow` in the preset). What you give yourself stays.
+- **Age** is counted in weight versions when the trainer takes a group. A bound stands here only if the system's own
+  rules keep it for every group. Tests hold it on slow, failing and too few instances.
+- **Source**: read at that commit, or secondary notes only. `fleetsim scenario init NAME` prints that of each value.
 
-**What follows from that** is worked out again for your model, lengths and GPUs: the seconds of a training step from the
-[trainer's model](trainer-accuracy.md), the framework and its recipe (passes for log-probs, recomputed activations,
-FSDP or Megatron: each with its source in the file), and those of a weight sync from its [transport](transports.md) and
-the bytes. No preset has seconds of its own, but for the sync of `trl-async-grpo-lora`, which its source publishes.
-`--trainer-step-s` takes what you measured.
-
-**Another batch or group size**: what a system states in batches follows `--batch`, and what it states in prompts
-follows `--group-size`, in whole groups (`follow` in the preset). `nemo-rl-async-grpo` keeps two batches in its buffer:
-1,024 samples here, 2,048 with `--batch 1024`. What followed is listed among the assumptions; what you give yourself
-stays.
-
-**Age** is counted in weight versions, from the version that a group was sent, let in or first computed under, to the
-versions made when the trainer takes it. A bound stands here only if the system's own rules keep it for every group; a
-window that stragglers may overtake bounds how far generation runs ahead and not how old one response gets. Tests
-simulate every preset that has a bound on slow, failing and too few instances with a heavy tail, and check each
-trained group.
-
-**Trust**: P = read in the source at that commit; S = secondary notes only.
+`python docs/make_presets.py` writes this page.
 
 """
-COLUMNS = ("preset", "placement", "training step", "may start", "cap on samples in flight", "age bound", "batch rule",
-           "weights every", "in flight at a sync", "transport", "trust", "source")  # fmt: skip
+COLUMNS = ("preset", "placement", "training step", "may start", "cap in flight", "age bound", "batch rule",
+           "weights every", "in flight at a sync", "source")  # fmt: skip
 
 
 def cap_words(s: Scenario) -> str:
@@ -124,9 +110,7 @@ def row(name: str, path: Path) -> tuple[str, ...]:
         rule_words(s),
         trigger_words(s),
         flight,
-        (s.sync.transport or "-").replace("_", " "),
-        "S" if secondary else "P",
-        source,
+        source + (" (secondary)" if secondary else ""),
     )
 
 

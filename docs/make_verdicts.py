@@ -1,7 +1,6 @@
-"""Simulated jobs with one known cause each, judged from their own exported text: writes the table of docs/replay.md.
+"""Simulated jobs with one known cause each, judged from their own exported text: prints what docs/replay.md counts.
 
-python docs/make_verdicts.py            run them all (a minute or two), print and write the table
-python docs/make_verdicts.py --check    the same without writing; exit 1 if the page would change
+python docs/make_verdicts.py    run them all (a minute or two) and print a line each
 """
 
 from __future__ import annotations
@@ -13,10 +12,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a script, its folder is on the path, not docs
 from fleetsim.replay.diagnose.finding import Finding, Verdict
 from fleetsim.replay.words import told_ends
-from fleetsim.tell.markdown import same
 from tests.replay.truth import JOBS, WAYS, Job, gain_of, history_of, judged
 
-PAGE = Path(__file__).resolve().parent / "replay.md"
 HEAD = "| job | its cause | removing it saves | verdict without a scenario | with its scenario |"
 NOTHING = "nothing"
 
@@ -62,7 +59,6 @@ def section() -> list[str]:
         line, hit = row(job)
         rows.append(line)
         hits += hit
-        print(line, flush=True)
     misses = [f"- {job.name}, {_way(way)}: {reason}." for job in JOBS for way, (_, reason) in job.misses.items()]
     for job in JOBS:
         for way, (changes, reason) in job.told.items():
@@ -76,22 +72,5 @@ def section() -> list[str]:
     return [HEAD, "| --- | --- | --- | --- | --- |", *rows, "", count, *(["", *misses] if misses else [])]
 
 
-def main() -> int:
-    """Writes or checks."""
-    text = PAGE.read_text(encoding="utf-8")
-    lines = text.splitlines()
-    head = lines.index(HEAD)
-    end = next((i for i in range(head, len(lines)) if lines[i].startswith("## ")), len(lines))
-    tail = ["", *lines[end:]] if end < len(lines) else []
-    new = "\n".join([*lines[:head], *section(), *tail]) + "\n"
-    if "--check" in sys.argv[1:]:
-        if same(text, new):
-            return 0
-        print("docs/replay.md has drifted: run python docs/make_verdicts.py", file=sys.stderr)
-        return 1
-    PAGE.write_text(new, encoding="utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    raise SystemExit(main())
+    print("\n".join(section()))

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import typer.main
-from pydantic import BaseModel
 
 from fleetsim.cli.main import app
 from fleetsim.cli.manual import VARIABLES
-from fleetsim.config.load import default_scenario
 from fleetsim.job.flag_paths import PATHS
 
 INTRO = """\
@@ -19,19 +17,49 @@ INTRO = """\
 
 Results go to stdout, progress and warnings to stderr; `--json` prints one document ([its keys](json.md)). A flag wins
 over a `FLEETSIM_*` variable, that over the scenario file, that over the default. `fleetsim COMMAND --help` says the
-same as this page.
+same as this page. Each command has the options that stand below it and those of
+[several commands](#options-of-several-commands) that name it.
+"""
+SHARED_INTRO = """\
+## Options of several commands
+
+*job* stands for `size`, `split`, `plan`, `simulate`, `compare` and `sweep`. A link is the key of a scenario that the
+option sets; what stands in parentheses is taken if nobody says otherwise. At the end stand the commands that take it.
+
 """
 _MARKUP = re.compile(r"\[/?(?:bold|dim|italic)\]")
-_FIRST = "Options"
-# Commands whose flags are keys of the scenario.
-_BY_FLAGS = ("fleetsim size", "fleetsim split", "fleetsim plan")
+# Commands whose flags are keys of the scenario, and their name in the table of shared options.
+_JOB = ("size", "split", "plan", "simulate", "compare", "sweep")
+# An option of so many commands, with one meaning, stands in the table of shared options.
+_SHARED = 3
 
 
 def page() -> str:
     """The whole page."""
     group = typer.main.get_command(app)
-    parts = [INTRO, *(section(f"fleetsim {path}", command) for path, command in commands(group)), environment()]
-    return "\n".join(parts)
+    every = list(commands(group))
+    shared = shared_rows(every)
+    parts = [INTRO, *(section(path, command, shared) for path, command in every)]
+    rows = "\n".join(f"{row} Of {_commands(of)}." for row, of in shared.items())
+    return "\n".join([*parts, f"{SHARED_INTRO}{rows}\n", environment()])
+
+
+def shared_rows(every: Iterable[tuple[str, Any]]) -> dict[str, list[str]]:
+    """The rows that several commands have alike, each with those commands."""
+    found: dict[str, list[str]] = {}
+    for path, command in every:
+        for param in _options(command):
+            found.setdefault(_option(param), []).append(path)
+    return {row: of for row, of in found.items() if len(of) >= _SHARED}
+
+
+def _commands(of: list[str]) -> str:
+    names = ["*job*", *(name for name in of if name not in _JOB)] if set(_JOB) <= set(of) else of
+    return ", ".join(name if name == "*job*" else f"`{name}`" for name in names)
+
+
+def _options(command: Any) -> list[Any]:
+    return [p for p in command.params if p.param_type_name == "option" and not p.hidden]
 
 
 def commands(group: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -64,29 +92,20 @@ def split_help(text: str) -> tuple[list[str], str]:
     return examples, "\n\n".join(rest)
 
 
-def section(title: str, command: Any) -> str:
-    """One command: examples first."""
+def section(path: str, command: Any, shared: Mapping[str, object]) -> str:
+    """One command: examples first. shared: rows that stand elsewhere."""
     examples, text = split_help(command.help)
-    parts = [f"## {title}", ""]
+    parts = [f"## fleetsim {path}", ""]
     if examples:
         parts += ["```sh", *examples, "```", ""]
     parts += [text, ""]
     arguments = [p for p in command.params if p.param_type_name == "argument"]
     if arguments:
-        parts += ["| argument | meaning |", "| --- | --- |"]
-        parts += [f"| `{_argument(p)}` | {cell(p.help)} |" for p in arguments]
+        parts += [f"- `{_argument(p)}`: {cell(p.help)}" for p in arguments]
         parts.append("")
-    panels: dict[str, list[Any]] = {}
-    for param in command.params:
-        if param.param_type_name == "option" and not param.hidden:
-            panels.setdefault(getattr(param, "rich_help_panel", None) or _FIRST, []).append(param)
-    if panels:
-        parts += ["| option | value | default | meaning |", "| --- | --- | --- | --- |"]
-        for panel, params in panels.items():
-            if len(panels) > 1:
-                parts.append(f"| **{panel}** | | | |")
-            parts += [_option(p, title) for p in params]
-        parts.append("")
+    rows = [row for param in _options(command) if (row := _option(param)) not in shared]
+    if rows:
+        parts += [*rows, ""]
     return "\n".join(parts)
 
 
@@ -95,30 +114,26 @@ def _argument(param: Any) -> str:
     return name if param.required else f"[{name}]"
 
 
-def _option(param: Any, command: str) -> str:
-    names = ", ".join(f"`{name}`" for name in (*param.opts, *param.secondary_opts))
-    value = "" if param.is_flag else f"`{param.metavar or _type(param)}`"
-    if param.multiple:
-        value += ", repeatable"
-    default = "" if param.default in (None, False, "", (), []) else f"`{param.default}`"
-    if not default and command in _BY_FLAGS:
-        default = _of_scenario(param.name)
-    variable = f" Environment: `{param.envvar}`." if param.envvar else ""
-    return f"| {names} | {value} | {default} | {cell(param.help)}{variable} |"
+def _option(param: Any) -> str:
+    """A row: names and value, meaning, and what is taken if it is not given."""
+    value = "" if param.is_flag else f" {param.metavar or _type(param)}"
+    names = ", ".join((*param.opts, *param.secondary_opts))
+    said = [cell(param.help), "Repeatable." if param.multiple else ""]
+    if param.default not in (None, False, "", (), []):
+        said.append(f"Default: `{param.default}`.")
+    elif key := _of_scenario(param.name):
+        said.append(f"{key}.")
+    if param.envvar:
+        said.append(f"Environment: `{param.envvar}`.")
+    return f"- `{names}{value}`: {' '.join(filter(None, said))}"
 
 
 def _of_scenario(name: str) -> str:
-    """What the scenario has where a flag is not given: its key, and that key's own default."""
+    """The key of a scenario that an option sets."""
     path = PATHS.get(name)
     if path is None:
         return ""
-    value: Any = default_scenario()
-    for part in path.split("."):
-        value = getattr(value, part)
-    if isinstance(value, BaseModel):
-        value = getattr(value, "value", None)
-    shown = "" if value in (None, (), []) else f" = `{value}`"
-    return f"[`{path}`](scenario.md#{path.partition('.')[0]}){shown}"
+    return f"[`{path}`](scenario.md#{path.partition('.')[0]})"
 
 
 def _type(param: Any) -> str:

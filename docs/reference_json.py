@@ -16,6 +16,7 @@ import typer.main
 from reference_cli import commands
 
 from fleetsim.cli.main import app
+from fleetsim.quantities import CATALOGUE
 
 ROOT = Path(__file__).resolve().parents[1]
 SMALL = ("--set", "trainer.batch_samples=64", "--set", "run.replications=2", "--set", "workload.output_tokens=200")
@@ -30,12 +31,19 @@ DOCUMENTS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("replay", ("--from", "history.om")),
     ("validate", ("--case", "C01")),
 )
+METRICS = {name for quantity in CATALOGUE for name in (quantity.name, quantity.name.partition(".")[0])}
+# So many metrics side by side are not listed by name.
+FEW = 4
 INTRO = """\
 # JSON documents
 
 `--json` prints one document: sorted keys, full precision, no timestamps; numbers that JSON does not know are null. The
-same seed gives the same bytes. Here are the keys of the first two levels, by type.
-An *estimate* is `{mean, ci_low, ci_high}`, the mean over replications with its 95 % interval.
+same seed gives the same bytes. Here are the keys of the first level; what stands below one is listed once, for the
+first command that has it.
+
+A key without a type is text, *n* a number, *e* an estimate (`{mean, ci_low, ci_high}`: the mean over replications with
+its 95 % interval), *o* an object, *b* true or false, *?* null or a value; `[]` a list. *metrics* stands for
+[metrics](metrics.md) by their names.
 
 """
 
@@ -48,9 +56,9 @@ def page() -> str:
         run(("simulate", "async-one-step", "--replications", "1", "--openmetrics", "history.om"), folder)
         with ThreadPoolExecutor(2) as pool:
             texts = list(pool.map(lambda d: run((d[0], *d[1], "--json"), folder), chosen))
-    parts = []
+    parts, seen = [], set()
     for (name, _), text in zip(chosen, texts, strict=True):
-        parts += [f"## fleetsim {name} --json\n", "| key | type |", "| --- | --- |", *keys(json.loads(text)), ""]
+        parts += [f"## fleetsim {name} --json\n", *keys(json.loads(text), seen), ""]
     return INTRO + "\n".join(parts)
 
 
@@ -66,13 +74,24 @@ def run(arguments: tuple[str, ...], folder: str) -> str:
     return done.stdout
 
 
-def keys(document: Mapping[str, Any]) -> Iterator[str]:
-    """A row per key of the first two levels; the scenario has a page of its own."""
+def keys(document: Mapping[str, Any], seen: set[tuple[str, ...]]) -> Iterator[str]:
+    """The keys of the first level, then those below each that no earlier command had; the scenario has a page."""
+    yield ", ".join(kind(key, value) for key, value in document.items())
+    below = []
     for key, value in document.items():
-        yield f"| `{key}` | {kind(value)} |"
-        inner, mark = (value[0], "[]") if isinstance(value, list) and value else (value, "")
-        if isinstance(inner, dict) and key != "scenario" and not is_estimate(inner):
-            yield from (f"| `{key}{mark}.{name}` | {kind(below)} |" for name, below in inner.items())
+        inner = value[0] if isinstance(value, list) and value else value
+        if not isinstance(inner, dict) or key == "scenario" or is_estimate(inner):
+            continue
+        told = (key, *inner)
+        if told not in seen:
+            seen.add(told)
+            others = [kind(name, held) for name, held in inner.items() if name not in METRICS]
+            if len(inner) - len(others) >= FEW:
+                others.append("*metrics*")
+            else:
+                others = [kind(name, held) for name, held in inner.items()]
+            below.append(f"- `{key}`: {', '.join(others)}")
+    yield from ("", *below) if below else ()
 
 
 def is_estimate(value: Any) -> bool:
@@ -80,16 +99,12 @@ def is_estimate(value: Any) -> bool:
     return isinstance(value, dict) and set(value) == {"mean", "ci_low", "ci_high"}
 
 
-def kind(value: Any) -> str:
-    """The type of a JSON value, in a word."""
-    if value is None:
-        return "null, or a value"
-    if isinstance(value, bool):
-        return "true or false"
-    if isinstance(value, (int, float)):
-        return "number"
-    if isinstance(value, str):
-        return "text"
+def kind(name: str, value: Any) -> str:
+    """A key with the type of its value, in a letter."""
     if isinstance(value, list):
-        return f"list of {kind(value[0])}s" if value and not isinstance(value[0], list) else "list"
-    return "estimate" if is_estimate(value) else "object"
+        return kind(f"{name}[]", value[0] if value and not isinstance(value[0], list) else "")
+    letter = (
+        "?" if value is None else "b" if isinstance(value, bool) else "n" if isinstance(value, (int, float)) else ""
+    )
+    letter = ("e" if is_estimate(value) else "o") if isinstance(value, dict) else letter
+    return f"`{name}` {letter}".strip()

@@ -17,8 +17,8 @@ INTRO = """\
 
 A scenario says only what differs from the defaults: every section and key may be left out, an unknown key is an error,
 and all problems of a file are told at once. `fleetsim scenario init` writes one to start from, `scenario check` reads
-one, `scenario schema` prints this page's content as a JSON Schema for editors. Any key is set on a command line with
-`--set section.key=value`. Seconds and tokens, unless a name says otherwise.
+one, `scenario schema` prints a JSON Schema for editors, with every bound. `--set section.key=value` sets any key on a
+command line; the heading is the section. In parentheses stand type, bounds, unit and, behind =, the default or null.
 
 ```yaml
 schema_version: 1
@@ -39,11 +39,12 @@ before the cap: `max` cuts every value above it to `max`, as an engine's `max_to
 RULES_INTRO = """\
 ## Rules that join keys
 
-| rule | keys |
-| --- | --- |
 """
 # Endings of names and what they are counted in, the longest first.
 UNITS = (
+    ("gb_s", "GB/s"),
+    ("tb_s", "TB/s"),
+    ("tflop_s", "TFLOP/s"),
     ("_usd_per_gpu_h", "US dollars / GPU-hour"),
     ("_tok_s", "tokens / s"),
     ("tok_s_per_gpu", "tokens / s / GPU"),
@@ -60,6 +61,8 @@ UNITS = (
     ("_fraction", "share"),
 )
 WORDS = {"integer": "integer", "number": "number", "string": "text", "boolean": "true or false", "null": "null"}
+# A bound beyond this only keeps numbers that a computer can hold.
+FAR = 1e5
 BOUNDS = (("exclusiveMinimum", ">"), ("minimum", "≥"), ("exclusiveMaximum", "<"), ("maximum", "≤"))
 
 
@@ -91,8 +94,8 @@ def _section(
 ) -> Iterator[str]:
     """A model's table, then those of the models below it."""
     if path or law:
-        yield cell(model.get("description", "")) + "\n"
-    rows = ["| key | type | unit | default | meaning |", "| --- | --- | --- | --- | --- |"]
+        yield cell(model.get("description", "").partition("\n\n")[0]) + "\n"
+    rows: list[str] = []
     below: list[tuple[str, Mapping[str, Any]]] = []
     for name, field in model["properties"].items():
         inner = _model(schema, field)
@@ -101,12 +104,11 @@ def _section(
             items = "[]" if "items" in field else ""
             if not skip_models:
                 below.append((f"{here}{items}", inner))
-            meaning = field.get("description") or inner.get("description", "").partition("\n")[0]
-            target = f"[below](#{_anchor(here + items)})"
-            kind = f"list of mappings, {target}" if items else f"mapping, {target}"
-            rows.append(f"| `{here}` | {kind} | | | {cell(meaning)} |")
+            kind = f"[{'list' if items else 'mapping'}](#{_anchor(here + items)})"
+            # What a section is stands below its heading.
+            rows.append(f"- `{name}` {kind}" + ("" if skip_models else f": {cell(field.get('description'))}"))
             continue
-        rows.append(_row(schema, here, name, field, required=name in model.get("required", ())))
+        rows.append(_row(schema, name, field, required=name in model.get("required", ())))
     yield "\n".join(rows) + "\n"
     for here, inner in below:
         yield f"### {here}\n"
@@ -118,16 +120,24 @@ def _anchor(title: str) -> str:
     return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
 
 
-def _row(schema: Mapping[str, Any], path: str, name: str, field: Mapping[str, Any], *, required: bool) -> str:
-    default = "required" if required else f"`{json.dumps(_short(field.get('default')), ensure_ascii=False)}`"
+def _row(schema: Mapping[str, Any], name: str, field: Mapping[str, Any], *, required: bool) -> str:
     meaning = field.get("description") or next(
         (o["description"] for o in field.get("anyOf", ()) if "description" in o), ""
     )
-    return f"| `{path}` | {_type(schema, field)} | {_unit(name)} | {default} | {cell(meaning)} |"
+    unit = _unit(name)
+    said = _type(schema, field).removesuffix(" or null") + (f", {unit}" if unit and unit not in meaning else "")
+    default = _short(field.get("default"))
+    if required:
+        said += ", required"
+    elif default is not None:
+        said += f" = `{json.dumps(default, ensure_ascii=False)}`"
+    return f"- `{name}` ({said})" + (f": {cell(meaning)}" if meaning else "")
 
 
 def _short(value: Any) -> Any:
-    """A default without what it leaves out itself."""
+    """A default without what it leaves out itself; a law that is always the same is its value."""
+    if isinstance(value, dict) and value.get("kind") == "constant":
+        return value["value"]
     return {k: v for k, v in value.items() if v is not None} if isinstance(value, dict) else value
 
 
@@ -150,16 +160,16 @@ def _type(schema: Mapping[str, Any], field: Mapping[str, Any]) -> str:
     options = field.get("anyOf")
     if options is not None:
         if any("$ref" in o for o in options):
-            return "number or [law](#laws-of-lengths-and-latencies)"
+            return "[law](#laws-of-lengths-and-latencies)"
         return " or ".join(_type(schema, o) for o in options)
     if "const" in field:
         return f"`{json.dumps(field['const'])}`"
     if "enum" in field:
-        return " \\| ".join(f"`{value}`" for value in field["enum"])
+        return ", ".join(f"`{value}`" for value in field["enum"])
     if field.get("type") == "array":
         return f"list of {_type(schema, field['items'])}" if "items" in field else "pair"
     words = WORDS.get(field.get("type", ""), field.get("type", ""))
-    bounds = [f"{sign} {field[key]:,g}" for key, sign in BOUNDS if key in field]
+    bounds = [f"{sign} {field[key]:,g}" for key, sign in BOUNDS if key in field and abs(field[key]) < FAR]
     return " ".join([words, ", ".join(bounds)]).strip()
 
 
@@ -167,4 +177,4 @@ def _rules() -> Iterator[str]:
     """Each rule's own name is its sentence."""
     for rule, reads in RULES:
         words = rule.__name__.strip("_").replace("_", " ")
-        yield f"| {words} | {', '.join(f'`{path}`' for path in reads)} |"
+        yield f"- {words}: {', '.join(f'`{path}`' for path in reads)}"

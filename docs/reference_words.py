@@ -18,7 +18,7 @@ METRICS_INTRO = """\
 ## Of a simulated run
 
 Every name is a key of `metrics` in JSON (dots are levels), and what `--fail-if 'NAME>NUMBER'` of `simulate`, `size` and
-`split` understands. The window is what is left after [warm-up](../model.md#7-metrics); every value is the mean over
+`split` understands. The window is what is left after [warm-up](../model.md#metrics); every value is the mean over
 replications, with its 95 % interval.
 
 | name | is | unit | formula | better |
@@ -36,7 +36,7 @@ WORDS_INTRO = """\
 
 ## What binds
 
-`binding` in JSON: what to change if the step should be shorter ([how it is decided](../model.md#7-metrics)).
+`binding` in JSON: what to change if the step should be shorter ([how it is decided](../model.md#metrics)).
 
 | word | means | what lifts it |
 | --- | --- | --- |
@@ -50,7 +50,7 @@ CHECKS_INTRO = """
 PARTS_INTRO = """
 ## Parts of the headroom
 
-`headroom.parts` of `size`: [what a fleet loses of its nameplate rate](../model.md#11-advice), cause by cause.
+`headroom.parts` of `size`: [what a fleet loses of its nameplate rate](../advice.md#size), cause by cause.
 
 """
 WINDOWS_INTRO = """

@@ -200,7 +200,7 @@ def trainer(asked: TrainerStep, output: TrainerOutput) -> None:
 
     [bold]fleetsim profile trainer --preset verl-fully-async --json[/bold]
 
-    It is fitted to published steps (docs/trainer-accuracy.md). How it trains: --set trainer.recipe.KEY=VALUE.
+    It is fitted to published steps (docs/accuracy.md). How it trains: --set trainer.recipe.KEY=VALUE.
     """
     from fleetsim.cli.output import show, show_json
     from fleetsim.tell.terminal import draw

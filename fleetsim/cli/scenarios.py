@@ -105,16 +105,27 @@ def check(
 
 
 @app.command("schema")
-def schema() -> None:
+def schema(
+    log: Annotated[
+        str | None, typer.Option("--log", metavar="FRAMEWORK", help="Instead: what is read of a framework's step log.")
+    ] = None,
+) -> None:
     """Print the JSON schema of scenario files, for editors and validators.
 
-    Example:
+    Examples:
 
     [bold]fleetsim scenario schema > scenario.schema.json[/bold]
+
+    [bold]fleetsim scenario schema --log verl[/bold]
     """
     from fleetsim.config.load import json_schema
 
-    _echo_json(json_schema())
+    if log is None:
+        _echo_json(json_schema())
+        return
+    from fleetsim.history.log_schema import log_schema
+
+    say("\n".join(log_schema(log)))
 
 
 @app.command("ls")

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 class Metrics(Mapping[str, Estimate]):
     """Dotted metric name (`step_s`, `waste.stale`) -> Estimate(mean, ci_low, ci_high).
 
-    docs/metrics.md has each formula. `mean` has the means alone. An unknown name is a KeyError that says which one was
-    meant.
+    docs/reference/metrics.md has each formula. `mean` has the means alone. An unknown name is a KeyError that says
+    which one was meant.
     """
 
     __slots__ = ("_estimates",)

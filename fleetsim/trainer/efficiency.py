@@ -1,7 +1,7 @@
 """What trainers reach of a data sheet: a few physical parameters, fitted to published steps.
 
 `calibration/fit_trainer.py` fits them to the rows of `calibration/public/trainer_points.yaml` and writes
-`calibration/trainer_fit.json`; docs/trainer-accuracy.md says how far off they are on rows that the fit did not see.
+`calibration/trainer_fit.json`; docs/accuracy.md says how far off they are on rows that the fit did not see.
 """
 
 from __future__ import annotations

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from fleetsim import units
-from fleetsim.tell.document import Table, Words
+from fleetsim.tell.document import Table
 from fleetsim.units import number
 from fleetsim.validate.pictures import percent
+from fleetsim.validate.ranges import RangedArm
 from fleetsim.validate.verdict import ArmResult, CaseResult, role
 
 SIDES = {"trainer": "trainer", "generation": "generation", "in_flight_cap": "in-flight cap"}
@@ -45,34 +46,23 @@ def _arm(result: CaseResult, arm: ArmResult, blind: ArmResult | None) -> tuple[s
     )
 
 
-def arms_in_full(result: CaseResult) -> Table:
-    """The same with the role of each arm, the trainer's waits and the inputs that were taken from it."""
-    unit = {"step_s": "s per step", "tok_s": "tok/s"}[result.case.measure]
-    return Table(
-        "",
+def in_short(results: Sequence[CaseResult], ranged: Sequence[RangedArm]) -> Table:
+    """A line a case: how many arms are predicted, how far off they are at most, and how many ranges hold."""
+    held = {case: [arm.held for arm in ranged if arm.case == case] for case in {arm.case for arm in ranged}}
+    rows = [
         (
-            "arm", "", f"published, {unit}", "predicted", "error", "ratio", "blind", "waits", "binds, published",
-            "predicted", "from this arm",
-        ),
-        tuple(_arm_in_full(result, arm, blind) for arm, blind in _both(result)),
-        left=2,
-        words_last=3,
-    )  # fmt: skip
+            result.case.id,
+            result.case.title.partition(":")[0],
+            str(len([arm for arm in result.arms if role(result, arm) != "fitted"])),
+            _worst(result.ratio_errors),
+            _worst(result.blind.ratio_errors if result.blind else ()),
+            f"{sum(held[case])} of {len(held[case])}" if (case := result.case.id) in held else "-",
+        )
+        for result in results
+    ]
+    columns = ("case", "what was run", "arms predicted", "worst ratio", "worst, blind", "ranges held")
+    return Table("", columns, tuple(rows), left=2)
 
 
-def _arm_in_full(result: CaseResult, arm: ArmResult, blind: ArmResult | None) -> tuple[str | Words, ...]:
-    published = "-" if arm.arm.published is None else number(arm.arm.published)
-    relative = f" (over {arm.arm.reference})" if arm.arm.reference else ""
-    return (
-        arm.arm.name + ("" if arm.arm.gated else " (not gated)"),
-        role(result, arm),
-        f"{published}{relative}",
-        number(arm.predicted),
-        percent(arm.error),
-        percent(arm.ratio_error),
-        percent(blind.ratio_error if blind else None),
-        units.share(arm.figures.wait_share, 0),
-        SIDES.get(arm.arm.bottleneck or "", "-"),
-        SIDES[arm.figures.side] + (" **(wrong)**" if arm.bottleneck is False else ""),
-        arm.arm.inputs or "-",
-    )
+def _worst(errors: Sequence[float]) -> str:
+    return units.share(max(errors), 0) if errors else "-"

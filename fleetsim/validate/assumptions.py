@@ -35,24 +35,20 @@ STATED = (
     f"Output lengths are lognormal with sigma {LENGTH_SIGMA:g} of the log, cut at the published cap; the mean is the "
     "published one (after the cap) or, where none is published, the fitted scalar. A spread that the source itself "
     "publishes is taken instead (C12, D04). Siblings of a group are independent.",
-    "Iteration times are the roofline of the GPU and model named; where a source names no GPU, those of its "
-    "other experiments. They are multiplied by the fitted decode slowdown or, where another scalar is fitted, by what "
-    "published runs of the framework lost inside a job (the table below), none of which is an arm of that case; of a "
-    f"release that is far from theirs (verl of 2025) by what runs of all frameworks lost, {slowdown_of(None):g}.",
+    "Iteration times are the roofline of the GPU and model named (of the source's other experiments, where it names "
+    "no GPU), times the fitted decode slowdown. Where another scalar is fitted, they are multiplied by what published "
+    f"runs of the framework lost inside a job (the table below); for a release far from theirs (verl of "
+    f"2025) by what runs of all frameworks lost, {slowdown_of(None):g}.",
     "An engine that ran without CUDA graphs takes 0.34 ms per layer and iteration longer (vllm-project/vllm-omni issue "
     "7960: 22 to 23 ms a token against 13 for 28 layers).",
     "Seconds of the trainer's own computation come, in this order, from the arm's own published phases; from published "
-    "training FLOP/s of the same paper (AReaL, counted as its code counts them); from another publication of the same "
-    "framework and model (NeMo-RL v0.3's table for C08 and C09; verl's 28 % of the peak in C02 for C07 and C18); else, "
-    "for mixtures with 3 billion active parameters, from NeMo-RL v0.3's 677 GPU-microseconds a token; for larger "
-    "ones (D10, D10b), and where nothing else is known (D21), from the trainer's model, by the recipe. Where the model "
-    "is the same but its parallel layout or release is not, those seconds are the fitted scalar.",
-    "A trainer on other GPUs of the same kind takes time in inverse proportion to their number, but for D10 and D10b, "
-    "whose trainer is modelled on each number; blind, all are.",
-    "Weight syncs take the seconds published, of the same model and framework elsewhere too (D10); where none are, "
-    "those that the framework's way of moving weights comes to from bytes and bandwidths. Other hand-overs take the "
-    "seconds published, and none where none are. What verl of 2025 counts as generation of a colocated step is 22.5 "
-    "% hand-over: both rows of its one_step_off page that publish both say so (247 of 321 s, 162 of 207 s).",
+    "training FLOP/s of the same paper (AReaL); from another publication of the same framework and model (NeMo-RL "
+    "v0.3's table, verl's 28 % of the peak in C02); for mixtures with 3 billion active parameters from NeMo-RL v0.3's "
+    "677 GPU-microseconds a token; else from the trainer's model. A trainer on other GPUs of the same kind takes time "
+    "in inverse proportion to their number; in D10 and D10b, and blind, it is modelled.",
+    "Weight syncs take the seconds published; where none are, those that the framework's way of moving weights comes "
+    "to. Other hand-overs take the seconds published, and none where none are. What verl of 2025 counts as generation "
+    "of a colocated step is 22.5 % hand-over (its one_step_off page: 247 of 321 s, 162 of 207 s).",
     f"Every figure is the mean of {REPLICATIONS} simulated runs under different draws, or of fewer, two at least, "
     f"where these leave the seconds of a step uncertain by less than {units.share(PRECISE)}.",
     "No instance fails or is slower than the others, no reward takes time, and nothing else uses the fleet.",

@@ -1,8 +1,12 @@
-"""Published runs and their predictions, told: the gates, what misses them and why, then every arm of every case."""
+"""Published runs and their predictions, told: the gates, what misses them and why, then every arm of every case.
+
+In Markdown a line a case stands for its arms: the terminal and the page of --html show each of them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from fleetsim import units
 from fleetsim.engine.slowdown import RUNS, slowdown_of
@@ -19,13 +23,13 @@ from fleetsim.tell.document import (
     terminal_only,
 )
 from fleetsim.units import number, plural
-from fleetsim.validate.arm_tables import arms, arms_in_full
+from fleetsim.validate.arm_tables import arms, in_short
 from fleetsim.validate.assumptions import STATED
 from fleetsim.validate.gates import gate_rows, gates, gates_written
 from fleetsim.validate.pictures import error_chart, figures_chart
 from fleetsim.validate.ranges import HELD_LEAST, HELD_MOST, RangedArm, held_share
 from fleetsim.validate.verdict import RATIO_WORST, ArmResult, CaseResult, Summary, summary
-from fleetsim.validate.words import HOW_TO_READ, IN_A_JOB, NO_CASE, RANGES, UNKNOWN, WRITTEN
+from fleetsim.validate.words import CASES, HOW_TO_READ, IN_A_JOB, NO_CASE, NO_CASE_HEAD, RANGES, UNKNOWN, WRITTEN
 
 SCALARS = {
     "decode_slowdown": "decode slowdown",
@@ -73,9 +77,8 @@ def document(results: Sequence[CaseResult], of: int, arms: Sequence[RangedArm] =
             Section(
                 "Not predictable from what is published",
                 (
-                    *((UNKNOWN, Bullets(unknown)) if unknown else ()),
-                    "Published runs that are no case:",
-                    Bullets(NO_CASE),
+                    Only(("markdown",), present(_without_gate(unknown))),
+                    page_only(*((UNKNOWN, Bullets(unknown)) if unknown else ()), NO_CASE_HEAD, Bullets(NO_CASE)),
                 ),
                 on=("markdown", "page"),
             ),
@@ -85,7 +88,8 @@ def document(results: Sequence[CaseResult], of: int, arms: Sequence[RangedArm] =
                 on=("page",),
             ),
             Section("Every arm", present(*pictures), on=("page",)),
-            Section("Do ranges hold?", (RANGES, ranges(arms)) if arms else (), short="ranges"),
+            Section("Every case", (CASES, in_short(results, arms)), on=("markdown",)),
+            Section("Do ranges hold?", _ranges(arms) if arms else (), short="ranges"),
             *map(_case, results),
             Section("missed", (", ".join(total.missed),) if total.missed else (), on=("terminal",)),
             Section("Assumed in every case", (Bullets(STATED),), on=("page",)),
@@ -109,6 +113,17 @@ def _lede(total: Summary, of: int) -> Iterator[str]:
         yield f"Only {total.cases} of {of} cases were asked for: the gates are those of these cases."
 
 
+def _ranges(arms: Sequence[RangedArm]) -> tuple[Block, ...]:
+    """Whether ranges hold what was published; which ones do not, a terminal and a page say case by case."""
+    share, plain = held_share(arms), sum(a.held for a in arms) / len(arms)
+    all_of = f"{sum(a.held for a in arms)} of {len(arms)}"
+    wanted = f"wanted {units.share(HELD_LEAST, 0)} to {units.share(HELD_MOST, 0)}"
+    said = f"{units.share(plain, 0)} of all arms, {units.share(share, 0)} where every case counts alike; {wanted}"
+    table = ranges(arms)
+    table = replace(table, rows=(*table.rows, ("all", all_of, said)))
+    return RANGES, Only(("terminal", "page"), (table,)), Only(("markdown",), (f"Held: {all_of}, {said}.",))
+
+
 def ranges(arms: Sequence[RangedArm]) -> Table:
     """By case, how many arms' ranges hold what was published."""
     cases = {name: [a for a in arms if a.case == name] for name in dict.fromkeys(a.case for a in arms)}
@@ -120,11 +135,7 @@ def ranges(arms: Sequence[RangedArm]) -> Table:
         )
         for name, own in cases.items()
     ]
-    share, plain = held_share(arms), sum(a.held for a in arms) / len(arms)
-    all_of = f"{sum(a.held for a in arms)} of {len(arms)}"
-    wanted = f"wanted {units.share(HELD_LEAST, 0)} to {units.share(HELD_MOST, 0)}"
-    said = f"{units.share(plain, 0)} of all arms, {units.share(share, 0)} where every case counts alike; {wanted}"
-    return Table("", ("case", "held", "not held (published, range)"), (*rows, ("all", all_of, said)), left=3)
+    return Table("", ("case", "held", "not held (published, range)"), tuple(rows), left=3)
 
 
 def _off(arm: RangedArm) -> str:
@@ -166,7 +177,7 @@ def _far_blind(total: Summary) -> str | None:
     if total.blind is None or not total.blind.far:
         return None
     beyond = f"Blind, more than {units.share(RATIO_WORST, 0)} off"
-    return f"{beyond}: {', '.join(total.blind.far)}. Each has its cause below."
+    return f"{beyond}: {', '.join(total.blind.far)}. `--html` gives each its cause."
 
 
 def _unpublished(results: Sequence[CaseResult]) -> Iterator[Words]:
@@ -181,6 +192,14 @@ def _unpublished(results: Sequence[CaseResult]) -> Iterator[Words]:
             yield Words(f"{result.case.id} {', '.join(names)}.", f" {why}", strong=True)
 
 
+def _without_gate(unknown: Sequence[Words]) -> str | None:
+    """The names alone of arms that something decides which nobody published."""
+    names = "; ".join(words.text.rstrip(".") for words in unknown)
+    return (
+        f"{UNKNOWN} They are: {names}. `fleetsim validate --html FILE` says of each what is missing." if names else None
+    )
+
+
 def _case(result: CaseResult) -> Section:
     """One case: what was fitted, its arms, what the authors' figures mean, what it assumes, where it is from."""
     case = result.case
@@ -191,18 +210,16 @@ def _case(result: CaseResult) -> Section:
         f"{case.id}: {case.title}",
         present(
             terminal_only(fit_words(result)),
-            Only(("page", "markdown"), (fit_words(result) + note,)),
-            Only(("terminal", "page"), (arms(result),)),
-            Only(("markdown",), (arms_in_full(result),)),
+            page_only(fit_words(result) + note),
+            arms(result),
             terminal_only(f"wrong order: {wrong}" if wrong else None),
-            Only(("page", "markdown"), present(f"Wrong order: {wrong}." if wrong else None, _plain(case.reading))),
-            page_only(_readings(result)),
-            Only(("markdown",), tuple(_reading(arm) for arm in result.arms if arm.arm.reading)),
-            Only(("page", "markdown"), present(_blind_readings(result))),
-            Only(("page", "markdown"), _assumed(result)),
-            Only(("page", "markdown"), (f"Sources ({trust}): {'; '.join(_plain(s) for s in case.sources)}.",)),
+            page_only(f"Wrong order: {wrong}." if wrong else None, _plain(case.reading)),
+            page_only(_readings(result), _blind_readings(result)),
+            page_only(*_assumed(result)),
+            page_only(f"Sources ({trust}): {'; '.join(_plain(s) for s in case.sources)}."),
         ),
         short=f"{case.id}  {case.title}",
+        on=("terminal", "page"),
     )
 
 

@@ -1,60 +1,54 @@
 """What the page of published runs says beside its tables."""
 
 WRITTEN = """\
-Real RL post-training runs that others published, simulated. This page is written by
+How far are answers from what real projects published? This page gives the errors, and the rules by which they were
+made. `fleetsim validate --write docs` writes it, and CI runs `fleetsim validate --check docs`.
 
-    fleetsim validate --write docs
+    fleetsim validate                          # every arm of every case
+    fleetsim validate --case C07               # one case
+    fleetsim validate --html validation.html   # all arms, with sources, assumptions and causes
 
-and CI fails when it has drifted (`fleetsim validate --check docs`). `fleetsim validate` prints the same tables,
-`--json` everything behind them, `--case C01` one case. The figures, their sources and every setting stand in
-`scenarios/published/*.case.yaml`."""
+Every setting and its source stand in `scenarios/published/*.case.yaml`."""
 
 HOW_TO_READ = """\
-**One scalar is fitted per case at most, on the baseline arm alone; all other arms are predicted.** The scalar is what
-the source leaves open: the *mean length* where it is not published; the *decode slowdown* (a multiplier of every
-iteration of every instance) where lengths and the trainer's seconds are; the *trainer's seconds* where lengths are and
-the trainer's are not. Nothing is ever fitted on a predicted arm.
+- **Fitted**: at most one scalar per case, on its baseline arm alone. It is what the source leaves open: the mean
+  length, the decode slowdown (a factor on every iteration), or the trainer's seconds. All other arms are predicted.
+- **Given for a predicted arm**: its published configuration, its published mean length, and the seconds of its
+  trainer's own computation where they are published, because a planner can measure those alone. Its step time, waits
+  and tokens per second are never given.
+- **Blind**: a second prediction that gets only the configuration of the arm. The trainer's seconds then come from the
+  [trainer's model](accuracy.md#the-trainer), scaled to the baseline.
+- **Error**: predicted / published - 1. **Ratio**: the same after both are divided by the baseline arm's, so it shows
+  how well the effect of a change is predicted.
+- **Bottleneck**: what the authors name, or what their waits show. In the simulation it is *trainer* if the trainer
+  waits for samples less than 3 % of the time, else the client's cap if it was reached, else *generation*.
 
-**Inputs of a predicted arm** are its published configuration (GPUs, split, caps, staleness), its published mean
-length, and, by one rule for all cases, the seconds of its trainer's own computation where they are published
-(`update_actor`, `fwd_bwd`): a planner measures those on the trainer alone. Its waits, its step time, its tokens per
-second and its totals are never inputs; they are what is predicted. The column *from this arm* names every such input.
+These are not predictions before the fact. Settings that a source leaves out were looked up in its code after a first
+comparison had shown a gap. [Sealed predictions](predictions/README.md) are."""
 
-**Blind** is a second prediction of every arm but the baseline, by the same simulation, with nothing of the arm but its
-configuration: no seconds of its own, and the baseline's mean length at its own cap. Its trainer takes what the
-trainer's model says of its configuration, times what the baseline's published seconds are of the model's for the
-baseline; a hand-over takes what the baseline's does where both share their GPUs alike, else what the way of moving
-weights comes to. The trainer's model was fitted to published steps, some of them of these runs.
-
-**Not before the fact.** Many settings that a source leaves out were looked up in its code and its other publications
-after a first comparison had shown that something was off (which split, what its FLOP/s count, whether CUDA graphs were
-on). Each has its source beside it and holds for every arm of its case, but the page proves less than a prediction made
-before the fact.
-
-**Errors.** *error* is predicted / published - 1. *ratio* is the same after both are divided by the baseline arm's: how
-well the simulation tells what a change does; *blind* is that of the blind prediction. A bottleneck is what the authors
-name, or what their waits show; the simulated one is *trainer* if the trainer waits for samples less than 3 % of the
-time, else the client's cap if it was reached, else *generation*."""
+CASES = """\
+The ratio error of the worst gated arm of each case, and how many ranges hold (see below). `fleetsim validate --case ID`
+prints the arms of one case, `--ranges` each range that does not hold."""
 
 IN_A_JOB = """\
-Generation inside a training job is slower than the same engine alone: its client, its tokenizers and the host take
-their part. This is what published runs lost: the decode slowdown that is fitted on the baseline arm of each case. Plans
-and runs take it for `engine.slowdown` where nobody says otherwise (`--slowdown 1`): of `trainer.recipe.framework`, its
-few runs drawn to those of all, else of all. Each run predicted by the others is off by 18 % in the median; with no
-slowdown at all, by 33 %."""
+Generation inside a training job is slower than the same engine alone: the client, its tokenizers and the host take
+their part. The table shows the decode slowdown that is fitted on the baseline arm of each case. Plans and runs take it
+for `engine.slowdown` unless you give one (`--slowdown 1`): that of `trainer.recipe.framework`, drawn towards that of
+all runs, else that of all. Each run predicted by the others is off by 18 % in the median; without a slowdown, by
+33 %."""
 
-UNKNOWN = """\
-Arms that something decides which their publication does not give. They are shown and have no gate, or none where they
-are predicted blind."""
+UNKNOWN = (
+    "Something decides these arms that nobody published. They have no gate, or none where they are predicted blind."
+)
 
 RANGES = """\
-Every answer has a range that should hold in eight of ten cases. Here each arm is told as a plan tells it, before
-anything of it is known but its configuration, its mean length and the seconds of its trainer where they are published:
-nothing is fitted but a mean length that no source gives, the engine is as slow as runs of *other* cases were, and a
-trainer of unknown seconds is the trainer model's. Inputs in doubt are moved to the ends of their intervals, as `size`
-does it. Left out are figures that are relative, and engines or models that another one stands in for."""
+Every answer has a range that should hold in eight of ten cases. Here each arm is told as a plan tells it: only its
+configuration, its mean length and the published seconds of its trainer are known. The engine is as slow as runs of
+*other* cases were, and unknown seconds of a trainer come from its model. Inputs in doubt move to the ends of their
+intervals, as `size` moves them. Relative figures are left out, and arms with another engine or model in their place."""
 
 
+NO_CASE_HEAD = "Published runs that are no case:"
 NO_CASE = (
     "aishukamal/rl-time-slicing, time-slicing-vertical-integrations (D05): two jobs take turns on one GPU; one "
     "job is simulated here.",

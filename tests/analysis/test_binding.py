@@ -101,7 +101,7 @@ def test_what_binds_a_trainer_that_waits_for_a_drain(named: str, job: dict[str, 
 
 
 def test_moving_what_a_verdict_names_moves_the_step_under_caps_of_groups() -> None:
-    """Where samples wait for siblings, one job in ten may be told wrongly (docs/mended.md)."""
+    """Where samples wait for siblings, one job in ten may be told wrongly."""
     wrong, jobs, seen = told_wrongly(job_of_groups, range(24))
     assert len(wrong) <= jobs / 10, wrong
     assert seen["in_flight_cap"] >= 3, seen

@@ -175,7 +175,7 @@ def test_a_sibling_that_ends_with_its_prompt_takes_the_others_of_its_batch_along
     assert int(records.steps["generated_tokens"][-1]) == int(made[status == DONE].sum())
 
 
-# By which share the prediction may be off, of seconds per later token; docs/accuracy.md has the table.
+# By which share the prediction may be off, of seconds per later token (`calibration/fit_engine.py --tables`).
 PUBLISHED = {"s2440": 0.10, "s682": 0.18, "s532": 0.10, "s616": 0.10, "s666": 0.12, "s2397": 0.10}
 
 
@@ -238,7 +238,7 @@ def test_two_batches_gain_what_sglang_published() -> None:
 def test_decodes_of_deepseek_across_servers(
     gpu: str, ranks: int, overlap: str, each: int, cached: int, published: float, ratio: float
 ) -> None:
-    """Tokens per second and server, as lmsys.org (2025-05-05) gives them all. docs/model.md gives these ratios."""
+    """Tokens per second and server, as lmsys.org (2025-05-05) gives them all. docs/layouts.md gives these ratios."""
     _, decode = across_servers(gpu, ranks, overlap)
     assert decode(each, cached) / published == pytest.approx(ratio, abs=0.02)
 

@@ -1,4 +1,4 @@
-"""The queue of attention ranks behind docs/accuracy.md: against what one can count by hand."""
+"""The queue of attention ranks of calibration/prompt_ranks.py: against what one can count by hand."""
 
 from __future__ import annotations
 

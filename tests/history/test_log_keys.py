@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -14,7 +15,6 @@ from fleetsim.history.step_logs.frameworks import BY_NAME, FRAMEWORKS
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "docs"))
 from make_log_keys import Spec, keys_of
-from make_run_logs import not_read
 
 ROOT = Path(__file__).parents[2]
 TABLES = sorted((Path(__file__).parent / "log_keys").glob("*.tsv"))
@@ -31,6 +31,17 @@ def _mapped(framework: str, key: str) -> bool:
     may still come before it, and {} stands for anything."""
     pattern = re.compile("(?:.+/)?" + ".*".join(map(re.escape, key.split("{}"))))
     return any(pattern.fullmatch(metric) for metric in BY_NAME[framework].metrics())
+
+
+def not_read() -> Iterator[tuple[str, str, list[str]]]:
+    """(framework, why, patterns of names) of the metrics that no column needs; of all frameworks: "all"."""
+    text, name = (Path(__file__).parent / "log_keys" / "unused.txt").read_text(encoding="utf-8"), ""
+    for line in re.sub(r"\n +", " ", text).splitlines():
+        if line.startswith("["):
+            name = line.strip("[]")
+        elif not line.startswith("#"):
+            why, patterns = line.split(" | ")
+            yield name, why, patterns.split()
 
 
 def _has_a_reason(framework: str, key: str) -> bool:

@@ -9,12 +9,10 @@ from typing import Any
 
 import pytest
 
-from docs.make_verdicts import PAGE, judgements
 from fleetsim.config.override import parse_override
 from fleetsim.replay.diagnose.finding import Finding
 from fleetsim.replay.run import Replayed
 from fleetsim.replay.words import told_ends
-from fleetsim.tell.markdown import same
 from tests.replay.truth import JOBS, OTHERS, WAYS, Job, gain_of, history_of, judged
 
 NAMES = [job.name for job in JOBS]
@@ -94,21 +92,11 @@ def the_next_command_runs_and_helps(name: str) -> None:
     assert share > 0.02
 
 
-def the_page_says_the_same(name: str) -> None:
-    job = BY_NAME[name]
-    said = next(line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith(f"| {name} |"))
-    cells, _ = judgements(job, [replayed(name, way).verdict for way in WAYS])
-    assert same("\n".join(said.strip("| ").split(" | ")[3:]), "\n".join(cells), absolute=1.01), (
-        "run python docs/make_verdicts.py"
-    )
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_verdict(name: str) -> None:
     """One test for all of a job: what is simulated for it is used by every part."""
     for way in WAYS:
         the_verdict_names_the_cause(name, way)
-    the_page_says_the_same(name)
     if name in CAUSED:
         the_truth_is_the_truth(name)
         for way in WAYS:

@@ -1,4 +1,4 @@
-"""The claims of docs/trainer-accuracy.md, predicted again with the committed fit."""
+"""The claims of docs/accuracy.md about the trainer, predicted again with the committed fit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ CALIBRATION = Path(__file__).resolve().parents[2] / "calibration"
 def scripts() -> Iterator[Any]:
     sys.path.insert(0, str(CALIBRATION))
     try:
-        yield {name: importlib.import_module(name) for name in ("trainer_points", "trainer_page", "fit_trainer")}
+        names = ("accuracy_parts", "trainer_points", "trainer_page", "fit_trainer")
+        yield {name: importlib.import_module(name) for name in names}
     finally:
         sys.path.remove(str(CALIBRATION))
 
@@ -30,8 +31,10 @@ def scripts() -> Iterator[Any]:
 def test_the_page_is_what_the_committed_fit_gives(scripts: Any) -> None:
     steps = scripts["trainer_points"].read_steps()
     ratios = json.loads((CALIBRATION / "trainer_left_out.json").read_text(encoding="utf-8"))
-    page = scripts["trainer_page"]
-    assert same(page.PAGE.read_text(encoding="utf-8"), page.render(steps, shipped_fit(), ratios))
+    page, parts = scripts["trainer_page"], scripts["accuracy_parts"]
+    written = parts.PAGE.read_text(encoding="utf-8")
+    assert same(written, parts.with_trainer(page.render(steps, shipped_fit())))
+    assert all(heading in page.tables(steps, shipped_fit(), ratios) for heading in ("## By model", "## Memory"))
     errors = scripts["fit_trainer"].errors_of(steps, ratios)
     assert {name: e.median for name, e in errors.items()} == {
         name: pytest.approx(e.median) for name, e in shipped_fit().errors.items()
@@ -57,6 +60,7 @@ def test_every_row_has_a_source_and_stands_once_and_says_why_it_is_not_fitted(sc
 def test_doubling_the_gpus_gains_what_was_published(scripts: Any) -> None:
     """verl's 7B on 8, 16 and 32 GPUs, its 32B on 32 and 64: neither 1 / N, nor one constant of Amdahl."""
     page, points = scripts["trainer_page"], scripts["trainer_points"]
-    rows = [line.split("|") for line in page._pairs(points.read_steps(), shipped_fit())]
-    ratios = [float(row[4]) / float(row[3]) for row in rows]
+    pairs = page.speed_ups(points.read_steps(), shipped_fit())
+    ratios = [predicted / published for *_, published, predicted, _ in pairs]
+    assert len(ratios) == len(page.PAIRS)
     assert all(0.75 < ratio < 1.35 for ratio in ratios), ratios

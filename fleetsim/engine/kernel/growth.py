@@ -6,7 +6,7 @@ whole token as `phase`, so that j iterations bring floor(phase + j L) tokens who
 k depends on how many decodes there are (`drafts`), L on k and on the age of the drafter (`growths`). Lengths and phase
 are counted in 2^-20 tokens: whole numbers add up exactly.
 
-What is not kept: that some requests are luckier than others. docs/model.md gives the error.
+What is not kept: that some requests are luckier than others. docs/layouts.md gives the error.
 """
 
 from __future__ import annotations

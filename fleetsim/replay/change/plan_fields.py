@@ -71,7 +71,7 @@ class RecommendedFields(ConfigSection):
     instances: Instances = Field(description="rollout instances")
     changes: dict[Metric, Any] = Field(default_factory=dict, max_length=1000, description="dotted paths of a scenario")
     predicted: dict[Metric, IntervalFields] = Field(
-        default_factory=dict, max_length=1000, description="metrics of docs/model.md, dotted"
+        default_factory=dict, max_length=1000, description="metrics of docs/reference/metrics.md, dotted"
     )
 
 
