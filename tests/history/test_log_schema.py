@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from typer.testing import CliRunner
-
-from fleetsim.cli.main import app
 from fleetsim.history.run_log_columns import COLUMNS, FrameworkLog
 from fleetsim.history.run_log_maps import FRAMEWORKS
 from fleetsim.history.step_logs.shared_notes import EVERY
+from typer.testing import CliRunner
+
+from fleetsim.cli.main import app
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS, ids=lambda framework: framework.name)

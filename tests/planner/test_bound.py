@@ -100,7 +100,9 @@ def test_a_bound_is_near_what_it_bounds() -> None:
     options = {"model": "Qwen/Qwen3-8B", "batch": 128, "len": 1500, "max_staleness": 1}
     plans = plans_of(space_of(16, **options))
     bounds = Bounds()
-    shares = [bounds.step_s(s) / float(simulated(looked(s), 0)["step_s"]) for _, s in plans[:: max(1, len(plans) // 60)]]
+    shares = [
+        bounds.step_s(s) / float(simulated(looked(s), 0)["step_s"]) for _, s in plans[:: max(1, len(plans) // 60)]
+    ]
     assert sorted(shares)[len(shares) // 2] > 1 / 1.5
 
 
