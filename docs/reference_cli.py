@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from fleetsim.cli.main import app
 from fleetsim.cli.manual import VARIABLES
 from fleetsim.config.load import default_scenario
-from fleetsim.job.flag_paths import PATHS
+from fleetsim.job.settings import PATHS
 
 INTRO = """\
 # Commands

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import Problems
-from fleetsim.job.fields import RUN, BriefOutput
+from fleetsim.job.fields import BriefOutput
 from fleetsim.job.question import Option, Question
+from fleetsim.job.settings import RUN
 
 if TYPE_CHECKING:
     from fleetsim.job.gate import Gate

@@ -11,8 +11,8 @@ from fleetsim.cli.flags import command
 from fleetsim.cli.lines import say
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import NOT_HELD
-from fleetsim.job.fields import RUN
 from fleetsim.job.question import Option
+from fleetsim.job.settings import RUN
 from fleetsim.job.trainer_ask import TrainerStep
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from fleetsim.cli.lines import say
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import NOT_HELD, InputError, Problem, Problems
 from fleetsim.files import new_file, reason, write_text
-from fleetsim.job.fields import RUN
 from fleetsim.job.history_fields import SOURCE
 from fleetsim.job.question import Option
+from fleetsim.job.settings import RUN
 from fleetsim.replay.questions import CHANGE, ChangeFields
 
 if TYPE_CHECKING:

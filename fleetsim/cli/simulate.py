@@ -9,8 +9,9 @@ from fleetsim.cli.first_run import FirstRun, HistoryFile, TraceFile
 from fleetsim.cli.lines import say
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import Problems
-from fleetsim.job.fields import RUN, BriefOutput
+from fleetsim.job.fields import BriefOutput
 from fleetsim.job.question import Option
+from fleetsim.job.settings import RUN
 from fleetsim.simulate.ask import Simulate
 from fleetsim.simulate.ask import simulate as ask
 

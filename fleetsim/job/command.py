@@ -24,11 +24,11 @@ from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError
 from fleetsim.job.derived_values import SECONDS, SYNC
 from fleetsim.job.fields import OF_A_RUN, flag_words
-from fleetsim.job.flag_paths import LENGTHS, merged, place_of
+from fleetsim.job.flag_paths import merged
 from fleetsim.job.heard_run import Heard
 from fleetsim.job.job import Start as File
 from fleetsim.job.job_face import Job, made
-from fleetsim.job.length_options import LENGTH_FLAGS
+from fleetsim.job.settings import LENGTH_FLAGS, LENGTHS, place_of
 from fleetsim.job.typed_values import FLAGS, NAMES, Word, contradicts, length_flags, text_of, there, unquoted, words_for
 
 # What no simulation reads, and how long a run is.

@@ -14,11 +14,8 @@ from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import flag, text
 from fleetsim.job.question import Argument, Option
+from fleetsim.job.settings import JOB, RUN, SIMULATED, said
 
-JOB, ENGINE, TRAINER, RUN = "The job", "The engine", "Trainer and sync", "Run and output"
-SIMULATED, PRICES = "What is simulated", "Prices"
-# Of the flag that says how much faster a step must be to cost more.
-WORTH = "Per cent of cost that 1 % of step time is worth (1)."
 # Flags that say how a job is run, not which one it is.
 OF_A_RUN = ("steps", "replications", "seed")
 
@@ -79,37 +76,30 @@ class JobFields(AnyJob):
 class JobFlags:
     """What flags say of a job, whatever it starts from: every command that takes a job has these."""
 
-    batch: Annotated[int | None, Option("Samples per optimizer step (512).", JOB)] = None
-    len_: Annotated[float | None, Option("Mean generated tokens per sample (1,513).", JOB)] = None
-    max_len: Annotated[float | None, Option("Longest response, tokens: max_tokens (8,192).", JOB)] = None
-    len_cv: Annotated[float | None, Option("Spread of the lengths: deviation / mean (1).", JOB)] = None
-    group_size: Annotated[int | None, Option("Samples per prompt, G (8).", JOB)] = None
-    prompt_len: Annotated[int | None, Option("Tokens per prompt (512).", JOB)] = None
-    gpu: Annotated[str | None, Option("Rollout GPU: H100, H200, A100... (H100).", ENGINE)] = None
-    model: Annotated[str | None, Option("Hugging Face id, or a config.json (Qwen/Qwen2.5-7B).", ENGINE)] = None
-    tp: Annotated[int | None, Option("GPUs per instance (the cheapest that fits).", ENGINE)] = None
-    dtype: Annotated[str | None, Option("Weights: bfloat16, fp8, nvfp4, mxfp4, int4, auto (auto).", ENGINE)] = None
-    kv_dtype: Annotated[str | None, Option("KV cache: bfloat16, fp8, auto (auto).", ENGINE)] = None
-    profile: Annotated[str | None, Option("A measured engine: profile name or file.", ENGINE)] = None
-    instance_tok_s: Annotated[
-        float | None, Option("Output tok/s of one instance, as measured; prompts then take no time.", ENGINE)
-    ] = None
-    slowdown: Annotated[
-        float | None, Option("Iteration time in the job / of the engine alone (by framework).", ENGINE)
-    ] = None
-    trainer_step_s: Annotated[float | None, Option("Trainer compute seconds per step (by model).", TRAINER)] = None
-    trainer_gpus: Annotated[int | None, Option("GPUs of the trainer (the fewest that fit).", TRAINER)] = None
-    trainer_point: Annotated[
-        list[str] | None,
-        Option("A measured step, instead of the law. Repeatable.", TRAINER, metavar="GPUS:SECONDS"),
-    ] = None
-    parallel_share: Annotated[float | None, Option("Share of those seconds that more GPUs divide.", TRAINER)] = None
-    switch_s: Annotated[float | None, Option("Colocated: seconds to switch, each way.", TRAINER)] = None
-    max_staleness: Annotated[float | None, Option("Weight versions that generation may run ahead (4).", TRAINER)] = None
-    sync_pause_s: Annotated[float | None, Option("Seconds engines pause per weight sync.", TRAINER)] = None
-    instance_price: Annotated[float | None, Option("USD per rollout GPU-hour (by type).", PRICES)] = None
-    trainer_price: Annotated[float | None, Option("USD per trainer GPU-hour (by type).", PRICES)] = None
-    worth: Annotated[float | None, Option(WORTH, PRICES)] = None
+    batch: Annotated[int | None, said("batch")] = None
+    len_: Annotated[float | None, said("len")] = None
+    max_len: Annotated[float | None, said("max_len")] = None
+    len_cv: Annotated[float | None, said("len_cv")] = None
+    group_size: Annotated[int | None, said("group_size")] = None
+    prompt_len: Annotated[int | None, said("prompt_len")] = None
+    gpu: Annotated[str | None, said("gpu")] = None
+    model: Annotated[str | None, said("model")] = None
+    tp: Annotated[int | None, said("tp")] = None
+    dtype: Annotated[str | None, said("dtype")] = None
+    kv_dtype: Annotated[str | None, said("kv_dtype")] = None
+    profile: Annotated[str | None, said("profile")] = None
+    instance_tok_s: Annotated[float | None, said("instance_tok_s")] = None
+    slowdown: Annotated[float | None, said("slowdown")] = None
+    trainer_step_s: Annotated[float | None, said("trainer_step_s")] = None
+    trainer_gpus: Annotated[int | None, said("trainer_gpus")] = None
+    trainer_point: Annotated[list[str] | None, said("trainer_point")] = None
+    parallel_share: Annotated[float | None, said("parallel_share")] = None
+    switch_s: Annotated[float | None, said("switch_s")] = None
+    max_staleness: Annotated[float | None, said("max_staleness")] = None
+    sync_pause_s: Annotated[float | None, said("sync_pause_s")] = None
+    instance_price: Annotated[float | None, said("instance_price")] = None
+    trainer_price: Annotated[float | None, said("trainer_price")] = None
+    worth: Annotated[float | None, said("worth")] = None
 
     def flags(self) -> dict[str, Any]:
         """As of `JobFields`, with the measured steps as [GPUs, seconds]; `wrong` has those that are none."""
@@ -128,7 +118,7 @@ class JobFlags:
 class CountedFlags(JobFlags):
     """What flags say of a job that is run with the instances that it has."""
 
-    instances: Annotated[int | None, Option("Rollout instances (8).", ENGINE, after="prompt_len")] = None
+    instances: Annotated[int | None, said("instances", after="prompt_len")] = None
 
 
 def _point(written: str) -> list[float] | None:
@@ -161,8 +151,8 @@ class PlannedJob(JobFlags, JobFields):
     set_: Annotated[
         list[str] | None, Option("Any key of a scenario. Repeatable.", JOB, metavar="KEY=VALUE", after="preset")
     ] = None
-    replications: Annotated[int | None, Option("Simulated runs behind each interval (5).", RUN)] = None
-    seed: Annotated[int | None, Option("Random seed (0).", RUN)] = None
+    replications: Annotated[int | None, said("replications")] = None
+    seed: Annotated[int | None, said("seed")] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,8 +163,8 @@ class CountedJob(CountedFlags, PlannedJob):
     preset: Annotated[
         str | None, Option("A framework instead: verl-fully-async, areal, trl-grpo...", JOB, after="prompt_len")
     ] = None
-    replications: Annotated[int | None, Option("Runs behind each interval (5).", SIMULATED)] = None
-    seed: Annotated[int | None, Option("Random seed (0).", SIMULATED)] = None
+    replications: Annotated[int | None, said("replications", SIMULATED, "Runs behind each interval")] = None
+    seed: Annotated[int | None, said("seed", SIMULATED)] = None
 
     called, to_do = "SCENARIO", "simulate"
 

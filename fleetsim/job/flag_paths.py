@@ -11,49 +11,10 @@ from fleetsim.config.paths import is_at, is_given
 from fleetsim.config.yaml_text import as_yaml
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import SET, flag, text
-from fleetsim.job.length_options import LENGTH_FLAGS
+from fleetsim.job.settings import ALSO, LENGTH_FLAGS, LENGTHS, PATHS, place_of
 
-# Flag (its parameter's name) -> scenario path.
-PATHS: Mapping[str, str] = {
-    "batch": "trainer.batch_samples",
-    "group_size": "workload.group_size",
-    "prompt_len": "workload.prompt_tokens",
-    "instances": "fleet.instances",
-    "trainer_step_s": "trainer.fixed_s",
-    "trainer_gpus": "trainer.gpus",
-    "trainer_point": "trainer.scaling.points",
-    "parallel_share": "trainer.scaling.parallel_share",
-    "switch_s": "fleet.switch_s",
-    "gpu": "engine.gpu",
-    "model": "engine.model",
-    "tp": "engine.tp",
-    "dtype": "engine.dtype",
-    "kv_dtype": "engine.kv_dtype",
-    "profile": "engine.profile",
-    "instance_tok_s": "engine.instance_tok_s",
-    "slowdown": "engine.slowdown",
-    "headroom": "targets.headroom",
-    "max_staleness": "admission.max_staleness",
-    "sync_pause_s": "sync.pause_s",
-    "target_idle": "targets.trainer_idle_fraction",
-    "worth": "targets.worth",
-    "instance_price": "cost.instance_price_usd_per_gpu_h",
-    "trainer_price": "cost.trainer_price_usd_per_gpu_h",
-    "steps": "run.steps",
-    "replications": "run.replications",
-    "seed": "run.seed",
-}
-# What a flag sets beside its own path: a step's seconds are all its seconds, and a speed has one source.
-ALSO: Mapping[str, tuple[str, ...]] = {
-    "trainer_step_s": ("trainer.per_token_s=0.0", "trainer.phases=[]"),
-    "gpu": ("engine.kind=roofline",),
-    "model": ("engine.kind=roofline",),
-    "profile": ("engine.kind=measured",),
-    "instance_tok_s": ("engine.kind=constant",),
-}
 # Each of these says where the engine's speed comes from: the last word wins, so it takes the others back.
 _SPEEDS = ("profile", "instance_tok_s", "gpu", "model")
-LENGTHS = "workload.output_tokens"
 
 
 def overrides(name: str, value: Any) -> list[str]:
@@ -98,11 +59,6 @@ def said_by(path: str, flags: Collection[str]) -> str | None:
     if is_at(path, LENGTHS):
         return next((name for name in LENGTH_FLAGS if name in flags), None)
     return next((name for name in flags if PATHS.get(name) == path), None)
-
-
-def place_of(option: str) -> str | None:
-    """The path of the scenario that an option says; None for one that says none."""
-    return f"{LENGTHS}.{LENGTH_FLAGS[option]}" if option in LENGTH_FLAGS else PATHS.get(option)
 
 
 def merged(

@@ -13,7 +13,7 @@ from fleetsim.config.tree import did_you_mean
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.job.fields import AnyJob
-from fleetsim.job.flag_paths import merged, place_of
+from fleetsim.job.flag_paths import merged
 from fleetsim.job.heard_run import Heard
 from fleetsim.job.immutability import unchanging
 from fleetsim.job.job import Start as File
@@ -21,6 +21,7 @@ from fleetsim.job.job import job_from_flags
 from fleetsim.job.keywords import keywords
 from fleetsim.job.options import Options, change_texts, checked
 from fleetsim.job.scenario_words import pool_words
+from fleetsim.job.settings import place_of
 from fleetsim.job.watch import told
 
 if TYPE_CHECKING:

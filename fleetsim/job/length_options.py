@@ -7,7 +7,6 @@ is therefore solved for: its own mean is raised until the capped mean is --len.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 from fleetsim.config.base import MAX_TOKENS
@@ -15,8 +14,6 @@ from fleetsim.config.lengths import LEAST_CV, MOST_CV, ConstantTokens, Gamma, Le
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import flag, setting, text
 
-# Parameter name -> key of the law.
-LENGTH_FLAGS: Mapping[str, str] = {"len": "mean", "len_cv": "cv", "max_len": "max"}
 # An assumed cap leaves room for the tail: the next power of two at or above this many means, and at least 8,192.
 _ROOM = 4.0
 _LEAST_CAP = 8192.0

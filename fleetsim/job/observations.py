@@ -7,16 +7,8 @@ from collections.abc import Sequence
 from fleetsim import units
 from fleetsim.config.observation import ObservedConfig
 from fleetsim.config.scenario import Scenario
-from fleetsim.faces import flag, setting
-from fleetsim.job.flag_paths import PATHS
-from fleetsim.job.length_options import LENGTH_FLAGS
+from fleetsim.job.settings import typed_for
 from fleetsim.tell.document import Section, Table
-
-_FLAGS = {
-    **{path: flag(name) for name, path in PATHS.items()},
-    **{f"workload.output_tokens.{part}": flag(name) for name, part in LENGTH_FLAGS.items()},
-    "trainer.per_token_s": flag("trainer_step_s"),
-}
 
 
 def record_words(record: ObservedConfig) -> str:
@@ -48,7 +40,7 @@ def _table(records: Sequence[ObservedConfig]) -> Table:
             f"{_few(record.low)} to {_few(record.high)}",
             f"{record.steps:,}" if record.steps else "",
             record.source,
-            str(_FLAGS.get(record.path, setting(record.path, "VALUE"))),
+            str(typed_for(record.path, "VALUE")),
         )
         for record in records
     )

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 from fleetsim.dataclass import dataclass
-from fleetsim.job.fields import JOB, TRAINER, AnyJob, JobFields
-from fleetsim.job.question import Lends, Option
+from fleetsim.job.fields import AnyJob, JobFields
+from fleetsim.job.question import Lends
+from fleetsim.job.settings import TRAINER, said
 from fleetsim.job.subject import ready
 
 if TYPE_CHECKING:
@@ -18,14 +19,14 @@ if TYPE_CHECKING:
 class TrainedJob(JobFields):
     """The job that is trained."""
 
-    batch: Annotated[int | None, Option("Samples per optimizer step (512).", JOB)] = None
-    len_: Annotated[float | None, Option("Mean generated tokens per sample (1,513).", JOB)] = None
-    max_len: Annotated[float | None, Option("Longest response, tokens: max_tokens (8,192).", JOB)] = None
-    len_cv: Annotated[float | None, Option("Spread of the lengths: deviation / mean (1).", JOB)] = None
-    prompt_len: Annotated[int | None, Option("Tokens per prompt (512).", JOB)] = None
-    model: Annotated[str | None, Option("Hugging Face id, or a config.json (Qwen/Qwen2.5-7B).", TRAINER)] = None
-    gpu: Annotated[str | None, Option("Its GPU: H100, H200, A100... (H100).", TRAINER)] = None
-    trainer_gpus: Annotated[int | None, Option("GPUs of the trainer (the fewest that fit).", TRAINER)] = None
+    batch: Annotated[int | None, said("batch")] = None
+    len_: Annotated[float | None, said("len")] = None
+    max_len: Annotated[float | None, said("max_len")] = None
+    len_cv: Annotated[float | None, said("len_cv")] = None
+    prompt_len: Annotated[int | None, said("prompt_len")] = None
+    model: Annotated[str | None, said("model", TRAINER)] = None
+    gpu: Annotated[str | None, said("gpu", TRAINER, "Its GPU: H100, H200, A100...")] = None
+    trainer_gpus: Annotated[int | None, said("trainer_gpus")] = None
 
 
 @dataclass(frozen=True, kw_only=True)

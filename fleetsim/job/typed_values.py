@@ -14,9 +14,8 @@ from fleetsim.config.paths import is_at, is_touched, value_at
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.yaml_text import from_yaml
 from fleetsim.job.fields import CountedJob, typed
-from fleetsim.job.flag_paths import ALSO, LENGTHS, PATHS, place_of
-from fleetsim.job.length_options import LENGTH_FLAGS
 from fleetsim.job.options import change_texts
+from fleetsim.job.settings import ALSO, LENGTH_FLAGS, LENGTHS, PATHS, place_of
 
 Word = tuple[Mapping[str, Any], Mapping[str, Any]]
 """Options by name, and values by path: what one change is typed as."""

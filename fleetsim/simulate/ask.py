@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Self
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Interrupted, Problem
 from fleetsim.faces import flag, text
-from fleetsim.job.fields import SIMULATED, AnyJob, CountedJob
+from fleetsim.job.fields import AnyJob, CountedJob
 from fleetsim.job.lazy_value import Later
 from fleetsim.job.question import Lends, Option
+from fleetsim.job.settings import SIMULATED, said
 from fleetsim.job.subject import ready
 from fleetsim.job.watch import SILENT, Watch
 from fleetsim.simulate.result import HOUR_S, SimulateResult
@@ -35,9 +36,7 @@ class Simulate:
     """
 
     job: Annotated[AnyJob, Lends(CountedJob)]
-    steps: Annotated[
-        int | None, Option("Optimizer steps to simulate (until steady).", SIMULATED, after="trainer_price")
-    ] = None
+    steps: Annotated[int | None, said("steps", after="trainer_price")] = None
     hours: Annotated[
         float | None, Option("Instead: as many steps as fill so many hours.", SIMULATED, after="steps")
     ] = None

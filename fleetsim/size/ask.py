@@ -9,10 +9,11 @@ from fleetsim import units
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Interrupted, Problem
 from fleetsim.faces import flag, text
-from fleetsim.job.fields import WORTH, AnyJob, PlannedJob
+from fleetsim.job.fields import AnyJob, PlannedJob
 from fleetsim.job.immutability import unchanging
 from fleetsim.job.question import Lends, Option
 from fleetsim.job.result import Recommendation, SoFar
+from fleetsim.job.settings import TARGETS, said
 from fleetsim.job.subject import ready
 from fleetsim.job.watch import SILENT, Watch
 
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from fleetsim.size.size import Sizing
     from fleetsim.tell.document import Document
 
-TARGETS = "Targets and prices"
 # Beyond it the errors' law is not known: nobody has that many published runs.
 _MOST_CONFIDENCE = 0.99
 
@@ -35,16 +35,11 @@ _MOST_CONFIDENCE = 0.99
 class SizedJob(PlannedJob):
     """The job that `size` plans for."""
 
-    target_idle: Annotated[
-        float | None, Option("Trainer idle at most, as a share (0.05).", TARGETS, after="sync_pause_s")
-    ] = None
-    headroom: Annotated[
-        float | None,
-        Option("Share of an instance's rate that the arithmetic counts on (0.8).", TARGETS, after="target_idle"),
-    ] = None
-    instance_price: Annotated[float | None, Option("USD per rollout GPU-hour (by type).", TARGETS)] = None
-    trainer_price: Annotated[float | None, Option("USD per trainer GPU-hour (by type).", TARGETS)] = None
-    worth: Annotated[float | None, Option(WORTH, TARGETS)] = None
+    target_idle: Annotated[float | None, said("target_idle", after="sync_pause_s")] = None
+    headroom: Annotated[float | None, said("headroom", after="target_idle")] = None
+    instance_price: Annotated[float | None, said("instance_price", TARGETS)] = None
+    trainer_price: Annotated[float | None, said("trainer_price", TARGETS)] = None
+    worth: Annotated[float | None, said("worth", TARGETS)] = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import Interrupted, Problem, Problems
 from fleetsim.faces import Text, flag, text
-from fleetsim.job.fields import ENGINE, JOB, TRAINER, WORTH, AnyJob, PlannedJob
+from fleetsim.job.fields import AnyJob, PlannedJob
 from fleetsim.job.immutability import unchanging
 from fleetsim.job.question import Lends, Option
 from fleetsim.job.result import Recommendation, SoFar
+from fleetsim.job.settings import JOB, TRAINER, said
 from fleetsim.job.subject import ready
 from fleetsim.job.watch import SILENT, Watch
 
@@ -34,12 +35,12 @@ RULES = "Ranking and prices"
 class SplitJob(PlannedJob):
     """The job that `split` shares GPUs out for."""
 
-    gpu: Annotated[str | None, Option("The GPU: H100, H200, A100... (H100).", ENGINE)] = None
+    gpu: Annotated[str | None, said("gpu", words="The GPU: H100, H200, A100...")] = None
     trainer_step_s: Annotated[float | None, Option("Trainer compute seconds per step (by model)...", TRAINER)] = None
     trainer_gpus: Annotated[int | None, Option("...on so many GPUs; they scale from there.", TRAINER)] = None
-    instance_price: Annotated[float | None, Option("USD per rollout GPU-hour (by type).", RULES)] = None
-    trainer_price: Annotated[float | None, Option("USD per trainer GPU-hour (by type).", RULES)] = None
-    worth: Annotated[float | None, Option(WORTH, RULES)] = None
+    instance_price: Annotated[float | None, said("instance_price", RULES)] = None
+    trainer_price: Annotated[float | None, said("trainer_price", RULES)] = None
+    worth: Annotated[float | None, said("worth", RULES)] = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Self, Unpack
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import Interrupted, OutsideError, Problem, Problems, UnfinishedError
 from fleetsim.faces import Text, flag, text
-from fleetsim.job.fields import JOB, RUN, SIMULATED, AnyJob, CountedJob
+from fleetsim.job.fields import AnyJob, CountedJob
 from fleetsim.job.keywords import keywords
 from fleetsim.job.question import Lends, Option
+from fleetsim.job.settings import JOB, RUN, SIMULATED
 from fleetsim.job.subject import ready
 from fleetsim.job.watch import SILENT, Watch, told
 from fleetsim.sweep.grid import Axis, grid_of

@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fleetsim as fs
-from fleetsim.job.flag_paths import PATHS
-from fleetsim.job.length_options import LENGTH_FLAGS
 from fleetsim.job.options import NAMES
+from fleetsim.job.settings import LENGTH_FLAGS, PATHS
 
 
 def test_every_flag_of_a_job_is_an_option() -> None:
