@@ -10,7 +10,17 @@ from typing import Annotated, Any
 
 import typer
 
+from fleetsim.job.heard_run import reads_runs
 from fleetsim.job.question import Argument, Lends, Option
+
+
+def _read_run(*said: Any) -> Any:
+    from fleetsim.replay.shown.shown import with_run
+
+    return with_run(*said)
+
+
+reads_runs(_read_run)
 
 
 def command(run: Callable[..., None]) -> Callable[..., None]:

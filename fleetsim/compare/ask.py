@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from fleetsim.compare.compare import Comparison, MetricChange
     from fleetsim.compare.sides import Comparable
-    from fleetsim.job.job_face import Tell
+    from fleetsim.job.base_job import Tell
     from fleetsim.tell.document import Document
 
 Windows = tuple[str | None, str | None]

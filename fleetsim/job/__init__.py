@@ -1,7 +1,8 @@
 """The base of every feature: a job and how it came to be, what can be said of it, results, gates.
 
 - What can be asked: `question`, `fields`, `options`, `length_options`, `history_fields`; `job` makes a scenario of it,
-  `derived_values` what follows from it. `job_face` is the `Job` that Python users hold.
+  `derived_values` what follows from it. `base_job` is what features need of a job; the
+  methods that ask features stand above them, in `api/job.py`.
 - Runs of it: `trials` (each count and replication once), `ways` (variants under the same draws), `levers` (what else
   could be changed), `uncertainty` and `input_moves` (inputs that may be off), `drafts`, `sides`.
 - What an answer rests on: `assumptions`, `caveats`, `engine_source`, `measured_range`, `prices`, `trainer_scaling`.

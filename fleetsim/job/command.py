@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
@@ -22,14 +22,17 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.config.unread_settings import reader_of
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError
+from fleetsim.job.base_job import made
 from fleetsim.job.derived_values import SECONDS, SYNC
 from fleetsim.job.fields import OF_A_RUN, flag_words
 from fleetsim.job.flag_paths import merged
 from fleetsim.job.heard_run import Heard
 from fleetsim.job.job import Start as File
-from fleetsim.job.job_face import Job, made
 from fleetsim.job.settings import LENGTH_FLAGS, LENGTHS, place_of
 from fleetsim.job.typed_values import FLAGS, NAMES, Word, contradicts, length_flags, text_of, there, unquoted, words_for
+
+if TYPE_CHECKING:
+    from fleetsim.job.base_job import Job
 
 # What no simulation reads, and how long a run is.
 _NO_PART = ("schema_version", "name", "description", "source", "published", "assumed", "observed", "targets")

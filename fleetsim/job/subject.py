@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from fleetsim.errors import Problems
 from fleetsim.job.fields import AnyJob, JobFields
 
 if TYPE_CHECKING:
-    from fleetsim.job.job_face import Job
+    from fleetsim.job.base_job import Job
 
 
 def ready(job: AnyJob, **more: Any) -> Job:
@@ -16,10 +16,10 @@ def ready(job: AnyJob, **more: Any) -> Job:
 
     Raises InputError with all that is wrong with the fields.
     """
-    from fleetsim.job.job_face import Job, made
+    from fleetsim.job.base_job import BaseJob, made
 
-    if isinstance(job, Job):
-        return job
+    if isinstance(job, BaseJob):
+        return cast("Job", job)
     assert isinstance(job, JobFields)
     wrong = Problems(job.wrong())
     with wrong.check():

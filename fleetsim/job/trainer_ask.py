@@ -11,7 +11,7 @@ from fleetsim.job.settings import TRAINER, said
 from fleetsim.job.subject import ready
 
 if TYPE_CHECKING:
-    from fleetsim.job.job_face import Job
+    from fleetsim.job.base_job import Job
     from fleetsim.trainer.estimate import TrainerEstimate
 
 

@@ -20,7 +20,7 @@ from fleetsim.plan.result import PlanResult
 from fleetsim.split.ask import SplitJob
 
 if TYPE_CHECKING:
-    from fleetsim.job.job_face import Start, Tell
+    from fleetsim.job.base_job import Start, Tell
     from fleetsim.job.options import Options
     from fleetsim.plan.budget import Objective
 
@@ -158,7 +158,7 @@ def plan(
 
     Raises InputError with all that is wrong, or where nothing fits the budget; StuckError; Interrupted on Ctrl-C.
     """
-    from fleetsim.job.job_face import load
+    from fleetsim.job.base_job import load
 
     written = allow if isinstance(allow, str) else ",".join(allow)
     asked = Plan(

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from fleetsim.config.scenario import Scenario
     from fleetsim.job.assumptions import Assumption
+    from fleetsim.job.base_job import Job
     from fleetsim.job.engine_source import EngineSource
-    from fleetsim.job.job_face import Job
     from fleetsim.job.metrics import Metrics
     from fleetsim.plan.rows import Plans
     from fleetsim.tell.document import Document
@@ -66,7 +66,7 @@ class PlanResult(Recommendation):
     @property
     def job(self) -> Job:
         """The recommended plan as a job."""
-        from fleetsim.job.job_face import load
+        from fleetsim.job.base_job import load
 
         return load(self.scenario)
 

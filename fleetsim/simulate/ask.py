@@ -20,7 +20,7 @@ from fleetsim.simulate.result import HOUR_S, SimulateResult
 
 if TYPE_CHECKING:
     from fleetsim.config.scenario import Scenario
-    from fleetsim.job.job_face import Job
+    from fleetsim.job.base_job import Job
     from fleetsim.sim.replications import Replicated
 
 LEAST_SCRAPE_S = 1.0

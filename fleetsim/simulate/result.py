@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from fleetsim.config.scenario import Scenario
+    from fleetsim.job.base_job import Job
     from fleetsim.job.change import Change
     from fleetsim.job.engine_source import EngineSource
     from fleetsim.job.input_moves import MetricRanges
-    from fleetsim.job.job_face import Job
     from fleetsim.job.metrics import Metrics
     from fleetsim.search.alternative import Alternatives
     from fleetsim.sim.records import Records

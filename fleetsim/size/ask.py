@@ -20,8 +20,8 @@ from fleetsim.job.watch import SILENT, Watch
 if TYPE_CHECKING:
     import pandas as pd
 
+    from fleetsim.job.base_job import Job
     from fleetsim.job.engine_source import EngineSource
-    from fleetsim.job.job_face import Job
     from fleetsim.job.metrics import Metrics
     from fleetsim.job.trials import Measure
     from fleetsim.size.size import Sizing

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from fleetsim.config.scenario import Scenario
+    from fleetsim.job.base_job import Job
     from fleetsim.job.engine_source import EngineSource
-    from fleetsim.job.job_face import Job
     from fleetsim.job.metrics import Metrics
     from fleetsim.split.runs import By
     from fleetsim.split.split import Advice
@@ -122,7 +122,7 @@ class SplitResult(Recommendation):
     @property
     def job(self) -> Job:
         """The advised way as a job, in which every value counts as given."""
-        from fleetsim.job.job_face import load
+        from fleetsim.job.base_job import load
 
         return load(self._asked_way())
 

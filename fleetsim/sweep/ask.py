@@ -20,7 +20,7 @@ from fleetsim.sweep.grid import Axis, grid_of
 from fleetsim.sweep.result import SweepResult
 
 if TYPE_CHECKING:
-    from fleetsim.job.job_face import Start, Tell
+    from fleetsim.job.base_job import Start, Tell
     from fleetsim.job.options import Options
     from fleetsim.sweep.output import TableOutput
 
@@ -207,7 +207,7 @@ def sweep(
     Raises InputError with all that is wrong, or where no cell is valid; OutsideError when a worker or a cluster fails;
     Interrupted with the SweepResult so far on Ctrl-C.
     """
-    from fleetsim.job.job_face import load
+    from fleetsim.job.base_job import load
     from fleetsim.sweep.axes import axes_of
 
     start = load(job, **options)

@@ -13,7 +13,7 @@ from fleetsim.job.watch import SILENT, Watch
 if TYPE_CHECKING:
     import pandas as pd
 
-    from fleetsim.job.job_face import Job
+    from fleetsim.job.base_job import Job
     from fleetsim.sweep.run import SweepRows
     from fleetsim.tell.document import Document
 

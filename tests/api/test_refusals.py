@@ -7,7 +7,7 @@ import pickle
 import re
 import sys
 from collections.abc import Callable
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, fields
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -42,7 +42,7 @@ def test_nothing_that_is_handed_out_can_be_changed(run: fs.SimulateResult) -> No
     ]
     for it in results:
         name = type(it).__name__
-        for attribute in ("x", type(it).__slots__[0]):
+        for attribute in ("x", fields(it)[0].name):
             with pytest.raises(
                 FrozenInstanceError, match=rf"cannot set '{attribute}': a {name} never changes; .*with_"
             ):

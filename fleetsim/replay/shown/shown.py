@@ -40,8 +40,8 @@ def with_run(
     flags: Mapping[str, Any],
     run: str | os.PathLike[str],
     history: History | None = None,
-) -> tuple[Mapping[str, Any], tuple[str, ...]]:
-    """The job's file with what a run showed in it, and notes.
+) -> tuple[Mapping[str, Any], tuple[str, ...], History]:
+    """The job's file with what a run showed in it, notes, and the history of the run.
 
     start, sets, flags: as of `job_from_flags`. What they say of a value that the run's own configuration leaves open
     describes the run as well. run: a file of history, a tracker's folder, or the address of a Prometheus. history: what
@@ -62,7 +62,8 @@ def with_run(
     if another:
         values |= carried(found, its_job, job)
     told = _said(sets, flags)
-    return overlaid(target, values, found.observed, found.assumed), (*found.notes, *_overruled(found.observed, told))
+    notes = (*found.notes, *_overruled(found.observed, told))
+    return overlaid(target, values, found.observed, found.assumed), notes, history
 
 
 def overlaid(
