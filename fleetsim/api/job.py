@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 from fleetsim.dataclass import dataclass
 from fleetsim.job.base_job import BaseJob
 from fleetsim.job.heard_run import reads_runs
-from fleetsim.job.immutability import unchanging
-from fleetsim.job.keywords import keywords
 from fleetsim.job.options import Options
+from fleetsim.job.python_face import keywords, unchanging
 from fleetsim.job.watch import told
 
 if TYPE_CHECKING:
@@ -62,7 +61,7 @@ class Job(BaseJob):
         `text` is what to paste. Raises InputError for a framework that is not known or cannot run this at all.
         """
         from fleetsim.frameworks.export import scenario_to
-        from fleetsim.job.engine_limits import generated_mean, limits_of, training_step_s
+        from fleetsim.job.nameplate import generated_mean, limits_of, training_step_s
 
         name = self.scenario.name or "scenario"
         means = generated_mean(self.scenario), training_step_s(self.scenario)
@@ -140,7 +139,7 @@ class Job(BaseJob):
         Without trainer_gpus it is the smallest trainer that fits. Raises InputError where one is too small, or for a
         model or GPU that is not known.
         """
-        from fleetsim.job.trainer_estimate import trainer_estimate
+        from fleetsim.job.trainer_ask import trainer_estimate
 
         job = self.with_(None, **options)
         return trainer_estimate(job.scenario, job.given)

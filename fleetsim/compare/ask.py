@@ -12,8 +12,7 @@ from fleetsim.compare.question import Compare
 from fleetsim.compare.spans import IN_PYTHON
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Interrupted, Problem
-from fleetsim.job.immutability import unchanging
-from fleetsim.job.keywords import keywords
+from fleetsim.job.python_face import keywords, unchanging
 from fleetsim.job.result import Briefed
 from fleetsim.job.watch import SILENT, Watch, told
 
@@ -68,7 +67,7 @@ class CompareResult(Briefed):
 
     def to_pandas(self) -> pd.DataFrame:
         """A row a metric: a, b, ratio and difference with the ends of their intervals, verdict, p_adjusted."""
-        from fleetsim.job.frames import frame, with_intervals
+        from fleetsim.job.metrics import frame, with_intervals
 
         rows = []
         for c in self.comparison.changes:

@@ -17,14 +17,14 @@ from fleetsim.config.tree import did_you_mean
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.job.fields import AnyJob
-from fleetsim.job.flag_paths import merged
 from fleetsim.job.heard_run import Heard, heard_of
 from fleetsim.job.job import Start as File
 from fleetsim.job.job import job_from_flags
-from fleetsim.job.keywords import keywords
 from fleetsim.job.options import Options, change_texts, checked
+from fleetsim.job.python_face import keywords
 from fleetsim.job.scenario_words import pool_words
 from fleetsim.job.settings import place_of
+from fleetsim.job.typed_words import merged
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -76,7 +76,7 @@ class BaseJob(AnyJob):
         return f"<Job {self.scenario.name!r}: {pool_words(self.scenario)}>"
 
     def _repr_html_(self) -> str:
-        from fleetsim.job.told import document
+        from fleetsim.job.grounds import document
         from fleetsim.tell.console import as_html
         from fleetsim.tell.terminal import draw
 

@@ -25,11 +25,21 @@ from fleetsim.errors import InputError
 from fleetsim.job.base_job import made
 from fleetsim.job.derived_values import SECONDS, SYNC
 from fleetsim.job.fields import OF_A_RUN, flag_words
-from fleetsim.job.flag_paths import merged
 from fleetsim.job.heard_run import Heard
 from fleetsim.job.job import Start as File
 from fleetsim.job.settings import LENGTH_FLAGS, LENGTHS, place_of
-from fleetsim.job.typed_values import FLAGS, NAMES, Word, contradicts, length_flags, text_of, there, unquoted, words_for
+from fleetsim.job.typed_words import (
+    FLAGS,
+    NAMES,
+    Word,
+    contradicts,
+    length_flags,
+    merged,
+    text_of,
+    there,
+    unquoted,
+    words_for,
+)
 
 if TYPE_CHECKING:
     from fleetsim.job.base_job import Job

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import fields
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from fleetsim.dataclass import dataclass
-from fleetsim.errors import InputError, Problem
+from fleetsim.errors import InputError, Problem, Problems
 from fleetsim.faces import flag, text
 from fleetsim.job.question import Argument, Option
 from fleetsim.job.settings import JOB, RUN, SIMULATED, said
+
+if TYPE_CHECKING:
+    from fleetsim.job.base_job import Job
+
 
 # Flags that say how a job is run, not which one it is.
 OF_A_RUN = ("steps", "replications", "seed")
@@ -223,3 +227,20 @@ class BriefOutput(Output):
     """What a command does with an answer that is told in brief."""
 
     explain: Annotated[bool, Option("Print the rest too: why, what else was tried, what was assumed.", RUN)] = False
+
+
+def ready(job: AnyJob, **more: Any) -> Job:
+    """The job itself. more: flags of the question that change the job as well; a Job has heard of them before.
+
+    Raises InputError with all that is wrong with the fields.
+    """
+    from fleetsim.job.base_job import BaseJob, made
+
+    if isinstance(job, BaseJob):
+        return cast("Job", job)
+    assert isinstance(job, JobFields)
+    wrong = Problems(job.wrong())
+    with wrong.check():
+        found = made(job.start(), job.set_ or (), job.flags() | more)
+    wrong.stop()
+    return found

@@ -16,8 +16,8 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.engine.gpus import gpu_of
 from fleetsim.engine.model.names import model_shape
 from fleetsim.errors import InputError
-from fleetsim.job.model_notes import longest_context
 from fleetsim.job.nameplate import nameplate_rate
+from fleetsim.job.notes import longest_context
 from fleetsim.sim.engines import engine_of
 
 TP = "engine.tp"

@@ -10,8 +10,8 @@ from typing import Any, TypedDict
 from pydantic import BaseModel
 
 from fleetsim.config.tree import did_you_mean
+from fleetsim.config.yaml_text import as_yaml
 from fleetsim.errors import InputError, Problem
-from fleetsim.job.flag_paths import override_text
 from fleetsim.job.settings import SETTINGS
 
 
@@ -108,6 +108,12 @@ def _plain(name: str, value: Any) -> tuple[str, Any]:
     if isinstance(value, bool) or not isinstance(value, Real):
         return "must be a number", value
     return "", float(value)
+
+
+def override_text(path: str, value: Any) -> str:
+    """The `key.path=value` of a value: text keeps its quotes and numbers their digits. Raises TypeError for an object
+    that no file could hold."""
+    return f"{path}={as_yaml(value)}"
 
 
 def change_texts(changes: Mapping[str, Any]) -> dict[str, str]:

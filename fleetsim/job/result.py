@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from fleetsim.dataclass import dataclass
-from fleetsim.job.keywords import keywords
+from fleetsim.job.python_face import keywords
 from fleetsim.job.watch import SILENT, Watch
 
 if TYPE_CHECKING:
@@ -20,6 +20,26 @@ if TYPE_CHECKING:
     from fleetsim.job.metrics import Metrics
     from fleetsim.tell.document import Document
     from fleetsim.tell.terminal import View
+
+
+Value = TypeVar("Value")
+
+
+class Later(Generic[Value]):
+    """`later()` is what `make` returns, called once; what `make` needed for it is then let go."""
+
+    __slots__ = ("_made", "_make")
+
+    def __init__(self, make: Callable[[], Value]) -> None:
+        self._make: Callable[[], Value] | None = make
+        self._made: list[Value] = []
+
+    def __call__(self) -> Value:
+        """The value. Raises what `make` raises, and then asks it again the next time."""
+        if self._make is not None:
+            self._made, self._make = [self._make()], None
+        return self._made[0]
+
 
 F = TypeVar("F")
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Annotated
 
+from fleetsim.config.paths import is_given
 from fleetsim.dataclass import dataclass
-from fleetsim.job.fields import AnyJob, JobFields
+from fleetsim.job.fields import AnyJob, JobFields, ready
 from fleetsim.job.question import Lends
 from fleetsim.job.settings import TRAINER, said
-from fleetsim.job.subject import ready
 
 if TYPE_CHECKING:
+    from fleetsim.config.scenario import Scenario
     from fleetsim.job.base_job import Job
     from fleetsim.trainer.estimate import TrainerEstimate
 
@@ -37,7 +39,15 @@ class TrainerStep:
 
     def answer(self) -> tuple[Job, TrainerEstimate]:
         """The job and its trainer. Raises InputError with all that is wrong, and for a trainer that is too small."""
-        from fleetsim.job.trainer_estimate import trainer_estimate
-
         job = ready(self.job)
         return job, trainer_estimate(job.scenario, job.given)
+
+
+def trainer_estimate(scenario: Scenario, given: Collection[str]) -> TrainerEstimate:
+    """The trainer of a job, on the GPUs that somebody gave, or on the smallest that fits.
+
+    given: dotted paths that somebody wrote. Raises InputError as `estimate_of` does.
+    """
+    from fleetsim.trainer.estimate import estimate_of
+
+    return estimate_of(scenario, scenario.trainer.gpus if is_given("trainer.gpus", given) else None)

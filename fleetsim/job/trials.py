@@ -19,7 +19,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import StuckError
 from fleetsim.estimates import Estimate
-from fleetsim.job.length_growth import where_longest
+from fleetsim.job.lengths import where_longest
 from fleetsim.job.shared_gpus import count_words, counted, next_count, takes_turns, trainer_gpus
 from fleetsim.sim.stop import stopping
 from fleetsim.sim.threads import side_by_side

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Self, Unpack, cast
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Interrupted, Problem, Problems
 from fleetsim.faces import Text, flag, text
-from fleetsim.job.fields import AnyJob
-from fleetsim.job.keywords import keywords
+from fleetsim.job.fields import AnyJob, ready
+from fleetsim.job.python_face import keywords
 from fleetsim.job.question import Lends, Option
 from fleetsim.job.result import SoFar
-from fleetsim.job.subject import ready
 from fleetsim.job.watch import SILENT, Watch, told
 from fleetsim.plan.result import PlanResult
 from fleetsim.split.ask import SplitJob
@@ -51,7 +50,7 @@ class Plan:
 
     def ready(self) -> Self:
         """The same question with the job itself. Raises InputError with all that is wrong."""
-        from fleetsim.job.permissions import allowed
+        from fleetsim.split.permissions import allowed
 
         wrong = Problems(self._wrong())
         with wrong.check():
@@ -104,10 +103,10 @@ def ask(asked: Plan, watch: Watch = SILENT) -> PlanResult:
     """
     from fleetsim.job.command import call_again
     from fleetsim.job.engine_source import engine_source
-    from fleetsim.job.permissions import allowed
     from fleetsim.plan.assumptions import assumed, warnings_of
     from fleetsim.plan.budget import Budget
     from fleetsim.plan.plan import plan as search
+    from fleetsim.split.permissions import allowed
 
     asked = asked.ready()
     job = ready(asked.job)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fleetsim.dataclass import dataclass
-from fleetsim.job.immutability import unchanging
+from fleetsim.job.python_face import unchanging
 from fleetsim.job.result import Recommendation
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class PlanResult(Recommendation):
     @property
     def scenario(self) -> Scenario:
         """The recommended plan, as --save writes it."""
-        from fleetsim.job.length_growth import as_asked
+        from fleetsim.job.lengths import as_asked
 
         return as_asked(self.found.best.scenario, self.asked.scenario)
 
@@ -91,7 +91,7 @@ class PlanResult(Recommendation):
         range_low and range_high of step_s and cost_per_step, and every metric's mean with `.ci_low` and `.ci_high`.
         Needs pandas.
         """
-        from fleetsim.job.frames import frame, with_intervals
+        from fleetsim.job.metrics import frame, with_intervals
         from fleetsim.plan.rows import RANGED
         from fleetsim.plan.words import plan_words
 

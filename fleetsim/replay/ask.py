@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
-from fleetsim.job.history_fields import HistoryWindow, WindowFields
-from fleetsim.job.keywords import keywords
+from fleetsim.job.python_face import keywords
 from fleetsim.job.question import Lends, Option
 from fleetsim.job.settings import RUN
 from fleetsim.job.watch import SILENT, Watch, told
+from fleetsim.replay.history_fields import HistoryWindow, WindowFields
 from fleetsim.replay.known_fleet import FleetFields, KnownFleet
 from fleetsim.replay.questions import ChangeFields, Questions
 from fleetsim.replay.result import ReplayResult

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.job.fields import scenario_or_preset
-from fleetsim.job.history_fields import pair
 from fleetsim.job.question import Option
+from fleetsim.replay.history_fields import pair
 
 if TYPE_CHECKING:
     from fleetsim.job.base_job import Job

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Self
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Interrupted, Problem
 from fleetsim.faces import flag, text
-from fleetsim.job.fields import AnyJob, CountedJob
-from fleetsim.job.lazy_value import Later
+from fleetsim.job.fields import AnyJob, CountedJob, ready
 from fleetsim.job.question import Lends, Option
+from fleetsim.job.result import Later
 from fleetsim.job.settings import SIMULATED, said
-from fleetsim.job.subject import ready
 from fleetsim.job.watch import SILENT, Watch
 from fleetsim.simulate.result import HOUR_S, SimulateResult
 

@@ -9,12 +9,11 @@ from fleetsim import units
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Interrupted, Problem
 from fleetsim.faces import flag, text
-from fleetsim.job.fields import AnyJob, PlannedJob
-from fleetsim.job.immutability import unchanging
+from fleetsim.job.fields import AnyJob, PlannedJob, ready
+from fleetsim.job.python_face import unchanging
 from fleetsim.job.question import Lends, Option
 from fleetsim.job.result import Recommendation, SoFar
 from fleetsim.job.settings import TARGETS, said
-from fleetsim.job.subject import ready
 from fleetsim.job.watch import SILENT, Watch
 
 if TYPE_CHECKING:
@@ -156,7 +155,7 @@ class SizeResult(Recommendation):
         Columns: recommended, replications, binding, and every metric's mean with `.ci_low` and `.ci_high`. Needs
         pandas.
         """
-        from fleetsim.job.frames import frame, with_intervals
+        from fleetsim.job.metrics import frame, with_intervals
 
         rows = [
             {

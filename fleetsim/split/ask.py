@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import Interrupted, Problem, Problems
 from fleetsim.faces import Text, flag, text
-from fleetsim.job.fields import AnyJob, PlannedJob
-from fleetsim.job.immutability import unchanging
+from fleetsim.job.fields import AnyJob, PlannedJob, ready
+from fleetsim.job.python_face import unchanging
 from fleetsim.job.question import Lends, Option
 from fleetsim.job.result import Recommendation, SoFar
 from fleetsim.job.settings import JOB, TRAINER, said
-from fleetsim.job.subject import ready
 from fleetsim.job.watch import SILENT, Watch
 
 if TYPE_CHECKING:
@@ -66,7 +65,7 @@ class Split:
 
     def ready(self) -> Self:
         """The same question with the job itself. Raises InputError with all that is wrong."""
-        from fleetsim.job.permissions import allowed
+        from fleetsim.split.permissions import allowed
 
         wrong = Problems(self._wrong())
         job: AnyJob = self.job
@@ -128,7 +127,7 @@ class SplitResult(Recommendation):
 
     def _asked_way(self) -> Scenario:
         """The advised way, its lengths written as the job had asked for them."""
-        from fleetsim.job.length_growth import as_asked
+        from fleetsim.job.lengths import as_asked
 
         return as_asked(self.advice.chosen.arrangement.scenario, self.asked.scenario)
 
@@ -161,7 +160,7 @@ class SplitResult(Recommendation):
         Columns: way, kind, instances, rollout_gpus, trainer_gpus, replications, binding, ties_with_first, and every
         metric's mean with `.ci_low` and `.ci_high`. Needs pandas.
         """
-        from fleetsim.job.frames import frame, with_intervals
+        from fleetsim.job.metrics import frame, with_intervals
 
         rows = [
             {
@@ -225,9 +224,9 @@ def split(asked: Split, watch: Watch = SILENT) -> SplitResult:
     Raises InputError for GPUs that cannot be split, StuckError when no way runs, and Interrupted on Ctrl-C, with the
     SoFar, None before the first way.
     """
-    from fleetsim.job.permissions import allowed
     from fleetsim.split.arrangements import Rules
     from fleetsim.split.assumptions import unused_names
+    from fleetsim.split.permissions import allowed
     from fleetsim.split.split import split as advise
 
     asked = asked.ready()

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Self, Unpack
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import Interrupted, OutsideError, Problem, Problems, UnfinishedError
 from fleetsim.faces import Text, flag, text
-from fleetsim.job.fields import AnyJob, CountedJob
-from fleetsim.job.keywords import keywords
+from fleetsim.job.fields import AnyJob, CountedJob, ready
+from fleetsim.job.python_face import keywords
 from fleetsim.job.question import Lends, Option
 from fleetsim.job.settings import JOB, RUN, SIMULATED
-from fleetsim.job.subject import ready
 from fleetsim.job.watch import SILENT, Watch, told
 from fleetsim.sweep.grid import Axis, grid_of
 from fleetsim.sweep.result import SweepResult
@@ -97,7 +96,7 @@ class Sweep:
 
     def _said_twice(self, swept: set[str]) -> Iterator[Problem]:
         """Keys of the grid that are said of every cell as well."""
-        from fleetsim.job.flag_paths import said_by
+        from fleetsim.job.typed_words import said_by
 
         if not isinstance(self.job, SweptJob):
             return

@@ -23,8 +23,8 @@ from fleetsim.config.unread_settings import reader_of
 from fleetsim.errors import InputError
 from fleetsim.job.base_job import made
 from fleetsim.job.command import _in_full, simulate_command
-from fleetsim.job.levers import levers_of
 from fleetsim.job.trials import one_more, planned, unit_of, with_instances
+from fleetsim.search.levers import levers_of
 from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.run import simulate
 from fleetsim.simulate.ask import Simulate

@@ -12,7 +12,7 @@ from fleetsim.config.paths import is_touched
 from fleetsim.config.yaml_text import from_yaml
 from fleetsim.dataclass import dataclass
 from fleetsim.frameworks.scenario_text import SECTIONS, scenario_yaml
-from fleetsim.job.observations import record_words
+from fleetsim.job.grounds import record_words
 from fleetsim.replay.shown.shown import with_run
 
 

@@ -25,10 +25,10 @@ from fleetsim.frameworks.printed_config import printed_config
 from fleetsim.frameworks.settings import settings_of
 from fleetsim.history.history import History
 from fleetsim.history.option_names import HISTORY
-from fleetsim.job.history_fields import HistoryWindow
+from fleetsim.job.grounds import record_words
 from fleetsim.job.job import Start, job_from_flags
-from fleetsim.job.observations import record_words
 from fleetsim.job.settings import place_of
+from fleetsim.replay.history_fields import HistoryWindow
 from fleetsim.replay.shown.carry_over import carried
 from fleetsim.replay.shown.measured_values import RUN, measured
 from fleetsim.trainer.estimate import token_seconds
