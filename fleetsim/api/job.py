@@ -139,7 +139,7 @@ class Job(BaseJob):
         Without trainer_gpus it is the smallest trainer that fits. Raises InputError where one is too small, or for a
         model or GPU that is not known.
         """
-        from fleetsim.job.trainer_ask import trainer_estimate
+        from fleetsim.job.derived_values import trainer_estimate
 
         job = self.with_(None, **options)
         return trainer_estimate(job.scenario, job.given)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
+from fleetsim.cli.answer_options import Printed
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import Problems
-from fleetsim.job.fields import Printed
 from fleetsim.job.question import Option
 from fleetsim.job.settings import RUN
 from fleetsim.sweep.ask import Sweep, ask

@@ -67,8 +67,9 @@ def _drafts_are_guessed(s: Scenario) -> bool:
     return d is not None and d.acceptance is None and d.acceptance_length is None and d.curve is None
 
 
-def _reuses_prompts(s: Scenario) -> bool:
-    return s.engine.kind != "constant" and s.workload.group_size > 1
+def _reuses(on: bool) -> Callable[[Scenario], bool]:
+    """Whether prompts come again, and engines have the cache for them or not."""
+    return lambda s: s.engine.kind != "constant" and s.workload.group_size > 1 and s.engine.prefix_caching == on
 
 
 def _lognormal(s: Scenario) -> Lognormal | None:
@@ -101,6 +102,11 @@ def _told_per_step(s: Scenario) -> bool:
     return not is_estimated(s) and not _counts_per_token(s)
 
 
+def _is_stated(path: str) -> Callable[[Scenario], bool]:
+    """Whether a file assumes these seconds, so that no model makes them."""
+    return lambda s: path in s.assumed and not is_estimated(s)
+
+
 def _assumes(path: str) -> Callable[[Scenario], bool]:
     return lambda s: path in s.assumed
 
@@ -119,18 +125,8 @@ _DEFAULTS = (
     _Default("engine.slowdown", value_words.slowdown, _assumes("engine.slowdown")),
     _Default("engine.entry_point", value_words.entry_point, _starts_by_itself, "=llm"),
     _Default("engine.speculation.acceptance", value_words.drafts, _drafts_are_guessed, "_length=3"),
-    _Default(
-        "engine.prefix_caching",
-        value_words.prefix_caching,
-        lambda s: _reuses_prompts(s) and s.engine.prefix_caching,
-        "=false",
-    ),
-    _Default(
-        "engine.prefix_caching",
-        value_words.prefix_caching,
-        lambda s: _reuses_prompts(s) and not s.engine.prefix_caching,
-        "=true",
-    ),
+    _Default("engine.prefix_caching", value_words.prefix_caching, _reuses(True), "=false"),
+    _Default("engine.prefix_caching", value_words.prefix_caching, _reuses(False), "=true"),
     _Default("trainer.batch_samples", lambda s: f"{s.trainer.batch_samples:,} samples per optimizer step"),
     _Default(
         f"{LENGTHS}.mean",
@@ -147,15 +143,11 @@ _DEFAULTS = (
     ),
     _Default("trainer.fixed_s", lambda s: f"{s.trainer.fixed_s:g} s of compute per step", _told_per_step),
     _Default("trainer.fixed_s", value_words.estimated_step, is_estimated),
-    _Default(
-        "trainer.per_token_s",
-        value_words.per_token,
-        lambda s: "trainer.per_token_s" in s.assumed and not is_estimated(s),
-    ),
+    _Default("trainer.per_token_s", value_words.per_token, _is_stated("trainer.per_token_s")),
     _Default(
         "trainer.phases",
         lambda s: f"the seconds of {' and '.join(p.name for p in s.trainer.phases)}",
-        lambda s: bool(s.trainer.phases) and "trainer.phases" in s.assumed and not is_estimated(s),
+        lambda s: bool(s.trainer.phases) and _is_stated("trainer.phases")(s),
     ),
     _Default("trainer.gpus", value_words.trainer_gpus),
     _Default(

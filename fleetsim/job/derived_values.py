@@ -12,7 +12,7 @@ from typing import Any
 
 from fleetsim.config.paths import is_given, is_touched
 from fleetsim.config.scenario import Scenario
-from fleetsim.config.trainer import PhaseConfig
+from fleetsim.config.trainer import PhaseConfig, TrainerConfig
 from fleetsim.engine.slowdown import slowdown_of
 from fleetsim.engine.transport import sync_times
 from fleetsim.errors import InputError
@@ -80,6 +80,14 @@ def _with_trainer(scenario: Scenario, given: Collection[str]) -> Scenario:
     return _assuming(scenario, changes)
 
 
+def trainer_estimate(scenario: Scenario, given: Collection[str]) -> TrainerEstimate:
+    """The trainer of a job, on the GPUs that somebody gave, or on the smallest that fits.
+
+    given: dotted paths that somebody wrote. Raises InputError as `estimate_of` does.
+    """
+    return estimate_of(scenario, scenario.trainer.gpus if is_given("trainer.gpus", given) else None)
+
+
 def seconds_of(found: TrainerEstimate) -> dict[str, Any]:
     """An estimate as values of a scenario: the seconds of every step, and of every trained token."""
     tokens, seconds = found.plan.batch.tokens, found.seconds
@@ -96,6 +104,16 @@ def seconds_of(found: TrainerEstimate) -> dict[str, Any]:
         "trainer.per_token_s": _few((seconds.update - fixed) / tokens),
         "trainer.phases": tuple(phases),
     }
+
+
+def slower(trainer: TrainerConfig, factor: float) -> dict[str, Any]:
+    """The changes that multiply the seconds of a step."""
+    phases = [
+        {**phase.model_dump(), "fixed_s": factor * phase.fixed_s, "per_token_s": factor * phase.per_token_s}
+        for phase in trainer.phases
+    ]
+    seconds = {"fixed_s": factor * trainer.fixed_s, "per_token_s": factor * trainer.per_token_s, "phases": phases}
+    return {f"trainer.{name}": value for name, value in seconds.items()}
 
 
 def _with_transport(scenario: Scenario, given: Collection[str]) -> Scenario:

@@ -1,4 +1,4 @@
-"""What commands ask about a job and about their output: fields that questions share, each worded once.
+"""What commands ask about a job: fields that questions share, each worded once.
 
 A command that needs other words for an option annotates the field again in a class of its own; the field keeps its
 place.
@@ -14,7 +14,7 @@ from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem, Problems
 from fleetsim.faces import flag, text
 from fleetsim.job.question import Argument, Option
-from fleetsim.job.settings import JOB, RUN, SIMULATED, said
+from fleetsim.job.settings import JOB, SIMULATED, said
 
 if TYPE_CHECKING:
     from fleetsim.job.base_job import Job
@@ -202,31 +202,6 @@ def flag_words(name: str, value: Any) -> Iterator[str]:
 def typed(value: Any) -> str:
     """A value as one would type it: 2, not 2.0, and with all its digits."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Printed:
-    """What a command does with its answer. Python has methods of the result for it."""
-
-    json_: Annotated[bool, Option("One JSON document.", RUN)] = False
-    html: Annotated[str | None, Option("Write a page with charts there; it opens offline.", RUN, metavar="FILE")] = None
-    fail_if: Annotated[
-        list[str] | None, Option('Exit 10 if true: "step_s>30". Repeatable.', RUN, metavar="CONDITION")
-    ] = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Output(Printed):
-    """What a command does with an answer that rests on an engine's speed."""
-
-    strict: Annotated[bool, Option("Exit 12 outside the measured range.", RUN)] = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class BriefOutput(Output):
-    """What a command does with an answer that is told in brief."""
-
-    explain: Annotated[bool, Option("Print the rest too: why, what else was tried, what was assumed.", RUN)] = False
 
 
 def ready(job: AnyJob, **more: Any) -> Job:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from fleetsim.dataclass import dataclass
 from fleetsim.job.python_face import keywords
@@ -188,28 +188,3 @@ class SoFar(Generic[F]):
     def document(self) -> dict[str, Any]:
         """The same, as --json prints it."""
         return self.written(self.scenario, self.found, self.missing)
-
-
-class Answer(Protocol):
-    """A Result with warnings, as a command shows it."""
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """What the command prints on stderr."""
-
-    def view(self) -> View:
-        """What the command prints."""
-
-    def document(self) -> dict[str, Any]:
-        """What the command prints under --json."""
-
-
-class Planned(Answer, Protocol):
-    """An answer of simulations: it rests on an engine's speed, and conditions can be put on its numbers."""
-
-    @property
-    def profile(self) -> EngineSource:
-        """What the engine's speed rests on."""
-
-    def numbers(self) -> dict[str, float]:
-        """What --fail-if can ask of it, by name."""

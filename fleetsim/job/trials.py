@@ -21,7 +21,6 @@ from fleetsim.errors import StuckError
 from fleetsim.estimates import Estimate
 from fleetsim.job.lengths import where_longest
 from fleetsim.job.shared_gpus import count_words, counted, next_count, takes_turns, trainer_gpus
-from fleetsim.sim.stop import stopping
 from fleetsim.sim.threads import side_by_side
 
 # One run of a scenario: its metrics. The planner sees the simulator through this alone.
@@ -243,29 +242,3 @@ def trial_of(instances: int, runs: Sequence[Mapping[str, Any]]) -> Trial:
 
     numbers = tuple({name: value for name, value in run.items() if name != "binding"} for run in runs)
     return Trial(instances, len(runs), flat(combine(numbers)), tuple(run["binding"] for run in runs))
-
-
-class Tried:
-    """A measure that remembers what it measured; runs that were cut short do not count."""
-
-    def __init__(self) -> None:
-        self._runs: dict[Scenario, dict[int, Mapping[str, Any]]] = {}
-
-    def __call__(self, scenario: Scenario, replication: int) -> Mapping[str, Any]:
-        """The metrics of one simulated run."""
-        run = simulated(scenario, replication)
-        if not stopping():
-            self._runs.setdefault(scenario, {})[replication] = run
-        return run
-
-    def trials(self) -> tuple[Trial, ...]:
-        """The fleets of the first scenario that was measured, by count; other scenarios are variations of it."""
-        found: dict[int, Trial] = {}
-        alike = None
-        for scenario, runs in list(self._runs.items()):
-            bare = with_instances(scenario, unit_of(scenario))
-            alike = alike or bare
-            if bare == alike:
-                n = scenario.fleet.instances
-                found[n] = trial_of(n, [runs[r] for r in sorted(runs)])
-        return tuple(found[n] for n in sorted(found))

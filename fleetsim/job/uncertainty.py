@@ -24,7 +24,7 @@ from fleetsim.engine.slowdown import off_by
 from fleetsim.engine.transport import sync_times
 from fleetsim.errors import InputError
 from fleetsim.job.assumptions import is_estimated
-from fleetsim.job.derived_values import SECONDS, SLOWDOWN
+from fleetsim.job.derived_values import SECONDS, SLOWDOWN, slower
 from fleetsim.job.engine_source import engine_source
 from fleetsim.job.settings import CALIBRATE, LENGTHS, REPLAY, measured_by
 from fleetsim.trainer.estimate import estimate_of
@@ -189,19 +189,6 @@ def _why_in_a_job(s: Scenario, interval: Interval) -> str:
     return _why(s, f"published runs took {low} to {high} times as long as the engine alone", SLOWDOWN)
 
 
-def _slower_trainer(scenario: Scenario, factor: float) -> dict[str, Any]:
-    t = scenario.trainer
-    phases = [
-        {**phase.model_dump(), "fixed_s": factor * phase.fixed_s, "per_token_s": factor * phase.per_token_s}
-        for phase in t.phases
-    ]
-    return {
-        "trainer.fixed_s": factor * t.fixed_s,
-        "trainer.per_token_s": factor * t.per_token_s,
-        "trainer.phases": phases,
-    }
-
-
 def _slower_sync(scenario: Scenario, factor: float) -> dict[str, Any]:
     times = sync_times(scenario).slower(factor)
     return {
@@ -242,7 +229,7 @@ UNCERTAIN: tuple[Uncertain, ...] = (
             s, _percent(s, i) if i != _TRAINER else f"{units.seconds(s.trainer.fixed_s)} a step is assumed", *SECONDS
         ),
         _trainer,
-        _slower_trainer,
+        lambda s, factor: slower(s.trainer, factor),
     ),
     Uncertain(
         "weight sync seconds",
