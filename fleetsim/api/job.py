@@ -10,7 +10,7 @@ from fleetsim.dataclass import dataclass
 from fleetsim.job.base_job import BaseJob
 from fleetsim.job.heard_run import reads_runs
 from fleetsim.job.options import Options
-from fleetsim.job.python_face import keywords, unchanging
+from fleetsim.job.result import keywords, unchanging
 from fleetsim.job.watch import told
 
 if TYPE_CHECKING:
@@ -61,7 +61,8 @@ class Job(BaseJob):
         `text` is what to paste. Raises InputError for a framework that is not known or cannot run this at all.
         """
         from fleetsim.frameworks.export import scenario_to
-        from fleetsim.job.nameplate import generated_mean, limits_of, training_step_s
+        from fleetsim.job.derived_values import training_step_s
+        from fleetsim.job.nameplate import generated_mean, limits_of
 
         name = self.scenario.name or "scenario"
         means = generated_mean(self.scenario), training_step_s(self.scenario)

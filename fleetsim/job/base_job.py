@@ -21,7 +21,7 @@ from fleetsim.job.heard_run import Heard, heard_of
 from fleetsim.job.job import Start as File
 from fleetsim.job.job import job_from_flags
 from fleetsim.job.options import Options, change_texts, checked
-from fleetsim.job.python_face import keywords
+from fleetsim.job.result import keywords
 from fleetsim.job.scenario_words import pool_words
 from fleetsim.job.settings import place_of
 from fleetsim.job.typed_words import merged

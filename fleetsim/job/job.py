@@ -24,8 +24,7 @@ from fleetsim.config.whole_engines import rounded_note
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import flag, setting, text
-from fleetsim.job.derived_values import SECONDS, with_derived
-from fleetsim.job.instance_gpus import TP, instance_gpus
+from fleetsim.job.derived_values import SECONDS, TP, instance_gpus, with_derived
 from fleetsim.job.lengths import growth_notes, law_from_flags
 from fleetsim.job.notes import model_notes, unlisted_price
 from fleetsim.job.settings import LENGTH_FLAGS, PATHS

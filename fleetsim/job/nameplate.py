@@ -144,15 +144,3 @@ def generated_mean(scenario: Scenario) -> float:
     from fleetsim.workload.lengths import mean_length
 
     return mean_length(scenario.workload.output_tokens, at_least=1.0)
-
-
-def training_step_s(scenario: Scenario) -> float:
-    """Seconds of a training step on a mean batch: those of the scenario, else of the trainer's model. Raises InputError
-    for a file that cannot be read."""
-    from fleetsim.config.paths import given_paths
-    from fleetsim.job.derived_values import with_derived
-
-    try:
-        return mean_step_s(with_derived(scenario, given_paths(scenario)))
-    except InputError:  # a trainer that is too small for its model: the file is told as it is
-        return mean_step_s(scenario)

@@ -11,9 +11,8 @@ from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Interrupted, Problem, Problems
 from fleetsim.faces import Text, flag, text
 from fleetsim.job.fields import AnyJob, ready
-from fleetsim.job.python_face import keywords
 from fleetsim.job.question import Lends, Option
-from fleetsim.job.result import SoFar
+from fleetsim.job.result import SoFar, keywords
 from fleetsim.job.watch import SILENT, Watch, told
 from fleetsim.plan.result import PlanResult
 from fleetsim.split.ask import SplitJob

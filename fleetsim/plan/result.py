@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fleetsim.dataclass import dataclass
-from fleetsim.job.python_face import unchanging
-from fleetsim.job.result import Recommendation
+from fleetsim.job.result import Recommendation, unchanging
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -11,8 +11,7 @@ from fleetsim import units
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import Text, flag, text
-from fleetsim.job.python_face import unchanging
-from fleetsim.job.result import Briefed, Later
+from fleetsim.job.result import Briefed, Later, unchanging
 from fleetsim.job.watch import SILENT, Watch
 
 if TYPE_CHECKING:

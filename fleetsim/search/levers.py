@@ -21,8 +21,7 @@ from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError
 from fleetsim.frameworks.equal_parts import divides
 from fleetsim.job.assumptions import is_estimated
-from fleetsim.job.derived_values import SECONDS, with_derived
-from fleetsim.job.instance_gpus import TP, instance_gpus
+from fleetsim.job.derived_values import SECONDS, TP, instance_gpus, with_derived
 from fleetsim.job.lengths import law_from_flags, share_above
 from fleetsim.job.nameplate import context_in_flight
 from fleetsim.policies.in_flight import IN_FLIGHT

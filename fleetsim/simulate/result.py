@@ -14,8 +14,7 @@ from fleetsim import units
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.files import replace_file, whole
-from fleetsim.job.python_face import keywords, unchanging
-from fleetsim.job.result import Briefed, Later
+from fleetsim.job.result import Briefed, Later, keywords, unchanging
 from fleetsim.job.watch import SILENT, Watch
 
 if TYPE_CHECKING:

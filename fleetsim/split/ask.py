@@ -10,9 +10,8 @@ from fleetsim.dataclass import dataclass
 from fleetsim.errors import Interrupted, Problem, Problems
 from fleetsim.faces import Text, flag, text
 from fleetsim.job.fields import AnyJob, PlannedJob, ready
-from fleetsim.job.python_face import unchanging
 from fleetsim.job.question import Lends, Option
-from fleetsim.job.result import Recommendation, SoFar
+from fleetsim.job.result import Recommendation, SoFar, unchanging
 from fleetsim.job.settings import JOB, TRAINER, said
 from fleetsim.job.watch import SILENT, Watch
 

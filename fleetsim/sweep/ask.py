@@ -11,8 +11,8 @@ from fleetsim.dataclass import dataclass
 from fleetsim.errors import Interrupted, OutsideError, Problem, Problems, UnfinishedError
 from fleetsim.faces import Text, flag, text
 from fleetsim.job.fields import AnyJob, CountedJob, ready
-from fleetsim.job.python_face import keywords
 from fleetsim.job.question import Lends, Option
+from fleetsim.job.result import keywords
 from fleetsim.job.settings import JOB, RUN, SIMULATED
 from fleetsim.job.watch import SILENT, Watch, told
 from fleetsim.sweep.grid import Axis, grid_of

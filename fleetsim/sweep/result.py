@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
-from fleetsim.job.python_face import unchanging
-from fleetsim.job.result import Briefed
+from fleetsim.job.result import Briefed, unchanging
 from fleetsim.job.watch import SILENT, Watch
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from fleetsim.faces import text
 from fleetsim.history.option_names import PROMETHEUS, SELECTOR
 from fleetsim.history.refusals import PrometheusError
 from fleetsim.job.options import EXAMPLES, NAMES
-from fleetsim.job.python_face import keywords
+from fleetsim.job.result import keywords
 
 JOB = fs.load("async-one-step", steps=4, replications=2)
 
