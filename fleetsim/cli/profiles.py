@@ -11,8 +11,8 @@ from fleetsim.cli.flags import command
 from fleetsim.cli.lines import say
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import NOT_HELD
-from fleetsim.job.fields import AnyJob, JobFields, ready
-from fleetsim.job.question import Lends, Option
+from fleetsim.job.fields import JobFields, ready
+from fleetsim.job.question import AnyJob, Lends, Option
 from fleetsim.job.settings import RUN, TRAINER, said
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from fleetsim.dataclass import dataclass
 from fleetsim.engine.prices import prices_of
 from fleetsim.faces import flag, setting, text
 from fleetsim.job import value_words
-from fleetsim.job.settings import LENGTHS, NAMES
+from fleetsim.job.settings import LENGTHS, SAID_BY
 
 _FLEET = "fleet.instances"
 
@@ -42,7 +42,7 @@ class _Default:
     @property
     def flag(self) -> str:
         """What to type to say it."""
-        return f"--set {self.path}{self.example}" if self.example else flag(NAMES[self.path])
+        return f"--set {self.path}{self.example}" if self.example else flag(SAID_BY[self.path])
 
 
 def _modelled(s: Scenario) -> bool:

@@ -16,11 +16,11 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.config.tree import did_you_mean
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
-from fleetsim.job.fields import AnyJob
 from fleetsim.job.heard_run import Heard, heard_of
 from fleetsim.job.job import Start as File
 from fleetsim.job.job import job_from_flags
 from fleetsim.job.options import Options, change_texts, checked
+from fleetsim.job.question import AnyJob
 from fleetsim.job.result import keywords
 from fleetsim.job.scenario_words import pool_words
 from fleetsim.job.settings import place_of

@@ -24,12 +24,11 @@ from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError
 from fleetsim.job.base_job import made
 from fleetsim.job.derived_values import SECONDS, SYNC
-from fleetsim.job.fields import OF_A_RUN, flag_words
+from fleetsim.job.fields import OF_A_RUN
 from fleetsim.job.heard_run import Heard
 from fleetsim.job.job import Start as File
-from fleetsim.job.settings import LENGTH_FLAGS, LENGTHS, place_of
+from fleetsim.job.settings import LENGTH_FLAGS, LENGTHS, SIMULATE_FLAGS, flag_words, place_of
 from fleetsim.job.typed_words import (
-    FLAGS,
     NAMES,
     Word,
     contradicts,
@@ -133,7 +132,7 @@ class _TypedWords:
             found += ["--preset", find_scenario(self.start).stem] if is_preset(self.start) else file
         if self.heard is not None:
             found += ["--run", self.heard.run]
-        flags = (word for name in FLAGS for word in flag_words(name, self.options.get(name)))
+        flags = (word for name in SIMULATE_FLAGS for word in flag_words(name, self.options.get(name)))
         return (*found, *flags, *flag_words("set", list(self.sets.values())))
 
     @property
@@ -145,7 +144,7 @@ class _TypedWords:
 def _said_of(job: Job) -> _TypedWords:
     """What somebody said of a job; values of a mapping are said as flags and settings."""
     start: File = job._start if job._heard is None else job._heard.start
-    options = {name: value for name, value in job._options.items() if name in FLAGS}
+    options = {name: value for name, value in job._options.items() if name in SIMULATE_FLAGS}
     if not isinstance(start, Mapping):
         return _TypedWords(start, job._heard, options, dict(map(unquoted, job._changes.items())))
     changes = dict(map(parse_override, job._changes.values()))

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem, Problems
 from fleetsim.faces import flag, text
-from fleetsim.job.question import Argument, Option
-from fleetsim.job.settings import JOB, SIMULATED, said
+from fleetsim.job.question import AnyJob, Argument, Option
+from fleetsim.job.settings import JOB, SIMULATED, flag_words, said
 
 if TYPE_CHECKING:
     from fleetsim.job.base_job import Job
@@ -22,13 +22,6 @@ if TYPE_CHECKING:
 
 # Flags that say how a job is run, not which one it is.
 OF_A_RUN = ("steps", "replications", "seed")
-
-
-class AnyJob:
-    """What a question is about: a `Job`, or `JobFields` from which one is made. `job.ready` gives the job in either
-    case."""
-
-    __slots__ = ()
 
 
 def scenario_or_preset(scenario: str | None, preset: str | None, called: str = "SCENARIO") -> str | None:
@@ -189,19 +182,6 @@ class CountedJob(CountedFlags, PlannedJob):
         }
         first = () if self.scenario is None else (self.scenario,)
         return (*first, *(word for name, value in said.items() for word in flag_words(name, value)))
-
-
-def flag_words(name: str, value: Any) -> Iterator[str]:
-    """An option and its value as two words, once for each value of a list; nothing for None."""
-    several = isinstance(value, (list, tuple))
-    for one in value if several else () if value is None else (value,):
-        yield str(flag(name))
-        yield ":".join(map(typed, one)) if isinstance(one, (list, tuple)) else typed(one)
-
-
-def typed(value: Any) -> str:
-    """A value as one would type it: 2, not 2.0, and with all its digits."""
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def ready(job: AnyJob, **more: Any) -> Job:

@@ -19,6 +19,7 @@ from fleetsim.config.run_length import most_steps
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import flag, setting, text
+from fleetsim.job.settings import BY_NAME
 from fleetsim.workload.lengths import growth_by_the_end, lognormal_parameters, mean_length, quantile_length, scaled_law
 
 # An assumed cap leaves room for the tail: the next power of two at or above this many means, and at least 8,192.
@@ -32,12 +33,15 @@ def law_from_flags(
     """The law that the flags make of `law`: its problems, or its mapping. Flags that are None leave `law` as it is."""
     problems = [
         Problem(
-            flag(name), value, f"must be between {low:g} and {high:,.0f}", text("for example {}", flag(name, example))
+            flag(name),
+            value,
+            f"must be between {low:g} and {high:,.0f}",
+            text("for example {}", flag(name, f"{BY_NAME[name].example}{more}")),
         )
-        for name, value, low, high, example in (
-            ("len", mean, 1.0, MAX_TOKENS / _ROOM, "1536"),
-            ("len_cv", cv or None, LEAST_CV, MOST_CV, "1.0, or 0 for lengths that are all equal"),
-            ("max_len", cap, 1.0, MAX_TOKENS, "8192"),
+        for name, value, low, high, more in (
+            ("len", mean, 1.0, MAX_TOKENS / _ROOM, ""),
+            ("len_cv", cv or None, LEAST_CV, MOST_CV, ", or 0 for lengths that are all equal"),
+            ("max_len", cap, 1.0, MAX_TOKENS, ""),
         )
         if value is not None and not low <= value <= high
     ]

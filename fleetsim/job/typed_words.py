@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import fields
 from typing import Any
 
 from fleetsim.config.law_numbers import law_of
@@ -15,9 +14,8 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.config.yaml_text import from_yaml
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import SET, flag, text
-from fleetsim.job.fields import CountedJob, typed
 from fleetsim.job.options import change_texts, override_text
-from fleetsim.job.settings import ALSO, LENGTH_FLAGS, LENGTHS, PATHS, place_of
+from fleetsim.job.settings import ALSO, LENGTH_FLAGS, LENGTHS, PATHS, SIMULATE_FLAGS, place_of, typed
 
 # Each of these says where the engine's speed comes from: the last word wins, so it takes the others back.
 _SPEEDS = ("profile", "instance_tok_s", "gpu", "model")
@@ -92,9 +90,8 @@ Word = tuple[Mapping[str, Any], Mapping[str, Any]]
 """Options by name, and values by path: what one change is typed as."""
 
 
-# The flags of a job that `simulate` has.
-FLAGS = (*(n for f in fields(CountedJob) if place_of(n := f.name.rstrip("_")) is not None), "steps")
-NAMES = {place: name for name, place in PATHS.items() if name in FLAGS}
+# Path -> the flag of `simulate` that says it alone.
+NAMES = {place: name for name, place in PATHS.items() if name in SIMULATE_FLAGS}
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9_./+-]*")
 
 

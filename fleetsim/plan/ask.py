@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Self, Unpack, cast
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Interrupted, Problem, Problems
 from fleetsim.faces import Text, flag, text
-from fleetsim.job.fields import AnyJob, ready
-from fleetsim.job.question import Lends, Option
+from fleetsim.job.fields import ready
+from fleetsim.job.question import AnyJob, Lends, Option
 from fleetsim.job.result import SoFar, keywords
 from fleetsim.job.watch import SILENT, Watch, told
 from fleetsim.plan.result import PlanResult

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Self
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Interrupted, Problem
 from fleetsim.faces import flag, text
-from fleetsim.job.fields import AnyJob, CountedJob, ready
-from fleetsim.job.question import Lends, Option
+from fleetsim.job.fields import CountedJob, ready
+from fleetsim.job.question import AnyJob, Lends, Option
 from fleetsim.job.result import Later
 from fleetsim.job.settings import SIMULATED, said
 from fleetsim.job.watch import SILENT, Watch

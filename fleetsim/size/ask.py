@@ -9,8 +9,8 @@ from fleetsim import units
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Interrupted, Problem
 from fleetsim.faces import flag, text
-from fleetsim.job.fields import AnyJob, PlannedJob, ready
-from fleetsim.job.question import Lends, Option
+from fleetsim.job.fields import PlannedJob, ready
+from fleetsim.job.question import AnyJob, Lends, Option
 from fleetsim.job.result import Recommendation, SoFar, unchanging
 from fleetsim.job.settings import TARGETS, said
 from fleetsim.job.watch import SILENT, Watch

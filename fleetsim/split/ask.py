@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import Interrupted, Problem, Problems
 from fleetsim.faces import Text, flag, text
-from fleetsim.job.fields import AnyJob, PlannedJob, ready
-from fleetsim.job.question import Lends, Option
+from fleetsim.job.fields import PlannedJob, ready
+from fleetsim.job.question import AnyJob, Lends, Option
 from fleetsim.job.result import Recommendation, SoFar, unchanging
 from fleetsim.job.settings import JOB, TRAINER, said
 from fleetsim.job.watch import SILENT, Watch

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Self, Unpack
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import Interrupted, OutsideError, Problem, Problems, UnfinishedError
 from fleetsim.faces import Text, flag, text
-from fleetsim.job.fields import AnyJob, CountedJob, ready
-from fleetsim.job.question import Lends, Option
+from fleetsim.job.fields import CountedJob, ready
+from fleetsim.job.question import AnyJob, Lends, Option
 from fleetsim.job.result import keywords
 from fleetsim.job.settings import JOB, RUN, SIMULATED
 from fleetsim.job.watch import SILENT, Watch, told
