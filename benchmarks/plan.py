@@ -17,13 +17,13 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import fleetsim as fs
-from fleetsim.job.permissions import Allowed
 from fleetsim.job.trials import flat, simulated
 from fleetsim.plan.budget import Budget
 from fleetsim.plan.choices import ChoiceInputs
 from fleetsim.plan.plan import Space, plan, planned_job
 from fleetsim.plan.words import asked_for
 from fleetsim.sim.threads import side_by_side
+from fleetsim.split.permissions import Allowed
 
 
 @dataclass(frozen=True, slots=True)

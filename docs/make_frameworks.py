@@ -22,7 +22,8 @@ from fleetsim.frameworks.convert import FRAMEWORKS, Imported, scenario_from
 from fleetsim.frameworks.export import scenario_to
 from fleetsim.frameworks.source import read_source
 from fleetsim.frameworks.trl import CLASSES
-from fleetsim.job.engine_limits import generated_mean, limits_of, training_step_s
+from fleetsim.job.derived_values import training_step_s
+from fleetsim.job.nameplate import generated_mean, limits_of
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "frameworks.md"

@@ -10,7 +10,7 @@ import typer.main
 
 from fleetsim.cli.main import app
 from fleetsim.cli.manual import VARIABLES
-from fleetsim.job.flag_paths import PATHS
+from fleetsim.job.settings import PATHS
 
 INTRO = """\
 # Commands

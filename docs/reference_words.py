@@ -5,7 +5,7 @@ from __future__ import annotations
 from reference_cli import cell, table
 
 from fleetsim.errors import EXIT_CODES
-from fleetsim.job.binding import BINDINGS
+from fleetsim.job.words import BINDINGS
 from fleetsim.quantities import CATALOGUE, OBSERVED, WINDOW_METRICS, Quantity
 from fleetsim.replay.diagnose.finding import QUESTIONS
 from fleetsim.replay.figures import METRICS as FIGURES

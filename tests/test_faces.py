@@ -8,7 +8,7 @@ import pytest
 
 from fleetsim.errors import InputError, OutsideError, Problem
 from fleetsim.faces import SET, Text, flag, in_python, setting, text
-from fleetsim.job.keywords import keywords
+from fleetsim.job.result import keywords
 
 
 def test_a_setting_reads_as_a_flag_and_as_a_keyword() -> None:

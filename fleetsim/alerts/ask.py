@@ -10,8 +10,8 @@ from fleetsim.alerts.planned_fleet import AnyPlan, PlanFields, PlannedFleet
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import flag, text
-from fleetsim.job.immutability import unchanging
 from fleetsim.job.question import Lends, Option
+from fleetsim.job.result import unchanging
 from fleetsim.job.watch import SILENT, Watch
 
 if TYPE_CHECKING:

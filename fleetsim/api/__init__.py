@@ -11,10 +11,11 @@ The same question gives the same digits here and on the command line: a result's
 from __future__ import annotations
 
 from fleetsim.api.catalogue import profile, profiles, scenarios
+from fleetsim.api.job import Job
 from fleetsim.compare.ask import CompareResult, compare
 from fleetsim.errors import FleetsimError, InfeasibleError, InputError, Interrupted, OutsideError, StuckError
 from fleetsim.estimates import Estimate
-from fleetsim.job.job_face import Job, load
+from fleetsim.job.base_job import load
 from fleetsim.job.metrics import Metrics
 from fleetsim.plan.ask import plan
 from fleetsim.plan.result import PlanResult

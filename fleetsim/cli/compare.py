@@ -11,8 +11,8 @@ from fleetsim.compare.ask import ask
 from fleetsim.compare.checked_question import checked
 from fleetsim.compare.question import Compare
 from fleetsim.dataclass import dataclass
-from fleetsim.job.fields import RUN
 from fleetsim.job.question import Option
+from fleetsim.job.settings import RUN
 
 if TYPE_CHECKING:
     from fleetsim.compare.ask import CompareResult

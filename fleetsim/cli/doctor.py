@@ -12,9 +12,9 @@ from fleetsim import units
 from fleetsim.cli.line_wrap import columns, wrapped
 from fleetsim.cli.lines import say
 from fleetsim.dataclass import dataclass
-from fleetsim.job.fields import RUN
-from fleetsim.job.history_fields import AccessFields
 from fleetsim.job.question import Option
+from fleetsim.job.settings import RUN
+from fleetsim.replay.history_fields import AccessFields
 
 if TYPE_CHECKING:
     from fleetsim.cli.doctor_checks.check import Check

@@ -13,6 +13,12 @@ import typer
 from fleetsim.job.question import Argument, Lends, Option
 
 
+def _read_run(*said: Any) -> Any:
+    from fleetsim.replay.shown.shown import with_run
+
+    return with_run(*said)
+
+
 def command(run: Callable[..., None]) -> Callable[..., None]:
     """A function for `app.command`, of a function whose parameters are questions.
 
@@ -22,6 +28,9 @@ def command(run: Callable[..., None]) -> Callable[..., None]:
     questions = {name: kind for name, kind in typing.get_type_hints(run).items() if name != "return"}
 
     def call(**values: Any) -> None:
+        from fleetsim.job.heard_run import reads_runs
+
+        reads_runs(_read_run)
         run(**{name: _filled(question, values) for name, question in questions.items()})
 
     offered = [one for question in questions.values() for one in _offered(question)]

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import typer
 
@@ -20,7 +20,32 @@ if TYPE_CHECKING:
 
     from fleetsim.job.engine_source import EngineSource
     from fleetsim.job.gate import Gate
-    from fleetsim.job.result import Answer, Planned
+    from fleetsim.tell.terminal import View
+
+
+class Answer(Protocol):
+    """A Result with warnings, as a command shows it."""
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the command prints on stderr."""
+
+    def view(self) -> View:
+        """What the command prints."""
+
+    def document(self) -> dict[str, Any]:
+        """What the command prints under --json."""
+
+
+class Planned(Answer, Protocol):
+    """An answer of simulations: it rests on an engine's speed, and conditions can be put on its numbers."""
+
+    @property
+    def profile(self) -> EngineSource:
+        """What the engine's speed rests on."""
+
+    def numbers(self) -> dict[str, float]:
+        """What --fail-if can ask of it, by name."""
 
 
 def show(renderable: RenderableType) -> None:

@@ -9,10 +9,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
+from fleetsim.cli.answer_options import BriefOutput
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import Problems
-from fleetsim.job.fields import RUN, BriefOutput
 from fleetsim.job.question import Option, Question
+from fleetsim.job.settings import RUN
 
 if TYPE_CHECKING:
     from fleetsim.job.gate import Gate

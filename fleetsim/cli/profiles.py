@@ -11,21 +11,51 @@ from fleetsim.cli.flags import command
 from fleetsim.cli.lines import say
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import NOT_HELD
-from fleetsim.job.fields import RUN
-from fleetsim.job.question import Option
-from fleetsim.job.trainer_ask import TrainerStep
+from fleetsim.job.fields import JobFields, ready
+from fleetsim.job.question import AnyJob, Lends, Option
+from fleetsim.job.settings import RUN, TRAINER, said
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fleetsim.calibrate.known_profiles import ClientView
     from fleetsim.config.engine_profile import Profile
+    from fleetsim.job.base_job import Job
+    from fleetsim.trainer.estimate import TrainerEstimate
 
 app = typer.Typer(no_args_is_help=True, help="Profiles of engines: list them, look at one, check it, estimate one.")
 
 
 NAME = Annotated[str, typer.Argument(metavar="PROFILE", help="The name of a shipped profile, or a file.")]
 JSON = Annotated[bool, typer.Option("--json", help="One JSON document.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainedJob(JobFields):
+    """The job that is trained."""
+
+    batch: Annotated[int | None, said("batch")] = None
+    len_: Annotated[float | None, said("len")] = None
+    max_len: Annotated[float | None, said("max_len")] = None
+    len_cv: Annotated[float | None, said("len_cv")] = None
+    prompt_len: Annotated[int | None, said("prompt_len")] = None
+    model: Annotated[str | None, said("model", TRAINER)] = None
+    gpu: Annotated[str | None, said("gpu", TRAINER, "Its GPU: H100, H200, A100...")] = None
+    trainer_gpus: Annotated[int | None, said("trainer_gpus")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainerStep:
+    """How long is a training step, and how large must its trainer be?"""
+
+    job: Annotated[AnyJob, Lends(TrainedJob)]
+
+    def answer(self) -> tuple[Job, TrainerEstimate]:
+        """The job and its trainer. Raises InputError with all that is wrong, and for a trainer that is too small."""
+        from fleetsim.job.derived_values import trainer_estimate
+
+        job = ready(self.job)
+        return job, trainer_estimate(job.scenario, job.given)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from fleetsim.cli.replay_files import PlanFiles, ReplayOutput
-from fleetsim.job.history_fields import AccessFields
 from fleetsim.replay.ask import Replay, ask
+from fleetsim.replay.history_fields import AccessFields
 
 
 def replay(asked: Replay, output: ReplayOutput, files: PlanFiles, access: AccessFields) -> None:

@@ -15,17 +15,17 @@ from fleetsim.cli.lines import say
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import NOT_HELD, InputError, Problem, Problems
 from fleetsim.files import new_file, reason, write_text
-from fleetsim.job.fields import RUN
-from fleetsim.job.history_fields import SOURCE
 from fleetsim.job.question import Option
+from fleetsim.job.settings import RUN
+from fleetsim.replay.history_fields import SOURCE
 from fleetsim.replay.questions import CHANGE, ChangeFields
 
 if TYPE_CHECKING:
     from fleetsim.history.history import History
     from fleetsim.job.gate import Gate
-    from fleetsim.job.history_fields import AccessFields, HistoryWindow
     from fleetsim.replay.answers import Answers
     from fleetsim.replay.ask import Replay
+    from fleetsim.replay.history_fields import AccessFields, HistoryWindow
     from fleetsim.replay.questions import Questions
     from fleetsim.replay.result import ReplayResult
 

@@ -56,7 +56,8 @@ def _made(framework: str, scenario: str, sets: Sequence[str]) -> Exported:
 
     from fleetsim.config.load import load_scenario
     from fleetsim.frameworks.export import scenario_to
-    from fleetsim.job.engine_limits import generated_mean, limits_of, training_step_s
+    from fleetsim.job.derived_values import training_step_s
+    from fleetsim.job.nameplate import generated_mean, limits_of
 
     job = load_scenario(scenario, sets)
     means = generated_mean(job), training_step_s(job)

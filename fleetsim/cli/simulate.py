@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
+from fleetsim.cli.answer_options import BriefOutput
 from fleetsim.cli.first_run import FirstRun, HistoryFile, TraceFile
 from fleetsim.cli.lines import say
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import Problems
-from fleetsim.job.fields import RUN, BriefOutput
 from fleetsim.job.question import Option
+from fleetsim.job.settings import RUN
 from fleetsim.simulate.ask import Simulate
 from fleetsim.simulate.ask import simulate as ask
 

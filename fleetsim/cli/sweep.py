@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
+from fleetsim.cli.answer_options import Printed
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import Problems
-from fleetsim.job.fields import RUN, Printed
 from fleetsim.job.question import Option
+from fleetsim.job.settings import RUN
 from fleetsim.sweep.ask import Sweep, ask
 
 if TYPE_CHECKING:

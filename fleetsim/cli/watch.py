@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from fleetsim.cli.lines import say
 from fleetsim.dataclass import dataclass
-from fleetsim.job.fields import RUN
 from fleetsim.job.question import Option
+from fleetsim.job.settings import RUN
 from fleetsim.watch.ask import FleetWatch, log_watch, watcher
 
 if TYPE_CHECKING:

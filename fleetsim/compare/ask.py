@@ -12,9 +12,7 @@ from fleetsim.compare.question import Compare
 from fleetsim.compare.spans import IN_PYTHON
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Interrupted, Problem
-from fleetsim.job.immutability import unchanging
-from fleetsim.job.keywords import keywords
-from fleetsim.job.result import Briefed
+from fleetsim.job.result import Briefed, keywords, unchanging
 from fleetsim.job.watch import SILENT, Watch, told
 
 if TYPE_CHECKING:
@@ -22,7 +20,7 @@ if TYPE_CHECKING:
 
     from fleetsim.compare.compare import Comparison, MetricChange
     from fleetsim.compare.sides import Comparable
-    from fleetsim.job.job_face import Tell
+    from fleetsim.job.base_job import Tell
     from fleetsim.tell.document import Document
 
 Windows = tuple[str | None, str | None]
@@ -68,7 +66,7 @@ class CompareResult(Briefed):
 
     def to_pandas(self) -> pd.DataFrame:
         """A row a metric: a, b, ratio and difference with the ends of their intervals, verdict, p_adjusted."""
-        from fleetsim.job.frames import frame, with_intervals
+        from fleetsim.job.metrics import frame, with_intervals
 
         rows = []
         for c in self.comparison.changes:

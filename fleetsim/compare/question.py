@@ -7,9 +7,10 @@ from typing import Annotated
 
 from fleetsim.compare.inputs import GivenSide
 from fleetsim.dataclass import dataclass
-from fleetsim.job.fields import RUN, SIMULATED, CountedFlags
-from fleetsim.job.history_fields import SOURCE, AccessFields
+from fleetsim.job.fields import CountedFlags
 from fleetsim.job.question import Argument, Lends, Option
+from fleetsim.job.settings import RUN, SIMULATED
+from fleetsim.replay.history_fields import SOURCE, AccessFields
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,8 +16,8 @@ from fleetsim.faces import text
 from fleetsim.history.history import History
 from fleetsim.history.option_names import HISTORY
 from fleetsim.history.window import parse_time
-from fleetsim.job.history_fields import LAST_HOURS, HistoryWindow, mapping_of, step_of
 from fleetsim.job.watch import Watch
+from fleetsim.replay.history_fields import LAST_HOURS, HistoryWindow, mapping_of, step_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from fleetsim.compare.saved_result import SavedResult, result_of
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import text
 from fleetsim.history.history import History
-from fleetsim.job.job_face import Job, Start, load, made
+from fleetsim.job.base_job import BaseJob, Start, load, made
 from fleetsim.replay.result import ReplayResult
 from fleetsim.simulate.result import SimulateResult
 from fleetsim.size.ask import SizeResult
@@ -30,7 +30,7 @@ def given_in_python(where: str, it: Comparable) -> GivenSide:
         return GivenSide(where, it.source, "history", it)
     if isinstance(it, (SimulateResult, SizeResult)):
         return GivenSide(where, repr(it), "result", it.to_dict())
-    return GivenSide(where, repr(it), "scenario", it if isinstance(it, Job) else load(it))
+    return GivenSide(where, repr(it), "scenario", it if isinstance(it, BaseJob) else load(it))
 
 
 def sides_of(asked: Compare, given: tuple[GivenSide, ...]) -> tuple[tuple[ToRun | SavedResult, ...], tuple[str, ...]]:
@@ -50,7 +50,7 @@ def sides_of(asked: Compare, given: tuple[GivenSide, ...]) -> tuple[tuple[ToRun 
                 continue
             run = {"steps": asked.steps, "seed": asked.seed, "replications": asked.replications}
             flags = asked.job.flags() | run
-            job = one.held if isinstance(one.held, Job) else made(one.text, [*(asked.set_ or ()), *own], flags)
+            job = one.held if isinstance(one.held, BaseJob) else made(one.text, [*(asked.set_ or ()), *own], flags)
             found.append(ToRun(label, job.scenario, job.given))
             notes += [f"{where}: {note}" for note in job.notes]
         except InputError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fleetsim.compare.question import Compare
 from fleetsim.errors import InputError, Problem, Problems
 from fleetsim.faces import Text
-from fleetsim.job.history_fields import mapping_of, step_of
+from fleetsim.replay.history_fields import mapping_of, step_of
 
 Span = tuple[str, str]
 IN_PYTHON = '"START..END", for example windows=("-6h..-3h", "-3h..now")'

@@ -14,6 +14,7 @@ from fleetsim.dataclass import dataclass
 from fleetsim.engine.prices import prices_of
 from fleetsim.faces import flag, setting, text
 from fleetsim.job import value_words
+from fleetsim.job.settings import LENGTHS, SAID_BY
 
 _FLEET = "fleet.instances"
 
@@ -30,10 +31,18 @@ class Assumption:
 
 @dataclass(frozen=True, slots=True)
 class _Default:
+    """say: the value in words. matters: whether it bears on the job. example: what to type for a path that has no flag,
+    or for a part of it."""
+
     path: str
-    flag: str
     say: Callable[[Scenario], str]
     matters: Callable[[Scenario], bool] = lambda s: True
+    example: str = ""
+
+    @property
+    def flag(self) -> str:
+        """What to type to say it."""
+        return f"--set {self.path}{self.example}" if self.example else flag(SAID_BY[self.path])
 
 
 def _modelled(s: Scenario) -> bool:
@@ -58,8 +67,9 @@ def _drafts_are_guessed(s: Scenario) -> bool:
     return d is not None and d.acceptance is None and d.acceptance_length is None and d.curve is None
 
 
-def _reuses_prompts(s: Scenario) -> bool:
-    return s.engine.kind != "constant" and s.workload.group_size > 1
+def _reuses(on: bool) -> Callable[[Scenario], bool]:
+    """Whether prompts come again, and engines have the cache for them or not."""
+    return lambda s: s.engine.kind != "constant" and s.workload.group_size > 1 and s.engine.prefix_caching == on
 
 
 def _lognormal(s: Scenario) -> Lognormal | None:
@@ -87,128 +97,98 @@ def _counts_per_token(s: Scenario) -> bool:
     return s.trainer.fixed_s == 0 and (s.trainer.per_token_s > 0 or bool(s.trainer.phases))
 
 
+def _told_per_step(s: Scenario) -> bool:
+    """Whether the seconds of a step are said once, as those of the step."""
+    return not is_estimated(s) and not _counts_per_token(s)
+
+
+def _is_stated(path: str) -> Callable[[Scenario], bool]:
+    """Whether a file assumes these seconds, so that no model makes them."""
+    return lambda s: path in s.assumed and not is_estimated(s)
+
+
+def _assumes(path: str) -> Callable[[Scenario], bool]:
+    return lambda s: path in s.assumed
+
+
+def _lengths(say: Callable[[Lognormal], str]) -> Callable[[Scenario], str]:
+    return lambda s: "" if (law := _lognormal(s)) is None else say(law)
+
+
 _DEFAULTS = (
-    _Default("engine.profile", flag("profile"), value_words.profile, _profiled),
-    _Default("engine.model", flag("model"), lambda s: s.engine.model, _modelled),
-    _Default("engine.gpu", flag("gpu"), lambda s: s.engine.gpu, _modelled),
-    _Default("engine.tp", flag("tp"), value_words.instance),
-    _Default("engine.dtype", flag("dtype"), value_words.weights, _modelled),
-    _Default("engine.kv_dtype", flag("kv_dtype"), value_words.kv_cache, _modelled),
-    _Default("engine.slowdown", flag("slowdown"), value_words.slowdown, lambda s: "engine.slowdown" in s.assumed),
-    _Default("engine.entry_point", "--set engine.entry_point=llm", value_words.entry_point, _starts_by_itself),
+    _Default("engine.profile", value_words.profile, _profiled),
+    _Default("engine.model", lambda s: s.engine.model, _modelled),
+    _Default("engine.gpu", lambda s: s.engine.gpu, _modelled),
+    _Default("engine.tp", value_words.instance),
+    _Default("engine.dtype", value_words.weights, _modelled),
+    _Default("engine.kv_dtype", value_words.kv_cache, _modelled),
+    _Default("engine.slowdown", value_words.slowdown, _assumes("engine.slowdown")),
+    _Default("engine.entry_point", value_words.entry_point, _starts_by_itself, "=llm"),
+    _Default("engine.speculation.acceptance", value_words.drafts, _drafts_are_guessed, "_length=3"),
+    _Default("engine.prefix_caching", value_words.prefix_caching, _reuses(True), "=false"),
+    _Default("engine.prefix_caching", value_words.prefix_caching, _reuses(False), "=true"),
+    _Default("trainer.batch_samples", lambda s: f"{s.trainer.batch_samples:,} samples per optimizer step"),
     _Default(
-        "engine.speculation.acceptance",
-        "--set engine.speculation.acceptance_length=3",
-        value_words.drafts,
-        _drafts_are_guessed,
-    ),
-    _Default(
-        "engine.prefix_caching",
-        "--set engine.prefix_caching=false",
-        value_words.prefix_caching,
-        lambda s: _reuses_prompts(s) and s.engine.prefix_caching,
-    ),
-    _Default(
-        "engine.prefix_caching",
-        "--set engine.prefix_caching=true",
-        value_words.prefix_caching,
-        lambda s: _reuses_prompts(s) and not s.engine.prefix_caching,
-    ),
-    _Default(
-        "trainer.batch_samples", flag("batch"), lambda s: f"{s.trainer.batch_samples:,} samples per optimizer step"
-    ),
-    _Default(
-        "workload.output_tokens.mean",
-        flag("len"),
-        lambda s: f"a mean of {law.mean:,.0f} generated tokens before the cap" if (law := _lognormal(s)) else "",
+        f"{LENGTHS}.mean",
+        _lengths(lambda law: f"a mean of {law.mean:,.0f} generated tokens before the cap"),
         _dispersed,
     ),
-    _Default(
-        "workload.output_tokens.cv",
-        flag("len_cv"),
-        lambda s: f"lognormal lengths, cv {law.cv:g} before the cap" if (law := _lognormal(s)) else "",
-        _dispersed,
-    ),
-    _Default(
-        "workload.output_tokens.max",
-        flag("max_len"),
-        lambda s: f"responses cut at {law.max:,.0f} tokens" if (law := _lognormal(s)) else "",
-        _capped,
-    ),
-    _Default("workload.group_size", flag("group_size"), lambda s: f"groups of {s.workload.group_size}"),
+    _Default(f"{LENGTHS}.cv", _lengths(lambda law: f"lognormal lengths, cv {law.cv:g} before the cap"), _dispersed),
+    _Default(f"{LENGTHS}.max", _lengths(lambda law: f"responses cut at {law.max:,.0f} tokens"), _capped),
+    _Default("workload.group_size", lambda s: f"groups of {s.workload.group_size}"),
     _Default(
         "workload.prompt_tokens",
-        flag("prompt_len"),
         lambda s: f"prompts of {getattr(s.workload.prompt_tokens, 'value', 0):,} tokens",
         lambda s: s.engine.kind != "constant",
     ),
-    _Default(
-        "trainer.fixed_s",
-        flag("trainer_step_s"),
-        lambda s: f"{s.trainer.fixed_s:g} s of compute per step",
-        lambda s: not is_estimated(s) and not _counts_per_token(s),
-    ),
-    _Default("trainer.fixed_s", flag("trainer_step_s"), value_words.estimated_step, is_estimated),
-    _Default(
-        "trainer.per_token_s",
-        flag("trainer_step_s"),
-        value_words.per_token,
-        lambda s: "trainer.per_token_s" in s.assumed and not is_estimated(s),
-    ),
+    _Default("trainer.fixed_s", lambda s: f"{s.trainer.fixed_s:g} s of compute per step", _told_per_step),
+    _Default("trainer.fixed_s", value_words.estimated_step, is_estimated),
+    _Default("trainer.per_token_s", value_words.per_token, _is_stated("trainer.per_token_s")),
     _Default(
         "trainer.phases",
-        flag("trainer_step_s"),
         lambda s: f"the seconds of {' and '.join(p.name for p in s.trainer.phases)}",
-        lambda s: bool(s.trainer.phases) and "trainer.phases" in s.assumed and not is_estimated(s),
+        lambda s: bool(s.trainer.phases) and _is_stated("trainer.phases")(s),
     ),
-    _Default("trainer.gpus", flag("trainer_gpus"), value_words.trainer_gpus),
+    _Default("trainer.gpus", value_words.trainer_gpus),
     _Default(
         "admission.max_staleness",
-        flag("max_staleness"),
         lambda s: f"generation at most {units.plural(s.admission.max_staleness, 'weight version')} ahead",
         lambda s: law_of(s).plain_window,
     ),
     _Default(
         "sync.transport",
-        "--set sync.transport=rdma_p2p",
         lambda s: f"weights by {(s.sync.transport or '').replace('_', ' ')}",
-        lambda s: "sync.transport" in s.assumed,
+        _assumes("sync.transport"),
+        "=rdma_p2p",
     ),
-    _Default("sync.publish_s", "--set sync.publish_s=0", value_words.publish, lambda s: s.sync.transport is not None),
-    _Default("sync.pause_s", flag("sync_pause_s"), value_words.pause),
-    _Default("sync.trainer_block_s", "--set sync.trainer_block_s=0", value_words.trainer_block),
+    _Default("sync.publish_s", value_words.publish, lambda s: s.sync.transport is not None, "=0"),
+    _Default("sync.pause_s", value_words.pause),
+    _Default("sync.trainer_block_s", value_words.trainer_block, example="=0"),
     _Default(
-        "targets.headroom",
-        flag("headroom"),
-        lambda s: f"headroom {s.targets.headroom:g} in the arithmetic (not in the simulation)",
+        "targets.headroom", lambda s: f"headroom {s.targets.headroom:g} in the arithmetic (not in the simulation)"
     ),
     _Default(
         "cost.instance_price_usd_per_gpu_h",
-        flag("instance_price"),
         lambda s: f"{units.price(prices_of(s).rollout)} per rollout GPU-hour ({value_words.price_list(s)})",
     ),
-    _Default(
-        "cost.trainer_price_usd_per_gpu_h",
-        flag("trainer_price"),
-        lambda s: f"{units.price(prices_of(s).trainer)} per trainer GPU-hour",
-    ),
+    _Default("cost.trainer_price_usd_per_gpu_h", lambda s: f"{units.price(prices_of(s).trainer)} per trainer GPU-hour"),
     _Default(
         "fleet.failures.mtbf_s",
-        "--set fleet.failures.mtbf_s=86400",
         lambda s: "no instance fails",
         lambda s: s.fleet.failures.mtbf_s is None,
+        "=86400",
     ),
     _Default(
         "fleet.straggler_share",
-        "--set fleet.straggler_share=0.1",
         lambda s: "no stragglers: all instances are equally fast",
         lambda s: not s.fleet.speed_factors and not s.fleet.straggler_share,
+        "=0.1",
     ),
     _Default(
         "workload.reward.latency_s",
-        "--set workload.reward.latency_s=2",
         lambda s: "rewards take no time",
         lambda s: getattr(s.workload.reward.latency_s, "value", None) == 0,
+        "=2",
     ),
 )
 

@@ -12,10 +12,9 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.engine.transport import sync_times
 from fleetsim.estimates import Estimate
 from fleetsim.job.assumptions import Assumption
-from fleetsim.job.engine_limits import generated_mean
 from fleetsim.job.input_moves import InputPart, MetricRanges
-from fleetsim.job.levers import share_at_cap
-from fleetsim.job.nameplate import trainer_step_s
+from fleetsim.job.lengths import share_at_cap
+from fleetsim.job.nameplate import generated_mean, trainer_step_s
 from fleetsim.quantities import quantity
 
 # From, to of some metrics; None where no input is in doubt.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
@@ -22,14 +22,26 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.config.unread_settings import reader_of
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError
+from fleetsim.job.base_job import made
 from fleetsim.job.derived_values import SECONDS, SYNC
-from fleetsim.job.fields import OF_A_RUN, flag_words
-from fleetsim.job.flag_paths import LENGTHS, merged, place_of
+from fleetsim.job.fields import OF_A_RUN
 from fleetsim.job.heard_run import Heard
 from fleetsim.job.job import Start as File
-from fleetsim.job.job_face import Job, made
-from fleetsim.job.length_options import LENGTH_FLAGS
-from fleetsim.job.typed_values import FLAGS, NAMES, Word, contradicts, length_flags, text_of, there, unquoted, words_for
+from fleetsim.job.settings import LENGTH_FLAGS, LENGTHS, SIMULATE_FLAGS, flag_words, place_of
+from fleetsim.job.typed_words import (
+    NAMES,
+    Word,
+    contradicts,
+    length_flags,
+    merged,
+    text_of,
+    there,
+    unquoted,
+    words_for,
+)
+
+if TYPE_CHECKING:
+    from fleetsim.job.base_job import Job
 
 # What no simulation reads, and how long a run is.
 _NO_PART = ("schema_version", "name", "description", "source", "published", "assumed", "observed", "targets")
@@ -120,7 +132,7 @@ class _TypedWords:
             found += ["--preset", find_scenario(self.start).stem] if is_preset(self.start) else file
         if self.heard is not None:
             found += ["--run", self.heard.run]
-        flags = (word for name in FLAGS for word in flag_words(name, self.options.get(name)))
+        flags = (word for name in SIMULATE_FLAGS for word in flag_words(name, self.options.get(name)))
         return (*found, *flags, *flag_words("set", list(self.sets.values())))
 
     @property
@@ -132,7 +144,7 @@ class _TypedWords:
 def _said_of(job: Job) -> _TypedWords:
     """What somebody said of a job; values of a mapping are said as flags and settings."""
     start: File = job._start if job._heard is None else job._heard.start
-    options = {name: value for name, value in job._options.items() if name in FLAGS}
+    options = {name: value for name, value in job._options.items() if name in SIMULATE_FLAGS}
     if not isinstance(start, Mapping):
         return _TypedWords(start, job._heard, options, dict(map(unquoted, job._changes.items())))
     changes = dict(map(parse_override, job._changes.values()))

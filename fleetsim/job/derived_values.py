@@ -1,22 +1,31 @@
-"""What follows from a job's model, GPUs and framework where nobody said it: the trainer's seconds and GPUs, how weights
-are sent, and how much slower engines are in such a job.
+"""What follows from a job's model, GPUs and framework where nobody said it: the GPUs of an instance, the trainer's
+seconds and GPUs, how weights are sent, and how much slower engines are in such a job.
 
 Such values are written into the scenario, and their paths into its `assumed`. So they are worked out anew for a
-scenario that was written to a file and is read again.
+scenario that was written to a file and is read again. The GPUs of an instance are those with the cheapest tokens:
+weights that leave little room for the KV cache make an instance slow, and more GPUs than a model needs lose time in
+collectives. So the sizes 1, 2, 4, ... up to a server are compared by their tokens per second and GPU. Each holds as
+many samples as the job keeps in flight, as its memory holds, and as its limits allow. Where none of these sizes holds
+the model, the answer is the fewest servers that do, up to four.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
-from fleetsim.config.paths import is_given, is_touched
+from fleetsim.config.load import with_changes
+from fleetsim.config.paths import given_paths, is_given, is_touched
 from fleetsim.config.scenario import Scenario
-from fleetsim.config.trainer import PhaseConfig
+from fleetsim.config.trainer import PhaseConfig, TrainerConfig
+from fleetsim.engine.gpus import gpu_of
+from fleetsim.engine.model.names import model_shape
 from fleetsim.engine.slowdown import slowdown_of
 from fleetsim.engine.transport import sync_times
 from fleetsim.errors import InputError
-from fleetsim.sim.engines import profile_of
+from fleetsim.job.nameplate import mean_step_s, nameplate_rate
+from fleetsim.job.notes import longest_context
+from fleetsim.sim.engines import engine_of, profile_of
 from fleetsim.trainer.estimate import TrainerEstimate, estimate_of, is_known
 
 SECONDS = ("trainer.fixed_s", "trainer.per_token_s", "trainer.phases", "trainer.scaling.points")
@@ -80,6 +89,14 @@ def _with_trainer(scenario: Scenario, given: Collection[str]) -> Scenario:
     return _assuming(scenario, changes)
 
 
+def trainer_estimate(scenario: Scenario, given: Collection[str]) -> TrainerEstimate:
+    """The trainer of a job, on the GPUs that somebody gave, or on the smallest that fits.
+
+    given: dotted paths that somebody wrote. Raises InputError as `estimate_of` does.
+    """
+    return estimate_of(scenario, scenario.trainer.gpus if is_given("trainer.gpus", given) else None)
+
+
 def seconds_of(found: TrainerEstimate) -> dict[str, Any]:
     """An estimate as values of a scenario: the seconds of every step, and of every trained token."""
     tokens, seconds = found.plan.batch.tokens, found.seconds
@@ -96,6 +113,25 @@ def seconds_of(found: TrainerEstimate) -> dict[str, Any]:
         "trainer.per_token_s": _few((seconds.update - fixed) / tokens),
         "trainer.phases": tuple(phases),
     }
+
+
+def slower(trainer: TrainerConfig, factor: float) -> dict[str, Any]:
+    """The changes that multiply the seconds of a step."""
+    phases = [
+        {**phase.model_dump(), "fixed_s": factor * phase.fixed_s, "per_token_s": factor * phase.per_token_s}
+        for phase in trainer.phases
+    ]
+    seconds = {"fixed_s": factor * trainer.fixed_s, "per_token_s": factor * trainer.per_token_s, "phases": phases}
+    return {f"trainer.{name}": value for name, value in seconds.items()}
+
+
+def training_step_s(scenario: Scenario) -> float:
+    """Seconds of a training step on a mean batch: those of the scenario, else of the trainer's model. Raises InputError
+    for a file that cannot be read."""
+    try:
+        return mean_step_s(with_derived(scenario, given_paths(scenario)))
+    except InputError:  # a trainer that is too small for its model: the file is told as it is
+        return mean_step_s(scenario)
 
 
 def _with_transport(scenario: Scenario, given: Collection[str]) -> Scenario:
@@ -124,3 +160,44 @@ def _assuming(scenario: Scenario, changes: dict[str, Any]) -> Scenario:
 def _few(value: float) -> float:
     """Four digits: no estimate has more."""
     return float(f"{value:.4g}")
+
+
+TP = "engine.tp"
+# More GPUs must be better by so much: a smaller instance is easier to place, and its speed is better known.
+_WORTH = 1.03
+
+
+def instance_gpus(scenario: Scenario, given: Collection[str]) -> int | None:
+    """The tensor parallelism to take; None where there is nothing to choose, because it is given or the engine is no
+    roofline.
+
+    A model that fits no server gets two or four of them. One that is still too large gets a server, and the engine then
+    says that it is too large. given: dotted paths that somebody wrote.
+    """
+    if scenario.engine.kind != "roofline" or is_given(TP, given):
+        return None
+    try:
+        node, heads = gpu_of(scenario.engine).node_gpus, model_shape(scenario.engine.model).heads
+    except InputError:
+        return None
+    server = max(1, node // (scenario.engine.dp * scenario.engine.pp))
+    sizes = [1 << n for n in range(server.bit_length()) if heads % (1 << n) == 0]
+    found = dict(_rates(scenario, sizes)) or dict(_rates(scenario, [n for n in (2 * node, 4 * node) if heads % n == 0]))
+    best, best_rate = sizes[-1], 0.0
+    for tp, rate in found.items():
+        if rate > best_rate * _WORTH:
+            best, best_rate = tp, rate
+    return best
+
+
+def _rates(scenario: Scenario, sizes: Iterable[int]) -> Iterator[tuple[int, float]]:
+    """Each size that holds the longest sample of the job, and its output tokens per second and GPU."""
+    for tp in sizes:
+        candidate = with_changes(scenario, {TP: tp})
+        try:
+            step_time, limits = engine_of(candidate)
+            holds = step_time.blocks_of_one(limits.kv_blocks) * limits.block_size
+            if holds >= limits.cache_tokens(longest_context(candidate)[0]):
+                yield tp, nameplate_rate(candidate)(1) / candidate.engine.gpus
+        except InputError:  # the weights do not fit
+            continue

@@ -14,8 +14,7 @@ from fleetsim.config.speculation import SpeculationConfig
 from fleetsim.dataclass import dataclass
 from fleetsim.estimates import Estimate
 from fleetsim.job.nameplate import context_in_flight, samples_in_flight
-from fleetsim.job.trials import Measure, Tell
-from fleetsim.job.ways import runs_of, step_beside
+from fleetsim.job.trials import Measure, Tell, runs_of, step_beside
 from fleetsim.sim.engines import engine_of, profile_of, speculation_of, without_drafts
 from fleetsim.sim.speculation import longest_draft
 

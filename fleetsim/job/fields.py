@@ -1,4 +1,4 @@
-"""What commands ask about a job and about their output: fields that questions share, each worded once.
+"""What commands ask about a job: fields that questions share, each worded once.
 
 A command that needs other words for an option annotates the field again in a class of its own; the field keeps its
 place.
@@ -8,26 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import fields
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from fleetsim.dataclass import dataclass
-from fleetsim.errors import InputError, Problem
+from fleetsim.errors import InputError, Problem, Problems
 from fleetsim.faces import flag, text
-from fleetsim.job.question import Argument, Option
+from fleetsim.job.question import AnyJob, Argument, Option
+from fleetsim.job.settings import JOB, SIMULATED, flag_words, said
 
-JOB, ENGINE, TRAINER, RUN = "The job", "The engine", "Trainer and sync", "Run and output"
-SIMULATED, PRICES = "What is simulated", "Prices"
-# Of the flag that says how much faster a step must be to cost more.
-WORTH = "Per cent of cost that 1 % of step time is worth (1)."
+if TYPE_CHECKING:
+    from fleetsim.job.base_job import Job
+
+
 # Flags that say how a job is run, not which one it is.
 OF_A_RUN = ("steps", "replications", "seed")
-
-
-class AnyJob:
-    """What a question is about: a `Job`, or `JobFields` from which one is made. `job.ready` gives the job in either
-    case."""
-
-    __slots__ = ()
 
 
 def scenario_or_preset(scenario: str | None, preset: str | None, called: str = "SCENARIO") -> str | None:
@@ -79,37 +73,30 @@ class JobFields(AnyJob):
 class JobFlags:
     """What flags say of a job, whatever it starts from: every command that takes a job has these."""
 
-    batch: Annotated[int | None, Option("Samples per optimizer step (512).", JOB)] = None
-    len_: Annotated[float | None, Option("Mean generated tokens per sample (1,513).", JOB)] = None
-    max_len: Annotated[float | None, Option("Longest response, tokens: max_tokens (8,192).", JOB)] = None
-    len_cv: Annotated[float | None, Option("Spread of the lengths: deviation / mean (1).", JOB)] = None
-    group_size: Annotated[int | None, Option("Samples per prompt, G (8).", JOB)] = None
-    prompt_len: Annotated[int | None, Option("Tokens per prompt (512).", JOB)] = None
-    gpu: Annotated[str | None, Option("Rollout GPU: H100, H200, A100... (H100).", ENGINE)] = None
-    model: Annotated[str | None, Option("Hugging Face id, or a config.json (Qwen/Qwen2.5-7B).", ENGINE)] = None
-    tp: Annotated[int | None, Option("GPUs per instance (the cheapest that fits).", ENGINE)] = None
-    dtype: Annotated[str | None, Option("Weights: bfloat16, fp8, nvfp4, mxfp4, int4, auto (auto).", ENGINE)] = None
-    kv_dtype: Annotated[str | None, Option("KV cache: bfloat16, fp8, auto (auto).", ENGINE)] = None
-    profile: Annotated[str | None, Option("A measured engine: profile name or file.", ENGINE)] = None
-    instance_tok_s: Annotated[
-        float | None, Option("Output tok/s of one instance, as measured; prompts then take no time.", ENGINE)
-    ] = None
-    slowdown: Annotated[
-        float | None, Option("Iteration time in the job / of the engine alone (by framework).", ENGINE)
-    ] = None
-    trainer_step_s: Annotated[float | None, Option("Trainer compute seconds per step (by model).", TRAINER)] = None
-    trainer_gpus: Annotated[int | None, Option("GPUs of the trainer (the fewest that fit).", TRAINER)] = None
-    trainer_point: Annotated[
-        list[str] | None,
-        Option("A measured step, instead of the law. Repeatable.", TRAINER, metavar="GPUS:SECONDS"),
-    ] = None
-    parallel_share: Annotated[float | None, Option("Share of those seconds that more GPUs divide.", TRAINER)] = None
-    switch_s: Annotated[float | None, Option("Colocated: seconds to switch, each way.", TRAINER)] = None
-    max_staleness: Annotated[float | None, Option("Weight versions that generation may run ahead (4).", TRAINER)] = None
-    sync_pause_s: Annotated[float | None, Option("Seconds engines pause per weight sync.", TRAINER)] = None
-    instance_price: Annotated[float | None, Option("USD per rollout GPU-hour (by type).", PRICES)] = None
-    trainer_price: Annotated[float | None, Option("USD per trainer GPU-hour (by type).", PRICES)] = None
-    worth: Annotated[float | None, Option(WORTH, PRICES)] = None
+    batch: Annotated[int | None, said("batch")] = None
+    len_: Annotated[float | None, said("len")] = None
+    max_len: Annotated[float | None, said("max_len")] = None
+    len_cv: Annotated[float | None, said("len_cv")] = None
+    group_size: Annotated[int | None, said("group_size")] = None
+    prompt_len: Annotated[int | None, said("prompt_len")] = None
+    gpu: Annotated[str | None, said("gpu")] = None
+    model: Annotated[str | None, said("model")] = None
+    tp: Annotated[int | None, said("tp")] = None
+    dtype: Annotated[str | None, said("dtype")] = None
+    kv_dtype: Annotated[str | None, said("kv_dtype")] = None
+    profile: Annotated[str | None, said("profile")] = None
+    instance_tok_s: Annotated[float | None, said("instance_tok_s")] = None
+    slowdown: Annotated[float | None, said("slowdown")] = None
+    trainer_step_s: Annotated[float | None, said("trainer_step_s")] = None
+    trainer_gpus: Annotated[int | None, said("trainer_gpus")] = None
+    trainer_point: Annotated[list[str] | None, said("trainer_point")] = None
+    parallel_share: Annotated[float | None, said("parallel_share")] = None
+    switch_s: Annotated[float | None, said("switch_s")] = None
+    max_staleness: Annotated[float | None, said("max_staleness")] = None
+    sync_pause_s: Annotated[float | None, said("sync_pause_s")] = None
+    instance_price: Annotated[float | None, said("instance_price")] = None
+    trainer_price: Annotated[float | None, said("trainer_price")] = None
+    worth: Annotated[float | None, said("worth")] = None
 
     def flags(self) -> dict[str, Any]:
         """As of `JobFields`, with the measured steps as [GPUs, seconds]; `wrong` has those that are none."""
@@ -128,7 +115,7 @@ class JobFlags:
 class CountedFlags(JobFlags):
     """What flags say of a job that is run with the instances that it has."""
 
-    instances: Annotated[int | None, Option("Rollout instances (8).", ENGINE, after="prompt_len")] = None
+    instances: Annotated[int | None, said("instances", after="prompt_len")] = None
 
 
 def _point(written: str) -> list[float] | None:
@@ -161,8 +148,8 @@ class PlannedJob(JobFlags, JobFields):
     set_: Annotated[
         list[str] | None, Option("Any key of a scenario. Repeatable.", JOB, metavar="KEY=VALUE", after="preset")
     ] = None
-    replications: Annotated[int | None, Option("Simulated runs behind each interval (5).", RUN)] = None
-    seed: Annotated[int | None, Option("Random seed (0).", RUN)] = None
+    replications: Annotated[int | None, said("replications")] = None
+    seed: Annotated[int | None, said("seed")] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,8 +160,8 @@ class CountedJob(CountedFlags, PlannedJob):
     preset: Annotated[
         str | None, Option("A framework instead: verl-fully-async, areal, trl-grpo...", JOB, after="prompt_len")
     ] = None
-    replications: Annotated[int | None, Option("Runs behind each interval (5).", SIMULATED)] = None
-    seed: Annotated[int | None, Option("Random seed (0).", SIMULATED)] = None
+    replications: Annotated[int | None, said("replications", SIMULATED, "Runs behind each interval")] = None
+    seed: Annotated[int | None, said("seed", SIMULATED)] = None
 
     called, to_do = "SCENARIO", "simulate"
 
@@ -197,39 +184,18 @@ class CountedJob(CountedFlags, PlannedJob):
         return (*first, *(word for name, value in said.items() for word in flag_words(name, value)))
 
 
-def flag_words(name: str, value: Any) -> Iterator[str]:
-    """An option and its value as two words, once for each value of a list; nothing for None."""
-    several = isinstance(value, (list, tuple))
-    for one in value if several else () if value is None else (value,):
-        yield str(flag(name))
-        yield ":".join(map(typed, one)) if isinstance(one, (list, tuple)) else typed(one)
+def ready(job: AnyJob, **more: Any) -> Job:
+    """The job itself. more: flags of the question that change the job as well; a Job has heard of them before.
 
+    Raises InputError with all that is wrong with the fields.
+    """
+    from fleetsim.job.base_job import BaseJob, made
 
-def typed(value: Any) -> str:
-    """A value as one would type it: 2, not 2.0, and with all its digits."""
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Printed:
-    """What a command does with its answer. Python has methods of the result for it."""
-
-    json_: Annotated[bool, Option("One JSON document.", RUN)] = False
-    html: Annotated[str | None, Option("Write a page with charts there; it opens offline.", RUN, metavar="FILE")] = None
-    fail_if: Annotated[
-        list[str] | None, Option('Exit 10 if true: "step_s>30". Repeatable.', RUN, metavar="CONDITION")
-    ] = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Output(Printed):
-    """What a command does with an answer that rests on an engine's speed."""
-
-    strict: Annotated[bool, Option("Exit 12 outside the measured range.", RUN)] = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class BriefOutput(Output):
-    """What a command does with an answer that is told in brief."""
-
-    explain: Annotated[bool, Option("Print the rest too: why, what else was tried, what was assumed.", RUN)] = False
+    if isinstance(job, BaseJob):
+        return cast("Job", job)
+    assert isinstance(job, JobFields)
+    wrong = Problems(job.wrong())
+    with wrong.check():
+        found = made(job.start(), job.set_ or (), job.flags() | more)
+    wrong.stop()
+    return found

@@ -1,16 +1,24 @@
-"""What an answer rests on, as documents tell it: where the engine's speed comes from, and what was assumed."""
+"""What an answer rests on, as documents tell it: the engine's speed, what a run showed, what was assumed; a job."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from fleetsim import units
+from fleetsim.config.observation import ObservedConfig
+from fleetsim.config.paths import value_at
+from fleetsim.config.scenario import Scenario
+from fleetsim.faces import in_python
 from fleetsim.job import words
-from fleetsim.job.assumptions import Assumption
+from fleetsim.job.assumptions import Assumption, assumptions_of, short
 from fleetsim.job.engine_source import EngineSource
 from fleetsim.job.input_moves import InputPart, MetricRanges, Swing
-from fleetsim.tell.document import Block, Listed, Section, Table, Words, page_only, terminal_only
+from fleetsim.job.scenario_words import pool_words
+from fleetsim.job.settings import typed_for
+from fleetsim.job.words import THEMES
+from fleetsim.tell.document import Block, Document, Listed, Section, Table, Words, page_only, terminal_only
 
 P = TypeVar("P", bound=InputPart[Any])
 # What inputs that are moved one by one do together.
@@ -104,3 +112,73 @@ def _rows(assumed: Sequence[Assumption]) -> Iterator[tuple[str, str, str]]:
         theme = words.THEMES.get(part, part)
         yield "" if theme == last else theme, a.text.removesuffix(f" ({a.flag})"), a.flag
         last = theme
+
+
+def record_words(record: ObservedConfig) -> str:
+    """A value with its interval: "trainer seconds of 124 s (121 to 128)"."""
+    unit = f" {record.unit}" if record.unit else ""
+    within = f" ({_few(record.low)} to {_few(record.high)})" if record.low < record.high else ""
+    return f"{record.what} of {_few(record.value)}{unit}{within}"
+
+
+def observed_line(scenario: Scenario) -> str:
+    """What a run showed, in a line: the names alone; "" where none did."""
+    if not scenario.observed:
+        return ""
+    where = dict.fromkeys(record.source.partition(":")[0] for record in scenario.observed)
+    return f"{units.listed([record.what for record in scenario.observed])}, in {units.listed(list(where))}"
+
+
+def observed_section(scenario: Scenario) -> Section:
+    """The records of a job; empty where no run showed anything."""
+    return Section("Observed in a run", (_table(scenario.observed),) if scenario.observed else (), short="observed")
+
+
+def _table(records: Sequence[ObservedConfig]) -> Table:
+    headings = ("", "observed", "eight of ten", "steps", "in", "say otherwise with")
+    rows = tuple(
+        (
+            record.what,
+            f"{_few(record.value)}{f' {record.unit}' if record.unit else ''}",
+            f"{_few(record.low)} to {_few(record.high)}",
+            f"{record.steps:,}" if record.steps else "",
+            record.source,
+            str(typed_for(record.path, "VALUE")),
+        )
+        for record in records
+    )
+    return Table("observed in a run", headings, rows, left=1)
+
+
+def _few(value: float) -> str:
+    return f"{value:,.4g}" if value < 1000 else f"{value:,.0f}"
+
+
+_TITLE = ("schema_version", "name", "description", "assumed", "observed")
+
+
+def document(scenario: Scenario, given: Collection[str], notes: Sequence[str]) -> Document:
+    """given: dotted paths. notes: what is odd about them."""
+    s = scenario
+    assumed = [
+        replace(a, text=in_python(a.text), flag=a.flag if a.flag.startswith("--set") else in_python(a.flag))
+        for a in assumptions_of(s, given)
+    ]
+    said = tuple(_said(s, given))
+    sections = (
+        Section("given", (Listed(said),) if said else ()),
+        observed_section(s),
+        Section("assumed (and the keywords that change it)", (assumption_list(assumed, THEMES),) if assumed else ()),
+        Section("notes", tuple(notes)),
+    )
+    lede = (s.description.strip(),) if s.description else ()
+    return Document("fleetsim", f"{s.name}: {pool_words(s)}", lede, (), (), sections)
+
+
+def _said(scenario: Scenario, given: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Paths and values, without those of a section that another choice has taken away."""
+    for path in sorted(path for path in given if path.partition(".")[0] not in _TITLE):
+        try:
+            yield path, short(value_at(scenario, path))
+        except AttributeError:
+            continue

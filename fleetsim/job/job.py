@@ -24,13 +24,11 @@ from fleetsim.config.whole_engines import rounded_note
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import flag, setting, text
-from fleetsim.job.derived_values import SECONDS, with_derived
-from fleetsim.job.flag_paths import PATHS, contradictions, given_twice, overrides, unused_notes
-from fleetsim.job.instance_gpus import TP, instance_gpus
-from fleetsim.job.length_growth import growth_notes
-from fleetsim.job.length_options import LENGTH_FLAGS, law_from_flags
-from fleetsim.job.model_notes import model_notes
-from fleetsim.job.prices import unlisted_price
+from fleetsim.job.derived_values import SECONDS, TP, instance_gpus, with_derived
+from fleetsim.job.lengths import growth_notes, law_from_flags
+from fleetsim.job.notes import model_notes, unlisted_price
+from fleetsim.job.settings import LENGTH_FLAGS, PATHS
+from fleetsim.job.typed_words import contradictions, given_twice, overrides, unused_notes
 
 if TYPE_CHECKING:
     from fleetsim.sim.profile_facts import Profiled

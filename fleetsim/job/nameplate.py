@@ -8,17 +8,23 @@ the step-time model at the concurrency that the plan implies:
 
 (L = output length; samples in flight are length-biased, and on average half written). Prompts are free in it, nothing
 pauses and no instance runs out of work: what it loses to those is the headroom that the simulation computes.
+
+Beside it stands what a scenario leaves to its engine and its laws, worked out: a configuration for another program must
+state that, because that program has other defaults.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
 from fleetsim.config.law_numbers import law_of, sizes_of
 from fleetsim.config.scenario import Scenario
+from fleetsim.engine.defaults import MEMORY_SHARE, default_limits
+from fleetsim.engine.gpus import gpu_of
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import flag, setting, text
 from fleetsim.workload.lengths import mean_length, typical_lengths
@@ -114,3 +120,27 @@ def nameplate_rate(scenario: Scenario) -> Callable[[int], float]:
         return held * step_time.decode_tok_s(1, context)
 
     return rate_at
+
+
+def limits_of(scenario: Scenario) -> Mapping[str, Any]:
+    """Dotted path -> value. Nothing for SGLang, which derives them from the memory it finds, nor for engines that are
+    only a speed.
+
+    Raises InputError for a GPU that nobody knows.
+    """
+    engine = scenario.engine
+    if engine.kind != "roofline" or engine.name == "sglang":
+        return {}
+    seqs, tokens = default_limits(gpu_of(engine), engine.name, engine.entry_point)
+    return {
+        "engine.max_num_seqs": seqs,
+        "engine.max_num_batched_tokens": tokens,
+        "engine.gpu_memory_utilization": MEMORY_SHARE[engine.name],
+    }
+
+
+def generated_mean(scenario: Scenario) -> float:
+    """Mean tokens of a sample, after the cap: what `--len` says. Raises InputError for a file that cannot be read."""
+    from fleetsim.workload.lengths import mean_length
+
+    return mean_length(scenario.workload.output_tokens, at_least=1.0)

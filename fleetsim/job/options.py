@@ -10,8 +10,9 @@ from typing import Any, TypedDict
 from pydantic import BaseModel
 
 from fleetsim.config.tree import did_you_mean
+from fleetsim.config.yaml_text import as_yaml
 from fleetsim.errors import InputError, Problem
-from fleetsim.job.flag_paths import override_text
+from fleetsim.job.settings import SETTINGS
 
 
 class Options(TypedDict, total=False):
@@ -61,43 +62,11 @@ class Options(TypedDict, total=False):
     run: str | os.PathLike[str]
 
 
-_TEXTS = ("gpu", "model", "dtype", "kv_dtype", "profile", "run")
-_COUNTS = ("batch", "group_size", "prompt_len", "tp", "instances", "trainer_gpus", "steps", "replications", "seed")
-NAMES: tuple[str, ...] = tuple(Options.__annotations__)
 # What a value may look like, for the remedy of one that is none.
-EXAMPLES: Mapping[str, Any] = {
-    "batch": 512,
-    "len": 1536,
-    "max_len": 8192,
-    "len_cv": 1.0,
-    "group_size": 8,
-    "prompt_len": 512,
-    "gpu": "H100",
-    "model": "Qwen/Qwen2.5-7B",
-    "tp": 1,
-    "dtype": "fp8",
-    "kv_dtype": "fp8",
-    "profile": "engine.profile.json",
-    "instance_tok_s": 4000,
-    "slowdown": 1.3,
-    "instances": 8,
-    "trainer_step_s": 20,
-    "trainer_gpus": 8,
-    "trainer_point": [(8, 20.0), (16, 11.5)],
-    "parallel_share": 0.95,
-    "switch_s": 5,
-    "max_staleness": 1,
-    "sync_pause_s": 2,
-    "target_idle": 0.05,
-    "headroom": 0.8,
-    "worth": 2,
-    "instance_price": 2.5,
-    "trainer_price": 2.5,
-    "steps": 20,
-    "replications": 4,
-    "seed": 1,
-    "run": "train.log",
-}
+EXAMPLES: Mapping[str, Any] = {setting.name: setting.example for setting in SETTINGS} | {"run": "train.log"}
+NAMES: tuple[str, ...] = tuple(Options.__annotations__)
+# As the types above are written: text, a whole number, or any number.
+_KINDS: Mapping[str, str] = {name: kind.__forward_arg__ for name, kind in Options.__annotations__.items()}
 
 
 def checked(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -123,7 +92,8 @@ def checked(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def _plain(name: str, value: Any) -> tuple[str, Any]:
     """What is wrong with a value, and the value as JSON knows it."""
-    if name in _TEXTS:
+    kind = _KINDS[name]
+    if kind.startswith("str"):
         if not isinstance(value, (str, os.PathLike)):
             return "must be text", value
         return "", os.fspath(value)
@@ -132,12 +102,18 @@ def _plain(name: str, value: Any) -> tuple[str, Any]:
             return "", [[int(gpus), float(seconds)] for gpus, seconds in value]
         except (TypeError, ValueError):
             return "must be a list of (GPUs, seconds)", value
-    if name in _COUNTS:
+    if kind == "int":
         whole = isinstance(value, Integral) and not isinstance(value, bool)
         return ("", int(value)) if whole else ("must be a whole number", value)
     if isinstance(value, bool) or not isinstance(value, Real):
         return "must be a number", value
     return "", float(value)
+
+
+def override_text(path: str, value: Any) -> str:
+    """The `key.path=value` of a value: text keeps its quotes and numbers their digits. Raises TypeError for an object
+    that no file could hold."""
+    return f"{path}={as_yaml(value)}"
 
 
 def change_texts(changes: Mapping[str, Any]) -> dict[str, str]:

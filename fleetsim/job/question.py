@@ -43,6 +43,13 @@ class Lends:
     fields: type
 
 
+class AnyJob:
+    """What a question is about: a `Job`, or `JobFields` from which one is made. `job.ready` gives the job in either
+    case."""
+
+    __slots__ = ()
+
+
 class Question(Protocol):
     """What a feature can be asked."""
 

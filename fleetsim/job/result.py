@@ -1,14 +1,20 @@
-"""What all results can do: be read in a terminal and in a notebook, and be written down as the command's own JSON."""
+"""What Python users hold: results, read in a terminal and in a notebook, written down as the command's own JSON.
+
+Errors of what Python asked name keywords instead of flags, and what it holds never changes.
+"""
 
 from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import FrozenInstanceError, replace
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from fleetsim.dataclass import dataclass
-from fleetsim.job.keywords import keywords
+from fleetsim.errors import InputError, Interrupted, OutsideError, Problem
+from fleetsim.faces import in_python
 from fleetsim.job.watch import SILENT, Watch
 
 if TYPE_CHECKING:
@@ -20,6 +26,73 @@ if TYPE_CHECKING:
     from fleetsim.job.metrics import Metrics
     from fleetsim.tell.document import Document
     from fleetsim.tell.terminal import View
+
+
+@contextmanager
+def keywords() -> Iterator[None]:
+    """As a decorator, or around a block: what is raised there names keywords instead of flags."""
+    try:
+        yield
+    except InputError as error:
+        error.problems = tuple(map(_told, error.problems))
+        error.args = (error.problems,)
+        raise
+    except Interrupted as cut:
+        cut.missing = in_python(cut.missing)
+        cut.args = tuple(map(in_python, cut.args))
+        raise
+    except OutsideError as error:
+        error.args = tuple(map(_told, error.args))
+        raise
+
+
+def _told(part: Any) -> Any:
+    if isinstance(part, Problem):
+        return replace(part, path=in_python(part.path), rule=in_python(part.rule), remedy=in_python(part.remedy))
+    return in_python(part)
+
+
+T = TypeVar("T")
+
+
+def unchanging(cls: type[T]) -> type[T]:
+    """Makes setting and deleting any attribute of a frozen, slotted dataclass a FrozenInstanceError with a remedy.
+
+    The methods that `dataclass` writes refuse the fields only: for other names they call `super` of the class that was
+    there before it got its slots, which is a TypeError about Python's insides.
+    """
+    what = cls.__name__
+    remedy = "job.with_(...) makes another one" if what == "Job" else "ask again of another job: job.with_(...)"
+
+    def refuse_set(self: T, name: str, value: object) -> None:
+        raise FrozenInstanceError(f"cannot set {name!r}: a {what} never changes; {remedy}")
+
+    def refuse_delete(self: T, name: str) -> None:
+        raise FrozenInstanceError(f"cannot delete {name!r}: a {what} never changes; {remedy}")
+
+    cls.__setattr__ = refuse_set  # type: ignore[assignment,method-assign]
+    cls.__delattr__ = refuse_delete  # type: ignore[assignment,method-assign]
+    return cls
+
+
+Value = TypeVar("Value")
+
+
+class Later(Generic[Value]):
+    """`later()` is what `make` returns, called once; what `make` needed for it is then let go."""
+
+    __slots__ = ("_made", "_make")
+
+    def __init__(self, make: Callable[[], Value]) -> None:
+        self._make: Callable[[], Value] | None = make
+        self._made: list[Value] = []
+
+    def __call__(self) -> Value:
+        """The value. Raises what `make` raises, and then asks it again the next time."""
+        if self._make is not None:
+            self._made, self._make = [self._make()], None
+        return self._made[0]
+
 
 F = TypeVar("F")
 
@@ -168,28 +241,3 @@ class SoFar(Generic[F]):
     def document(self) -> dict[str, Any]:
         """The same, as --json prints it."""
         return self.written(self.scenario, self.found, self.missing)
-
-
-class Answer(Protocol):
-    """A Result with warnings, as a command shows it."""
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """What the command prints on stderr."""
-
-    def view(self) -> View:
-        """What the command prints."""
-
-    def document(self) -> dict[str, Any]:
-        """What the command prints under --json."""
-
-
-class Planned(Answer, Protocol):
-    """An answer of simulations: it rests on an engine's speed, and conditions can be put on its numbers."""
-
-    @property
-    def profile(self) -> EngineSource:
-        """What the engine's speed rests on."""
-
-    def numbers(self) -> dict[str, float]:
-        """What --fail-if can ask of it, by name."""

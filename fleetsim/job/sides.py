@@ -10,8 +10,7 @@ from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.estimates import Estimate
-from fleetsim.job.trials import Measure, Tell
-from fleetsim.job.ways import runs_of, step_beside
+from fleetsim.job.trials import Measure, Tell, runs_of, step_beside
 from fleetsim.quantities import PREFILL_BUSY
 
 BUSY = PREFILL_BUSY.name

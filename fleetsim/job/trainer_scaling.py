@@ -33,6 +33,7 @@ from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.trainer import TrainerConfig
 from fleetsim.errors import InputError
+from fleetsim.job.derived_values import slower
 from fleetsim.trainer.estimate import is_known, least_gpus, seconds_on
 
 # GPUs at which half of the trainer's seconds no longer shrink (see above).
@@ -82,17 +83,7 @@ def scaled(scenario: Scenario, gpus: int) -> dict[str, Any]:
     """
     trainer = scenario.trainer
     factor = time_factor(trainer, gpus, course_of(scenario))
-    phases = [
-        p.model_copy(update={"fixed_s": p.fixed_s * factor, "per_token_s": p.per_token_s * factor}).model_dump()
-        for p in trainer.phases
-    ]
-    return {
-        "trainer.gpus": gpus,
-        "trainer.fixed_s": trainer.fixed_s * factor,
-        "trainer.per_token_s": trainer.per_token_s * factor,
-        "trainer.phases": phases,
-        **scaled_share(trainer, gpus),
-    }
+    return {"trainer.gpus": gpus, **slower(trainer, factor), **scaled_share(trainer, gpus)}
 
 
 def scaled_share(trainer: TrainerConfig, gpus: int) -> dict[str, float | None]:

@@ -1,7 +1,7 @@
-"""Simulated fleets, remembered: every (instance count, replication) is run at most once.
+"""Simulated fleets, remembered: every (instance count, replication) is run at most once. And a job run in several ways.
 
-All counts see the same draws (common random numbers: seed + replication, one stream per cause), so the difference
-between two counts is the difference of the fleets, not of their luck.
+All counts and ways see the same draws (common random numbers: seed + replication, one stream per cause), so the
+difference between two of them is the difference of the fleets, not of their luck.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 from fleetsim import units
 from fleetsim.config.load import with_changes
 from fleetsim.config.run_length import most_steps
 from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
-from fleetsim.errors import StuckError
+from fleetsim.errors import InputError, StuckError
 from fleetsim.estimates import Estimate
-from fleetsim.job.length_growth import where_longest
+from fleetsim.job.lengths import where_longest
 from fleetsim.job.shared_gpus import count_words, counted, next_count, takes_turns, trainer_gpus
-from fleetsim.sim.stop import stopping
+from fleetsim.sim.paired_difference import differs, ratio_of
 from fleetsim.sim.threads import side_by_side
 
 # One run of a scenario: its metrics. The planner sees the simulator through this alone.
@@ -245,27 +245,31 @@ def trial_of(instances: int, runs: Sequence[Mapping[str, Any]]) -> Trial:
     return Trial(instances, len(runs), flat(combine(numbers)), tuple(run["binding"] for run in runs))
 
 
-class Tried:
-    """A measure that remembers what it measured; runs that were cut short do not count."""
+Way = TypeVar("Way")
+Runs = Sequence[Mapping[str, Any]]
 
-    def __init__(self) -> None:
-        self._runs: dict[Scenario, dict[int, Mapping[str, Any]]] = {}
 
-    def __call__(self, scenario: Scenario, replication: int) -> Mapping[str, Any]:
-        """The metrics of one simulated run."""
-        run = simulated(scenario, replication)
-        if not stopping():
-            self._runs.setdefault(scenario, {})[replication] = run
-        return run
+def runs_of(ways: Mapping[Way, Scenario], replications: int, measure: Measure) -> Mapping[Way, Runs]:
+    """Flat metrics of each replication of each way, in the order of the ways. A run that gets stuck, or that cannot be
+    made, is left out."""
 
-    def trials(self) -> tuple[Trial, ...]:
-        """The fleets of the first scenario that was measured, by count; other scenarios are variations of it."""
-        found: dict[int, Trial] = {}
-        alike = None
-        for scenario, runs in list(self._runs.items()):
-            bare = with_instances(scenario, unit_of(scenario))
-            alike = alike or bare
-            if bare == alike:
-                n = scenario.fleet.instances
-                found[n] = trial_of(n, [runs[r] for r in sorted(runs)])
-        return tuple(found[n] for n in sorted(found))
+    def run(job: tuple[Way, int]) -> dict[str, Any] | None:
+        try:
+            return flat(measure(ways[job[0]], job[1]))
+        except (StuckError, InputError):  # the way may have no room for its longest request
+            return None
+
+    jobs = [(way, r) for way in ways for r in range(replications)]
+    runs: dict[Way, list[dict[str, Any]]] = {way: [] for way in ways}
+    for (way, _), made in zip(jobs, side_by_side(run, jobs), strict=True):
+        if made is not None:
+            runs[way].append(made)
+    return runs
+
+
+def step_beside(runs: Runs, base: Runs) -> tuple[float, Estimate, bool]:
+    """Mean seconds of a step, their ratio to those of the job as it is, paired, and whether they differ by more than
+    chance."""
+    ratio = ratio_of(runs, base, "step_s")
+    step_s = sum(float(run["step_s"]) for run in runs) / len(runs)
+    return step_s, ratio, differs(ratio, min(len(runs), len(base)))

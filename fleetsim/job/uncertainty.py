@@ -23,10 +23,10 @@ from fleetsim.engine.known_error import sigma_of
 from fleetsim.engine.slowdown import off_by
 from fleetsim.engine.transport import sync_times
 from fleetsim.errors import InputError
-from fleetsim.faces import flag
 from fleetsim.job.assumptions import is_estimated
-from fleetsim.job.derived_values import SECONDS, SLOWDOWN
+from fleetsim.job.derived_values import SECONDS, SLOWDOWN, slower
 from fleetsim.job.engine_source import engine_source
+from fleetsim.job.settings import CALIBRATE, LENGTHS, REPLAY, measured_by
 from fleetsim.trainer.estimate import estimate_of
 
 CONFIDENCE = 0.8
@@ -44,10 +44,8 @@ _SYNC = (0.5, 4.0)
 SYNC_DERIVED = (0.5, 2.5)
 # Coefficient of variation of lengths: 0.6 in verl's runs of D04, 1.15 in marin-community/marin issue 8936.
 _SPREAD = (0.6, 1.15)
-_CV = "workload.output_tokens.cv"
+_CV = f"{LENGTHS}.cv"
 _SYNC_PARTS = ("sync.pause_s", "sync.publish_s", "sync.trainer_block_s")
-
-_CALIBRATE, _REPLAY = "fleetsim calibrate", "fleetsim replay"
 
 Interval = tuple[float, float]
 Axis = Literal["engine", "trainer", "sync", "lengths"]
@@ -76,21 +74,24 @@ class Uncertain:
     axis: what it multiplies; inputs of one axis multiply each other.
 
     what: its name. path: the value of a scenario that stands for it, "" = none. why: where the interval comes from.
-    measure: the command or flag that settles it, by its name.
     """
 
     what: str
     axis: Axis
     path: str
     why: Callable[[Scenario, Interval], str]
-    measure: str
     interval: Callable[[Scenario, Collection[str]], Interval | None]
     times: Callable[[Scenario, float], dict[str, Any]]
+
+    @property
+    def measure(self) -> str:
+        """The command or flag that settles it, by its name."""
+        return measured_by(self.path) if self.path else CALIBRATE
 
     def settled_by(self, scenario: Scenario) -> str:
         """The same as it is typed for this job; LOG stands for the log of a run."""
         model = shlex.quote(str(scenario.engine.model))
-        more = {_CALIBRATE: f" --model {model}", _REPLAY: " --from LOG"}.get(self.measure)
+        more = {CALIBRATE: f" --model {model}", REPLAY: " --from LOG"}.get(self.measure)
         return self.measure if more is None else f"{self.measure}{more}"
 
     def law(self, scenario: Scenario, given: Collection[str]) -> FactorLaw | None:
@@ -166,7 +167,7 @@ def _spread(scenario: Scenario, given: Collection[str]) -> Interval | None:
     if seen is not None:
         return seen.factors
     law = scenario.workload.output_tokens
-    if not isinstance(law, Lognormal) or is_given("workload.output_tokens.cv", given):
+    if not isinstance(law, Lognormal) or is_given(_CV, given):
         return None
     assert law.cv is not None  # the schema works it out of quantiles
     low, high = (cv / law.cv for cv in _SPREAD)
@@ -188,19 +189,6 @@ def _why_in_a_job(s: Scenario, interval: Interval) -> str:
     return _why(s, f"published runs took {low} to {high} times as long as the engine alone", SLOWDOWN)
 
 
-def _slower_trainer(scenario: Scenario, factor: float) -> dict[str, Any]:
-    t = scenario.trainer
-    phases = [
-        {**phase.model_dump(), "fixed_s": factor * phase.fixed_s, "per_token_s": factor * phase.per_token_s}
-        for phase in t.phases
-    ]
-    return {
-        "trainer.fixed_s": factor * t.fixed_s,
-        "trainer.per_token_s": factor * t.per_token_s,
-        "trainer.phases": phases,
-    }
-
-
 def _slower_sync(scenario: Scenario, factor: float) -> dict[str, Any]:
     times = sync_times(scenario).slower(factor)
     return {
@@ -214,7 +202,7 @@ def _wider_lengths(scenario: Scenario, factor: float) -> dict[str, Any]:
     law = scenario.workload.output_tokens
     assert isinstance(law, Lognormal)
     assert law.cv is not None
-    return {"workload.output_tokens": {**law.model_dump(exclude_none=True), "cv": law.cv * factor}}
+    return {LENGTHS: {**law.model_dump(exclude_none=True), "cv": law.cv * factor}}
 
 
 def _why(scenario: Scenario, otherwise: str, *paths: str) -> str:
@@ -231,16 +219,8 @@ def _percent(_: Scenario, interval: Interval) -> str:
 
 
 UNCERTAIN: tuple[Uncertain, ...] = (
-    Uncertain("engine speed", "engine", "", _percent, _CALIBRATE, _engine, _slower_engines),
-    Uncertain(
-        "speed lost in a training job",
-        "engine",
-        "engine.slowdown",
-        _why_in_a_job,
-        _REPLAY,
-        _in_a_job,
-        _slower_in_a_job,
-    ),
+    Uncertain("engine speed", "engine", "", _percent, _engine, _slower_engines),
+    Uncertain("speed lost in a training job", "engine", SLOWDOWN, _why_in_a_job, _in_a_job, _slower_in_a_job),
     Uncertain(
         "trainer seconds",
         "trainer",
@@ -248,25 +228,22 @@ UNCERTAIN: tuple[Uncertain, ...] = (
         lambda s, i: _why(
             s, _percent(s, i) if i != _TRAINER else f"{units.seconds(s.trainer.fixed_s)} a step is assumed", *SECONDS
         ),
-        flag("trainer_step_s"),
         _trainer,
-        _slower_trainer,
+        lambda s, factor: slower(s.trainer, factor),
     ),
     Uncertain(
         "weight sync seconds",
         "sync",
         "sync.pause_s",
         lambda s, i: _why(s, "worked out from bytes and links" if sync_times(s).derived else "assumed", *_SYNC_PARTS),
-        flag("sync_pause_s"),
         _sync,
         _slower_sync,
     ),
     Uncertain(
         "spread of lengths",
         "lengths",
-        "workload.output_tokens.cv",
+        _CV,
         lambda s, i: _why(s, f"published runs have a cv of {_SPREAD[0]:g} to {_SPREAD[1]:g}", _CV),
-        flag("len_cv"),
         _spread,
         _wider_lengths,
     ),

@@ -10,17 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Self, Unpack, cast
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Interrupted, Problem, Problems
 from fleetsim.faces import Text, flag, text
-from fleetsim.job.fields import AnyJob
-from fleetsim.job.keywords import keywords
-from fleetsim.job.question import Lends, Option
-from fleetsim.job.result import SoFar
-from fleetsim.job.subject import ready
+from fleetsim.job.fields import ready
+from fleetsim.job.question import AnyJob, Lends, Option
+from fleetsim.job.result import SoFar, keywords
 from fleetsim.job.watch import SILENT, Watch, told
 from fleetsim.plan.result import PlanResult
 from fleetsim.split.ask import SplitJob
 
 if TYPE_CHECKING:
-    from fleetsim.job.job_face import Start, Tell
+    from fleetsim.job.base_job import Start, Tell
     from fleetsim.job.options import Options
     from fleetsim.plan.budget import Objective
 
@@ -51,7 +49,7 @@ class Plan:
 
     def ready(self) -> Self:
         """The same question with the job itself. Raises InputError with all that is wrong."""
-        from fleetsim.job.permissions import allowed
+        from fleetsim.split.permissions import allowed
 
         wrong = Problems(self._wrong())
         with wrong.check():
@@ -104,10 +102,10 @@ def ask(asked: Plan, watch: Watch = SILENT) -> PlanResult:
     """
     from fleetsim.job.command import call_again
     from fleetsim.job.engine_source import engine_source
-    from fleetsim.job.permissions import allowed
     from fleetsim.plan.assumptions import assumed, warnings_of
     from fleetsim.plan.budget import Budget
     from fleetsim.plan.plan import plan as search
+    from fleetsim.split.permissions import allowed
 
     asked = asked.ready()
     job = ready(asked.job)
@@ -158,7 +156,7 @@ def plan(
 
     Raises InputError with all that is wrong, or where nothing fits the budget; StuckError; Interrupted on Ctrl-C.
     """
-    from fleetsim.job.job_face import load
+    from fleetsim.job.base_job import load
 
     written = allow if isinstance(allow, str) else ",".join(allow)
     asked = Plan(

@@ -21,7 +21,6 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError, Interrupted, Problem
 from fleetsim.faces import flag, text
 from fleetsim.job.input_moves import ranges_of
-from fleetsim.job.permissions import NAMES, Allowed, stale
 from fleetsim.job.trainer_scaling import anchored
 from fleetsim.job.trials import Measure, Tell, planned, remembered, simulated, trial_of
 from fleetsim.plan.budget import SAME, Budget
@@ -31,6 +30,7 @@ from fleetsim.plan.rows import Bought, PlanRow, Plans
 from fleetsim.plan.search import Found, Search
 from fleetsim.plan.shares import Candidate, Engines, neighbours
 from fleetsim.split.arrangements import SWITCH_S
+from fleetsim.split.permissions import NAMES, Allowed, stale
 
 # A limit must shorten the step by so much to be taken, or to what is asked for.
 _WORTH = 0.01

@@ -5,16 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fleetsim.dataclass import dataclass
-from fleetsim.job.immutability import unchanging
-from fleetsim.job.result import Recommendation
+from fleetsim.job.result import Recommendation, unchanging
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from fleetsim.config.scenario import Scenario
     from fleetsim.job.assumptions import Assumption
+    from fleetsim.job.base_job import Job
     from fleetsim.job.engine_source import EngineSource
-    from fleetsim.job.job_face import Job
     from fleetsim.job.metrics import Metrics
     from fleetsim.plan.rows import Plans
     from fleetsim.tell.document import Document
@@ -59,14 +58,14 @@ class PlanResult(Recommendation):
     @property
     def scenario(self) -> Scenario:
         """The recommended plan, as --save writes it."""
-        from fleetsim.job.length_growth import as_asked
+        from fleetsim.job.lengths import as_asked
 
         return as_asked(self.found.best.scenario, self.asked.scenario)
 
     @property
     def job(self) -> Job:
         """The recommended plan as a job."""
-        from fleetsim.job.job_face import load
+        from fleetsim.job.base_job import load
 
         return load(self.scenario)
 
@@ -91,7 +90,7 @@ class PlanResult(Recommendation):
         range_low and range_high of step_s and cost_per_step, and every metric's mean with `.ci_low` and `.ci_high`.
         Needs pandas.
         """
-        from fleetsim.job.frames import frame, with_intervals
+        from fleetsim.job.metrics import frame, with_intervals
         from fleetsim.plan.rows import RANGED
         from fleetsim.plan.words import plan_words
 

@@ -9,10 +9,10 @@ from fleetsim.dataclass import dataclass
 from fleetsim.estimates import Estimate
 from fleetsim.job.brief import Spans
 from fleetsim.job.input_moves import MetricRanges
-from fleetsim.job.permissions import Allowed
 from fleetsim.plan.budget import Budget
 from fleetsim.plan.search import SearchTally
 from fleetsim.plan.shares import Candidate
+from fleetsim.split.permissions import Allowed
 
 # Metrics whose ranges are told of each row.
 RANGED = ("step_s", "cost_per_step")

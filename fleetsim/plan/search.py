@@ -18,12 +18,12 @@ from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import StuckError
-from fleetsim.job.permissions import age_of
 from fleetsim.job.trials import Measure, Tell, flat, look_steps, looked
 from fleetsim.plan.bound import Bounds
 from fleetsim.plan.front import Goal
 from fleetsim.plan.shares import Candidate
 from fleetsim.sim.threads import side_by_side
+from fleetsim.split.permissions import age_of
 
 # Simulated at a time: what they find prunes the next ones.
 _AT_ONCE = 8

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from fleetsim import units
 from fleetsim.estimates import Estimate
 from fleetsim.job.assumptions import Assumption
-from fleetsim.job.binding import binding_words
 from fleetsim.job.brief import (
     AHEAD_NOT_AGE,
     assumed_line,
@@ -19,9 +18,8 @@ from fleetsim.job.brief import (
     swing_line,
 )
 from fleetsim.job.engine_source import EngineSource
-from fleetsim.job.grounds import assumed_section, how_sure, rests_on
-from fleetsim.job.observations import observed_line
-from fleetsim.job.words import kind_of
+from fleetsim.job.grounds import assumed_section, how_sure, observed_line, rests_on
+from fleetsim.job.words import binding_words, kind_of
 from fleetsim.plan import words
 from fleetsim.plan.assumptions import assumed
 from fleetsim.plan.rows import PlanRow, Plans

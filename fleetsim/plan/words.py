@@ -10,10 +10,10 @@ from typing import Any
 from fleetsim import units
 from fleetsim.config.scenario import Scenario
 from fleetsim.job.command import unused_name
-from fleetsim.job.permissions import says
 from fleetsim.plan.budget import Budget
 from fleetsim.plan.rows import Bought, PlanRow, Plans
 from fleetsim.plan.shares import Share
+from fleetsim.split.permissions import says
 
 # The file that commands name where the plan was not saved.
 PLAN_FILE = "plan.yaml"

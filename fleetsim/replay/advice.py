@@ -16,7 +16,7 @@ from fleetsim.config.profile_files import profile_text
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.transport import sync_times
 from fleetsim.files import replace_file
-from fleetsim.job.job_face import load
+from fleetsim.job.base_job import load
 from fleetsim.job.trials import Trials
 from fleetsim.replay.answers import Answers, on_top
 from fleetsim.replay.implied.engine_profile import measured_by

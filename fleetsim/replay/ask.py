@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
-from fleetsim.job.fields import RUN
-from fleetsim.job.history_fields import HistoryWindow, WindowFields
-from fleetsim.job.keywords import keywords
 from fleetsim.job.question import Lends, Option
+from fleetsim.job.result import keywords
+from fleetsim.job.settings import RUN
 from fleetsim.job.watch import SILENT, Watch, told
+from fleetsim.replay.history_fields import HistoryWindow, WindowFields
 from fleetsim.replay.known_fleet import FleetFields, KnownFleet
 from fleetsim.replay.questions import ChangeFields, Questions
 from fleetsim.replay.result import ReplayResult
@@ -21,7 +21,7 @@ from fleetsim.replay.result import ReplayResult
 if TYPE_CHECKING:
     from fleetsim.history.access import Access
     from fleetsim.history.history import History
-    from fleetsim.job.job_face import Start, Tell
+    from fleetsim.job.base_job import Start, Tell
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,7 +150,7 @@ def _fleet(
     job: Start, given: Mapping[str, Any] | None, facts: list[str], profile: str | os.PathLike[str] | None
 ) -> KnownFleet:
     """What Python says of the fleet. facts: what is given, as KEY=VALUE. Raises InputError."""
-    from fleetsim.job.job_face import load
+    from fleetsim.job.base_job import load
 
     known = load(job, given, profile=profile) if profile is not None else load(job, given)
     said = FleetFields(

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.job.fields import scenario_or_preset
-from fleetsim.job.history_fields import pair
 from fleetsim.job.question import Option
+from fleetsim.replay.history_fields import pair
 
 if TYPE_CHECKING:
-    from fleetsim.job.job_face import Job
+    from fleetsim.job.base_job import Job
 
 FLEET = "What is known of the fleet"
 
@@ -51,7 +51,7 @@ class FleetFields:
 
     def ready(self) -> KnownFleet:
         """Raises InputError, all problems at once."""
-        from fleetsim.job.job_face import made
+        from fleetsim.job.base_job import made
 
         start = scenario_or_preset(self.scenario, self.preset, "--scenario")
         try:

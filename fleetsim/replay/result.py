@@ -11,9 +11,7 @@ from fleetsim import units
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import Text, flag, text
-from fleetsim.job.immutability import unchanging
-from fleetsim.job.lazy_value import Later
-from fleetsim.job.result import Briefed
+from fleetsim.job.result import Briefed, Later, unchanging
 from fleetsim.job.watch import SILENT, Watch
 
 if TYPE_CHECKING:
@@ -144,7 +142,7 @@ class ReplayResult(Briefed):
         """A row a finding: check, state, title and what it costs. Needs pandas."""
         from dataclasses import asdict
 
-        from fleetsim.job.frames import frame
+        from fleetsim.job.metrics import frame
 
         return frame([asdict(finding) for finding in self.verdict.findings])
 

@@ -17,7 +17,7 @@ from fleetsim.estimates import Estimate
 from fleetsim.search.alternative import Alternatives
 
 if TYPE_CHECKING:
-    from fleetsim.job.job_face import Job
+    from fleetsim.job.base_job import Job
 
 PROMISED = ("step_s", "cost_per_step", "trainer_idle_fraction")
 # Each end of a promise is so far from its mean at least and at most, as a share of it: what a run leaves open that ends

@@ -14,9 +14,9 @@ from typing import Any
 
 from fleetsim.dataclass import dataclass
 from fleetsim.estimates import Estimate
-from fleetsim.job.change import Typed
-from fleetsim.job.levers import OUTSIDE_THE_ALGORITHM, Lever, cuts_many, more_lost, risk_words
 from fleetsim.job.trials import Trial
+from fleetsim.search.change import Typed
+from fleetsim.search.levers import OUTSIDE_THE_ALGORITHM, Lever, cuts_many, more_lost, risk_words
 from fleetsim.search.second_search import LOST, Anew
 from fleetsim.sim.paired_difference import Runs, differs, ratio_of
 

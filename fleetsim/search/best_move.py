@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fleetsim.job.change import Change
 from fleetsim.search.alternative import Alternative, Alternatives
+from fleetsim.search.change import Change
 
 
 def change_of(alternatives: Alternatives, mends: bool = False, counted: bool = False) -> Change | None:

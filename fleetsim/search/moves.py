@@ -13,11 +13,11 @@ from dataclasses import replace
 
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError, StuckError
-from fleetsim.job.change import Typed
-from fleetsim.job.levers import ONE_MORE, STALENESS, Lever, cuts_many, levers_of
 from fleetsim.job.shared_gpus import count_words, takes_turns
 from fleetsim.job.trials import Measure, Tell, Trial, flat, looked, trial_of, unit_of, with_instances
 from fleetsim.search.alternative import COUNT, Alternative, Alternatives, cheapest_of, compared, permission_of, risk_of
+from fleetsim.search.change import Typed
+from fleetsim.search.levers import ONE_MORE, STALENESS, Lever, cuts_many, levers_of
 from fleetsim.search.second_search import LEAST_GAIN, Anew, anew
 from fleetsim.search.targets import Target
 from fleetsim.sim.paired_difference import Runs, differs, ratio_of

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import StuckError
-from fleetsim.job.levers import more_lost
 from fleetsim.job.trials import Measure, Trial, Trials, with_instances
 from fleetsim.search.best import best_of
+from fleetsim.search.levers import more_lost
 from fleetsim.search.rate_matching import matched
 from fleetsim.search.targets import Target
 

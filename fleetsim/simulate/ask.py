@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Self
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Interrupted, Problem
 from fleetsim.faces import flag, text
-from fleetsim.job.fields import SIMULATED, AnyJob, CountedJob
-from fleetsim.job.lazy_value import Later
-from fleetsim.job.question import Lends, Option
-from fleetsim.job.subject import ready
+from fleetsim.job.fields import CountedJob, ready
+from fleetsim.job.question import AnyJob, Lends, Option
+from fleetsim.job.result import Later
+from fleetsim.job.settings import SIMULATED, said
 from fleetsim.job.watch import SILENT, Watch
 from fleetsim.simulate.result import HOUR_S, SimulateResult
 
 if TYPE_CHECKING:
     from fleetsim.config.scenario import Scenario
-    from fleetsim.job.job_face import Job
+    from fleetsim.job.base_job import Job
     from fleetsim.sim.replications import Replicated
 
 LEAST_SCRAPE_S = 1.0
@@ -35,9 +35,7 @@ class Simulate:
     """
 
     job: Annotated[AnyJob, Lends(CountedJob)]
-    steps: Annotated[
-        int | None, Option("Optimizer steps to simulate (until steady).", SIMULATED, after="trainer_price")
-    ] = None
+    steps: Annotated[int | None, said("steps", after="trainer_price")] = None
     hours: Annotated[
         float | None, Option("Instead: as many steps as fill so many hours.", SIMULATED, after="steps")
     ] = None

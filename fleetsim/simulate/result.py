@@ -14,22 +14,19 @@ from fleetsim import units
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.files import replace_file, whole
-from fleetsim.job.immutability import unchanging
-from fleetsim.job.keywords import keywords
-from fleetsim.job.lazy_value import Later
-from fleetsim.job.result import Briefed
+from fleetsim.job.result import Briefed, Later, keywords, unchanging
 from fleetsim.job.watch import SILENT, Watch
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from fleetsim.config.scenario import Scenario
-    from fleetsim.job.change import Change
+    from fleetsim.job.base_job import Job
     from fleetsim.job.engine_source import EngineSource
     from fleetsim.job.input_moves import MetricRanges
-    from fleetsim.job.job_face import Job
     from fleetsim.job.metrics import Metrics
     from fleetsim.search.alternative import Alternatives
+    from fleetsim.search.change import Change
     from fleetsim.sim.records import Records
     from fleetsim.sim.replications import Replicated
     from fleetsim.simulate.run_view import RunView
@@ -83,7 +80,7 @@ class SimulateResult(Briefed):
 
     def to_pandas(self) -> pd.DataFrame:
         """A row a replication, a column a metric. Needs pandas."""
-        from fleetsim.job.frames import frame
+        from fleetsim.job.metrics import frame
         from fleetsim.job.trials import flat
 
         rows = [
@@ -97,7 +94,7 @@ class SimulateResult(Briefed):
 
         Columns as in fleetsim/sim/records.py: seconds and tokens. Raises InputError for another name. Needs pandas.
         """
-        from fleetsim.job.frames import records_frame
+        from fleetsim.job.metrics import records_frame
 
         return records_frame(self.runs, name)
 

@@ -14,10 +14,10 @@ from fleetsim.engine.kernel.tables import G_TRAINED
 from fleetsim.engine.prices import prices_of
 from fleetsim.estimates import Estimate
 from fleetsim.job.assumptions import Assumption
-from fleetsim.job.change import Change
 from fleetsim.job.engine_source import EngineSource
 from fleetsim.job.input_moves import MetricRanges
 from fleetsim.quantities import CATALOGUE, Quantity, quantity
+from fleetsim.search.change import Change
 from fleetsim.sim.records import Records
 from fleetsim.tell.document import Table, Words, estimated
 

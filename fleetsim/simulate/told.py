@@ -12,7 +12,6 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.engine.transport import sync_times, sync_words
 from fleetsim.job import words
 from fleetsim.job.assumptions import assumed_values, short
-from fleetsim.job.binding import Binding, binding_words
 from fleetsim.job.brief import (
     Spans,
     assumed_line,
@@ -26,10 +25,10 @@ from fleetsim.job.brief import (
 )
 from fleetsim.job.caveats import backlog_line
 from fleetsim.job.drafts import engine_words
-from fleetsim.job.grounds import how_sure, rests_on
-from fleetsim.job.observations import observed_line
+from fleetsim.job.grounds import how_sure, observed_line, rests_on
 from fleetsim.job.shared_gpus import gpus_each
 from fleetsim.job.sides import BUSY, side_words
+from fleetsim.job.words import Binding, binding_words
 from fleetsim.quantities import quantity
 from fleetsim.sim.engines import speculation_of
 from fleetsim.sim.records import Records

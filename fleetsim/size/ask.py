@@ -9,24 +9,22 @@ from fleetsim import units
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Interrupted, Problem
 from fleetsim.faces import flag, text
-from fleetsim.job.fields import WORTH, AnyJob, PlannedJob
-from fleetsim.job.immutability import unchanging
-from fleetsim.job.question import Lends, Option
-from fleetsim.job.result import Recommendation, SoFar
-from fleetsim.job.subject import ready
+from fleetsim.job.fields import PlannedJob, ready
+from fleetsim.job.question import AnyJob, Lends, Option
+from fleetsim.job.result import Recommendation, SoFar, unchanging
+from fleetsim.job.settings import TARGETS, said
 from fleetsim.job.watch import SILENT, Watch
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from fleetsim.job.base_job import Job
     from fleetsim.job.engine_source import EngineSource
-    from fleetsim.job.job_face import Job
     from fleetsim.job.metrics import Metrics
     from fleetsim.job.trials import Measure
     from fleetsim.size.size import Sizing
     from fleetsim.tell.document import Document
 
-TARGETS = "Targets and prices"
 # Beyond it the errors' law is not known: nobody has that many published runs.
 _MOST_CONFIDENCE = 0.99
 
@@ -35,16 +33,11 @@ _MOST_CONFIDENCE = 0.99
 class SizedJob(PlannedJob):
     """The job that `size` plans for."""
 
-    target_idle: Annotated[
-        float | None, Option("Trainer idle at most, as a share (0.05).", TARGETS, after="sync_pause_s")
-    ] = None
-    headroom: Annotated[
-        float | None,
-        Option("Share of an instance's rate that the arithmetic counts on (0.8).", TARGETS, after="target_idle"),
-    ] = None
-    instance_price: Annotated[float | None, Option("USD per rollout GPU-hour (by type).", TARGETS)] = None
-    trainer_price: Annotated[float | None, Option("USD per trainer GPU-hour (by type).", TARGETS)] = None
-    worth: Annotated[float | None, Option(WORTH, TARGETS)] = None
+    target_idle: Annotated[float | None, said("target_idle", after="sync_pause_s")] = None
+    headroom: Annotated[float | None, said("headroom", after="target_idle")] = None
+    instance_price: Annotated[float | None, said("instance_price", TARGETS)] = None
+    trainer_price: Annotated[float | None, said("trainer_price", TARGETS)] = None
+    worth: Annotated[float | None, said("worth", TARGETS)] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,7 +154,7 @@ class SizeResult(Recommendation):
         Columns: recommended, replications, binding, and every metric's mean with `.ci_low` and `.ci_high`. Needs
         pandas.
         """
-        from fleetsim.job.frames import frame, with_intervals
+        from fleetsim.job.metrics import frame, with_intervals
 
         rows = [
             {
@@ -251,8 +244,9 @@ def size(asked: Size, watch: Watch = SILENT) -> SizeResult:
     Raises InputError for a job that cannot be sized, StuckError where its limits block each other in every fleet, and
     Interrupted on Ctrl-C, with the SoFar.
     """
-    from fleetsim.job.trials import Tried, remembered
+    from fleetsim.job.trials import remembered
     from fleetsim.size.size import size as plan_of
+    from fleetsim.size.tried import Tried
 
     asked = asked.ready()
     job = ready(asked.job)

@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 
 from fleetsim import units
 from fleetsim.estimates import Estimate
-from fleetsim.job.binding import Binding, binding_words
-from fleetsim.job.levers import (
+from fleetsim.job.words import Binding, binding_words, lost_words
+from fleetsim.search.alternative import Alternative, Alternatives
+from fleetsim.search.levers import (
     CADENCE,
     CAP,
     HELD,
@@ -21,8 +22,6 @@ from fleetsim.job.levers import (
     SMALLER_TRAINER,
     STALENESS,
 )
-from fleetsim.job.words import lost_words
-from fleetsim.search.alternative import Alternative, Alternatives
 from fleetsim.search.second_search import Anew
 
 # Steps that differ by less than this share are alike.

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from fleetsim import units
-from fleetsim.job.binding import binding_words
 from fleetsim.job.grounds import worth_knowing
 from fleetsim.job.input_moves import InputPart
 from fleetsim.job.trials import Trial
+from fleetsim.job.words import binding_words
 from fleetsim.quantities import quantity
 from fleetsim.size import words
 from fleetsim.size.size import Sizing

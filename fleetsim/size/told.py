@@ -11,8 +11,7 @@ from fleetsim import units
 from fleetsim.dataclass import dataclass
 from fleetsim.job import words as job_words
 from fleetsim.job.brief import fate_of_samples
-from fleetsim.job.grounds import assumed_section, rests_on
-from fleetsim.job.observations import observed_section
+from fleetsim.job.grounds import assumed_section, observed_section, rests_on
 from fleetsim.job.shared_gpus import gpus_each, takes_turns
 from fleetsim.job.trials import Trial
 from fleetsim.search.targets import RULE

@@ -9,19 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import Interrupted, Problem, Problems
 from fleetsim.faces import Text, flag, text
-from fleetsim.job.fields import ENGINE, JOB, TRAINER, WORTH, AnyJob, PlannedJob
-from fleetsim.job.immutability import unchanging
-from fleetsim.job.question import Lends, Option
-from fleetsim.job.result import Recommendation, SoFar
-from fleetsim.job.subject import ready
+from fleetsim.job.fields import PlannedJob, ready
+from fleetsim.job.question import AnyJob, Lends, Option
+from fleetsim.job.result import Recommendation, SoFar, unchanging
+from fleetsim.job.settings import JOB, TRAINER, said
 from fleetsim.job.watch import SILENT, Watch
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from fleetsim.config.scenario import Scenario
+    from fleetsim.job.base_job import Job
     from fleetsim.job.engine_source import EngineSource
-    from fleetsim.job.job_face import Job
     from fleetsim.job.metrics import Metrics
     from fleetsim.split.runs import By
     from fleetsim.split.split import Advice
@@ -34,12 +33,12 @@ RULES = "Ranking and prices"
 class SplitJob(PlannedJob):
     """The job that `split` shares GPUs out for."""
 
-    gpu: Annotated[str | None, Option("The GPU: H100, H200, A100... (H100).", ENGINE)] = None
+    gpu: Annotated[str | None, said("gpu", words="The GPU: H100, H200, A100...")] = None
     trainer_step_s: Annotated[float | None, Option("Trainer compute seconds per step (by model)...", TRAINER)] = None
     trainer_gpus: Annotated[int | None, Option("...on so many GPUs; they scale from there.", TRAINER)] = None
-    instance_price: Annotated[float | None, Option("USD per rollout GPU-hour (by type).", RULES)] = None
-    trainer_price: Annotated[float | None, Option("USD per trainer GPU-hour (by type).", RULES)] = None
-    worth: Annotated[float | None, Option(WORTH, RULES)] = None
+    instance_price: Annotated[float | None, said("instance_price", RULES)] = None
+    trainer_price: Annotated[float | None, said("trainer_price", RULES)] = None
+    worth: Annotated[float | None, said("worth", RULES)] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +64,7 @@ class Split:
 
     def ready(self) -> Self:
         """The same question with the job itself. Raises InputError with all that is wrong."""
-        from fleetsim.job.permissions import allowed
+        from fleetsim.split.permissions import allowed
 
         wrong = Problems(self._wrong())
         job: AnyJob = self.job
@@ -121,13 +120,13 @@ class SplitResult(Recommendation):
     @property
     def job(self) -> Job:
         """The advised way as a job, in which every value counts as given."""
-        from fleetsim.job.job_face import load
+        from fleetsim.job.base_job import load
 
         return load(self._asked_way())
 
     def _asked_way(self) -> Scenario:
         """The advised way, its lengths written as the job had asked for them."""
-        from fleetsim.job.length_growth import as_asked
+        from fleetsim.job.lengths import as_asked
 
         return as_asked(self.advice.chosen.arrangement.scenario, self.asked.scenario)
 
@@ -160,7 +159,7 @@ class SplitResult(Recommendation):
         Columns: way, kind, instances, rollout_gpus, trainer_gpus, replications, binding, ties_with_first, and every
         metric's mean with `.ci_low` and `.ci_high`. Needs pandas.
         """
-        from fleetsim.job.frames import frame, with_intervals
+        from fleetsim.job.metrics import frame, with_intervals
 
         rows = [
             {
@@ -224,9 +223,9 @@ def split(asked: Split, watch: Watch = SILENT) -> SplitResult:
     Raises InputError for GPUs that cannot be split, StuckError when no way runs, and Interrupted on Ctrl-C, with the
     SoFar, None before the first way.
     """
-    from fleetsim.job.permissions import allowed
     from fleetsim.split.arrangements import Rules
     from fleetsim.split.assumptions import unused_names
+    from fleetsim.split.permissions import allowed
     from fleetsim.split.split import split as advise
 
     asked = asked.ready()

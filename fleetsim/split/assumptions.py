@@ -14,9 +14,9 @@ from fleetsim.job.assumptions import Assumption, assumptions_of
 from fleetsim.job.caveats import error_warnings, range_warnings
 from fleetsim.job.engine_source import EngineSource
 from fleetsim.job.nameplate import mean_step_s
-from fleetsim.job.permissions import Allowed, age_of
 from fleetsim.job.trainer_scaling import course_of, time_factor
 from fleetsim.split.arrangements import Arrangement, Rules
+from fleetsim.split.permissions import Allowed, age_of
 
 # A trainer of so many times more or fewer GPUs than its seconds are known for rests on the law alone.
 _FAR = 2.0

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from fleetsim.job.metrics import CANDIDATE_METRICS
-from fleetsim.job.permissions import stale
+from fleetsim.split.permissions import stale
 from fleetsim.split.told import document
 from fleetsim.tell.data import brief, estimate, head
 

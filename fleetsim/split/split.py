@@ -22,7 +22,6 @@ from fleetsim.errors import Interrupted
 from fleetsim.estimates import Estimate
 from fleetsim.job.drafts import Drafts, drafts_of
 from fleetsim.job.engine_source import engine_source
-from fleetsim.job.permissions import Allowed, age_of
 from fleetsim.job.sides import Sides, sides_of
 from fleetsim.job.trainer_scaling import anchored, least_trainer_gpus, scaled
 from fleetsim.job.trials import (
@@ -45,6 +44,7 @@ from fleetsim.size.reasons import Reasons
 from fleetsim.split.arrangements import SWITCH_S, Arrangement, Rules, gpus_per_engine, split_counts
 from fleetsim.split.assumptions import age_warnings, assumed, warnings_of
 from fleetsim.split.outcome import Outcome, outcome_of, ranked
+from fleetsim.split.permissions import Allowed, age_of
 from fleetsim.split.permitted import explore, freshest, permitted, worth_a_permission
 from fleetsim.split.runs import By, Simulated, WayRuns, badness, worth_replicating
 from fleetsim.split.spread import WayDoubt, WaySpread, spread_of

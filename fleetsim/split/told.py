@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from fleetsim import units
-from fleetsim.job.binding import binding_words
 from fleetsim.job.brief import (
     AHEAD_NOT_AGE,
     assumed_line,
@@ -16,10 +15,8 @@ from fleetsim.job.brief import (
     regime_line,
     step_line,
 )
-from fleetsim.job.grounds import assumed_section, rests_on, worth_knowing
-from fleetsim.job.observations import observed_line, observed_section
-from fleetsim.job.permissions import age_of
-from fleetsim.job.words import instance_words, kind_of
+from fleetsim.job.grounds import assumed_section, observed_line, observed_section, rests_on, worth_knowing
+from fleetsim.job.words import binding_words, instance_words, kind_of
 from fleetsim.quantities import quantity
 from fleetsim.sim.records import Records
 from fleetsim.simulate.gantt import gantt
@@ -27,6 +24,7 @@ from fleetsim.size.explain import bound_by
 from fleetsim.size.pictures import levers, why
 from fleetsim.split import words
 from fleetsim.split.outcome import Outcome
+from fleetsim.split.permissions import age_of
 from fleetsim.split.pictures import ratio_chart, way_chart
 from fleetsim.split.ranking import ranking, ways_table
 from fleetsim.split.runs import By

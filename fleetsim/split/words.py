@@ -9,12 +9,12 @@ from fleetsim.config.law_numbers import law_of
 from fleetsim.estimates import Estimate
 from fleetsim.job.brief import likely
 from fleetsim.job.nameplate import mean_step_s
-from fleetsim.job.permissions import stale
 from fleetsim.job.trainer_scaling import course_of, law_words, time_factor
 from fleetsim.job.words import instance_words
 from fleetsim.policies.admission import MAX_STALENESS
 from fleetsim.quantities import quantity
 from fleetsim.split.outcome import Outcome
+from fleetsim.split.permissions import stale
 from fleetsim.split.permitted import number_of
 from fleetsim.split.split import Advice
 

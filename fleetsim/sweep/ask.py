@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Self, Unpack
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import Interrupted, OutsideError, Problem, Problems, UnfinishedError
 from fleetsim.faces import Text, flag, text
-from fleetsim.job.fields import JOB, RUN, SIMULATED, AnyJob, CountedJob
-from fleetsim.job.keywords import keywords
-from fleetsim.job.question import Lends, Option
-from fleetsim.job.subject import ready
+from fleetsim.job.fields import CountedJob, ready
+from fleetsim.job.question import AnyJob, Lends, Option
+from fleetsim.job.result import keywords
+from fleetsim.job.settings import JOB, RUN, SIMULATED
 from fleetsim.job.watch import SILENT, Watch, told
 from fleetsim.sweep.grid import Axis, grid_of
 from fleetsim.sweep.result import SweepResult
 
 if TYPE_CHECKING:
-    from fleetsim.job.job_face import Start, Tell
+    from fleetsim.job.base_job import Start, Tell
     from fleetsim.job.options import Options
     from fleetsim.sweep.output import TableOutput
 
@@ -96,7 +96,7 @@ class Sweep:
 
     def _said_twice(self, swept: set[str]) -> Iterator[Problem]:
         """Keys of the grid that are said of every cell as well."""
-        from fleetsim.job.flag_paths import said_by
+        from fleetsim.job.typed_words import said_by
 
         if not isinstance(self.job, SweptJob):
             return
@@ -206,7 +206,7 @@ def sweep(
     Raises InputError with all that is wrong, or where no cell is valid; OutsideError when a worker or a cluster fails;
     Interrupted with the SweepResult so far on Ctrl-C.
     """
-    from fleetsim.job.job_face import load
+    from fleetsim.job.base_job import load
     from fleetsim.sweep.axes import axes_of
 
     start = load(job, **options)

@@ -17,8 +17,7 @@ from fleetsim.config.plain_scalar import plain_scalar
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.yaml_text import as_yaml
 from fleetsim.dataclass import dataclass
-from fleetsim.job.derived_values import with_derived
-from fleetsim.job.instance_gpus import TP, instance_gpus
+from fleetsim.job.derived_values import TP, instance_gpus, with_derived
 from fleetsim.sim.engines import profile_of
 from fleetsim.sim.profile_facts import as_profiled
 from fleetsim.sweep.grid import Grid

@@ -8,8 +8,7 @@ from fleetsim.config.paths import is_given
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError
 from fleetsim.job.engine_source import EngineSource, engine_source
-from fleetsim.job.model_notes import model_notes
-from fleetsim.job.prices import PRICE, price_notes
+from fleetsim.job.notes import PRICE, model_notes, price_notes
 from fleetsim.sweep.run import SweepRows
 
 

@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
-from fleetsim.job.immutability import unchanging
-from fleetsim.job.result import Briefed
+from fleetsim.job.result import Briefed, unchanging
 from fleetsim.job.watch import SILENT, Watch
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from fleetsim.job.job_face import Job
+    from fleetsim.job.base_job import Job
     from fleetsim.sweep.run import SweepRows
     from fleetsim.tell.document import Document
 
@@ -63,7 +62,7 @@ class SweepResult(Briefed):
     def to_pandas(self) -> pd.DataFrame:
         """A row a cell: the keys of the grid, status, reason, pareto (front, tied, dominated), binding, replications,
         and every metric's mean with `.ci_low` and `.ci_high`. As the table of --out. Needs pandas."""
-        from fleetsim.job.frames import frame
+        from fleetsim.job.metrics import frame
         from fleetsim.sweep.table import columns_of
 
         columns = columns_of(self.swept)

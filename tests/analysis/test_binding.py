@@ -10,7 +10,7 @@ import pytest
 
 from fleetsim.config import Scenario, default_scenario, with_changes
 from fleetsim.errors import InputError, StuckError
-from fleetsim.job.binding import binding_words
+from fleetsim.job.words import binding_words
 from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.run import simulate
 from tests.analysis.nudges import job_of_groups, measured_gains, random_job

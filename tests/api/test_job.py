@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +13,43 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fleetsim as fs
-from fleetsim.job.flag_paths import PATHS
-from fleetsim.job.length_options import LENGTH_FLAGS
+from fleetsim.config.load import default_scenario
+from fleetsim.config.paths import value_at
+from fleetsim.job.base_job import load
 from fleetsim.job.options import NAMES
+from fleetsim.job.settings import LENGTH_FLAGS, PATHS, SETTINGS
 
 
 def test_every_flag_of_a_job_is_an_option() -> None:
     assert set(NAMES) == {*PATHS, *LENGTH_FLAGS, "run"}
+
+
+def test_the_table_of_settings_points_to_the_schema() -> None:
+    """Each record has a name and a path of its own, and the scenario has a value at each of its paths."""
+    assert len({s.name for s in SETTINGS}) == len({s.path for s in SETTINGS}) == len(SETTINGS)
+    scenario = default_scenario()
+    for setting in SETTINGS:
+        for path in (setting.path, *(text.partition("=")[0] for text in setting.also)):
+            value_at(scenario, path)
+
+
+def test_a_job_imports_no_feature() -> None:
+    """Features stand above a job: without the Python interface none of them is imported for one."""
+    code = (
+        "import sys; from fleetsim.job.base_job import load; load(None, batch=64).with_(len=300);"
+        "print(*sorted({m.split('.')[1] for m in sys.modules if m.startswith('fleetsim.')}))"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    rooms = set(ended.stdout.split())
+    assert "job" in rooms
+    assert not rooms & {"api", "cli", "compare", "plan", "replay", "search", "simulate", "size", "split", "sweep"}
+
+
+def test_every_job_can_be_asked() -> None:
+    """Also one that a feature makes: the class of all jobs is Python's."""
+    kind = fs.Job
+    assert type(load()) is type(load().with_(batch=64)) is kind
+    assert all(callable(getattr(load(), name)) for name in ("simulate", "size", "split", "plan", "sweep", "replay"))
 
 
 def test_a_file_a_name_a_mapping_a_scenario_and_a_job_are_one(tmp_path: Path) -> None:

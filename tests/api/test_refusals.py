@@ -7,7 +7,7 @@ import pickle
 import re
 import sys
 from collections.abc import Callable
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, fields
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,8 +19,8 @@ from fleetsim.errors import Problem
 from fleetsim.faces import text
 from fleetsim.history.access import PrometheusError
 from fleetsim.history.option_names import PROMETHEUS, SELECTOR
-from fleetsim.job.keywords import keywords
 from fleetsim.job.options import EXAMPLES, NAMES
+from fleetsim.job.result import keywords
 
 JOB = fs.load("async-one-step", steps=4, replications=2)
 
@@ -42,7 +42,7 @@ def test_nothing_that_is_handed_out_can_be_changed(run: fs.SimulateResult) -> No
     ]
     for it in results:
         name = type(it).__name__
-        for attribute in ("x", type(it).__slots__[0]):
+        for attribute in ("x", fields(it)[0].name):
             with pytest.raises(
                 FrozenInstanceError, match=rf"cannot set '{attribute}': a {name} never changes; .*with_"
             ):

@@ -227,7 +227,8 @@ def test_gpus(script: str, state: str, said: str, tmp_path: Path, monkeypatch: p
 
 def test_it_imports_neither_numba_nor_pandas_before_something_asks_for_them() -> None:
     program = (
-        "import sys\nfrom fleetsim.cli.doctor import examined\nfrom fleetsim.job.history_fields import AccessFields\n"
+        "import sys\nfrom fleetsim.cli.doctor import examined\n"
+        "from fleetsim.replay.history_fields import AccessFields\n"
         "names = [check.name for check in examined(None, AccessFields(), False)]\n"
         "print(len(names), *({'numba', 'pandas', 'vllm', 'torch', 'requests'} & set(sys.modules)))"
     )

@@ -18,8 +18,8 @@ from fleetsim.config.paths import value_at
 from fleetsim.config.yaml_text import from_yaml
 from fleetsim.errors import InputError
 from fleetsim.job.assumptions import assumptions_of
-from fleetsim.job.flag_paths import PATHS
 from fleetsim.job.job import job_from_flags
+from fleetsim.job.settings import PATHS
 from fleetsim.workload.lengths import mean_length
 
 EXAMPLES: dict[str, Any] = {

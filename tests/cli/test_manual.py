@@ -20,7 +20,7 @@ from fleetsim.cli.main import app
 from fleetsim.cli.manual import CODES, MANUALS, VARIABLES
 from fleetsim.config.load import default_scenario
 from fleetsim.errors import EXIT_CODES
-from fleetsim.job.flag_paths import PATHS
+from fleetsim.job.settings import PATHS
 from fleetsim.tell.next_lines import broken
 from fleetsim.workload.lengths import mean_length
 

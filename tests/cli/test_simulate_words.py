@@ -14,16 +14,17 @@ from typer.testing import CliRunner
 
 import fleetsim as fs
 import fleetsim.cli.simulate
+from fleetsim.api.job import Job
 from fleetsim.cli.main import app
 from fleetsim.config.load import with_changes
 from fleetsim.config.paths import put
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.unread_settings import reader_of
 from fleetsim.errors import InputError
+from fleetsim.job.base_job import made
 from fleetsim.job.command import _in_full, simulate_command
-from fleetsim.job.job_face import Job, made
-from fleetsim.job.levers import levers_of
 from fleetsim.job.trials import one_more, planned, unit_of, with_instances
+from fleetsim.search.levers import levers_of
 from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.run import simulate
 from fleetsim.simulate.ask import Simulate

@@ -13,7 +13,7 @@ from fleetsim.config.data_files import shipped_scenarios
 from fleetsim.config.load import with_changes
 from fleetsim.frameworks.convert import FRAMEWORKS
 from fleetsim.frameworks.export import scenario_to
-from fleetsim.job.engine_limits import limits_of
+from fleetsim.job.nameplate import limits_of
 
 KEYS = Path(__file__).parent / "config_keys"
 PRESETS = [name for name in shipped_scenarios() if name.startswith("presets/")]

@@ -14,7 +14,7 @@ from fleetsim.frameworks.convert import Imported, scenario_from
 from fleetsim.frameworks.export import scenario_to
 from fleetsim.frameworks.source import read_source
 from fleetsim.frameworks.trl import CLASSES
-from fleetsim.job.engine_limits import limits_of
+from fleetsim.job.nameplate import limits_of
 
 DATA = Path(__file__).parent / "data"
 ROLLOUT, MODEL = "actor_rollout_ref.rollout", "actor_rollout_ref.model"

@@ -25,7 +25,7 @@ from fleetsim.frameworks.export import Exported, left_out_words, scenario_to
 from fleetsim.frameworks.reading import nodes_of
 from fleetsim.frameworks.source import parsed_source
 from fleetsim.frameworks.wanted_values import NOTHING, Wanted, policies_of
-from fleetsim.job.engine_limits import limits_of
+from fleetsim.job.nameplate import limits_of
 
 PRESETS = [name for name in shipped_scenarios() if name.startswith("presets/")]
 OWN = [(name, f) for name in PRESETS for f in FRAMEWORKS if name.removeprefix("presets/").startswith(f)]

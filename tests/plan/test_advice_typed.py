@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import fleetsim as fs
-from fleetsim.job.levers import LARGER_TRAINER, SMALLER_TRAINER
 from fleetsim.job.trials import Trials, planned
+from fleetsim.search.levers import LARGER_TRAINER, SMALLER_TRAINER
 from fleetsim.search.second_search import Anew
 from tests.plan.typed import typed
 

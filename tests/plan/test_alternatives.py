@@ -18,12 +18,11 @@ from fleetsim.config import Scenario, with_changes
 from fleetsim.config.lengths import Gamma, Lognormal
 from fleetsim.errors import StuckError
 from fleetsim.estimates import estimate
-from fleetsim.job.binding import BINDINGS
-from fleetsim.job.change import Typed
-from fleetsim.job.levers import CADENCE, CAP, LENGTH, NO_CAP, ONE_MORE, STALENESS, levers_of, share_above
 from fleetsim.job.trials import simulated, with_instances
-from fleetsim.job.words import lost_words
+from fleetsim.job.words import BINDINGS, lost_words
 from fleetsim.search.alternative import Alternatives
+from fleetsim.search.change import Typed
+from fleetsim.search.levers import CADENCE, CAP, LENGTH, NO_CAP, ONE_MORE, STALENESS, levers_of, share_above
 from fleetsim.search.moves import alternatives_of
 from fleetsim.sim.paired_difference import differs, ratio_of
 from fleetsim.size.explain import bound_by, explanation

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 import fleetsim as fs
 from fleetsim.config import Scenario, with_changes
 from fleetsim.errors import StuckError
-from fleetsim.job.levers import CAP, STALENESS, levers_of
 from fleetsim.job.trials import with_instances
+from fleetsim.search.levers import CAP, STALENESS, levers_of
 from fleetsim.size.size import Sizing, size
 from tests.plan.fakes import fluid, metrics, one_ahead
 from tests.plan.typed import typed

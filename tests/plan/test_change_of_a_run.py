@@ -9,10 +9,10 @@ import pytest
 import fleetsim as fs
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
-from fleetsim.job.levers import levers_of
 from fleetsim.job.trials import remembered, simulated, with_instances
 from fleetsim.search.alternative import COUNT, Alternatives
 from fleetsim.search.best_move import change_of
+from fleetsim.search.levers import levers_of
 from fleetsim.simulate.change import alternatives_here
 from tests.plan.typed import typed
 

@@ -14,7 +14,7 @@ import fleetsim as fs
 from fleetsim.config import default_scenario, with_changes
 from fleetsim.config.lengths import LengthSpec
 from fleetsim.config.scenario import Scenario
-from fleetsim.job.length_growth import as_asked, where_longest
+from fleetsim.job.lengths import as_asked, where_longest
 from fleetsim.job.trials import planned
 from fleetsim.workload.groups import GroupSource
 from fleetsim.workload.lengths import mean_length, sample_lengths, scaled_law

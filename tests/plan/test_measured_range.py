@@ -11,7 +11,7 @@ import pytest
 
 from fleetsim.config import Scenario, default_scenario, with_changes
 from fleetsim.config.engine_profile import Ranges
-from fleetsim.job.measured_range import (
+from fleetsim.job.engine_source import (
     held_over_time,
     outside_as_planned,
     outside_as_run,

@@ -14,10 +14,10 @@ from fleetsim.cli.main import app
 from fleetsim.config import Scenario, default_scenario, with_changes
 from fleetsim.config.data_files import presets
 from fleetsim.config.law_numbers import budget_steps
-from fleetsim.job.permissions import Allowed, age_of
 from fleetsim.sim.metrics import numbers_of
 from fleetsim.sim.run import simulate
 from fleetsim.split.arrangements import Rules, split_in_turn
+from fleetsim.split.permissions import Allowed, age_of
 from fleetsim.split.split import Advice, split
 from fleetsim.split.told import brief_of
 from fleetsim.split.words import bought

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 import fleetsim as fs
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
-from fleetsim.job.permissions import allowed
 from fleetsim.job.trials import flat, simulated
 from fleetsim.plan.budget import Budget
 from fleetsim.plan.plan import plan
 from fleetsim.sim.run import simulate
 from fleetsim.sim.window import window_of
+from fleetsim.split.permissions import allowed
 
 LONG = {"run.steps": 100}
 OTHERS = range(11, 14)

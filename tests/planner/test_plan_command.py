@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import fleetsim as fs
 from fleetsim.cli.main import app
-from fleetsim.job.permissions import allowed
+from fleetsim.split.permissions import allowed
 
 JOB = ("--batch", "32", "--len", "150", "--model", "Qwen/Qwen2.5-1.5B", "--replications", "2")
 

@@ -12,7 +12,6 @@ import fleetsim as fs
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError, StuckError
-from fleetsim.job.permissions import age_of, allowed
 from fleetsim.job.trials import Measure, flat, remembered, simulated
 from fleetsim.plan.budget import Budget
 from fleetsim.plan.choices import ChoiceInputs
@@ -21,6 +20,7 @@ from fleetsim.plan.plan import Space, pareto, plan, planned_job, worth_a_look
 from fleetsim.plan.search import Found, Search
 from fleetsim.plan.shares import Share
 from fleetsim.sim.threads import side_by_side
+from fleetsim.split.permissions import age_of, allowed
 from fleetsim.trainer.layout import least_for_states
 from tests.planner.spaces import plans_of, space_of, with_all_limits
 

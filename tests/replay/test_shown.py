@@ -138,7 +138,7 @@ def test_more_trainer_gpus_make_the_observed_seconds_shorter(verl: Path) -> None
 def test_another_configuration_takes_over_what_both_have_in_common(verl: Path, tmp_path: Path) -> None:
     """The next run: its own policy, fleet and cap; this run's lengths and seconds."""
     now = fs.load(run=verl, gpu="H100")
-    other, _ = with_run(None, (), {}, verl)
+    other, _, _ = with_run(None, (), {}, verl)
     mine = {key: value for key, value in other.items() if key not in ("observed", "assumed")}
     mine["admission"] = {"law": "version_window", "max_staleness": 4.0}
     mine["fleet"] = {**mine["fleet"], "instances": 6}

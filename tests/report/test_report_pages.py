@@ -19,7 +19,7 @@ from markupsafe import escape
 from fleetsim.config import load_scenario, with_changes
 from fleetsim.config.data_files import find_preset
 from fleetsim.engine.kernel.tables import DONE, G_TRAINED
-from fleetsim.job.lazy_value import Later
+from fleetsim.job.result import Later
 from fleetsim.sim.run import simulate
 from fleetsim.sim.window import window_of
 from fleetsim.simulate.gantt import HELD, IDLE, KINDS, WORK, gantt_words, shown_of

@@ -16,7 +16,7 @@ from fleetsim.cli.manual import VARIABLES
 from fleetsim.errors import FleetsimError, InputError
 
 if TYPE_CHECKING:
-    from fleetsim.job.history_fields import AccessFields
+    from fleetsim.replay.history_fields import AccessFields
 
 # A name that only the engine exports, and how the engine is called.
 _ENGINES = {"vLLM": "vllm:num_requests_running", "SGLang": "sglang:num_running_reqs"}

@@ -15,7 +15,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.engine.transport import sync_times
 from fleetsim.errors import InputError
 from fleetsim.job.assumptions import is_estimated
-from fleetsim.job.derived_values import seconds_of
+from fleetsim.job.derived_values import seconds_of, slower
 from fleetsim.job.job import StatedJob
 from fleetsim.job.nameplate import mean_step_s
 from fleetsim.job.trainer_scaling import scaled
@@ -55,14 +55,7 @@ def _trainer(found: Measured, run: StatedJob, target: StatedJob, shared: dict[st
         here = with_changes(run.scenario, seconds)
         return {path: value for path, value in scaled(here, target.scenario.trainer.gpus).items() if path in SECONDS}
     factor = mean_step_s(found.scenario) / mean_step_s(before)
-    t = after.trainer
-    return {
-        "trainer.fixed_s": factor * t.fixed_s,
-        "trainer.per_token_s": factor * t.per_token_s,
-        "trainer.phases": [
-            {"name": p.name, "fixed_s": factor * p.fixed_s, "per_token_s": factor * p.per_token_s} for p in t.phases
-        ],
-    }
+    return slower(after.trainer, factor)
 
 
 def _modelled(job: StatedJob, changes: dict[str, Any]) -> Scenario | None:

@@ -12,7 +12,7 @@ from fleetsim.config.paths import is_touched
 from fleetsim.config.yaml_text import from_yaml
 from fleetsim.dataclass import dataclass
 from fleetsim.frameworks.scenario_text import SECTIONS, scenario_yaml
-from fleetsim.job.observations import record_words
+from fleetsim.job.grounds import record_words
 from fleetsim.replay.shown.shown import with_run
 
 
@@ -28,7 +28,7 @@ class RunFile:
 def run_file(start: Mapping[str, Any] | None, sets: Sequence[str], run: str) -> RunFile:
     """The job of a run as a file. start: another configuration, None = that which the run's log holds. Raises as
     `with_run`."""
-    found, notes = with_run(start, sets, {}, run)
+    found, notes, _ = with_run(start, sets, {}, run)
     name = os.path.basename(run.rstrip("/"))
     head = {"schema_version": 1, "name": name, "source": f"observed in {name}"}
     raw = with_overrides({**head, **found}, sets)

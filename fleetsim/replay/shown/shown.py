@@ -25,10 +25,10 @@ from fleetsim.frameworks.printed_config import printed_config
 from fleetsim.frameworks.settings import settings_of
 from fleetsim.history.history import History
 from fleetsim.history.option_names import HISTORY
-from fleetsim.job.flag_paths import place_of
-from fleetsim.job.history_fields import HistoryWindow
+from fleetsim.job.grounds import record_words
 from fleetsim.job.job import Start, job_from_flags
-from fleetsim.job.observations import record_words
+from fleetsim.job.settings import place_of
+from fleetsim.replay.history_fields import HistoryWindow
 from fleetsim.replay.shown.carry_over import carried
 from fleetsim.replay.shown.measured_values import RUN, measured
 from fleetsim.trainer.estimate import token_seconds
@@ -40,8 +40,8 @@ def with_run(
     flags: Mapping[str, Any],
     run: str | os.PathLike[str],
     history: History | None = None,
-) -> tuple[Mapping[str, Any], tuple[str, ...]]:
-    """The job's file with what a run showed in it, and notes.
+) -> tuple[Mapping[str, Any], tuple[str, ...], History]:
+    """The job's file with what a run showed in it, notes, and the history of the run.
 
     start, sets, flags: as of `job_from_flags`. What they say of a value that the run's own configuration leaves open
     describes the run as well. run: a file of history, a tracker's folder, or the address of a Prometheus. history: what
@@ -62,7 +62,8 @@ def with_run(
     if another:
         values |= carried(found, its_job, job)
     told = _said(sets, flags)
-    return overlaid(target, values, found.observed, found.assumed), (*found.notes, *_overruled(found.observed, told))
+    notes = (*found.notes, *_overruled(found.observed, told))
+    return overlaid(target, values, found.observed, found.assumed), notes, history
 
 
 def overlaid(

@@ -8,7 +8,6 @@ from typing import Any
 
 from fleetsim import units
 from fleetsim.config.law_numbers import law_of
-from fleetsim.job.change import Typed
 from fleetsim.policies.law import Looser
 from fleetsim.replay.arrivals import serves
 from fleetsim.replay.diagnose.checks.case import (
@@ -28,6 +27,7 @@ from fleetsim.replay.diagnose.finding import Check
 from fleetsim.replay.observe.departures import departure_words, names_of, unreplaced
 from fleetsim.replay.observe.observed import Departure, FleetView
 from fleetsim.replay.observe.trends import sized_for_the_end, trend_words
+from fleetsim.search.change import Typed
 
 # Of the instances' time: idle beside a trainer that waits for samples. A fleet that is too small is never idle.
 TAIL = 0.25

@@ -21,13 +21,12 @@ from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError
 from fleetsim.frameworks.equal_parts import divides
 from fleetsim.job.assumptions import is_estimated
-from fleetsim.job.change import Typed
-from fleetsim.job.derived_values import SECONDS, with_derived
-from fleetsim.job.instance_gpus import TP, instance_gpus
-from fleetsim.job.length_options import law_from_flags
+from fleetsim.job.derived_values import SECONDS, TP, instance_gpus, with_derived
+from fleetsim.job.lengths import law_from_flags, share_above
 from fleetsim.job.nameplate import context_in_flight
 from fleetsim.policies.in_flight import IN_FLIGHT
 from fleetsim.policies.law import EachStep, Looser, written
+from fleetsim.search.change import Typed
 from fleetsim.trainer.estimate import estimate_of
 
 ONE_MORE, CAP, NO_CAP, HELD, LARGER_TRAINER, SMALLER_TRAINER, STALENESS, CADENCE, LENGTH = (
@@ -294,24 +293,6 @@ def _cut(law: LengthSpec, cap: int) -> tuple[dict[str, Any], dict[str, Any] | No
 def _round(tokens: float) -> int:
     """To a multiple of 64 as people write caps, at least a token."""
     return max(1, round(tokens / 64) * 64) if tokens >= 256 else max(1, round(tokens))
-
-
-def share_above(law: LengthSpec, cap: float) -> float:
-    """P(L > cap) of a law, to a thousandth, by bisection on its quantiles."""
-    from fleetsim.workload.lengths import quantile_length
-
-    low, high = 0.0, 1.0
-    while high - low > 1e-4:
-        middle = (low + high) / 2.0
-        low, high = (middle, high) if quantile_length(law, middle) <= cap else (low, middle)
-    return 1.0 - low
-
-
-def share_at_cap(law: LengthSpec) -> float:
-    """The share of the responses that a law's cap cuts."""
-    if isinstance(law, ConstantTokens) or law.max is None:
-        return 0.0
-    return share_above(law, law.max * (1.0 - 1e-9))
 
 
 def cuts_many(truncated: float) -> bool:

@@ -1,9 +1,11 @@
-"""What a model cannot do that a job asks of it, and what of it the engine counts otherwise."""
+"""What is odd about a job: what its model cannot do, what the engine counts otherwise, and prices that nobody knows."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
+from fleetsim import units
+from fleetsim.config.cost import CostConfig
 from fleetsim.config.engine import EngineConfig
 from fleetsim.config.lengths import LengthSpec, longest_length
 from fleetsim.config.paths import is_given
@@ -13,7 +15,9 @@ from fleetsim.engine.kv_memory import windows_kept
 from fleetsim.engine.layout import layout_of
 from fleetsim.engine.model.names import model_shape
 from fleetsim.engine.model.shape import ModelShape
+from fleetsim.engine.prices import UNKNOWN, listed_price
 from fleetsim.errors import InputError
+from fleetsim.faces import flag, text
 from fleetsim.workload.lengths import quantile_length
 
 # Of a law without a cap: the response that one in a thousand exceeds.
@@ -98,3 +102,34 @@ def longest_context(s: Scenario) -> tuple[float, str]:
 def _longest(law: LengthSpec) -> float:
     most = longest_length(law)
     return quantile_length(law, _NEARLY_ALL) if most is None else most
+
+
+PRICE = "cost.instance_price_usd_per_gpu_h"
+
+
+def price_notes(fleets: Iterable[tuple[str, CostConfig]], remedy: str) -> Iterator[str]:
+    """A sentence where an answer compares GPU types and the price of one is a guess; else nothing.
+
+    fleets: GPU type and prices of each fleet in one answer. remedy: how to give each type its own price there.
+    """
+    types: dict[str, bool] = {}
+    for gpu, cost in fleets:
+        listed = listed_price(gpu, cost.market, cost.prices)
+        known = listed.known or cost.instance_price_usd_per_gpu_h is not None
+        types[listed.name] = types.get(listed.name, True) and known
+    unknown = [name for name, known in types.items() if not known]
+    if len(types) > 1 and unknown:
+        yield (
+            f"no price of {units.listed(unknown)} is on record, and {units.price(UNKNOWN)} per GPU-hour is taken: "
+            f"costs do not compare; {remedy}"
+        )
+
+
+def unlisted_price(scenario: Scenario) -> Iterator[str]:
+    """A sentence where no list of prices has the job's GPU, so that its dollars are a guess; else nothing."""
+    cost = scenario.cost
+    given = cost.instance_price_usd_per_gpu_h, cost.trainer_price_usd_per_gpu_h
+    listed = listed_price(scenario.engine.gpu, cost.market, cost.prices)
+    if not listed.known and None in given:
+        stands_in = f"{listed.words}: {units.price(UNKNOWN)} per GPU-hour stands in, and dollars are as wrong as that"
+        yield text(f"{stands_in}; give {{}} and {{}}", flag("instance_price"), flag("trainer_price"))

@@ -1,22 +1,27 @@
-"""--len, --len-cv and --max-len: how long responses are, as one knows it from a log.
+"""How long responses are: what --len, --len-cv and --max-len make of a law, and a law that changes from step to step.
 
 `--len` is the mean of what is generated, cap included; a scenario's `mean` is that of the law before its cap. The law
-is therefore solved for: its own mean is raised until the capped mean is --len.
+is therefore solved for: its own mean is raised until the capped mean is --len. A job whose responses change is sized
+where they are longest.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection
 from typing import Any
 
 from fleetsim.config.base import MAX_TOKENS
 from fleetsim.config.lengths import LEAST_CV, MOST_CV, ConstantTokens, Gamma, LengthSpec, Lognormal
+from fleetsim.config.load import with_changes
+from fleetsim.config.paths import is_given
+from fleetsim.config.run_length import most_steps
+from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import flag, setting, text
+from fleetsim.job.settings import BY_NAME
+from fleetsim.workload.lengths import growth_by_the_end, lognormal_parameters, mean_length, quantile_length, scaled_law
 
-# Parameter name -> key of the law.
-LENGTH_FLAGS: Mapping[str, str] = {"len": "mean", "len_cv": "cv", "max_len": "max"}
 # An assumed cap leaves room for the tail: the next power of two at or above this many means, and at least 8,192.
 _ROOM = 4.0
 _LEAST_CAP = 8192.0
@@ -28,12 +33,15 @@ def law_from_flags(
     """The law that the flags make of `law`: its problems, or its mapping. Flags that are None leave `law` as it is."""
     problems = [
         Problem(
-            flag(name), value, f"must be between {low:g} and {high:,.0f}", text("for example {}", flag(name, example))
+            flag(name),
+            value,
+            f"must be between {low:g} and {high:,.0f}",
+            text("for example {}", flag(name, f"{BY_NAME[name].example}{more}")),
         )
-        for name, value, low, high, example in (
-            ("len", mean, 1.0, MAX_TOKENS / _ROOM, "1536"),
-            ("len_cv", cv or None, LEAST_CV, MOST_CV, "1.0, or 0 for lengths that are all equal"),
-            ("max_len", cap, 1.0, MAX_TOKENS, "8192"),
+        for name, value, low, high, more in (
+            ("len", mean, 1.0, MAX_TOKENS / _ROOM, ""),
+            ("len_cv", cv or None, LEAST_CV, MOST_CV, ", or 0 for lengths that are all equal"),
+            ("max_len", cap, 1.0, MAX_TOKENS, ""),
         )
         if value is not None and not low <= value <= high
     ]
@@ -85,8 +93,6 @@ def _mean_of(law: LengthSpec) -> float:
     if isinstance(law, ConstantTokens):
         return float(law.value)
     if isinstance(law, Lognormal):
-        from fleetsim.workload.lengths import lognormal_parameters
-
         mu, sigma = lognormal_parameters(law)
         return law.mean if law.mean is not None else math.exp(mu + sigma**2 / 2.0)
     assert isinstance(law, Gamma)  # the two laws without a mean are refused before
@@ -95,8 +101,6 @@ def _mean_of(law: LengthSpec) -> float:
 
 def _cv_of(law: LengthSpec) -> float:
     if isinstance(law, Lognormal) and law.cv is None:
-        from fleetsim.workload.lengths import lognormal_parameters
-
         return max(LEAST_CV, math.sqrt(math.expm1(lognormal_parameters(law)[1] ** 2)))
     cv = getattr(law, "cv", None)
     return 1.0 if cv is None else float(cv)
@@ -110,8 +114,6 @@ def _solved(kind: str, mean: float, cv: float, cap: float | None) -> tuple[list[
     """The law whose capped mean is `mean`, by bisection on the mean before the cap."""
     if cap is None:
         return [], _mapping(kind, mean, cv, None)
-    from fleetsim.workload.lengths import mean_length
-
     build = Gamma if kind == "gamma" else Lognormal
 
     def capped_mean(own: float) -> float:
@@ -146,3 +148,59 @@ def _solved(kind: str, mean: float, cv: float, cap: float | None) -> tuple[list[
         remedy = text("check {} and {}", flag("len_cv"), flag("max_len"))
         return [Problem(flag("len"), mean, "makes no law with this cap and cv", remedy)], None
     return [], _mapping(kind, high, cv, cap)
+
+
+def share_above(law: LengthSpec, cap: float) -> float:
+    """P(L > cap) of a law, to a thousandth, by bisection on its quantiles."""
+    low, high = 0.0, 1.0
+    while high - low > 1e-4:
+        middle = (low + high) / 2.0
+        low, high = (middle, high) if quantile_length(law, middle) <= cap else (low, middle)
+    return 1.0 - low
+
+
+def share_at_cap(law: LengthSpec) -> float:
+    """The share of the responses that a law's cap cuts."""
+    if isinstance(law, ConstantTokens) or law.max is None:
+        return 0.0
+    return share_above(law, law.max * (1.0 - 1e-9))
+
+
+_FURTHER = 100
+
+
+def where_longest(scenario: Scenario) -> dict[str, Any]:
+    """The changes that make a drifting job steady at its longest responses: those of the last step of run.steps, or of
+    the first one where they shrink. Nothing where there is no drift."""
+    w = scenario.workload
+    if not w.length_drift_per_step:
+        return {}
+    law = scaled_law(w.output_tokens, max(1.0, growth_by_the_end(scenario)))
+    return {"workload.length_drift_per_step": 0.0, "workload.output_tokens": law.model_dump(exclude_none=True)}
+
+
+def growth_notes(scenario: Scenario, given: Collection[str]) -> tuple[str, ...]:
+    """What an answer about a drifting job rests on. given: dotted paths that somebody wrote."""
+    w, steps = scenario.workload, most_steps(scenario)
+    drift = w.length_drift_per_step
+    if not drift:
+        return ()
+    start, end = (mean_length(w.output_tokens, scale=by, at_least=1.0) for by in (1.0, growth_by_the_end(scenario)))
+    nobody = "" if is_given("run.steps", given) else ", which nobody gave"
+    way, longest = ("grow", "last") if drift > 0 else ("shrink", "first")
+    return (
+        f"responses {way} by {abs(drift):.2g} of their length a step (workload.length_drift_per_step): from a mean of "
+        f"{start:,.0f} tokens to {end:,.0f} after {steps:,} steps (run.steps{nobody}). A fleet is sized for the "
+        f"{longest} of these steps, where they are longest; a run is simulated over all. {_FURTHER} steps more make "
+        f"them {(1.0 + drift) ** _FURTHER:.2g} times as long: give the length of the job, --set run.steps=N",
+    )
+
+
+def as_asked(planned: Scenario, scenario: Scenario) -> Scenario:
+    """What a plan made of a scenario, with the scenario's own lengths and their drift."""
+    w = scenario.workload
+    if not w.length_drift_per_step:
+        return planned
+    law = w.output_tokens.model_dump(exclude_none=True)
+    changes = {"workload.length_drift_per_step": w.length_drift_per_step, "workload.output_tokens": law}
+    return with_changes(planned, changes)

@@ -8,7 +8,7 @@ from typing import Any
 from fleetsim import units
 from fleetsim.dataclass import dataclass
 from fleetsim.faces import flag, setting
-from fleetsim.job.flag_paths import PATHS
+from fleetsim.job.settings import PATHS
 
 _COUNTED = {path: name for name, path in PATHS.items()}
 # Commands that choose the count of instances are not told it.

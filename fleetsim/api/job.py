@@ -1,0 +1,158 @@
+"""A job as Python holds it: what every feature needs of one (`job/base_job.py`), and each feature as a method."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Unpack
+
+from fleetsim.dataclass import dataclass
+from fleetsim.job.base_job import BaseJob
+from fleetsim.job.heard_run import reads_runs
+from fleetsim.job.options import Options
+from fleetsim.job.result import keywords, unchanging
+from fleetsim.job.watch import told
+
+if TYPE_CHECKING:
+    from fleetsim.frameworks.export import Exported
+    from fleetsim.history.history import History
+    from fleetsim.plan.result import PlanResult
+    from fleetsim.replay.result import ReplayResult
+    from fleetsim.simulate.result import SimulateResult
+    from fleetsim.size.ask import SizeResult
+    from fleetsim.split.ask import SplitResult
+    from fleetsim.sweep.result import SweepResult
+    from fleetsim.trainer.estimate import TrainerEstimate
+
+Tell = Callable[[str], None]
+
+
+def _read_run(*said: Any) -> Any:
+    from fleetsim.replay.shown.shown import with_run
+
+    return with_run(*said)
+
+
+reads_runs(_read_run)
+
+
+@unchanging
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Job(BaseJob):
+    """A scenario and how it came to be. Made by `load`.
+
+    scenario: validated, defaults written out. given: dotted paths that somebody wrote; the rest is assumed, and results
+    say so. notes: what is odd about what was said.
+
+        >>> import fleetsim as fs
+        >>> job = fs.load("async-one-step")
+        >>> job["fleet.instances"], job.with_({"fleet.instances": 5})["fleet.instances"], job["fleet.instances"]
+        (4, 5, 4)
+    """
+
+    def to(self, framework: str) -> Exported:
+        """The scenario as a framework's own configuration, and what cannot be told to it.
+
+            >>> import fleetsim as fs
+            >>> made = fs.load("presets/verl-fully-async").to("verl")
+            >>> made.settings["async_training.staleness_threshold"], made.left_out
+            (0.1, ())
+
+        `text` is what to paste. Raises InputError for a framework that is not known or cannot run this at all.
+        """
+        from fleetsim.frameworks.export import scenario_to
+        from fleetsim.job.derived_values import training_step_s
+        from fleetsim.job.nameplate import generated_mean, limits_of
+
+        name = self.scenario.name or "scenario"
+        means = generated_mean(self.scenario), training_step_s(self.scenario)
+        return scenario_to(framework, self.scenario, limits_of, name, *means)
+
+    @keywords()
+    def simulate(
+        self,
+        *,
+        hours: float | None = None,
+        scrape_interval_s: float | None = None,
+        tell: Tell | None = None,
+        **options: Unpack[Options],
+    ) -> SimulateResult:
+        """Runs the scenario `replications` times: `fleetsim simulate`.
+
+        hours: as many steps as fill them, instead of `steps`. scrape_interval_s: keep what a Prometheus would have
+        seen of the first run, so often (1 to 3600 s), for `to_openmetrics`. tell: hears what is being done.
+
+        Raises InputError for a scenario that cannot be simulated, StuckError where its limits block each other.
+        """
+        from fleetsim.simulate.ask import Simulate, simulate
+
+        job, steps = self.with_(None, **options), options.get("steps")
+        return simulate(Simulate(job=job, steps=steps, hours=hours, scrape_interval_s=scrape_interval_s), told(tell))
+
+    @keywords()
+    def size(
+        self, *, confidence: float | None = None, tell: Tell | None = None, **options: Unpack[Options]
+    ) -> SizeResult:
+        """The smallest rollout fleet that keeps the trainer busy: `fleetsim size`.
+
+        confidence: the share of the cases that the inputs' errors leave in which the count is to hold the targets;
+        without a target any share asks for the count of the least expected loss. The scenario's own count of instances
+        is ignored. A fleet that cannot hold the targets is no error here: the result's `feasible` is False. Raises as
+        `simulate`.
+        """
+        from fleetsim.size.ask import Size, size
+
+        return size(Size(job=self.with_(None, **options), confidence=confidence), told(tell))
+
+    @keywords()
+    def split(
+        self,
+        gpus: int,
+        *,
+        by: Literal["step_s", "goodput", "cost_per_step"] = "step_s",
+        allow: str | Sequence[str] = (),
+        trainer_min_gpus: int | None = None,
+        trainer_unit: int | None = None,
+        tell: Tell | None = None,
+        **options: Unpack[Options],
+    ) -> SplitResult:
+        """Share `gpus` GPUs between rollout and trainer, or split them, and how: `fleetsim split`.
+
+        by: what the ways are ranked by. allow: what may change training ("staleness<=2"). trainer_min_gpus: fewest of
+        the trainer, else what Adam's states need; trainer_unit: they come in multiples of it. Raises as `simulate`.
+        """
+        from fleetsim.split.ask import Split, split
+
+        may = allow if isinstance(allow, str) else ",".join(allow)
+        rules: Any = {"allow": may, "trainer_min_gpus": trainer_min_gpus, "trainer_unit": trainer_unit}
+        return split(Split(job=self.with_(None, **options), gpus=gpus, by=by, **rules), told(tell))
+
+    def plan(self, **options: Any) -> PlanResult:
+        """`fleetsim.plan(self, **options)`: the best plans of this job within a budget."""
+        from fleetsim.plan.ask import plan
+
+        return plan(self, **options)
+
+    @keywords()
+    def trainer_step(self, **options: Unpack[Options]) -> TrainerEstimate:
+        """Seconds and memory of a training step, estimated: `fleetsim profile trainer`.
+
+        Without trainer_gpus it is the smallest trainer that fits. Raises InputError where one is too small, or for a
+        model or GPU that is not known.
+        """
+        from fleetsim.job.derived_values import trainer_estimate
+
+        job = self.with_(None, **options)
+        return trainer_estimate(job.scenario, job.given)
+
+    def sweep(self, grid: Mapping[str, Sequence[Any]], **options: Any) -> SweepResult:
+        """`fleetsim.sweep(self, grid, **options)`: every combination of some values."""
+        from fleetsim.sweep.ask import sweep
+
+        return sweep(self, grid, **options)
+
+    def replay(self, history: str | os.PathLike[str] | History, **options: Any) -> ReplayResult:
+        """`fleetsim.replay(history, self, **options)`: this job's policies and prices on what a fleet did."""
+        from fleetsim.replay.ask import replay
+
+        return replay(history, self, **options)
