@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from dataclasses import field
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from posixpath import basename, dirname
 from typing import TYPE_CHECKING
@@ -116,16 +117,27 @@ class _Shell(Branching):
     # -------------------------------------------------------------------------------------------------------- commands
 
     def _run_command(self, node: Node) -> bool | None:
-        self.presumed = False
         own = [child for child in node.children if child.type == "variable_assignment"]
-        words = self.words(
-            c for i, c in enumerate(node.children) if node.field_name_for_child(i) in ("name", "argument")
-        )
+        line = self._on_lines_above(node)
+        self.sequence(own[:line])
+        own, self.presumed = own[line:], False
+        names = ("name", "argument")
+        words = self.words(c for i, c in enumerate(node.children) if node.field_name_for_child(i) in names)
         before = {name: self.values.get(name, UNSET) for name in (source_of(child.children[0]) for child in own)}
         self.sequence(own)
         status = self._call(words) if words else True
         self.values |= before if words else {}
         return status
+
+    def _on_lines_above(self, node: Node) -> int:
+        """How many assignments of a command stand on lines before it: the parser takes them for its own."""
+        above = 0
+        for i, (child, behind) in enumerate(pairwise(node.children)):
+            between = (node.text or b"")[child.end_byte - node.start_byte : behind.start_byte - node.start_byte]
+            if child.type == "variable_assignment" and b"\n" in between.replace(b"\\\n", b""):
+                above = i + 1
+                self.line = behind.start_point[0] + 1 if self.deep == 1 else self.line
+        return above
 
     def _call(self, words: list[str]) -> bool | None:
         """A simple command: the shell's own are carried out, the others are kept."""
@@ -144,7 +156,8 @@ class _Shell(Branching):
                 return True
             case "shift":
                 count = int(rest[0]) if rest and rest[0].isdigit() else 1
-                self.values["@"] = arguments[count:] if isinstance(arguments, tuple) else arguments
+                if isinstance(arguments, tuple):
+                    self.values["@"] = arguments[count:] if all(map(is_known, arguments)) else (UNKNOWN,)
                 return True
             case "eval":
                 return self.run_text(" ".join(rest))

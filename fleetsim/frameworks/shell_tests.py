@@ -77,7 +77,10 @@ def holds_in_double_brackets(shell: WordReader, node: Node) -> bool | None:
             both = first, holds_in_double_brackets(shell, right)
             return all_of(both) if sign == "&&" else negated(all_of(map(negated, both)))
         case "binary_expression", [left, right]:
-            return _compared(shell, shell.text(left), sign, shell.text(right), shell.pattern(right))
+            turned = left.type == "unary_expression" and source_of(left).startswith("!")
+            left = left.named_children[-1] if turned else left
+            same = _compared(shell, shell.text(left), sign, shell.text(right), shell.pattern(right))
+            return negated(same) if turned else same
     return shell.decided(shell.text(node))
 
 

@@ -58,7 +58,9 @@ class Variables:
         """
         arguments = self.values.get("@")
         if name == "#":
-            return (str(len(arguments)) if isinstance(arguments, tuple) else f"0{UNSET}",)
+            if not isinstance(arguments, tuple):
+                return (UNKNOWN if arguments == UNKNOWN else f"0{UNSET}",)
+            return (str(len(arguments)) if all(map(is_known, arguments)) else UNKNOWN,)
         if name in "@*" or index in ("@", "*"):
             value = self.values.get("@" if name in "@*" else name, UNSET)
             return (value,) if isinstance(value, str) else value

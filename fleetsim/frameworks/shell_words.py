@@ -196,6 +196,8 @@ class WordReader(Variables):
             except Undecided:
                 return [UNKNOWN]
             if many:
+                if not all(map(is_known, texts)):
+                    return [UNKNOWN]
                 start -= name == "@" and start > 0
                 return texts[start:][: length[0] if length else None]
             return [text[start:][: length[0] if length else None] if is_known(text) else UNKNOWN for text in texts]

@@ -167,6 +167,12 @@ def _of_script(text: str, name: str, folder: Path | None, depth: int) -> RunSett
         for setting in served.found.values():
             settings.add(f"vllm_serve.{setting.key.lstrip('-')}", setting.value, setting.where)
     settings.not_understood += script.not_understood
+    if best[0] >= 0:  # a comment within continued lines ends the command, and bash starts the next line as another
+        lost = [(words, line) for words, line in script.commands if words[0][0].startswith("--")]
+        settings.not_understood += [
+            f"line {line}: {' '.join(text for text, _ in words)[:80]}: is no part of the command above it"
+            for words, line in lost[:20]
+        ]
     settings.remarks += script.remarks
     return _with_named_files(settings, folder, depth)
 
