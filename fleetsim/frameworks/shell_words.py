@@ -207,7 +207,9 @@ class WordReader(Variables):
 
 
 def _word_of(text: str) -> Node:
-    return tree_of(f": {text}").children[0].children[-1]
+    command = tree_of(f": {text}").child(0)
+    word = command.child(command.child_count - 1) if command is not None and command.child_count else None
+    return word if word is not None else tree_of(text)
 
 
 def _whole(nodes: Iterable[Node]) -> Iterator[list[Node]]:
