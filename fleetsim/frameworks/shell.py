@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from fleetsim.config.files import read_text
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError
+from fleetsim.frameworks.arguments import entry_of
 from fleetsim.frameworks.shell_assignments import Assigning
 from fleetsim.frameworks.shell_branches import Run, shown
 from fleetsim.frameworks.shell_tests import holds
@@ -56,6 +57,8 @@ def expanded(text: str, folder: Path | None = None) -> Script:
     shell = _Shell(folder)
     try:
         shell.run_text(text)
+        if not any(entry_of(shown(words)) for words, _ in shell.commands):
+            shell.run_functions()
     except RecursionError:
         shell.say(shell.not_understood, "the rest of the script: it is nested too deeply")
     return Script([(shown(words), line) for words, line in shell.commands], shell.not_understood, shell.remarks)
@@ -78,6 +81,15 @@ class _Shell(Assigning):
         status = self.run(tree_of(text.replace(UNSET, UNKNOWN)))
         self.deep -= 1
         return status
+
+    def run_functions(self) -> None:
+        """All functions, as if they were called: for a script that is told on its command line which one to call."""
+        self.deep += 1
+        for name, body in list(self.functions.items()):
+            self.say(self.remarks, f"{name} is read although nothing in this script calls it")
+            self.ends = ""
+            self._function(body, UNSET)
+        self.deep -= 1
 
     def run(self, node: Node) -> bool | None:
         """One statement."""

@@ -171,6 +171,7 @@ def test_what_a_script_sources_is_read_where_it_lies_beside_it(tmp_path: Path) -
         ("python t.py --n 8 $MORE --tp 2", {"n": 8, "tp": 2}, []),
         ("A=()\nif x; then A+=(--n 4); fi\npython t.py --n 8 ${A[@]} --tp 2", {"tp": 2}, ["--n = ...: holds"]),
         ("if x; then python t.py --n 8 --tp 2; else python t.py --n 4 --tp 2; fi", {"tp": 2}, ["--n = ...: holds"]),
+        ('train() {\n  python t.py --n ${2:-4} --tp 2\n}\n"$1"', {"n": 4, "tp": 2}, []),
         ('if [ -z "$1" ]; then echo "usage"; exit 1; fi\npython t.py --tp 2', {"tp": 2}, []),
         ("python t.py --tp 2 \\\n  # one\n  --n 4", {"tp": 2}, ["--n 4: is no part of the command above it"]),
     ],
