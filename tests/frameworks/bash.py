@@ -17,6 +17,12 @@ command_not_found_handle() {{ printf '%s\\0' "$@" > "{folder}/$EPOCHREALTIME-$BA
 """
 
 
+def there_is_bash() -> bool:
+    """Whether there is a bash of version 5, which knows the microsecond."""
+    bash = shutil.which("bash")
+    return bool(bash and subprocess.run([bash, "-c", "echo -n $EPOCHREALTIME"], capture_output=True, check=True).stdout)
+
+
 def started_by_bash(script: str, folder: Path) -> list[list[str]]:
     """The words of every launcher that bash starts, in order. folder: an empty one, where it runs."""
     for name in ("bin", "record"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -14,11 +13,11 @@ from hypothesis import strategies as st
 
 from fleetsim.frameworks.shell import expanded
 from fleetsim.frameworks.source import parsed_source, read_source
-from tests.frameworks.bash import agrees, started_as_read, started_by_bash
+from tests.frameworks.bash import agrees, started_as_read, started_by_bash, there_is_bash
 
 DATA = Path(__file__).parent / "launch"
 
-pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="NOT COMPARED WITH BASH: there is no bash here")
+pytestmark = pytest.mark.skipif(not there_is_bash(), reason="NOT COMPARED WITH BASH: there is no bash 5 here")
 
 
 def scripts_of(file: str) -> dict[str, str]:
