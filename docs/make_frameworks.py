@@ -66,8 +66,11 @@ Three lists stand on stderr:
 
 `--verbose` also lists the keys without a bearing, `--json` gives everything as one document.
 
-Nothing is run. In a shell script, variables (`NAME=value`, `${{NAME:-default}}`, arrays, `$((1024 * 8))`) are followed.
-`$(commands)`, sourced files and `$1` are not, and the report says which settings are missing for that. Flags behind
+Nothing is run. A shell script is read as bash would read it: variables, arrays, `${{NAME:-default}}`, arithmetic, tests,
+`case`, loops, functions, and files that it sources, where they lie beside it. What a `$(command)` prints, and what only
+the environment or `$1` could set, is not known: the report says which settings are missing for that. Where a test
+cannot be decided, every branch counts, and only what they agree on is taken. A variable that the script does not set
+counts as unset where the script asks for that itself (`${{NAME:-default}}`, `[ -z "$NAME" ]`). Flags behind
 `--` are the framework's own and win over the file; `--set` changes the scenario. Where the file is silent, the
 framework's default is taken, and counts as assumed.
 

@@ -6,7 +6,7 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 venv=${1:-$root/.venv-oldest}
 
 python3 -m venv "$venv"
-sed -n '/^dependencies = \[$/,/^]/s/ *"\([a-z]*\)>=\([0-9.]*\).*/\1==\2/p' "$root/pyproject.toml" > "$venv/oldest.txt"
+sed -n '/^dependencies = \[$/,/^]/s/ *"\([a-z-]*\)>=\([0-9.]*\).*/\1==\2/p' "$root/pyproject.toml" > "$venv/oldest.txt"
 install=("$root/tests/pip.sh" "$venv")
 "${install[@]}" -c "$venv/oldest.txt" \
   'hatchling>=1.26' hypothesis pytest pytest-xdist editables -r "$venv/oldest.txt"

@@ -13,7 +13,7 @@ from typing import Any
 from fleetsim.config.plain_scalar import plain_scalar
 from fleetsim.config.yaml_text import from_yaml
 from fleetsim.errors import InputError
-from fleetsim.frameworks.settings import RunSettings
+from fleetsim.frameworks.settings import RunSettings, normal
 
 _PAIR = re.compile(r"([+~]{0,2}[A-Za-z_][\w./@-]*)=(.*)", re.DOTALL)
 _FLAG = re.compile(r"--([A-Za-z_][\w.-]*)(?:=(.*))?", re.DOTALL)
@@ -35,7 +35,8 @@ def add_arguments(settings: RunSettings, words: Sequence[tuple[str, bool]], wher
         if flag:
             values: list[tuple[str, bool]] = [] if flag[2] is None else [(flag[2], known)]
             while flag[2] is None and i < len(words) and not _starts_something(words[i][0]):
-                values.append(words[i])
+                if words[i] != ("", False) or not values:  # `--n 8 $MORE`: what is not known there may be more flags
+                    values.append(words[i])
                 i += 1
             _put(settings, flag[1], values, f"--{flag[1]}", where)
         elif pair:
@@ -117,6 +118,7 @@ def _put(settings: RunSettings, key: str, values: Sequence[tuple[str, bool]], sh
         if note not in notes:
             notes.append(note)
         if not usable:
+            settings.found.pop(normal(key), None)  # what was given before does not hold
             return
     parsed = [_value(text) for text, _ in values]
     if shown.startswith("--") and len(parsed) == 0:

@@ -1,34 +1,40 @@
-"""What a launch script starts, with its variables filled in as far as they can be known without running it.
+"""What a launch script starts, worked out from its text as bash would, without running anything.
 
-Followed: `NAME=value`, `export`, arrays (`ARGS=(...)`, `"${ARGS[@]}"`), `${NAME}`, `${NAME:-default}`,
-`${NAME:=default}`, `${1:-default}`, `$((1024 * 8))`; of a `case` whose word is known, the branch that is taken.
-Not followed, and said so: `$(commands)`, sourced files, positional parameters without a default. An assignment inside
-`if`, `for` or any other `case` counts only where nothing else gives the variable a value.
+Followed: variables and arrays, `${NAME:-default}` and its like, arithmetic, tests, `if`, `case`, loops, functions, and
+files that the script sources, where they lie beside it. Not known, and said so: what a command prints or answers, and
+what the environment sets. Where a test cannot be decided, every branch counts: what they agree on is known.
+A variable that nothing in the script sets is presumed to be unset where the script asks for that itself
+(`${NAME:-default}`, `[ -z "$NAME" ]`), unless the script would then refuse to run.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import field
-from fnmatch import fnmatchcase
-from itertools import takewhile
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from posixpath import basename, dirname
+from typing import TYPE_CHECKING
 
+from fleetsim.config.files import read_text
 from fleetsim.dataclass import dataclass
-from fleetsim.frameworks.arithmetic import whole_number
-from fleetsim.frameworks.shell_words import Command, Piece, Word, commands_of, word_of
+from fleetsim.errors import InputError
+from fleetsim.frameworks.arguments import entry_of
+from fleetsim.frameworks.shell_assignments import Assigning
+from fleetsim.frameworks.shell_branches import Run, shown
+from fleetsim.frameworks.shell_tests import holds
+from fleetsim.frameworks.shell_values import UNKNOWN, UNSET, Value, Words, is_known
+from fleetsim.frameworks.shell_words import source_of, tree_of
 
-_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL)
-_VARIABLE = re.compile(r"([A-Za-z_]\w*|[1-9](?=:?[-=]))(?:\[[@*0]\])?(?:(:?[-=])(.*))?", re.DOTALL)
-_IN_ARITHMETIC = re.compile(r"\$?\{?([A-Za-z_]\w*)\}?")
-_OPENS, _CLOSES = frozenset({"if", "for", "while", "until", "case"}), frozenset({"fi", "done", "esac"})
-_SKIPPED = frozenset({"then", "else", "elif", "do", "{", "}", "!", "time", "exec"}) | _CLOSES
-_DECLARES = frozenset({"export", "declare", "local", "readonly", "typeset"})
-_ITS_OWN_WORDS = ("$@", "$*")
-_MOST_WORDS = 20_000
-_MOST_CHARACTERS = 1_000_000
-_DEEPEST_DEFAULT = 8
+if TYPE_CHECKING:
+    from tree_sitter import Node
 
-Words = list[tuple[str, bool]]  # text, and whether all of it is known
+_SUCCEEDS = frozenset({"true", ":", "echo", "printf", "set", "shopt", "trap", "ulimit", "sleep"})
+_SHELLS = frozenset({"bash", "sh", "zsh", "sbatch"})
+_DEEPEST = 20
+_LARGEST_FILE = 2**20
+_SHORTEST_SCRIPT = 20
 
 
 @dataclass(slots=True)
@@ -43,223 +49,209 @@ class Script:
     remarks: list[str] = field(default_factory=list)
 
 
-def expanded(text: str) -> Script:
-    """The commands of a script with their variables filled in. Any text gives some."""
-    shell = _Shell()
-    for command in commands_of(text):
-        shell.run(command)
-        if shell.characters > _MOST_CHARACTERS:
-            shell.say(shell.not_understood, "the rest of the script: it grows too long")
-            break
-    return Script(shell.commands, shell.not_understood, shell.remarks)
+def expanded(text: str, folder: Path | None = None) -> Script:
+    """The commands of a script with their variables filled in. Any text gives some.
+
+    folder: where the files that it sources are looked for; None reads none.
+    """
+    shell = _Shell(folder)
+    try:
+        shell.run_text(text)
+        if not any(entry_of(shown(words)) for words, _ in shell.commands):
+            shell.run_functions()
+    except RecursionError:
+        shell.say(shell.not_understood, "the rest of the script: it is nested too deeply")
+    return Script([(shown(words), line) for words, line in shell.commands], shell.not_understood, shell.remarks)
 
 
-@dataclass(slots=True)
-class _Case:
-    """An open `case`. value: its word, None where it is not known. depth: of the shell within it. taken: whether the
-    branch at hand is; done: whether one was. matched: whether a pattern of the branch at hand fits so far. nested: what
-    is open within a branch that is skipped."""
+class _Shell(Assigning):
+    """Runs commands and assignments. deep: how many texts within texts are run; lines are those of the first."""
 
-    value: str | None
-    depth: int
-    taken: bool = False
-    done: bool = False
-    matched: bool = False
-    nested: int = 0
+    def __init__(self, folder: Path | None) -> None:
+        super().__init__()
+        self.folder = folder
+        self.functions: dict[str, Node] = {}
+        self.deep = 0
 
+    def run_text(self, text: str) -> bool | None:
+        """A script, a sourced file, or the words of `eval`."""
+        if self.deep >= _DEEPEST:
+            return None
+        self.deep += 1
+        status = self.run(tree_of(text.replace(UNSET, UNKNOWN)))
+        self.deep -= 1
+        return status
 
-class _Shell:
-    """Variables as they stand after each line. maybe: those whose unknown value was given under a condition."""
+    def run_functions(self) -> None:
+        """All functions, as if they were called: for a script that is told on its command line which one to call."""
+        self.deep += 1
+        for name, body in list(self.functions.items()):
+            self.say(self.remarks, f"{name} is read although nothing in this script calls it")
+            self.ends = ""
+            self._function(body, UNSET)
+        self.deep -= 1
 
-    def __init__(self) -> None:
-        self.variables: dict[str, Words] = {}
-        self.maybe: set[str] = set()
-        self.cases: list[_Case] = []
-        self.commands: list[tuple[Words, int]] = []
-        self.not_understood: list[str] = []
-        self.remarks: list[str] = []
-        self.depth = 0
-        self.line = 0
-        self.characters = 0
+    def run(self, node: Node) -> bool | None:
+        """One statement."""
+        if self.deep == 1:
+            self.line = node.start_point[0] + 1
+        return getattr(self, f"_run_{node.type}", self._unparsed)(node)
 
-    def say(self, notes: list[str], what: str) -> None:
-        """Note something once."""
-        if what not in notes and len(notes) < 200:
-            notes.append(what)
+    def substituted(self, node: Node) -> str:
+        """What `$(basename ...)`, `$(dirname ...)` and `$(echo ...)` become; UNKNOWN for every other command."""
+        inner = node.named_children
+        if len(inner) == 1 and inner[0].type == "command":
+            match self.words(inner[0].children):
+                case ["echo", *words] if not any(word.startswith("-") or "\\" in word for word in words):
+                    return " ".join(words)
+                case ["basename", path, *suffix] if is_known(basename(path.rstrip("/"))):
+                    name = basename(path.rstrip("/"))
+                    return name.removesuffix(suffix[0]) if suffix and suffix[0] != name else name
+                case ["dirname", path] if is_known(basename(path.rstrip("/"))):
+                    return dirname(path.rstrip("/")) or "."
+        if len(inner) == 1 and inner[0].type == "list":
+            # "$(cd "$(dirname "$0")/.." && pwd)" is a way from a folder that is not known
+            goes, then = (self.words(_leaves(child)) for child in (inner[0].children[0], inner[0].children[-1]))
+            if goes[:1] == ["cd"] and then[:1] == ["pwd"] and goes[-1].startswith(UNKNOWN):
+                return goes[-1]
+        self._unnoted(partial(self.sequence, node.children))
+        return super().substituted(node)
 
-    def run(self, command: Command) -> None:
-        """One command: an assignment changes the variables, everything else is kept."""
-        self.line = command.line
-        if self.cases and self._of_case(self.cases[-1], command):
-            return
-        if command.array:
-            words = [w for word in command.words for w in self._expand(word)][:_MOST_WORDS]
-            before = self.variables.get(command.array) or [] if command.append else []
-            self._assign(command.array, [*before, *words][:_MOST_WORDS])
-            return
-        words_left = list(command.words)
-        while words_left:
-            first = self._literal(words_left[0])
-            if first in _OPENS:
-                if first == "case":
-                    self._open_case(words_left, command.end)
-                    return
-                self.depth += 1
-                if first == "for":
-                    return
-                words_left.pop(0)
-            elif first in _SKIPPED:
-                self.depth -= first in _CLOSES and self.depth > 0
-                words_left.pop(0)
-            elif first in ("[", "[[", "test"):
-                return
-            elif first in _DECLARES:
-                words_left = [w for w in words_left[1:] if not (self._literal(w) or "").startswith("-")]
-            elif first in ("source", "."):
-                file = " ".join(t for w in words_left[1:2] for t, _ in self._expand(w))
-                self.say(self.not_understood, f"line {self.line}: source {file}: not read")
-                return
-            elif not self._assigns(words_left[0]):
-                break
-            else:
-                words_left.pop(0)
-        if words_left:
-            words = [w for word in words_left for w in self._expand(word)][:_MOST_WORDS]
+    def _unparsed(self, node: Node) -> bool | None:
+        """What the parser makes nothing of: its words as one command, and its statements."""
+        is_statement = {child: hasattr(self, f"_run_{child.type}") for child in node.named_children}
+        self._keep(self.words([child for child, is_one in is_statement.items() if not is_one]))
+        return self.sequence([child for child, is_one in is_statement.items() if is_one])
+
+    # -------------------------------------------------------------------------------------------------------- commands
+
+    def _run_command(self, node: Node) -> bool | None:
+        own = [child for child in node.children if child.type == "variable_assignment"]
+        line = self._on_lines_above(node)
+        self.sequence(own[:line])
+        own, self.presumed = own[line:], False
+        names = ("name", "argument")
+        words = self.words(c for i, c in enumerate(node.children) if node.field_name_for_child(i) in names)
+        before = {name: self.values.get(name, UNSET) for name in (source_of(child.children[0]) for child in own)}
+        self.sequence(own)
+        status = self._call(words) if words else True
+        self.values |= before if words else {}
+        return status
+
+    def _on_lines_above(self, node: Node) -> int:
+        """How many assignments of a command stand on lines before it: the parser takes them for its own."""
+        above = 0
+        for i, (child, behind) in enumerate(pairwise(node.children)):
+            between = (node.text or b"")[child.end_byte - node.start_byte : behind.start_byte - node.start_byte]
+            if child.type == "variable_assignment" and b"\n" in between.replace(b"\\\n", b""):
+                above = i + 1
+                self.line = behind.start_point[0] + 1 if self.deep == 1 else self.line
+        return above
+
+    def _call(self, words: list[str]) -> bool | None:
+        """A simple command: the shell's own are carried out, the others are kept."""
+        name, *rest = words
+        arguments = self.values.get("@")
+        match name:
+            case "exit" | "return" | "break" | "continue":
+                self.ends = name
+                return rest[0] == "0" if rest and is_known(rest[0]) else None if rest else True
+            case "false":
+                return False
+            case "test":
+                return holds(self, rest)
+            case "set" if rest and (rest[0] == "--" or rest[0][:1] not in ("-", "+")):
+                self.values["@"] = tuple(rest[rest[0] == "--" :])
+                return True
+            case "shift":
+                count = int(rest[0]) if rest and rest[0].isdigit() else 1
+                if isinstance(arguments, tuple):
+                    self.values["@"] = arguments[count:] if all(map(is_known, arguments)) else (UNKNOWN,)
+                return True
+            case "eval":
+                return self.run_text(" ".join(rest))
+            case "source" | "." if rest:
+                return self._sourced(rest[0])
+            case "read" | "mapfile" | "readarray" | "getopts":
+                self.values |= {word: UNKNOWN for word in rest if word.isidentifier()}
+                return None
+            case "exec" | "command" | "builtin" | "time" if rest and not rest[0].startswith("-"):
+                status = self._call(rest)
+                self.ends = "exit" if name == "exec" else self.ends
+                return status
+        if name in self.functions and len(self.locals) < _DEEPEST:
+            # What the script is given is handed on: main "$@"
+            return self._function(self.functions[name], UNSET if self.presumed and not rest else tuple(rest))
+        self._keep(words)
+        return True if name in _SUCCEEDS else None
+
+    def _keep(self, words: list[str]) -> None:
+        """Note a command, and those of a script in one of its words: `srun bash -c "python ..."`."""
+        if words:
             self.commands.append((words, self.line))
+        for word in words:
+            if len(word) > _SHORTEST_SCRIPT and "python" in word and re.search(r"\s", word):
+                self._unnoted(partial(self.run_text, word))
 
-    def _open_case(self, words: list[Word], end: str) -> None:
-        """`case WORD in`, with the first pattern behind it where both stand on one line."""
-        found = [part for word in words[1:2] for part in self._expand(word)]
-        value = found[0][0] if len(found) == 1 and found[0][1] else None
-        self.depth += value is None
-        self.cases.append(_Case(value, self.depth))
-        if len(words) > 3:
-            self._pattern(self.cases[-1], words[3], end)
+    def _unnoted(self, run: Run) -> None:
+        """Note the commands of something that runs apart, and nothing else of it."""
+        notes = list(self.not_understood), list(self.remarks)
+        self.apart(run)
+        self.not_understood, self.remarks = notes
 
-    def _pattern(self, case: _Case, word: Word, end: str) -> None:
-        pattern = "".join(piece.text for piece in word)
-        case.matched = case.matched or (case.value is not None and fnmatchcase(case.value, pattern))
-        if end != "|":
-            case.taken, case.matched, case.done = case.matched and not case.done, False, case.done or case.matched
+    def _sourced(self, file: str) -> bool | None:
+        # A folder that is not known is taken for the script's own, which `$(dirname "$0")` asks for.
+        outer, path = self.folder, file.lstrip(UNKNOWN).lstrip("/")
+        try:
+            if outer is None or not is_known(path):
+                raise OSError
+            text = read_text(outer / path, "SCRIPT", _LARGEST_FILE)
+        except (OSError, InputError):
+            self.say(self.not_understood, f"source {shown([file])[0][0]}: not read")
+            return None
+        self.folder = (outer / path).parent
+        status = self.run_text(text)
+        self.folder = outer
+        return status
 
-    def _of_case(self, case: _Case, command: Command) -> bool:
-        """Whether a command is a pattern of the innermost `case`, ends it, or stands in a branch that is not taken."""
-        skips = case.value is not None and not case.taken
-        outermost = case.nested == 0 if skips else self.depth == case.depth
-        if outermost and len(command.words) == 1 and command.end in ("|", ")"):
-            self._pattern(case, command.words[0], command.end)
-            return True
-        words = [self._literal(word) for word in command.words]
-        if outermost and words[:1] == ["esac"]:
-            self.cases.pop()
-            self.depth = max(0, self.depth - (case.value is None))
-            return True
-        if skips:
-            leading = takewhile(lambda word: word in _OPENS | _SKIPPED, words)
-            case.nested = max(0, case.nested + sum((w in _OPENS) - (w in _CLOSES) for w in leading))
-        return skips
+    def _function(self, body: Node, arguments: Value) -> bool | None:
+        self.locals.append({"@": self.values.get("@", UNSET)})
+        self.values["@"] = arguments
+        outer = self.left.pop("return", [])
+        status = self.run(body)
+        status = None if self.left.get("return") else status
+        self.join("return")
+        self.left["return"] = outer
+        self.values |= self.locals.pop()
+        return status
 
-    def _literal(self, word: Word) -> str | None:
-        return word[0].text if len(word) == 1 and word[0].kind == "text" and not word[0].quoted else None
-
-    def _assigns(self, word: Word) -> bool:
-        """Carries out `NAME=value`; False if the word is none."""
-        if not word or word[0].kind != "text" or word[0].quoted:
-            return False
-        match = _ASSIGNMENT.fullmatch(word[0].text)
-        if match is None:
-            return False
-        value = (Piece("text", match[3], False), *word[1:])
-        text, known = "", True
-        for piece in value:
-            parts = self._piece(piece, 0)
-            text, known = text + " ".join(t for t, _ in parts), known and _known(parts)
-            if len(text) + self.characters > _MOST_CHARACTERS:
-                known = False
-                break
-        before = self.variables.get(match[1]) if match[2] else None
-        self.characters += len(text)
-        self._assign(match[1], [(before[0][0] + text if before else text, known)])
+    def _run_function_definition(self, node: Node) -> bool | None:
+        name, body = node.child_by_field_name("name"), node.child_by_field_name("body")
+        if name is not None and body is not None:
+            self.functions[source_of(name)] = body
         return True
 
-    def _assign(self, name: str, words: Words) -> None:
-        if self.depth and name in self.variables and (_known(self.variables[name]) or name in self.maybe):
-            self.say(self.remarks, f"line {self.line}: {name} is set again under a condition: the first value counts")
-            return
-        if self.depth and not _known(words):
-            self.maybe.add(name)
-        self.variables[name] = words
+    def _run_redirected_statement(self, node: Node) -> bool | None:
+        body = node.child_by_field_name("body")
+        status = self.run(body) if body is not None else True
+        for redirect in node.children:
+            if redirect.type == "heredoc_redirect":
+                status = self._with_heredoc(redirect, status)
+        return status
 
-    def _expand(self, word: Word, depth: int = 0) -> Words:
-        """The words that one word becomes: unquoted variables split at blanks, arrays stay lists."""
-        if word and word[-1].text in _ITS_OWN_WORDS and not any(piece.text for piece in word[:-1]):
-            self.say(self.remarks, f"line {self.line}: {word[-1].text}")
-            return []  # what the script is given goes behind its own flags: it is no value of the last of them
-        done: Words = []
-        text, known, open_word, nothing = "", True, False, False
-        for piece in word:
-            if len(text) + len(done) + self.characters > _MOST_CHARACTERS:
-                self.characters = _MOST_CHARACTERS + 1
-                return []
-            parts = self._piece(piece, depth)
-            split = piece.kind == "variable" and not (piece.quoted and "[@]" not in piece.text)
-            if not split:
-                text += " ".join(t for t, _ in parts)
-                known = known and all(sure for _, sure in parts)
-                open_word = open_word or bool(text) or piece.quoted or not known
-                continue
-            if not piece.quoted:
-                parts = [(t, sure) for whole, sure in parts for t in (whole.split() or [""] * (not sure))]
-            nothing = nothing or not parts  # "${ARGS[@]}" of no words is no word, quotes or not
-            for i, (part, sure) in enumerate(parts):
-                if i:
-                    done.append((text, known))
-                    text, known = "", True
-                text, known, open_word = text + part, known and sure, True
-        if open_word and (text or not nothing):
-            done.append((text, known))
-        self.characters += sum(len(t) + 1 for t, _ in done)
-        return done
-
-    def _piece(self, piece: Piece, depth: int) -> Words:
-        if piece.kind == "text":
-            return [(piece.text, True)]
-        if piece.kind == "arithmetic":
-            value = whole_number(_IN_ARITHMETIC.sub(self._number, piece.text.strip()))
-            if value is None:
-                self.say(self.remarks, f"line {self.line}: $(({piece.text.strip()[:80]}))")
-                return [("", False)]
-            return [(str(value), True)]
-        if piece.kind == "variable":
-            return self._variable(piece.text, depth)
-        self.say(self.remarks, f"line {self.line}: {piece.text[:80]}")
-        return [("", False)]
-
-    def _variable(self, text: str, depth: int) -> Words:
-        match = _VARIABLE.fullmatch(text)
-        if match is None:
-            self.say(self.remarks, f"line {self.line}: ${{{text[:80]}}}")
-            return [("", False)]
-        value = self.variables.get(match[1])
-        if value is not None and ("[" in text or (value and (_known(value) or not match[2]))):
-            return value
-        if match[2] and depth < _DEEPEST_DEFAULT:
-            words = self._expand(word_of(match[3]), depth + 1) or [("", True)]
-            if match[2].endswith("="):
-                self._assign(match[1], words)
-            return words
-        if "[" in text:
-            self.say(
-                self.not_understood, f"line {self.line}: {match[1]} is not set in this script: its flags are missing"
-            )
-            return []
-        self.say(self.remarks, f"line {self.line}: ${{{match[1]}}} is not set in this script")
-        return [("", False)]
-
-    def _number(self, match: re.Match[str]) -> str:
-        value = self.variables.get(match[1])
-        return value[0][0] if value and len(value) == 1 and value[0][1] else "?"
+    def _with_heredoc(self, node: Node, status: bool | None) -> bool | None:
+        """A text behind a command: what a shell is given runs. The parser has the rest of the command's line in it."""
+        kinds = {child.type: child for child in node.children}
+        begins, text, right = kinds.get("heredoc_start"), kinds.get("heredoc_body"), node.child_by_field_name("right")
+        if begins and text and self.commands and not _SHELLS.isdisjoint(map(basename, self.commands[-1][0])):
+            literal = source_of(begins)[:1] in tuple("'\"\\")
+            self.apart(partial(self.run_text, source_of(text) if literal else self.text(text)))
+        if "pipeline" in kinds:
+            return self.run(kinds["pipeline"])
+        return self.in_order(lambda: status, "&&" in kinds, partial(self.run, right)) if right is not None else status
 
 
-def _known(words: Words) -> bool:
-    return all(known for _, known in words)
+def _leaves(node: Node) -> list[Node]:
+    """The words of a simple command, without where its output goes."""
+    body = node.child_by_field_name("body") or node
+    return body.children if body.type == "command" else []

@@ -1,218 +1,269 @@
-"""A shell script as commands and words: quotes, comments, line continuations, here-documents, arrays.
+"""Words of a shell script as the shell expands them: quotes, variables, arrays, braces, arithmetic.
 
-Only the shape is read here; what a variable holds is the business of `fleetsim.frameworks.shell`. Nothing is run.
+The tree of a script is tree-sitter's. What cannot be known without running the script stands as UNKNOWN or UNSET in the
+text (`fleetsim.frameworks.shell_values`), so that the words around it stay known.
 """
 
 from __future__ import annotations
 
+import codecs
 import re
+from collections.abc import Iterable, Iterator
+from functools import cache, partial
+from itertools import product
+from typing import TYPE_CHECKING
 
-from fleetsim.dataclass import dataclass
+from fleetsim.frameworks.shell_arithmetic import Undecided, calculated
+from fleetsim.frameworks.shell_values import UNKNOWN, UNSET, is_known, literally
+from fleetsim.frameworks.shell_variables import Part, Variables, joined, operated
 
-_NAME = re.compile(r"[A-Za-z_]\w*")
-_ARRAY = re.compile(r"([A-Za-z_]\w*)(\+?)=\(")
-_HEREDOC = re.compile(r"<<-?\s*(['\"]?)([\w.]+)\1")
-_REDIRECT = re.compile(r"(?:\d*|&)(?:>>|>&|<&|>\||>|<<<|<)&?")
-_OPENING, _CLOSING = {"(": ")", "{": "}"}, {")", "}"}
+if TYPE_CHECKING:
+    from tree_sitter import Node, Parser
 
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """A part of a word. kind: text, variable (`text` is what stands in the braces), arithmetic, or opaque ($(...))."""
-
-    kind: str
-    text: str
-    quoted: bool
-
-
-Word = tuple[Piece, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Command:
-    """One simple command, or one array assignment (array: its name; append: `+=`). end: the character behind it."""
-
-    words: tuple[Word, ...]
-    line: int
-    array: str = ""
-    append: bool = False
-    end: str = ""
+_NAME = r"[A-Za-z_]\w*|\d+|[@*#?$!_-]"
+_SIGN = r":?[-=+?]|##?|%%?|/[/#%]?|\^\^?|,,?|:"
+_EXPANSION = re.compile(rf"\$(?:({_NAME})|\{{([#!]?)({_NAME})(?:\[(.*?)\])?({_SIGN})?(.*)\}})", re.DOTALL)
+_BRACES = re.compile(r"""([^{}'"$`\\]*)\{([^{}'"$`\\]*)\}(.*)""", re.DOTALL)
+_STEPS = re.compile(r"(-?\d+)\.\.(-?\d+)")
+_ESCAPED = {True: re.compile(r'\\(["$`\\\n])'), False: re.compile(r"\\(.)", re.DOTALL)}
+_MOST_WORDS = 1000
 
 
-def commands_of(text: str) -> list[Command]:
-    """The commands of a script, in order. Any text gives some: what never closes goes to the end of the text."""
-    return _Lexer(text.replace("\\\r\n", " ").replace("\\\n", " \x01").replace("\r\n", "\n")).all()
+@cache
+def _parser() -> Parser:
+    import tree_sitter
+    import tree_sitter_bash
+
+    return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
 
 
-def word_of(text: str) -> Word:
-    """One word from the text of a default value, its blanks kept."""
-    lexer = _Lexer(text)
-    pieces: list[Piece] = []
-    while lexer.at < len(text):
-        lexer.piece(pieces, quoted=False, ends="")
-    return tuple(pieces)
+def tree_of(text: str) -> Node:
+    """The root of a script's tree. Any text gives one."""
+    # `$(((` confuses the parser where it begins a sum, and is the same with a blank.
+    text = text.replace("\r\n", "\n").replace("\0", "").replace("$(((", "$(( (")
+    return _parser().parse(text.encode("utf-8", "replace")).root_node
 
 
-class _Lexer:
-    """One pass over the text. A continued line leaves the mark \\x01, so that line numbers stay right."""
+def source_of(node: Node) -> str:
+    """A node as it is written."""
+    return (node.text or b"").decode("utf-8", "replace")
 
-    def __init__(self, text: str) -> None:
-        self.text, self.at, self.line = text, 0, 1
-        self.heredocs: list[str] = []
 
-    def all(self) -> list[Command]:
-        commands: list[Command] = []
-        words: list[Word] = []
-        first_line = 1
-        while self.at < len(self.text):
-            self._blanks()
-            char = self.text[self.at : self.at + 1]
-            if char in ("", "\n", ";", "&", "|", "(", ")"):
-                if words:
-                    commands.append(Command(tuple(words), first_line, end=char))
-                    words = []
-                self._end_of_command(char)
-                continue
-            if char == "#":
-                self._comment()
-                continue
-            if not words:
-                first_line = self.line
-                array = _ARRAY.match(self.text, self.at)
-                if array:
-                    self.at = array.end()
-                    commands.append(Command(self._array(), first_line, array[1], bool(array[2])))
-                    continue
-            heredoc, redirect = _HEREDOC.match(self.text, self.at), _REDIRECT.match(self.text, self.at)
-            if heredoc:
-                self.heredocs.append(heredoc[2])
-                self.at = heredoc.end()
-            elif redirect and redirect[0]:
-                self.at = redirect.end()
-                self._blanks()
-                self._word()
-            else:
-                words.append(self._word())
-        if words:
-            commands.append(Command(tuple(words), first_line))
-        return commands
+class WordReader(Variables):
+    """The words that a node of the tree becomes with the variables as they stand."""
 
-    def piece(self, pieces: list[Piece], quoted: bool, ends: str) -> None:
-        """One part of a word at the cursor, which moves on by at least one character."""
-        char = self.text[self.at]
-        if char == "$":
-            pieces.append(self._dollar(quoted))
-        elif char == "`":
-            end = self._find("`", self.at + 1)
-            pieces.append(Piece("opaque", self.text[self.at : end + 1], quoted))
-            self.at = end + 1
-        elif char == "\\":
-            pieces.append(Piece("text", self.text[self.at + 1 : self.at + 2], True))
-            self.at += 2
-        elif char == "'" and not quoted:
-            end = self._find("'", self.at + 1)
-            pieces.append(Piece("text", self.text[self.at + 1 : end], True))
-            self._count_lines(self.at, end)
-            self.at = end + 1
-        elif char == '"' and not quoted:
-            self.at += 1
-            pieces.append(Piece("text", "", True))  # an empty "" is a word
-            while self.at < len(self.text) and self.text[self.at] != '"':
-                self.piece(pieces, quoted=True, ends='"')
-            self.at += 1
-        else:
-            start = self.at
-            self.at += 1
-            stop = '$`\\"' if quoted else "$`\\\"'" + ends
-            while self.at < len(self.text) and self.text[self.at] not in stop:
-                self.at += 1
-            self._count_lines(start, self.at)
-            pieces.append(Piece("text", self.text[start : self.at].replace("\x01", ""), quoted))
+    def substituted(self, node: Node) -> str:
+        """What `$(command)` becomes."""
+        self.say(self.remarks, source_of(node)[:80])
+        return UNKNOWN
 
-    def _dollar(self, quoted: bool) -> Piece:
-        text, start = self.text, self.at
-        if text.startswith("$((", start):
-            end = self._closing(start + 1)
-            self.at = end + 1
-            return Piece("arithmetic", text[start + 3 : end - 1], quoted)
-        if text.startswith("$(", start):
-            end = self._closing(start + 1)
-            self._count_lines(start, end)
-            self.at = end + 1
-            return Piece("opaque", text[start : end + 1], quoted)
-        if text.startswith("${", start):
-            end = self._closing(start + 1)
-            self.at = end + 1
-            return Piece("variable", text[start + 2 : end], quoted)
-        name = _NAME.match(text, start + 1)
-        if name:
-            self.at = name.end()
-            return Piece("variable", name[0], quoted)
-        if text[start + 1 : start + 2] in tuple("@*#?0123456789"):
-            self.at = start + 2
-            return Piece("opaque", text[start : start + 2], quoted)
-        self.at = start + 1
-        return Piece("text", "$", quoted)
+    def text(self, node: Node) -> str:
+        """A node as one text: what an assignment stores."""
+        return joined(_home(self.parts(node)))
 
-    def _closing(self, opening: int) -> int:
-        """The index of the bracket that closes the one at `opening`; the end of the text if none does."""
-        stack: list[str] = []
-        for i in range(opening, len(self.text)):
-            char = self.text[i]
-            if char in _OPENING:
-                stack.append(_OPENING[char])
-            elif char in _CLOSING and stack and char == stack[-1]:
-                stack.pop()
-                if not stack:
-                    return i
-        return len(self.text)
+    def pattern(self, node: Node) -> str:
+        """A node as a pattern: what is quoted stands for itself."""
+        return _pattern(self.parts(node))
 
-    def _word(self) -> Word:
-        pieces: list[Piece] = []
-        while self.at < len(self.text) and self.text[self.at] not in " \t\n\x01;&|()":
-            self.piece(pieces, quoted=False, ends=" \t\n\x01;&|()")
-        return tuple(pieces)
+    def words(self, nodes: Iterable[Node]) -> list[str]:
+        """The words that nodes become: braces expanded, what is unquoted parted at blanks."""
+        found: list[str] = []
+        for pieces in _whole(nodes):
+            first, *more = (self._braced(piece) for piece in pieces)
+            for parts in first if not more else [[part for one in (first, *more) for part in one[0]]]:
+                found += _words(_home(parts))
+        self.characters += sum(len(word) + 1 for word in found)
+        return found
 
-    def _array(self) -> tuple[Word, ...]:
-        words: list[Word] = []
-        while self.at < len(self.text) and self.text[self.at] != ")":
-            char = self.text[self.at]
-            if char in " \t\n\x01":
-                self.line += char in "\n\x01"
-                self.at += 1
-            elif char == "#":
-                self._comment()
-            elif char in ";&|(":
-                self.at += 1
-            else:
-                words.append(self._word())
-        self.at += 1
-        return tuple(words)
+    def number(self, node: Node) -> int:
+        """The value of a sum. Raises Undecided."""
+        return calculated(node, self._operand, self.assign)
 
-    def _blanks(self) -> None:
-        while self.at < len(self.text) and self.text[self.at] in " \t\x01":
-            self.line += self.text[self.at] == "\x01"
-            self.at += 1
+    def place(self, index: str) -> int:
+        """The number that an index of an array is."""
+        return self.number(tree_of(f"(({index}))").children[0])
 
-    def _end_of_command(self, char: str) -> None:
-        self.at += 1
-        if char == "\n":
-            self.line += 1
-            while self.heredocs and self.at < len(self.text):
-                end = self._find("\n")
-                if self.text[self.at : end].strip() == self.heredocs[0]:
-                    self.heredocs.pop(0)
-                self.line += 1
-                self.at = end + 1
+    def parts(self, node: Node, quoted: bool = False) -> list[Part]:
+        """The parts of a word."""
+        text, end = source_of(node), len(node.text or b"")
+        if text[:1].isspace() and node.child_count:  # some nodes begin with the blanks before them
+            blanks = len(text) - len(text.lstrip())
+            return _literal(text[:blanks], quoted) + self._parts(node, quoted, text[blanks:], end)
+        return self._parts(node, quoted, text, end)
 
-    def _comment(self) -> None:
-        """A comment ends with its line, even where that line asks to be continued: the command goes on below it."""
-        while self.at < len(self.text) and self.text[self.at] not in "\n\x01":
-            self.at += 1
+    def _parts(self, node: Node, quoted: bool, text: str, end: int) -> list[Part]:
+        match node.type:
+            case "raw_string":
+                return [(text if quoted else text[1:-1], True)]  # within double quotes, it is no quote
+            case "ansi_c_string":
+                return [(codecs.decode(text[2:-1].encode("ascii", "backslashreplace"), "unicode_escape"), True)]
+            case "string" | "translated_string":
+                found = self._within(node, True, end - len(text.encode()) + text.index('"') + 1, end - 1)
+                return found or [("", True)] * ("@" not in text)  # "${ARGS[@]}" of no words is no word, quotes or not
+            case "simple_expansion" | "expansion":
+                return self._of_variable(node, text, end, quoted)
+            case "arithmetic_expansion":
+                return [(self._sum(node, text), True)]
+            case "command_substitution" if text.startswith("$((") and text.endswith("))"):
+                return [(self._sum(tree_of(text[1:]).children[0], text), True)]
+            case "command_substitution" | "process_substitution":
+                return [(self.substituted(node), quoted)]
+        return self._within(node, quoted, 0, end) if node.child_count else _literal(text, quoted)
 
-    def _find(self, what: str, start: int | None = None) -> int:
-        found = self.text.find(what, self.at if start is None else start)
-        return len(self.text) if found < 0 else found
+    def _within(self, node: Node, quoted: bool, start: int, end: int) -> list[Part]:
+        """The parts of a node between two of its bytes: those of its children, and the text that has no node."""
+        text, found, at = node.text or b"", list[Part](), start
+        for child in node.children:
+            first, last = child.start_byte - node.start_byte, child.end_byte - node.start_byte
+            if first > 0 and not quoted and re.match(rb"\$\w", text[first:end]) and child.type == "$":
+                # The parser loses some variables within words.
+                return found + self.parts(_word_of(text[first:end].decode("utf-8", "replace")))
+            if at <= first and last <= end:
+                found += _literal(text[at:first].decode("utf-8", "replace"), quoted)
+                found += self.parts(child, quoted)
+                at = last
+        return found + _literal(text[at:end].decode("utf-8", "replace"), quoted)
 
-    def _count_lines(self, start: int, end: int) -> None:
-        self.line += self.text.count("\n", start, end) + self.text.count("\x01", start, end)
+    def _operand(self, node: Node) -> str:
+        if node.type not in ("variable_name", "word", "subscript"):
+            return self.text(node)
+        name, _, index = source_of(node).rstrip("]").partition("[")
+        text = "".join(self.items(name, index, self.place) or ()) if name.isidentifier() else name
+        self.presumed = self.presumed or UNSET in text
+        return text
+
+    def _sum(self, node: Node, text: str) -> str:
+        try:
+            return str(self.number(node))
+        except Undecided:
+            self.say(self.remarks, f"$(({text[3:-2].strip()[:80]}))")
+            return UNKNOWN
+
+    def _braced(self, node: Node) -> list[list[Part]]:
+        text = source_of(node)
+        match = _BRACES.fullmatch(text) if "{" in text else None
+        steps = _STEPS.fullmatch(match[2]) if match else None
+        if match is None or not (steps or "," in match[2]):
+            return [self.parts(node)]
+        first, last = map(int, steps.groups()) if steps else (0, 0)
+        way = 1 if first <= last else -1
+        middle = map(str, range(first, last + way, way)[:_MOST_WORDS]) if steps else match[2].split(",")
+        ends = self._braced(_word_of(match[3])) if match[3] else [[]]
+        return [[*_literal(match[1] + one, False), *end] for one, end in product(middle, ends)][:_MOST_WORDS]
+
+    def _of_variable(self, node: Node, text: str, end: int, quoted: bool) -> list[Part]:
+        match = _EXPANSION.fullmatch(text)
+        if match is None:
+            self.say(self.remarks, text[:80])
+            return [(UNKNOWN, quoted)]
+        name, mark, index, sign = match[1] or match[3], match[2] or "", match[4] or "", match[5] or ""
+        if "$" in index or '"' in index:
+            index = self.text(_word_of(index))
+        if mark == "!" and index not in ("@", "*"):
+            name, mark = "".join(self.items(name, index, self.place) or ()), ""
+            if not re.fullmatch(_NAME, name):
+                return [(UNKNOWN, quoted)]
+        many = name in "@*" or index in ("@", "*")
+        try:
+            items = self.items(name, index, self.place)
+        except Undecided:
+            items = (UNKNOWN,)
+
+        def operand(quoted: bool) -> list[Part]:
+            return self._within(node, quoted, end - len(text[match.start(6) :].encode()), end - 1)
+
+        if sign[-1:] in tuple("-=+?"):
+            found = self.or_default(name, items, sign, partial(operand, quoted))
+            if found is not None:
+                return found
+        if items == (UNSET,) or (items == (UNKNOWN,) and name not in self.values):
+            self.absent(name, many)
+            self.presumed = self.presumed or many
+            items = () if many and items == (UNSET,) else items
+        texts = list(items or ()) if many else [*(items or ("",))]
+        if mark:
+            found = str(len(texts) if many else len(texts[0])) if mark == "#" else " ".join(map(str, range(len(texts))))
+            return [(found if is_known("".join(texts)) else UNKNOWN, quoted)]
+        texts = self._operated(texts, sign, operand(False) if sign else [], many, name)
+        if quoted and "*" in (name, index):
+            return [(" ".join(texts), True)]
+        return [part for text in texts for part in (None, (text, quoted))][1:]
+
+    def _operated(self, texts: list[str], sign: str, operand: list[Part], many: bool, name: str) -> list[str]:
+        if sign == ":":
+            try:
+                start, *length = (self.place(number) for number in joined(operand).split(":"))
+            except Undecided:
+                return [UNKNOWN]
+            if many:
+                if not all(map(is_known, texts)):
+                    return [UNKNOWN]
+                start -= name == "@" and start > 0
+                return texts[start:][: length[0] if length else None]
+            return [text[start:][: length[0] if length else None] if is_known(text) else UNKNOWN for text in texts]
+        slash = operand.index(("/", False)) if sign[:1] == "/" and ("/", False) in operand else len(operand)
+        pattern, by = _pattern(operand[:slash]), joined(operand[slash + 1 :])
+        return [operated(text, sign, pattern, by) for text in texts]
+
+
+def _word_of(text: str) -> Node:
+    command = tree_of(f": {text}").child(0)
+    word = command.child(command.child_count - 1) if command is not None and command.child_count else None
+    return word if word is not None else tree_of(text)
+
+
+def _whole(nodes: Iterable[Node]) -> Iterator[list[Node]]:
+    """The nodes of each word: the parser may have one in two parts, the second a variable without its `$`."""
+    word: list[Node] = []
+    for node in nodes:
+        if word and word[-1].end_byte == node.start_byte:
+            text = source_of(word[-1])
+            cut = text.endswith("$")
+            word[-1:] = [_word_of(text.removesuffix("$")), _word_of(f"{'$' * cut}{source_of(node)}")]
+            continue
+        if word:
+            yield word
+        word = [] if node.type == "comment" else [node]
+    if word:
+        yield word
+
+
+def _literal(text: str, quoted: bool) -> list[Part]:
+    """Text without variables: a backslash goes, and quotes what is behind it."""
+    found: list[Part] = []
+    for i, piece in enumerate(_ESCAPED[quoted].split(text)):
+        escaped = i % 2 == 1
+        if piece and not (escaped and piece == "\n"):
+            found.append((piece, quoted or escaped))
+    return found
+
+
+def _home(parts: list[Part]) -> list[Part]:
+    """`~/folder` without the name of the folder `~`."""
+    first = parts[0] if parts else None
+    if first and not first[1] and (first[0] == "~" or first[0].startswith("~/")):
+        return [(UNKNOWN + first[0][1:], False), *parts[1:]]
+    return parts
+
+
+def _words(parts: Iterable[Part]) -> Iterable[str]:
+    """Words of parts: text in quotes stays whole, other text ends a word at its blanks."""
+    word: str | None = None
+    for part in parts:
+        text, quoted = part or (" ", False)
+        if quoted:
+            word = (word or "") + text
+            continue
+        pieces = re.split(r"[ \t\n]+", text)
+        for i, piece in enumerate(pieces):
+            if i and word is not None:
+                yield word
+                word = None
+            if piece:
+                word = (word or "") + piece
+    if word is not None:
+        yield word
+
+
+def _pattern(parts: Iterable[Part]) -> str:
+    return "".join(literally(part[0]) if part[1] else part[0] for part in parts if part)

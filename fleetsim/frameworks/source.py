@@ -19,12 +19,12 @@ from fleetsim.frameworks.printed_config import printed_config
 from fleetsim.frameworks.python_source import settings_of_python
 from fleetsim.frameworks.requirement import requirements_of
 from fleetsim.frameworks.settings import RunSettings
-from fleetsim.frameworks.shell import Words, expanded
+from fleetsim.frameworks.shell import expanded
+from fleetsim.frameworks.shell_values import Words
 from fleetsim.frameworks.trees import tree_of_json, tree_of_toml, tree_of_yaml
 
 MAX_BYTES = 2**20
 _DEEPEST_PARENT = 6
-_SHORTEST_SCRIPT = 20
 _TREES = {".yaml": tree_of_yaml, ".yml": tree_of_yaml, ".toml": tree_of_toml, ".json": tree_of_json}
 _SCRIPTS = frozenset({".sh", ".bash", ".txt", ".args", ".flags", ".slurm", ".sbatch"})
 # Blanks within a line only: \s would make a file of empty lines take quadratic time.
@@ -163,16 +163,11 @@ def _other_file(named: str, folder: Path | None, depth: int) -> RunSettings | No
 
 def _of_script(text: str, name: str, folder: Path | None, depth: int) -> RunSettings:
     """The settings of the command that starts training: the one with the most words of its own."""
-    script = expanded(text)
+    script = expanded(text, folder)
     all_words: Words = [w for words, _ in script.commands for w in words]
     best: tuple[int, Words, int] = (-1, all_words, 1)
     others: list[tuple[str, Words, int]] = []
-    commands = list(script.commands)
     for words, line in script.commands:
-        # `srun bash -c "python ... --flags"`: a script in a word
-        inner = [w for w, _ in words if len(w) > _SHORTEST_SCRIPT and "python" in w and any(c in w for c in " \n")]
-        commands += [(found, line) for word in inner[:10] for found, _ in expanded(word).commands]
-    for words, line in commands:
         server = server_of(words)
         if server is not None:
             others.append((*server, line))
@@ -189,6 +184,12 @@ def _of_script(text: str, name: str, folder: Path | None, depth: int) -> RunSett
         for setting in served.found.values():
             settings.add(f"vllm_serve.{setting.key.lstrip('-')}", setting.value, setting.where)
     settings.not_understood += script.not_understood
+    if best[0] >= 0:  # a comment within continued lines ends the command, and bash starts the next line as another
+        lost = [(words, line) for words, line in script.commands if words[0][0].startswith("--")]
+        settings.not_understood += [
+            f"line {line}: {' '.join(text for text, _ in words)[:80]}: is no part of the command above it"
+            for words, line in lost[:20]
+        ]
     settings.remarks += script.remarks
     return _with_named_files(settings, folder, depth)
 

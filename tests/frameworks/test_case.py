@@ -38,7 +38,13 @@ def test_the_branch_that_bash_takes_is_taken() -> None:
 
 
 @pytest.mark.parametrize("word", ["$(hostname)", "$UNSET"])
-def test_where_the_word_is_not_known_no_branch_overrules_what_was_set(word: str) -> None:
-    script = f'B=64\ncase "{word}" in\n  small)\n    B=8\n    N=2\n    ;;\nesac\npython train.py --batch $B --n $N\n'
-    (found,) = [words for words, _ in expanded(script).commands if words[0][0] == "python"]
-    assert [text for text, _ in found] == ["python", "train.py", "--batch", "64", "--n", "2"]
+def test_where_the_word_is_not_known_every_branch_counts(word: str) -> None:
+    script = (
+        f'B=64\nC=2\ncase "{word}" in\n  small)\n    B=8\n    N=2\n    C=1\n    ;;\n  *) C=1 ;;\nesac\n'
+        "python train.py --batch $B --n $N --c $C\n"
+    )
+    read = expanded(script)
+    (found,) = [words for words, _ in read.commands if words[0][0] == "python"]
+    assert [text for text, _ in found] == ["python", "train.py", "--batch", "", "--n", "", "--c", "1"]
+    assert [known for _, known in found] == [True, True, True, False, True, False, True, True]
+    assert any("B depends on a condition" in remark for remark in read.remarks)

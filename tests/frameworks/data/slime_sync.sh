@@ -1,6 +1,6 @@
 #!/bin/bash
 NVLINK=$(nvidia-smi topo -m | grep -c NV)
-NUM_GPUS=${NUM_GPUS:-$(nvidia-smi -L | wc -l)}
+NUM_GPUS=${NUM_GPUS:-}
 if [ -z "$NUM_GPUS" ]; then
     NUM_GPUS=8
 fi

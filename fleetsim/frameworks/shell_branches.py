@@ -1,0 +1,238 @@
+"""Ways through a shell script: `if`, `case`, loops, functions' ends. Where a test is not decided, every way counts."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial, reduce
+from itertools import zip_longest
+from typing import TYPE_CHECKING
+
+from fleetsim.frameworks.arguments import entry_of
+from fleetsim.frameworks.shell_arithmetic import Undecided
+from fleetsim.frameworks.shell_tests import holds, holds_in_double_brackets, negated
+from fleetsim.frameworks.shell_values import UNKNOWN, UNSET, Value, Words, either, fits, is_known, words_of_either
+from fleetsim.frameworks.shell_words import WordReader
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+Run = Callable[[], bool | None]  # does something, and says whether that succeeded; None: not known
+State = dict[str, Value]
+_MOST_STEPS = 20_000
+
+
+def shown(words: Sequence[str]) -> Words:
+    """Words without what is not known of them, and whether that is nothing."""
+    return [(word.replace(UNKNOWN, "").replace(UNSET, ""), is_known(word)) for word in words]
+
+
+class Branching(WordReader):
+    """Runs the statements that hold others.
+
+    commands: words and line of what was started. ends: `exit`, `return`, `break` or `continue` on the way, else
+    nothing. left: the variables of ways on which one of these was met under a condition.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.commands: list[tuple[list[str], int]] = []
+        self.ends = ""
+        self.left: dict[str, list[State]] = {}
+        self.steps = 0
+
+    @abstractmethod
+    def run(self, node: Node) -> bool | None:
+        """One statement. Its status: True where it succeeds, None where that is not known."""
+
+    def sequence(self, nodes: Sequence[Node]) -> bool | None:
+        """Statements in order; one with `&` behind it changes no variable."""
+        status: bool | None = True
+        for node, behind in zip_longest(nodes, nodes[1:]):
+            self.steps += node.is_named
+            if self.steps > _MOST_STEPS or self.too_long:
+                self.say(self.not_understood, "the rest of the script: it grows too long")
+                self.ends = "exit"
+            if node.is_named and not self.ends:
+                alone = behind is not None and behind.type == "&"
+                status = self.apart(partial(self.run, node)) if alone else self.run(node)
+        return status
+
+    def apart(self, run: Run) -> bool | None:
+        """Something in a shell of its own: its variables go with it."""
+        before, left, self.left = dict(self.values), self.left, {}
+        status = run()
+        self.values, self.left, self.ends = before, left, ""
+        return status
+
+    def join(self, end: str) -> None:
+        """Where `break`, `continue` or `return` leads to: on with what is known on every way there."""
+        states = self.left.pop(end, [])
+        if self.ends in ("", end):
+            states.append(self.values)
+        elif states:
+            self.left.setdefault(self.ends, []).append(self.values)
+        if states:
+            self.ends, self.values = "", reduce(self._agreed, states)
+
+    def _run_comment(self, _: Node) -> bool | None:
+        return True
+
+    def _run_program(self, node: Node) -> bool | None:
+        return self.sequence(node.children)
+
+    _run_do_group = _run_program
+
+    def _run_subshell(self, node: Node) -> bool | None:
+        return self.apart(partial(self.sequence, node.children))
+
+    def _run_pipeline(self, node: Node) -> bool | None:
+        for child in node.named_children:
+            self.apart(partial(self.run, child))
+        return None
+
+    def _run_compound_statement(self, node: Node) -> bool | None:
+        return self._answer(node) if node.children[0].type == "((" else self.sequence(node.children)
+
+    def _run_negated_command(self, node: Node) -> bool | None:
+        return negated(self.sequence(node.named_children))
+
+    # ------------------------------------------------------------------------------------------------------ conditions
+
+    def _run_test_command(self, node: Node) -> bool | None:
+        match node.children[0].type:
+            case "[[":
+                return holds_in_double_brackets(self, node)
+            case "((":
+                return self._answer(node)
+        return holds(self, self._flat(node.children[1:-1]))
+
+    def _flat(self, nodes: Sequence[Node]) -> list[str]:
+        """The words of `[ ... ]`, which the parser has as an expression."""
+        words: list[str] = []
+        for node in nodes:
+            inner = node.type in (
+                "binary_expression",
+                "unary_expression",
+                "parenthesized_expression",
+                "negated_command",
+            )
+            words += self._flat(node.children) if inner else self.words([node])
+        return words
+
+    def _answer(self, node: Node) -> bool | None:
+        try:
+            return bool(self.number(node))
+        except Undecided:
+            return None
+
+    def _run_list(self, node: Node) -> bool | None:
+        then = partial(self.run, node.children[-1])
+        return self.in_order(partial(self.run, node.children[0]), any(c.type == "&&" for c in node.children), then)
+
+    def in_order(self, first: Run, both: bool, then: Run) -> bool | None:
+        """`first && then` (both), `first || then`."""
+        return self._if(first, then, lambda: False) if both else self._if(first, lambda: True, then)
+
+    def _run_if_statement(self, node: Node) -> bool | None:
+        return self._clause(list(_clauses(node)))
+
+    def _clause(self, clauses: Sequence[tuple[list[Node], list[Node]]]) -> bool | None:
+        if not clauses:
+            return True
+        condition, body = clauses[0]
+        then = partial(self.sequence, body)
+        return self._if(partial(self.sequence, condition), then, partial(self._clause, clauses[1:]))
+
+    def _if(self, condition: Run, then: Run, other: Run) -> bool | None:
+        self.presumed = False
+        status = condition()
+        if self.ends:
+            return status
+        if status is None:
+            return self._either([then, other])
+        return self._chosen(then, [other]) if status else self._chosen(other, [then])
+
+    def _chosen(self, run: Run, others: Sequence[Run]) -> bool | None:
+        """The branch that is taken. A script that then refuses to run is given what it asks for."""
+        presumed, before = self.presumed, dict(self.values)
+        status = run()
+        if not (presumed and self.ends == "exit"):
+            return status
+        self.ends, self.values = "", before
+        return self._either(others)
+
+    def _either(self, runs: Sequence[Run]) -> bool | None:
+        """One of several branches, it is not known which."""
+        start, commands, statuses = self.values, self.commands, set[bool | None]()
+        ends, states, started = list[str](), list[State](), list[list[tuple[list[str], int]]]()
+        for run in runs:
+            self.values, self.commands = dict(start), []
+            statuses.add(run())
+            started.append(self.commands)
+            ends.append(self.ends)
+            (self.left.setdefault(self.ends, []) if self.ends else states).append(self.values)
+            self.ends = ""
+        self.commands = commands + reduce(_started, started)
+        self.ends = "" if states else min(ends, key="exit".__eq__)
+        self.values = reduce(self._agreed, states) if states else self.values
+        return statuses.pop() if len(statuses) == 1 else None
+
+    def _agreed(self, a: State, b: State) -> State:
+        agreed: State = {}
+        for name in {**a, **b}:
+            mine, its = a.get(name, UNSET), b.get(name, UNSET)
+            agreed[name] = either(mine, its)
+            if agreed[name] not in (mine, its):
+                self.say(self.remarks, f"{name} depends on a condition that is not known here")
+        return agreed
+
+    def _run_case_statement(self, node: Node) -> bool | None:
+        self.presumed = False
+        value = "".join(self.text(child) for child in node.children_by_field_name("value"))
+        items = [child for child in node.named_children if child.type == "case_item"]
+        bodies: list[Run] = [partial(self._case_items, items[i:]) for i in range(len(items))]
+        may: list[Run] = []
+        for item, body in zip(items, bodies, strict=True):
+            answers = {fits(value, self.pattern(pattern)) for pattern in item.children_by_field_name("value")}
+            if answers != {False}:
+                may.append(body)
+            if True in answers:
+                break
+        else:
+            may.append(lambda: True)
+        return self._chosen(may[0], bodies or may) if len(may) == 1 else self._either(may)
+
+    def _case_items(self, items: Sequence[Node]) -> bool | None:
+        children = items[0].children
+        status = self.sequence(children[next((i for i, child in enumerate(children) if child.type == ")"), 0) :])
+        return self._case_items(items[1:]) if children[-1].type == ";&" and items[1:] and not self.ends else status
+
+
+def _started(some: list[tuple[list[str], int]], others: list[tuple[list[str], int]]) -> list[tuple[list[str], int]]:
+    """What two branches start: one command of those that start the same program, with what is known of both."""
+    programs = [entry[0] if (entry := entry_of(shown(words))) else "" for words, _ in some]
+    found = list(some)
+    for words, line in others:
+        entry = entry_of(shown(words))
+        if entry and entry[0] in programs:
+            at = programs.index(entry[0])
+            programs[at] = ""
+            found[at] = list(words_of_either(found[at][0], words)), found[at][1]
+        else:
+            found.append((words, line))
+    return found
+
+
+def _clauses(node: Node) -> Iterator[tuple[list[Node], list[Node]]]:
+    """Condition and body of `if`, of every `elif`, and of `else`, which has no condition."""
+    parts: tuple[list[Node], list[Node]] = [], []
+    rest = []
+    for child in node.children:
+        if child.type in ("elif_clause", "else_clause"):
+            rest.append(child)
+        else:
+            parts[any(part.type == "then" for part in parts[0]) or node.type == "else_clause"].append(child)
+    yield parts
+    for clause in rest:
+        yield from _clauses(clause)

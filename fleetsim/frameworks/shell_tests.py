@@ -1,0 +1,127 @@
+"""Whether a test of the shell holds: `[ ... ]` of its words, `[[ ... ]]` of its tree. None: that is not known."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from fleetsim.frameworks.shell_arithmetic import Undecided, integer
+from fleetsim.frameworks.shell_values import UNKNOWN, UNSET, fits, is_known
+from fleetsim.frameworks.shell_words import WordReader, source_of
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+_COMPARED: dict[str, Callable[[int, int], bool]] = {
+    "-eq": int.__eq__,
+    "-ne": int.__ne__,
+    "-lt": int.__lt__,
+    "-le": int.__le__,
+    "-gt": int.__gt__,
+    "-ge": int.__ge__,
+}
+_BINARY = frozenset({*_COMPARED, "=", "==", "!=", "<", ">", "-nt", "-ot", "-ef", "=~"})
+
+
+def all_of(answers: Iterable[bool | None]) -> bool | None:
+    """Whether all hold: not, if one does not."""
+    answers = set(answers)
+    return False if False in answers else None if None in answers else True
+
+
+def negated(answer: bool | None) -> bool | None:
+    """The other answer, if there is one."""
+    return None if answer is None else not answer
+
+
+def holds(shell: WordReader, words: Sequence[str]) -> bool | None:
+    """`test words`."""
+    for sign in ("-o", "-a"):
+        if len(words) > 2 and sign in words[1:-1] and not (len(words) == 3 and words[1] in _BINARY):
+            at = words.index(sign, 1)
+            both = holds(shell, words[:at]), holds(shell, words[at + 1 :])
+            return all_of(both) if sign == "-a" else negated(all_of(map(negated, both)))
+    match list(words):
+        case []:
+            return False
+        case [word]:
+            return shell.decided(word)
+        case [left, sign, right] if sign in _BINARY:
+            return _compared(shell, left, sign, right, None)
+        case ["!", *rest]:
+            return negated(holds(shell, rest))
+        case ["(", *rest, ")"]:
+            return holds(shell, rest)
+        case [sign, word]:
+            return _of_one(shell, sign, word)
+    return None
+
+
+def holds_in_double_brackets(shell: WordReader, node: Node) -> bool | None:
+    """`[[ node ]]`."""
+    named = node.named_children
+    sign = "".join(source_of(child) for child in node.children if not child.is_named or child.type == "test_operator")
+    operands = [child for child in named if child.type != "test_operator"]
+    match node.type, operands:
+        case "test_command" | "parenthesized_expression", [inner]:
+            return holds_in_double_brackets(shell, inner)
+        case "unary_expression" | "negated_command", [inner] if sign == "!":
+            return negated(holds_in_double_brackets(shell, inner))
+        case "unary_expression", [inner]:
+            return _of_one(shell, sign, shell.text(inner))
+        case "binary_expression", [left, right] if sign in ("&&", "||"):
+            first = holds_in_double_brackets(shell, left)
+            if first is (sign == "||"):
+                return first
+            both = first, holds_in_double_brackets(shell, right)
+            return all_of(both) if sign == "&&" else negated(all_of(map(negated, both)))
+        case "binary_expression", [left, right]:
+            turned = left.type == "unary_expression" and source_of(left).startswith("!")
+            left = left.named_children[-1] if turned else left
+            same = _compared(shell, shell.text(left), sign, shell.text(right), shell.pattern(right))
+            return negated(same) if turned else same
+    return shell.decided(shell.text(node))
+
+
+def _of_one(shell: WordReader, sign: str, word: str) -> bool | None:
+    if sign in ("-n", "-z"):
+        return shell.decided(word) if sign == "-n" else negated(shell.decided(word))
+    if sign == "-v" and word.isidentifier():
+        shell.presumed = shell.presumed or word not in shell.values
+        return shell.values.get(word) is not None
+    return None
+
+
+def _compared(shell: WordReader, left: str, sign: str, right: str, pattern: str | None) -> bool | None:
+    """pattern: the right side as `[[` reads it; None for `[`."""
+    shell.presumed = shell.presumed or UNSET in left + right
+    if sign in _COMPARED:
+        try:
+            compared = _COMPARED[sign](integer(left), integer(right))
+        except Undecided:
+            return False if pattern is None and is_known(left + right) else None
+        return compared and (pattern is not None or bool(left.strip() and right.strip()))  # `[` calls nothing an error
+    if sign in ("=", "==", "!="):
+        left, right = (side.replace(UNSET, "") or side for side in (left, right))
+        if not (left and right) and set(pattern or "").isdisjoint("*?["):
+            same = negated(shell.decided(left + right))
+        elif pattern is not None:
+            same = fits(left, pattern)
+        else:
+            same = left == right if is_known(left + right) else None
+        return negated(same) if sign == "!=" else same
+    if sign == "=~":
+        shell.assign("BASH_REMATCH", UNKNOWN)
+        return _found(right, left)
+    return (left < right) == (sign == "<") if sign in ("<", ">") and is_known(left + right) and left != right else None
+
+
+def _found(expression: str, text: str) -> bool | None:
+    # Python's expressions are the shell's where they are this simple, and quick.
+    if not is_known(text + expression) or sum(map(expression.count, "+*{?")) > 1 or "[:" in expression:
+        return None
+    try:
+        return bool(re.search(expression, text))
+    except re.error:
+        return None

@@ -1,0 +1,58 @@
+"""What bash starts when it runs a script, for comparison with what is read from the script's text."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from fleetsim.frameworks.shell import Script
+
+LAUNCHERS = {"python", "python3", "torchrun", "ray", "accelerate", "uv", "srun", "sbatch"}
+# No program is on PATH but these; bash calls this function for every other, which keeps its words in a file of its own.
+PROGRAMS = ("bash", "basename", "dirname")
+RECORDER = """\
+command_not_found_handle() {{ printf '%s\\0' "$@" > "{folder}/$EPOCHREALTIME-$BASHPID"; }}
+"""
+
+
+def there_is_bash() -> bool:
+    """Whether there is a bash of version 5, which knows the microsecond."""
+    bash = shutil.which("bash")
+    return bool(bash and subprocess.run([bash, "-c", "echo -n $EPOCHREALTIME"], capture_output=True, check=True).stdout)
+
+
+def started_by_bash(script: str, folder: Path) -> list[list[str]]:
+    """The words of every launcher that bash starts, in order. folder: an empty one, where it runs."""
+    for name in ("bin", "record"):
+        (folder / name).mkdir()
+    for program in PROGRAMS:
+        (folder / "bin" / program).symlink_to(str(shutil.which(program)))
+    (folder / "env.sh").write_text(RECORDER.format(folder=folder / "record"))
+    (folder / "run.sh").write_text(script)
+    env = {"PATH": str(folder / "bin"), "BASH_ENV": str(folder / "env.sh"), "HOME": "/root", "LC_ALL": "C.UTF-8"}
+    ran = subprocess.run(
+        [str(shutil.which("bash")), "run.sh"], env=env, cwd=folder, capture_output=True, timeout=60, check=False
+    )
+    assert b"syntax error" not in ran.stderr, ran.stderr
+    records = sorted((folder / "record").iterdir(), key=lambda path: path.name)
+    commands = [path.read_bytes().decode().split("\0")[:-1] for path in records]
+    return [words for words in commands if os.path.basename(words[0]) in LAUNCHERS]
+
+
+def started_as_read(script: Script) -> list[list[tuple[str, bool]]]:
+    """The words of every launcher that was found in the text, and whether all of a word is known."""
+    return [words for words, _ in script.commands if os.path.basename(words[0][0]) in LAUNCHERS]
+
+
+def agrees(read: list[tuple[str, bool]], ran: list[str]) -> bool:
+    """Whether words are those that ran, where a word that is not known stands for any number of them."""
+
+    places = {0}
+    for text, known in read:
+        if known:
+            places = {j + 1 for j in places if j < len(ran) and ran[j] == text}
+        else:
+            places = set(range(min(places, default=len(ran) + 1), len(ran) + 1))
+    return len(ran) in places

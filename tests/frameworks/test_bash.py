@@ -1,0 +1,193 @@
+"""What is read from a launch script is what bash starts: of scripts by hand, and of drawn combinations of idioms."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from fleetsim.frameworks.shell import expanded
+from fleetsim.frameworks.source import parsed_source, read_source
+from tests.frameworks.bash import agrees, started_as_read, started_by_bash, there_is_bash
+
+DATA = Path(__file__).parent / "launch"
+
+pytestmark = pytest.mark.skipif(not there_is_bash(), reason="NOT COMPARED WITH BASH: there is no bash 5 here")
+
+
+def scripts_of(file: str) -> dict[str, str]:
+    """Scripts in the manner of those that the frameworks ship, by name."""
+    parts = (part.partition("\n") for part in (DATA / file).read_text().split("=== ")[1:])
+    return {name: script for name, _, script in parts}
+
+
+KNOWN, PARTLY = scripts_of("known.txt"), scripts_of("partly.txt")
+
+
+def compared(script: str, folder: Path) -> tuple[list[list[tuple[str, bool]]], list[list[str]]]:
+    return started_as_read(expanded(script, folder)), started_by_bash(script, folder)
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_all_that_can_be_known_is_known(name: str, tmp_path: Path) -> None:
+    read, ran = compared(KNOWN[name], tmp_path)
+    assert [[text for text, _ in words] for words in read] == ran
+    assert all(known for words in read for _, known in words)
+
+
+@pytest.mark.parametrize("name", PARTLY)
+def test_nothing_is_read_that_bash_does_not_start(name: str, tmp_path: Path) -> None:
+    read, ran = compared(PARTLY[name], tmp_path)
+    assert any(not known for words in read for _, known in words)
+    for words in ran:
+        assert any(agrees(found, words) for found in read), (words, read)
+
+
+NAMES, NUMBERS, ARRAYS = ("A", "B", "C"), ("I", "J"), ("P", "Q")
+VALUES = ("", "x", "8", "a b", "--n 3", "'q r'", '"s t"', "$A", '"$B c"', "${C:-z}", "$((I + 2))", "a/b.c", "k=$I")
+ABSENT = ("$(nproc)", "$ENV", '"$ENV/m"', "${ENV:-e}", "x$(date)", "$1", '"$HOME"')
+
+
+def script_of(partly: bool) -> st.SearchStrategy[str]:
+    """Scripts of a few statements that end in a command with all of their variables.
+
+    partly: with what the environment and other commands would say.
+    """
+    name, number, array = (st.sampled_from(names) for names in (NAMES, NUMBERS, ARRAYS))
+    value = st.sampled_from((*VALUES, *ABSENT) if partly else VALUES)
+    sign = st.sampled_from((":-", "-", ":=", "=", ":+", "+"))
+    expansion = st.one_of(
+        st.builds('"${{{}{}{}}}"'.format, name, sign, st.sampled_from(("", "d", "$B", "u v", "${C-w}"))),
+        st.builds("${{{}{}{}}}".format, name, sign, st.sampled_from(("", "d", "$I", "u v", "--f 1"))),
+        st.builds("${{{}{}}}".format, name, st.sampled_from(("#a", "%b", "##*/", "%.*", "/a/z", ":1", "^", "//"))),
+        st.builds('"${{{}[@]}}"'.format, array),
+        st.builds('p"${{{}[@]:1}}"'.format, array),
+        st.builds("${{#{}}}".format, st.one_of(name, array.map("{}[@]".format))),
+        st.builds("$(({} {} {}))".format, number, st.sampled_from("+-*<"), number),
+        st.builds("${}".format, st.one_of(name, number)),
+    )
+    word = st.one_of(value, expansion)
+    known = st.one_of(
+        st.builds('[ -{} "${}" ]'.format, st.sampled_from("zn"), name),
+        st.builds(
+            "[[ ${} {} {} ]]".format, name, st.sampled_from(("==", "!=")), st.sampled_from(("x", "a*", '"a*"', "$B"))
+        ),
+        st.builds('[ "${{{}:-x}}" = {} ]'.format, name, st.sampled_from(("x", "8", "'a b'"))),
+        st.builds("(( {} {} {} ))".format, number, st.sampled_from((">", "==", "<=")), st.sampled_from("0258")),
+        st.builds("[ ${} -{} {} ]".format, number, st.sampled_from(("gt", "eq", "le")), st.sampled_from("0258")),
+        st.sampled_from(("true", "false", "test a = b", '! [ "$A" ]', "[[ -n $A && -z $B ]]", '[ -n "$A" -o x = y ]')),
+    )
+    test = st.one_of(known, st.sampled_from(("nvidia-smi", "[ -f x ]", '[ "$ENV" = y ]'))) if partly else known
+    simple = st.one_of(
+        st.builds("{}={}".format, name, st.one_of(value, expansion)),
+        st.builds("{}+={}".format, name, value),
+        st.builds("export {}={}".format, name, st.sampled_from(("y", '"$A"', "1"))),
+        st.builds("{}=$(({} * 2 + {}))".format, number, number, st.sampled_from("0123")),
+        st.builds("{}=({} {})".format, array, word, word),
+        st.builds("{}+=({})".format, array, word),
+        st.builds(": {}".format, expansion),
+        st.builds("unset {}".format, name),
+        st.builds("(({}++))".format, number),
+        st.builds("python s.py {} --m {}".format, word, word),
+        st.builds("set -- {} {}".format, word, word),
+        st.builds("give {} {}".format, word, word),
+        st.builds("A=6 torchrun r.py {}".format, word),
+    )
+
+    def within(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+        some = st.lists(inner, min_size=1, max_size=3).map("\n".join)
+        return st.one_of(
+            st.builds("if {}; then\n{}\nelse\n{}\nfi".format, test, some, some),
+            st.builds("if {}; then {}\nelif {}; then {}\nfi".format, test, some, test, some),
+            st.builds("{} {} {{\n{}\n}}".format, test, st.sampled_from(("&&", "||")), some),
+            st.builds("for {} in {} {}; do\n{}\ndone".format, name, word, word, some),
+            st.builds(
+                "for x in 1 2 3; do\n{}\n{} && {}\ndone".format, some, test, st.sampled_from(("break", "continue"))
+            ),
+            st.builds('case "${}" in x|a*)\n{} ;;\n"") {} ;;\n*)\n{} ;;\nesac'.format, name, some, some, some),
+            st.builds("(\n{}\n)".format, some),
+        )
+
+    given = "" if partly else "set --\n"
+    lines = st.lists(st.recursive(simple, within, max_leaves=5), min_size=2, max_size=7)
+    give = 'give() {\n  local B=$1\n  C="$2" J=$#\n  [ "$B" ] || return\n  Q+=("$B")\n}\n'
+    start = f'A= B=x\nC="a b"\nI=2 J=5\nP=() Q=(1 "2 3")\n{give}'
+    last = 'python last.py "$A" $B "${C-none}" $I $J "${P[@]}" ${Q[@]} "${Q[*]}" $#\n'
+    return lines.map(lambda lines: "\n".join([given + start, *lines, last]))
+
+
+DRAWN = settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+@DRAWN
+@given(script_of(partly=False))
+def test_of_drawn_scripts_all_is_known(script: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        read, ran = compared(script, Path(folder))
+    assert [[text for text, _ in words] for words in read] == ran
+    assert all(known for words in read for _, known in words)
+
+
+@DRAWN
+@given(script_of(partly=True))
+def test_of_drawn_scripts_nothing_is_read_that_bash_does_not_start(script: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        read, ran = compared(script, Path(folder))
+    for words in ran:
+        assert any(agrees(found, words) for found in read), (words, read)
+
+
+def test_what_a_script_sources_is_read_where_it_lies_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "base.sh").write_text("MODEL_ARGS=(--layers 36 --name base)\n")
+    (tmp_path / "models" / "own.sh").write_text('source "$(dirname "${BASH_SOURCE[0]}")/base.sh"\nMODEL_ARGS[3]=own\n')
+    script = (
+        'D="$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" &>/dev/null && pwd)"\nsource "$D/models/own.sh"\n'
+        'python t.py "${MODEL_ARGS[@]}"\n'
+    )
+    read, ran = compared(script, tmp_path)
+    assert [[text for text, _ in words] for words in read] == ran
+    assert ran == [["python", "t.py", "--layers", "36", "--name", "own"]]
+    (tmp_path / "other.sh").write_text(script.replace("own.sh", "gone.sh"))
+    notes = read_source(str(tmp_path / "other.sh")).not_understood
+    assert notes == [
+        "line 2: source /models/gone.sh: not read",
+        "line 3: MODEL_ARGS is not set in this script: its flags are missing",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("script", "known", "said"),
+    [
+        ("N=64\nif nvidia-smi; then N=128; fi\npython t.py --gpus $N --tp 2", {"tp": 2}, ["--gpus = ...: holds"]),
+        ("A=(--gpus 64 --x $(nproc))\npython t.py ${A[@]} --tp 2", {"gpus": 64, "tp": 2}, ["--x = ...: holds"]),
+        ('A="\n --cap 8192\n --x $(nproc)"\npython t.py $A', {"cap": 8192}, ["--x = ...: holds"]),
+        ("python t.py --n 8 $MORE --tp 2", {"n": 8, "tp": 2}, []),
+        ("A=()\nif x; then A+=(--n 4); fi\npython t.py --n 8 ${A[@]} --tp 2", {"tp": 2}, ["--n = ...: holds"]),
+        ("if x; then python t.py --n 8 --tp 2; else python t.py --n 4 --tp 2; fi", {"tp": 2}, ["--n = ...: holds"]),
+        ('train() {\n  python t.py --n ${2:-4} --tp 2\n}\n"$1"', {"n": 4, "tp": 2}, []),
+        ('if [ -z "$1" ]; then echo "usage"; exit 1; fi\npython t.py --tp 2', {"tp": 2}, []),
+        ("python t.py --tp 2 \\\n  # one\n  --n 4", {"tp": 2}, ["--n 4: is no part of the command above it"]),
+    ],
+)
+def test_what_is_not_known_is_said_and_nothing_else_is_lost(
+    script: str, known: dict[str, int], said: list[str]
+) -> None:
+    read = parsed_source(script, "run.sh")
+    assert {key: setting.value for key, setting in read.found.items()} == known
+    assert len(read.not_understood) == len(said)
+    assert all(part in note for part, note in zip(said, read.not_understood, strict=True))
+
+
+def test_the_parser_is_imported_for_a_script_only() -> None:
+    code = (
+        "import sys\nfrom fleetsim.frameworks.source import parsed_source\nparsed_source('a: 1', 'c.yaml')\n"
+        "assert not any('tree_sitter' in name for name in sys.modules)\nparsed_source('python t.py --a 1', 'run.sh')\n"
+        "assert 'tree_sitter_bash' in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
