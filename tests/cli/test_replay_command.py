@@ -16,7 +16,6 @@ import fleetsim as fs
 from fleetsim.cli.main import app
 from fleetsim.cli.replay_files import verify_words
 from fleetsim.errors import InputError
-from fleetsim.replay.history_fields import AccessFields, WindowFields
 from fleetsim.replay import answers
 from fleetsim.replay.change.plan_fields import load_plan
 from fleetsim.replay.change.recommendation import AdvisedFleet, recommend
