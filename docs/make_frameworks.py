@@ -66,7 +66,7 @@ Three lists stand on stderr:
 
 `--verbose` also lists the keys without a bearing, `--json` gives everything as one document.
 
-Nothing is run. A shell script is read as bash would read it: variables, arrays, `${{NAME:-default}}`, arithmetic, tests,
+Nothing is run. A shell script is read as bash reads it: variables, arrays, `${{NAME:-default}}`, arithmetic, tests,
 `case`, loops, functions, and files that it sources, where they lie beside it. What a `$(command)` prints, and what only
 the environment or `$1` could set, is not known: the report says which settings are missing for that. Where a test
 cannot be decided, every branch counts, and only what they agree on is taken. A variable that the script does not set
