@@ -9,10 +9,11 @@ import pytest
 from typer.testing import CliRunner
 
 from fleetsim.cli.main import app
+from tests.printed.shell import works
 
 # Below this a difference of seconds, dollars or shares is none.
 _GROSS = 0.02
-LONG = ("--steps", "150", "--replications", "2", "--seed", "90210", "--json")
+LONG = ("--steps", "150", "--replications", "2", "--seed", "90210")
 
 
 def said(*words: str) -> dict[str, Any]:
@@ -42,11 +43,9 @@ def test_every_promise_is_kept(words: tuple[str, ...]) -> None:
     advice = said(*words, "--json")["advice"]
     assert advice
     for entry in advice[:4]:
-        program, *command = entry["command"]
-        assert program == "fleetsim"
-        metrics = said(*command, *LONG)["metrics"]
+        means = works((*entry["command"], *LONG)).mean
         for name, promise in entry["promise"].items():
-            value = metrics[name]["mean"]
+            value = means[name]
             near = abs(value - promise["mean"]) < 0.005
             low, high = promise["low"] * (1 - _GROSS), promise["high"] * (1 + _GROSS)
             assert near or low <= value <= high, (entry["what"], name, promise, value)
@@ -82,5 +81,5 @@ def test_what_is_assumed_gives_the_same_answer_when_it_is_typed(words: tuple[str
         flag, value = f"--{typed.removeprefix('--')}".split(" ", 1)
         if flag == "--set":
             continue
-        again = said(*words, flag, value, "--json")["recommendation"]["instances"]
+        again = works(("fleetsim", *words, flag, value)).instances
         assert abs(again - count) <= max(1, 0.1 * count), (flag, value, again)

@@ -84,12 +84,13 @@ def typed(words: Words) -> tuple[int, str]:
     return done.exit_code, done.output
 
 
-def works(words: Words) -> None:
-    """Runs a command to its exit code; its answer is not drawn, which would take longer than to find it. Raises
-    AssertionError for an exit code that is no answer."""
-    with mock.patch.object(fleetsim.cli.output, "show_result", return_value=None):
+def works(words: Words) -> Any:
+    """Runs a command to its exit code and gives its answer, if it has one; that is not drawn, which would take longer
+    than to find it. Raises AssertionError for an exit code that is no answer."""
+    with mock.patch.object(fleetsim.cli.output, "show_result", return_value=None) as shown:
         code, text = typed(words)
     assert code in ANSWERS, (shlex.join(words), text)
+    return shown.call_args.args[0] if shown.called else None
 
 
 def every_face(words: Words, drawn: bool = True) -> Printed:
