@@ -22,6 +22,7 @@ from fleetsim.frameworks.convert import FRAMEWORKS, Imported, scenario_from
 from fleetsim.frameworks.export import scenario_to
 from fleetsim.frameworks.source import read_source
 from fleetsim.frameworks.trl import CLASSES
+from fleetsim.frameworks.unread_keys import NOTES
 from fleetsim.job.derived_values import training_step_s
 from fleetsim.job.nameplate import generated_mean, limits_of
 
@@ -169,7 +170,11 @@ def page() -> str:
 
 def keys() -> str:
     """Every key that is read, and what is recognised and not modelled, framework by framework."""
-    return "\n".join(line for framework in FRAMEWORKS for line in _framework(framework)) + "\n"
+    shared = (
+        "In no framework modelled, though recognised by the words of its settings:\n",
+        *map("- {}".format, NOTES.values()),
+    )
+    return "\n".join((*shared, "", *(line for framework in FRAMEWORKS for line in _framework(framework)))) + "\n"
 
 
 def _framework(framework: str) -> Iterator[str]:
@@ -188,9 +193,9 @@ def _framework(framework: str) -> Iterator[str]:
     for setting, paths in rows.items():
         yield f"| {setting} | {', '.join(f'`{p}`' for p in paths)} |"
     reasons: dict[str, list[str]] = {}
-    for key, why in module.NOT_MODELLED.items():
+    for key, why in getattr(module, "NOT_MODELLED", {}).items():
         reasons.setdefault(why, []).append(f"`{key}`")
-    yield "\nRecognised, and not modelled:\n"
+    yield "\nRecognised, and not modelled:\n" if reasons else ""
     for why, keys in reasons.items():
         yield f"- {', '.join(keys)}: {why}"
     yield ""

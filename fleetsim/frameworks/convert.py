@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -69,7 +70,9 @@ def framework_name(name: str) -> str:
     plain = {known.replace("-", ""): known for known in FRAMEWORKS}
     found = plain.get(key.replace("-", ""))
     if found is None:
-        raise InputError([Problem("FRAMEWORK", name, "is no framework that is known", did_you_mean(key, FRAMEWORKS))])
+        first = f"it comes before the file: fleetsim scenario from verl {name}, for example"
+        remedy = first if os.path.isfile(name) else did_you_mean(key, FRAMEWORKS)
+        raise InputError([Problem("FRAMEWORK", name, "is no framework that is known", remedy)])
     return found
 
 

@@ -34,7 +34,7 @@ def read_run_log(path: Path | str, framework: str | None = None, mapping: Mappin
     framework: a name of docs/run_logs.md; None = told by the columns. mapping: column (or `trainer.step_s` and the
     like) -> metric, which then counts alone for it. Rows of one step are one; where a step number comes again (a
     resumed run, a row twice), the last value of each metric counts. First steps that warm up are left out
-    (`history/warm_up.py`), and said to be. Raises InputError.
+    (`history/step_logs/steps.py`), and said to be. Raises InputError.
     """
     path, mapping = Path(path), mapping or {}
     table, notes = read_rows(path, wanted(mapping))

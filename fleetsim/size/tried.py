@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from fleetsim.config.scenario import Scenario
-from fleetsim.job.trials import Trial, simulated, trial_of, unit_of, with_instances
+from fleetsim.job import trials
+from fleetsim.job.trials import Trial, trial_of, unit_of, with_instances
 from fleetsim.sim.stop import stopping
 
 
@@ -18,7 +19,7 @@ class Tried:
 
     def __call__(self, scenario: Scenario, replication: int) -> Mapping[str, Any]:
         """The metrics of one simulated run."""
-        run = simulated(scenario, replication)
+        run = trials.simulated(scenario, replication)
         if not stopping():
             self._runs.setdefault(scenario, {})[replication] = run
         return run

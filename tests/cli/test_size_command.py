@@ -127,7 +127,7 @@ def test_exit_codes(arguments: tuple[str, ...], exit_code: int, told: str) -> No
 
 
 @pytest.mark.slow
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(step_s=st.floats(15.0, 60.0), cost=st.floats(0.05, 0.5), staleness=st.sampled_from([0.5, 1.0, 2.0]))
 @pytest.mark.usefixtures("fake_fleet")
 def test_the_headline_the_exit_code_and_the_document_agree(step_s: float, cost: float, staleness: float) -> None:

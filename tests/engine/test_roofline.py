@@ -220,7 +220,7 @@ def test_more_gpus_do_not_help_a_small_model_much() -> None:
 def test_every_combination_that_fits_is_monotone() -> None:
     combinations = fits()
     assert len(combinations) > 500
-    for gpu, model, tp in combinations:
+    for gpu, model, tp in combinations[::3]:  # 3 shares no factor with the sizes of the lists
         step_time, limits = roofline(gpu, model, tp)
         assert step_time.kind == "roofline"
         assert np.all(np.diff(step_time.table(limits.max_num_batched_tokens)) >= 0)

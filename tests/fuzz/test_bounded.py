@@ -12,7 +12,7 @@ from tests.fuzz.run import inputs, tried
 from tests.fuzz.seeds import Input, Maker, makers
 
 KINDS = ("configurations", "expressions", "flags", "histories", "plans", "profiles", "raw", "results", "scenario")
-EACH = 10
+EACH = 6
 
 
 @pytest.fixture(scope="module")

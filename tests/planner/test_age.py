@@ -30,7 +30,7 @@ def ages_of(scenario: Scenario, replication: int) -> NDArray[np.float64]:
     return records.groups["trained_step"][trained] - records.updates[records.groups["version"][trained]]
 
 
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=2, deadline=None)
 @example(batch=32, mean=400, cv=0.5, budget=4.0, replications=2, gpus=8, seed=31)  # runs of 16 steps show 3 steps for 4
 @example(batch=64, mean=400, cv=1.3, budget=8.0, replications=5, gpus=4, seed=12)
 @given(
