@@ -225,8 +225,8 @@ def _longer(gone: Departure) -> bool:
 def _back(case: Case, gain: float | None) -> str:
     """What went in the window comes first, for it is what the fleet was planned with; unless more instances do not pay.
 
-    They do while step time x cost per step falls, as for `size` (`search/objective.py`). gain: what a quarter more instances
-    save of a step, by simulation.
+    They do while step time x cost per step falls, as for `size` (`search/objective.py`). gain: what a quarter more
+    instances save of a step, by simulation.
     """
     gone = unreplaced(case.observed.departed)
     if not gone or (gain is not None and gain < WORTH):
