@@ -35,9 +35,15 @@ def _no_yaml(error: yaml.YAMLError, where: str) -> Problem:
     mark = getattr(error, "problem_mark", None)
     what = getattr(error, "problem", None) or getattr(error, "reason", None) or "cannot be parsed"
     line = f":{mark.line + 1}" if mark is not None else ""
+    if "nesting" in str(what):  # newer parsers of YAML stop by themselves
+        return _too_deep(text("{}{}", where, line))
     return Problem(
         text("{}{}", where, line), str(what), "is not valid YAML", "check indentation, colons and quotes on this line"
     )
+
+
+def _too_deep(where: str) -> Problem:
+    return Problem(where, f"> {MAX_DEPTH} levels", "is nested too deeply", "a scenario has four levels")
 
 
 class _Builder:

@@ -23,6 +23,8 @@ _PART = re.compile(r"(?:(\w+)(?:\[\w+\])?:)?((?:[dptce]\d{1,4})+)")
 
 _NO_BOUND = 1e6  # versions
 
+# The class that AReaL's own defaults name: with it alone nobody asked for an agent.
+_OWN_AGENT = "online_agent._OnlineAgent"
 NOT_MODELLED = {
     "rollout.queue_size": "the input queue's own bound",
     "rollout.pause_grace_period": "seconds of grace at a pause: --set sync.pause_s=SECONDS",
@@ -76,7 +78,10 @@ def _lengths(draft: Draft) -> None:
     settings = draft.settings
     keys = [k for k in settings.found if k.rpartition(".")[2] in ("max_turns", "max_steps") and "eval" not in k]
     turns = draft.maybe_count(*keys) if keys else None
-    marks = ("workflow", "agent_builder_path", "econfig", "max_tokens_per_trajectory", "rollout.agent", "n_trajs")
+    marks = ["workflow", "agent_builder_path", "econfig", "max_tokens_per_trajectory", "rollout.agent", "n_trajs"]
+    named = settings.get("rollout.agent.agent_cls_path")
+    if named is not None and str(named[1]).endswith(_OWN_AGENT):
+        marks.remove("rollout.agent")
     agent = next((mark for mark in marks if settings.has(mark)), "")
     several = bool(agent) or turns is not None
     put_turns(draft, turns, "", agent)
@@ -92,7 +97,8 @@ def _roles(draft: Draft) -> None:
     settings = draft.settings
     held = _own_gpus(draft, "critic")
     backend = Read("critic.backend", None, settings.has("critic"))
-    with_it = {"critic.backend": "${actor.backend}", "critic.path": "${actor.path}"}
+    with_it = {f"critic.{key}": f"${{actor.{key}}}" for key in ("backend", "path")}
+    with_it |= {f"critic.{key}": f"${{{key}}}" for key in ("experiment_name", "trial_name")}
     roles.critic(draft, backend, settings.has("critic"), one_of({True: with_it, False: {}}), held)
     if settings.has("teacher"):
         path = draft.text("teacher.path", default="a teacher")

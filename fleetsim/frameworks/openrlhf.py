@@ -84,7 +84,7 @@ def _roles(draft: Draft, reference: bool, together: Read[bool]) -> None:
     if reference and not with_actor and (gpus := apart("ref")):
         roles.passed(draft, "ref.num_nodes: the reference model", gpus)
     agent = draft.maybe_text("train.agent_func_path", "agent_func_path")
-    remote = draft.maybe_text("reward.remote_url", "remote_rm_url")
+    remote = next((key for key in ("reward.remote_url", "remote_rm_url") if draft.settings.get(key)), None)
     model = draft.maybe_text("reward.model_name_or_path", "reward_pretrain")
     if model is not None and remote is None and agent is None:
         roles.judged(draft, str(model), apart("reward"))

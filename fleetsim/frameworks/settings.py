@@ -26,6 +26,11 @@ _MOST_BITS = 1000
 _NOTHING = frozenset({None, "", "null", "None", "~", "???"})
 
 
+def _is_nothing(value: Any) -> bool:
+    """Whether a key is there and says nothing."""
+    return isinstance(value, (str, type(None))) and value in _NOTHING
+
+
 @dataclass(frozen=True, slots=True)
 class Setting:
     """One key as it was written, its value, and the file (or command line) that it stands in."""
@@ -116,7 +121,7 @@ class RunSettings:
             self.looked_at.add(key)
             self.pointers_left = _MOST_POINTERS
             value = self._followed(setting.value, key, frozenset({key}))
-            if best is None and not (isinstance(value, (str, type(None))) and value in _NOTHING):
+            if best is None and not _is_nothing(value):
                 best = setting, value
         return best
 
@@ -126,8 +131,9 @@ class RunSettings:
         return [key for key in self.found if key.startswith(start)]
 
     def has(self, *prefixes: str) -> bool:
-        """Whether any of these keys, or anything below it, is set."""
-        return any(normal(p) in self.found or bool(self.below(p)) for p in prefixes)
+        """Whether any of these keys, or one below it, is set to something: a framework prints all keys that it has."""
+        keys = (key for p in prefixes for key in (normal(p), *self.below(p)) if key in self.found)
+        return any(not _is_nothing(self.found[key].value) for key in keys)
 
     def runs(self, *parts: str) -> bool:
         """Whether a started program, or a configuration that is built on, has one of these in its name."""

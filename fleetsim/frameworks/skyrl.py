@@ -92,7 +92,8 @@ def _roles(draft: Draft, together: Read[bool]) -> None:
     place, path = "trainer.placement", draft.maybe_text("trainer.critic.model.path")
     gpus = roles.nodes(draft, f"{place}.critic_num_nodes", f"{place}.critic_num_gpus_per_node")
     key = Read("trainer.critic.model.path", None, False)
-    with_it = one_of({True: {key.key: "${trainer.policy.model.path}"}, False: {}})
+    its_batch = {"trainer.critic_mini_batch_size": "${trainer.policy_mini_batch_size}"}
+    with_it = one_of({True: {key.key: "${trainer.policy.model.path}", **its_batch}, False: {}})
     roles.critic(draft, path or key, path is not None, with_it, 0 if together.value else gpus)
     shared = draft.flag(f"{place}.colocate_policy_ref", default=True).value or together.value
     gpus = roles.nodes(draft, f"{place}.ref_num_nodes", f"{place}.ref_num_gpus_per_node")

@@ -27,7 +27,7 @@ FETCHED = {
 IN_CSS = re.compile(r"""(?:@import\s+|url\(\s*)["']?(?:https?:)?//""")
 # The pages of the model, which have its formulas.
 MODEL = ("model", "engine", "layouts", "trainer", "advice")
-PAGES = ("index", "tutorial", "engine", "advice", "howto/trainer_waits", "reference/scenario", "reference/cli", "notebook")
+PAGES = ("index", "tutorial", "engine", "advice", "howto/trainer_waits", "reference/cli", "notebook")
 
 
 class Fetches(HTMLParser):
