@@ -13,6 +13,8 @@ from fleetsim.faces import text
 
 MAX_NODES = 50_000
 MAX_DEPTH = 40
+# Value, rule and remedy of a document that is deeper.
+_TOO_DEEP = (f"> {MAX_DEPTH} levels", "is nested too deeply", "a scenario has four levels")
 _MAX_DUPLICATES = 100
 
 _Parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -36,14 +38,10 @@ def _no_yaml(error: yaml.YAMLError, where: str) -> Problem:
     what = getattr(error, "problem", None) or getattr(error, "reason", None) or "cannot be parsed"
     line = f":{mark.line + 1}" if mark is not None else ""
     if "nesting" in str(what):  # newer parsers of YAML stop by themselves
-        return _too_deep(text("{}{}", where, line))
+        return Problem(text("{}{}", where, line), *_TOO_DEEP)
     return Problem(
         text("{}{}", where, line), str(what), "is not valid YAML", "check indentation, colons and quotes on this line"
     )
-
-
-def _too_deep(where: str) -> Problem:
-    return Problem(where, f"> {MAX_DEPTH} levels", "is nested too deeply", "a scenario has four levels")
 
 
 class _Builder:
@@ -74,7 +72,7 @@ class _Builder:
         if self.nodes > MAX_NODES:
             self._stop(event, f"> {MAX_NODES} nodes", "holds too many values", "a scenario has a few hundred at most")
         if depth > MAX_DEPTH:
-            self._stop(event, f"> {MAX_DEPTH} levels", "is nested too deeply", "a scenario has four levels")
+            self._stop(event, *_TOO_DEEP)
         if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
             sign = "*" if isinstance(event, yaml.AliasEvent) else "&"
             self._stop(event, f"{sign}{event.anchor}", "anchors and aliases are refused", "write the value out")

@@ -10,7 +10,7 @@ from fleetsim.frameworks import common, recipe, roles
 from fleetsim.frameworks.agents import put_turns
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.framework import Framework, Mode
-from fleetsim.frameworks.reading import Back, Read, on_nodes, one_of, times
+from fleetsim.frameworks.reading import Back, Read, on_nodes, one_line, one_of, times
 
 
 def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
@@ -84,12 +84,12 @@ def _roles(draft: Draft, reference: bool, together: Read[bool]) -> None:
     if reference and not with_actor and (gpus := apart("ref")):
         roles.passed(draft, "ref.num_nodes: the reference model", gpus)
     agent = draft.maybe_text("train.agent_func_path", "agent_func_path")
-    remote = next((key for key in ("reward.remote_url", "remote_rm_url") if draft.settings.get(key)), None)
+    remote = draft.settings.get("reward.remote_url", "remote_rm_url")  # one, or several in a list
     model = draft.maybe_text("reward.model_name_or_path", "reward_pretrain")
     if model is not None and remote is None and agent is None:
         roles.judged(draft, str(model), apart("reward"))
     elif remote is not None:
-        roles.judged(draft, f"{remote}: a server")
+        roles.judged(draft, f"{remote[0].key} = {one_line(remote[1], 60)}: a server")
     put_turns(draft, None, "", "" if agent is None else str(agent))
     rank = draft.count("ds.lora.rank", "lora_rank", default=0, least=0)
     roles.adapters(draft, rank)

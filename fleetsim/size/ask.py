@@ -244,14 +244,14 @@ def size(asked: Size, watch: Watch = SILENT) -> SizeResult:
     Raises InputError for a job that cannot be sized, StuckError where its limits block each other in every fleet, and
     Interrupted on Ctrl-C, with the SoFar.
     """
-    from fleetsim.job.trials import remembered
+    from fleetsim.job.trials import remembered, simulated
     from fleetsim.size.size import size as plan_of
     from fleetsim.size.tried import Tried
 
     asked = asked.ready()
     job = ready(asked.job)
     watch.loaded()
-    tried = Tried()
+    tried = Tried(simulated)
     measure: Measure = remembered(tried) if asked.for_page else tried  # `plan_of` remembers what it asks for
     try:
         plan = plan_of(

@@ -6,20 +6,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from fleetsim.config.scenario import Scenario
-from fleetsim.job import trials
-from fleetsim.job.trials import Trial, trial_of, unit_of, with_instances
+from fleetsim.job.trials import Measure, Trial, trial_of, unit_of, with_instances
 from fleetsim.sim.stop import stopping
 
 
 class Tried:
-    """A measure that remembers what it measured; runs that were cut short do not count."""
+    """A measure that remembers what another one measured; runs that were cut short do not count."""
 
-    def __init__(self) -> None:
+    def __init__(self, measure: Measure) -> None:
+        self._measure = measure
         self._runs: dict[Scenario, dict[int, Mapping[str, Any]]] = {}
 
     def __call__(self, scenario: Scenario, replication: int) -> Mapping[str, Any]:
-        """The metrics of one simulated run."""
-        run = trials.simulated(scenario, replication)
+        """The metrics of one run."""
+        run = self._measure(scenario, replication)
         if not stopping():
             self._runs.setdefault(scenario, {})[replication] = run
         return run
