@@ -6,8 +6,9 @@ from dataclasses import asdict
 from typing import Any
 
 from fleetsim.compare.compare import Comparison, MetricChange
+from fleetsim.compare.told import compare_facts
 from fleetsim.quantities import quantity
-from fleetsim.tell.data import versions
+from fleetsim.tell.data import told, versions
 
 
 def compare_document(found: Comparison) -> dict[str, Any]:
@@ -15,6 +16,7 @@ def compare_document(found: Comparison) -> dict[str, Any]:
     return {
         **versions("compare"),
         "headline": found.headline,
+        **told(compare_facts(found)),
         "kind": found.kind,
         "a": found.a_label,
         "b": found.b_label,

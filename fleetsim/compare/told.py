@@ -8,22 +8,11 @@ from typing import Any
 from fleetsim import units
 from fleetsim.compare.compare import Comparison, Kind, MetricChange
 from fleetsim.compare.pictures import GROUPS, ratios_chart, shares_chart
-from fleetsim.compare.words import band_of, change_of, luck_of
+from fleetsim.compare.words import band_of, change_of, luck_of, size_of
 from fleetsim.job.assumptions import short
 from fleetsim.quantities import quantity
-from fleetsim.tell.document import (
-    Block,
-    Brief,
-    Bullets,
-    Document,
-    Section,
-    Table,
-    Words,
-    brief,
-    page_only,
-    present,
-    terminal_only,
-)  # fmt: skip
+from fleetsim.tell.document import Block, Bullets, Document, Section, Table, answered, page_only, present, terminal_only
+from fleetsim.tell.facts import Fact, Facts, Words, explained, facts
 
 _RATIO = "B / A, of shares B - A"
 _SAME = "no significant change"
@@ -37,14 +26,11 @@ def document(found: Comparison) -> Document:
     """What `compare` says."""
     equal = "; ".join(quantity(c.metric).title for c in found.changes if c.equal)
     reasons = tuple(_reasons(found))
-    return Document(
-        kind="fleetsim compare",
-        title=found.headline,
-        brief=brief_of(found),
-        lede=(terminal_only(*(Words(tail=line) for line in _opening(found))), page_only(*_lede(found))),
-        tiles=(),
-        warnings=(),
-        sections=(
+    return answered(
+        "fleetsim compare",
+        compare_facts(found),
+        (),
+        (
             _changed(found),
             _same(found, equal),
             Section("equal on both sides", present(equal), on=("terminal",)),
@@ -74,32 +60,6 @@ def _notes(notes: tuple[str, ...]) -> Iterator[Block]:
     if notes:
         yield terminal_only(*notes)
         yield page_only(Bullets(notes))
-
-
-def _opening(found: Comparison) -> Iterator[str]:
-    """What a terminal says first: what A and B are, and what the intervals rest on."""
-    yield from _sides(found)
-    band, points = band_of(found.min_change, of_shares=False), band_of(found.min_change, of_shares=True)
-    yield f"{_runs(found)}; smallest change of interest {band}, of shares {points}{_seeds_alone(found)}"
-
-
-def _lede(found: Comparison) -> Iterator[str]:
-    """What a page says first: the same, and how many metrics changed which way."""
-    yield from _sides(found)
-    if found.kind == "windows":
-        yield f"Windows of history, unpaired: {units.plural(found.replications, 'block')} of the shorter one."
-    else:
-        how = "paired: both sides see the same draws" if found.paired else "unpaired: each side has draws of its own"
-        yield f"{units.plural(found.replications, 'replication')}, {how}{_seeds_alone(found)}."
-    verdicts = [c.verdict for c in found.changes]
-    told = [f"{title.lower()} {verdicts.count(verdict)}" for verdict, title in GROUPS if verdict in verdicts]
-    without = f", not comparable {verdicts.count('not comparable')}" if "not comparable" in verdicts else ""
-    yield f"Of {units.plural(len(verdicts), 'metric')}: {', '.join(told) or 'none compared'}{without}."
-
-
-def _sides(found: Comparison) -> Iterator[str]:
-    yield f"A: {found.a_label}"
-    yield f"B: {found.b_label}"
 
 
 def _changes(title: str, changes: Sequence[MetricChange], kind: Kind) -> Table | None:
@@ -156,25 +116,36 @@ def _values(found: Comparison, note: str) -> Table:
     return Table(title, ("", "", "A", "B"), tuple(rows), left=2, note=note, wordy=True)
 
 
-def brief_of(found: Comparison) -> Brief:
-    """What one must know of a comparison; its headline is the answer."""
+def compare_facts(found: Comparison) -> Facts:
+    """What one must know of a comparison, as a table."""
     changed = sorted(found.significant, key=lambda c: _FIRST.index(c.metric) if c.metric in _FIRST else len(_FIRST))
-    worse = any(c.verdict == "worse" for c in found.significant)
-    return brief(
-        *((c.verdict, _change(c, found.kind)) for c in changed[:_MOST_CHANGES]),
-        ("inputs", _inputs_in_brief(found)),
-        ("runs", f"{_runs(found)}{_seeds_alone(found)}"),
-        tone="unsure" if worse else "good",
+    verdicts = [c.verdict for c in found.changes]
+    groups = {**dict(GROUPS), "not comparable": "Not comparable"}
+    counts = [f"{title.lower()} {verdicts.count(name)}" for name, title in groups.items() if name in verdicts]
+    band, points = band_of(found.min_change, of_shares=False), band_of(found.min_change, of_shares=True)
+    return facts(
+        found.headline,
+        [_change(c, found.kind, brief=i < _MOST_CHANGES) for i, c in enumerate(changed)],
+        Fact("inputs", _inputs_in_brief(found)),
+        Fact("runs", f"{_runs(found)}{_seeds_alone(found)}"),
+        explained("a", f"A: {found.a_label}"),
+        explained("b", f"B: {found.b_label}"),
+        explained("smallest_change", f"The smallest change of interest is {band}, of shares {points}."),
+        explained("verdicts", f"Of {units.plural(len(verdicts), 'metric')}: {', '.join(counts) or 'none compared'}."),
+        tone="unsure" if "worse" in verdicts else "good",
     )
 
 
-def _change(change: MetricChange, kind: Kind) -> str:
+def _change(change: MetricChange, kind: Kind, *, brief: bool) -> Fact:
     """ "optimizer step 29.8 s -> 27.6 s: 0.925 (±0.004 of seeds)"; of windows, with the ends of its interval."""
     q = quantity(change.metric)
     a, b = (None if side is None else units.written(side.mean, q.unit) for side in (change.a, change.b))
     size, ends = change_of(change)
     beside = ends if kind == "windows" else luck_of(change)
-    return f"{q.title} {a} -> {b}: {size}{f' ({beside})' if beside else ''}"
+    said = f"{q.title} {a} -> {b}: {size}{f' ({beside})' if beside else ''}"
+    found = size_of(change)
+    value, low, high = (None, None, None) if found is None else (found[0].mean, found[0].ci_low, found[0].ci_high)
+    return Fact(change.metric, said if brief else "", change.verdict, value, low=low, high=high, of="seeds", apart=True)
 
 
 def _inputs_in_brief(found: Comparison) -> str:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from fleetsim.job.metrics import CANDIDATE_METRICS
 from fleetsim.plan import words
 from fleetsim.plan.rows import RANGED
-from fleetsim.tell.data import estimate, head
+from fleetsim.plan.told import plan_facts
+from fleetsim.tell.data import estimate, head, told
 
 if TYPE_CHECKING:
     from fleetsim.config.scenario import Scenario
@@ -35,6 +36,7 @@ def plan_document(
         "feasible": result.feasible,
         "headline": words.headline(result),
         "advice": advice,
+        **told(plan_facts(result)),
         "recommendation": _row(result, result.best),
         "plans": [_row(result, row) for row in result.rows],
         "forbidden": [

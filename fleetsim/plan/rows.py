@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.estimates import Estimate
-from fleetsim.job.brief import Spans
+from fleetsim.job.facts import Spans
 from fleetsim.job.input_moves import MetricRanges
 from fleetsim.plan.budget import Budget
 from fleetsim.plan.search import SearchTally

@@ -7,17 +7,13 @@ from collections.abc import Callable, Sequence
 from fleetsim import units
 from fleetsim.estimates import Estimate
 from fleetsim.job.assumptions import Assumption
-from fleetsim.job.brief import (
+from fleetsim.job.engine_source import EngineSource
+from fleetsim.job.facts import (
     AHEAD_NOT_AGE,
     assumed_line,
-    fate_of_samples,
-    losses_line,
-    ranged,
-    regime_line,
-    step_line,
+    run_facts,
     swing_line,
 )
-from fleetsim.job.engine_source import EngineSource
 from fleetsim.job.grounds import assumed_section, how_sure, observed_line, rests_on
 from fleetsim.job.words import binding_words, kind_of
 from fleetsim.plan import words
@@ -26,20 +22,8 @@ from fleetsim.plan.rows import PlanRow, Plans
 from fleetsim.plan.search import Found
 from fleetsim.tell.charts.chart import Chart
 from fleetsim.tell.charts.curve import Curve, curve_chart
-from fleetsim.tell.document import (
-    Brief,
-    Document,
-    Listed,
-    Section,
-    Table,
-    Tile,
-    Words,
-    brief,
-    figure,
-    page_only,
-    present,
-    terminal_only,
-)
+from fleetsim.tell.document import Document, Listed, Section, Table, answered, page_only, present, terminal_only
+from fleetsim.tell.facts import Fact, Facts, Words, explained, facts
 
 _HEADINGS = ("plan", "step, s", "$/step", "$/M tok", "$/h", "stale", "idle t/r")
 # Columns of the front that there is room for under --explain alone.
@@ -60,21 +44,11 @@ def document(
     """What `plan` says. call: the words that ask the same again."""
     best = result.best
     front, table = present(_chart(result)), front_table(result)
-    return Document(
-        kind=kind_of("plan", result.scenario),
-        title=words.headline(result),
-        brief=brief_of(result),
-        lede=(
-            f"Asked for: {words.asked_for(result.budget)}. {words.searched(result)}",
-            page_only(*fate_of_samples(best.estimates, best.scenario, best.age)),
-        ),
-        tiles=(
-            Tile("GPUs", f"{best.candidate.share.gpus:,}", words.share_words(best.candidate.share)),
-            *(figure(name, best.estimates[name], best.spans) for name in ("step_s", "cost_per_step")),
-            Tile("cost of a million trained tokens", units.money(1e6 * best.usd_per_token)),
-        ),
-        warnings=tuple(warnings),
-        sections=(
+    return answered(
+        kind_of("plan", result.scenario),
+        plan_facts(result),
+        warnings,
+        (
             Section(
                 "Plans worth a look",
                 (page_only(*front, table, Words(tail=_SIGNS)), terminal_only(table.without(*_SPARED, note=""))),
@@ -182,21 +156,24 @@ def _idle(row: PlanRow) -> str:
     return f"{units.percent(trainer, 0)}/{units.share(rollout, 0)}"
 
 
-def brief_of(result: Plans) -> Brief:
-    """What one must know of a plan; its headline is the answer."""
-    row = result.best
-    s, ranges = row.scenario, row.ranges
-    idle = row.estimates["trainer_idle_fraction"].mean
-    return brief(
-        ("step", step_line(lambda name: row.estimates[name].mean, row.spans)),
-        ("cost", f"{ranged('cost_per_step', row.usd, row.spans)} a step, {units.money(row.usd_per_h)} an hour"),
-        ("age", regime_line(row.estimates, row.age)),
-        ("lost", losses_line(row.estimates, s)),
-        ("binds", binding_words(row.binding, s.admission.law, s.sync.scope, s.fleet.in_flight_unit, idle).name),
-        ("allow", _allow(result)),
-        ("observed", observed_line(s)),
-        ("assumed", assumed_line(s, assumed(result), () if ranges is None else [part.path for part in ranges.parts])),
-        ("measure", None if ranges is None else swing_line(ranges)),
+def plan_facts(result: Plans) -> Facts:
+    """What one must know of a plan, as a table."""
+    row, of = result.best, result.best.estimates
+    s, ranges, share, usd = row.scenario, row.ranges, row.candidate.share, 1e6 * row.usd_per_token
+    idle, doubt = of["trainer_idle_fraction"].mean, () if ranges is None else [part.path for part in ranges.parts]
+    binds = binding_words(row.binding, s.admission.law, s.sync.scope, s.fleet.in_flight_unit, idle)
+    token = "cost of a million trained tokens"
+    return facts(
+        words.headline(result),
+        Fact("gpus", value=share.gpus, title="GPUs", note=words.share_words(share)),
+        run_facts(of, s, row.spans, row.age),
+        Fact("cost_per_million_tokens", "", "", usd, "money", title=token),
+        Fact("binds", binds.name),
+        Fact("allow", _allow(result)),
+        Fact("observed", observed_line(s)),
+        Fact("assumed", assumed_line(s, assumed(result), doubt)),
+        Fact("measure", "" if ranges is None else swing_line(ranges) or ""),
+        explained("searched", f"Asked for: {words.asked_for(result.budget)}. {words.searched(result)}"),
         tone="bad" if not result.feasible else "unsure" if ranges is not None and ranges.wide else "good",
     )
 

@@ -12,13 +12,14 @@ from fleetsim.replay.diagnose.checks.case import WAITS
 from fleetsim.replay.diagnose.finding import QUESTIONS, Finding, Verdict
 from fleetsim.replay.diagnose.removals import trusted
 from fleetsim.replay.run import Replayed
-from fleetsim.tell.document import Brief, Cell, NextLines, Tone, brief
+from fleetsim.tell.document import brief
+from fleetsim.tell.facts import Cell, Facts, NextLines, Tone
 
 # What fits beside a label in 80 columns: two lines of evidence, and one of what is fine.
 _EVIDENCE, _LINE = 136, 68
 
 
-def brief_of(result: Replayed, answers: Answers) -> Brief:
+def brief_of(result: Replayed, answers: Answers) -> Facts:
     """What one must know of a window; its headline is the verdict."""
     verdict = result.verdict
     worst = worst_fault(verdict)

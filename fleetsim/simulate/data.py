@@ -7,8 +7,9 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from fleetsim.engine.transport import sync_times
-from fleetsim.simulate.told import document
-from fleetsim.tell.data import brief, head
+from fleetsim.simulate.told import run_told
+from fleetsim.tell.data import head
+from fleetsim.tell.data import told as said
 
 if TYPE_CHECKING:
     from fleetsim.config.scenario import Scenario
@@ -34,7 +35,7 @@ def simulate_document(
     if shown is not None:
         told = {
             "advice": advice,
-            "brief": brief(document(shown)),
+            **said(run_told(shown)),
             "ranges": shown.ranges and asdict(shown.ranges),
             "change": shown.change and asdict(shown.change),
         }

@@ -211,9 +211,11 @@ class SizeResult(Recommendation):
 
     def in_brief(self) -> Document:
         """The same without what a terminal shows under --explain, which takes a tenth of the whole command."""
-        from fleetsim.size.brief import in_brief
+        from fleetsim.job.words import kind_of
+        from fleetsim.size.facts import brief_facts
+        from fleetsim.tell.document import answered
 
-        return in_brief(self.plan)
+        return answered(kind_of("size", self.plan.scenario), brief_facts(self.plan), self.plan.warnings)
 
     def page(self, watch: Watch = SILENT) -> str:
         """What the command writes under --html."""

@@ -7,8 +7,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from fleetsim.job.metrics import CANDIDATE_METRICS
-from fleetsim.size.told import document
-from fleetsim.tell.data import brief, estimate, head
+from fleetsim.size.facts import all_facts
+from fleetsim.tell.data import estimate, head, told
 
 if TYPE_CHECKING:
     from fleetsim.config.scenario import Scenario
@@ -32,7 +32,7 @@ def size_document(result: Sizing, advice: Sequence[Mapping[str, Any]]) -> dict[s
             "change": None if result.change is None else asdict(result.change),
         },
         "advice": advice,
-        "brief": brief(document(result)),
+        **told(all_facts(result)),
         "targets": [asdict(t) for t in result.targets],
         "rate_matching": asdict(result.rate_matching),
         "headroom": asdict(result.headroom),

@@ -17,7 +17,7 @@ from fleetsim.search.alternative import Alternatives
 from fleetsim.search.change import Change
 
 if TYPE_CHECKING:
-    from fleetsim.job.brief import Spans
+    from fleetsim.job.facts import Spans
 
 
 class Doubts(Protocol):

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from fleetsim import units
 from fleetsim.dataclass import dataclass
 from fleetsim.job import words as job_words
-from fleetsim.job.brief import fate_of_samples
 from fleetsim.job.grounds import assumed_section, observed_section, rests_on
 from fleetsim.job.shared_gpus import gpus_each, takes_turns
 from fleetsim.job.trials import Trial
@@ -18,7 +17,7 @@ from fleetsim.search.targets import RULE
 from fleetsim.sim.records import Records
 from fleetsim.simulate.pictures import over_time
 from fleetsim.size import words
-from fleetsim.size.brief import brief_of
+from fleetsim.size.facts import all_facts
 from fleetsim.size.neighbours import Around
 from fleetsim.size.pictures import curves, headroom_chart, levers, why
 from fleetsim.size.size import Sizing
@@ -28,14 +27,11 @@ from fleetsim.tell.document import (
     Document,
     Listed,
     Section,
-    Tile,
-    figure,
+    answered,
     page_only,
     present,
     terminal_only,
 )  # fmt: skip
-
-_TILES = ("trainer_idle_fraction", "step_s", "cost_per_step", "staleness_steps.p99")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,24 +46,11 @@ class Pictured:
 def document(result: Sizing, pictured: Pictured | None = None, call: Sequence[str] = ("fleetsim", "size")) -> Document:
     """What `size` says. pictured: None without a page. call: the words that ask the same again. Raises ValueError for a
     run whose activity was not recorded."""
-    verdict, queue, headroom = words.verdict(result), words.queue(result), words.headroom(result)
-    return Document(
-        kind=job_words.kind_of("size", result.scenario),
-        title=words.headline(result),
-        brief=brief_of(result),
-        lede=present(
-            terminal_only(verdict),
-            page_only(units.sentence(verdict), *fate_of_samples(result.recommended.estimates, result.scenario)),
-            words.likely(result),
-            words.reach(result),
-            terminal_only(result.explanation),
-            words.surplus(result),
-            None if result.drafts is None else result.drafts.text,
-            None if result.sides is None else result.sides.text,
-        ),
-        tiles=_tiles(result),
-        warnings=result.warnings,
-        sections=(
+    return answered(
+        job_words.kind_of("size", result.scenario),
+        all_facts(result),
+        result.warnings,
+        (
             Section("Why", _why(result) if pictured else (), on=("page",)),
             Section(
                 "More or fewer GPUs" if takes_turns(result.scenario) else "More or fewer instances",
@@ -82,15 +65,10 @@ def document(result: Sizing, pictured: Pictured | None = None, call: Sequence[st
             Section(
                 "Where the headroom goes",
                 (
-                    terminal_only(headroom, headroom_table(result)),
+                    terminal_only(headroom_table(result)),
                     page_only(*(_headroom(result) if pictured else ())),
                 ),
                 short="where the headroom goes",
-            ),
-            Section(
-                "How long the queue may be",
-                (terminal_only(queue), page_only(units.sentence(queue))),
-                short="queue",
             ),
             *((_at_work(result, pictured.run),) if pictured else ()),
             *((how_sure(result.spread),) if result.spread else ()),
@@ -124,7 +102,7 @@ def _on_paper(result: Sizing) -> tuple[Block, ...]:
 
 def _headroom(result: Sizing) -> tuple[Block, ...]:
     on_paper = f"On paper: {words.arithmetic(result)}."
-    return units.sentence(words.headroom(result)), headroom_chart(result), on_paper
+    return headroom_chart(result), on_paper
 
 
 def _at_work(result: Sizing, run: Records) -> Section:
@@ -150,17 +128,3 @@ def targets_words(result: Sizing) -> str:
             held.append(f"{text}")
     parts = [f"Missed: {'; '.join(missed)}." if missed else "", f"Held: {'; '.join(held)}." if held else ""]
     return " ".join(part for part in (*parts, units.sentence(RULE)) if part)
-
-
-def _tiles(result: Sizing) -> tuple[Tile, ...]:
-    of = result.recommended.estimates
-    s = result.scenario
-    return (
-        Tile("rollout instances", f"{result.instances:,}", job_words.instance_words(s)),
-        *(figure(name, of[name], result.spans) for name in _TILES),
-        Tile("queue cap, samples", f"{result.queue_cap.samples:,}", f"{_batches(result.queue_cap.steps)}"),
-    )
-
-
-def _batches(steps: float) -> str:
-    return "one batch" if steps == 1 else units.plural(steps, "batch")

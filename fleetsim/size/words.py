@@ -9,8 +9,7 @@ from fleetsim import units
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError
-from fleetsim.job import brief
-from fleetsim.job.brief import pace
+from fleetsim.job import facts as brief
 from fleetsim.job.command import unused_name
 from fleetsim.job.shared_gpus import count_words, gpus_each, takes_turns
 from fleetsim.job.words import target
@@ -158,15 +157,6 @@ def reach(result: Sizing) -> str | None:
     return (
         f"No fleet reaches {wished or 'the targets'}: {count_words(result.scenario, largest.instances)} come to "
         f"{units.share(idle.mean)}{ends if within else ''} and {units.seconds(largest.mean('step_s'))}."
-    )
-
-
-def verdict(result: Sizing) -> str:
-    """The numbers behind the headline, in one line."""
-    trial = result.recommended
-    return (
-        f"trainer idle {units.share(trial.mean('trainer_idle_fraction'))}, step {units.seconds(trial.mean('step_s'))}, "
-        f"{units.money(trial.mean('cost_per_step'))} per step; {pace(trial.estimates)}"
     )
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from fleetsim.job.metrics import CANDIDATE_METRICS
 from fleetsim.split.permissions import stale
-from fleetsim.split.told import document
-from fleetsim.tell.data import brief, estimate, head
+from fleetsim.split.told import split_facts
+from fleetsim.tell.data import estimate, head, told
 
 if TYPE_CHECKING:
     from fleetsim.config.scenario import Scenario
@@ -34,7 +34,7 @@ def split_document(result: Advice, advice: Sequence[Mapping[str, Any]]) -> dict[
             **_outcome(result.chosen),
         },
         "advice": advice,
-        "brief": brief(document(result)),
+        **told(split_facts(result)),
         "arrangements": [_outcome(o) for o in result.outcomes],
         "splits": result.splits,
         "staleness_steps_permitted": result.oldest,

@@ -5,16 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from fleetsim import units
-from fleetsim.job.brief import (
-    AHEAD_NOT_AGE,
-    assumed_line,
-    fate_of_samples,
-    losses_line,
-    measure_line,
-    ranged,
-    regime_line,
-    step_line,
-)
+from fleetsim.job.facts import AHEAD_NOT_AGE, assumed_line, measure_line, run_facts
 from fleetsim.job.grounds import assumed_section, observed_line, observed_section, rests_on, worth_knowing
 from fleetsim.job.words import binding_words, instance_words, kind_of
 from fleetsim.quantities import quantity
@@ -33,22 +24,19 @@ from fleetsim.split.spread import WaySpread
 from fleetsim.tell.document import (
     SEEDS_ALONE,
     Block,
-    Brief,
     Document,
     Listed,
     Section,
     Table,
-    Tile,
-    Words,
-    brief,
-    figure,
+    answered,
     page_only,
     pair,
     present,
     terminal_only,
 )  # fmt: skip
+from fleetsim.tell.facts import Fact, Facts, Words, explained, facts
 
-_TILES = ("step_s", "cost_per_step", "trainer_idle_fraction", "staleness_steps.p99")
+_RATIO = "best split beside best colocated"
 _SIGNS = (
     "idle: the trainer's share / the instances'; stale: optimizer steps that 99 % of the samples are at most old when "
     f"they are trained ({AHEAD_NOT_AGE}); long lost: share of the longest tenth of the samples that is dropped or "
@@ -61,22 +49,11 @@ def document(result: Advice, runs: Mapping[str, Records] | None = None) -> Docum
 
     Raises ValueError for a run whose activity was not recorded.
     """
-    way = result.chosen.arrangement.scenario
-    return Document(
-        kind=f"{kind_of('split', result.scenario)} · {units.plural(result.gpus, 'GPU')}",
-        title=words.headline(result),
-        brief=brief_of(result),
-        lede=present(
-            words.verdict(result),
-            page_only(*fate_of_samples(result.chosen.estimates, way, age_of(result.chosen.runs))),
-            words.on_policy(result),
-            terminal_only(result.explanation),
-            None if result.drafts is None else result.drafts.text,
-            None if result.sides is None else result.sides.text,
-        ),
-        tiles=_tiles(result),
-        warnings=result.warnings,
-        sections=(
+    return answered(
+        f"{kind_of('split', result.scenario)} · {units.plural(result.gpus, 'GPU')}",
+        split_facts(result),
+        result.warnings,
+        (
             Section("Why", () if runs is None else tuple(_why(result)), on=("page",)),
             Section(
                 "Every way to use these GPUs",
@@ -117,6 +94,35 @@ def document(result: Advice, runs: Mapping[str, Records] | None = None) -> Docum
     )
 
 
+def split_facts(result: Advice) -> Facts:
+    """What one must know of an advice, as a table."""
+    spread, way, ratio = result.spread, result.chosen.arrangement, result.ratio
+    of = result.chosen.estimates
+    turns = "the same GPUs in turn" if not way.apart else "rollout + trainer GPUs"
+    fleet = f"{units.plural(way.instances, 'instance')} ({instance_words(way.scenario)})"
+    less = "" if ratio is None else units.ratio_change(ratio).partition(" [")[0]
+    binds = bound_by(result.chosen.binding, result.alternatives)
+    return facts(
+        words.headline(result),
+        Fact("arrangement", value=way.label, title="advised", note=turns),
+        Fact("fleet", fleet, value=way.instances),
+        run_facts(of, way.scenario, result.spans, age_of(result.chosen.runs)),
+        Fact("beside", words.beside(result), value=less, title=less and _RATIO, note=quantity(result.by).title),
+        Fact("ahead", words.ahead(result) or ""),
+        Fact("binds", binding_words(binds, idle=of["trainer_idle_fraction"].mean).name),
+        Fact("change", "" if result.change is None else result.change.words),
+        Fact("allow", words.allow(result)),
+        Fact("observed", observed_line(result.scenario)),
+        Fact("assumed", assumed_line(result.scenario, result.assumptions, result.in_doubt)),
+        Fact("measure", "" if spread is None else measure_line(spread.parts[0])),
+        explained("on_policy", words.on_policy(result)),
+        explained("explanation", result.explanation),
+        explained("drafts", None if result.drafts is None else result.drafts.text),
+        explained("sides", None if result.sides is None else result.sides.text),
+        tone="unsure" if spread is not None and spread.wide else "good",
+    )
+
+
 def bought(result: Advice) -> Listed:
     """A line for each permission that would buy something."""
     return Listed(tuple((permission, Words(text)) for permission, text in words.bought(result)), code=True)
@@ -152,20 +158,6 @@ def _every_way(result: Advice) -> Iterator[Block | None]:
     yield words.orders(result)
 
 
-def _tiles(result: Advice) -> tuple[Tile, ...]:
-    way, of = result.chosen.arrangement, result.chosen.estimates
-    shared = not way.apart
-    ratio = result.ratio
-    tiles: list[Tile] = [
-        Tile("advised", way.label, "the same GPUs in turn" if shared else "rollout + trainer GPUs"),
-        *(figure(name, of[name], result.spans) for name in _TILES),
-    ]
-    if ratio is not None:
-        what = quantity(result.by).title
-        tiles.append(Tile("best split beside best colocated", units.ratio_change(ratio).partition(" [")[0], what))
-    return tuple(tiles)
-
-
 # Columns of the table of all ways: with intervals, then means alone.
 _WITH_INTERVAL = ("step_s", "goodput", "cost_per_step")
 _MEANS = (
@@ -191,32 +183,3 @@ def every_way(result: Advice) -> Table:
     )
     titles = (quantity(name).title for name in (*_WITH_INTERVAL, *_MEANS))
     return Table("every way in figures", ("way", "beside the first", *titles, "runs"), rows, note=SEEDS_ALONE)
-
-
-def brief_of(result: Advice) -> Brief:
-    """What one must know of an advice; its headline is the answer."""
-    spread = result.spread
-    idle = result.chosen.mean("trainer_idle_fraction")
-    return brief(
-        ("step", step_line(result.chosen.mean, result.spans)),
-        ("cost", _cost(result)),
-        ("beside", words.beside(result)),
-        ("age", regime_line(result.chosen.estimates, age_of(result.chosen.runs))),
-        ("ahead", words.ahead(result)),
-        ("lost", losses_line(result.chosen.estimates, result.chosen.arrangement.scenario)),
-        ("binds", binding_words(bound_by(result.chosen.binding, result.alternatives), idle=idle).name),
-        ("change", None if result.change is None else result.change.words),
-        ("allow", words.allow(result)),
-        ("observed", observed_line(result.scenario)),
-        ("assumed", assumed_line(result.scenario, result.assumptions, result.in_doubt)),
-        ("measure", None if spread is None else measure_line(spread.parts[0])),
-        tone="unsure" if spread is not None and spread.wide else "good",
-    )
-
-
-def _cost(result: Advice) -> str:
-    step, cost = (result.chosen.mean(name) for name in ("step_s", "cost_per_step"))
-    hour = units.money(3600.0 * cost / step)
-    way = result.chosen.arrangement
-    fleet = f"{units.plural(way.instances, 'instance')} ({instance_words(way.scenario)})"
-    return f"{ranged('cost_per_step', cost, result.spans)} a step, {hour} an hour; {fleet}"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from fleetsim import units
 from fleetsim.config.law_numbers import law_of
 from fleetsim.estimates import Estimate
-from fleetsim.job.brief import likely
+from fleetsim.job.facts import likely
 from fleetsim.job.nameplate import mean_step_s
 from fleetsim.job.trainer_scaling import course_of, law_words, time_factor
 from fleetsim.job.words import instance_words
@@ -45,16 +45,20 @@ def _likely(result: Advice) -> str:
     return likely(*spread.ways, spread.wide) if spread.held else " (unsure)"
 
 
-def beside(result: Advice) -> str | None:
-    """The advised way against the better one of the other kind; None without one."""
+def beside(result: Advice) -> str:
+    """The advised way against the better one of the other kind."""
     best, other, ratio = result.best_split, result.best_colocated, result.ratio
     if best is None or other is None or ratio is None:
-        return None
+        return f"nothing to compare it with: {'no split' if best is None else 'no colocated way'} can run"
     if result.verdict == "split":
         return f"{comparison(ratio, result.by, best.replications)} than {other.arrangement.label}"
     if result.verdict == "do_not_split":
         return f"the best split, {best.arrangement.label}: {comparison(ratio, result.by, best.replications)}"
-    return f"the best split, {best.arrangement.label}, is no better than by chance, and sharing is simpler"
+    low, high = units.percent(ratio.ci_low), units.share(ratio.ci_high)
+    return (
+        f"the best split, {best.arrangement.label}, is no better than by chance ({low} to {high} of it), and sharing "
+        "is simpler"
+    )
 
 
 def ahead(result: Advice) -> str | None:
@@ -87,28 +91,6 @@ def allow(result: Advice) -> str:
     instead = said[0].rpartition(" instead of ")[2] if said else ""
     later = [one.removesuffix(f" instead of {instead}") for one in said[1:]]
     return "; ".join([*(f"with {first}" for first in said[:1]), *later])
-
-
-def verdict(result: Advice) -> str:
-    """Why: the best split against the better colocated way, with the interval of their paired ratio."""
-    best, other = result.best_split, result.best_colocated
-    chosen = _numbers(result.chosen)
-    if best is None or other is None or result.ratio is None:
-        missing = "no split" if best is None else "no colocated way"
-        return f"{chosen} There is nothing to compare it with: {missing} can run."
-    shared = sum(not o.arrangement.apart for o in result.outcomes)
-    what = "the better of the two colocated ways" if shared > 1 else "the colocated way"
-    if result.verdict == "split":
-        change = comparison(result.ratio, result.by, best.replications)
-        return f"{chosen} That is {change} than {other.arrangement.label}, {what} ({_beside(other, result.by)})."
-    if result.verdict == "do_not_split":
-        change = comparison(result.ratio, result.by, best.replications, _beside(best, result.by))
-        return f"{chosen} The best split, {best.arrangement.label}, is {change}."
-    low, high = units.percent(result.ratio.ci_low), units.share(result.ratio.ci_high)
-    return (
-        f"{chosen} The best split, {best.arrangement.label}, is not significantly different "
-        f"({_beside(best, result.by)}; {low} to {high} of it), and sharing the GPUs is simpler."
-    )
 
 
 def on_policy(result: Advice) -> str | None:
@@ -177,19 +159,7 @@ def comparison(ratio: Estimate, by: str, replications: int, *also: str) -> str:
     return f"{size} {less if ratio.mean < 1.0 else more}{f' ({beside})' if beside else ''}"
 
 
-def _numbers(outcome: Outcome) -> str:
-    return (
-        f"A step takes {_value(outcome, 'step_s')}, costs {units.money(outcome.mean('cost_per_step'))} and idles the "
-        f"trainer for {units.share(outcome.mean('trainer_idle_fraction'))} of it."
-    )
-
-
 def _value(outcome: Outcome, by: str) -> str:
     value = outcome.mean(by)
     q = quantity(by)
     return f"{value:,.0f} {q.title.partition(', ')[2]}" if by == "goodput" else units.written(value, q.unit)
-
-
-def _beside(outcome: Outcome, by: str) -> str:
-    """A way's own figure and how old its samples are."""
-    return f"{_value(outcome, by)}, staleness p99 {outcome.mean('staleness_steps.p99'):.3g}"

@@ -15,7 +15,6 @@ from fleetsim.sweep.run import SweepRows
 from fleetsim.sweep.words import best_words, commands, failures
 from fleetsim.tell.document import (
     Block,
-    Brief,
     Bullets,
     Document,
     Listed,
@@ -27,6 +26,7 @@ from fleetsim.tell.document import (
     page_only,
     terminal_only,
 )  # fmt: skip
+from fleetsim.tell.facts import Facts
 
 # Engines that a terminal shows.
 _MOST_ENGINES = 40
@@ -55,7 +55,7 @@ def document(result: SweepRows, call: Sequence[str], warnings: Sequence[str] = (
     )
 
 
-def _brief(result: SweepRows) -> Brief:
+def _brief(result: SweepRows) -> Facts:
     """What one must know of a sweep; its headline is the best cell by the first objective."""
     failed = [row for row in result.rows if row.status != "ok"]
     runs = units.plural(result.design.replications, "replication")
@@ -142,7 +142,7 @@ def _tiles(result: SweepRows) -> Iterator[Tile]:
         found = row.estimates()
         for objective in result.pareto.objectives[:4]:
             e, q = found[objective.metric], quantity(objective.metric)
-            yield replace(figure(objective.metric, e), label=f"{q.title}, best cell")
+            yield replace(figure(objective.metric, e), title=f"{q.title}, best cell")
         yield Tile(
             "on the Pareto front", f"{len(result.pareto.front):,}", f"of {units.plural(len(result.rows), 'cell')}"
         )

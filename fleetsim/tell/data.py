@@ -9,15 +9,14 @@ from dataclasses import asdict, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 import fleetsim
-from fleetsim.tell.document import NextLines
 from fleetsim.visible import visible_json
 
 if TYPE_CHECKING:
     from fleetsim.config.scenario import Scenario
     from fleetsim.estimates import Estimate
-    from fleetsim.tell.document import Document
+    from fleetsim.tell.facts import Facts
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 def dumps(document: Mapping[str, Any]) -> str:
@@ -46,14 +45,10 @@ def estimate(value: Estimate) -> dict[str, float]:
     return {"mean": value.mean, "ci_low": value.ci_low, "ci_high": value.ci_high}
 
 
-def brief(document: Document) -> dict[str, Any]:
-    """What a terminal shows first: the answer, and each line by what it is about."""
-    assert document.brief is not None
-    return {
-        "answer": document.headline or document.title,
-        "tone": document.brief.tone,
-        **{label: said.text if isinstance(said, NextLines) else str(said) for label, said in document.brief.lines},
-    }
+def told(facts: Facts) -> dict[str, Any]:
+    """A result's facts, and what a terminal shows first of them: the answer, and each line by its label."""
+    lines = {label: str(said) for label, said in facts.lines}
+    return {"facts": facts.data(), "brief": {"answer": facts.answer, "tone": facts.tone, **lines}}
 
 
 def versions(command: str) -> dict[str, Any]:

@@ -19,24 +19,10 @@ from fleetsim.dataclass import dataclass
 from fleetsim.estimates import Estimate
 from fleetsim.quantities import quantity
 from fleetsim.tell.charts.chart import Chart
+from fleetsim.tell.facts import Cell, Fact, Facts, NextLines, Tone, Words
 
 Face = Literal["terminal", "page", "markdown"]
 FACES: tuple[Face, ...] = ("terminal", "page", "markdown")
-
-
-@dataclass(frozen=True, slots=True)
-class Words:
-    """Text in two weights. strong: the text is bold. tail: what follows it and matters less, dim in a terminal."""
-
-    text: str = ""
-    tail: str = ""
-    strong: bool = False
-
-    def __str__(self) -> str:
-        return self.text + self.tail
-
-
-Cell = str | Words
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +74,9 @@ class Table:
 class Tile:
     """One figure that matters, with what it is and, in small letters, what belongs to it."""
 
-    label: str
-    value: str
-    note: str = ""
+    title: str
+    figure: str
+    beside: str = ""
 
 
 # Of a table whose figures have intervals in brackets.
@@ -144,16 +130,6 @@ class Under:
 
     line: Cell
     blocks: tuple[Block, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class NextLines:
-    """What to do next: words for people, and commands for a shell, a line each (`next_lines.is_command`). lead: what
-    stands before them. strong: they are what the reader came for."""
-
-    lead: str
-    text: str
-    strong: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,29 +188,9 @@ class Section:
         return blocks_on(face, self.blocks) if face in self.on else ()
 
 
-Tone = Literal["good", "unsure", "bad"]
-"""Of an answer: it holds what was asked for; it may well be another; it misses something that was asked for."""
-
-
-@dataclass(frozen=True, slots=True)
-class Brief:
-    """What one must know, under the headline, which is the answer itself with its range.
-
-    lines: a word or two for what it is about, and what there is to say, in this order: what it costs in seconds and in
-    money (with ranges), what binds, the one change that helps most (solved anew, in dollars and seconds), what was
-    assumed that matters, what to measure first. A line is left out, never said to be empty (`brief` does it); each
-    should fit 68 columns. What there is to say may be what to do next: words, and a command on lines of its own. tone:
-    the colour of the headline. rest: whether there is more to be shown than these lines.
-    """
-
-    lines: tuple[tuple[str, Cell | NextLines], ...]
-    tone: Tone = "good"
-    rest: bool = True
-
-
-def brief(*lines: tuple[str, Cell | NextLines | None], tone: Tone = "good", rest: bool = True) -> Brief:
-    """A Brief of those lines that have something to say."""
-    return Brief(tuple((label, said) for label, said in lines if said), tone, rest)
+def brief(*lines: tuple[str, Cell | NextLines | None], tone: Tone = "good", rest: bool = True) -> Facts:
+    """A table of facts that have words alone."""
+    return Facts("", tuple(Fact(label, said) for label, said in lines if said), tone, rest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,17 +202,22 @@ class Document:
     kind: str
     title: str
     lede: tuple[Block, ...]
-    tiles: tuple[Tile, ...]
+    tiles: tuple[Tile | Fact, ...]
     warnings: tuple[str, ...]
     sections: tuple[Section, ...]
     headline: str = ""
-    brief: Brief | None = None
+    brief: Facts | None = None
 
     def shown(self, face: Face, asked: bool = False) -> Iterator[tuple[str, tuple[Block, ...]]]:
         """The sections that have something to show on a face: title and blocks. asked: of those that were asked for."""
         for section in self.sections:
             if (section.asked or not asked) and (blocks := section.shown(face)):
                 yield section.short if face == "terminal" and section.short else section.title, blocks
+
+
+def answered(kind: str, facts: Facts, warnings: Iterable[str], sections: Iterable[Section] = ()) -> Document:
+    """The Document of an answer that is a table of facts."""
+    return Document(kind, facts.answer, facts.explained, facts.tiles, tuple(warnings), tuple(sections), brief=facts)
 
 
 def blocks_on(face: Face, blocks: Iterable[Block]) -> tuple[Block, ...]:

@@ -18,7 +18,12 @@ def markdown_files(document: Document, stem: str) -> dict[str, str]:
     sections = tuple(document.shown("markdown"))
     charts = [chart for _, blocks in sections for chart in charts_of(blocks)]
     names = {chart.id: f"{stem}-{chart.id}.svg" if i else f"{stem}.svg" for i, chart in enumerate(charts)}
-    blocks = [f"# {document.title}", *_blocks(blocks_on("markdown", document.lede), names)]
+    lines = () if document.brief is None else document.brief.lines
+    blocks = [
+        f"# {document.title}",
+        *(["\n".join(f"- **{label}**: {said}" for label, said in lines)] if lines else []),
+        *_blocks(blocks_on("markdown", document.lede), names),
+    ]
     for title, found in sections:
         blocks += [f"## {title}", *_blocks(found, names)]
     return {f"{stem}.md": "\n\n".join(blocks) + "\n", **{names[chart.id]: svg(chart) for chart in charts}}

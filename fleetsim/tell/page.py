@@ -57,13 +57,16 @@ def document_page(document: Document) -> str:
     """The text of the page. Raises OutsideError where jinja2 or plotly is missing."""
     sections = tuple(document.shown("page"))
     charts = [chart for _, blocks in sections for chart in charts_of(blocks)]
+    facts, lede = document.brief, blocks_on("page", document.lede)
     return render(
         "report.html.j2",
         charts,
         title=document.title,
         kind=document.kind,
-        lede=blocks_on("page", document.lede),
+        lede=() if facts is not None else lede,
         tiles=document.tiles,
+        lines=() if facts is None else facts.lines,
+        explained=() if facts is None else lede,
         warnings=document.warnings,
         sections=[(title, [(_KINDS[type(block)], block) for block in blocks]) for title, blocks in sections],
     )
@@ -81,6 +84,7 @@ def render(template: str, charts: Sequence[Chart], **content: Any) -> str:
     )
     environment.filters["unbroken"] = unbroken
     environment.filters["lines"] = lines_of
+    environment.tests["commands"] = lambda said: isinstance(said, NextLines)
     environment.tests["words"] = lambda cell: isinstance(cell, Words)
     figures: dict[str, Any] = {c.id: {"data": c.data, "layout": {**_house(), **c.layout}} for c in charts}
     text: str = environment.get_template(template).render(

@@ -20,23 +20,19 @@ from fleetsim import units
 from fleetsim.quantities import quantity
 from fleetsim.tell.document import (
     Block,
-    Brief,
     Bullets,
-    Cell,
     Document,
     Judged,
     Judgement,
     Listed,
-    NextLines,
     Table,
-    Tone,
     Under,
     Verbatim,
-    Words,
     blocks_on,
     estimated,
     present,
 )
+from fleetsim.tell.facts import Cell, Facts, NextLines, Tone, Words
 from fleetsim.tell.next_lines import broken, is_command, parted
 from fleetsim.tell.word_tables import Wordy
 
@@ -69,7 +65,7 @@ def draw(document: Document, explain: bool = False) -> Group:
     return Group(*shown, *sections)
 
 
-def _brief(told: Brief) -> list[RenderableType]:
+def _brief(told: Facts) -> list[RenderableType]:
     """Its lines beside their words; a command stands below the words that lead to it, outside the table, which would
     cut it."""
     width = max((len(label) for label, _ in told.lines), default=0)

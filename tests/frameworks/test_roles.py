@@ -12,7 +12,7 @@ from fleetsim.frameworks.convert import Imported, scenario_from
 from fleetsim.frameworks.source import parsed_source
 from fleetsim.frameworks.trl import CLASSES
 from fleetsim.job.assumptions import assumptions_of
-from fleetsim.job.brief import assumed_line
+from fleetsim.job.facts import assumed_line
 
 REWARD, REFERENCE, CRITIC = "workload.reward.latency_s", "trainer.recipe.reference", "trainer.recipe.critic"
 ROLL = """\

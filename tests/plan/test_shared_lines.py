@@ -12,7 +12,7 @@ import pytest
 import fleetsim as fs
 from fleetsim.config import default_scenario, with_changes
 from fleetsim.estimates import Estimate
-from fleetsim.job.brief import losses_line, regime_line
+from fleetsim.job.facts import losses_line, regime_line
 from fleetsim.job.lengths import share_at_cap
 from fleetsim.job.trials import trial_of
 from tests.plan.fakes import metrics

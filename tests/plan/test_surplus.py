@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import fleetsim as fs
-from fleetsim.job.brief import losses_line, pace, regime_line
+from fleetsim.job.facts import losses_line, pace, regime_line
 from fleetsim.job.trials import trial_of
 from fleetsim.search.alternative import never_waits
 from fleetsim.size.brief import brief_of

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from fleetsim.config import Scenario, default_scenario, with_changes
 from fleetsim.job import words
-from fleetsim.job.brief import step_line
+from fleetsim.job.facts import step_line
 from fleetsim.job.words import BINDINGS, binding_words
 from fleetsim.search.targets import Target
 from fleetsim.size.data import size_document

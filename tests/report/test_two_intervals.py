@@ -14,7 +14,7 @@ from fleetsim.compare.compare import Comparison, MetricChange
 from fleetsim.compare.told import brief_of
 from fleetsim.compare.words import headline_of
 from fleetsim.estimates import Estimate
-from fleetsim.job.brief import fate_of_samples
+from fleetsim.job.facts import fate_of_samples
 from fleetsim.job.trials import trial_of
 from fleetsim.tell.document import Brief, Document, blocks_on, figure
 from tests.plan.fakes import metrics

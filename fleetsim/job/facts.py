@@ -1,10 +1,10 @@
-"""Lines of a Brief that several answers have: a figure with its range, how old samples are, what is generated for
+"""Facts that several answers have: a step and its cost with their ranges, how old samples are, what is generated for
 nothing, what was assumed, what to measure first."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fleetsim import units
@@ -12,15 +12,12 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.engine.transport import sync_times
 from fleetsim.estimates import Estimate
 from fleetsim.job.assumptions import Assumption
+from fleetsim.job.caveats import backlog_line
 from fleetsim.job.input_moves import InputPart, MetricRanges
 from fleetsim.job.lengths import share_at_cap
 from fleetsim.job.nameplate import generated_mean, trainer_step_s
-from fleetsim.quantities import quantity
-
-# From, to of some metrics; None where no input is in doubt.
-Spans = Mapping[str, tuple[float, float]] | None
-# The mean of a metric, by its name.
-MeanOf = Callable[[str], float]
+from fleetsim.job.shared_gpus import takes_turns
+from fleetsim.tell.facts import Fact, Spans, measured
 
 # What the job is: where one of these is assumed, the plan may be for another job than the reader's.
 _JOB = ("engine.model", "engine.instance_tok_s", "trainer.batch_samples", "workload.output_tokens.mean")
@@ -67,32 +64,55 @@ _TYPED: Mapping[str, Callable[[Scenario], float]] = {
 }
 
 
-def ranged(name: str, value: float, spans: Spans) -> str:
-    """A metric with its range: "30.2 s (24.0 s to 47.8 s)", the value alone where both ends read as it does."""
-    low, high = (value, value) if spans is None else spans[name]
-    said, from_, to = (units.written(x, quantity(name).unit) for x in (value, low, high))
-    return said if said == from_ == to else f"{said} ({from_} to {to})"
-
-
 def likely(low: str, high: str, wide: bool) -> str:
     """The range around an answer: " (likely 3 to 8: wide)"; empty where both ends are one."""
     return "" if low == high else f" (likely {low} to {high}{': wide' if wide else ''})"
 
 
-def step_line(mean: MeanOf, spans: Spans) -> str:
-    """A step and the trainer's idle share, with their ranges, and what else keeps the trainer from training."""
-    return f"{ranged('step_s', mean('step_s'), spans)}, trainer idle {idle_words(mean, spans)}"
+def run_facts(
+    of: Mapping[str, Estimate], scenario: Scenario, spans: Spans = None, age: float | None = None
+) -> Iterator[Fact]:
+    """What a fleet at work comes to: a step and what keeps its trainer from training, cost, age, losses, backlog.
+
+    of: metrics by dotted name. scenario: as it runs. spans: ranges by doubt about inputs. age: that of 99 % of the
+    samples, where more runs than those of the metrics say it.
+    """
+    yield measured("step_s", of["step_s"], spans, "{}", "step")
+    yield measured("trainer_idle_fraction", of["trainer_idle_fraction"], spans, "trainer idle {}", "step")
+    yield measured(
+        "not_training_fraction", of["not_training_fraction"], said=_not_training(of), line="step", tile=False
+    )
+    yield measured("cost_per_step", of["cost_per_step"], spans, "{} a step", "cost")
+    yield Fact("cost_per_hour", *_hourly(of, scenario))
+    yield _age(of, age)
+    lost = of["samples_lost.all"]
+    yield measured("samples_lost.all", lost, said=losses_line(of, scenario) or "", line="lost", tile=False)
+    yield Fact("backlog", backlog_line(scenario, of) or "")
+    yield Fact("pace", pace(of), weight="explained")
 
 
-def idle_words(mean: MeanOf, spans: Spans) -> str:
-    """ "4.1 % (2.0 % to 6.3 %), not training 8.2 % (sync adds 4.1 %)"; without the second where it is no more."""
-    idle, all_ = mean("trainer_idle_fraction"), mean("not_training_fraction")
-    sync, hand_over = mean("sync_fraction"), mean("switch_fraction")
+def _hourly(of: Mapping[str, Estimate], scenario: Scenario) -> tuple[str, str, float, units.Unit]:
+    usd = 3600.0 * of["cost_per_step"].mean / of["step_s"].mean
+    rollout, trainer = scenario.fleet.instances * scenario.engine.gpus, scenario.trainer.gpus
+    gpus = f"{rollout:,}" if takes_turns(scenario) else f"{rollout:,} + {trainer:,}"
+    return f"{units.money(usd)} an hour for {gpus} GPUs", "cost", usd, "money"
+
+
+def _age(of: Mapping[str, Estimate], age: float | None) -> Fact:
+    found = of["staleness_steps.p99"]
+    if age is None:
+        return measured("staleness_steps.p99", found, said=regime_line(of), line="age")
+    return measured("staleness_steps.p99", Estimate(age, age, age), said=regime_line(of, age), line="age")
+
+
+def _not_training(of: Mapping[str, Estimate]) -> str:
+    """ "not training 8.2 % (sync adds 4.1 %)"; empty where waiting is all there is."""
+    names = ("trainer_idle_fraction", "not_training_fraction", "sync_fraction", "switch_fraction")
+    idle, all_, sync, hand_over = (of[name].mean for name in names)
     parts = {"sync": sync, "hand-over": hand_over, "checkpoint": max(0.0, all_ - idle - sync - hand_over)}
     seen = {name: said for name, part in parts.items() if (said := units.share(part)) != units.share(0.0)}
     added = ", ".join(f"{name}{' adds' if i == 0 else ''} {said}" for i, (name, said) in enumerate(seen.items()))
-    more = f", not training {units.share(all_)} ({added})" if added else ""
-    return f"{ranged('trainer_idle_fraction', idle, spans)}{more}"
+    return f"not training {units.share(all_)} ({added})" if added else ""
 
 
 def regime_line(estimates: Mapping[str, Estimate], age: float | None = None) -> str:
@@ -139,12 +159,6 @@ def losses_line(estimates: Mapping[str, Estimate], scenario: Scenario) -> str | 
     if preempted >= _LOST:
         said.append(f"{preempted:.2g} preemptions a sample")
     return "; ".join(said) or None
-
-
-def fate_of_samples(estimates: Mapping[str, Estimate], scenario: Scenario, age: float | None = None) -> tuple[str, ...]:
-    """The lines of the age and of the losses as sentences: a page has no Brief."""
-    old, lost = regime_line(estimates, age), losses_line(estimates, scenario)
-    return tuple(filter(None, (units.sentence(old), units.sentence(f"lost: {lost}") if lost else "")))
 
 
 def pace(of: Mapping[str, Estimate]) -> str:
