@@ -19,7 +19,7 @@ from fleetsim.sim.run import simulate
 from fleetsim.split.arrangements import Rules, split_in_turn
 from fleetsim.split.permissions import Allowed, age_of
 from fleetsim.split.split import Advice, split
-from fleetsim.split.told import brief_of
+from fleetsim.split.told import split_facts
 from fleetsim.split.words import bought
 from tests.plan.fakes import metrics
 
@@ -72,7 +72,7 @@ def test_an_asynchronous_recipe_is_held_to_its_budget_by_a_smaller_window(budget
     assert found.oldest == budget
     assert all(age_of(o.runs) <= budget for o in found.outcomes)
     assert found.chosen.arrangement.scenario.admission.max_staleness == window
-    assert dict(brief_of(found).lines)["ahead"] == (
+    assert dict(split_facts(found).lines)["ahead"] == (
         f"--set admission.max_staleness={window:g}, not {budget:g}: more lets its samples become older than the recipe "
         "permits"
     )

@@ -10,7 +10,7 @@ import fleetsim as fs
 from fleetsim.job.facts import losses_line, pace, regime_line
 from fleetsim.job.trials import trial_of
 from fleetsim.search.alternative import never_waits
-from fleetsim.size.brief import brief_of
+from fleetsim.size.facts import brief_facts
 from fleetsim.size.words import surplus
 from tests.plan.fakes import metrics
 
@@ -76,7 +76,7 @@ def test_the_pace_is_said_in_the_words_of_the_field() -> None:
 def test_size_says_the_age_and_the_losses_of_the_others(preset: str | None) -> None:
     start = None if preset is None else f"presets/{preset}"
     plan = fs.load(start, batch=128, replications=2).size().plan
-    lines = dict(brief_of(plan).lines)
+    lines = dict(brief_facts(plan).lines)
     of = plan.recommended.estimates
     assert lines["age"] == regime_line(of)
     assert lines.get("lost") == losses_line(of, plan.scenario)

@@ -12,8 +12,10 @@ import pytest
 from rich.console import Console
 
 from fleetsim.config import Scenario, default_scenario, with_changes
+from fleetsim.estimates import Estimate
 from fleetsim.job import words
-from fleetsim.job.facts import step_line
+from fleetsim.job.facts import run_facts
+from fleetsim.job.trials import trial_of
 from fleetsim.job.words import BINDINGS, binding_words
 from fleetsim.search.targets import Target
 from fleetsim.size.data import size_document
@@ -21,8 +23,9 @@ from fleetsim.size.size import Sizing, size
 from fleetsim.size.told import document
 from fleetsim.size.words import reach
 from fleetsim.tell.data import dumps, plain
+from fleetsim.tell.facts import facts
 from fleetsim.tell.terminal import draw
-from tests.plan.fakes import fluid, one_ahead
+from tests.plan.fakes import fluid, metrics, one_ahead
 
 
 def plan(**changes: object) -> Sizing:
@@ -64,8 +67,10 @@ def test_the_first_line_names_what_time_is_worth() -> None:
 )
 def test_the_step_line_leaves_nothing_out(parts: tuple[float, ...], said: str) -> None:
     names = ("trainer_idle_fraction", "sync_fraction", "switch_fraction")
-    metrics = dict(zip(names, parts, strict=False)) | {"step_s": 30.0, "not_training_fraction": sum(parts)}
-    assert step_line(metrics.__getitem__, None) == f"30.0 s, trainer idle {said}"
+    means = dict(zip(names, parts, strict=False)) | {"step_s": 30.0, "not_training_fraction": sum(parts)}
+    of = trial_of(1, [metrics(30.0, 0.0)]).estimates | {name: Estimate(x, x, x) for name, x in means.items()}
+    lines = dict(facts("", run_facts(of, default_scenario())).lines)
+    assert lines["step"] == f"30.0 s, trainer idle {said}"
 
 
 CONSTANT = {"engine.kind": "constant", "engine.instance_tok_s": 4000.0, "workload.output_tokens": 1536}

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 import fleetsim as fs
-from fleetsim import units
 from fleetsim.compare.compare import Comparison, MetricChange
-from fleetsim.compare.told import brief_of
+from fleetsim.compare.told import compare_facts
 from fleetsim.compare.words import headline_of
 from fleetsim.estimates import Estimate
-from fleetsim.job.facts import fate_of_samples
+from fleetsim.job.facts import run_facts
 from fleetsim.job.trials import trial_of
-from fleetsim.tell.document import Brief, Document, blocks_on, figure
+from fleetsim.tell.document import Document
+from fleetsim.tell.facts import Facts, facts, measured
 from tests.plan.fakes import metrics
 
 SMALL: dict[str, Any] = {"batch": 64, "len": 300, "model": "Qwen/Qwen2.5-1.5B", "replications": 3}
@@ -36,7 +36,7 @@ IDLE, STEP = Estimate(0.1, 0.099, 0.101), Estimate(30.0, 29.8, 30.2)
     ],
 )
 def test_a_tile_has_the_range_of_the_answer(name: str, value: Estimate, spans: Any, note: str) -> None:
-    assert figure(name, value, spans).note == note
+    assert measured(name, value, spans).beside == note
 
 
 @cache
@@ -52,33 +52,24 @@ def told_of(command: str) -> Any:
 def test_tiles_say_what_the_first_lines_say(command: str) -> None:
     found = told_of(command)
     document: Document = found.told()
-    tiles = {tile.label: tile for tile in document.tiles}
-    assert isinstance(document.brief, Brief)
+    tiles = {tile.title: tile for tile in document.tiles}
+    assert isinstance(document.brief, Facts)
     first = " ".join([document.headline, document.title, *(str(said) for _, said in document.brief.lines)])
     for label in ("optimizer step", "cost per step"):
         tile = tiles[label]
-        low, high = re.fullmatch(r"likely (.+) to (.+)", tile.note).groups()  # type: ignore[union-attr]
-        assert f"{tile.value} ({low} to {high})" in first
-    assert all(not tile.note or "[" not in tile.note for tile in document.tiles)
-    assert all("of seeds" in tile.note for tile in document.tiles if "±" in tile.note)
+        low, high = re.fullmatch(r"likely (.+) to (.+)", tile.beside).groups()  # type: ignore[union-attr]
+        assert f"{tile.figure} ({low} to {high})" in first
+    assert all(not tile.beside or "[" not in tile.beside for tile in document.tiles)
+    assert all("of seeds" in tile.beside for tile in document.tiles if "±" in tile.beside)
 
 
-@pytest.mark.parametrize("command", ["simulate", "size", "split", "plan"])
-def test_a_page_says_how_old_samples_are(command: str) -> None:
-    document: Document = told_of(command).told()
-    assert isinstance(document.brief, Brief)
-    age = str(dict(document.brief.lines)["age"])
-    assert units.sentence(age) in [str(block) for block in blocks_on("page", document.lede)]
-
-
-def test_a_page_says_what_is_lost() -> None:
+def test_losses_and_age_are_facts_of_every_fleet() -> None:
     of = trial_of(1, [metrics(10.0, 0.2, samples_lost={"all": 0.56, "longest_tenth": 0.95})]).estimates
-    old, lost = fate_of_samples(of, fs.load().scenario)
-    assert (
-        old
-        == "99 % of the trained samples are at most 1 step old: near on-policy, a clipped importance ratio bears it."
+    lines = dict(facts("", run_facts(of, fs.load().scenario)).lines)
+    assert lines["age"] == (
+        "99 % of the trained samples are at most 1 step old: near on-policy, a clipped importance ratio bears it"
     )
-    assert lost == "Lost: 56 % of all samples, 95 % of the longest tenth: stale at the queue."
+    assert lines["lost"] == "56 % of all samples, 95 % of the longest tenth: stale at the queue"
 
 
 def test_a_headline_of_a_comparison_has_no_interval_of_seeds() -> None:
@@ -87,7 +78,7 @@ def test_a_headline_of_a_comparison_has_no_interval_of_seeds() -> None:
     document: Document = found.told()
     assert "shorter" in document.title
     assert "(" not in document.title
-    assert isinstance(document.brief, Brief)
+    assert isinstance(document.brief, Facts)
     lines = " ".join(str(said) for _, said in document.brief.lines)
     assert "intervals are of seeds alone, the doubt about the inputs is not in them" in lines
     step = found.comparison.changes[0].ratio
@@ -111,5 +102,5 @@ def test_only_what_is_measured_has_its_interval_in_the_headline(verdict: Any, ki
     change = MetricChange("step_s", STEP, STEP, ratio, apart, verdict, "", 0.5)
     found = Comparison("a", "b", kind, True, 10, (change,), (), "", (), 0.01)
     assert headline_of(found).startswith(told)
-    runs = str(dict(brief_of(found).lines)["runs"])
+    runs = str(dict(compare_facts(found).lines)["runs"])
     assert ("of seeds alone" in runs) == (kind != "windows")
