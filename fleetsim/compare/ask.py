@@ -77,13 +77,13 @@ class CompareResult(Briefed):
 
     def told(self) -> Document:
         """The Document of the comparison."""
-        from fleetsim.compare.told import document
+        from fleetsim.compare.facts import document
 
         return document(self.comparison)
 
     def document(self) -> dict[str, Any]:
         """What the command prints under --json."""
-        from fleetsim.compare.data import compare_document
+        from fleetsim.compare.facts import compare_document
 
         return compare_document(self.comparison)
 

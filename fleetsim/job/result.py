@@ -163,7 +163,7 @@ class Briefed(Result):
         return document_page(self.told())
 
     def in_brief(self) -> Document:
-        """What is said first: a Document with a Brief, of which nothing else is drawn."""
+        """What is said first: a Document of facts, of which nothing else is drawn."""
         return self.told()
 
     def view(self, explain: bool = False) -> View:

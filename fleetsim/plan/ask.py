@@ -118,8 +118,7 @@ def ask(asked: Plan, watch: Watch = SILENT) -> PlanResult:
     except Interrupted as cut:
         if cut.known is None:
             raise
-        from fleetsim.plan.data import so_far_document
-        from fleetsim.plan.told import so_far
+        from fleetsim.plan.facts import so_far, so_far_document
 
         scenario, known = cut.known
         raise Interrupted(SoFar(scenario, known, cut.missing, so_far, so_far_document), cut.missing) from None

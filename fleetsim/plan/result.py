@@ -147,12 +147,12 @@ class PlanResult(Recommendation):
 
     def told(self) -> Document:
         """What there is to say of it."""
-        from fleetsim.plan.told import document
+        from fleetsim.plan.facts import document
 
         return document(self.found, self.assumptions, self.warnings, self.profile, self.call)
 
     def document(self) -> dict[str, Any]:
         """What the command prints under --json."""
-        from fleetsim.plan.data import plan_document
+        from fleetsim.plan.facts import plan_document
 
         return plan_document(self.found, self.assumptions, self.warnings, self.profile, self.advice)

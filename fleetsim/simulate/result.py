@@ -184,7 +184,7 @@ class SimulateResult(Briefed):
 
     def told(self) -> Document:
         """What there is to say of it; of a run that was cut off in its warm-up no metric."""
-        from fleetsim.simulate.told import document, warm_up
+        from fleetsim.simulate.facts import document, warm_up
 
         shown = self._shown(self.runs[0])
         return document(shown) if self.steady else warm_up(shown)
@@ -192,7 +192,7 @@ class SimulateResult(Briefed):
     def page(self, watch: Watch = SILENT) -> str:
         """The page of --html; the first run is simulated again unless its activity was kept."""
         from fleetsim.sim.run import simulate as run_of
-        from fleetsim.simulate.told import document
+        from fleetsim.simulate.facts import document
         from fleetsim.tell.page import document_page
 
         first = self.runs[0]
@@ -203,7 +203,7 @@ class SimulateResult(Briefed):
     def document(self) -> dict[str, Any]:
         """The document of --json."""
         from fleetsim.job.trials import flat
-        from fleetsim.simulate.data import simulate_document
+        from fleetsim.simulate.facts import simulate_document
 
         nested: Mapping[str, Any] = self._replicated.metrics if self.steady else {}
         values = [flat(run) for run in self._replicated.values] if self.steady else []

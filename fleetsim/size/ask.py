@@ -199,7 +199,7 @@ class SizeResult(Recommendation):
 
     def told(self) -> Document:
         """What there is to say of it."""
-        from fleetsim.size.told import document
+        from fleetsim.size.facts import document
 
         return document(self.plan, call=self._call())
 
@@ -221,8 +221,8 @@ class SizeResult(Recommendation):
         """What the command writes under --html."""
         from fleetsim.job.trials import remembered, simulated, with_instances
         from fleetsim.sim.run import simulate
+        from fleetsim.size.facts import Pictured, document
         from fleetsim.size.neighbours import around
-        from fleetsim.size.told import Pictured, document
         from fleetsim.tell.page import document_page
 
         plan = self.plan
@@ -235,7 +235,7 @@ class SizeResult(Recommendation):
 
     def document(self) -> dict[str, Any]:
         """What the command prints under --json."""
-        from fleetsim.size.data import size_document
+        from fleetsim.size.facts import size_document
 
         return size_document(self.plan, self.advice)
 
@@ -268,8 +268,8 @@ def size(asked: Size, watch: Watch = SILENT) -> SizeResult:
         if not asked.in_brief:
             plan.headroom, plan.candidates  # noqa: B018 - they are worked out now
     except KeyboardInterrupt:
-        from fleetsim.size.data import tried_document
-        from fleetsim.size.told import tried as tried_told
+        from fleetsim.size.facts import tried as tried_told
+        from fleetsim.size.facts import tried_document
 
         missing = "these fleets were tried, none is recommended yet"
         known = SoFar(job.scenario, tried.trials(), missing, tried_told, tried_document)

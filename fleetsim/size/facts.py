@@ -2,17 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
 from fleetsim import units
+from fleetsim.dataclass import dataclass
+from fleetsim.job import words as job_words
 from fleetsim.job.facts import assumed_line, measure_line, run_facts
-from fleetsim.job.grounds import observed_line
-from fleetsim.job.shared_gpus import count_words, gpus_each
-from fleetsim.job.trials import with_instances
+from fleetsim.job.grounds import assumed_section, observed_line, observed_section, rests_on
+from fleetsim.job.metrics import CANDIDATE_METRICS
+from fleetsim.job.shared_gpus import count_words, gpus_each, takes_turns
+from fleetsim.job.trials import Trial, with_instances
 from fleetsim.job.words import binding_words, instance_words, target, target_value
-from fleetsim.search.targets import Target
+from fleetsim.search.targets import RULE, Target
+from fleetsim.sim.records import Records
+from fleetsim.simulate.pictures import over_time
 from fleetsim.size import words
+from fleetsim.size.neighbours import Around
+from fleetsim.size.pictures import curves, headroom_chart, levers, why
 from fleetsim.size.size import Sizing
+from fleetsim.size.tables import counts_table, headroom_table, how_sure, rate_table, trials_table
 from fleetsim.size.words import being_wrong, headline
+from fleetsim.tell.data import estimate, head, told
+from fleetsim.tell.document import (
+    Block,
+    Document,
+    Listed,
+    Section,
+    answered,
+    page_only,
+    present,
+    terminal_only,
+)  # fmt: skip
 from fleetsim.tell.facts import Fact, Facts, Tone, explained, facts
+
+if TYPE_CHECKING:
+    from fleetsim.config.scenario import Scenario
+    from fleetsim.job.trials import Trial
+    from fleetsim.size.size import Sizing
 
 
 def brief_facts(result: Sizing) -> Facts:
@@ -88,3 +116,145 @@ def _measure(result: Sizing) -> str | None:
     none = "; if it is slow, no count is enough" if result.knee is None and not result.spread.held else ""
     first = result.spread.parts[0]
     return f"{measure_line(first)}; {being_wrong(result, first.what)}{none}"
+
+
+@dataclass(frozen=True, slots=True)
+class Pictured:
+    """What only a page shows. around: fleets around the answer. run: the recommended fleet's, with its activity
+    recorded."""
+
+    around: Around
+    run: Records
+
+
+def document(result: Sizing, pictured: Pictured | None = None, call: Sequence[str] = ("fleetsim", "size")) -> Document:
+    """What `size` says. pictured: None without a page. call: the words that ask the same again. Raises ValueError for a
+    run whose activity was not recorded."""
+    return answered(
+        job_words.kind_of("size", result.scenario),
+        all_facts(result),
+        result.warnings,
+        (
+            Section("Why", _why(result) if pictured else (), on=("page",)),
+            Section(
+                "More or fewer GPUs" if takes_turns(result.scenario) else "More or fewer instances",
+                (
+                    terminal_only(trials_table(result.candidates, result.instances, gpus_each(result.scenario))),
+                    page_only(*(_counts(result, pictured.around) if pictured else ())),
+                ),
+                short="candidates (> recommended; mean ± half of the 95 % interval)",
+            ),
+            Section("What else would help", present(*levers(result.alternatives)) if pictured else (), on=("page",)),
+            Section("rate matching, on paper", _on_paper(result), on=("terminal",)),
+            Section(
+                "Where the headroom goes",
+                (
+                    terminal_only(headroom_table(result)),
+                    page_only(*(_headroom(result) if pictured else ())),
+                ),
+                short="where the headroom goes",
+            ),
+            *((_at_work(result, pictured.run),) if pictured else ()),
+            *((how_sure(result.spread),) if result.spread else ()),
+            observed_section(result.scenario),
+            assumed_section(result.assumptions),
+            rests_on(result.profile, result.assumptions, "Nothing was assumed: every value that matters was given."),
+            Section("Next", (Listed(words.next_commands(result, call), code=True),), short="next"),
+        ),
+    )
+
+
+def tried(trials: Sequence[Trial]) -> Document:
+    """What a terminal shows of fleets that were tried before one could be recommended."""
+    title = "fleets that were tried (mean ± half of the 95 % interval)"
+    return Document("fleetsim size", "", (), (), (), (Section(title, (trials_table(trials),)),))
+
+
+def _why(result: Sizing) -> tuple[Block, ...]:
+    return present(why(result.binding, result.alternatives, result.recommended.estimates), targets_words(result))
+
+
+def _counts(result: Sizing, around: Around) -> tuple[Block | None, ...]:
+    return *curves(result, around), counts_table(around.trials, result.instances)
+
+
+def _on_paper(result: Sizing) -> tuple[Block, ...]:
+    """The arithmetic, with its two rates where an instance has the same rate whatever it does."""
+    constant = result.scenario.engine.kind == "constant"
+    return present(words.arithmetic(result), rate_table(result) if constant else None)
+
+
+def _headroom(result: Sizing) -> tuple[Block, ...]:
+    on_paper = f"On paper: {words.arithmetic(result)}."
+    return headroom_chart(result), on_paper
+
+
+def _at_work(result: Sizing, run: Records) -> Section:
+    """The recommended fleet's run in pictures."""
+    return over_time(
+        run,
+        result.recommended.estimates,
+        f"The recommended fleet at work: {units.plural(result.instances, 'instance')}",
+        "One of its simulated runs, the first replication, without a cap on the queue beyond the scenario's.",
+        result.queue_cap.samples,
+    )
+
+
+def targets_words(result: Sizing) -> str:
+    """Which targets hold and which do not, with the figure that decides."""
+    held, missed = [], []
+    for one in result.targets:
+        found = result.recommended.estimates[one.metric]
+        text = target(one.name, one.limit)
+        if one in result.missed:
+            missed.append(f"{text}: it is {target_value(one.name, found.mean)}")
+        else:
+            held.append(f"{text}")
+    parts = [f"Missed: {'; '.join(missed)}." if missed else "", f"Held: {'; '.join(held)}." if held else ""]
+    return " ".join(part for part in (*parts, units.sentence(RULE)) if part)
+
+
+def size_document(result: Sizing, advice: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The document of `fleetsim size --json`."""
+    return {
+        **head("size", result.scenario),
+        "recommendation": {
+            "instances": result.instances,
+            "queue_cap_samples": result.queue_cap.samples,
+            "queue_cap_steps": result.queue_cap.steps,
+            "binding": result.binding,
+            "at_knee": result.at_knee,
+            "feasible": result.feasible,
+            "largest_tried": None if result.largest is None else _candidate(result.largest),
+            "missed_targets": [t.name for t in result.missed],
+            "change": None if result.change is None else asdict(result.change),
+        },
+        "advice": advice,
+        **told(all_facts(result)),
+        "targets": [asdict(t) for t in result.targets],
+        "rate_matching": asdict(result.rate_matching),
+        "headroom": asdict(result.headroom),
+        "queue_cap": asdict(result.queue_cap),
+        "candidates": [_candidate(c) for c in result.candidates],
+        "confidence": result.confidence,
+        **result.said(),
+    }
+
+
+def tried_document(scenario: Scenario, tried: Sequence[Trial], missing: str) -> dict[str, Any]:
+    """The document of a `fleetsim size --json` that was interrupted: the fleets that were tried."""
+    return {
+        **head("size", scenario),
+        "recommendation": None,
+        "candidates": [_candidate(trial) for trial in tried],
+        "warnings": [f"interrupted: {missing}"],
+    }
+
+
+def _candidate(trial: Trial) -> dict[str, Any]:
+    return {
+        "instances": trial.instances,
+        "replications": trial.replications,
+        "binding": trial.binding,
+        **{field: estimate(trial.estimates[metric]) for field, metric in CANDIDATE_METRICS.items()},
+    }

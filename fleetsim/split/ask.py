@@ -195,14 +195,14 @@ class SplitResult(Recommendation):
 
     def told(self) -> Document:
         """What there is to say of it."""
-        from fleetsim.split.told import document
+        from fleetsim.split.facts import document
 
         return document(self.advice)
 
     def page(self, watch: Watch = SILENT) -> str:
         """What the command writes under --html."""
         from fleetsim.sim.run import simulate
-        from fleetsim.split.told import document
+        from fleetsim.split.facts import document
         from fleetsim.tell.page import document_page
 
         watch("for the page: the best ways step by step")
@@ -212,7 +212,7 @@ class SplitResult(Recommendation):
 
     def document(self) -> dict[str, Any]:
         """What the command prints under --json."""
-        from fleetsim.split.data import split_document
+        from fleetsim.split.facts import split_document
 
         return split_document(self.advice, self.advised)
 
@@ -240,8 +240,7 @@ def split(asked: Split, watch: Watch = SILENT) -> SplitResult:
     except Interrupted as cut:
         if cut.known is None:
             raise
-        from fleetsim.split.data import ways_document
-        from fleetsim.split.told import ways_so_far
+        from fleetsim.split.facts import ways_document, ways_so_far
 
         scenario, outcomes = cut.known
         raise Interrupted(SoFar(scenario, outcomes, cut.missing, ways_so_far, ways_document), cut.missing) from None

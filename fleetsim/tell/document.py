@@ -3,7 +3,7 @@
 A result is told once, as a Document. `terminal` draws it in a terminal, `page` as an HTML page, `markdown` as a page of
 the documentation. A picture is drawn on pages alone; `Only` holds what not every face is to say.
 
-A Document with a `Brief` is read in about eight lines: a terminal shows its headline and the Brief, and all the rest
+A Document of facts (`tell/facts.py`) is read in about eight lines: a terminal shows the answer and its lines, and all the rest
 (lede, sections) only when it is asked to explain. Pages and Markdown show the rest as ever. A Document without one is
 shown whole.
 """
@@ -175,7 +175,7 @@ Block = Chart | Pair | Table | Listed | Bullets | Words | str | NextLines | Verb
 @dataclass(frozen=True, slots=True)
 class Section:
     """A heading and what stands under it; a str is a paragraph. on: the faces that show it. short: the heading in a
-    terminal, where it is another. asked: it answers what was asked for beyond the Brief, and is shown beside it."""
+    terminal, where it is another. asked: it answers what was asked for beyond the lines, and is shown beside it."""
 
     title: str
     blocks: tuple[Block, ...]

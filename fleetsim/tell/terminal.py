@@ -1,6 +1,6 @@
 """A Document in a terminal: sections under dim titles, tables without lines, warnings.
 
-It fits 80 columns and reads well without colour: bold is the answer, dim is context. The headline of a Brief is green,
+It fits 80 columns and reads well without colour: bold is the answer, dim is context. The answer of facts is green,
 yellow or red as well (`Tone`).
 """
 
@@ -49,7 +49,7 @@ _UNBOUNDED = 10_000
 
 
 def draw(document: Document, explain: bool = False) -> Group:
-    """Everything that a command prints on stdout: of a Document with a Brief that alone, but to explain it."""
+    """Everything that a command prints on stdout: of a Document of facts the answer and its lines, and the rest to explain it."""
     headline, told = document.headline or document.title, document.brief
     style = "bold" if told is None else _TONES[told.tone]
     shown: list[RenderableType] = [Text(headline, style=style)] if headline else []

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from fleetsim.simulate.told import document as simulate_document
-from fleetsim.size.told import Pictured
-from fleetsim.size.told import document as size_document
-from fleetsim.split.told import document as split_document
+from fleetsim.simulate.facts import document as simulate_document
+from fleetsim.size.facts import Pictured
+from fleetsim.size.facts import document as size_document
+from fleetsim.split.facts import document as split_document
 from fleetsim.tell.page import document_page
 from tests.browser.conftest import Look
 from tests.report.small_pages import NAME, simulated_run, sized, split

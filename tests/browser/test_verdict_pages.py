@@ -86,7 +86,7 @@ def changed(metric: str, mean: float, half: float, verdict: str) -> MetricChange
 @pytest.mark.parametrize(("dark", "phone"), WAYS)
 def test_comparison(look: Look, tmp_path: Path, dark: bool, phone: bool) -> None:
     pytest.importorskip("plotly", reason='the pages need pip install "fleetsim[report]"')
-    from fleetsim.compare.told import document
+    from fleetsim.compare.facts import document
     from fleetsim.tell.page import document_page
 
     changes = (

@@ -17,9 +17,9 @@ from fleetsim.config.law_numbers import budget_steps
 from fleetsim.sim.metrics import numbers_of
 from fleetsim.sim.run import simulate
 from fleetsim.split.arrangements import Rules, split_in_turn
+from fleetsim.split.facts import split_facts
 from fleetsim.split.permissions import Allowed, age_of
 from fleetsim.split.split import Advice, split
-from fleetsim.split.told import split_facts
 from fleetsim.split.words import bought
 from tests.plan.fakes import metrics
 

@@ -10,12 +10,12 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleetsim.compare.data import compare_document
+from fleetsim.compare.facts import compare_document
+from fleetsim.compare.facts import document as told
 from fleetsim.compare.question import Compare
 from fleetsim.compare.result_pair import compare_results
 from fleetsim.compare.saved_result import is_result, result_of
 from fleetsim.compare.spans import spans_of
-from fleetsim.compare.told import document as told
 from fleetsim.compare.words import headline_of
 from fleetsim.config import scenario_from_mapping
 from fleetsim.errors import InputError
@@ -23,7 +23,7 @@ from fleetsim.job.engine_source import engine_source
 from fleetsim.job.trials import flat
 from fleetsim.quantities import METRICS
 from fleetsim.sim.replications import replicate
-from fleetsim.simulate.data import simulate_document
+from fleetsim.simulate.facts import simulate_document
 from fleetsim.tell.data import dumps
 from fleetsim.tell.terminal import draw
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rich.console import Console, RenderableType
 
 from fleetsim.compare.compare import Comparison, InputDifference, MetricChange
-from fleetsim.compare.told import document
+from fleetsim.compare.facts import document
 from fleetsim.estimates import Estimate
 from fleetsim.quantities import METRICS, WINDOW_METRICS
 from fleetsim.tell.document import Table, Words

@@ -22,15 +22,15 @@ from fleetsim.engine.kernel.tables import DONE, G_TRAINED
 from fleetsim.job.result import Later
 from fleetsim.sim.run import simulate
 from fleetsim.sim.window import window_of
+from fleetsim.simulate.facts import document as simulate_document
 from fleetsim.simulate.gantt import HELD, IDLE, KINDS, WORK, gantt_words, shown_of
 from fleetsim.simulate.pictures import lengths_chart, queue_chart, seconds_chart, staleness_chart, waste_chart
-from fleetsim.simulate.told import document as simulate_document
+from fleetsim.size.facts import Pictured
+from fleetsim.size.facts import document as size_document
 from fleetsim.size.headroom import Headroom
 from fleetsim.size.neighbours import counts_around
 from fleetsim.size.pictures import headroom_chart
-from fleetsim.size.told import Pictured
-from fleetsim.size.told import document as size_document
-from fleetsim.split.told import document as split_document
+from fleetsim.split.facts import document as split_document
 from fleetsim.tell.charts.chart import Chart
 from fleetsim.tell.document import Document, charts_of
 from fleetsim.tell.page import document_page

@@ -18,9 +18,8 @@ from fleetsim.job.facts import run_facts
 from fleetsim.job.trials import trial_of
 from fleetsim.job.words import BINDINGS, binding_words
 from fleetsim.search.targets import Target
-from fleetsim.size.data import size_document
+from fleetsim.size.facts import document, size_document
 from fleetsim.size.size import Sizing, size
-from fleetsim.size.told import document
 from fleetsim.size.words import reach
 from fleetsim.tell.data import dumps, plain
 from fleetsim.tell.facts import facts

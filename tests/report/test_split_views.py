@@ -10,9 +10,8 @@ from rich.console import Console
 
 from fleetsim.config import with_changes
 from fleetsim.split import words as split_words
-from fleetsim.split.data import split_document
+from fleetsim.split.facts import document, split_document
 from fleetsim.split.split import Advice
-from fleetsim.split.told import document
 from fleetsim.tell.data import dumps
 from fleetsim.tell.terminal import draw
 from tests.plan.test_split import JOB, fake, split

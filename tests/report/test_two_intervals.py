@@ -10,7 +10,7 @@ import pytest
 
 import fleetsim as fs
 from fleetsim.compare.compare import Comparison, MetricChange
-from fleetsim.compare.told import compare_facts
+from fleetsim.compare.facts import compare_facts
 from fleetsim.compare.words import headline_of
 from fleetsim.estimates import Estimate
 from fleetsim.job.facts import run_facts

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from fleetsim.cli.main import app
 from fleetsim.compare.compare import Comparison, InputDifference, MetricChange
-from fleetsim.compare.told import document as compared
+from fleetsim.compare.facts import document as compared
 from fleetsim.estimates import Estimate
 from fleetsim.tell.page import document_page
 from fleetsim.validate.arms import Figures

@@ -5,6 +5,10 @@ A terminal has the run in characters, a page in pictures, with every metric and 
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
 from fleetsim import units
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.transport import sync_times, sync_words
@@ -28,8 +32,16 @@ from fleetsim.simulate.counted_steps import counted_words
 from fleetsim.simulate.pictures import over_time
 from fleetsim.simulate.run_view import RunView, every_metric, formulas, main_metrics, published
 from fleetsim.simulate.text_pictures import queue, time_legend, time_split, waste
+from fleetsim.tell.data import head
+from fleetsim.tell.data import told as said
 from fleetsim.tell.document import Document, Section, answered, page_only, present, terminal_only
 from fleetsim.tell.facts import Fact, Facts, explained, facts, measured, ranged
+
+if TYPE_CHECKING:
+    from fleetsim.config.scenario import Scenario
+    from fleetsim.job.engine_source import EngineSource
+    from fleetsim.simulate.run_view import RunView
+
 
 _MOST_DEFAULTS = 6
 
@@ -134,3 +146,37 @@ def _defaults_words(view: RunView) -> str:
     more = len(paths) - _MOST_DEFAULTS
     shown = ", ".join(paths[:_MOST_DEFAULTS]) + (f" and {more} more (--html names them)" if more > 0 else "")
     return f"{units.plural(len(paths), 'value')} {'is a default' if len(paths) == 1 else 'are defaults'}: {shown}"
+
+
+def simulate_document(
+    scenario: Scenario,
+    metrics: Mapping[str, Any],
+    replications: int,
+    profile: EngineSource,
+    warnings: Sequence[str],
+    values: Sequence[Mapping[str, Any]],
+    shown: RunView | None = None,
+    advice: Sequence[Mapping[str, Any]] = (),
+) -> dict[str, Any]:
+    """The document of `fleetsim simulate --json`; `metrics` nested, with Estimate leaves, `values` flat, per run.
+
+    shown: what is told of a run that is past its warm-up.
+    """
+    told: dict[str, Any] = {}
+    if shown is not None:
+        told = {
+            "advice": advice,
+            **said(run_told(shown)),
+            "ranges": shown.ranges and asdict(shown.ranges),
+            "change": shown.change and asdict(shown.change),
+        }
+    return {
+        **head("simulate", scenario),
+        **told,
+        "replications": replications,
+        "metrics": metrics,
+        "values": [dict(run) for run in values],
+        "sync_times": asdict(sync_times(scenario)),
+        "profile": asdict(profile),
+        "warnings": list(warnings),
+    }

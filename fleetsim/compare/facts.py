@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from fleetsim import units
@@ -11,6 +12,7 @@ from fleetsim.compare.pictures import GROUPS, ratios_chart, shares_chart
 from fleetsim.compare.words import band_of, change_of, luck_of, size_of
 from fleetsim.job.assumptions import short
 from fleetsim.quantities import quantity
+from fleetsim.tell.data import told, versions
 from fleetsim.tell.document import Block, Bullets, Document, Section, Table, answered, page_only, present, terminal_only
 from fleetsim.tell.facts import Fact, Facts, Words, explained, facts
 
@@ -171,3 +173,28 @@ def _runs(found: Comparison) -> str:
         return f"unpaired, {units.plural(found.replications, 'block')} of the shorter window"
     how = "paired: the same draws on both sides" if found.paired else "unpaired"
     return f"{units.plural(found.replications, 'replication')}, {how}"
+
+
+def compare_document(found: Comparison) -> dict[str, Any]:
+    """Ratios are B / A, differences B - A in the metric's unit; null = there is none."""
+    return {
+        **versions("compare"),
+        "headline": found.headline,
+        **told(compare_facts(found)),
+        "kind": found.kind,
+        "a": found.a_label,
+        "b": found.b_label,
+        "paired": found.paired,
+        "replications": found.replications,
+        "min_change": found.min_change,
+        "changed": [c.metric for c in found.significant],
+        "worse": [c.metric for c in found.changes if c.verdict == "worse"],
+        "changes": [_change_data(c) for c in found.changes],
+        "inputs": [asdict(d) for d in found.inputs],
+        "notes": list(found.notes),
+    }
+
+
+def _change_data(change: MetricChange) -> dict[str, Any]:
+    metric = quantity(change.metric)
+    return {**asdict(change), "title": metric.title, "unit": metric.unit, "better_is": metric.better}
