@@ -8,5 +8,5 @@
 - What an answer rests on: `assumptions`, `caveats`, `notes`, `engine_source`, `nameplate`, `trainer_scaling`.
 - What is done with an answer: `result`, `metrics` (and pandas), `gate` (`--fail-if`).
 - What somebody types to have it simulated: `command`, `typed_words`.
-- How it is worded: `brief`, `grounds`, `words`, `value_words`, `scenario_words`.
+- How it is worded: `facts`, `grounds`, `words`, `value_words`, `scenario_words`.
 """

@@ -17,7 +17,7 @@ from fleetsim.job.input_moves import InputPart, MetricRanges
 from fleetsim.job.lengths import share_at_cap
 from fleetsim.job.nameplate import generated_mean, trainer_step_s
 from fleetsim.job.shared_gpus import takes_turns
-from fleetsim.tell.facts import Fact, Spans, measured
+from fleetsim.tell.facts import Fact, Spans, explained, measured
 
 # What the job is: where one of these is assumed, the plan may be for another job than the reader's.
 _JOB = ("engine.model", "engine.instance_tok_s", "trainer.batch_samples", "workload.output_tokens.mean")
@@ -88,7 +88,7 @@ def run_facts(
     lost = of["samples_lost.all"]
     yield measured("samples_lost.all", lost, said=losses_line(of, scenario) or "", line="lost", tile=False)
     yield Fact("backlog", backlog_line(scenario, of) or "")
-    yield Fact("pace", pace(of), weight="explained")
+    yield explained("pace", units.sentence(pace(of)))
 
 
 def _hourly(of: Mapping[str, Estimate], scenario: Scenario) -> tuple[str, str, float, units.Unit]:

@@ -3,9 +3,8 @@
 A result is told once, as a Document. `terminal` draws it in a terminal, `page` as an HTML page, `markdown` as a page of
 the documentation. A picture is drawn on pages alone; `Only` holds what not every face is to say.
 
-A Document of facts (`tell/facts.py`) is read in about eight lines: a terminal shows the answer and its lines, and all the rest
-(lede, sections) only when it is asked to explain. Pages and Markdown show the rest as ever. A Document without one is
-shown whole.
+A Document of facts (`tell/facts.py`) is read in about eight lines: a terminal shows the answer and its lines, and all
+the rest only when it is asked to explain. Pages and Markdown show all. A Document without facts is shown whole.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ _UNBOUNDED = 10_000
 
 
 def draw(document: Document, explain: bool = False) -> Group:
-    """Everything that a command prints on stdout: of a Document of facts the answer and its lines, and the rest to explain it."""
+    """Everything that a command prints on stdout: of facts the answer and its lines, the rest to explain it."""
     headline, told = document.headline or document.title, document.brief
     style = "bold" if told is None else _TONES[told.tone]
     shown: list[RenderableType] = [Text(headline, style=style)] if headline else []

@@ -287,7 +287,7 @@ def test_json_has_everything_and_no_number_that_json_lacks() -> None:
     endless = window(**{"lengths.le": (500.0, 1000.0, 2000.0, 5000.0, float("inf"))})
     answers = Answers(what_if=WHAT_IF, sweep=SWEEP, verification=FAILED)
     document = json.loads(dumps(replay_document(result_of(endless, backtest(OFF, "wrong")), answers)))
-    assert document["schema_version"] == 1
+    assert document["schema_version"] == 2
     assert document["command"] == "replay"
     assert document["observed"]["lengths"]["le"][-1] is None
     assert document["observed"]["span_s"] == endless.span_s

@@ -247,8 +247,8 @@ def test_the_answer_comes_before_the_pictures() -> None:
     order = {
         "size": ("rollout instances", "What binds", "More or fewer instances", "Where the headroom goes", "Next"),
         "simulate": (
-            "What binds",
             "optimizer step",
+            "What binds",
             "one <warning>",
             "The run",
             "Every metric",
