@@ -255,7 +255,7 @@ def test_the_answer_comes_before_the_pictures() -> None:
             "computed as",
             "What this rests on",
         ),
-        "split": ("GPUs", "A step takes", "What binds", "Every way to use these GPUs", "The trainer's seconds"),
+        "split": ("GPUs", "optimizer step", "What binds", "Every way to use these GPUs", "The trainer's seconds"),
     }
     for name, told in order.items():
         words = " ".join(" ".join(Page(pages()[name]).words).split())
