@@ -6,8 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from fleetsim.compare.compare import Comparison, Side
-from fleetsim.compare.input_changes import PROFILE_HASH, assumed_of, inputs_of
+from fleetsim.compare.compare import PROFILE_HASH, Comparison, Side, assumed_of, inputs_of
 from fleetsim.compare.verdicts import compare
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario

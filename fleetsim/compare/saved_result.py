@@ -15,8 +15,7 @@ from typing import Any
 from pydantic import ValidationError
 
 import fleetsim
-from fleetsim.compare.compare import Side
-from fleetsim.compare.input_changes import PROFILE_HASH, WORDS
+from fleetsim.compare.compare import PROFILE_HASH, WORDS, Side
 from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem

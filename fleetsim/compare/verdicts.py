@@ -14,8 +14,17 @@ from dataclasses import replace
 
 from pydantic import ValidationError
 
-from fleetsim.compare.compare import BY_ITSELF, EQUAL, Comparison, InputDifference, Kind, MetricChange, Side, Verdict
-from fleetsim.compare.input_changes import input_differences
+from fleetsim.compare.compare import (
+    BY_ITSELF,
+    EQUAL,
+    Comparison,
+    InputDifference,
+    Kind,
+    MetricChange,
+    Side,
+    Verdict,
+    input_differences,
+)
 from fleetsim.compare.words import band_of, headline_of
 from fleetsim.config.cost import CostConfig
 from fleetsim.dataclass import dataclass

@@ -14,9 +14,9 @@ from fleetsim.replay.observe.observed import Observed
 from fleetsim.replay.observe.series import Bins, FleetSeries
 from fleetsim.replay.words import span_of_time
 from fleetsim.tell.charts.chart import Chart
-from fleetsim.tell.charts.clock import Clock, known
+from fleetsim.tell.charts.gantt import Clock, known
 from fleetsim.tell.charts.panels import Band, Line, Panel, Scene
-from fleetsim.tell.charts.strip import StateLook, short, strip
+from fleetsim.tell.charts.steps import StateLook, short, strip
 
 # Instances with a line each: more of them are a band, and stragglers by name.
 _FEW, _MOST_NAMED = 3, 3

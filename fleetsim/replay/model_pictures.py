@@ -19,9 +19,9 @@ from fleetsim.replay.change.what_if import KeySweep
 from fleetsim.replay.compared_quantities import QUANTITIES, ComparedRow, catalogued, error_words
 from fleetsim.replay.observe.observed import LengthHistogram
 from fleetsim.tell.charts.chart import Chart, axis, plain_text
-from fleetsim.tell.charts.clock import Clock, stepped
 from fleetsim.tell.charts.curve import Curve, curve_chart
 from fleetsim.tell.charts.forest import Dot, Style, forest
+from fleetsim.tell.charts.gantt import Clock, stepped
 from fleetsim.tell.charts.panels import Band, Line, Panel, panels
 from fleetsim.tell.charts.parts import Mark, upright
 

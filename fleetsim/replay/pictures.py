@@ -10,7 +10,7 @@ from fleetsim.replay.observe.over_time import OverTime
 from fleetsim.replay.trainer_pictures import pauses_chart, queue_chart, trainer_chart
 from fleetsim.replay.words import clock
 from fleetsim.tell.charts.chart import Chart
-from fleetsim.tell.charts.clock import Clock
+from fleetsim.tell.charts.gantt import Clock
 from fleetsim.tell.charts.panels import Scene
 
 

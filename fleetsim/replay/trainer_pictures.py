@@ -13,7 +13,7 @@ from fleetsim.replay.observe.interruptions import Pauses
 from fleetsim.replay.observe.observed import Observed
 from fleetsim.replay.observe.series import QueueSeries, TrainerSeries
 from fleetsim.tell.charts.chart import Chart
-from fleetsim.tell.charts.clock import Clock, known, stepped
+from fleetsim.tell.charts.gantt import Clock, known, stepped
 from fleetsim.tell.charts.panels import Band, Line, Panel, Scene, legend_px
 
 _MOST_PAUSES = 720

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Self
 
+from fleetsim.config.load import with_changes
+from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
-from fleetsim.errors import InputError, Interrupted, Problem
+from fleetsim.errors import InputError, Interrupted, Problem, StuckError
 from fleetsim.faces import flag, text
 from fleetsim.job.fields import CountedJob, ready
 from fleetsim.job.question import AnyJob, Lends, Option
 from fleetsim.job.result import Later
 from fleetsim.job.settings import SIMULATED, said
+from fleetsim.job.shared_gpus import next_count
+from fleetsim.job.trials import Measure, Trials, one_more, with_instances
 from fleetsim.job.watch import SILENT, Watch
+from fleetsim.search.alternative import Alternatives
+from fleetsim.search.moves import alternatives_of
 from fleetsim.simulate.result import HOUR_S, SimulateResult
 
 if TYPE_CHECKING:
     from fleetsim.config.scenario import Scenario
     from fleetsim.job.base_job import Job
     from fleetsim.sim.replications import Replicated
+
 
 LEAST_SCRAPE_S = 1.0
 
@@ -107,8 +114,7 @@ def _answer(job: Job, result: Replicated, steady: bool = True) -> SimulateResult
     from fleetsim.job.engine_source import engine_source
     from fleetsim.job.metrics import Metrics
     from fleetsim.job.trials import flat, remembered, simulated
-    from fleetsim.simulate.change import alternatives_here
-    from fleetsim.simulate.counted_steps import early_events, warmups_of
+    from fleetsim.simulate.run_view import early_events, warmups_of
 
     scenario = result.scenario
     source = engine_source(scenario, scenario.fleet.instances, result.runs)
@@ -149,3 +155,25 @@ def _step_so_far(reached: Mapping[int, tuple[int, float]]) -> str:
 
     means = [now_s / steps for steps, now_s in list(reached.values()) if steps]
     return f"step {with_interval(estimate(means), 'seconds').plain} so far" if means else ""
+
+
+# Long runs of what decides, at most: a job may ask for thousands.
+_MOST = 5
+
+
+def alternatives_here(scenario: Scenario, measure: Measure, given: Collection[str]) -> Alternatives | None:
+    """The levers of a job as it is, and its count as one of them; None where it gets stuck without its events.
+
+    measure should remember runs. given: as in levers_of. Events of the scenario are left out, and runs are as long
+    as they must be to be steady.
+    """
+    job = with_changes(scenario, {"run.events": [], "run.warmup_steps": None, "run.steps": None})
+    n, runs = job.fleet.instances, min(_MOST, job.run.replications)
+    try:
+        now = Trials(job, measure).at(n, runs)
+    except StuckError:
+        return None
+    if now.stuck is not None:
+        return None
+    grown = with_instances(job, next_count(job, n))
+    return alternatives_of(job, grown, 1, measure, now=now, more=one_more(job), given=given, own_count=True)

@@ -16,12 +16,10 @@ from fleetsim.sim.metrics import lengths_of
 from fleetsim.sim.records import Records
 from fleetsim.sim.window import window_of
 from fleetsim.simulate.gantt import gantt
-from fleetsim.tell.charts.bars import Bar, cause_bars
+from fleetsim.tell.charts.bars import Bar, Layer, cause_bars, stacked_bars
 from fleetsim.tell.charts.chart import Chart
-from fleetsim.tell.charts.histogram import Sampled, histogram_chart
 from fleetsim.tell.charts.parts import Mark, PartLook
-from fleetsim.tell.charts.stacked_bars import Layer, stacked_bars
-from fleetsim.tell.charts.steps import StepSeries, step_chart
+from fleetsim.tell.charts.steps import Sampled, StepSeries, histogram_chart, step_chart
 from fleetsim.tell.document import Section, pair, present
 
 COUNTED = "counted from here"

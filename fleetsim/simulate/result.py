@@ -172,8 +172,7 @@ class SimulateResult(Briefed):
     def _shown(self, first: Records) -> RunView:
         """What is told of it. first: the records of the first replication."""
         from fleetsim.job.assumptions import run_assumptions
-        from fleetsim.simulate.counted_steps import warmups_of
-        from fleetsim.simulate.run_view import RunView, trained_staleness
+        from fleetsim.simulate.run_view import RunView, trained_staleness, warmups_of
 
         return RunView(
             self.scenario, self.metrics, self.binding, len(self.runs), first.steps, trained_staleness(first),

@@ -13,11 +13,11 @@ from fleetsim.size import words as size_words
 from fleetsim.size.explain import explained
 from fleetsim.size.neighbours import Around
 from fleetsim.size.size import Sizing
+from fleetsim.tell.charts.bars import Part, waterfall_chart
 from fleetsim.tell.charts.chart import Chart
 from fleetsim.tell.charts.curve import Curve, curve_chart
 from fleetsim.tell.charts.dots import DotsRow, change_dots
 from fleetsim.tell.charts.parts import Mark
-from fleetsim.tell.charts.waterfall import Part, waterfall_chart
 from fleetsim.tell.document import Block, Bullets, Listed, Table, pair
 
 # A part of the headroom that would not be seen.

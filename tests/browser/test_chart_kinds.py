@@ -8,17 +8,14 @@ import numpy as np
 import pytest
 
 from fleetsim.estimates import Estimate
-from fleetsim.tell.charts.bars import Bar, cause_bars
+from fleetsim.tell.charts.bars import Bar, Layer, Part, cause_bars, stacked_bars, waterfall_chart
 from fleetsim.tell.charts.chart import Chart
 from fleetsim.tell.charts.curve import Curve, curve_chart
 from fleetsim.tell.charts.dots import DotsRow, change_dots
 from fleetsim.tell.charts.gantt import GanttRow, Kind, Span, gantt_chart
-from fleetsim.tell.charts.histogram import Sampled, histogram_chart
 from fleetsim.tell.charts.parts import Mark, PartLook
 from fleetsim.tell.charts.parts import look as style
-from fleetsim.tell.charts.stacked_bars import Layer, stacked_bars
-from fleetsim.tell.charts.steps import StepSeries, step_chart
-from fleetsim.tell.charts.waterfall import Part, waterfall_chart
+from fleetsim.tell.charts.steps import Sampled, StepSeries, histogram_chart, step_chart
 from fleetsim.tell.document import Document, Section
 from fleetsim.tell.page import document_page
 from tests.browser.conftest import Look as Eye

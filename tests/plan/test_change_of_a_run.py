@@ -13,7 +13,7 @@ from fleetsim.job.trials import remembered, simulated, with_instances
 from fleetsim.search.alternative import COUNT, Alternatives
 from fleetsim.search.best_move import change_of
 from fleetsim.search.levers import levers_of
-from fleetsim.simulate.change import alternatives_here
+from fleetsim.simulate.ask import alternatives_here
 from tests.plan.typed import typed
 
 JOB: dict[str, Any] = {"model": "Qwen/Qwen2.5-1.5B", "batch": 64, "len": 300, "max_staleness": 1}

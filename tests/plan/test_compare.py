@@ -9,8 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fleetsim.compare.compare import BY_ITSELF, Comparison, MetricChange, Side
-from fleetsim.compare.input_changes import input_differences, inputs_of
+from fleetsim.compare.compare import BY_ITSELF, Comparison, MetricChange, Side, input_differences, inputs_of
 from fleetsim.compare.runs import ToRun, compare_scenarios, run_side
 from fleetsim.compare.verdicts import compare
 from fleetsim.config import Scenario, scenario_from_mapping, with_changes
@@ -229,7 +228,7 @@ def test_what_differs_makes_one_of_the_other(a: Scenario, b: Scenario) -> None:
 @settings(max_examples=10)
 @given(st.integers(1, 64), st.booleans())
 def test_assumed_values_are_marked(instances: int, given_: bool) -> None:
-    from fleetsim.compare.input_changes import assumed_of
+    from fleetsim.compare.compare import assumed_of
 
     a = one_ahead()
     b = with_changes(a, {"fleet.instances": a.fleet.instances + instances})

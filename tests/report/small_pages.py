@@ -12,8 +12,7 @@ from fleetsim.job.trials import flat, remembered, simulated, with_instances
 from fleetsim.sim.records import Records
 from fleetsim.sim.replications import Replicated, replicate
 from fleetsim.sim.run import simulate
-from fleetsim.simulate.counted_steps import warmups_of
-from fleetsim.simulate.run_view import RunView, trained_staleness
+from fleetsim.simulate.run_view import RunView, trained_staleness, warmups_of
 from fleetsim.size.neighbours import Around, around
 from fleetsim.size.size import Sizing
 from fleetsim.size.size import size as plan_size

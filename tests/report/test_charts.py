@@ -13,16 +13,13 @@ from hypothesis import strategies as st
 
 from fleetsim import units
 from fleetsim.estimates import Estimate
-from fleetsim.tell.charts.bars import Bar, cause_bars
+from fleetsim.tell.charts.bars import MOST_BARS, Bar, Layer, Part, cause_bars, stacked_bars, waterfall_chart
 from fleetsim.tell.charts.curve import Curve, curve_chart
 from fleetsim.tell.charts.dots import DotsRow, change_dots
 from fleetsim.tell.charts.forest import ratio_axis
 from fleetsim.tell.charts.gantt import MOST_ROWS, PARTS, GanttRow, Kind, Span, clipped, gantt_chart, merged, spread
-from fleetsim.tell.charts.histogram import Sampled, bins_of, histogram_chart
 from fleetsim.tell.charts.parts import Mark, look
-from fleetsim.tell.charts.stacked_bars import MOST_BARS, Layer, stacked_bars
-from fleetsim.tell.charts.steps import MOST_POINTS, thinned
-from fleetsim.tell.charts.waterfall import Part, waterfall_chart
+from fleetsim.tell.charts.steps import MOST_POINTS, Sampled, bins_of, histogram_chart, thinned
 
 KINDS = {"busy": Kind("busy", look(0)), "idle": Kind("idle", look(3), thin=True)}
 seconds = st.floats(1e-4, 50.0)

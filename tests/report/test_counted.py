@@ -14,7 +14,7 @@ from fleetsim.cli.main import app
 from fleetsim.config import default_scenario, with_changes
 from fleetsim.export.perfetto import parse_steps
 from fleetsim.sim.run import simulate
-from fleetsim.simulate.counted_steps import counted_words, early_events, warmups_of
+from fleetsim.simulate.run_view import counted_words, early_events, warmups_of
 from tests.report.small_pages import job
 
 EVENT = "run.events=[{step: 3, lose_instance: 1}]"

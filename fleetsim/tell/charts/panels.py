@@ -7,7 +7,7 @@ from typing import Any
 
 from fleetsim.dataclass import dataclass
 from fleetsim.tell.charts.chart import Chart, axis, plain_text
-from fleetsim.tell.charts.clock import Clock
+from fleetsim.tell.charts.gantt import Clock
 
 _GAP_PX, _EDGE_PX, _ROW_PX, _FOOT_PX = 44, 24, 20, 52
 # A shaded pause narrower than this share of the window could not be seen; more of them than that would be a grey wall.
