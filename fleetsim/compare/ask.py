@@ -114,8 +114,10 @@ def _of_windows(question: Checked, watch: Watch) -> Comparison:
 
 
 def _of_runs(question: Checked, watch: Watch) -> Comparison:
+    from fleetsim.compare.doubt import with_doubt
     from fleetsim.compare.result_pair import compare_results
     from fleetsim.compare.runs import REPLICATIONS, ToRun, compare_scenarios
+    from fleetsim.job.trials import remembered, simulated
 
     watch.loaded()
     a, b = question.sides
@@ -132,7 +134,9 @@ def _of_runs(question: Checked, watch: Watch) -> Comparison:
         else:
             watch(f"simulating: {done} of {of} runs")
 
-    return compare_scenarios(a, b, wanted, min_change=band, metrics=metrics, notes=notes, progress=progress)
+    found = compare_scenarios(a, b, wanted, min_change=band, metrics=metrics, notes=notes, progress=progress)
+    watch("what doubt about inputs does")
+    return with_doubt(found, a, b, remembered(simulated))
 
 
 @keywords()

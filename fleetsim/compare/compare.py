@@ -29,7 +29,8 @@ class MetricChange:
     difference: b - a, in the metric's unit. verdict: "changed" where neither way is good as such. why: what the verdict
     means, or of "not comparable" the reason. p_adjusted: p-value of no change beyond the smallest one of interest,
     Holm's correction for the number of metrics included; None where both sides are equal in every run, or cannot be
-    compared.
+    compared. likely: between what the ratio, of a share the difference, lies as far as inputs are in doubt; None where
+    nobody worked that out, or nothing is.
     """
 
     metric: str
@@ -40,6 +41,7 @@ class MetricChange:
     verdict: Verdict
     why: str = ""
     p_adjusted: float | None = None
+    likely: tuple[float, float] | None = None
 
     @property
     def significant(self) -> bool:

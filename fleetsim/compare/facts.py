@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Literal
 
 from fleetsim import units
 from fleetsim.compare.compare import Comparison, Kind, MetricChange
-from fleetsim.compare.words import band_of, change_of, luck_of, size_of
+from fleetsim.compare.words import band_of, change_of, likely_of, luck_of
 from fleetsim.estimates import Estimate
 from fleetsim.job.assumptions import short
 from fleetsim.quantities import quantity
@@ -136,7 +136,7 @@ def compare_facts(found: Comparison) -> Facts:
         explained("b", f"B: {found.b_label}"),
         explained("smallest_change", f"The smallest change of interest is {band}, of shares {points}."),
         explained("verdicts", f"Of {units.plural(len(verdicts), 'metric')}: {', '.join(counts) or 'none compared'}."),
-        tone="unsure" if "worse" in verdicts else "good",
+        tone="unsure" if "worse" in verdicts or any(_may_be_none(c) for c in changed) else "good",
     )
 
 
@@ -145,11 +145,21 @@ def _change(change: MetricChange, kind: Kind, *, brief: bool) -> Fact:
     q = quantity(change.metric)
     a, b = (None if side is None else units.written(side.mean, q.unit) for side in (change.a, change.b))
     size, ends = change_of(change)
-    beside = ends if kind == "windows" else luck_of(change)
+    beside = ends if kind == "windows" else "; ".join(filter(None, (likely_of(change), luck_of(change))))
     said = f"{q.title} {a} -> {b}: {size}{f' ({beside})' if beside else ''}"
-    found = size_of(change)
-    value, low, high = (None, None, None) if found is None else (found[0].mean, found[0].ci_low, found[0].ci_high)
-    return Fact(change.metric, said if brief else "", change.verdict, value, low=low, high=high, of="seeds", apart=True)
+    by = change.difference if q.unit == "share" or change.ratio is None else change.ratio
+    low, high = change.likely or ((None, None) if by is None else (by.ci_low, by.ci_high))
+    of: Literal["inputs", "seeds"] = "seeds" if change.likely is None else "inputs"
+    value = None if by is None else by.mean
+    return Fact(change.metric, said if brief else "", change.verdict, value, low=low, high=high, of=of, apart=True)
+
+
+def _may_be_none(change: MetricChange) -> bool:
+    """Whether what is in doubt about the inputs may undo a change."""
+    if change.likely is None:
+        return False
+    low, high = change.likely
+    return low <= (0.0 if quantity(change.metric).unit == "share" else 1.0) <= high
 
 
 def _inputs_in_brief(found: Comparison) -> str:
@@ -167,6 +177,8 @@ def _seeds_alone(found: Comparison) -> str:
     """Of simulated sides: what their intervals leave out."""
     if found.kind == "windows":
         return ""
+    if any(c.likely is not None for c in found.changes):
+        return '; "likely" is for eight in ten cases of what both sides assume, verdicts are by seeds alone'
     return "; intervals are of seeds alone, the doubt about the inputs is not in them"
 
 

@@ -80,6 +80,15 @@ def luck_of(change: MetricChange) -> str:
     return units.of_seeds(f"±{write(half)}" if half > 0 else "")
 
 
+def likely_of(change: MetricChange) -> str:
+    """Between what a change lies as far as inputs are in doubt: "likely 0.912 to 0.941"."""
+    if change.likely is None:
+        return ""
+    share = quantity(change.metric).unit == "share"
+    low, high = ((units.percent_change if share else _ratio)(x) for x in change.likely)
+    return "" if low == high else f"likely {low} to {high}"
+
+
 def size_of(change: MetricChange) -> tuple[Estimate, Callable[[float], str]] | None:
     """The size of a change and how to write it: points of a share, per cent of a ratio, or the metric's unit."""
     how = quantity(change.metric).unit

@@ -80,11 +80,13 @@ def test_a_headline_of_a_comparison_has_no_interval_of_seeds() -> None:
     assert "(" not in document.title
     assert isinstance(document.brief, Facts)
     lines = " ".join(str(said) for _, said in document.brief.lines)
-    assert "intervals are of seeds alone, the doubt about the inputs is not in them" in lines
+    assert '"likely" is for eight in ten cases of what both sides assume, verdicts are by seeds alone' in lines
     step = found.comparison.changes[0].ratio
     assert step is not None
     half = max(step.ci_high - step.mean, step.mean - step.ci_low)
-    assert f"{step.mean:.3f} (±{half:.3f} of seeds)" in lines
+    low, high = found.comparison.changes[0].likely or (0.0, 0.0)
+    assert 0.0 < low < high
+    assert f"{step.mean:.3f} (likely {low:.3f} to {high:.3f}; ±{half:.3f} of seeds)" in lines
 
 
 @pytest.mark.parametrize(
