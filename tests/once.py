@@ -1,4 +1,5 @@
-"""Long simulations that several tests look at are run once, whichever workers those tests fall to."""
+"""Long simulations that several tests look at are run once, whichever workers those tests fall to; and what one test
+simulates again and again."""
 
 from __future__ import annotations
 
@@ -7,13 +8,17 @@ import hashlib
 import inspect
 import os
 import pickle
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 from fleetsim.alerts import rehearsal
 from fleetsim.alerts.rehearsal import Rehearsal
 from fleetsim.config.scenario import Scenario
+from fleetsim.sim.records import Records
+from fleetsim.sim.run import simulate
 
 # Names the folder of one run of the tests, which tests/conftest.py makes before it starts workers, and removes.
 FOLDER = "FLEETSIM_TESTS_ONCE"
@@ -45,3 +50,31 @@ def rehearse_once(scenario: Scenario, *given: Any, **options: Any) -> Rehearsal:
     return once(
         (scenario.model_dump_json(), others, rehearsal.MULTIPLES), lambda: _rehearse(*asked.args, **asked.kwargs)
     )
+
+
+@contextmanager
+def simulated_once() -> Iterator[None]:
+    """Here a scenario that was simulated is not simulated again: for calls that tell the same runs in other forms.
+    Nobody is told of the steps of a run that is remembered."""
+    known: dict[object, Records] = {}
+
+    def recall(scenario: Scenario, **options: Any) -> Records:
+        if options.get("engine") is not None:
+            return simulate(scenario, **options)
+        key = (scenario, *sorted((name, value) for name, value in options.items() if name != "on_step"))
+        if key not in known:
+            known[key] = simulate(scenario, **options)
+        return known[key]
+
+    _put(simulate, recall)
+    try:
+        yield
+    finally:
+        _put(recall, simulate)  # also where it was imported meanwhile
+
+
+def _put(old: object, new: object) -> None:
+    """In the place of a function another, wherever it was imported."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith("fleetsim.") and getattr(module, "simulate", None) is old:
+            vars(module)["simulate"] = new

@@ -149,6 +149,7 @@ OTHERS = [
 ]
 
 
+@pytest.mark.parts
 @pytest.mark.parametrize(
     ("options", "changes", "answer", "counts"), [DEFAULT, *(pytest.param(*x, marks=pytest.mark.slow) for x in OTHERS)]
 )

@@ -48,6 +48,7 @@ def _printed(words: Words, failing: bool) -> Printed:
     return Printed(words, code, (text,))
 
 
+@pytest.mark.parts
 @pytest.mark.parametrize("page", sorted(HOWTO.glob("*.md")), ids=lambda page: page.stem)
 def test_what_its_commands_print_runs_as_it_stands(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -50,6 +50,7 @@ def _permitted(found: Printed) -> Printed:
     return found
 
 
+@pytest.mark.parts
 @pytest.mark.parametrize("command", _ASKED)
 @pytest.mark.parametrize("start", [*sorted(presets()), *(path.stem for path in SCENARIOS)])
 def test_what_an_answer_prints_runs_as_it_stands(

@@ -48,6 +48,7 @@ def told_of(command: str) -> Any:
     return fs.load(**SMALL).split(gpus=8) if command == "split" else fs.plan(gpus=4, **SMALL)
 
 
+@pytest.mark.parts
 @pytest.mark.parametrize("command", ["simulate", "size", "split", "plan"])
 def test_tiles_say_what_the_first_lines_say(command: str) -> None:
     found = told_of(command)
