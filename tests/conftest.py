@@ -203,6 +203,17 @@ SLOW = (
 )
 
 
+@pytest.fixture
+def quick() -> Iterator[None]:
+    """For tests of words, flags, files and documents: runs end a few steps after their beginning, and what a test asks
+    for in several forms is simulated once."""
+    from tests.once import simulated_once
+    from tests.printed.shell import short_runs
+
+    with short_runs(), simulated_once():
+        yield
+
+
 def pytest_xdist_auto_num_workers() -> int:
     """A worker per core and one more: servers, browsers and clocks are waited for, and a core is idle meanwhile."""
     return (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1) + 1

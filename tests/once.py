@@ -17,15 +17,15 @@ from typing import Any, TypeVar
 from fleetsim.alerts import rehearsal
 from fleetsim.alerts.rehearsal import Rehearsal
 from fleetsim.config.scenario import Scenario
+from fleetsim.sim import run
 from fleetsim.sim.records import Records
-from fleetsim.sim.run import simulate
 
 # Names the folder of one run of the tests, which tests/conftest.py makes before it starts workers, and removes.
 FOLDER = "FLEETSIM_TESTS_ONCE"
 # Read now, for a test may take every variable of ours away. None outside a run of tests: nothing is shared then.
 SHARED = os.environ.get(FOLDER)
 Made = TypeVar("Made")
-_rehearse = rehearsal.rehearse
+_rehearse, _simulate = rehearsal.rehearse, run.simulate
 
 
 def once(key: object, make: Callable[[], Made]) -> Made:
@@ -60,21 +60,21 @@ def simulated_once() -> Iterator[None]:
 
     def recall(scenario: Scenario, **options: Any) -> Records:
         if options.get("engine") is not None:
-            return simulate(scenario, **options)
+            return _simulate(scenario, **options)
         key = (scenario, *sorted((name, value) for name, value in options.items() if name != "on_step"))
         if key not in known:
-            known[key] = simulate(scenario, **options)
+            known[key] = _simulate(scenario, **options)
         return known[key]
 
-    _put(simulate, recall)
+    _put(_simulate, recall)
     try:
         yield
     finally:
-        _put(recall, simulate)  # also where it was imported meanwhile
+        _put(recall, _simulate)  # also in what was imported meanwhile
 
 
 def _put(old: object, new: object) -> None:
     """In the place of a function another, wherever it was imported."""
     for name, module in list(sys.modules.items()):
-        if name.startswith("fleetsim.") and getattr(module, "simulate", None) is old:
+        if name.startswith(("fleetsim.", "tests.")) and getattr(module, "simulate", None) is old:
             vars(module)["simulate"] = new

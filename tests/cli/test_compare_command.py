@@ -13,6 +13,8 @@ from typer.testing import CliRunner, Result
 from fleetsim.cli.main import app
 from fleetsim.history.files import read_file
 
+pytestmark = pytest.mark.usefixtures("quick")
+
 JOB = """
 name: small
 workload: {output_tokens: {mean: 200, cv: 0.8, max: 800}, prompt_tokens: 64, group_size: 4}

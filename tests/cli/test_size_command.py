@@ -17,6 +17,8 @@ from fleetsim.config import default_scenario, load_scenario
 from fleetsim.job.gate import METRICS
 from tests.plan.fakes import fluid
 
+pytestmark = pytest.mark.usefixtures("quick")
+
 SMALL = ("--batch", "64", "--len", "300", "--set", "run.steps=8", "--replications", "2", "--trainer-step-s", "3")
 
 

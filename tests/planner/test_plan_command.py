@@ -15,6 +15,8 @@ import fleetsim as fs
 from fleetsim.cli.main import app
 from fleetsim.split.permissions import allowed
 
+pytestmark = pytest.mark.usefixtures("quick")
+
 JOB = ("--batch", "32", "--len", "150", "--model", "Qwen/Qwen2.5-1.5B", "--replications", "2")
 
 

@@ -19,6 +19,8 @@ from fleetsim.job.trials import trial_of
 from fleetsim.tell.document import Brief, Document, blocks_on, figure
 from tests.plan.fakes import metrics
 
+pytestmark = pytest.mark.usefixtures("quick")
+
 SMALL: dict[str, Any] = {"batch": 64, "len": 300, "model": "Qwen/Qwen2.5-1.5B", "replications": 3}
 IDLE, STEP = Estimate(0.1, 0.099, 0.101), Estimate(30.0, 29.8, 30.2)
 
