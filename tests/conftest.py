@@ -223,10 +223,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leaves out what is of another part; marks what is slow; puts first what waits, and what is long: the first worker
     begins with them, the others help it at its end."""
     seen: defaultdict[str, Iterator[int]] = defaultdict(count)
+    left = []
     for item in [item for item in items if item.get_closest_marker("parts")]:
         test = item.nodeid.partition("[")[0]
         if not takes(config.option.part, test, next(seen[test])):
             items.remove(item)
+            left.append(item)
+    if left:
+        config.hook.pytest_deselected(items=left)
     here = Path(__file__).parent
     places = {item: str(item.path.relative_to(here)) if item.path.is_relative_to(here) else "" for item in items}
     for item, place in places.items():

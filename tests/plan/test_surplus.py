@@ -74,6 +74,7 @@ def test_the_pace_is_said_in_the_words_of_the_field() -> None:
 
 
 @pytest.mark.parts
+@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("preset", ["trl-async-grpo", None])
 def test_size_says_the_age_and_the_losses_of_the_others(preset: str | None) -> None:
     start = None if preset is None else f"presets/{preset}"
