@@ -24,8 +24,6 @@ from fleetsim.replay.history_fields import AccessFields, WindowFields
 from fleetsim.replay.implied.implied_scenario import Implied
 from fleetsim.sweep.values import parse_sweep
 
-pytestmark = pytest.mark.usefixtures("quick")
-
 END = 1_790_000_000
 # The client's cap binds: 64 samples in flight on two instances that could hold thousands.
 JOB = """
