@@ -26,6 +26,7 @@ FOLDER = "FLEETSIM_TESTS_ONCE"
 SHARED = os.environ.get(FOLDER)
 Made = TypeVar("Made")
 _rehearse, _simulate = rehearsal.rehearse, run.simulate
+_known: dict[object, Records] = {}
 
 
 def once(key: object, make: Callable[[], Made]) -> Made:
@@ -55,22 +56,28 @@ def rehearse_once(scenario: Scenario, *given: Any, **options: Any) -> Rehearsal:
 @contextmanager
 def simulated_once() -> Iterator[None]:
     """Here a scenario that was simulated is not simulated again: for calls that tell the same runs in other forms.
-    Nobody is told of the steps of a run that is remembered."""
-    known: dict[object, Records] = {}
+    Nobody is told of the steps of a run that is remembered. `forget` is for a test of two runs being the same."""
 
     def recall(scenario: Scenario, **options: Any) -> Records:
         if options.get("engine") is not None:
             return _simulate(scenario, **options)
         key = (scenario, *sorted((name, value) for name, value in options.items() if name != "on_step"))
-        if key not in known:
-            known[key] = _simulate(scenario, **options)
-        return known[key]
+        found = _known.get(key)
+        if found is None:
+            found = _known[key] = _simulate(scenario, **options)
+        return found
 
     _put(_simulate, recall)
     try:
         yield
     finally:
         _put(recall, _simulate)  # also in what was imported meanwhile
+        forget()
+
+
+def forget() -> None:
+    """What `simulated_once` remembers."""
+    _known.clear()
 
 
 def _put(old: object, new: object) -> None:

@@ -9,7 +9,7 @@ from fleetsim.config.load import load_scenario, with_changes
 from fleetsim.errors import StuckError
 from fleetsim.job.trials import simulated
 from fleetsim.sim import run
-from tests.once import simulated_once
+from tests.once import forget, simulated_once
 from tests.parts import ALL, PARTS, VARIABLE, part_of_the_day, takes, words
 
 
@@ -45,6 +45,8 @@ def test_a_scenario_is_simulated_once_and_afterwards_as_ever(monkeypatch: pytest
         assert run.simulate(scenario, replication=1) is not first
         assert run.simulate(scenario, scrape_every_s=15.0) is not first
         assert simulated(scenario, 0)["step_s"] == plain["step_s"]
+        forget()
+        assert run.simulate(scenario) is not first
     assert user.simulate is run.simulate is real
     assert run.simulate(scenario) is not first
 
