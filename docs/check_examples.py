@@ -1,7 +1,8 @@
 """The examples of the documentation, executed: every `console` block of docs/, in the order of its page.
 
-    python docs/check_examples.py                     run all; exit 1 where a page shows something else
-    python docs/check_examples.py --write             put what was printed into the pages
+    python docs/check_examples.py                     a third of them, by the day; exit 1 where one shows something else
+    python docs/check_examples.py --all               all of them
+    python docs/check_examples.py --write             put what was printed into all pages
     python docs/check_examples.py docs/tutorial.md    these pages only
 
 In a block, lines that begin with "$ " are commands (a backslash carries on); what follows is what they print on
@@ -52,6 +53,7 @@ ROOT = DOCS.parent
 sys.path.insert(0, str(ROOT))  # run as a script, its folder is on the path and the package is not
 import fleetsim  # noqa: E402
 from fleetsim.tell.markdown import same  # noqa: E402
+from tests.parts import ALL, part_of_the_day, takes, words  # noqa: E402
 
 GAP = "..."
 TIMEOUT_S = 600.0
@@ -316,9 +318,13 @@ def main() -> int:
     """Runs the pages, one after the other; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pages", nargs="*", type=Path)
+    parser.add_argument("--all", action="store_true", help="all pages, not a third of them")
     parser.add_argument("--write", action="store_true", help="put what was printed into the pages")
     arguments = parser.parse_args()
-    chosen = arguments.pages or pages()
+    part = ALL if arguments.all or arguments.write else part_of_the_day()
+    chosen = arguments.pages or [page for n, page in enumerate(pages()) if takes(part, "examples", n)]
+    if not arguments.pages:
+        print(f"examples: {words(part)}")
     failed = False
     os.environ.update(_FIXED)
     _import_fleetsim()

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from contextlib import chdir
 from typing import Any
+from unittest import mock
 
 import typer.main
 from reference_cli import commands
+from typer.testing import CliRunner
 
 from fleetsim.cli.main import app
 from fleetsim.quantities import CATALOGUE
 
-ROOT = Path(__file__).resolve().parents[1]
 SMALL = ("--set", "trainer.batch_samples=64", "--set", "run.replications=2", "--set", "workload.output_tokens=200")
 # The command (without which its document is left out), and arguments that make it write one soon.
 DOCUMENTS: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -58,8 +56,7 @@ def page() -> str:
     chosen = [(name, arguments) for name, arguments in DOCUMENTS if name in known]
     with tempfile.TemporaryDirectory() as folder:
         run(("simulate", "async-one-step", "--replications", "1", "--openmetrics", "history.om"), folder)
-        with ThreadPoolExecutor(2) as pool:
-            texts = list(pool.map(lambda d: run((d[0], *d[1], "--json"), folder), chosen))
+        texts = [run((name, *arguments, "--json"), folder) for name, arguments in chosen]
     parts, seen = [], set()
     for (name, _), text in zip(chosen, texts, strict=True):
         parts += [f"## fleetsim {name} --json\n", *keys(json.loads(text), seen), ""]
@@ -69,12 +66,10 @@ def page() -> str:
 def run(arguments: tuple[str, ...], folder: str) -> str:
     """What a command prints. Raises RuntimeError where it fails."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith("FLEETSIM_") or k == "FLEETSIM_CACHE_DIR"}
-    done = subprocess.run(
-        [sys.executable, "-m", "fleetsim", *arguments],
-        cwd=folder, env={**kept, "PYTHONPATH": str(ROOT)}, text=True, capture_output=True, check=False,
-    )  # fmt: skip
-    if done.returncode:
-        raise RuntimeError(f"fleetsim {' '.join(arguments)} exits with {done.returncode}:\n{done.stderr}")
+    with chdir(folder), mock.patch.dict(os.environ, kept, clear=True):
+        done = CliRunner().invoke(app, list(arguments))
+    if done.exit_code:
+        raise RuntimeError(f"fleetsim {' '.join(arguments)} exits with {done.exit_code}:\n{done.output}")
     return done.stdout
 
 

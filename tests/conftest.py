@@ -1,5 +1,5 @@
-"""What every test shares: hypothesis's settings, the order of the tests, what the fast lane leaves out, and the table
-of published runs at the end of a test run."""
+"""What every test shares: hypothesis's settings, the order of the tests, what the fast lane leaves out, the part of the
+day, and the table of published runs at the end of a test run."""
 
 from __future__ import annotations
 
@@ -8,11 +8,16 @@ import os
 import shutil
 import signal
 import tempfile
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.database import DirectoryBasedExampleDatabase
+
+from tests.parts import ALL, PARTS, part_of_the_day, takes, words
 
 # No deadline: the first example of a process may compile the kernel. The examples are the same every time, so that a
 # red run is about the change and not about luck. `pytest -m hypothesis --hypothesis-profile=new` looks at new ones, and
@@ -44,11 +49,26 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Which instances of tests marked `parts` are run (tests/parts.py)."""
+    parser.addoption("--all", action="store_const", const=ALL, dest="part", help="every instance of such tests")
+    numbers = range(1, PARTS + 1)
+    parser.addoption("--part", type=int, choices=numbers, dest="part", help="of such tests this part")
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    """Which part this is."""
+    return f"tests marked `parts`: {words(config.option.part)}"
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Compile the kernel once, before several workers would each compile it for themselves; a folder for what they
-    share (tests/once.py)."""
+    """Chooses the part for all workers. Compiles the kernel once, before several workers would each compile it for
+    themselves. Makes a folder for what they share (tests/once.py)."""
     if hasattr(config, "workerinput"):
         return
+    if config.option.part is None:  # whoever names files gets all that is in them
+        named = config.args_source is pytest.Config.ArgsSource.ARGS
+        config.option.part = ALL if named else part_of_the_day()
     os.environ["FLEETSIM_TESTS_ONCE"] = folder = tempfile.mkdtemp(prefix="fleetsim-tests-")
     config.add_cleanup(lambda: shutil.rmtree(folder))
     if getattr(config.option, "numprocesses", None):
@@ -59,6 +79,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
 # Tests that sleep more than they work. They come first, in the hands of one worker; the others work meanwhile.
 WAITING = ("real_prometheus/test_rules_live.py", "real_prometheus/test_watch_live.py", "calibrate/test_server_http.py")
+# The longest come next: what begins last ends last, and the other workers would wait for it.
+LONG = (
+    "api/test_same_as_the_command.py",
+    "engine/test_roofline_accuracy.py",
+    "fuzz/test_bounded.py",
+    "golden/",
+    "packaging/test_wheel.py",
+    "plan/test_doubt.py",
+    "planner/",
+    "validation/test_validate.py",
+)
 # Folders, files and single tests that take most of the time: with programs of their own, or with long runs.
 SLOW = (
     "browser/",
@@ -172,19 +203,40 @@ SLOW = (
 )
 
 
+@pytest.fixture
+def quick() -> Iterator[None]:
+    """For tests of words, flags, files and documents: runs end a few steps after their beginning, and what a test asks
+    for in several forms is simulated once."""
+    from tests.once import simulated_once
+    from tests.printed.shell import short_runs
+
+    with short_runs(), simulated_once():
+        yield
+
+
 def pytest_xdist_auto_num_workers() -> int:
     """A worker per core and one more: servers, browsers and clocks are waited for, and a core is idle meanwhile."""
     return (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1) + 1
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks what is slow, and puts first what waits: the first worker begins with it, the others help it at its end."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out what is of another part; marks what is slow; puts first what waits, and what is long: the first worker
+    begins with them, the others help it at its end."""
+    seen: defaultdict[str, Iterator[int]] = defaultdict(count)
+    left = []
+    for item in [item for item in items if item.get_closest_marker("parts")]:
+        test = item.nodeid.partition("[")[0]
+        if not takes(config.option.part, test, next(seen[test])):
+            items.remove(item)
+            left.append(item)
+    if left:
+        config.hook.pytest_deselected(items=left)
     here = Path(__file__).parent
     places = {item: str(item.path.relative_to(here)) if item.path.is_relative_to(here) else "" for item in items}
     for item, place in places.items():
         if f"{place}::{item.name}".startswith(SLOW):
             item.add_marker(pytest.mark.slow)
-    items.sort(key=lambda item: not places[item].startswith(WAITING))
+    items.sort(key=lambda item: 0 if places[item].startswith(WAITING) else 1 if places[item].startswith(LONG) else 2)
 
 
 def pytest_collection_finish() -> None:
@@ -194,8 +246,10 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Predicted and published, side by side: what a test recorded as the property `published`."""
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Which part was run. Predicted and published, side by side: what a test recorded as the property `published`."""
+    if config.option.part != ALL:
+        terminalreporter.section(f"OF TESTS MARKED `parts` ONLY {words(config.option.part)}")
     rows = [
         value
         for reports in terminalreporter.stats.values()

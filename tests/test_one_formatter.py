@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,11 @@ ROOT = Path(fleetsim.__file__).parent
 FILES = [p for p in sorted(ROOT.rglob("*.py")) if p.name not in ("units.py", "quantities.py")]
 # An optimizer step is also a thing: it is counted ("12 optimizer steps") and stands along the axes of charts.
 TITLES = {q.title for q in CATALOGUE} - {"optimizer step"}
+
+
+@cache
+def tree_of(path: Path) -> ast.AST:
+    return ast.parse(path.read_text())
 
 
 def shares_by_hand(tree: ast.AST) -> Iterator[int]:
@@ -50,6 +56,6 @@ def test_nothing_is_written_or_named_by_hand(find: object) -> None:
     found = [
         f"{path.relative_to(ROOT)}: {hit}"
         for path in FILES
-        for hit in find(ast.parse(path.read_text()))  # type: ignore[operator]
+        for hit in find(tree_of(path))  # type: ignore[operator]
     ]
     assert not found, "use fleetsim/units.py and fleetsim/quantities.py"

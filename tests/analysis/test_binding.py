@@ -47,6 +47,7 @@ def test_moving_what_a_verdict_names_moves_the_step() -> None:
     assert len(seen) >= 4, seen
 
 
+@pytest.mark.parts
 @pytest.mark.parametrize("placement", ["disaggregated", "colocated"])
 def test_moving_what_a_verdict_names_moves_the_step_where_syncs_drain(placement: str) -> None:
     """A drain is no sync to be made faster: what it waits for is named. One job in twenty may be told wrongly."""

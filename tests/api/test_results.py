@@ -13,6 +13,8 @@ import pytest
 import fleetsim as fs
 from fleetsim.quantities import METRICS
 
+pytestmark = pytest.mark.usefixtures("quick")
+
 
 @pytest.fixture(scope="module")
 def run() -> fs.SimulateResult:

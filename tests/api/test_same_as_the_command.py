@@ -10,6 +10,8 @@ from typer.testing import CliRunner
 import fleetsim as fs
 from fleetsim.cli.main import app
 
+pytestmark = pytest.mark.usefixtures("quick")
+
 SMALL = {"batch": 64, "len": 400, "replications": 5}
 FLAGS = ["--batch", "64", "--len", "400", "--replications", "5"]
 

@@ -11,6 +11,8 @@ from typer.testing import CliRunner, Result
 
 from fleetsim.cli.main import app
 
+pytestmark = pytest.mark.usefixtures("quick")
+
 pytest.importorskip("jinja2", reason='the pages need pip install "fleetsim[report]"')
 pytest.importorskip("plotly", reason='the pages need pip install "fleetsim[report]"')
 

@@ -11,6 +11,8 @@ from typer.testing import CliRunner, Result
 from fleetsim.cli.main import app
 from fleetsim.config import load_scenario
 
+pytestmark = pytest.mark.usefixtures("quick")
+
 SMALL = ("--set", "run.steps=6", "--replications", "1")
 
 

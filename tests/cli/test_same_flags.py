@@ -16,6 +16,8 @@ from fleetsim.cli.main import app
 from fleetsim.config.load import scenario_from_mapping
 from fleetsim.job.fields import CountedFlags, JobFlags
 
+pytestmark = pytest.mark.usefixtures("quick")
+
 COMMANDS: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 SMALL = ("--batch", "32", "--len", "200", "--model", "Qwen/Qwen2.5-1.5B")
 SHORT = ("--steps", "8", "--replications", "2")

@@ -13,6 +13,8 @@ from fleetsim.job.trials import flat
 from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.run import simulate
 
+pytestmark = pytest.mark.usefixtures("quick")
+
 JOB = """
 name: small
 workload: {output_tokens: {mean: 200, cv: 0.8, max: 800}, prompt_tokens: 64, group_size: 4}

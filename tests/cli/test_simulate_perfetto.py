@@ -16,6 +16,8 @@ from fleetsim.cli.main import app
 from fleetsim.errors import OutsideError
 from fleetsim.sim import replications
 
+pytestmark = pytest.mark.usefixtures("quick")
+
 JOB = """
 name: small
 workload: {output_tokens: {mean: 200, cv: 0.8, max: 800}, prompt_tokens: 64, group_size: 4}

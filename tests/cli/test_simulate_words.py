@@ -31,6 +31,8 @@ from fleetsim.simulate.ask import Simulate
 from fleetsim.split import arrangements
 from tests.history.verl_log import VerlJob, console
 
+pytestmark = pytest.mark.usefixtures("quick")
+
 FILE = """
 workload: {output_tokens: {mean: 900, cv: 0.7, max: 4096}, prompt_tokens: 200, group_size: 4}
 engine: {model: Qwen/Qwen2.5-1.5B, max_num_seqs: 128}

@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -59,16 +60,14 @@ def allreduce_s(gpu: GpuSpec, gpus: int, size: float, curves: Curves) -> float:
     return float(Device(gpu, curves.families[gpu.family], 1).allreduce_s(gpus, np.array(size)))
 
 
-def fits() -> list[tuple[str, str, int]]:
-    """Every built-in GPU, model and tp that fit together."""
-    found = []
-    for gpu, model, tp in itertools.product(GPUS, MODELS, (1, 2, 4, 8)):
+def some_that_fit() -> Iterator[tuple[StepTime, EngineLimits]]:
+    """Of every built-in GPU, model and tp a third, drawn, where they fit together."""
+    every = list(itertools.product(GPUS, MODELS, (1, 2, 4, 8)))
+    for gpu, model, tp in random.Random(0).sample(every, len(every) // 3):
         try:
-            roofline(gpu, model, tp)
+            yield roofline(gpu, model, tp)
         except InputError:
             continue
-        found.append((gpu, model, tp))
-    return found
 
 
 def iteration_s(gpu: str, model: str, tp: int, decodes: int, context: int, prefill: int = 0, **more: Any) -> float:
@@ -218,10 +217,9 @@ def test_more_gpus_do_not_help_a_small_model_much() -> None:
 
 
 def test_every_combination_that_fits_is_monotone() -> None:
-    combinations = fits()
-    assert len(combinations) > 500
-    for gpu, model, tp in combinations[::3]:  # 3 shares no factor with the sizes of the lists
-        step_time, limits = roofline(gpu, model, tp)
+    combinations = list(some_that_fit())
+    assert len(combinations) > 170
+    for step_time, limits in combinations:
         assert step_time.kind == "roofline"
         assert np.all(np.diff(step_time.table(limits.max_num_batched_tokens)) >= 0)
         assert step_time.seconds(1) < step_time.seconds(1, kv_tokens=1000) < step_time.seconds(2, kv_tokens=2000)

@@ -36,6 +36,7 @@ def scenarios(framework: str) -> list[Scenario]:
     return [with_changes(scenario, changes) for scenario in own for changes in CHANGES]
 
 
+@pytest.mark.parts
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_every_setting_is_the_frameworks_own(framework: str) -> None:
     known = [k for k in (KEYS / f"{framework}.tsv").read_text(encoding="utf-8").splitlines() if k[:1] != "#"]

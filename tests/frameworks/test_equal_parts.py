@@ -57,6 +57,7 @@ def test_a_configuration_is_read_and_told_about() -> None:
     assert len(told[6]) == 1
 
 
+@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("preset", ["verl-sync", "verl-fully-async"])
 def test_no_trainer_that_verl_stops_at_is_advised(preset: str) -> None:
     """On 48 GPUs, of which 48 and 24 do not divide the samples of an update, all powers of two."""

@@ -207,6 +207,7 @@ def scenarios(draw: st.DrawFn) -> Scenario:
     return scenario_from_mapping(raw)
 
 
+@pytest.mark.parts
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 @settings(max_examples=25, deadline=None)
 @given(scenario=scenarios())

@@ -10,7 +10,7 @@ from fleetsim.alerts import rehearsal
 from tests.golden.calls import CALLS, COMMANDS, chosen
 from tests.golden.run import Workshop
 from tests.golden.said import alike, differs, golden, told, unkept
-from tests.once import rehearse_once
+from tests.once import rehearse_once, simulated_once
 
 HOW = """
 python -m tests.golden.check {0}    compares again, to the last digit
@@ -21,11 +21,12 @@ python -m tests.golden.write {0}    if it is meant: writes the goldens anew; say
 def test_says_what_it_said(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rehearsal, "rehearse", rehearse_once)
     workshop, found, names = Workshop(tmp_path), [], []
-    for call in chosen([command]):
-        now, kept = told(call, workshop), golden(call.name)
-        if not kept.exists() or not alike(kept.read_text(encoding="utf-8"), now):
-            found.append(differs(call.name, now))
-            names.append(call.name)
+    with simulated_once():
+        for call in chosen([command]):
+            now, kept = told(call, workshop), golden(call.name)
+            if not kept.exists() or not alike(kept.read_text(encoding="utf-8"), now):
+                found.append(differs(call.name, now))
+                names.append(call.name)
     if found:
         pytest.fail("\n\n".join([*found, HOW.format(" ".join(names))]), pytrace=False)
 

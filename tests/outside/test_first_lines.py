@@ -43,6 +43,7 @@ def shown(name: str) -> list[str]:
     return [label for line in said(name) for label in LABELS if line.startswith(label)]
 
 
+@pytest.mark.parts
 @pytest.mark.parametrize("name", FEW)
 def test_the_first_lines(name: str) -> None:
     fits_one_screen(name)

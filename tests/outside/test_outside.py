@@ -40,6 +40,7 @@ FEW = (
 LATER = ("trainer slow for a while",)
 
 
+@pytest.mark.parts
 @pytest.mark.parametrize("name", FEW)
 def test_the_causes_are_named_and_no_other(name: str) -> None:
     case = BY_NAME[name]

@@ -49,6 +49,7 @@ def test_nothing_is_said_of_another_trainer_whose_seconds_nobody_knows_or_whose_
     assert not {LARGER_TRAINER, SMALLER_TRAINER} & {a.name for a in job.size().plan.alternatives.tried}
 
 
+@pytest.mark.parts
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", CHEAP)
 def test_a_change_that_is_typed_gives_what_was_said(seed: int) -> None:

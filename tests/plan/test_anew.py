@@ -116,6 +116,7 @@ def test_few_runs_are_made_for_all_of_them(floor_s: float) -> None:
     assert len(calls) - found.simulations <= 40
 
 
+@pytest.mark.parts
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
@@ -141,6 +142,7 @@ def test_the_change_that_is_advised_is_what_asking_for_it_says(options: dict[str
     assert now.mean["step_s"] - asked.mean["step_s"] == pytest.approx(change.saves_s, rel=1e-9)
 
 
+@pytest.mark.parts
 @pytest.mark.parametrize("options", [{"len": 4000.0, "max_len": 8192}, {"len": 3500.0, "max_len": 8192}, {}])
 def test_nobody_is_advised_to_cut_many_responses(options: dict[str, Any]) -> None:
     """A cap that cuts one response in ten or five saves most of all, and teaches the model to stop."""

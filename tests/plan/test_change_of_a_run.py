@@ -47,6 +47,7 @@ def test_a_fleet_that_is_too_large_gets_the_count_that_brute_force_finds() -> No
     assert found.anew.gain == pytest.approx(1.0 - every[found.anew.instances] / every[24], abs=0.02)
 
 
+@pytest.mark.parts
 @pytest.mark.parametrize("instances", [1, 6, 12])
 def test_no_lever_at_any_count_saves_notably_more_than_what_is_told(instances: int) -> None:
     scenario = job(fleet__instances=instances)

@@ -52,6 +52,7 @@ def placed(changes: dict[str, Any]) -> Scenario:
     return with_all_gpus(planned(with_changes(in_turn(), changes), ()))
 
 
+@pytest.mark.parts
 @pytest.mark.parametrize("job", JOBS)
 def test_the_count_is_that_of_brute_force_over_long_runs(job: str) -> None:
     """At most 3 % of step x cost are lost against the best of all counts that the job can have."""

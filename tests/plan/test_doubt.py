@@ -30,7 +30,7 @@ from fleetsim.trainer.estimate import estimate_of
 from tests.plan.draws import all_off
 from tests.plan.fakes import fluid, metrics
 
-JOB = {"batch": 256, "len": 1536, "max_staleness": 3, "max_len": 4096}
+JOB = {"batch": 256, "len": 1536, "max_staleness": 3, "max_len": 4096, "replications": 2}
 IDLE = Target("trainer_idle_fraction", "trainer_idle_fraction", 0.05)
 Floats = npt.NDArray[np.float64]
 
@@ -149,6 +149,7 @@ OTHERS = [
 ]
 
 
+@pytest.mark.parts
 @pytest.mark.parametrize(
     ("options", "changes", "answer", "counts"), [DEFAULT, *(pytest.param(*x, marks=pytest.mark.slow) for x in OTHERS)]
 )

@@ -79,6 +79,7 @@ def test_it_pays_up_to_the_batch_where_the_rates_cross() -> None:
         assert (drafting.decode_tok_s(b, context) > plain.decode_tok_s(b, context)) == pays
 
 
+@pytest.mark.usefixtures("quick")
 def test_every_answer_tells_it() -> None:
     asked = fs.load(job(method="mtp"))
     size, split = asked.size(), asked.split(8)

@@ -106,6 +106,7 @@ def test_the_fleet_holds_at_the_end_of_the_run_and_one_for_its_begin_does_not() 
     assert idle_at_the_end(job.scenario, begin.instances) > 0.15
 
 
+@pytest.mark.usefixtures("quick")
 def test_every_door_tells_of_the_growth(tmp_path: Path) -> None:
     job = growing()
     for found in (job.size(), job.split(8), job.simulate()):

@@ -137,6 +137,7 @@ def test_no_staleness_is_an_answer_of_any_recipe(name: str) -> None:
     assert found.advice.chosen.arrangement.on_policy
 
 
+@pytest.mark.usefixtures("quick")
 def test_the_command_python_and_json_say_the_same_of_a_synchronous_recipe() -> None:
     flags = [word for name, value in SMALL.items() for word in (f"--{name.replace('_', '-')}", str(value))]
     words = ["split", "--preset", "trl-grpo", "--gpus", "8", *flags]

@@ -27,6 +27,7 @@ def job_of(name: str, kind: str) -> StatedJob:
     return job_from_flags(name, [*FEW, *FEWER.get(name, ())], {**JOBS[kind], "replications": 1})
 
 
+@pytest.mark.parts
 @pytest.mark.parametrize("name", sorted(presets()))
 def test_every_preset_answers(name: str) -> None:
     for kind in JOBS:

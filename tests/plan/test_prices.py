@@ -57,6 +57,7 @@ def test_a_type_without_a_list_price_is_told_with_what_to_give(door: str) -> Non
     assert not any("on record" in note for note in fs.load(gpu="MI355X").notes)
 
 
+@pytest.mark.usefixtures("quick")
 def test_a_table_of_ones_own_goes_before_and_may_be_edited(tmp_path: Path) -> None:
     table = tmp_path / "prices.csv"
     table.write_text("gpu,usd_per_gpu_h,seen\nH100,2.10,today\nmine,0.5,today\n", encoding="utf-8")
@@ -134,6 +135,7 @@ def test_results_of_runs_are_compared_as_their_jobs() -> None:
     assert any(note.startswith("B: engine speed") and "H800" in note for note in found.notes)
 
 
+@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("door", ["size", "split", "simulate"])
 def test_every_door_tells_the_error_of_its_own_engine(door: str, tmp_path: Path) -> None:
     job = fs.load(batch=64, len=500, gpu="B200", **SMALL)

@@ -26,6 +26,7 @@ def said(*words: str) -> dict[str, Any]:
 REWARDS = ("--set", "workload.reward.latency_s=20", "--set", "workload.reward.workers=32")
 
 
+@pytest.mark.parts
 @pytest.mark.parametrize(
     "words",
     [
@@ -64,6 +65,7 @@ def test_what_the_first_screen_proposes_is_among_them() -> None:
     assert asked == sorted(asked, key=lambda permission: permission is not None)  # what needs none comes first
 
 
+@pytest.mark.parts
 @pytest.mark.parametrize(
     "words",
     [

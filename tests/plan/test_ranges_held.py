@@ -47,6 +47,7 @@ def worlds(job: Scenario, given: frozenset[str], draws: int) -> Iterator[tuple[M
         yield measure, 1.0 + RERUN * again
 
 
+@pytest.mark.parts
 @pytest.mark.parametrize(
     "options",
     [
@@ -66,6 +67,7 @@ def test_the_ranges_of_a_run_hold_what_draws_give(options: dict[str, Any]) -> No
         assert 0.7 <= held / len(runs) <= 0.9, (name, held / len(runs))
 
 
+@pytest.mark.parts
 @pytest.mark.parametrize("options", [{"gpu": "H200"}, {"trainer_step_s": 30.0, "trainer_gpus": 8}])
 def test_the_splits_that_are_likely_hold_the_best_of_what_draws_give(options: dict[str, Any]) -> None:
     job = fs.load(None, {}, **{**JOB, **options})

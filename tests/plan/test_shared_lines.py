@@ -95,6 +95,7 @@ def test_responses_that_the_cap_cuts() -> None:
     assert share_at_cap(with_changes(s, {"workload.output_tokens": 700}).workload.output_tokens) == 0.0
 
 
+@pytest.mark.usefixtures("quick")
 def test_a_preset_that_drops_most_of_its_samples_says_so() -> None:
     """TRL's asynchronous trainer drops what is too old; with a quarter of its batch that is most of what is made."""
     found = fs.load("presets/trl-async-grpo", batch=128).simulate()

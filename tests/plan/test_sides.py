@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 import fleetsim as fs
 from fleetsim.config import default_scenario, with_changes
 from fleetsim.config.override import parse_override
@@ -62,6 +64,7 @@ def test_all_ways_have_the_same_gpus() -> None:
     assert gpus == {8}
 
 
+@pytest.mark.usefixtures("quick")
 def test_every_answer_tells_it() -> None:
     asked = fs.load(job(1, 3))
     size, split = asked.size(), asked.split(16)

@@ -29,6 +29,7 @@ def supply_of(instances: int, **changes: Any) -> str | None:
     return next((line.removeprefix("supply ").strip() for line in said if line.startswith("supply ")), None)
 
 
+@pytest.mark.parts
 @pytest.mark.parametrize(
     ("instances", "law"),
     [(15, {}), (15, BACKLOG), (40, {}), (10, {}), (8, {})],
@@ -72,6 +73,8 @@ def test_the_pace_is_said_in_the_words_of_the_field() -> None:
     assert "4,320" in lines["iterations (optimizer steps) per day"]
 
 
+@pytest.mark.parts
+@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("preset", ["trl-async-grpo", None])
 def test_size_says_the_age_and_the_losses_of_the_others(preset: str | None) -> None:
     start = None if preset is None else f"presets/{preset}"

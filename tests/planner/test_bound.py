@@ -16,6 +16,7 @@ from tests.planner.spaces import plans_of, space_of
 EVERYTHING = "fp8,speculation,staleness<=3"
 
 
+@pytest.mark.parts
 @pytest.mark.parametrize(
     ("gpus", "options"),
     [

@@ -14,6 +14,9 @@ from typer.testing import CliRunner
 import fleetsim as fs
 from fleetsim.cli.main import app
 from fleetsim.split.permissions import allowed
+from tests.once import forget
+
+pytestmark = pytest.mark.usefixtures("quick")
 
 JOB = ("--batch", "32", "--len", "150", "--model", "Qwen/Qwen2.5-1.5B", "--replications", "2")
 
@@ -30,6 +33,7 @@ def test_every_row_can_be_simulated_again_to_the_last_digit(tmp_path: Path) -> N
     assert document["feasible"] is True
     assert 1 < len(document["plans"]) <= 7
     assert document["plans"][0] == document["recommendation"]
+    forget()
     for row in document["plans"]:
         words = [str(file) if word == "plan.yaml" else word for word in shlex.split(row["command"])[1:]]
         again = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)["metrics"]

@@ -75,6 +75,7 @@ def first_fresh(plans: Sequence[Plan], oldest: float | None) -> Plan:
     return next(p for p in plans if age_of([flat(simulated(with_changes(p.scenario, LONG), 0))]) <= oldest)
 
 
+@pytest.mark.parts
 @pytest.mark.parametrize(
     ("gpus", "allow", "options"),
     [
@@ -141,6 +142,7 @@ def test_nothing_within_the_bound_is_lost_from_the_front() -> None:
         assert not fresh or front.beats(run["step_s"], run["cost_per_step"], close=0.01), candidate.share
 
 
+@pytest.mark.parts
 @pytest.mark.parametrize(("gpus", "tp"), [(40, 1), (80, 2)])
 def test_counts_between_those_of_the_grid_are_found(gpus: int, tp: int) -> None:
     """Every count of engines, and of servers of the trainer, simulated: nothing of their front is lost."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.golden.inputs import INPUTS
-from tests.once import once
+from tests.once import once, simulated_once
 from tests.printed.reading import Words
 from tests.printed.shell import ANSWERS, Printed, accepted, command_of, every_face, short_runs, typed, works
 
@@ -48,12 +48,13 @@ def _printed(words: Words, failing: bool) -> Printed:
     return Printed(words, code, (text,))
 
 
+@pytest.mark.parts
 @pytest.mark.parametrize("page", sorted(HOWTO.glob("*.md")), ids=lambda page: page.stem)
 def test_what_its_commands_print_runs_as_it_stands(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("run.jsonl").write_text(str(INPUTS["verl.jsonl"]), encoding="utf-8")
     done: set[Words] = set()
-    with short_runs():
+    with short_runs(), simulated_once():
         for words, failing in _commands(page.read_text(encoding="utf-8")):
             if "--save" in words:  # a setup, the same in all pages
                 _make(words)

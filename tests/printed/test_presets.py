@@ -13,6 +13,7 @@ import pytest
 
 from fleetsim.config.data_files import presets
 from tests.golden.inputs import INPUTS
+from tests.once import simulated_once
 from tests.printed.reading import Words, flags_in, in_document, in_page, in_text, settings_in
 from tests.printed.shell import ANSWERS, Printed, accepted, command_of, every_face, options_of, short_runs, works
 
@@ -50,6 +51,7 @@ def _permitted(found: Printed) -> Printed:
     return found
 
 
+@pytest.mark.parts
 @pytest.mark.parametrize("command", _ASKED)
 @pytest.mark.parametrize("start", [*sorted(presets()), *(path.stem for path in SCENARIOS)])
 def test_what_an_answer_prints_runs_as_it_stands(
@@ -61,7 +63,7 @@ def test_what_an_answer_prints_runs_as_it_stands(
     if file is not None:
         start = f"my {file.name}"
         shutil.copy(file, start)
-    with short_runs():
+    with short_runs(), simulated_once():
         found = every_face(_call(command, start), drawn=start in _DRAWN or file is not None)
         if found.code == 2 and command == "plan":
             found = _permitted(found)

@@ -55,6 +55,7 @@ def _window(name: str) -> bytes:
     return text
 
 
+@pytest.mark.parts
 @pytest.mark.parametrize(
     ("window", "asked", "first"),
     [

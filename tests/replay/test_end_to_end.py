@@ -51,6 +51,7 @@ def test_its_own_export_back_tests_within_3_percent(name: str, tmp_path: Path) -
     assert model.speed.factor == pytest.approx(1.0, abs=0.03)
 
 
+@pytest.mark.parts
 @pytest.mark.parametrize(
     ("name", "seeds"),
     # A window of a few dozen steps whose batches wait for long groups is itself 4 % off its own mean.
@@ -71,6 +72,7 @@ def test_without_a_scenario_throughput_and_step_hold(name: str, seeds: tuple[int
         assert max(map(abs, found)) <= 0.06, (quantity, found)
 
 
+@pytest.mark.parts
 @pytest.mark.parametrize("seed", [1, 2, 78])
 def test_a_queue_that_ages_slowly_is_told_from_aborted_work(seed: int, tmp_path: Path) -> None:
     """A client that drops what is too old: its queue needs dozens of steps to become what it stays, and a law tried

@@ -35,6 +35,7 @@ def truth(ran: Ran) -> tuple[float, float]:
     return ran.job.sync_s / period, period
 
 
+@pytest.mark.parts
 @pytest.mark.parametrize(
     ("job", "scrape_s"),
     [

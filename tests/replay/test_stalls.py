@@ -78,6 +78,7 @@ def compared(each: tuple[Pause, ...], starts: list[float], long_s: float) -> tup
     return np.array(off), len(alien)
 
 
+@pytest.mark.parts
 @pytest.mark.parametrize("batches", [False, True])
 @pytest.mark.parametrize(
     ("instances", "first", "long_s", "every"),
@@ -104,6 +105,7 @@ def test_longer_than_a_scrape_all_are_found(
     assert pauses.period_s == pytest.approx(every, abs=2.0)
 
 
+@pytest.mark.parts
 @pytest.mark.parametrize("instances", [1, 3, 12])
 @pytest.mark.parametrize("long_s", [8.0, 12.0])
 @pytest.mark.parametrize("batches", [False, True])
@@ -119,6 +121,7 @@ def test_shorter_than_a_scrape_what_is_found_is_right(instances: int, long_s: fl
     assert pauses.mean_s == pytest.approx(long_s, abs=3.0)
 
 
+@pytest.mark.parts
 @pytest.mark.parametrize("instances", [1, 3, 12])
 @pytest.mark.parametrize("batches", [False, True])
 @pytest.mark.parametrize("seed", range(2))
@@ -129,6 +132,7 @@ def test_batches_that_come_and_go_are_no_pauses(instances: int, batches: bool, s
     assert [p for p in pauses.each if not p.empty] == []
 
 
+@pytest.mark.parts
 @pytest.mark.parametrize("preset", PRESETS)
 def test_a_sync_of_seconds_is_not_made_longer(preset: str, tmp_path: Path) -> None:
     """Their fleets stand still for 3.5 s a step at the most: hardly one is seen, none as long as counts for certain."""

@@ -92,6 +92,7 @@ def the_next_command_runs_and_helps(name: str) -> None:
     assert share > 0.02
 
 
+@pytest.mark.parts
 @pytest.mark.parametrize("name", NAMES)
 def test_verdict(name: str) -> None:
     """One test for all of a job: what is simulated for it is used by every part."""

@@ -80,6 +80,7 @@ def judged(name: str) -> tuple[Replayed, Answers]:
     return result, answer(Questions(recommend=True, deployment=Deployment("rollout")), result)
 
 
+@pytest.mark.parts
 @pytest.mark.parametrize("name", JOBS)
 def test_a_fleet_is_not_sized_beside_a_fault_that_comes_first(name: str) -> None:
     result, answers = judged(name)

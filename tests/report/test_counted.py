@@ -17,6 +17,8 @@ from fleetsim.sim.run import simulate
 from fleetsim.simulate.run_view import counted_words, early_events, warmups_of
 from tests.report.small_pages import job
 
+pytestmark = pytest.mark.usefixtures("quick")
+
 EVENT = "run.events=[{step: 3, lose_instance: 1}]"
 SMALL = ("--set", "trainer.batch_samples=32", "--steps", "12", "--set", "run.warmup_steps=5")
 

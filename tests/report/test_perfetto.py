@@ -157,6 +157,7 @@ def test_any_run_makes_a_valid_trace(scenario: Scenario, steps: StepChoice) -> N
     check_content(records, drawn, events)
 
 
+@pytest.mark.parts
 @pytest.mark.parametrize("changes", CASES.values(), ids=CASES.keys())
 def test_every_arrangement(changes: dict[str, Any]) -> None:
     records, drawn, events = traced(with_changes(default_scenario(), SHORT | {"fleet.instances": 4} | changes))

@@ -57,7 +57,7 @@ def shell(text: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return done
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def port(place: Path) -> Iterator[int]:
     """Where a Prometheus with the loaded history answers."""
     missing = [name for name in ("prometheus", "promtool") if shutil.which(name) is None]

@@ -19,6 +19,8 @@ from fleetsim.tell.document import Document
 from fleetsim.tell.facts import Facts, facts, measured
 from tests.plan.fakes import metrics
 
+pytestmark = pytest.mark.usefixtures("quick")
+
 SMALL: dict[str, Any] = {"batch": 64, "len": 300, "model": "Qwen/Qwen2.5-1.5B", "replications": 3}
 IDLE, STEP = Estimate(0.1, 0.099, 0.101), Estimate(30.0, 29.8, 30.2)
 
@@ -48,6 +50,7 @@ def told_of(command: str) -> Any:
     return fs.load(**SMALL).split(gpus=8) if command == "split" else fs.plan(gpus=4, **SMALL)
 
 
+@pytest.mark.parts
 @pytest.mark.parametrize("command", ["simulate", "size", "split", "plan"])
 def test_tiles_say_what_the_first_lines_say(command: str) -> None:
     found = told_of(command)

@@ -45,6 +45,7 @@ def submission_ages(records: Records) -> np.ndarray[Any, Any]:
     return ages
 
 
+@pytest.mark.parts
 @pytest.mark.parametrize("name", NAMES)
 def test_it_runs_as_it_is(name: str) -> None:
     scenario = load_scenario(find_preset(name))

@@ -61,9 +61,17 @@ def scenario(tmp_path: Path) -> str:
 
 
 @needs_ray
-def test_a_worker_dies_and_the_table_is_the_local_one_to_the_byte(
+def test_whatever_dies_the_table_is_the_local_one_to_the_byte(
     cluster: tuple[str, Path], scenario: str, tmp_path: Path
 ) -> None:
+    """One test, so that it has one worker and one cluster: a cluster takes half a minute of processor time."""
+    for name, dies in {"worker": a_worker_dies, "driver": a_driver_is_killed_and_goes_on_from_its_journal}.items():
+        place = tmp_path / name
+        place.mkdir()
+        dies(cluster, scenario, place)
+
+
+def a_worker_dies(cluster: tuple[str, Path], scenario: str, tmp_path: Path) -> None:
     address, log = cluster
     begin_anew(log)
     output = tmp_path / "t.parquet"
@@ -82,10 +90,7 @@ def test_a_worker_dies_and_the_table_is_the_local_one_to_the_byte(
     assert not list(tmp_path.glob("*.jsonl"))
 
 
-@needs_ray
-def test_a_driver_that_is_killed_goes_on_from_its_journal(
-    cluster: tuple[str, Path], scenario: str, tmp_path: Path
-) -> None:
+def a_driver_is_killed_and_goes_on_from_its_journal(cluster: tuple[str, Path], scenario: str, tmp_path: Path) -> None:
     address, log = cluster
     begin_anew(log)
     output = tmp_path / "t.parquet"

@@ -41,6 +41,7 @@ FROM flow f ORDER BY f.id
 ARGS = "SELECT arg_set_id, key, display_value FROM args WHERE key LIKE 'args.%'"
 
 
+@pytest.mark.parts
 @pytest.mark.parametrize("name", ["faults", "rolling", "lending"])
 def test_perfetto_reads_what_the_records_say(processor: str, name: str, tmp_path: Path) -> None:
     drawn = draw(name, tmp_path)

@@ -68,6 +68,7 @@ def test_any_broken_console_is_read_or_refused(
         assert history.steps is not None
 
 
+@pytest.mark.parts
 @pytest.mark.parametrize("name", FEW)
 def test_causes_are_named_and_no_other(name: str) -> None:
     row, off = judge(BY_NAME[name])

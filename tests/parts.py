@@ -1,0 +1,29 @@
+"""Checks that are one check over many instances: a run takes a third of them, another third the next day."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from datetime import UTC, datetime
+
+PARTS = 3
+ALL = 0
+# Which part, where it is not to be that of the day: 1 to PARTS, or ALL.
+VARIABLE = "FLEETSIM_TESTS_PART"
+
+
+def part_of_the_day() -> int:
+    """What the environment says, or else the day."""
+    told = os.environ.get(VARIABLE)
+    return int(told) if told else 1 + datetime.now(UTC).date().toordinal() % PARTS
+
+
+def takes(part: int, check: str, number: int) -> bool:
+    """Whether a part takes this instance of a check. Which one comes first differs from check to check, so that no part
+    has all the first ones."""
+    return part == ALL or part == 1 + (zlib.crc32(check.encode()) + number) % PARTS
+
+
+def words(part: int) -> str:
+    """Which part is taken, as it is told."""
+    return "all parts" if part == ALL else f"part {part} of {PARTS}, chosen by the day; {VARIABLE}={ALL} takes all"

@@ -1,0 +1,60 @@
+"""A third of the instances of a check, another each day: together all of them; and what is simulated once."""
+
+from __future__ import annotations
+
+import pytest
+
+import fleetsim.export.perfetto.run_trace as user
+from fleetsim.config.load import load_scenario, with_changes
+from fleetsim.errors import StuckError
+from fleetsim.job.trials import simulated
+from fleetsim.sim import run
+from tests.once import forget, simulated_once
+from tests.parts import ALL, PARTS, VARIABLE, part_of_the_day, takes, words
+
+
+@pytest.mark.parametrize("check", ["examples", "tests/a.py::test_b", ""])
+def test_three_days_take_every_instance_once(check: str) -> None:
+    for number in range(7):
+        assert sum(takes(part, check, number) for part in range(1, PARTS + 1)) == 1
+        assert takes(ALL, check, number)
+    assert any(takes(2, check, number) for number in range(PARTS))
+
+
+def test_the_first_instances_are_of_all_parts() -> None:
+    assert {part for part in range(1, PARTS + 1) for check in map(str, range(20)) if takes(part, check, 0)} == {1, 2, 3}
+
+
+def test_the_environment_goes_before_the_day(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "2")
+    assert part_of_the_day() == 2
+    assert "part 2 of 3" in words(2)
+    monkeypatch.setenv(VARIABLE, str(ALL))
+    assert part_of_the_day() == ALL
+    monkeypatch.delenv(VARIABLE)
+    assert 1 <= part_of_the_day() <= PARTS
+
+
+def test_a_scenario_is_simulated_once_and_afterwards_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    scenario = with_changes(load_scenario("sync-colocated"), {"run.steps": 2, "trainer.batch_samples": 32})
+    plain, real = simulated(scenario, 0), run.simulate
+    with simulated_once():
+        assert user.simulate is run.simulate is not real
+        first = run.simulate(scenario)
+        assert run.simulate(scenario, on_step=lambda *_: None) is first
+        assert run.simulate(scenario, replication=1) is not first
+        assert run.simulate(scenario, scrape_every_s=15.0) is not first
+        assert simulated(scenario, 0)["step_s"] == plain["step_s"]
+        forget()
+        assert run.simulate(scenario) is not first
+    assert user.simulate is run.simulate is real
+    assert run.simulate(scenario) is not first
+
+
+def test_what_fails_fails_again() -> None:
+    scenario = with_changes(load_scenario("sync-colocated"), {"run.steps": 2})
+    broken = scenario.model_copy(update={"fleet": scenario.fleet.model_copy(update={"instances": 0})})
+    with simulated_once():
+        for _ in range(2):
+            with pytest.raises(StuckError):
+                run.simulate(broken)
