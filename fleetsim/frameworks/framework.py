@@ -40,3 +40,4 @@ class Framework:
     modes: tuple[Mode, ...]
     yours: str
     beside: Mapping[str, str] = field(default_factory=dict)
+    takes_words: bool = True
