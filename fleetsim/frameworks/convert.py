@@ -17,7 +17,7 @@ from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.frameworks import areal, nemo_rl, open_instruct, openrlhf, prime_rl, roll, skyrl, slime, trl, verl
 from fleetsim.frameworks.common import TrainerSpeed
-from fleetsim.frameworks.detection import mixed_up, no_rollout, other_job
+from fleetsim.frameworks.detection import mixed_up, no_rollout, other_job, unlike
 from fleetsim.frameworks.draft import Assumed, Draft, NotModelled, Taken
 from fleetsim.frameworks.equal_parts import divides, refusal
 from fleetsim.frameworks.framework import Framework
@@ -99,7 +99,8 @@ def scenario_from(
     known.build(draft, speed)
     problems = [*draft.problems, *problems]
     if problems:
-        another = other_job(settings) if any(p.rule.startswith("is missing") for p in draft.problems) else None
+        missing = any(p.rule.startswith("is missing") for p in draft.problems)
+        another = (other_job(settings) or unlike(settings, framework)) if missing else None
         raise InputError(_once(problems) if another is None else [another])
     name_unread(draft)
     if settings.parents:

@@ -1,11 +1,13 @@
 """Keyword arguments of a configuration object in a Python script: `GRPOConfig(num_generations=8, ...)`.
 
-The script is parsed, never run. Followed: literals, names that a module-level assignment gives a literal, sums.
+The script is parsed, never run. Followed: literals, names that a module-level assignment gives a literal, defaults
+of flags, sums.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -31,7 +33,7 @@ def settings_of_python(text: str, classes: tuple[str, ...], where: str) -> RunSe
             nodes = list(ast.walk(ast.parse(text)))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise InputError([Problem(where, str(error)[:100], "is no Python script", "give the right file")]) from None
-    names = dict(_assigned(nodes))
+    names = {**dict(_assigned(nodes)), **dict(_defaults(nodes))}
     settings = RunSettings()
     for node in nodes:
         if not isinstance(node, ast.Call):
@@ -62,9 +64,29 @@ def _assigned(nodes: list[ast.AST]) -> Iterator[tuple[str, Any]]:
                 yield node.targets[0].id, value
 
 
+def _defaults(nodes: list[ast.AST]) -> Iterator[tuple[str, Any]]:
+    """What `args.batch_size` is without a flag: `parser.add_argument("--batch-size", default=8)`."""
+    for node in nodes:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "add_argument":
+            flags = [word.value for word in node.args if isinstance(word, ast.Constant)]
+            for default in (word.value for word in node.keywords if word.arg == "default"):
+                known, value = _value(default, {})
+                if known and flags and isinstance(flags[-1], str):
+                    yield f".{flags[-1].lstrip('-').replace('-', '_')}", value
+
+
+def command_of(text: str) -> str:
+    """The command that a script shows in its docstring, for one that takes its settings from the command line."""
+    with warnings.catch_warnings(action="ignore"):
+        shown = (ast.get_docstring(ast.parse(text)) or "") if "parse_args" in text else ""
+    lines = [line for line in shown.splitlines() if not line.lstrip().startswith("`")]
+    return "\n".join(lines) if re.search(r"\.py\b[^`]*?--\w", shown) else ""
+
+
 def _value(node: ast.expr, names: dict[str, Any]) -> tuple[bool, Any]:
-    if isinstance(node, ast.Name):
-        return node.id in names, names.get(node.id)
+    if isinstance(node, (ast.Name, ast.Attribute)):
+        name = node.id if isinstance(node, ast.Name) else f".{node.attr}"
+        return name in names, names.get(name)
     try:
         return True, ast.literal_eval(node)
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):

@@ -16,7 +16,7 @@ from fleetsim.config.files import read_text
 from fleetsim.errors import InputError, Problem
 from fleetsim.frameworks.arguments import add_arguments, entry_of, server_of
 from fleetsim.frameworks.printed_config import printed_config
-from fleetsim.frameworks.python_source import settings_of_python
+from fleetsim.frameworks.python_source import command_of, settings_of_python
 from fleetsim.frameworks.requirement import requirements_of
 from fleetsim.frameworks.settings import RunSettings
 from fleetsim.frameworks.shell import expanded
@@ -90,6 +90,10 @@ def _settings(text: str, name: str, classes: tuple[str, ...], folder: Path | Non
         return _of_script(text, name, folder, depth)
     if ending == ".py" or _LOOKS_LIKE_PYTHON.search(text):
         settings = settings_of_python(text, classes, name)
+        shown = command_of(text)
+        if shown:
+            settings = _of_script(shown, name, folder, depth).over(settings)
+            settings.not_understood.append("its command line: read from the command that its docstring shows")
         settings.pinned = requirements_of(text)
         return settings
     if text.lstrip().startswith("{"):
