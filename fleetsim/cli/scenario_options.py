@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-FRAMEWORKS = "verl, roll, openrlhf, open-instruct, trl, areal, nemo-rl, slime, skyrl or prime-rl."
+FRAMEWORKS = "verl, roll, openrlhf, open-instruct, trl, areal, nemo-rl, slime, skyrl, prime-rl or ms-swift."
 
 OutputFile = Annotated[
     str | None, typer.Option("-o", "--output", metavar="FILE", help="Write it there instead of to stdout.")

@@ -15,7 +15,19 @@ from fleetsim.config.tree import did_you_mean
 from fleetsim.config.yaml_text import from_yaml
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
-from fleetsim.frameworks import areal, nemo_rl, open_instruct, openrlhf, prime_rl, roll, skyrl, slime, trl, verl
+from fleetsim.frameworks import (
+    areal,
+    ms_swift,
+    nemo_rl,
+    open_instruct,
+    openrlhf,
+    prime_rl,
+    roll,
+    skyrl,
+    slime,
+    trl,
+    verl,
+)
 from fleetsim.frameworks.common import TrainerSpeed
 from fleetsim.frameworks.detection import mixed_up, no_rollout, other_job, unlike
 from fleetsim.frameworks.draft import Assumed, Draft, NotModelled, Taken
@@ -40,7 +52,10 @@ FRAMEWORKS: Mapping[str, Framework] = {
     "slime": slime.FRAMEWORK,
     "skyrl": skyrl.FRAMEWORK,
     "prime-rl": prime_rl.FRAMEWORK,
+    "ms-swift": ms_swift.FRAMEWORK,
 }
+# Names of those whose configurations another framework's reader reads: verifiers trains by prime-rl.
+_ALIASES = {"verifiers": "prime-rl", "swift": "ms-swift"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +82,7 @@ class Imported:
 def framework_name(name: str) -> str:
     """The framework that a word means, in any spelling (`NeMo_RL` is nemo-rl). Raises InputError."""
     key = name.strip().lower().replace("_", "-").replace(" ", "-")
-    plain = {known.replace("-", ""): known for known in FRAMEWORKS}
+    plain = {known.replace("-", ""): known for known in FRAMEWORKS} | _ALIASES
     found = plain.get(key.replace("-", ""))
     if found is None:
         first = f"it comes before the file: fleetsim scenario from verl {name}, for example"

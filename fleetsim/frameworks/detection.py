@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from fleetsim.errors import Problem
 from fleetsim.frameworks.settings import RunSettings, normal
 
-# Keys (or the first parts of keys) and programs that give a framework away.
+# Keys (or the first parts of keys) and programs that give a framework away; one that does so alone stands there twice.
 MARKS: Mapping[str, tuple[str, ...]] = {
     "verl": (
         "actor_rollout_ref", "async_training", "data.train_batch_size", "data.max_response_length", "trainer.nnodes",
@@ -44,7 +44,11 @@ MARKS: Mapping[str, tuple[str, ...]] = {
     ),
     "prime-rl": (
         "orchestrator", "inference", "deployment", "trainer_gpu_ids", "inference_gpu_ids", "max_async_level",
-        "weight_broadcast",
+        "weight_broadcast", "rollouts_per_example",
+    ),
+    "ms-swift": (
+        "rlhf_type", "rlhf_type", "tuner_type", "external_plugins", "sleep_level", "move_model_batches",
+        "multi_turn_scheduler", "load_from_cache_file", "async_generate",
     ),
 }  # fmt: skip
 PROGRAMS: Mapping[str, tuple[str, ...]] = {
@@ -58,6 +62,7 @@ PROGRAMS: Mapping[str, tuple[str, ...]] = {
     "slime": ("slime",),
     "skyrl": ("skyrl", "main_fully_async"),
     "prime-rl": ("prime_rl", "prime-rl"),
+    "ms-swift": ("swift rlhf", "megatron rlhf", "swift/cli", "rlhf.py"),
 }
 _ENOUGH = 2
 _REMEDY = "give a configuration of RL with a rollout"
@@ -79,6 +84,8 @@ def marks(settings: RunSettings) -> dict[str, int]:
         found = sum(settings.has(normal(key)) for key in keys)
         found += 2 * any(settings.runs(part) for part in PROGRAMS[framework])
         counts[framework] = found
+    if counts["ms-swift"] and not settings.runs(*PROGRAMS["trl"]):
+        counts["trl"] = 0  # ms-swift takes TRL's arguments as well
     return counts
 
 
@@ -88,6 +95,8 @@ _WITHOUT = (
     ("prime-rl", ("data",), ("orchestrator",), "supervised fine-tuning", ""),
     ("prime-rl", ("deployment",), ("orchestrator", "trainer", "deployment.num_train_gpus", "deployment.num_train_nodes",
      "model"), "an inference server", "no trainer to plan for"),
+    ("prime-rl", ("model", "num_tasks", "gepa", "eval"), ("orchestrator", "trainer", "batch_size", "deployment",
+     "data"), "an evaluation", "no training to plan for"),
     ("roll", ("actor_infer.device_mapping",), ("actor_train.device_mapping", "actor_train.strategy_args",
      "student_train"), "a rollout without training", "no trainer to plan for"),
     ("verl", ("engine", "optim"), ("actor_rollout_ref",), "supervised fine-tuning", ""),

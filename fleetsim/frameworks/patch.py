@@ -174,11 +174,14 @@ def _parted(
     for key, value in new.items():
         prefix = next((prefix for prefix in known.beside if key.startswith(prefix)), "")
         name = key.removeprefix(prefix).removeprefix("launcher.")
-        launched = any(f"{{{name}}}" in mode.start for mode in known.modes)
+        launched = next((mode.start for mode in known.modes if f"{{{name}}}" in mode.start), "")
         if prefix:
             command = known.beside[prefix]
         elif launched and (edit is None or path.endswith(".py")):
             command = "the launcher"
+            if f"{name.upper()}=" in launched:
+                words[command] = (*words.get(command, ()), f"{name.upper()}={value}")
+                continue
         elif edit is not None:
             inside[key] = value
             continue

@@ -39,7 +39,7 @@ def test_names_in_any_spelling(word: str, name: str) -> None:
 def test_a_wrong_name_is_told_with_the_near_one(word: str, near: str) -> None:
     with pytest.raises(InputError, match=f'did you mean "{near}"'):
         framework_name(word)
-    with pytest.raises(InputError, match="known here: areal, nemo-rl"):
+    with pytest.raises(InputError, match="known here: areal, ms-swift"):
         framework_name("zzzzzz")
 
 
