@@ -640,7 +640,8 @@ def test_a_hosted_training_of_verifiers_is_read_by_prime_rl() -> None:
     made = scenario_from("verifiers", parsed_source(HOSTED, "rl.toml"), "rl.toml")
     assert made.framework == "prime-rl"
     assert (made.scenario.trainer.batch_samples, made.scenario.workload.group_size) == (256, 8)
-    assert made.scenario.workload.output_tokens.model_dump()["max"] == 1024
+    # Of several turns, the sequence's own cap holds: its default.
+    assert made.scenario.workload.output_tokens.model_dump()["max"] == 2048
     assert any("wordle" in a.why for a in made.assumed if a.path == "workload.turns.count")
     with pytest.raises(InputError, match="an evaluation"):
         scenario_from("verifiers", parsed_source(HOSTED.replace("batch_size", "num_examples"), "eval.toml"))
