@@ -16,11 +16,7 @@ from fleetsim.frameworks.reversal import LeftOut, settled
 from fleetsim.frameworks.wanted_values import Limits, longest
 
 # Nodes, and GPUs of each, as the frameworks call them.
-_NODE_KEYS = (
-    ("nnodes", "n_gpus_per_node"),
-    ("num_nodes", "num_gpus_per_node"),
-    ("num_nodes", "gpus_per_node"),
-)
+_NODE_KEYS = (("nnodes", "n_gpus_per_node"), ("num_nodes", "num_gpus_per_node"), ("num_nodes", "gpus_per_node"))
 _WHOLE_NODE = 8
 _PLAIN = (str, int, float, bool)
 

@@ -129,10 +129,7 @@ def _recipe(draft: Draft, reference: Read[bool]) -> None:
     trained = draft.settings.get("actor_train.device_mapping")
     place = {"reference.device_mapping": trained[1]} if trained is not None else {}
     off = {reference.key: False, "init_kl_coef": 0.0, "use_kl_loss": False}
-    recipe.passes(
-        draft,
-        reference=(reference.value, one_of({True: {reference.key: True, **place}, False: off})),
-    )
+    recipe.passes(draft, reference=(reference.value, one_of({True: {reference.key: True, **place}, False: off})))
     known = {"megatron_train": "megatron", "fsdp2_train": "fsdp", "deepspeed_train": "fsdp"}
     recipe.words(draft, "backend", known, "actor_train.strategy_args.strategy_name")
     ranks = {"tp": "tensor_model", "pp": "pipeline_model", "cp": "context", "ep": "expert_model"}

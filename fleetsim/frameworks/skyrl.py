@@ -19,9 +19,7 @@ from fleetsim.frameworks.speculation import frozen, vllm_drafts
 
 ENGINE, POLICY = "generator.inference_engine", "trainer.policy"
 
-NOT_MODELLED = {
-    "trainer.fully_async.simulate_training": "a trainer that sleeps: --set trainer.fixed_s=SECONDS",
-}
+NOT_MODELLED = {"trainer.fully_async.simulate_training": "a trainer that sleeps: --set trainer.fixed_s=SECONDS"}
 
 
 def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
@@ -238,10 +236,7 @@ def _recipe(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     recipe.words(draft, "offload", {"true": "adam"}, offload.get(backend, f"{POLICY}.fsdp_config.cpu_offload"))
     recipe.flags(
         draft,
-        {
-            "recompute": ("trainer.gradient_checkpointing", True),
-            "packing": ("trainer.remove_microbatch_padding", True),
-        },
+        {"recompute": ("trainer.gradient_checkpointing", True), "packing": ("trainer.remove_microbatch_padding", True)},
     )
 
 

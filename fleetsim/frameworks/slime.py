@@ -57,9 +57,7 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     own = draft.flag("use_rollout_logprobs", default=False)
     common.hardware_and_times(draft, speed, {"old log-probs": not own.value, "reference log-probs": reference})
     recipe.passes(
-        draft,
-        old_log_probs=(not own.value, lambda want: own.written(not want)),
-        reference=(reference, loss.written),
+        draft, old_log_probs=(not own.value, lambda want: own.written(not want)), reference=(reference, loss.written)
     )
     words = {"tp": "tensor_model", "pp": "pipeline_model", "cp": "context", "ep": "expert_model"}
     recipe.counts(draft, {name: f"{word}_parallel_size" for name, word in words.items()})

@@ -52,11 +52,7 @@ def read_source(path: str, words: Sequence[str] = (), classes: tuple[str, ...] =
 
 
 def parsed_source(
-    text: str,
-    name: str,
-    words: Sequence[str] = (),
-    classes: tuple[str, ...] = (),
-    folder: Path | None = None,
+    text: str, name: str, words: Sequence[str] = (), classes: tuple[str, ...] = (), folder: Path | None = None
 ) -> RunSettings:
     """The settings of a configuration's text. `name` says where it is from; its ending, if any, decides the form.
 

@@ -27,12 +27,7 @@ _REMEDY = "--set engine.speculation.acceptance_length=TOKENS, from the engine's 
 
 
 def vllm_drafts(
-    draft: Draft,
-    section: str,
-    *,
-    switch: Read[bool] | None = None,
-    alone: str = "",
-    written: str = "",
+    draft: Draft, section: str, *, switch: Read[bool] | None = None, alone: str = "", written: str = ""
 ) -> bool:
     """What a section in vLLM's words asks for; False where it asks for nothing.
 
@@ -101,12 +96,7 @@ def frozen(draft: Draft, setting: str) -> None:
 
 
 def _put(
-    draft: Draft,
-    method: Read[str],
-    known: str | None,
-    k: Read[int],
-    model: Read[str] | None,
-    switch: Read[bool] | None,
+    draft: Draft, method: Read[str], known: str | None, k: Read[int], model: Read[str] | None, switch: Read[bool] | None
 ) -> bool:
     """The section's values; False, and a note, where it cannot be simulated."""
     shown = str(method)

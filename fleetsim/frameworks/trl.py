@@ -116,10 +116,7 @@ def put_samples(
     batch = whole or counted
     if generations is not None and batch.value != counted.value:
         draft.refuse(
-            batch.key,
-            batch.value,
-            f"differs from {counted}",
-            "keep one of generation_batch_size, steps_per_generation",
+            batch.key, batch.value, f"differs from {counted}", "keep one of generation_batch_size, steps_per_generation"
         )
     if batch.value % n.value:
         draft.refuse(
