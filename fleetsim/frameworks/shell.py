@@ -21,8 +21,8 @@ from fleetsim.config.files import read_text
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError
 from fleetsim.frameworks.arguments import entry_of, with_processes
-from fleetsim.frameworks.shell_assignments import Assigning
 from fleetsim.frameworks.shell_branches import Run, shown
+from fleetsim.frameworks.shell_loops import Assigning
 from fleetsim.frameworks.shell_tests import holds
 from fleetsim.frameworks.shell_values import UNKNOWN, UNSET, Value, Words, is_known
 from fleetsim.frameworks.shell_words import source_of, tree_of

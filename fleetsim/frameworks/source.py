@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,11 @@ from fleetsim.errors import InputError, Problem
 from fleetsim.frameworks.arguments import add_arguments, entry_of, server_of
 from fleetsim.frameworks.printed_config import printed_config
 from fleetsim.frameworks.python_source import command_of, settings_of_python
-from fleetsim.frameworks.requirement import requirements_of
-from fleetsim.frameworks.settings import RunSettings
+from fleetsim.frameworks.settings import RunSettings, requirements_of
 from fleetsim.frameworks.shell import expanded
 from fleetsim.frameworks.shell_values import Words
 from fleetsim.frameworks.trees import tree_of_json, tree_of_toml, tree_of_yaml
+from fleetsim.frameworks.trl import CLASSES
 
 MAX_BYTES = 2**20
 _DEEPEST_PARENT = 6
@@ -227,3 +228,28 @@ def _with_named_files(settings: RunSettings, folder: Path | None, depth: int) ->
             settings.parents = [p for p in settings.parents if p != file]
             settings.programs.append(file)
     return settings
+
+
+def settings_from(words: Sequence[str]) -> tuple[str, RunSettings]:
+    """What the configuration is called, and its settings: of a file or `-` (standard input), then of the other words.
+
+    A first word that is a flag or `key=value` says that there is no file. Raises InputError for what cannot be read.
+    """
+    if not words:
+        raise InputError(
+            [Problem("CONFIG", None, "nothing to read", "give the framework's file, or its flags after --")]
+        )
+    first, *rest = words
+    if first == "-":
+        try:
+            text = sys.stdin.buffer.read(MAX_BYTES + 1).decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise InputError(
+                [Problem("CONFIG", "-", f"is not UTF-8 text (byte {error.start})", "give the right file")]
+            ) from None
+        return "stdin", parsed_source(text, "stdin", rest, CLASSES)
+    if "\0" not in first and os.path.lexists(first):
+        return os.path.basename(first), read_source(first, rest, CLASSES)
+    if first.startswith("-") or "=" in first:
+        return "flags", settings_of_words(words)
+    return first, read_source(first, rest, CLASSES)
