@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from fleetsim.config.scenario import Scenario
     from fleetsim.frameworks.export import Exported
-    from fleetsim.frameworks.patch import Patch
+    from fleetsim.frameworks.patch import ConfigPatch
 
 
 def to(
@@ -64,7 +64,7 @@ def to(
     _tell(result)
 
 
-def patched(framework: str, scenario: Scenario, config: str) -> Patch:
+def patched(framework: str, scenario: Scenario, config: str) -> ConfigPatch:
     """What of a framework's own configuration must change to say a scenario. Raises InputError."""
     from fleetsim.frameworks.patch import patch_of
     from fleetsim.job.nameplate import limits_of
@@ -72,7 +72,7 @@ def patched(framework: str, scenario: Scenario, config: str) -> Patch:
     return patch_of(framework, scenario, limits_of, config)
 
 
-def _patched(patch: Patch, place: Path | None, as_json: bool) -> None:
+def _patched(patch: ConfigPatch, place: Path | None, as_json: bool) -> None:
     """The changed file in its place, the diff, and what there is to say."""
     import json
 

@@ -34,7 +34,7 @@ def edit_of(name: str) -> Edit | None:
 
 
 @dataclass(slots=True)
-class _Place:
+class _Spot:
     """Where a value of a YAML text begins and ends. entries: of a mapping, by key; None for what is none.
 
     column: of its keys. flow: whether it stands in braces. fixed: whether it is an alias, or has an anchor. colon: the
@@ -43,7 +43,7 @@ class _Place:
 
     start: int
     end: int
-    entries: dict[str, _Place] | None = None
+    entries: dict[str, _Spot] | None = None
     column: int = 0
     flow: bool = False
     fixed: bool = False
@@ -67,7 +67,7 @@ def in_yaml(text: str, key: str, value: Any) -> str:
     return _replaced(text, place, _nested(rest, value))
 
 
-def _named(place: _Place, rest: list[str]) -> tuple[str | None, int]:
+def _named(place: _Spot, rest: list[str]) -> tuple[str | None, int]:
     """The entry that the first words of a key name, and how many they are: a key of YAML may hold dots itself."""
     for taken in range(len(rest), 0, -1):
         wanted = normal(".".join(rest[:taken]))
@@ -83,7 +83,7 @@ def _nested(rest: list[str], value: Any) -> dict[str, Any]:
     return tree
 
 
-def _replaced(text: str, place: _Place, value: Any) -> str:
+def _replaced(text: str, place: _Spot, value: Any) -> str:
     if place.fixed:
         raise Unchangeable
     old, new = text[place.start : place.end], scalar(value)
@@ -95,7 +95,7 @@ def _replaced(text: str, place: _Place, value: Any) -> str:
     return f"{text[: place.start]}{' ' * (not old)}{new}{text[place.end :]}"
 
 
-def _with_entry(text: str, place: _Place, rest: list[str], value: Any) -> str:
+def _with_entry(text: str, place: _Spot, rest: list[str], value: Any) -> str:
     """A mapping with one more entry, behind its last one."""
     if place.flow:
         comma = ", " if place.entries else ""
@@ -110,25 +110,25 @@ def _with_entry(text: str, place: _Place, rest: list[str], value: Any) -> str:
     return text[:at] + before + line.join(lines) + line + text[at:]
 
 
-def _root(text: str) -> _Place:
+def _root(text: str) -> _Spot:
     events = iter(yaml.parse(text, Loader=yaml.SafeLoader))
     next(events)
     if isinstance(next(events), yaml.StreamEndEvent):
-        return _Place(0, 0, {})
+        return _Spot(0, 0, {})
     return _place(next(events), events, text)
 
 
-def _place(event: Any, events: Iterator[Any], text: str) -> _Place:
+def _place(event: Any, events: Iterator[Any], text: str) -> _Spot:
     start, end = event.start_mark.index, event.end_mark.index
     fixed = isinstance(event, yaml.AliasEvent) or event.anchor is not None
     if isinstance(event, yaml.SequenceStartEvent):
         last = end
         while not isinstance(item := next(events), yaml.SequenceEndEvent):
             last = _place(item, events, text).end
-        return _Place(start, item.end_mark.index if event.flow_style else last, fixed=fixed)
+        return _Spot(start, item.end_mark.index if event.flow_style else last, fixed=fixed)
     if not isinstance(event, yaml.MappingStartEvent):
-        return _Place(start, start + len(text[start:end].rstrip()), fixed=fixed)
-    found = _Place(start, end, {}, event.start_mark.column, bool(event.flow_style), fixed)
+        return _Spot(start, start + len(text[start:end].rstrip()), fixed=fixed)
+    found = _Spot(start, end, {}, event.start_mark.column, bool(event.flow_style), fixed)
     while not isinstance(name := next(events), yaml.MappingEndEvent):
         _place(name, events, text)
         below = _place(next(events), events, text)

@@ -38,7 +38,7 @@ _MARK = "\ufeff"
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ChangedSetting:
     """A setting that changes. old: None where it was not set. paths: what it says of the scenario."""
 
     key: str
@@ -48,7 +48,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Patch:
+class ConfigPatch:
     """A configuration and what of it changes.
 
     before, text: the file as it was, and as it is to be. words: for each command, those to put behind its own; the key
@@ -62,7 +62,7 @@ class Patch:
     text: str
     words: Mapping[str, tuple[str, ...]]
     removed: tuple[str, ...]
-    changes: tuple[Change, ...]
+    changes: tuple[ChangedSetting, ...]
     left_out: tuple[LeftOut, ...]
 
     @property
@@ -115,7 +115,7 @@ class Patch:
         return f"at the end of the command in {self.name}"
 
 
-def patch_of(framework: str, scenario: Scenario, limits: Limits, path: str) -> Patch:
+def patch_of(framework: str, scenario: Scenario, limits: Limits, path: str) -> ConfigPatch:
     """What must change of the configuration at a path, so that it says the scenario.
 
     limits: what an engine takes where a scenario gives no limits. Raises InputError for a file that is not this
@@ -129,13 +129,13 @@ def patch_of(framework: str, scenario: Scenario, limits: Limits, path: str) -> P
     found = settled(framework, scenario, limits, own)
     new = {_key(key, own): value for key, value in found.settings.items()}
     says = {_key(key, own): paths for key, paths in found.says.items()}
-    changes = tuple(Change(key, _value(own, key), value, says.get(key, ())) for key, value in new.items())
+    changes = tuple(ChangedSetting(key, _value(own, key), value, says.get(key, ())) for key, value in new.items())
     inside, words, removed = _parted(known, path, own, new)
     after = _edited(text, path, own, inside)
     if Path(path).read_bytes().startswith(_MARK.encode()):
         text, after = _MARK + text, _MARK + after
     name = Path(path).name
-    return Patch(framework, found.mode.name, name, text, after, words, removed, changes, found.left_out)
+    return ConfigPatch(framework, found.mode.name, name, text, after, words, removed, changes, found.left_out)
 
 
 def configuration(framework: str, path: str) -> tuple[str, str, RunSettings]:

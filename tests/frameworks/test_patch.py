@@ -22,7 +22,7 @@ from fleetsim.config.paths import field_at, put
 from fleetsim.errors import InputError
 from fleetsim.frameworks.convert import FRAMEWORKS, scenario_from
 from fleetsim.frameworks.edits import Unchangeable, in_python, in_toml, in_yaml
-from fleetsim.frameworks.patch import Patch, patch_of
+from fleetsim.frameworks.patch import ConfigPatch, patch_of
 from fleetsim.frameworks.source import read_source
 from fleetsim.frameworks.trl import CLASSES
 from fleetsim.job.nameplate import limits_of
@@ -43,11 +43,11 @@ def read(path: Path, words: list[str] | None = None) -> Scenario:
     return scenario_from(framework_of(path), found, path.name, speed=lambda model, gpu, gpus: (1e-6, 1e-6)).scenario
 
 
-def patched(path: Path, scenario: Scenario) -> Patch:
+def patched(path: Path, scenario: Scenario) -> ConfigPatch:
     return patch_of(framework_of(path), scenario, limits_of, str(path))
 
 
-def read_again(path: Path, patch: Patch) -> Scenario:
+def read_again(path: Path, patch: ConfigPatch) -> Scenario:
     """The scenario of the changed file, or of the script with the words behind its command."""
     if patch.text == patch.before:
         return read(path, [word for text in patch.words.get("", ()) for word in shlex.split(text)])
