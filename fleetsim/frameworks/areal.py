@@ -262,11 +262,8 @@ def _engine(draft: Draft, engine: str) -> None:
         # areal/engine/vllm_ext/areal_vllm_server.py: vLLM's own run_server
         common.entry_point(draft, "api_server", "vLLM runs as an API server")
     else:
-        requests = draft.maybe_count("sglang.max_running_requests")
-        if requests is None:
-            draft.could("engine.max_num_seqs", None, Read("sglang.max_running_requests", 1, False).written)
-        else:
-            draft.put("engine.max_num_seqs", requests.value, requests)
+        requests = "sglang.max_running_requests"
+        draft.where_said("engine.max_num_seqs", draft.maybe_count(requests), requests)
         # areal/api/cli_args.py, SGLangConfig: prompts are not cut, max_prefill_tokens bounds those that start together
         chunk = draft.maybe_count("sglang.chunked_prefill_size", least=-1)
         whole = chunk is None or chunk.value < 1

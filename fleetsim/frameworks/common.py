@@ -166,11 +166,7 @@ def entry_point(draft: Draft, point: str, why: str) -> None:
 def engine_limits(draft: Draft, section: str) -> None:
     """Limits that are handed to vLLM under its own names, where the section has them."""
     for key in ("max_num_seqs", "max_num_batched_tokens"):
-        read = draft.maybe_count(f"{section}{key}")
-        if read is None:
-            draft.could(f"engine.{key}", None, Read(f"{section}{key}", 0, False).written)
-        else:
-            draft.put(f"engine.{key}", read.value, read)
+        draft.where_said(f"engine.{key}", draft.maybe_count(f"{section}{key}"), f"{section}{key}")
 
 
 def barrier(draft: Draft, why: str) -> None:

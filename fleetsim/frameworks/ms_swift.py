@@ -107,11 +107,8 @@ def _rollout(draft: Draft, gpus: Read[int], samples: Read[int]) -> None:
     share = draft.number(*(f"{k}vllm_gpu_memory_utilization" for k in keys), default=0.9, most=1.0)
     draft.take("engine.gpu_memory_utilization", share)
     draft.take("engine.prefix_caching", draft.flag(*(f"{k}vllm_enable_prefix_caching" for k in keys), default=True))
-    most = draft.maybe_count(*(f"{k}vllm_max_num_seqs" for k in keys))
-    if most is None:
-        draft.could("engine.max_num_seqs", None, Read(f"{keys[0]}vllm_max_num_seqs", 0, False).written)
-    else:
-        draft.put("engine.max_num_seqs", most.value, most)
+    most = [f"{k}vllm_max_num_seqs" for k in keys]
+    draft.where_said("engine.max_num_seqs", draft.maybe_count(*most), most[0])
     common.entry_point(draft, "llm", "vLLM's engine in the framework's own processes")
     equal_parts(draft)
     if mode.value == "colocate":

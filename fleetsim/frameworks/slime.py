@@ -129,10 +129,7 @@ def _gpus(draft: Draft, async_: bool) -> tuple[int, int]:
     instances, ranks = _layout(draft, rollout)
     draft.semantics("engine.name", "sglang", "slime's rollout engine")
     share = draft.number("sglang_mem_fraction_static", default=0.88, most=1.0)
-    if share.given:
-        draft.put("engine.gpu_memory_utilization", share.value, share)
-    else:
-        draft.could("engine.gpu_memory_utilization", None, share.written)
+    draft.where_said("engine.gpu_memory_utilization", share, share.key)
     running = draft.maybe_count("sglang_max_running_requests")
     if running is None:
         draft.could("engine.max_num_seqs", None, _of_a_server("sglang_max_running_requests", ranks))
