@@ -28,11 +28,10 @@ from fleetsim.frameworks import (
     trl,
     verl,
 )
-from fleetsim.frameworks.common import TrainerSpeed
+from fleetsim.frameworks.common import Framework, TrainerSpeed
 from fleetsim.frameworks.detection import mixed_up, no_rollout, other_job, unlike
 from fleetsim.frameworks.draft import Assumed, Draft, NotModelled, Taken
 from fleetsim.frameworks.equal_parts import divides, refusal
-from fleetsim.frameworks.framework import Framework
 from fleetsim.frameworks.reading import one_line
 from fleetsim.frameworks.scenario_text import SECTIONS, scenario_yaml
 from fleetsim.frameworks.settings import RunSettings

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fleetsim.config.paths import put
-from fleetsim.frameworks.framework import Framework
+from fleetsim.frameworks.common import Framework
 from fleetsim.frameworks.reading import one_line
 from fleetsim.frameworks.scenario_text import scenario_yaml
 

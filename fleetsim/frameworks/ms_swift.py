@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import Any
 
 from fleetsim.frameworks import common, recipe, roles
-from fleetsim.frameworks.agents import put_turns, trajectory
+from fleetsim.frameworks.common import Framework, Mode
 from fleetsim.frameworks.draft import Draft
-from fleetsim.frameworks.framework import Framework, Mode
 from fleetsim.frameworks.reading import Read, on_nodes, one_of, parts_of, times
+from fleetsim.frameworks.roles import put_turns, trajectory
 from fleetsim.frameworks.sides import adapter
 from fleetsim.frameworks.trl import equal_parts, put_samples
 

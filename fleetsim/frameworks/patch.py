@@ -20,12 +20,12 @@ from fleetsim.config.files import read_text
 from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
+from fleetsim.frameworks.common import Framework
 from fleetsim.frameworks.convert import FRAMEWORKS, framework_name
 from fleetsim.frameworks.detection import mixed_up, no_rollout
 from fleetsim.frameworks.edits import Unchangeable, edit_of
 from fleetsim.frameworks.export import left_documents, left_out_words, plain
 from fleetsim.frameworks.forms import WORDS
-from fleetsim.frameworks.framework import Framework
 from fleetsim.frameworks.reading import one_line
 from fleetsim.frameworks.reversal import LeftOut, settled
 from fleetsim.frameworks.settings import RunSettings, normal, settings_of

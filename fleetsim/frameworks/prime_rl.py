@@ -13,12 +13,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from fleetsim.frameworks import common, recipe, roles
-from fleetsim.frameworks.agents import put_turns, trajectory
+from fleetsim.frameworks.common import Framework, Mode
 from fleetsim.frameworks.draft import Draft
-from fleetsim.frameworks.framework import Framework, Mode
 from fleetsim.frameworks.reading import Read, one_of, parts_of, times
-from fleetsim.frameworks.sides import adapter
-from fleetsim.frameworks.speculation import frozen, vllm_drafts
+from fleetsim.frameworks.roles import put_turns, trajectory
+from fleetsim.frameworks.sides import adapter, frozen, vllm_drafts
 
 NOT_MODELLED = {
     "orchestrator.tasks_per_minute": "a limit on the rate of dispatch",

@@ -16,10 +16,9 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.config.unread_settings import reader_of
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
-from fleetsim.frameworks.common import OUTPUT_CAP
+from fleetsim.frameworks.common import OUTPUT_CAP, Framework, Mode
 from fleetsim.frameworks.convert import FRAMEWORKS, nested
 from fleetsim.frameworks.draft import Draft
-from fleetsim.frameworks.framework import Framework, Mode
 from fleetsim.frameworks.reading import Link, one_line
 from fleetsim.frameworks.settings import RunSettings, normal, settings_of
 from fleetsim.frameworks.wanted_values import NOTHING, SECTIONS, Limits, Wanted, is_fact, policies_of

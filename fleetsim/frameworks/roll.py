@@ -12,10 +12,10 @@ import re
 from typing import Any
 
 from fleetsim.frameworks import common, recipe, roles
-from fleetsim.frameworks.agents import put_turns, trajectory
+from fleetsim.frameworks.common import Framework, Mode
 from fleetsim.frameworks.draft import Draft
-from fleetsim.frameworks.framework import Framework, Mode
 from fleetsim.frameworks.reading import Back, Read, one_of, times
+from fleetsim.frameworks.roles import put_turns, trajectory
 from fleetsim.frameworks.roll_gpus import gpu_list, listed, put_gpus
 from fleetsim.frameworks.settings import RunSettings, normal
 from fleetsim.frameworks.sides import adapter

@@ -10,7 +10,7 @@ from typing import Any
 from fleetsim.frameworks import common
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.reading import Back, Read, one_line, times
-from fleetsim.frameworks.speculation import frozen, sglang_drafts, vllm_drafts
+from fleetsim.frameworks.sides import frozen, sglang_drafts, vllm_drafts
 
 _RANGE = re.compile(r"\s*(?:list\(\s*)?range\(\s*(\d{1,5})\s*(?:,\s*(\d{1,5})\s*)?(?:,\s*(\d{1,3})\s*)?\)\s*\)?\s*")
 _LIST = re.compile(r"\Alist\(\s*(.*)\)\Z")

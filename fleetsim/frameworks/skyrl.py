@@ -10,12 +10,11 @@ from __future__ import annotations
 from typing import Any
 
 from fleetsim.frameworks import common, recipe, roles
-from fleetsim.frameworks.agents import put_turns, trajectory
+from fleetsim.frameworks.common import Framework, Mode
 from fleetsim.frameworks.draft import Draft
-from fleetsim.frameworks.framework import Framework, Mode
 from fleetsim.frameworks.reading import Read, on_nodes, one_of, times
-from fleetsim.frameworks.sides import adapter, pooled
-from fleetsim.frameworks.speculation import frozen, vllm_drafts
+from fleetsim.frameworks.roles import put_turns, trajectory
+from fleetsim.frameworks.sides import adapter, frozen, pooled, vllm_drafts
 
 ENGINE, POLICY = "generator.inference_engine", "trainer.policy"
 

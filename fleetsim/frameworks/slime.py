@@ -7,12 +7,11 @@ train_async.py, slime/rollout/sglang_rollout.py, slime/rollout/fully_async_rollo
 from __future__ import annotations
 
 from fleetsim.frameworks import common, recipe, roles
-from fleetsim.frameworks.agents import put_turns, trajectory
+from fleetsim.frameworks.common import Framework, Mode
 from fleetsim.frameworks.draft import Draft
-from fleetsim.frameworks.framework import Framework, Mode
 from fleetsim.frameworks.reading import Back, Read, on_nodes, one_of, times
-from fleetsim.frameworks.sides import pooled
-from fleetsim.frameworks.speculation import frozen, sglang_drafts
+from fleetsim.frameworks.roles import put_turns, trajectory
+from fleetsim.frameworks.sides import frozen, pooled, sglang_drafts
 
 _FILTER = "slime.rollout.filter_hub.dynamic_sampling_filters.check_reward_nonzero_std"
 NOT_MODELLED = {

@@ -16,8 +16,7 @@ from typing import Any
 from fleetsim.config.files import read_text
 from fleetsim.errors import InputError, Problem
 from fleetsim.frameworks.arguments import add_arguments, entry_of, server_of
-from fleetsim.frameworks.printed_config import printed_config
-from fleetsim.frameworks.python_source import command_of, settings_of_python
+from fleetsim.frameworks.python_source import command_of, printed_config, settings_of_python
 from fleetsim.frameworks.settings import RunSettings, requirements_of
 from fleetsim.frameworks.shell import expanded
 from fleetsim.frameworks.shell_values import Words

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from fleetsim.frameworks import common, recipe, roles
-from fleetsim.frameworks.agents import put_turns
+from fleetsim.frameworks.common import Framework, Mode
 from fleetsim.frameworks.draft import Draft
-from fleetsim.frameworks.framework import Framework, Mode
 from fleetsim.frameworks.reading import Back, Read, one_of, parts_of, times
-from fleetsim.frameworks.speculation import frozen, vllm_drafts
+from fleetsim.frameworks.roles import put_turns
+from fleetsim.frameworks.sides import frozen, vllm_drafts
 
 CLASSES = ("GRPOConfig", "AsyncGRPOConfig", "GRPOTrainer", "AsyncGRPOTrainer")
 _ASYNC_KEYS = ("max_staleness", "weight_sync_steps", "queue_maxsize", "max_inflight_tasks")

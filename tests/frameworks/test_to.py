@@ -72,7 +72,10 @@ def test_a_frameworks_own_mode_is_said_whole(framework: str) -> None:
         "skyrl": "skyrl-fully-async", "ms-swift": "trl-grpo",
     }  # fmt: skip
     made = written(framework, load_scenario(f"presets/{named.get(framework, framework)}"))
-    ours = ("buffer.capacity", *(["engine.max_num_batched_tokens"] if framework == "ms-swift" else []))  # written in TRL
+    ours = (
+        "buffer.capacity",
+        *(["engine.max_num_batched_tokens"] if framework == "ms-swift" else []),
+    )  # written in TRL
     assert [left.path for left in made.left_out if not left.path.startswith(ours)] == []
 
 
