@@ -171,6 +171,7 @@ def _parted(
     inside: dict[str, Any] = {}
     words: dict[str, tuple[str, ...]] = {}
     removed = []
+    flagged = path.endswith(".py") and any(setting.key.startswith("--") for setting in own.found.values())
     for key, value in new.items():
         prefix = next((prefix for prefix in known.beside if key.startswith(prefix)), "")
         name = key.removeprefix(prefix).removeprefix("launcher.")
@@ -182,7 +183,7 @@ def _parted(
             if f"{name.upper()}=" in launched:
                 words[command] = (*words.get(command, ()), f"{name.upper()}={value}")
                 continue
-        elif edit is not None:
+        elif edit is not None and not (flagged and (key not in own.found or own.found[key].key.startswith("--"))):
             inside[key] = value
             continue
         else:

@@ -86,7 +86,7 @@ def _settings(text: str, name: str, classes: tuple[str, ...], folder: Path | Non
         return _of_script(text, name, folder, depth)
     if ending == ".py" or _LOOKS_LIKE_PYTHON.search(text):
         settings = settings_of_python(text, classes, name)
-        shown = command_of(text)
+        shown = command_of(text) if settings.runs(*classes) else ""
         if shown:
             settings = _of_script(shown, name, folder, depth).over(settings)
             settings.not_understood.append("its command line: read from the command that its docstring shows")

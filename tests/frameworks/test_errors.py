@@ -273,6 +273,11 @@ GRPOTrainer(model=args.model, args=GRPOConfig(num_generations=args.num_generatio
 '''
 
 
+def test_a_script_of_another_trainer_is_refused_whatever_its_docstring_starts() -> None:
+    other = SCRIPT.replace("GRPO", "SFT").replace("run.py", "run.py --per_device_train_batch_size 8")
+    assert "supervised fine-tuning" in problems("trl", other, "run.py")
+
+
 def test_a_script_that_reads_its_command_line_is_read_as_its_docstring_starts_it() -> None:
     """The flags of that command win; what has a default on the command line is that; and it is said."""
     read = parsed_source(SCRIPT, "run.py", (), CLASSES)
