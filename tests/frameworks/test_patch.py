@@ -234,13 +234,13 @@ def test_a_switch_that_is_off_must_go(tmp_path: Path) -> None:
 def test_a_flag_of_a_python_script_goes_to_its_command(tmp_path: Path) -> None:
     file = tmp_path / "trl_run.py"
     file.write_text(
-        '"""\naccelerate launch --num_processes 2 r.py --model_name_or_path q/Qwen3-8B --max_completion_length 90\n"""\n'
+        '"""\naccelerate launch --num_processes 2 r.py --model_name_or_path q/Qwen3-8B --max_completion_length 9\n"""\n'
         "from trl import GRPOConfig, GRPOTrainer\nargs = parser.parse_args()\n"
         "GRPOTrainer(args=GRPOConfig(num_generations=4, per_device_train_batch_size=2))\n"
     )
-    asked = {"workload.output_tokens.max": 180, "workload.group_size": 2}
+    asked = {"workload.output_tokens.max": 18, "workload.group_size": 2}
     patch = patched(file, with_changes(read(file), asked))
-    assert patch.words == {"": ("--max_completion_length 180",)}
+    assert patch.words == {"": ("--max_completion_length 18",)}
     assert patch.text == patch.before.replace("num_generations=4", "num_generations=2")
 
 
