@@ -67,6 +67,20 @@ SPECS: Mapping[str, Spec] = {
         roots=("RLVRConfig", "AgenticConfig"),
         more={"max_actions_per_traj": "a variable of the example configurations, which environments take up"},
     ),
+    "ms-swift": Spec(
+        "modelscope/ms-swift",
+        classes=("swift/arguments/*.py", "swift/arguments/base_args/*.py", "swift/rlhf_trainers/args_mixin.py",
+                 "swift/trainers/arguments.py", "swift/megatron/arguments/*.py"),
+        roots=("RLHFArguments", "MegatronRLHFArguments", "RolloutArguments"),
+        more={
+            "nnodes": "swift/cli/main.py, from the environment",
+            "nproc_per_node": "swift/cli/main.py, from the environment",
+            "rollout.*": "swift/ray, a section of a file for Ray",
+            "train.*": "swift/ray, a section of a file for Ray",
+            "vllm_serve.*": "swift/arguments/deploy_args.py, RolloutArguments",
+            "gradient_checkpointing": "transformers, TrainingArguments",
+        },
+    ),
     "openrlhf": Spec("OpenRLHF/OpenRLHF", flags=("openrlhf/cli/train_ppo_ray.py",)),
     "open-instruct": Spec(
         "allenai/open-instruct",

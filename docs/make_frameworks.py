@@ -39,7 +39,8 @@ FORMS = {
     "nemo-rl": "YAML with its `defaults:` parents, `key=value` overrides",
     "slime": "launch scripts and flags",
     "skyrl": "launch scripts, `key=value` overrides, YAML",
-    "prime-rl": "`rl.toml`, flags; files from before 2026-05 too",
+    "prime-rl": "`rl.toml`, flags; files from before 2026-05, and verifiers' of hosted trainings, too",
+    "ms-swift": "launch scripts of `swift rlhf` and `megatron rlhf` with `NPROC_PER_NODE`, YAML (for Ray, too), flags",
 }
 WRITTEN = {
     "yaml": "YAML",
@@ -94,7 +95,8 @@ of them, within the cap of the whole. Where an agent or an environment shows sev
 many, `workload.turns.count` is assumed. Judges, reward models and teachers on GPUs of their own are in no pool of a
 scenario: their GPUs are counted in its description, and what they do is assumed. A setting that is not read, and whose
 name speaks of GPUs, nodes, a model, a precision, turns or a pass, is assumed as well, with the flag that settles it;
-`size` names all of these in its line *assumed*. A file that trains without a rollout is refused by its name.
+`size` names all of these in its line *assumed*. A file that trains without a rollout is refused by its name. A Python
+script that takes its settings from the command line is read as its docstring starts it, and the report says so.
 
 [What a run showed](next_run.md) replaces these: `fleetsim scenario from verl run.sh --run train.log`.
 
@@ -123,13 +125,25 @@ the plan rests on and no configuration says; what a run needs besides (data, rew
 scenario leaves open are written as they were simulated. A prompt's cap is four times its mean, as `scenario from`
 assumes it.
 
+### Your own configuration, changed
+
+    fleetsim scenario to verl job.yaml --config run.yaml | patch run.yaml
+    fleetsim plan --gpus 64 --scenario job.yaml --to verl --config run.sh
+
+Only the settings that say something else than the scenario change, and every other byte of the file stays: comments,
+keys that fleetsim does not know, model paths. A YAML, TOML or Python file is shown as a diff, and `-o FILE` writes it
+whole; a script stays as it is, and the words for the end of its command are shown. `size`, `split` and `plan` take
+`--to` and `--config` for the fleet that they recommend. What the framework cannot be told is listed. A value that
+another key shares by a YAML alias is refused, not changed.
+
 - Prefill engines (`engine.disaggregation`) can be told to verl, slime and SkyRL. slime and SkyRL have one pool of
   engines, so sides with a common divisor come back as more instances of smaller sides.
 - An adapter in the engine (`engine.lora.rank`, rounded up to a rank that vLLM has) can be told to verl and SkyRL.
 
 What is written also goes through the framework's own parser: in the tests for verl, OpenRLHF, TRL, AReaL and SkyRL,
 which have a package (`tests/frameworks/parsers`); by hand on 23 November 2026 for prime-rl, open-instruct, ROLL and
-NeMo-RL at the commits that their files name. slime's parser was not run, because it needs Megatron and SGLang.
+NeMo-RL at the commits that their files name. slime's and ms-swift's parsers were not run: they need Megatron and
+SGLang, or ModelScope's libraries.
 
 `fleetsim scenario to {framework} {preset}` writes
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from fleetsim.cli.answer_options import BriefOutput
+from fleetsim.cli.lines import say
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import Problems
 from fleetsim.job.question import Option, Question
@@ -30,6 +31,10 @@ class SavedOutput(BriefOutput):
     save: Annotated[
         str | None, Option("Write the job, sized, as a scenario file.", RUN, metavar="FILE", after="json_")
     ] = None
+    to: Annotated[
+        str | None, Option("Say it to a framework as well: what changes of --config.", RUN, metavar="FRAMEWORK")
+    ] = None
+    config: Annotated[str | None, Option("Your own configuration of that framework.", RUN, metavar="FILE")] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +65,25 @@ def checked(asked: Q, output: SavedOutput, more: Sequence[str]) -> tuple[Q, Plac
     with wrong.check():
         gate = parse_gate(output.fail_if or (), (*METRICS, *more))
     with wrong.check():
+        check_config(output.to, output.config)
+    with wrong.check():
         asked = asked.ready()
     wrong.stop()
     return asked, Places(place, page, gate)
+
+
+def check_config(framework: str | None, config: str | None) -> None:
+    """Whether --to and --config stand together, and the file can be read. Raises InputError."""
+    from fleetsim.errors import InputError, Problem
+
+    if framework is not None and config is not None:
+        from fleetsim.frameworks.patch import configuration
+
+        configuration(framework, config)
+    elif framework is not None or config is not None:
+        flag, value = ("--to", framework) if config is None else ("--config", config)
+        rule = "needs the other: --to FRAMEWORK --config FILE"
+        raise InputError([Problem(flag, value, rule, "give both; without a file: --save, then fleetsim scenario to")])
 
 
 def answer(ask: Callable[[Q, Watch], Recommendation], asked: Q, output: SavedOutput, more: Sequence[str]) -> None:
@@ -85,6 +106,14 @@ def answer(ask: Callable[[Q, Watch], Recommendation], asked: Q, output: SavedOut
     if places.save is not None:
         write_text(places.save, result.saved())
     show_result(result, output.json_, output.explain)
+    if output.to is not None and output.config is not None:
+        from fleetsim.cli.scenario_to import patched
+        from fleetsim.config.load import scenario_from_mapping
+        from fleetsim.config.yaml_text import from_yaml
+
+        patch = patched(output.to, scenario_from_mapping(from_yaml(result.saved(), "saved")), output.config)
+        for line in ("", *patch.diff.splitlines(), *patch.lines()):
+            say(line, err=output.json_)
     if places.page is not None:
         with progress("for the page") as watch:
             page = result.page(watch)

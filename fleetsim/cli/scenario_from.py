@@ -62,7 +62,7 @@ def from_(
 def _of_framework(framework: str, config: Sequence[str], sets: Sequence[str]) -> Imported:
     """The job of a configuration. Raises InputError."""
     from fleetsim.frameworks.convert import framework_name, scenario_from
-    from fleetsim.frameworks.given_settings import settings_from
+    from fleetsim.frameworks.source import settings_from
     from fleetsim.trainer.estimate import token_seconds
 
     name = framework_name(framework)
@@ -116,7 +116,7 @@ def _show(result: Imported, place: Path | None, as_json: bool, verbose: bool) ->
     """The scenario, unless it is in a file by now, and what there is to say about it."""
     import json
 
-    from fleetsim.frameworks.told import report_document, report_lines
+    from fleetsim.frameworks.convert import report_document, report_lines
 
     if as_json:
         say(json.dumps(report_document(result), indent=2, sort_keys=True))

@@ -7,17 +7,21 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fleetsim.cli.lines import say
-from fleetsim.cli.scenario_options import FRAMEWORKS, Force, OutputFile, Settings
+from fleetsim.cli.scenario_options import FRAMEWORKS, ConfigFile, Force, OutputFile, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
+    from fleetsim.config.scenario import Scenario
     from fleetsim.frameworks.export import Exported
+    from fleetsim.frameworks.patch import ConfigPatch
 
 
 def to(
     framework: Annotated[str, typer.Argument(help=FRAMEWORKS)],
     scenario: Annotated[str, typer.Argument(metavar="SCENARIO", help="Scenario file, or the name of a shipped one.")],
+    config: ConfigFile = None,
     output: OutputFile = None,
     set_: Settings = None,
     force: Force = False,
@@ -28,18 +32,28 @@ def to(
     The mode of the framework is the one that can say most of the scenario. What is written, `fleetsim scenario from`
     reads as the same scenario, but for what is listed.
 
+    With --config, your own file: only the settings that say something else change. A YAML, TOML or Python file is
+    shown as a diff, which [bold]patch[/bold] takes, and written whole with -o; of a script, the words for its command
+    are shown.
+
     Examples:
 
     [bold]fleetsim scenario to verl job.yaml -o run.sh[/bold]
 
     [bold]fleetsim scenario to prime-rl job.yaml --set fleet.instances=6 -o rl.toml[/bold]
+
+    [bold]fleetsim scenario to verl job.yaml --config run.yaml | patch run.yaml[/bold]
     """
     import json
 
+    from fleetsim.config.load import load_scenario
     from fleetsim.files import new_file, write_text
     from fleetsim.frameworks.export import to_document
 
     place = None if output is None else new_file("--output", output, force)
+    if config is not None:
+        _patched(patched(framework, load_scenario(scenario, set_ or ()), config), place, json_)
+        return
     result = _made(framework, scenario, set_ or ())
     if place is not None:
         write_text(place, result.text)
@@ -48,6 +62,33 @@ def to(
         return
     say(result.text if place is None else f"wrote {place}", nl=place is not None, err=place is not None)
     _tell(result)
+
+
+def patched(framework: str, scenario: Scenario, config: str) -> ConfigPatch:
+    """What of a framework's own configuration must change to say a scenario. Raises InputError."""
+    from fleetsim.frameworks.patch import patch_of
+    from fleetsim.job.nameplate import limits_of
+
+    return patch_of(framework, scenario, limits_of, config)
+
+
+def _patched(patch: ConfigPatch, place: Path | None, as_json: bool) -> None:
+    """The changed file in its place, the diff, and what there is to say."""
+    import json
+
+    from fleetsim.files import write_text
+
+    if place is not None:
+        write_text(place, patch.text)
+    if as_json:
+        say(json.dumps(patch.document(), indent=2, sort_keys=True))
+        return
+    if place is None:
+        say(patch.diff, nl=False)
+    for line in patch.lines():
+        say(line, err=True)
+    if place is not None:
+        say(f"wrote {place}", err=True)
 
 
 def _made(framework: str, scenario: str, sets: Sequence[str]) -> Exported:

@@ -1,13 +1,12 @@
 """Configurations of the RL frameworks as scenarios: `fleetsim scenario from verl CONFIG.yaml`.
 
-- In: `given_settings` and `source` find the text, `shell`, `trees`, `python_source` and `arguments` read its form,
-  `settings` holds what it says. `requirement` reads the versions that it pins; each framework's file says what a
-  version changes.
+- In: `source` finds the text, `shell`, `trees`, `python_source` and `arguments` read its form, `settings` holds what it
+  says, with the versions that it pins; each framework's file says what a version changes.
 - Whose it is: `detection`. What it means: a file a framework (`verl`, `trl`, `roll`, ...), whose values are `reading`
-  and gather in `draft`; `common` has what every configuration leaves open, `recipe` how the batch is trained, `agents`
-  the turns of a trajectory, `roles` the models beside the policy, `sides` what engines have beside their weights.
+  and gather in `draft`; `common` has what every configuration leaves open, `recipe` how the batch is trained, `roles`
+  the turns of a trajectory and the models beside the policy, `sides` what engines have beside their weights.
 - What no file read: `unread_keys` names the settings that hold something.
-- `convert` leads; `told` says what was taken and assumed, `scenario_text` writes the file.
+- `convert` leads, and says what was taken and assumed; `scenario_text` writes the file.
 - Out, `scenario to`: `export` leads, `wanted_values` says what must be said, `reversal` finds the settings, `forms`
-  writes.
+  writes. Of a configuration of the user's own `patch` says what must change, and `edits` changes it.
 """

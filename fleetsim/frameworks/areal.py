@@ -11,10 +11,10 @@ import re
 from typing import Any
 
 from fleetsim.frameworks import common, recipe, roles
-from fleetsim.frameworks.agents import put_turns, trajectory
+from fleetsim.frameworks.common import Framework, Mode
 from fleetsim.frameworks.draft import Draft
-from fleetsim.frameworks.framework import Framework, Mode
 from fleetsim.frameworks.reading import Back, Read, one_line, one_of, times
+from fleetsim.frameworks.roles import put_turns, trajectory
 from fleetsim.frameworks.sides import adapter
 
 _DIMENSION = re.compile(r"([dptce])(\d{1,4})")
@@ -262,11 +262,8 @@ def _engine(draft: Draft, engine: str) -> None:
         # areal/engine/vllm_ext/areal_vllm_server.py: vLLM's own run_server
         common.entry_point(draft, "api_server", "vLLM runs as an API server")
     else:
-        requests = draft.maybe_count("sglang.max_running_requests")
-        if requests is None:
-            draft.could("engine.max_num_seqs", None, Read("sglang.max_running_requests", 1, False).written)
-        else:
-            draft.put("engine.max_num_seqs", requests.value, requests)
+        requests = "sglang.max_running_requests"
+        draft.where_said("engine.max_num_seqs", draft.maybe_count(requests), requests)
         # areal/api/cli_args.py, SGLangConfig: prompts are not cut, max_prefill_tokens bounds those that start together
         chunk = draft.maybe_count("sglang.chunked_prefill_size", least=-1)
         whole = chunk is None or chunk.value < 1

@@ -7,7 +7,7 @@ the flags behind `train.py` only. Of the launchers in front (torchrun, accelerat
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fleetsim.config.plain_scalar import plain_scalar
@@ -22,6 +22,8 @@ _LAUNCHERS = ("python", "torchrun", "accelerate", "deepspeed", "uv")
 _LAUNCHER_MODULES = ("torch.distributed", "accelerate.commands", "deepspeed.launcher")
 _PROCESS_FLAGS = {"num_processes", "nproc_per_node", "nnodes", "num_machines"}
 _COMMANDS = ("trl", "rl", "openrlhf")
+# These start one thing of several, which their next word names, on as many processes as the environment says.
+_NAMING = ("swift", "megatron")
 _SHORT = {"-tp": "--tensor-parallel-size", "-dp": "--data-parallel-size", "-pp": "--pipeline-parallel-size"}
 
 
@@ -68,20 +70,33 @@ def entry_of(words: Sequence[tuple[str, bool]]) -> tuple[str, int, RunSettings] 
             if text.endswith(".py") or (_base(text) in _COMMANDS and before != "-m"):
                 _processes(launcher, words[last:i])
                 return _base(text), i + 1, launcher
-    for i, (text, _) in enumerate(words[:3]):
+    for i, (text, _) in enumerate(words[:4]):
         if _base(text) in _COMMANDS:
             return _base(text), i + 1, launcher
+        if _base(text) in _NAMING and i + 1 < len(words):
+            _processes(launcher, words[:i])
+            return f"{_base(text)} {words[i + 1][0]}", i + 2, launcher
     return None
 
 
+def with_processes(words: Sequence[str], variables: Mapping[str, object]) -> list[str]:
+    """The words of a command, with the variables in front that tell it how many processes to start."""
+    if not words or _base(words[0]) not in _NAMING:
+        return [*words]
+    given = {name: variables.get(name) for name in ("NNODES", "NPROC_PER_NODE")}
+    return [*(f"{name}={value}" for name, value in given.items() if isinstance(value, str)), *words]
+
+
 def server_of(words: Sequence[tuple[str, bool]]) -> tuple[str, list[tuple[str, bool]]] | None:
-    """A vLLM server that a trainer sends its weights to: its command, `trl vllm-serve` or `vllm serve`, and its flags.
+    """A vLLM server that a trainer sends its weights to: `trl vllm-serve`, `swift rollout` or `vllm serve`; its flags.
 
     None for every other command, a `vllm serve` that takes no weights (a judge) among them.
     """
     texts = [text for text, _ in words]
     if "vllm-serve" in texts:
         return "trl vllm-serve", list(words[texts.index("vllm-serve") + 1 :])
+    if texts[:2] == ["swift", "rollout"]:
+        return "swift rollout", list(words[2:])
     at = texts.index("serve") if "serve" in texts else 0
     if not at or "vllm" not in _base(texts[at - 1]) or not any("weight-transfer" in t.replace("_", "-") for t in texts):
         return None
@@ -94,8 +109,8 @@ def _processes(launcher: RunSettings, words: Sequence[tuple[str, bool]]) -> None
     all_flags = RunSettings()
     add_arguments(all_flags, words, "launcher")
     for key, setting in all_flags.found.items():
-        if key in _PROCESS_FLAGS:
-            launcher.add(f"launcher.{key}", setting.value, setting.where)
+        if key.lower() in _PROCESS_FLAGS:
+            launcher.add(f"launcher.{key.lower()}", setting.value, setting.where)
 
 
 def _base(text: str) -> str:

@@ -1,13 +1,15 @@
-"""What every framework's configuration leaves open, and the assumption that is made for it: the same for all."""
+"""What every framework has: a way in and out, and what its configuration leaves open, with the assumption for it."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import field
+from typing import Any, Literal
 
 from fleetsim import units
+from fleetsim.dataclass import dataclass
 from fleetsim.frameworks.draft import Assumed, Draft
 from fleetsim.frameworks.reading import Back, Read
 
@@ -166,11 +168,7 @@ def entry_point(draft: Draft, point: str, why: str) -> None:
 def engine_limits(draft: Draft, section: str) -> None:
     """Limits that are handed to vLLM under its own names, where the section has them."""
     for key in ("max_num_seqs", "max_num_batched_tokens"):
-        read = draft.maybe_count(f"{section}{key}")
-        if read is None:
-            draft.could(f"engine.{key}", None, Read(f"{section}{key}", 0, False).written)
-        else:
-            draft.put(f"engine.{key}", read.value, read)
+        draft.where_said(f"engine.{key}", draft.maybe_count(f"{section}{key}"), f"{section}{key}")
 
 
 def barrier(draft: Draft, why: str) -> None:
@@ -230,3 +228,36 @@ def _word_of(read: Read[str], words: Mapping[str, str]) -> Back:
 
 def _short(seconds: float) -> float:
     return float(f"{seconds:.4g}")
+
+
+Build = Callable[[Draft, TrainerSpeed | None], None]
+# A YAML or TOML file; or a script with `key.path=value` words (overrides), with `--key value` where a switch stands
+# alone (flags; dashes where they are spelled `--a-key`), or with `--key value` where true and false are values too.
+Form = Literal["yaml", "toml", "overrides", "flags", "dashes", "values"]
+
+
+@dataclass(frozen=True, slots=True)
+class Mode:
+    """A way to run the framework. start: the command that starts it so; {key} is a setting that stands in the command
+    itself. settings: what selects this way.
+    """
+
+    name: str
+    start: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Framework:
+    """build: fills a draft from its settings. repository: where it lives. modes: the one that can say most of a
+    scenario is written. form: in which text. yours: what a run needs that no scenario says. beside: prefix of the keys
+    of another command -> that command, which runs beside.
+    """
+
+    build: Build
+    repository: str
+    form: Form
+    modes: tuple[Mode, ...]
+    yours: str
+    beside: Mapping[str, str] = field(default_factory=dict)
+    takes_words: bool = True

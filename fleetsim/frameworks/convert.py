@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fleetsim import units
@@ -15,12 +15,23 @@ from fleetsim.config.tree import did_you_mean
 from fleetsim.config.yaml_text import from_yaml
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
-from fleetsim.frameworks import areal, nemo_rl, open_instruct, openrlhf, prime_rl, roll, skyrl, slime, trl, verl
-from fleetsim.frameworks.common import TrainerSpeed
-from fleetsim.frameworks.detection import mixed_up, no_rollout, other_job
+from fleetsim.frameworks import (
+    areal,
+    ms_swift,
+    nemo_rl,
+    open_instruct,
+    openrlhf,
+    prime_rl,
+    roll,
+    skyrl,
+    slime,
+    trl,
+    verl,
+)
+from fleetsim.frameworks.common import Framework, TrainerSpeed
+from fleetsim.frameworks.detection import mixed_up, no_rollout, other_job, unlike
 from fleetsim.frameworks.draft import Assumed, Draft, NotModelled, Taken
 from fleetsim.frameworks.equal_parts import divides, refusal
-from fleetsim.frameworks.framework import Framework
 from fleetsim.frameworks.reading import one_line
 from fleetsim.frameworks.scenario_text import SECTIONS, scenario_yaml
 from fleetsim.frameworks.settings import RunSettings
@@ -40,7 +51,10 @@ FRAMEWORKS: Mapping[str, Framework] = {
     "slime": slime.FRAMEWORK,
     "skyrl": skyrl.FRAMEWORK,
     "prime-rl": prime_rl.FRAMEWORK,
+    "ms-swift": ms_swift.FRAMEWORK,
 }
+# Names of those whose configurations another framework's reader reads: verifiers trains by prime-rl.
+_ALIASES = {"verifiers": "prime-rl", "swift": "ms-swift"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +81,7 @@ class Imported:
 def framework_name(name: str) -> str:
     """The framework that a word means, in any spelling (`NeMo_RL` is nemo-rl). Raises InputError."""
     key = name.strip().lower().replace("_", "-").replace(" ", "-")
-    plain = {known.replace("-", ""): known for known in FRAMEWORKS}
+    plain = {known.replace("-", ""): known for known in FRAMEWORKS} | _ALIASES
     found = plain.get(key.replace("-", ""))
     if found is None:
         first = f"it comes before the file: fleetsim scenario from verl {name}, for example"
@@ -99,7 +113,8 @@ def scenario_from(
     known.build(draft, speed)
     problems = [*draft.problems, *problems]
     if problems:
-        another = other_job(settings) if any(p.rule.startswith("is missing") for p in draft.problems) else None
+        missing = any(p.rule.startswith("is missing") for p in draft.problems)
+        another = (other_job(settings) or unlike(settings, framework)) if missing else None
         raise InputError(_once(problems) if another is None else [another])
     name_unread(draft)
     if settings.parents:
@@ -196,3 +211,67 @@ def _once(problems: Sequence[Problem]) -> list[Problem]:
             seen.add((problem.path, problem.rule))
             kept.append(problem)
     return kept
+
+
+_LIST_LIMIT = 40
+
+
+def report_lines(result: Imported, verbose: bool = False) -> Iterator[str]:
+    """What was taken, assumed and left out, for a terminal."""
+    yield f"{result.framework}: {result.mode}; the preset {result.preset} has the same semantics"
+    facts = [t for t in result.taken if not _is_mode(t, result)]
+    yield f"took {units.plural(len(facts), 'value')}:"
+    for t in facts:
+        yield f"  {' and '.join(t.settings)}  ->  {t.path} = {one_line(t.value)}" + (f"  ({t.why})" if t.why else "")
+    yield "from the mode:"
+    for t in result.taken:
+        if _is_mode(t, result):
+            yield f"  {t.path} = {one_line(t.value)}: {t.why}"
+    own = any(a.remedy.startswith("-- ") for a in result.assumed)
+    how = f" (what follows -- is a setting of {result.framework}, for the end of this command)" if own else ""
+    yield f"assumed {units.plural(len(result.assumed), 'value')}{how}:"
+    for a in result.assumed:
+        yield f"  {a.path} = {one_line(a.value)}: {a.why}" + (f"; {a.remedy}" if a.remedy else "")
+    if result.not_modelled:
+        yield "does not model:"
+        for n in result.not_modelled:
+            yield f"  {n.setting}: {n.why}"
+    yield from _listed("not understood", result.not_understood, verbose, always=True)
+    yield from _listed("expressions that were not followed", result.remarks, verbose)
+    yield from _listed("keys without a bearing on the scenario", result.not_looked_at, verbose)
+
+
+def _is_mode(taken: Taken, result: Imported) -> bool:
+    return taken.settings == (result.mode,)
+
+
+def _listed(what: str, items: Sequence[str], verbose: bool, always: bool = False) -> Iterator[str]:
+    if not items:
+        return
+    if not (verbose or always):
+        yield f"{what}: {len(items)} (--verbose lists them)"
+        return
+    shown = items if verbose else items[:_LIST_LIMIT]
+    yield f"{what}:"
+    for item in shown:
+        yield f"  {one_line(item)}"
+    if len(shown) < len(items):
+        yield f"  and {len(items) - len(shown)} more (--verbose)"
+
+
+def report_document(result: Imported) -> dict[str, Any]:
+    """The same as one JSON document, the scenario in it."""
+    return {
+        "schema_version": 1,
+        "command": "scenario from",
+        "framework": result.framework,
+        "mode": result.mode,
+        "preset": result.preset,
+        "scenario": result.raw,
+        "took": [{"path": t.path, "value": t.value, "settings": list(t.settings), "why": t.why} for t in result.taken],
+        "assumed": [{"path": a.path, "value": a.value, "why": a.why, "remedy": a.remedy} for a in result.assumed],
+        "not_modelled": [{"setting": n.setting, "why": n.why} for n in result.not_modelled],
+        "not_understood": list(result.not_understood),
+        "not_followed": list(result.remarks),
+        "not_looked_at": list(result.not_looked_at),
+    }

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from fleetsim.errors import Problem
 from fleetsim.frameworks.settings import RunSettings, normal
 
-# Keys (or the first parts of keys) and programs that give a framework away.
+# Keys (or the first parts of keys) and programs that give a framework away; one that does so alone stands there twice.
 MARKS: Mapping[str, tuple[str, ...]] = {
     "verl": (
         "actor_rollout_ref", "async_training", "data.train_batch_size", "data.max_response_length", "trainer.nnodes",
@@ -44,7 +44,11 @@ MARKS: Mapping[str, tuple[str, ...]] = {
     ),
     "prime-rl": (
         "orchestrator", "inference", "deployment", "trainer_gpu_ids", "inference_gpu_ids", "max_async_level",
-        "weight_broadcast",
+        "weight_broadcast", "rollouts_per_example",
+    ),
+    "ms-swift": (
+        "rlhf_type", "rlhf_type", "tuner_type", "external_plugins", "sleep_level", "move_model_batches",
+        "multi_turn_scheduler", "load_from_cache_file", "async_generate",
     ),
 }  # fmt: skip
 PROGRAMS: Mapping[str, tuple[str, ...]] = {
@@ -58,6 +62,7 @@ PROGRAMS: Mapping[str, tuple[str, ...]] = {
     "slime": ("slime",),
     "skyrl": ("skyrl", "main_fully_async"),
     "prime-rl": ("prime_rl", "prime-rl"),
+    "ms-swift": ("swift rlhf", "megatron rlhf", "swift/cli", "rlhf.py"),
 }
 _ENOUGH = 2
 _REMEDY = "give a configuration of RL with a rollout"
@@ -79,26 +84,46 @@ def marks(settings: RunSettings) -> dict[str, int]:
         found = sum(settings.has(normal(key)) for key in keys)
         found += 2 * any(settings.runs(part) for part in PROGRAMS[framework])
         counts[framework] = found
+    if counts["ms-swift"] and not settings.runs(*PROGRAMS["trl"]):
+        counts["trl"] = 0  # ms-swift takes TRL's arguments as well
     return counts
 
 
-# Framework -> a section that all its trainings have, those that only one with a rollout has, and what it is without.
-_WITHOUT = {
-    "areal": (("actor",), ("rollout", "gconfig", "allocation_mode"), "fine-tuning, DPO or a reward model"),
-    "prime-rl": (("data",), ("orchestrator",), "supervised fine-tuning"),
-}
+# Framework, sections of which a file has one, those of which it then has none, what it is, and what is wrong with it.
+_WITHOUT = (
+    ("areal", ("actor",), ("rollout", "gconfig", "allocation_mode"), "fine-tuning, DPO or a reward model", ""),
+    ("prime-rl", ("data",), ("orchestrator",), "supervised fine-tuning", ""),
+    ("prime-rl", ("deployment",), ("orchestrator", "trainer", "deployment.num_train_gpus", "deployment.num_train_nodes",
+     "model"), "an inference server", "no trainer to plan for"),
+    ("prime-rl", ("model", "num_tasks", "gepa", "eval"), ("orchestrator", "trainer", "batch_size", "deployment",
+     "data"), "an evaluation", "no training to plan for"),
+    ("roll", ("actor_infer.device_mapping",), ("actor_train.device_mapping", "actor_train.strategy_args",
+     "student_train"), "a rollout without training", "no trainer to plan for"),
+    ("verl", ("engine", "optim"), ("actor_rollout_ref",), "supervised fine-tuning", ""),
+)  # fmt: skip
 
 
 def no_rollout(settings: RunSettings, framework: str) -> Problem | None:
     """What a file is that could be read, but has no section or key of training with a rollout."""
-    with_, without, what = _WITHOUT.get(framework, ((), (), ""))
-    if settings.has(*with_) and not settings.has(*without):
-        return Problem("CONFIG", what, "no rollout to plan", _REMEDY)
+    for whose, with_, without, what, why in _WITHOUT:
+        if whose == framework and settings.has(*with_) and not settings.has(*without):
+            return Problem("CONFIG", what, why or "no rollout to plan", _REMEDY)
     return None if any(settings.has(normal(key)) for key in MARKS[framework]) else other_job(settings)
+
+
+def unlike(settings: RunSettings, framework: str) -> Problem | None:
+    """That a file with settings of its own has none by which this framework is known, and does not start it."""
+    if len(settings.found) < _ENOUGH or marks(settings)[framework]:
+        return None
+    rule = f"holds no setting of {framework}, and does not start it"
+    return Problem("CONFIG", None, rule, "give its configuration file, launch script or flags")
 
 
 def other_job(settings: RunSettings) -> Problem | None:
     """What a file is that lacks what a rollout needs; None where nothing says it."""
+    rollout = settings.get("rollout_function_path", "loss_type")  # slime's
+    if rollout is not None and "sft" in str(rollout[1]):
+        return Problem("CONFIG", f"{rollout[0].key} = {rollout[1]}", "no rollout to plan: fine-tuning", _REMEDY)
     for what, keys, programs, why in _OTHER_JOBS:
         if settings.has(*keys) or settings.runs(*programs):
             return Problem("CONFIG", what, why or "no rollout to plan", _REMEDY)

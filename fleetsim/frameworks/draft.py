@@ -190,6 +190,25 @@ class Draft:
         self.put(path, read.value, read, why=why, back=back, unless=unless)
         return read
 
+    def where_said(
+        self,
+        path: str,
+        read: Read[Any] | None,
+        key: str,
+        *,
+        back: Back | None = None,
+        now: Any = None,
+        unless: Any = _NEVER,
+    ) -> None:
+        """A scenario value that one setting says where it is there; else nobody does, and `key` would say it.
+
+        now: what holds without it.
+        """
+        if read is not None and read.given:
+            self.put(path, read.value, read, back=back, unless=unless)
+        else:
+            self.could(path, now, back or (read or Read(key, 0, False)).written, unless)
+
     def either(
         self, path: str, switch: Read[bool], on: str, off: str, *, why: tuple[str, str] = ("", ""), unless: Any = _NEVER
     ) -> None:

@@ -3,7 +3,7 @@
 Asserted in verl-project/verl at 1dda039 (verl/workers/engine_workers.py, `train_mini_batch`; verl/utils/config.py,
 `validate_config`; workers before it rounded down) and NVIDIA-NeMo/RL at 7ea279a (nemo_rl/distributed/
 batched_data_dict.py, `shard_by_batch_size`); in TRL a batch is made of one share per process
-(trl/trainer/grpo_config.py). The others pad, pack or round.
+(trl/trainer/grpo_config.py), and so in ms-swift, which builds on it. The others pad, pack or round.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import math
 from fleetsim import units
 from fleetsim.config.scenario import Scenario
 
-FRAMEWORKS = frozenset({"verl", "nemo-rl", "trl"})
+FRAMEWORKS = frozenset({"verl", "nemo-rl", "trl", "ms-swift"})
 
 
 def update_samples(scenario: Scenario) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fleetsim import units
@@ -16,11 +16,7 @@ from fleetsim.frameworks.reversal import LeftOut, settled
 from fleetsim.frameworks.wanted_values import Limits, longest
 
 # Nodes, and GPUs of each, as the frameworks call them.
-_NODE_KEYS = (
-    ("nnodes", "n_gpus_per_node"),
-    ("num_nodes", "num_gpus_per_node"),
-    ("num_nodes", "gpus_per_node"),
-)
+_NODE_KEYS = (("nnodes", "n_gpus_per_node"), ("num_nodes", "num_gpus_per_node"), ("num_nodes", "gpus_per_node"))
 _WHOLE_NODE = 8
 _PLAIN = (str, int, float, bool)
 
@@ -61,7 +57,7 @@ def scenario_to(
     """
     framework = framework_name(framework)
     known, found = FRAMEWORKS[framework], settled(framework, scenario, limits)
-    facts = tuple(_facts(scenario, generated, step_s))
+    facts = tuple(facts_of(scenario, generated, step_s))
     comments = {key: ", ".join(found.says.get(key, ("the mode",))) for key in found.settings}
     header = [
         f"Made by `fleetsim scenario to {framework} {name}`: {framework}, {found.mode.name}.",
@@ -104,7 +100,7 @@ def _shown(path: str, value: Any) -> str:
     return own if value is None else one_line(value, 60)
 
 
-def _facts(scenario: Scenario, generated: float | None, step_s: float | None) -> list[str]:
+def facts_of(scenario: Scenario, generated: float | None = None, step_s: float | None = None) -> list[str]:
     """What decides the plan and stands in no configuration."""
     cap = longest(scenario.workload.output_tokens)
     outputs = "outputs" if generated is None else f"outputs of {generated:,.0f} tokens in the mean"
@@ -125,14 +121,18 @@ def to_document(result: Exported) -> dict[str, Any]:
         "text": result.text,
         "settings": dict(result.settings),
         "says": {key: list(paths) for key, paths in result.says.items()},
-        "left_out": [
-            {"path": o.path, "value": _plain(o.value), "has": _plain(o.has), "why": o.why} for o in result.left_out
-        ],
+        "left_out": left_documents(result.left_out),
         "rests_on": list(result.facts),
         "yours": result.yours,
         "notes": list(result.notes),
     }
 
 
-def _plain(value: Any) -> Any:
+def left_documents(left_out: Sequence[LeftOut]) -> list[dict[str, Any]]:
+    """What cannot be told, for JSON."""
+    return [{"path": o.path, "value": plain(o.value), "has": plain(o.has), "why": o.why} for o in left_out]
+
+
+def plain(value: Any) -> Any:
+    """A value, or its text where JSON has none like it."""
     return value if value is None or isinstance(value, _PLAIN) else str(value)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fleetsim.config.paths import put
-from fleetsim.frameworks.framework import Framework
+from fleetsim.frameworks.common import Framework
 from fleetsim.frameworks.reading import one_line
 from fleetsim.frameworks.scenario_text import scenario_yaml
 
@@ -30,7 +30,7 @@ def written(
     if form == "toml":
         return _toml(settings, comments, [*header, f"Start it with: {start}"])
     inside = {key: str(value) for key, value in settings.items() if f"{{{key}}}" in start}
-    word = {"overrides": _override, "flags": _switch, "dashes": _dashed, "values": _flag}[form]
+    word = WORDS[form]
     lines = ["#!/usr/bin/env bash", *_comments(header)]
     apart = {key for key in settings if key in inside or key.startswith(tuple(framework.beside))}
     for prefix, command in framework.beside.items():
@@ -101,6 +101,17 @@ def _switch(key: str, value: Any) -> str:
 def _dashed(key: str, value: Any) -> str:
     """`--a-key value`."""
     return _switch(key.replace("_", "-"), value)
+
+
+# Form -> a setting as a word of a command line; nothing for a switch that is off.
+WORDS: Mapping[str, Callable[[str, Any], str]] = {
+    "yaml": _override,
+    "toml": _flag,
+    "overrides": _override,
+    "flags": _switch,
+    "dashes": _dashed,
+    "values": _flag,
+}
 
 
 def _word(value: Any) -> str:

@@ -8,12 +8,12 @@ async_utils/trajectory_collector.py, replay_buffer.py and staleness_sampler.py.
 from __future__ import annotations
 
 from fleetsim.frameworks import common, recipe
-from fleetsim.frameworks.agents import put_turns, trajectory
+from fleetsim.frameworks.common import Framework, Mode
 from fleetsim.frameworks.draft import Draft
-from fleetsim.frameworks.framework import Framework, Mode
 from fleetsim.frameworks.nemo_rl_parts import GENERATION, put_beside, put_pools, put_recipe
 from fleetsim.frameworks.reading import Read, one_of, parts_of, times
-from fleetsim.frameworks.speculation import frozen, vllm_drafts
+from fleetsim.frameworks.roles import put_turns, trajectory
+from fleetsim.frameworks.sides import frozen, vllm_drafts
 
 SAMPLERS = ("in_order", "ready_first", "weight_fifo", "windowed")
 TRANSPORTS = {

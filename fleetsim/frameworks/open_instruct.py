@@ -7,10 +7,10 @@ Names and defaults: open_instruct/data_loader.py (StreamingDataLoaderConfig, VLL
 from __future__ import annotations
 
 from fleetsim.frameworks import common, recipe, roles
-from fleetsim.frameworks.agents import put_turns
+from fleetsim.frameworks.common import Framework, Mode
 from fleetsim.frameworks.draft import Draft
-from fleetsim.frameworks.framework import Framework, Mode
 from fleetsim.frameworks.reading import Read, one_line, one_of, times
+from fleetsim.frameworks.roles import put_turns
 
 NOT_MODELLED = {
     "no_resampling_pass_rate": "prompts that are solved too often leave the data set",

@@ -7,10 +7,10 @@ openrlhf/trainer/ppo_trainer_async.py.
 from __future__ import annotations
 
 from fleetsim.frameworks import common, recipe, roles
-from fleetsim.frameworks.agents import put_turns
+from fleetsim.frameworks.common import Framework, Mode
 from fleetsim.frameworks.draft import Draft
-from fleetsim.frameworks.framework import Framework, Mode
 from fleetsim.frameworks.reading import Back, Read, on_nodes, one_line, one_of, times
+from fleetsim.frameworks.roles import put_turns
 
 
 def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:

@@ -2,7 +2,8 @@
 
 Names and defaults: packages/prime-rl-configs/src/prime_rl/configs/rl.py, orchestrator.py and inference.py; what they
 do: src/prime_rl/orchestrator/concurrency.py and dispatcher.py. Files from before 2026-05 (max_async_level,
-trainer_gpu_ids, inference.parallel) are read as well.
+trainer_gpu_ids, inference.parallel) are read as well, and those of its hosted trainings, which verifiers ships
+(PrimeIntellect-ai/verifiers at a60a606ec: configs/rl; they name no GPUs).
 """
 
 from __future__ import annotations
@@ -12,12 +13,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from fleetsim.frameworks import common, recipe, roles
-from fleetsim.frameworks.agents import put_turns, trajectory
+from fleetsim.frameworks.common import Framework, Mode
 from fleetsim.frameworks.draft import Draft
-from fleetsim.frameworks.framework import Framework, Mode
 from fleetsim.frameworks.reading import Read, one_of, parts_of, times
-from fleetsim.frameworks.sides import adapter
-from fleetsim.frameworks.speculation import frozen, vllm_drafts
+from fleetsim.frameworks.roles import put_turns, trajectory
+from fleetsim.frameworks.sides import adapter, frozen, vllm_drafts
 
 NOT_MODELLED = {
     "orchestrator.tasks_per_minute": "a limit on the rate of dispatch",
@@ -45,12 +45,15 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
         "trainer.model.name",
         "inference.vllm.model",
         "inference.model.name",
+        "model",
         remedy="-- --model.name Qwen/Qwen3-8B, or --set engine.model=Qwen/Qwen3-8B",
     )
-    group = draft.count("orchestrator.group_size", "orchestrator.rollouts_per_example", default=1)
+    group = draft.count(
+        "orchestrator.group_size", *(f"{s}rollouts_per_example" for s in ("orchestrator.", "")), default=1
+    )
     sources = _sources(draft, group)
     draft.put("workload.group_size", group.value, group)
-    batch = draft.count("orchestrator.batch_size", default=128)
+    batch = draft.count("orchestrator.batch_size", "batch_size", default=128)
     tokens = draft.maybe_count("orchestrator.token_batch_size")
     if tokens is not None:
         draft.refuse(
@@ -65,7 +68,9 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
             f"use {max(1, batch.value // group.value) * group.value}",
         )
     draft.put("trainer.batch_samples", batch.value, batch, why="samples")
-    answer = draft.maybe_count("orchestrator.train.sampling.max_completion_tokens", "orchestrator.sampling.max_tokens")
+    answer = draft.maybe_count(
+        "orchestrator.train.sampling.max_completion_tokens", "orchestrator.sampling.max_tokens", "sampling.max_tokens"
+    )
     whole = draft.maybe_count("seq_len", "orchestrator.seq_len") or Read("orchestrator.seq_len", 2048, False)
     cap = "orchestrator.train.sampling.max_completion_tokens"
     turns, agent = _turns(sources)
@@ -145,7 +150,7 @@ def _leaves(value: Any, path: str = "", depth: int = 8) -> Iterator[tuple[str, A
 
 def _sources(draft: Draft, group: Read[int]) -> list[Any]:
     """Settings of single environments, of which the scenario has one."""
-    found = draft.settings.get("orchestrator.train.source", "orchestrator.env")
+    found = draft.settings.get("orchestrator.train.source", "orchestrator.env", "env")
     sources = found[1] if found is not None and isinstance(found[1], list) else []
     if found is not None and len(sources) > 1:
         draft.note(f"{len(sources)} entries of {found[0].key}", "several environments are one mixture of lengths here")

@@ -1,14 +1,22 @@
-"""Keyword arguments of a configuration object in a Python script: `GRPOConfig(num_generations=8, ...)`.
+"""Settings in Python's own words: the arguments of a configuration object in a script, a mapping that a log prints.
 
-The script is parsed, never run. Followed: literals, names that a module-level assignment gives a literal, sums.
+The script is parsed, never run. Followed: literals, names that a module-level assignment gives a literal, defaults
+of flags, sums. A framework prints its configuration at the head of its log, a mapping over many lines: verl with pprint
+before it trains (verl-project/verl at 1dda039: verl/trainer/main_ppo.py and
+verl/experimental/fully_async_policy/fully_async_main.py), NeMo-RL under "Final config:" (NVIDIA-NeMo/RL at 7ea279a:
+examples/run_grpo.py). Ray puts the process before each line, and lines of other processes come in between.
 """
 
 from __future__ import annotations
 
 import ast
+import gzip
+import os
+import re
 import warnings
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import IO, Any
 
 from fleetsim.errors import InputError, Problem
 from fleetsim.frameworks.arithmetic import whole_number
@@ -31,7 +39,7 @@ def settings_of_python(text: str, classes: tuple[str, ...], where: str) -> RunSe
             nodes = list(ast.walk(ast.parse(text)))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise InputError([Problem(where, str(error)[:100], "is no Python script", "give the right file")]) from None
-    names = dict(_assigned(nodes))
+    names = {**dict(_assigned(nodes)), **dict(_defaults(nodes))}
     settings = RunSettings()
     for node in nodes:
         if not isinstance(node, ast.Call):
@@ -62,9 +70,29 @@ def _assigned(nodes: list[ast.AST]) -> Iterator[tuple[str, Any]]:
                 yield node.targets[0].id, value
 
 
+def _defaults(nodes: list[ast.AST]) -> Iterator[tuple[str, Any]]:
+    """What `args.batch_size` is without a flag: `parser.add_argument("--batch-size", default=8)`."""
+    for node in nodes:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "add_argument":
+            flags = [word.value for word in node.args if isinstance(word, ast.Constant)]
+            for default in (word.value for word in node.keywords if word.arg == "default"):
+                known, value = _value(default, {})
+                if known and flags and isinstance(flags[-1], str):
+                    yield f".{flags[-1].lstrip('-').replace('-', '_')}", value
+
+
+def command_of(text: str) -> str:
+    """The command that a script shows in its docstring, for one that takes its settings from the command line."""
+    with warnings.catch_warnings(action="ignore"):
+        shown = (ast.get_docstring(ast.parse(text)) or "") if "parse_args" in text else ""
+    lines = [line for line in shown.splitlines() if not line.lstrip().startswith("`")]
+    return "\n".join(lines) if re.search(r"\.py\b[^`]*?--\w", shown) else ""
+
+
 def _value(node: ast.expr, names: dict[str, Any]) -> tuple[bool, Any]:
-    if isinstance(node, ast.Name):
-        return node.id in names, names.get(node.id)
+    if isinstance(node, (ast.Name, ast.Attribute)):
+        name = node.id if isinstance(node, ast.Name) else f".{node.attr}"
+        return name in names, names.get(name)
     try:
         return True, ast.literal_eval(node)
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
@@ -74,3 +102,73 @@ def _value(node: ast.expr, names: dict[str, Any]) -> tuple[bool, Any]:
     except RecursionError:
         number = None
     return number is not None, number
+
+
+# Lines within which a log prints its configuration, and what one may hold at most.
+_LOOK, _MOST_BYTES = 20_000, 2**20
+_LONGEST = 100_000
+_FEWEST_KEYS = 3
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_PROCESS = re.compile(r"\((?:\w+ )?(?:pid|ip)=[^)]*\) ?")
+_BEGINS = re.compile(r"\{'\w+': ?")
+
+
+def printed_config(path: str | os.PathLike[str]) -> Mapping[str, Any] | None:
+    """The first mapping of a log, with keys of text; None for a file that prints none, or cannot be read."""
+    try:
+        with _text(path) as file:
+            return _first(file)
+    except (OSError, EOFError, ValueError):  # told by whoever reads the file as what it is
+        return None
+
+
+def _text(path: str | os.PathLike[str]) -> IO[str]:
+    with open(path, "rb") as file:
+        packed = file.read(2) == b"\x1f\x8b"
+    if packed:
+        return gzip.open(path, "rt", encoding="utf-8", errors="replace")
+    return open(path, encoding="utf-8", errors="replace")
+
+
+def _first(file: IO[str]) -> Mapping[str, Any] | None:
+    whose, size = "", 0
+    lines: list[str] = []
+    for line in islice(file, _LOOK):
+        process, text = _parts(line[:_LONGEST])
+        if not lines:
+            if _BEGINS.match(text):
+                whose, lines, size = process, [text], len(text)
+        elif process == whose:
+            lines.append(text)
+            size += len(text)
+        else:
+            continue
+        if lines and text.rstrip().endswith("}"):
+            found = _mapping("\n".join(lines))
+            if found is not None:
+                return found
+        if size > _MOST_BYTES or (lines and not _goes_on(text)):
+            lines = []
+    return None
+
+
+def _parts(line: str) -> tuple[str, str]:
+    """The process that printed a line, and the line without what another one wrote into it."""
+    line = _COLOURS.sub("", line.rstrip("\n"))
+    found = _PROCESS.match(line)
+    process, text = ("", line) if found is None else (found[0], line[found.end() :])
+    return process, _PROCESS.split(text, maxsplit=1)[0]
+
+
+def _goes_on(text: str) -> bool:
+    """Whether a line may be one of a mapping: indented, or the rest of one that another process broke in two."""
+    return not text.strip() or text[0] in " ,:}]'\"{-TFN" or text[0].isdigit()
+
+
+def _mapping(text: str) -> Mapping[str, Any] | None:
+    try:
+        tree = ast.literal_eval(text.strip())
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    whole = isinstance(tree, dict) and len(tree) >= _FEWEST_KEYS and all(isinstance(key, str) for key in tree)
+    return tree if whole else None

@@ -77,12 +77,7 @@ def times(*reads: Read[int], key: str = "") -> Read[int]:
 
 
 def on_nodes(
-    nodes: Read[int],
-    per_node: Read[int],
-    per_node_key: str = "",
-    *,
-    part: int = 1,
-    exact: bool = False,
+    nodes: Read[int], per_node: Read[int], per_node_key: str = "", *, part: int = 1, exact: bool = False
 ) -> Read[int]:
     """GPUs as nodes x GPUs of a node. Back: `nodes_of`.
 

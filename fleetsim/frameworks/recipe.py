@@ -18,8 +18,8 @@ def counts(draft: Draft, keys: Mapping[str, str | tuple[str, ...]]) -> None:
     """Whole numbers. keys: field of the recipe -> the framework's key, or several spellings of it."""
     for name, key in keys.items():
         spellings = (key,) if isinstance(key, str) else key
-        read = draft.maybe_count(*spellings)
-        _put(draft, name, read, Read(spellings[0], 1, False))
+        ours = getattr(_DEFAULT, name)
+        draft.where_said(f"{PATH}.{name}", draft.maybe_count(*spellings), spellings[0], now=ours, unless=ours)
 
 
 def flags(draft: Draft, keys: Mapping[str, tuple[str | tuple[str, ...], bool]]) -> None:
@@ -27,10 +27,7 @@ def flags(draft: Draft, keys: Mapping[str, tuple[str | tuple[str, ...], bool]]) 
     for name, (key, default) in keys.items():
         read = draft.flag(*((key,) if isinstance(key, str) else key), default=default)
         ours = getattr(_DEFAULT, name)
-        if read.given:
-            draft.put(f"{PATH}.{name}", read.value, read, unless=ours)
-        else:
-            draft.could(f"{PATH}.{name}", read.value, read.written, ours)
+        draft.where_said(f"{PATH}.{name}", read, read.key, now=read.value, unless=ours)
 
 
 def words(draft: Draft, name: str, known: Mapping[str, Any], *keys: str, else_: Any = None) -> None:
@@ -93,14 +90,6 @@ def ranks(draft: Draft, samples: Read[int] | None = None) -> int:
         rule = f"is less than a sample for each of {gpus // each} data-parallel ranks"
         draft.refuse(samples.key, samples.value, rule, "have a larger batch, or fewer trainer GPUs")
     return max(1, gpus // each)
-
-
-def _put(draft: Draft, name: str, read: Read[Any] | None, blank: Read[Any]) -> None:
-    path, default = f"{PATH}.{name}", getattr(_DEFAULT, name)
-    if read is None:
-        draft.could(path, default, blank.written, default)
-    else:
-        draft.put(path, read.value, read, unless=default)
 
 
 def _back(key: str, known: Mapping[str, Any]) -> Back:

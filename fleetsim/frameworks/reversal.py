@@ -7,7 +7,7 @@ from the scenario cannot be said to this framework, and is listed: the list is w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fleetsim.config.load import scenario_from_mapping
@@ -16,12 +16,11 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.config.unread_settings import reader_of
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
-from fleetsim.frameworks.common import OUTPUT_CAP
+from fleetsim.frameworks.common import OUTPUT_CAP, Framework, Mode
 from fleetsim.frameworks.convert import FRAMEWORKS, nested
 from fleetsim.frameworks.draft import Draft
-from fleetsim.frameworks.framework import Framework, Mode
 from fleetsim.frameworks.reading import Link, one_line
-from fleetsim.frameworks.settings import RunSettings
+from fleetsim.frameworks.settings import RunSettings, normal, settings_of
 from fleetsim.frameworks.wanted_values import NOTHING, SECTIONS, Limits, Wanted, is_fact, policies_of
 
 # Each pass sets everything that can be set; more than a few are needed where one setting decides what another means.
@@ -29,7 +28,10 @@ _PASSES = 12
 _ENTRY_POINT = "engine.entry_point"
 # What it means to run a mode that differs here: more than any number of lesser differences. To wait for each batch, or
 # not to, is the largest of them after the GPUs.
-_WEIGHTS = {"fleet.placement": 100_000, "admission.law": 1_000, "sync.in_flight": 100, "sync.trigger": 100}
+_WEIGHTS = {
+    "fleet.placement": 100_000, "admission.law": 1_000, "sync.in_flight": 100, "sync.trigger": 100,
+    **dict.fromkeys(("trainer.batch_samples", "workload.group_size", "fleet.instances", "trainer.gpus"), 10),
+}  # fmt: skip
 _BARRIER, _REFUSED = 10_000, 1_000_000
 
 
@@ -57,6 +59,11 @@ class Settled:
     problems: tuple[Problem, ...]
 
     @property
+    def off(self) -> set[str]:
+        """The paths of what is left out."""
+        return {left.path for left in self.left_out}
+
+    @property
     def distance(self) -> int:
         """How far from the scenario: what is left out, what matters most counting most."""
         waits = any(o.path == "admission.law" and "barrier" in (o.value, o.has) for o in self.left_out)
@@ -64,21 +71,75 @@ class Settled:
         return known + sum(_WEIGHTS.get(o.path, 1) for o in self.left_out)
 
 
-def settled(framework: str, scenario: Scenario, limits: Limits) -> Settled:
+def settled(framework: str, scenario: Scenario, limits: Limits, own: RunSettings | None = None) -> Settled:
     """The framework's settings that say most of the scenario, in the mode that can say most of it.
 
-    limits: what an engine takes where a scenario gives no limits. Raises InputError where no mode can run it at all.
+    limits: what an engine takes where a scenario gives no limits. own: a configuration to start from: only what must
+    change of it is then set. Raises InputError where no mode can run it at all.
     """
     known, wanted = FRAMEWORKS[framework], Wanted(scenario, limits)
-    best = min((_in_mode(framework, known, mode, wanted) for mode in known.modes), key=lambda found: found.distance)
+    if own is None:
+        ways = [_in_mode(framework, known, mode, wanted) for mode in known.modes]
+    else:
+        ways = [_changed(framework, known, own, mode, wanted) for mode in _modes_of(framework, known, own)]
+    best = min(ways, key=lambda found: (found.distance, len(found.settings) if own else 0))
     if best.problems:
         raise InputError(best.problems)
     return best
 
 
+def _modes_of(framework: str, known: Framework, own: RunSettings) -> Iterator[Mode]:
+    """The mode of a configuration, and those that settings alone select, without another program."""
+    now = _read(framework, known, own, {}).mode
+    alike = {mode.start for mode in known.modes if _read(framework, known, _started(mode), mode.settings).mode == now}
+    yield Mode(now, "")
+    for mode in known.modes:
+        selects = {k: v for k, v in mode.settings.items() if any(m.settings.get(k) != v for m in known.modes)}
+        if mode.start in alike and selects:
+            yield Mode(mode.name, "", selects)
+
+
+def _changed(framework: str, known: Framework, own: RunSettings, mode: Mode, wanted: Wanted) -> Settled:
+    """The fewest settings that bring a configuration as near to the scenario as a mode allows.
+
+    Two values may share a setting, and ask for it in turn: of all that was tried, the nearest counts.
+    """
+    values, tried = dict(mode.settings), list[tuple[dict[str, Any], Draft, Settled]]()
+    while len(tried) < _PASSES and values not in (before for before, _, _ in tried):
+        draft = _read(framework, known, own, values)
+        now = Settled(mode, values, {}, *_all_compared(draft, wanted))
+        tried.append((values, draft, now))
+        changes: dict[str, tuple[str, Any]] = {}
+        for link in sorted(draft.links, key=lambda each: each.path not in now.off):
+            # A configuration that is refused is mended by whatever can say what it must be.
+            for key, value in (_asked(link, wanted) or {}).items() if now.problems or link.path in now.off else ():
+                changes.setdefault(normal(key), (key, value))
+        values = {k: v for k, v in values.items() if normal(k) not in changes} | dict(changes.values())
+    values, draft, best = min(tried, key=lambda each: each[2].distance)
+    for key in list(values):
+        lean = {k: v for k, v in values.items() if k != key}
+        leaner = _read(framework, known, own, lean)
+        left_out, problems = _all_compared(leaner, wanted)
+        if leaner.mode == draft.mode and not problems and {o.path for o in left_out} <= best.off:
+            draft, values = leaner, lean
+    return Settled(mode, values, _said(draft, values, wanted), *_all_compared(draft, wanted))
+
+
+def _all_compared(draft: Draft, wanted: Wanted) -> tuple[tuple[LeftOut, ...], tuple[Problem, ...]]:
+    """`_compared`, with the length caps that are too short, and what the reader refuses."""
+    left_out, problems = _compared(draft, wanted)
+    cap, prompts = draft.values.get(OUTPUT_CAP), draft.values.get("workload.prompt_tokens", 0)
+    if wanted(OUTPUT_CAP) not in (NOTHING, cap):
+        left_out = (*left_out, LeftOut(OUTPUT_CAP, wanted(OUTPUT_CAP), cap, ""))
+    if wanted.cuts(prompts):
+        left_out = (*left_out, LeftOut("workload.prompt_tokens", wanted("workload.prompt_tokens"), prompts, ""))
+    return left_out, (*draft.problems, *problems)
+
+
 def _in_mode(framework: str, known: Framework, mode: Mode, wanted: Wanted) -> Settled:
     values: dict[str, Any] = dict(mode.settings)
-    draft = _read(framework, known, mode, values)
+    base = _started(mode)
+    draft = _read(framework, known, base, values)
     for _ in range(_PASSES):
         changes: dict[str, Any] = {}
         # What is wrong goes first: where two values share a setting, the one that is right is kept so by its own way.
@@ -88,12 +149,12 @@ def _in_mode(framework: str, known: Framework, mode: Mode, wanted: Wanted) -> Se
         if all(key in values and values[key] == value for key, value in changes.items()):
             break
         values |= changes
-        draft = _read(framework, known, mode, values)
+        draft = _read(framework, known, base, values)
     says = _said(draft, values, wanted)
     # What an earlier pass set, and nothing asks for in the end: of another backend, of a mode that is off.
     for key in [key for key in values if key not in says and key not in mode.settings]:
         lean = {k: v for k, v in values.items() if k != key}
-        leaner = _read(framework, known, mode, lean)
+        leaner = _read(framework, known, base, lean)
         if (leaner.values, leaner.problems) == (draft.values, draft.problems):
             draft, values = leaner, lean
     left_out, problems = _compared(draft, wanted)
@@ -111,11 +172,13 @@ def _said(draft: Draft, values: Mapping[str, Any], wanted: Wanted) -> dict[str, 
     return says
 
 
-def _read(framework: str, known: Framework, mode: Mode, values: Mapping[str, Any]) -> Draft:
-    settings = RunSettings(programs=[*mode.start.split()])
-    for key, value in values.items():
-        settings.add(key, value, "settings")
-    draft = Draft(framework, settings)
+def _started(mode: Mode) -> RunSettings:
+    """A configuration that says nothing but how it is started."""
+    return RunSettings(programs=mode.start.split())
+
+
+def _read(framework: str, known: Framework, base: RunSettings, values: Mapping[str, Any]) -> Draft:
+    draft = Draft(framework, settings_of(values.items(), "settings").over(base))
     known.build(draft, lambda model, gpu, gpus: (0.0, 0.0))
     return draft
 
@@ -148,9 +211,16 @@ def _compared(draft: Draft, wanted: Wanted) -> tuple[tuple[LeftOut, ...], tuple[
     for path in paths:
         want, has = wanted(path), field_at(result, path)
         has = own.get(path) if has is None else has
-        if want is not NOTHING and want != has and not reader_of(target, path):
+        if want is not NOTHING and not _same(path, want, has) and not reader_of(target, path):
             found.append(LeftOut(path, want, has, one_line(draft.comments.get(path, ""), 120)))
     return tuple(sorted(found, key=lambda left: -_WEIGHTS.get(left.path, 1))), ()
+
+
+def _same(path: str, want: Any, has: Any) -> bool:
+    """Whether two values are one: a model is its name, wherever its folder lies."""
+    if path != "engine.model" or not (isinstance(want, str) and isinstance(has, str)):
+        return bool(want == has)
+    return len({m.removesuffix("/config.json").rpartition("/")[2].lower() for m in (want, has)}) == 1
 
 
 def _laws(raw: Mapping[str, Any]) -> dict[str, Any]:

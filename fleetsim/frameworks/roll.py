@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 import re
+from typing import Any
 
 from fleetsim.frameworks import common, recipe, roles
-from fleetsim.frameworks.agents import put_turns, trajectory
+from fleetsim.frameworks.common import Framework, Mode
 from fleetsim.frameworks.draft import Draft
-from fleetsim.frameworks.framework import Framework, Mode
 from fleetsim.frameworks.reading import Back, Read, one_of, times
+from fleetsim.frameworks.roles import put_turns, trajectory
 from fleetsim.frameworks.roll_gpus import gpu_list, listed, put_gpus
 from fleetsim.frameworks.settings import RunSettings, normal
 from fleetsim.frameworks.sides import adapter
@@ -128,10 +129,7 @@ def _recipe(draft: Draft, reference: Read[bool]) -> None:
     trained = draft.settings.get("actor_train.device_mapping")
     place = {"reference.device_mapping": trained[1]} if trained is not None else {}
     off = {reference.key: False, "init_kl_coef": 0.0, "use_kl_loss": False}
-    recipe.passes(
-        draft,
-        reference=(reference.value, one_of({True: {reference.key: True, **place}, False: off})),
-    )
+    recipe.passes(draft, reference=(reference.value, one_of({True: {reference.key: True, **place}, False: off})))
     known = {"megatron_train": "megatron", "fsdp2_train": "fsdp", "deepspeed_train": "fsdp"}
     recipe.words(draft, "backend", known, "actor_train.strategy_args.strategy_name")
     ranks = {"tp": "tensor_model", "pp": "pipeline_model", "cp": "context", "ep": "expert_model"}
@@ -208,12 +206,18 @@ def _trajectory(draft: Draft, turns: Read[int] | None, rest: Read[int] | None) -
     step = _of_environments(draft, "max_tokens_per_step") or draft.maybe_count("max_tokens_per_step")
     where = "actor_infer" if draft.settings.has("actor_infer.generating_args") else "train_env_manager"
     cap = draft.maybe_count(f"{where}.generating_args.max_new_tokens", "response_length")
-    caps = [read for read in (step, cap, rest) if read is not None]
-    if not caps:
+    own = [read for read in (step, cap) if read is not None]
+    if not own and rest is None:
         return None
-    turn = min(caps, key=lambda read: read.value)
-    way = Read(f"{where}.generating_args.max_new_tokens", 1, False).written
-    turn = Read(turn.key, turn.value, turn.given, way)
+    turn = min((read for read in (*own, rest) if read is not None), key=lambda read: read.value)
+
+    def back(want: int) -> dict[str, Any]:
+        low = [read.key for read in own if read.value < want or read is turn]
+        whole = rest.written(want) if rest is not None and rest.value < want else None
+        others = [] if whole else [f"{where}.generating_args.max_new_tokens"]
+        return {**dict.fromkeys(low or others, want), **(whole or {})}
+
+    turn = Read(turn.key, turn.value, turn.given, back)
     whole_key = "sequence_length"
     return trajectory(turn, turns, rest, whole_key, several=turns is None)
 
@@ -258,4 +262,5 @@ FRAMEWORK = Framework(
         ),
     ),
     "actor_train.training_args, actor_train.data_args, rewards, the learning rate",
+    takes_words=False,
 )

@@ -10,7 +10,7 @@ from typing import Any
 from fleetsim.frameworks import common
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.reading import Back, Read, one_line, times
-from fleetsim.frameworks.speculation import frozen, sglang_drafts, vllm_drafts
+from fleetsim.frameworks.sides import frozen, sglang_drafts, vllm_drafts
 
 _RANGE = re.compile(r"\s*(?:list\(\s*)?range\(\s*(\d{1,5})\s*(?:,\s*(\d{1,5})\s*)?(?:,\s*(\d{1,3})\s*)?\)\s*\)?\s*")
 _LIST = re.compile(r"\Alist\(\s*(.*)\)\Z")
@@ -55,11 +55,9 @@ def put_gpus(draft: Draft) -> None:
     engine = draft.text("actor_infer.strategy_args.strategy_name", default="vllm")
     common.engine_name(draft, engine, {"vllm": "vllm", "sglang": "sglang"})
     share = draft.number(f"{config}.gpu_memory_utilization", f"{config}.mem_fraction_static", default=0.9, most=1.0)
-    if share.given:
-        draft.put("engine.gpu_memory_utilization", share.value, share)
-    else:
-        key = "mem_fraction_static" if engine.value == "sglang" else "gpu_memory_utilization"
-        draft.could("engine.gpu_memory_utilization", None, Read(f"{config}.{key}", 0.9, False).written)
+    key = "mem_fraction_static" if engine.value == "sglang" else "gpu_memory_utilization"
+    said = share if share.given else Read(f"{config}.{key}", 0.9, False)
+    draft.where_said("engine.gpu_memory_utilization", said, said.key)
     if engine.value == "vllm":
         # roll/third_party/vllm/__init__.py: UsageContext.ENGINE_CONTEXT; roll/distributed/strategy/vllm_strategy.py
         # gives the tokens. vLLM 0.8.4 to 0.11.

@@ -12,18 +12,7 @@ from fleetsim.config.plain_scalar import plain_scalar
 from fleetsim.config.yaml_text import to_yaml
 from fleetsim.frameworks.reading import one_line
 
-SECTIONS = (
-    "workload",
-    "engine",
-    "fleet",
-    "trainer",
-    "sync",
-    "admission",
-    "buffer",
-    "targets",
-    "cost",
-    "run",
-)
+SECTIONS = ("workload", "engine", "fleet", "trainer", "sync", "admission", "buffer", "targets", "cost", "run")
 _COMMENT_COLUMN = 40
 
 
@@ -35,7 +24,7 @@ def scenario_yaml(raw: Mapping[str, Any], comments: Mapping[str, str], header: S
             lines += ["", *_section(key, value, comments)]
         elif isinstance(value, list) and value:
             comment = f"  # {one_line(comments[key], 160)}" if key in comments else ""
-            lines += ["", f"{key}:{comment}", *(f"  - {_scalar(item)}" for item in value)]
+            lines += ["", f"{key}:{comment}", *(f"  - {scalar(item)}" for item in value)]
         else:
             lines.append(_line(key, value, comments.get(key)))
     return "\n".join(lines) + "\n"
@@ -58,11 +47,11 @@ def _entry(path: str, key: str, value: Any, comments: Mapping[str, str], level: 
 
 
 def _line(key: str, value: Any, comment: str | None) -> str:
-    text = f"{key}: {_scalar(value)}"
+    text = f"{key}: {scalar(value)}"
     return text if not comment else f"{text:<{_COMMENT_COLUMN}}  # {one_line(comment, 160)}"
 
 
-def _scalar(value: Any) -> str:
+def scalar(value: Any) -> str:
     """A value on one line. JSON is YAML; words that need no quotes have none."""
     if isinstance(value, str):
         plain = to_yaml(value).strip().removesuffix("...").strip()

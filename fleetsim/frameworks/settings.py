@@ -2,12 +2,13 @@
 
 Keys are looked up without regard to `-` and `_`, so that `--rollout-batch-size`, `rollout_batch_size` and a YAML key
 are one. A value may point to other keys (`${data.max_response_length}`, OmegaConf); it is followed when it is read.
+Versions that a text pins (`trl[vllm]==1.10.0`, `"trl>=1.12,<2"`) are kept as well: defaults change with them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
 from typing import Any
 
@@ -15,7 +16,56 @@ from fleetsim.config.paths import is_at
 from fleetsim.config.plain_scalar import plain_scalar
 from fleetsim.dataclass import dataclass
 from fleetsim.frameworks.arithmetic import whole_number
-from fleetsim.frameworks.requirement import Requirement
+
+Version = tuple[int, ...]
+_ONE = r"(?:===?|~=|<=|>=|!=|<|>)[ ]{0,4}\d{1,9}(?:\.\d{1,9}){0,5}(?:\.\*)?[a-z0-9.]{0,12}"
+_ALL = re.compile(
+    rf"(?<![\w.-])([A-Za-z][\w-]{{0,60}})(?:\[[\w, -]{{0,80}}\])?[ ]{{0,4}}({_ONE}(?:[ ]?,[ ]?{_ONE}){{0,6}})"
+)
+_PARTS = re.compile(r"(===?|~=|<=|>=|!=|<|>)[ ]*(\d+(?:\.\d+)*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """A package and the versions that it may have. text: as it is written."""
+
+    package: str
+    text: str
+
+    def only_before(self, version: Version) -> bool:
+        """Whether every version that it allows is older than this one."""
+        return any(
+            _short(found) <= version if sign == "<" else _short(found) < version
+            for sign, found in _bounds(self.text)
+            if sign in ("==", "===", "<=", "<") or (sign == "~=" and len(found) > len(version))
+        )
+
+    def only_from(self, version: Version) -> bool:
+        """Whether every version that it allows is this one or newer."""
+        return any(
+            _short(found) >= version for sign, found in _bounds(self.text) if sign in ("==", "===", "~=", ">=", ">")
+        )
+
+
+def requirements_of(text: str) -> dict[str, Requirement]:
+    """Package -> the first requirement of it in a text. Any text gives some."""
+    found: dict[str, Requirement] = {}
+    for match in _ALL.finditer(text):
+        found.setdefault(match[1].lower(), Requirement(match[1].lower(), match[0].strip()))
+    return found
+
+
+def _bounds(text: str) -> Iterator[tuple[str, Version]]:
+    for sign, version in _PARTS.findall(text):
+        yield sign, tuple(map(int, version.split(".")))
+
+
+def _short(version: Version) -> Version:
+    """Without zeros at its end: 1.11 and 1.11.0 are one version."""
+    while len(version) > 1 and version[-1] == 0:
+        version = version[:-1]
+    return version
+
 
 _POINTER = re.compile(r"\$\{([^${}]*)\}")
 _MOST_POINTERS = 50  # followed for one value

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING
 from fleetsim.config.files import read_text
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError
-from fleetsim.frameworks.arguments import entry_of
-from fleetsim.frameworks.shell_assignments import Assigning
+from fleetsim.frameworks.arguments import entry_of, with_processes
 from fleetsim.frameworks.shell_branches import Run, shown
+from fleetsim.frameworks.shell_loops import Assigning
 from fleetsim.frameworks.shell_tests import holds
 from fleetsim.frameworks.shell_values import UNKNOWN, UNSET, Value, Words, is_known
 from fleetsim.frameworks.shell_words import source_of, tree_of
@@ -188,7 +188,7 @@ class _Shell(Assigning):
     def _keep(self, words: list[str]) -> None:
         """Note a command, and those of a script in one of its words: `srun bash -c "python ..."`."""
         if words:
-            self.commands.append((words, self.line))
+            self.commands.append((with_processes(words, self.values), self.line))
         for word in words:
             if len(word) > _SHORTEST_SCRIPT and "python" in word and re.search(r"\s", word):
                 self._unnoted(partial(self.run_text, word))

@@ -14,8 +14,7 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from fleetsim.frameworks.shell_arithmetic import Undecided, calculated
-from fleetsim.frameworks.shell_values import UNKNOWN, UNSET, is_known, literally
-from fleetsim.frameworks.shell_variables import Part, Variables, joined, operated
+from fleetsim.frameworks.shell_values import UNKNOWN, UNSET, Part, Variables, is_known, joined, literally, operated
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser

@@ -10,18 +10,15 @@ from __future__ import annotations
 from typing import Any
 
 from fleetsim.frameworks import common, recipe, roles
-from fleetsim.frameworks.agents import put_turns, trajectory
+from fleetsim.frameworks.common import Framework, Mode
 from fleetsim.frameworks.draft import Draft
-from fleetsim.frameworks.framework import Framework, Mode
 from fleetsim.frameworks.reading import Read, on_nodes, one_of, times
-from fleetsim.frameworks.sides import adapter, pooled
-from fleetsim.frameworks.speculation import frozen, vllm_drafts
+from fleetsim.frameworks.roles import put_turns, trajectory
+from fleetsim.frameworks.sides import adapter, frozen, pooled, vllm_drafts
 
 ENGINE, POLICY = "generator.inference_engine", "trainer.policy"
 
-NOT_MODELLED = {
-    "trainer.fully_async.simulate_training": "a trainer that sleeps: --set trainer.fixed_s=SECONDS",
-}
+NOT_MODELLED = {"trainer.fully_async.simulate_training": "a trainer that sleeps: --set trainer.fixed_s=SECONDS"}
 
 
 def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
@@ -238,10 +235,7 @@ def _recipe(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     recipe.words(draft, "offload", {"true": "adam"}, offload.get(backend, f"{POLICY}.fsdp_config.cpu_offload"))
     recipe.flags(
         draft,
-        {
-            "recompute": ("trainer.gradient_checkpointing", True),
-            "packing": ("trainer.remove_microbatch_padding", True),
-        },
+        {"recompute": ("trainer.gradient_checkpointing", True), "packing": ("trainer.remove_microbatch_padding", True)},
     )
 
 

@@ -7,12 +7,11 @@ train_async.py, slime/rollout/sglang_rollout.py, slime/rollout/fully_async_rollo
 from __future__ import annotations
 
 from fleetsim.frameworks import common, recipe, roles
-from fleetsim.frameworks.agents import put_turns, trajectory
+from fleetsim.frameworks.common import Framework, Mode
 from fleetsim.frameworks.draft import Draft
-from fleetsim.frameworks.framework import Framework, Mode
 from fleetsim.frameworks.reading import Back, Read, on_nodes, one_of, times
-from fleetsim.frameworks.sides import pooled
-from fleetsim.frameworks.speculation import frozen, sglang_drafts
+from fleetsim.frameworks.roles import put_turns, trajectory
+from fleetsim.frameworks.sides import frozen, pooled, sglang_drafts
 
 _FILTER = "slime.rollout.filter_hub.dynamic_sampling_filters.check_reward_nonzero_std"
 NOT_MODELLED = {
@@ -57,9 +56,7 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     own = draft.flag("use_rollout_logprobs", default=False)
     common.hardware_and_times(draft, speed, {"old log-probs": not own.value, "reference log-probs": reference})
     recipe.passes(
-        draft,
-        old_log_probs=(not own.value, lambda want: own.written(not want)),
-        reference=(reference, loss.written),
+        draft, old_log_probs=(not own.value, lambda want: own.written(not want)), reference=(reference, loss.written)
     )
     words = {"tp": "tensor_model", "pp": "pipeline_model", "cp": "context", "ep": "expert_model"}
     recipe.counts(draft, {name: f"{word}_parallel_size" for name, word in words.items()})
@@ -131,10 +128,7 @@ def _gpus(draft: Draft, async_: bool) -> tuple[int, int]:
     instances, ranks = _layout(draft, rollout)
     draft.semantics("engine.name", "sglang", "slime's rollout engine")
     share = draft.number("sglang_mem_fraction_static", default=0.88, most=1.0)
-    if share.given:
-        draft.put("engine.gpu_memory_utilization", share.value, share)
-    else:
-        draft.could("engine.gpu_memory_utilization", None, share.written)
+    draft.where_said("engine.gpu_memory_utilization", share, share.key)
     running = draft.maybe_count("sglang_max_running_requests")
     if running is None:
         draft.could("engine.max_num_seqs", None, _of_a_server("sglang_max_running_requests", ranks))

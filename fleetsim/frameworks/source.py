@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,13 +16,12 @@ from typing import Any
 from fleetsim.config.files import read_text
 from fleetsim.errors import InputError, Problem
 from fleetsim.frameworks.arguments import add_arguments, entry_of, server_of
-from fleetsim.frameworks.printed_config import printed_config
-from fleetsim.frameworks.python_source import settings_of_python
-from fleetsim.frameworks.requirement import requirements_of
-from fleetsim.frameworks.settings import RunSettings
+from fleetsim.frameworks.python_source import command_of, printed_config, settings_of_python
+from fleetsim.frameworks.settings import RunSettings, requirements_of
 from fleetsim.frameworks.shell import expanded
 from fleetsim.frameworks.shell_values import Words
 from fleetsim.frameworks.trees import tree_of_json, tree_of_toml, tree_of_yaml
+from fleetsim.frameworks.trl import CLASSES
 
 MAX_BYTES = 2**20
 _DEEPEST_PARENT = 6
@@ -52,11 +52,7 @@ def read_source(path: str, words: Sequence[str] = (), classes: tuple[str, ...] =
 
 
 def parsed_source(
-    text: str,
-    name: str,
-    words: Sequence[str] = (),
-    classes: tuple[str, ...] = (),
-    folder: Path | None = None,
+    text: str, name: str, words: Sequence[str] = (), classes: tuple[str, ...] = (), folder: Path | None = None
 ) -> RunSettings:
     """The settings of a configuration's text. `name` says where it is from; its ending, if any, decides the form.
 
@@ -90,6 +86,10 @@ def _settings(text: str, name: str, classes: tuple[str, ...], folder: Path | Non
         return _of_script(text, name, folder, depth)
     if ending == ".py" or _LOOKS_LIKE_PYTHON.search(text):
         settings = settings_of_python(text, classes, name)
+        shown = command_of(text) if settings.runs(*classes) else ""
+        if shown:
+            settings = _of_script(shown, name, folder, depth).over(settings)
+            settings.not_understood.append("its command line: read from the command that its docstring shows")
         settings.pinned = requirements_of(text)
         return settings
     if text.lstrip().startswith("{"):
@@ -227,3 +227,28 @@ def _with_named_files(settings: RunSettings, folder: Path | None, depth: int) ->
             settings.parents = [p for p in settings.parents if p != file]
             settings.programs.append(file)
     return settings
+
+
+def settings_from(words: Sequence[str]) -> tuple[str, RunSettings]:
+    """What the configuration is called, and its settings: of a file or `-` (standard input), then of the other words.
+
+    A first word that is a flag or `key=value` says that there is no file. Raises InputError for what cannot be read.
+    """
+    if not words:
+        raise InputError(
+            [Problem("CONFIG", None, "nothing to read", "give the framework's file, or its flags after --")]
+        )
+    first, *rest = words
+    if first == "-":
+        try:
+            text = sys.stdin.buffer.read(MAX_BYTES + 1).decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise InputError(
+                [Problem("CONFIG", "-", f"is not UTF-8 text (byte {error.start})", "give the right file")]
+            ) from None
+        return "stdin", parsed_source(text, "stdin", rest, CLASSES)
+    if "\0" not in first and os.path.lexists(first):
+        return os.path.basename(first), read_source(first, rest, CLASSES)
+    if first.startswith("-") or "=" in first:
+        return "flags", settings_of_words(words)
+    return first, read_source(first, rest, CLASSES)

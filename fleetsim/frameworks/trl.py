@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from fleetsim.frameworks import common, recipe, roles
-from fleetsim.frameworks.agents import put_turns
+from fleetsim.frameworks.common import Framework, Mode
 from fleetsim.frameworks.draft import Draft
-from fleetsim.frameworks.framework import Framework, Mode
 from fleetsim.frameworks.reading import Back, Read, one_of, parts_of, times
-from fleetsim.frameworks.speculation import frozen, vllm_drafts
+from fleetsim.frameworks.roles import put_turns
+from fleetsim.frameworks.sides import frozen, vllm_drafts
 
 CLASSES = ("GRPOConfig", "AsyncGRPOConfig", "GRPOTrainer", "AsyncGRPOTrainer")
 _ASYNC_KEYS = ("max_staleness", "weight_sync_steps", "queue_maxsize", "max_inflight_tasks")
@@ -51,7 +51,7 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     common.lengths(draft, answer, draft.maybe_count("max_prompt_length"))
     _agent(draft)
     processes = _processes(draft)
-    samples = _samples(draft, processes, n)
+    samples, _ = put_samples(draft, processes, n)
     if is_async:
         _async(draft, samples)
     else:
@@ -99,10 +99,16 @@ def _processes(draft: Draft) -> Read[int]:
     return found
 
 
-def _samples(draft: Draft, processes: Read[int], n: Read[int]) -> Read[int]:
-    """Samples of one optimizer step; TRL counts batches in samples, not in prompts."""
-    per_device = draft.count("per_device_train_batch_size", default=8)
-    accumulation = draft.count("gradient_accumulation_steps", default=1)
+def put_samples(
+    draft: Draft, processes: Read[int], n: Read[int], least: int = 1, default: int = 8
+) -> tuple[Read[int], Read[int]]:
+    """Samples of one generation, and of one optimizer step; TRL counts batches in samples, not in prompts.
+
+    least: samples of a step to which steps are accumulated by default. default: samples on a device at once.
+    """
+    per_device = draft.count("per_device_train_batch_size", default=default)
+    steps = max(1, -(-least // (per_device.value * processes.value)))
+    accumulation = draft.count("gradient_accumulation_steps", default=steps)
     step = times(per_device, accumulation, processes)
     whole = draft.maybe_count("generation_batch_size")
     generations = draft.maybe_count("steps_per_generation")
@@ -110,10 +116,7 @@ def _samples(draft: Draft, processes: Read[int], n: Read[int]) -> Read[int]:
     batch = whole or counted
     if generations is not None and batch.value != counted.value:
         draft.refuse(
-            batch.key,
-            batch.value,
-            f"differs from {counted}",
-            "keep one of generation_batch_size, steps_per_generation",
+            batch.key, batch.value, f"differs from {counted}", "keep one of generation_batch_size, steps_per_generation"
         )
     if batch.value % n.value:
         draft.refuse(
@@ -130,9 +133,9 @@ def _samples(draft: Draft, processes: Read[int], n: Read[int]) -> Read[int]:
     elif batch.value > step.value:
         draft.note(str(step), "the updates of one generation count as one optimizer step")
     else:
-        updates = one_of({}) if draft.mode == "AsyncGRPOTrainer" else _updates(draft, processes, batch)
+        updates = one_of({}) if draft.mode == "AsyncGRPOTrainer" else _updates(per_device, processes, batch)
         draft.could("trainer.recipe.optimizer_steps", 1, updates, 1)
-    return batch
+    return batch, step
 
 
 def _accumulated(draft: Draft, processes: Read[int]) -> Back:
@@ -145,17 +148,18 @@ def _accumulated(draft: Draft, processes: Read[int]) -> Back:
         at_once = next(n for n in range(min(8, each), 0, -1) if each % n == 0)
         several = draft.settings.get("steps_per_generation") is not None
         sizes = {"per_device_train_batch_size": at_once}
+        if draft.settings.get("generation_batch_size") is not None:
+            sizes["generation_batch_size"] = want
         return {**sizes, "steps_per_generation" if several else "gradient_accumulation_steps": each // at_once}
 
     return back
 
 
-def _updates(draft: Draft, processes: Read[int], batch: Read[int]) -> Back:
+def _updates(per_device: Read[int], processes: Read[int], batch: Read[int]) -> Back:
     """Back from optimizer steps: a generation is so many times what is accumulated for one."""
 
     def back(want: Any) -> Mapping[str, Any] | None:
-        at_once = draft.count("per_device_train_batch_size", default=8).value
-        steps = batch.value // (processes.value * at_once)
+        steps = batch.value // (processes.value * per_device.value)
         if want == 1 or steps % want:
             return None
         return {"steps_per_generation": steps, "gradient_accumulation_steps": steps // want}
@@ -186,10 +190,11 @@ def _grpo(draft: Draft, processes: Read[int]) -> None:
             draft.put("fleet.switch_s", 0.0, sleep, why="nothing is offloaded", back=_slept(sleep))
         else:
             draft.could("fleet.switch_s", None, _slept(sleep))
-        _equal_parts(draft)
+        equal_parts(draft)
 
 
-def _equal_parts(draft: Draft) -> None:
+def equal_parts(draft: Draft) -> None:
+    """Where prompts go: to engines that belong to the trainer's processes, or that its main process hands parts to."""
     draft.semantics("fleet.group_placement", "together", "a prompt's completions are asked for at once")
     draft.semantics("fleet.routing", "round_robin", "each engine gets an equal part of the prompts")
 
@@ -205,7 +210,7 @@ def _started(draft: Draft) -> None:
     pin = draft.settings.pinned.get("trl")
     if pin is not None and pin.only_before(_OWN_SERVER) and not draft.settings.runs("vllm serve"):
         common.entry_point(draft, "llm", f"{pin.text}: trl vllm-serve holds an LLM before 1.11")
-        _equal_parts(draft)
+        equal_parts(draft)
         slow = "weights go tensor by tensor before 1.11, longer than their bytes take: --set sync.pause_s=SECONDS"
         draft.note(pin.text, slow)
         return

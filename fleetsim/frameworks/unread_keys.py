@@ -10,9 +10,9 @@ import re
 from typing import Any
 
 from fleetsim.dataclass import dataclass
-from fleetsim.frameworks.agents import TURNS
 from fleetsim.frameworks.draft import SWITCHED_OFF, Draft
 from fleetsim.frameworks.reading import one_line
+from fleetsim.frameworks.roles import TURNS
 from fleetsim.frameworks.settings import normal
 
 

@@ -12,8 +12,8 @@ import math
 
 from fleetsim.frameworks import common, recipe, roles
 from fleetsim.frameworks import verl_parts as parts
+from fleetsim.frameworks.common import Framework, Mode
 from fleetsim.frameworks.draft import Draft
-from fleetsim.frameworks.framework import Framework, Mode
 from fleetsim.frameworks.reading import Read, one_of, times
 from fleetsim.frameworks.sides import adapter
 from fleetsim.frameworks.verl_parts import ACTOR, ROLLOUT, put_instances, rollout_batch, rollout_gpus, trainer_gpus

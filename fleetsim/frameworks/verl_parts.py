@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from fleetsim.frameworks import recipe, roles
-from fleetsim.frameworks.agents import put_turns
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.reading import Read, on_nodes, one_of, parts_of, times
-from fleetsim.frameworks.sides import replicas
-from fleetsim.frameworks.speculation import PATH, frozen, sglang_drafts, vllm_drafts
+from fleetsim.frameworks.roles import put_turns
+from fleetsim.frameworks.sides import PATH, frozen, replicas, sglang_drafts, vllm_drafts
 
 ROLLOUT, ACTOR = "actor_rollout_ref.rollout", "actor_rollout_ref.actor"
 ENGINE = f"{ROLLOUT}.engine_kwargs.vllm"

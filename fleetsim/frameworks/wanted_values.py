@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from typing import Any
 
 from fleetsim.config.lengths import ConstantTokens, Histogram
 from fleetsim.config.paths import field_at, is_given
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.trainer import RecipeConfig
-from fleetsim.frameworks.common import OUTPUT_CAP, PROMPT_OF_CAP
+from fleetsim.frameworks.common import OUTPUT_CAP, PROMPT_OF_CAP, cap_of_prompts
 
 # Scenario -> engine limits that it leaves to the engine, by dotted path, as they come out there.
 Limits = Callable[[Scenario], Mapping[str, Any]]
@@ -51,7 +52,13 @@ class Wanted:
         value = field_at(self.scenario, path)
         return self.limits.get(path) if value is None else value
 
+    def cuts(self, prompts: float) -> bool:
+        """Whether the cap of which so many tokens are the assumed share cuts the scenario's prompts."""
+        law = self.scenario.workload.prompt_tokens
+        return (longest(law) or _prompt(law)) > cap_of_prompts(prompts)
 
+
+@cache
 def is_fact(path: str) -> bool:
     """Whether a value is a fact that no framework is told."""
     return is_given(path, _FACTS) and path != OUTPUT_CAP

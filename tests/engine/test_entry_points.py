@@ -98,6 +98,7 @@ STARTS = {
     "nemo_rl_base.yaml": "llm",
     "nemo_rl_single_controller.yaml": "async_engine",
     "roll_agentic.yaml": "async_engine",
+    "ms_swift_colocate.sh": "llm",
 }
 
 

@@ -10,6 +10,7 @@ from typer.testing import CliRunner, Result
 
 from fleetsim.cli.main import app
 from fleetsim.config import load_scenario
+from fleetsim.frameworks.convert import FRAMEWORKS
 from fleetsim.sim.replications import replicate
 
 DATA = Path(__file__).parent / "data"
@@ -135,8 +136,7 @@ def test_a_model_without_a_shape_is_said() -> None:
 
 @pytest.mark.parametrize("file", sorted(p.name for p in DATA.iterdir() if p.is_file()))
 def test_every_imported_scenario_runs(file: str, tmp_path: Path) -> None:
-    names = ("verl", "roll", "openrlhf", "open-instruct", "trl", "areal", "nemo-rl", "slime", "skyrl", "prime-rl")
-    framework = max((n for n in names if file.replace("_", "-").startswith(n)), key=len)
+    framework = max((n for n in FRAMEWORKS if file.replace("_", "-").startswith(n)), key=len)
     job = tmp_path / "job.yaml"
     sets = [word for text in SMALL for word in ("--set", text)]
     assert run(framework, str(DATA / file), "-o", str(job), *sets).exit_code == 0

@@ -32,7 +32,8 @@ CHANGES: tuple[dict[str, Any], ...] = (
 
 
 def scenarios(framework: str) -> list[Scenario]:
-    own = [load_scenario(p) for p in PRESETS if p.removeprefix("presets/").startswith(framework)]
+    of = {"ms-swift": "trl-grpo"}.get(framework, framework)
+    own = [load_scenario(p) for p in PRESETS if p.removeprefix("presets/").startswith(of)]
     return [with_changes(scenario, changes) for scenario in own for changes in CHANGES]
 
 

@@ -39,7 +39,7 @@ def test_names_in_any_spelling(word: str, name: str) -> None:
 def test_a_wrong_name_is_told_with_the_near_one(word: str, near: str) -> None:
     with pytest.raises(InputError, match=f'did you mean "{near}"'):
         framework_name(word)
-    with pytest.raises(InputError, match="known here: areal, nemo-rl"):
+    with pytest.raises(InputError, match="known here: areal, ms-swift"):
         framework_name("zzzzzz")
 
 
@@ -241,3 +241,48 @@ def test_no_values_raise_anything_but_input_errors(framework: str, data: st.Data
         assert str(error)
     else:
         assert yaml.safe_load(result.text)["schema_version"] == 1
+
+
+@pytest.mark.parametrize(
+    ("framework", "text", "name", "told"),
+    [
+        ("slime", "python3 train.py --hf-checkpoint m --rollout-batch-size 8 --rollout-function-path a.sft_rollout.f",
+         "c.sh", "no rollout to plan: fine-tuning"),
+        ("prime-rl", '[deployment]\ntype = "disaggregated"\n[vllm]\nmodel = "m"\n', "c.toml", "an inference server"),
+        ("roll", "actor_infer:\n  device_mapping: list(range(0,8))\nrollout_batch_size: 8\n", "c.yaml",
+         "a rollout without training"),
+        ("verl", "engine:\n  strategy: fsdp\noptim: {lr: 1}\ntrainer: {nnodes: 1}\n", "c.yaml", "supervised"),
+        ("openrlhf", "a: 1\nb: 2\n", "c.yaml", "holds no setting of openrlhf, and does not start it"),
+    ],
+)  # fmt: skip
+def test_a_refusal_says_what_the_file_is(framework: str, text: str, name: str, told: str) -> None:
+    assert told in problems(framework, text, name)
+
+
+SCRIPT = '''"""
+```
+accelerate launch --num_processes 4 run.py --model_name_or_path Qwen/Qwen3-8B --max_completion_length 900
+```
+"""
+from trl import GRPOConfig, GRPOTrainer
+
+parser = make_parser()
+parser.add_argument("-n", "--num-generations", default=4)
+args = parser.parse_args()
+GRPOTrainer(model=args.model, args=GRPOConfig(num_generations=args.num_generations, max_completion_length=100))
+'''
+
+
+def test_a_script_of_another_trainer_is_refused_whatever_its_docstring_starts() -> None:
+    other = SCRIPT.replace("GRPO", "SFT").replace("run.py", "run.py --per_device_train_batch_size 8")
+    assert "supervised fine-tuning" in problems("trl", other, "run.py")
+
+
+def test_a_script_that_reads_its_command_line_is_read_as_its_docstring_starts_it() -> None:
+    """The flags of that command win; what has a default on the command line is that; and it is said."""
+    read = parsed_source(SCRIPT, "run.py", (), CLASSES)
+    made = scenario_from("trl", read, "run.py").scenario
+    assert (made.engine.model, made.trainer.gpus) == ("Qwen/Qwen3-8B", 4)
+    assert (made.workload.group_size, made.workload.output_tokens.model_dump()["max"]) == (4, 900)
+    assert any("its docstring shows" in note for note in read.not_understood)
+    assert "is missing" in problems("trl", SCRIPT.replace(" run.py --model", ""), "run.py")

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from fleetsim.config import Scenario, load_scenario
+from fleetsim.errors import InputError
 from fleetsim.frameworks.convert import FRAMEWORKS, Imported, scenario_from
-from fleetsim.frameworks.source import read_source
+from fleetsim.frameworks.source import parsed_source, read_source
 from fleetsim.frameworks.trl import CLASSES
 
 DATA = Path(__file__).parent / "data"
@@ -26,7 +27,7 @@ class Case:
 
     @property
     def framework(self) -> str:
-        return max((f for f in FRAMEWORKS if self.preset.startswith(f)), key=len)
+        return max((f for f in FRAMEWORKS if self.file.replace("_", "-").startswith(f)), key=len)
 
     def read(self, *sets: str) -> Imported:
         settings = read_source(str(DATA / self.file), self.words, CLASSES)
@@ -472,6 +473,62 @@ CASES = (
         {"admission.law": "version_window", "admission.max_staleness": 2.0},
         words=("--max-async-level", "2"),
     ),
+    Case(
+        "ms_swift_colocate.sh",
+        "trl-grpo",
+        {
+            "engine.model": "Qwen/Qwen2.5-7B-Instruct",
+            "engine.tp": 2,
+            "engine.gpu_memory_utilization": 0.5,
+            "engine.max_num_seqs": 256,
+            "workload.group_size": 8,
+            "workload.output_tokens.max": 2048,
+            "trainer.batch_samples": 4 * 4 * 8,
+            "trainer.gpus": 8,
+            "fleet.instances": 4,
+            "fleet.placement": "colocated",
+            "trainer.recipe.offload": "adam",
+        },
+    ),
+    Case(
+        "ms_swift_colocate.sh",
+        "trl-grpo",
+        {"trainer.gpus": 16, "trainer.batch_samples": 4 * 4 * 16, "fleet.instances": 8},
+        words=("--nnodes", "2"),
+    ),
+    Case(
+        "ms_swift_server.sh",
+        "trl-grpo",
+        {
+            "trainer.gpus": 6,
+            "trainer.batch_samples": 96 * 4,
+            "trainer.recipe.optimizer_steps": 4,
+            "trainer.recipe.backend": "megatron",
+            "trainer.recipe.tp": 2,
+            "fleet.instances": 2,
+            "fleet.placement": "disaggregated",
+            "workload.turns.count": 3,
+            "workload.output_tokens.max": 3 * 2048,
+        },
+    ),
+    Case(
+        "ms_swift_server.sh",
+        "trl-grpo",
+        {"admission.law": "batches_ahead", "admission.batches_ahead": 1, "sync.in_flight": "drain"},
+        words=("--async_generate", "true"),
+    ),
+    Case(
+        "ms_swift_ray.yaml",
+        "trl-grpo",
+        {
+            "trainer.gpus": 4,
+            "fleet.instances": 2,
+            "fleet.placement": "disaggregated",
+            "trainer.batch_samples": 128,
+            "trainer.recipe.optimizer_steps": 2,
+            "trainer.recipe.tune": "lora",
+        },
+    ),
 )
 
 
@@ -565,3 +622,26 @@ def test_the_type_of_the_weights_is_taken_over(value: str, dtype: str) -> None:
     assert result.scenario.engine.dtype == dtype
     told = [n for n in result.not_modelled if "16-bit weights are simulated" in str(n)]
     assert bool(told) == (value == "int8")
+
+
+HOSTED = """\
+model = "Qwen/Qwen3.5-4B"
+batch_size = 256
+rollouts_per_example = 8
+[sampling]
+max_tokens = 1024
+[[env]]
+id = "me/wordle"
+"""
+
+
+def test_a_hosted_training_of_verifiers_is_read_by_prime_rl() -> None:
+    """Its keys have no section of the orchestrator; an evaluation of the same environments is none."""
+    made = scenario_from("verifiers", parsed_source(HOSTED, "rl.toml"), "rl.toml")
+    assert made.framework == "prime-rl"
+    assert (made.scenario.trainer.batch_samples, made.scenario.workload.group_size) == (256, 8)
+    # Of several turns, the sequence's own cap holds: its default.
+    assert made.scenario.workload.output_tokens.model_dump()["max"] == 2048
+    assert any("wordle" in a.why for a in made.assumed if a.path == "workload.turns.count")
+    with pytest.raises(InputError, match="an evaluation"):
+        scenario_from("verifiers", parsed_source(HOSTED.replace("batch_size", "num_examples"), "eval.toml"))

@@ -39,6 +39,9 @@ OTHER_PASSES = {
     "openrlhf_async.sh",
     "open_instruct.sh",
     "roll_agentic.yaml",
+    "ms_swift_colocate.sh",
+    "ms_swift_ray.yaml",
+    "ms_swift_server.sh",
 }
 # What the configuration itself says otherwise than the preset: --partial-rollout, vllm_generate_batch_size,
 # in_flight_weight_updates, vllm_mode server.
@@ -47,6 +50,8 @@ SAID_OTHERWISE = {
     "openrlhf_async.sh": {"buffer.batch_rule", "buffer.leftover"},
     "nemo_rl_async.yaml": {"sync.in_flight"},
     "trl_server.sh": {"fleet.placement"},
+    "ms_swift_server.sh": {"fleet.placement"},
+    "ms_swift_ray.yaml": {"fleet.placement"},
 }
 
 

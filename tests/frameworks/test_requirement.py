@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetsim.frameworks.requirement import requirements_of
+from fleetsim.frameworks.settings import requirements_of
 
 specifiers = pytest.importorskip("packaging.specifiers")
 RELEASES = [f"{major}.{minor}.{patch}" for major in range(3) for minor in range(13) for patch in (0, 1, 9)]

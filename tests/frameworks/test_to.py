@@ -69,10 +69,14 @@ def test_a_frameworks_own_mode_is_said_whole(framework: str) -> None:
     named = {
         "trl": "trl-async-grpo", "roll": "roll-rlvr-async", "openrlhf": "openrlhf-async-partial",
         "nemo-rl": "nemo-rl-sc-windowed", "slime": "slime-fully-async", "verl": "verl-v1-separate-async-switch",
-        "skyrl": "skyrl-fully-async",
+        "skyrl": "skyrl-fully-async", "ms-swift": "trl-grpo",
     }  # fmt: skip
     made = written(framework, load_scenario(f"presets/{named.get(framework, framework)}"))
-    assert [left.path for left in made.left_out if not left.path.startswith("buffer.capacity")] == []
+    ours = (
+        "buffer.capacity",
+        *(["engine.max_num_batched_tokens"] if framework == "ms-swift" else []),
+    )  # written in TRL
+    assert [left.path for left in made.left_out if not left.path.startswith(ours)] == []
 
 
 def test_the_mode_is_the_one_that_says_most() -> None:
@@ -123,6 +127,12 @@ def test_two_pools_on_nodes_of_one_size_have_no_node_too_many(trainer: int, roll
     assert (other - 1) * each < rollout
     assert trainer + rollout <= 8 or 4 <= each <= 8
     assert nodes_of((trainer, trainer)) == ((one, one), each) or trainer != rollout
+
+
+def test_processes_stand_before_the_command_that_the_environment_starts() -> None:
+    made = written("ms-swift", load_scenario("presets/trl-grpo", ["trainer.gpus=16", "fleet.instances=16"]))
+    assert "\nNNODES=2 NPROC_PER_NODE=8 swift rlhf " in made.text
+    assert read_again(made).trainer.gpus == 16
 
 
 def test_a_framework_that_nobody_knows() -> None:
@@ -222,7 +232,7 @@ def test_from_after_to_for_any_scenario(framework: str, scenario: Scenario) -> N
 
 @pytest.mark.parametrize("framework", [f for f in FRAMEWORKS if FRAMEWORKS[f].form not in ("yaml", "toml")])
 def test_a_script_is_a_script(framework: str) -> None:
-    made = written(framework, load_scenario(next(p for p, f in OWN if f == framework)))
+    made = written(framework, load_scenario(next((p for p, f in OWN if f == framework), "presets/trl-grpo")))
     assert subprocess.run(["bash", "-n"], input=made.text, text=True, capture_output=True).stderr == ""
 
 

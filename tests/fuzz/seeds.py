@@ -278,6 +278,7 @@ def _history(rng: random.Random, seeds: dict[str, list[bytes]]) -> Input:
 _FRAMEWORKS = {
     "verl": ("verl_sync.yaml", "verl_fully_async.sh", "verl_one_step_off.sh", "verl_separate_async.yaml"),
     "areal": ("areal.yaml",),
+    "ms-swift": ("ms_swift_colocate.sh", "ms_swift_ray.yaml", "ms_swift_server.sh"),
     "nemo-rl": ("nemo_rl_async.yaml", "nemo_rl_base.yaml", "nemo_rl_single_controller.yaml"),
     "open-instruct": ("open_instruct.sh",),
     "openrlhf": ("openrlhf_async.sh", "openrlhf_hybrid_old.sh"),

@@ -13,7 +13,7 @@ import fleetsim as fs
 from fleetsim.config.load import load_scenario, scenario_from_mapping, with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError
-from fleetsim.frameworks.printed_config import printed_config
+from fleetsim.frameworks.python_source import printed_config
 from fleetsim.history.run_log import read_run_log
 from fleetsim.job.uncertainty import UNCERTAIN
 from fleetsim.replay.shown.measured_values import measured

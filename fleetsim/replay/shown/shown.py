@@ -21,7 +21,7 @@ from fleetsim.config.paths import is_touched
 from fleetsim.errors import InputError
 from fleetsim.faces import flag, setting
 from fleetsim.frameworks.convert import FRAMEWORKS, scenario_from
-from fleetsim.frameworks.printed_config import printed_config
+from fleetsim.frameworks.python_source import printed_config
 from fleetsim.frameworks.settings import settings_of
 from fleetsim.history.history import History
 from fleetsim.history.option_names import HISTORY
