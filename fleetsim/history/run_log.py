@@ -18,7 +18,7 @@ from fleetsim.history.option_names import FRAMEWORK, mapped
 from fleetsim.history.step_logs.columns import CLOCKS, COLUMNS, RUNNING, Entry, FrameworkLog, known_as, resolved
 from fleetsim.history.step_logs.frameworks import BY_NAME, FRAMEWORKS
 from fleetsim.history.step_logs.rows import RunLogTable, read_rows
-from fleetsim.history.step_logs.steps import derive, steps_of_table, warm_up
+from fleetsim.history.step_logs.steps import TableSteps, derive, steps_of_table, warm_up
 
 _MAIN = ("step_s", "wait_s", "train_s", "sync_s", "samples", "length_mean")
 
@@ -78,7 +78,7 @@ def run_log(
     notes += _renamed_notes(names)
     if (known.notes or {}).get(mode):
         notes.append(Note("other", (known.notes or {})[mode]))
-    notes += _again_notes(steps.again, columns)
+    notes += _again_notes(steps, columns)
     notes += _missing_notes(columns)
     if not set(columns) - {"step", "time_s"}:
         rule = f"none of the columns that fleetsim knows of {known.name} is in it"
@@ -209,11 +209,14 @@ def _made_of(entry: Entry, values: Mapping[str, Floats]) -> str:
     return " + ".join(large[:3]) + (f" and {len(large) - 3} more" if len(large) > 3 else "")
 
 
-def _again_notes(again: int, columns: Mapping[str, Floats]) -> list[Note]:
+def _again_notes(steps: TableSteps, columns: Mapping[str, Floats]) -> list[Note]:
     notes = []
-    if again:
+    if again := steps.again:
         text = f"{again} rows bring a step that was there before a later one (a resumed run): the last of each counts."
         notes.append(Note("duplicate", text, again / len(columns["step"])))
+    if steps.given_up:
+        text = f"The run went back to an earlier step: {steps.given_up} rows of steps beyond its last one are left out."
+        notes.append(Note("duplicate", text))
     gaps = np.diff(columns["step"])
     if gaps.size and np.median(gaps) > 1:
         text = f"One row stands for {np.median(gaps):g} steps (logging interval); its numbers are taken as one step's."
