@@ -18,6 +18,7 @@ from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import flag
 from fleetsim.history.history import History, StepLog
+from fleetsim.history.trackers.wandb import run_address
 from fleetsim.replay.brief import fault_lines, worst_fault
 from fleetsim.replay.diagnose.checks.data import FEW_STEPS
 from fleetsim.tell.document import NextLines
@@ -175,7 +176,10 @@ def last_part(log: StepLog, window_s: float) -> StepLog:
 
 
 def _stamp(path: str) -> Stamp | None:
-    """None while it is not there. A folder is one and the same, and no size of it tells."""
+    """None while it is not there. A folder is one and the same, and no size of it tells. A run behind an address always
+    looks new."""
+    if run_address(path) is not None:
+        return path, 0, object()
     try:
         if not os.path.isdir(path):
             found = os.stat(path)

@@ -111,7 +111,15 @@ def derive(
 
 def _step_seconds(columns: dict[str, Floats], values: Mapping[str, Floats]) -> list[Note]:
     clock = columns.get("time_s", next((values[r] for r in RUNNING if r in values), None))
-    if "step_s" in columns or clock is None or len(clock) < 2:
+    if "step_s" in columns:
+        return []
+    if clock is None:
+        parts = [columns[part] for part in (*PARTS, "eval_s") if part in columns]
+        if not {"wait_s", "train_s"} <= set(columns):
+            return []
+        columns["step_s"] = np.nansum(np.stack(parts), axis=0)
+        return [Note("other", "The log has neither a step time nor a clock: a step is the sum of its named parts.")]
+    if len(clock) < 2:
         return []
     apart = np.diff(clock) / np.maximum(np.diff(columns["step"]), 1)
     columns["step_s"] = np.r_[np.nan, np.where(apart > 0, apart, np.nan)]
