@@ -9,7 +9,7 @@ import pytest
 
 from fleetsim.alerts import promtool_tests, rehearsal
 from fleetsim.alerts.alert_rule import Tracer, fires
-from fleetsim.alerts.faults import BY_FAULT, at_speed, steady_run
+from fleetsim.alerts.faults import BY_FAULT, HEALTHY, steady_run
 from fleetsim.alerts.inhibition import alarms
 from fleetsim.alerts.metric_names import MetricNames
 from fleetsim.alerts.rehearsal import rehearse
@@ -131,14 +131,14 @@ def test_an_alert_of_a_guessed_plan_stands_at_whatever_speed_the_fleet_has() -> 
     }  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rehearsal, "MULTIPLES", (1,))
-        made = rehearse(with_changes(small(), capped), hours=1.0, replications=1, guessed=True)
+        made = rehearse(with_changes(small(), capped), hours=1.0, replications=1, held=False)
     standing = choose(made)
-    assert "the plan guesses the engine's speed" in standing.left_out["oldest_age"]
+    assert "not sure of the engines' speed" in standing.left_out["oldest_age"]
     assert {"instances", "trainer_pace", "output_length"} <= {rule.signal.name for rule in standing.rules}
-    run = with_changes(made.scenario, {"run.steps": 250})
     fired = set()
     for factor in (0.8, 1.2, 1.7):
-        healthy = steady_run(run, at_speed(factor), 9, 15.0, 20, 2.0 * made.windows_s[-1], 0.5)
+        run = with_changes(made.scenario, {"run.steps": 250, "fleet.speed_factors": [factor] * 4})
+        healthy = steady_run(run, HEALTHY, 9, 15.0, 20, 2.0 * made.windows_s[-1], 0.5)
         assert healthy is not None
         tracer = Tracer(made, healthy, 3.0)
         fired |= {alert for alert, firing in alarms(standing, tracer).items() if firing.any()}
