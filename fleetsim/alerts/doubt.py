@@ -12,6 +12,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import field
 from typing import Any
 
+from numpy.random import Generator
+
 from fleetsim.config.load import with_changes
 from fleetsim.config.paths import is_touched
 from fleetsim.config.scenario import Scenario
@@ -55,6 +57,16 @@ def doubt_of(scenario: Scenario, given: Collection[str] | None, known: bool | No
     factors = {axis: _together(mine) for axis, mine in ends.items()}
     fleets = tuple(_with(scenario, corner) for corner in _corners(factors))
     return Doubt(fleets, tuple(inputs), {} if given is None else dict(_unmeasured(scenario, given)))
+
+
+def drawn(scenario: Scenario, given: Collection[str] | None, random: Generator) -> Scenario:
+    """A healthy fleet that the plan may turn out to be: a joint draw of all that is in doubt."""
+    laws = [] if given is None else [(u, law) for u in UNCERTAIN if (law := u.law(scenario, given)) is not None]
+    axes: tuple[Axis, ...] = ("engine", "trainer", "sync")
+    factors = {axis: math.exp(math.log1p(RERUN) / Z80 * random.normal()) for axis in axes}
+    for uncertain, law in laws:
+        factors[uncertain.axis] = factors.get(uncertain.axis, 1.0) * float(law.factors(random.normal()))
+    return _with(scenario, factors)
 
 
 def _together(ends: list[tuple[float, float]]) -> Interval:
