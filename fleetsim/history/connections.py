@@ -40,7 +40,7 @@ class Connections(HTTPAdapter):
     def _remembering(self, pool: Any) -> Any:
         opened = self._opened
 
-        class Connection(pool.ConnectionCls):  # type: ignore[misc, name-defined]
+        class Connection(pool.ConnectionCls):
             def connect(self) -> None:
                 super().connect()
                 opened.add(self.sock)
