@@ -32,7 +32,7 @@ from fleetsim.history.option_names import SELECTOR, STEP, way_in
 from fleetsim.json_text import from_json, from_long_json
 
 LONGEST_ADDRESS = 4000  # characters of a query that may stand in an address; proxies begin to refuse at 8 KiB
-_PIECE = 1 << 14
+_PIECE = 1 << 18  # bytes that are looked at together
 # Of one answer: its bytes, unpacked, and its series. What is asked for in one piece has a third of these bytes.
 MOST_BYTES, MOST_SERIES = 32 << 20, 50_000
 # A whole answer may take so many times as long as its first byte.
