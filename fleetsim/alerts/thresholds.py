@@ -25,6 +25,8 @@ HOLDS = (0.2, 0.4, 1.0)
 # Evaluations by which the delay may grow for a safer threshold; it goes at most halfway to the fault, and at most so
 # many times as far from the healthy level as the budget asks for.
 SPARE, HALFWAY, ROOM = 2, 0.5, 8.0
+# Of its level: a scatter below this is none.
+STILL = 1e-3
 # Presence needs a window of so many scrapes, and a minute.
 PRESENCE_SCRAPES, PRESENCE_S = 4, 60.0
 # A share of hits below this is no cache that could fail.
@@ -215,11 +217,14 @@ def _safe_level(
     highest = max(float(np.nanmax(t(signal, window_s))) for t in healthy) if math.isnan(level) else level
     center = _center(signal, healthy, window_s)
     level = max(highest, center + signal.least)
+    spread = float(np.nanstd(np.concatenate([t(signal, window_s) for t in healthy])))
     for values in (t(signal, window_s) for t in other):
         if not np.isnan(values).all():
+            # as many of its own standard deviations; a level that hardly moves has none
+            wider = max(1.0, float(np.nanstd(values)) / spread) if spread > STILL * abs(center) else 1.0
             lows = lowest_lately(values, points)
             seen = float(np.nanmax(lows)) if not np.isnan(lows).all() else -math.inf
-            level = max(level, seen, float(np.nanmean(values)) + highest - center)
+            level = max(level, seen, float(np.nanmean(values)) + wider * (highest - center))
     # What the plan's own target allows is no fault, however much calmer the simulated fleet is.
     return max(level, rehearsal.scenario.targets.idle_limit) if signal.name == "trainer_idle" else level
 
