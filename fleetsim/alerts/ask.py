@@ -201,7 +201,8 @@ def alerts(asked: Alerts, watch: Watch = SILENT) -> AlertsResult:
         hours=asked.hours,
         scrape_s=asked.scrape_interval,
         interval_s=asked.interval,
-        guessed=planned.guessed,
+        given=planned.given,
+        held=None if planned.engine is None else planned.held,
         tell=watch,
     )
     watch("choosing thresholds")
@@ -220,6 +221,7 @@ def dashboard(asked: Dashboard, watch: Watch = SILENT) -> DashboardResult:
 
     asked = asked.ready()
     planned = _plan(asked.of)
-    made = rehearse(planned.scenario, planned.engine, hours=asked.hours, guessed=planned.guessed, tell=watch)
+    held = None if planned.engine is None else planned.held
+    made = rehearse(planned.scenario, planned.engine, hours=asked.hours, given=planned.given, held=held, tell=watch)
     writing = Writing(asked.metrics.names(planned.scenario), asked.name or planned.scenario.name)
     return DashboardResult(made_of(choose(made), writing), tuple(planned.notes))

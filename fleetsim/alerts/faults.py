@@ -30,6 +30,10 @@ TRAINER_SLOWDOWN, SYNC_FACTOR, ENGINE_SLOWDOWN, STRAGGLER_SLOWDOWN = 1.2, 2.0, 1
 # A steady run that ends too soon is begun again with more steps, so many times at most.
 LENGTHENED = 3
 DRIFT_PER_STEP, DROPPED_SHARE, KV_SHARE, CADENCE_FACTOR = 0.01, 0.25, 0.7, 4
+# Responses grow to so many times their length, and then no longer: a run of many short steps would have no end.
+MOST_DRIFT = 4.0
+# Batches in a queue that nothing holds back.
+DEEP_BATCHES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,7 @@ def _slower(factor: float, count: int | None) -> Callable[[Scenario], Mapping[st
 
 
 def _drift(scenario: Scenario, first: int, last: int) -> list[dict[str, Any]]:
+    last = min(last, first + math.ceil(math.log(MOST_DRIFT) / math.log1p(DRIFT_PER_STEP)))
     return [
         {"step": step, "length_factor": (1.0 + DRIFT_PER_STEP) ** (step - first + 1)} for step in range(first, last)
     ]
@@ -71,9 +76,12 @@ def _groups_dropped(scenario: Scenario) -> Mapping[str, Any]:
 
 
 def _no_backpressure(scenario: Scenario) -> Mapping[str, Any]:
+    """Up to a queue that no plan has, for what happens beyond it takes ever longer to simulate."""
+    queue = max(DEEP_BATCHES * scenario.trainer.batch_samples, 4 * (scenario.buffer.capacity_samples or 0))
     return {
         "admission.law": "unbounded",
-        "buffer.capacity_samples": None,
+        "buffer.capacity_samples": queue,
+        "buffer.on_full": "block",
         "admission.age_action": "train_anyway",
         "admission.max_age": None,
     }
@@ -114,11 +122,7 @@ FAULTS: tuple[Fault, ...] = (
 )
 
 
-def at_speed(factor: float) -> Fault:
-    """No fault: the same fleet, whose engines take so many times the seconds that the plan guesses."""
-    return Fault("guess", f"engines at {factor:g} times the seconds of the plan", changes=_slower(factor, None))
-
-
+HEALTHY = Fault("healthy", "no fault")
 BY_FAULT = {fault.name: fault for fault in FAULTS}
 
 

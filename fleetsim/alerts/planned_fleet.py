@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -32,17 +32,13 @@ class AnyPlan:
 @dataclass(frozen=True, slots=True)
 class PlannedFleet(AnyPlan):
     """The fleet after the change. engine: speed and limits of the replayed window, None = the scenario's own. held:
-    the back-test of that window held."""
+    the back-test of that window held. given: paths that somebody measured or gave, None = all."""
 
     scenario: Scenario
     engine: tuple[StepTime, EngineLimits] | None
     notes: tuple[str, ...] = ()
     held: bool = False
-
-    @property
-    def guessed(self) -> bool:
-        """Whether nothing has confirmed the engine's speed: neither a window nor a measured profile."""
-        return not self.held if self.engine is not None else self.scenario.engine.kind == "roofline"
+    given: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +73,7 @@ class PlanFields(AnyPlan):
             remedy = text("give a scenario file, {}, or {}", flag("preset", "NAME"), flag("plan", "PLAN.json"))
             raise InputError([Problem("SCENARIO", None, f"no plan to make {what} for", remedy)])
         job = job_from_flags(start, self.set_ or (), {"profile": self.profile})
-        return PlannedFleet(job.scenario, None, job.notes)
+        return PlannedFleet(job.scenario, None, job.notes, given=job.given)
 
 
 def planned_of(file: str, sets: Sequence[str] = ()) -> PlannedFleet:
@@ -88,7 +84,8 @@ def planned_of(file: str, sets: Sequence[str] = ()) -> PlannedFleet:
     if isinstance(document, dict) and document.get("kind") == "fleetsim-plan":
         return _replayed(document, file, sets)
     if isinstance(document, dict) and document.get("command") == "size" and "recommendation" in document:
-        return PlannedFleet(_named(_sized(document, file, sets), file), None)
+        scenario = _sized(document, file, sets)
+        return PlannedFleet(_named(scenario, file), None, given=_given(scenario, scenario.assumed))
     what = document.get("command") if isinstance(document, dict) else type(document).__name__
     raise _refused(file, what, "is no plan of fleetsim")
 
@@ -112,9 +109,18 @@ def _replayed(document: dict[str, Any], file: str, sets: Sequence[str]) -> Plann
 
     plan = plan_from_mapping(document, file)
     changes = {**plan.recommended.changes, "fleet.instances": plan.planned, **dict(parse_overrides(sets))}
-    scenario, engine, notes = changed(implied_of(plan), changes)
+    implied = implied_of(plan)
+    scenario, engine, notes = changed(implied, changes)
     held = plan.back_test is not None and plan.back_test.verdict == "ok"
-    return PlannedFleet(_named(scenario, file), engine, notes, held)
+    given = _given(scenario, {line.partition(":")[0] for line in implied.assumed})
+    return PlannedFleet(_named(scenario, file), engine, notes, held, given)
+
+
+def _given(scenario: Scenario, assumed: Collection[str]) -> frozenset[str]:
+    """What a scenario says, but for what was assumed."""
+    from fleetsim.config.paths import given_paths, is_given
+
+    return frozenset(path for path in given_paths(scenario) if not is_given(path, assumed))
 
 
 def _sized(document: dict[str, Any], file: str, sets: Sequence[str]) -> Scenario:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import numpy as np
 
+from fleetsim.alerts.doubt import Doubt, doubt_of
 from fleetsim.alerts.faults import (
     FAULTS,
+    HEALTHY,
     Engine,
     Fault,
     Onset,
-    at_speed,
     cut,
     join,
     run_with_event,
@@ -33,6 +34,8 @@ from fleetsim.workload.lengths import mean_length
 WEEK_H = 168.0
 # Samples that the healthy and the faulty runs may take; a fleet that makes more of them is watched for a shorter time.
 HEALTHY_SAMPLES, FAULTY_SAMPLES = 2_500_000, 2_500_000
+# And optimizer steps: those of a small job are short, and many.
+HEALTHY_STEPS, FAULTY_STEPS = 20_000, 20_000
 # Windows are these multiples of a base: five minutes, or four optimizer steps where those are longer.
 MULTIPLES = (1, 2, 3, 6, 12)
 # At most so many healthy runs, of so many hours at least.
@@ -40,9 +43,8 @@ HEALTHY_RUNS, RUN_H = 4, 4.0
 PILOT_STEPS, STEPS_PER_WINDOW = 24, 4
 # Steps after which a run has left its empty beginning behind.
 SETTLED_STEPS = 20
-# Where nothing confirms the engine's speed, a healthy fleet may take these multiples of its seconds: what public
-# measurements are off from a roofline by, and a little on the other side.
-GUESSED = (0.7, 1.4, 2.0)
+# A run of a fault has so many of the longest windows: before it, and after.
+SPAN_WINDOWS = 3.4
 # A fault that runs away is watched for so many of the shortest windows.
 RUNAWAY_WINDOWS = 3
 
@@ -55,8 +57,8 @@ class Rehearsal:
 
     expected: what the plan says. scrape_s, interval_s: between two scrapes, and two evaluations of the rules. step_s:
     mean optimizer step. windows_s: candidates, ascending. healthy: runs without a fault; onsets: fault -> runs in which
-    it begins, none where the plan cannot have it. other: healthy runs of fleets whose engines are faster or slower than
-    a guess, none where the speed is known.
+    it begins, none where the plan cannot have it. other: healthy runs of fleets that the plan may turn out to be;
+    doubt: of what it is not sure.
     """
 
     scenario: Scenario
@@ -68,6 +70,7 @@ class Rehearsal:
     healthy: tuple[Scraped, ...]
     onsets: Mapping[str, tuple[Onset, ...]]
     other: tuple[Scraped, ...] = ()
+    doubt: Doubt = Doubt()
 
     @property
     def hours(self) -> float:
@@ -83,14 +86,15 @@ def rehearse(
     replications: int = 3,
     scrape_s: float = 15.0,
     interval_s: float = 30.0,
-    guessed: bool = False,
+    given: Collection[str] | None = None,
+    held: bool | None = None,
     tell: Tell = lambda _: None,
 ) -> Rehearsal:
     """Simulates the plan for so many healthy hours, and each fault `replications` times.
 
     engine: speed and limits of an instance, None = the scenario's. hours: None = a week, or less where that is more
-    than HEALTHY_SAMPLES samples. guessed: nothing has confirmed the engine's speed. Events of the scenario's own run
-    are left out. Raises what `simulate` raises.
+    than HEALTHY_SAMPLES samples or HEALTHY_STEPS. given, held: as `doubt_of` takes them. Events of the scenario's own
+    run are left out. Raises what `simulate` raises.
     """
     scenario = with_changes(scenario, {"run.events": [], "run.warmup_steps": None})
     engine = engine_of(scenario) if engine is None else engine
@@ -98,12 +102,13 @@ def rehearse(
     step_s = _step_s(pilot)
     per_hour = 3600.0 / step_s * scenario.trainer.batch_samples
     base_s = 300.0 * math.ceil(max(1.0, STEPS_PER_WINDOW * step_s / 300.0))
-    watched = len(FAULTS) * replications * per_hour * base_s / 3600.0
-    multiples = [m for m in MULTIPLES if m <= 2 or 4.0 * m * watched <= FAULTY_SAMPLES]
+    replications, multiples = _bounded(replications, base_s / step_s, scenario.trainer.batch_samples)
     windows_s = tuple(m * base_s for m in multiples)
     end_s = 2.0 * windows_s[-1]
     settled_s = SETTLED_STEPS * step_s
-    hours = min(WEEK_H, HEALTHY_SAMPLES / per_hour) if hours is None else hours
+    if hours is None:
+        fits = min(HEALTHY_SAMPLES / per_hour, HEALTHY_STEPS * step_s / 3600.0)
+        hours = min(WEEK_H, max(fits, 4.0 * windows_s[-1] / 3600.0))
     runs = max(1, min(HEALTHY_RUNS, int(hours / RUN_H)))
     each_s = hours * 3600.0 / runs + windows_s[-1]
     long = with_changes(scenario, {"run.steps": math.ceil((each_s + settled_s) / step_s)})
@@ -134,12 +139,33 @@ def rehearse(
     }
     run = with_changes(scenario, {"run.steps": SETTLED_STEPS + math.ceil(1.1 * end_s / step_s)})
 
-    def other(factor: float) -> Scraped | None:
-        return steady_run(run, at_speed(factor), HEALTHY_RUNS, scrape_s, SETTLED_STEPS, end_s, peak, engine)
+    doubt = doubt_of(scenario, given, held)
+    tell(f"simulating {len(doubt.fleets)} healthy fleets that the plan may turn out to be")
 
-    others = tuple(scraped for scraped in side_by_side(other, GUESSED if guessed else ()) if scraped is not None)
+    def other(fleet: Scenario) -> Scraped | None:
+        longer = with_changes(fleet, {"run.steps": run.run.steps})
+        return steady_run(longer, HEALTHY, HEALTHY_RUNS, scrape_s, SETTLED_STEPS, end_s, peak, engine)
+
+    others = tuple(scraped for scraped in side_by_side(other, doubt.fleets) if scraped is not None)
     expected = expected_of(scenario)
-    return Rehearsal(scenario, expected, scrape_s, interval_s, step_s, windows_s, healthy, onsets, others)
+    return Rehearsal(scenario, expected, scrape_s, interval_s, step_s, windows_s, healthy, onsets, others, doubt)
+
+
+def _bounded(replications: int, steps: float, batch: int) -> tuple[int, list[int]]:
+    """How often each fault is simulated, and the windows as multiples of the shortest, so that all of it ends.
+
+    steps: in the shortest window. Fewer repetitions before windows of less than the shortest two."""
+
+    def fits(multiple: int, times: int) -> bool:
+        watched = len(FAULTS) * times * multiple * steps
+        each = len(FAULTS) * times * SETTLED_STEPS
+        return SPAN_WINDOWS * watched + each <= FAULTY_STEPS and (
+            multiple <= 2 or 4.0 * watched * batch <= FAULTY_SAMPLES
+        )
+
+    while replications > 1 and not fits(1, replications):
+        replications -= 1
+    return replications, [m for m in MULTIPLES if m == 1 or fits(m, replications)]
 
 
 def _step_s(pilot: Records) -> float:

@@ -25,23 +25,19 @@ HOLDS = (0.2, 0.4, 1.0)
 # Evaluations by which the delay may grow for a safer threshold; it goes at most halfway to the fault, and at most so
 # many times as far from the healthy level as the budget asks for.
 SPARE, HALFWAY, ROOM = 2, 0.5, 8.0
+# Of its level: a scatter below this is none.
+STILL = 1e-3
 # Presence needs a window of so many scrapes, and a minute.
 PRESENCE_SCRAPES, PRESENCE_S = 4, 60.0
 # A share of hits below this is no cache that could fail.
 FEW_HITS = 0.05
 
 
-GUESS = (
-    "the plan guesses the engine's speed, and a healthy fleet that is faster or slower would fire it; its threshold "
-    "comes from a plan whose back-test held: `fleetsim replay --from WINDOW --plan-out PLAN.json` writes one, "
-    "`fleetsim alerts --plan PLAN.json` takes it"
-)
-
-
 def choose(rehearsal: Rehearsal, budget_per_month: float = 1.0) -> Standing:
     """The alerts of a plan: at most `budget_per_month` false alarms, over all of them, by the healthy runs' tails.
 
-    Where the plan guesses the engine's speed, an alert that a healthy fleet of another speed fires is left out.
+    Left out is an alert whose level nobody measured or gave, and one that no longer finds its fault where no healthy
+    fleet that the plan may turn out to be fires it.
     """
     # Evaluations fall anywhere between two scrapes, and a fault anywhere between two evaluations.
     healthy = [
@@ -61,15 +57,16 @@ def choose(rehearsal: Rehearsal, budget_per_month: float = 1.0) -> Standing:
     rules: list[AlertRule] = []
     left_out: dict[str, str] = {}
     for signal in STANDING:
-        reason = _no_use(signal, rehearsal, healthy)
+        reason = rehearsal.doubt.unmeasured.get(signal.name) or _no_use(signal, rehearsal, healthy)
         if reason is not None:
             left_out[signal.name] = reason
         else:
-            rule = _chosen(signal, rehearsal, healthy, faulty[signal.fault], share)
+            mine = faulty[signal.fault]
+            rule = _chosen(signal, rehearsal, healthy, other, mine, share)
             if impossible(rule):
                 left_out[signal.name] = "its healthy values scatter so widely that no value could alarm"
-            elif any(_fires(rule, tracer) for tracer in other):
-                left_out[signal.name] = GUESS
+            elif _missed(rule, mine) and not _missed(_chosen(signal, rehearsal, healthy, [], mine, share), mine):
+                left_out[signal.name] = _too_unsure(rehearsal)
             else:
                 rules.append(rule)
     settle_s = max(rule.window_s for rule in rules)
@@ -91,14 +88,19 @@ def _no_use(signal: StandingSignal, rehearsal: Rehearsal, healthy: list[Tracer])
 
 
 def _chosen(
-    signal: StandingSignal, rehearsal: Rehearsal, healthy: list[Tracer], faulty: Begun, share: float
+    signal: StandingSignal,
+    rehearsal: Rehearsal,
+    healthy: list[Tracer],
+    other: list[Tracer],
+    faulty: Begun,
+    share: float,
 ) -> AlertRule:
     """Window, threshold and `for:` by the rule of this module."""
     best: tuple[tuple[float, ...], float, float, float] | None = None
     for window_s in windows_of(signal, rehearsal):
         for for_s in holds_of(signal, rehearsal):
             points = round(for_s / rehearsal.interval_s) + 1
-            level = _safe_level(signal, rehearsal, healthy, window_s, points, share)
+            level = _safe_level(signal, rehearsal, healthy, other, window_s, points, share)
             delays = [_delay(t(signal, window_s), level, points, t, onset) for t, onset in faulty]
             false = _episodes(signal, healthy, window_s, level, points)
             missed, p95, median = worth(delays)
@@ -149,10 +151,24 @@ def impossible(rule: AlertRule) -> bool:
     return rule.signal.name == "trainer_idle" and rule.threshold >= 1.0
 
 
-def _fires(rule: AlertRule, tracer: Tracer) -> bool:
+def _missed(rule: AlertRule, faulty: Begun) -> bool:
+    """Whether its own fault does not fire it, silenced by nothing."""
+    return bool(faulty) and not any(_fires(rule, tracer, onset) for tracer, onset in faulty)
+
+
+def _fires(rule: AlertRule, tracer: Tracer, from_s: float) -> bool:
     values = tracer(rule.signal, rule.window_s)
     points = round(rule.for_s / tracer.rehearsal.interval_s) + 1
-    return bool(fires(values > sign(rule.signal) * rule.threshold, points).any())
+    return bool((fires(values > sign(rule.signal) * rule.threshold, points) & (tracer.at >= from_s)).any())
+
+
+def _too_unsure(rehearsal: Rehearsal) -> str:
+    what = ", ".join(rehearsal.doubt.inputs) or "how one run differs from its repetition"
+    return (
+        f"the plan is not sure of {what}, and a healthy fleet that is off by that would fire it as its fault does; a "
+        "plan whose back-test held is surer: `fleetsim replay --from WINDOW --plan-out PLAN.json` writes one, "
+        "`fleetsim alerts --plan PLAN.json` takes it"
+    )
 
 
 def windows_of(signal: StandingSignal, rehearsal: Rehearsal) -> tuple[float, ...]:
@@ -185,14 +201,30 @@ def _tail(signal: StandingSignal, rehearsal: Rehearsal, healthy: list[Tracer], w
 
 
 def _safe_level(
-    signal: StandingSignal, rehearsal: Rehearsal, healthy: list[Tracer], window_s: float, points: int, share: float
+    signal: StandingSignal,
+    rehearsal: Rehearsal,
+    healthy: list[Tracer],
+    other: list[Tracer],
+    window_s: float,
+    points: int,
+    share: float,
 ) -> float:
-    """The level that a healthy fleet exceeds for so long `share` times a month."""
+    """The level that a healthy fleet exceeds for so long `share` times a month, whichever it turns out to be: one that
+    is off scatters about its own level as the plan does about its."""
     if signal.name == "instances":
         return -float(rehearsal.expected.instances)
     level = _tail(signal, rehearsal, healthy, window_s, points).level(share)
     highest = max(float(np.nanmax(t(signal, window_s))) for t in healthy) if math.isnan(level) else level
-    level = max(highest, _center(signal, healthy, window_s) + signal.least)
+    center = _center(signal, healthy, window_s)
+    level = max(highest, center + signal.least)
+    spread = float(np.nanstd(np.concatenate([t(signal, window_s) for t in healthy])))
+    for values in (t(signal, window_s) for t in other):
+        if not np.isnan(values).all():
+            # as many of its own standard deviations; a level that hardly moves has none
+            wider = max(1.0, float(np.nanstd(values)) / spread) if spread > STILL * abs(center) else 1.0
+            lows = lowest_lately(values, points)
+            seen = float(np.nanmax(lows)) if not np.isnan(lows).all() else -math.inf
+            level = max(level, seen, float(np.nanmean(values)) + wider * (highest - center))
     # What the plan's own target allows is no fault, however much calmer the simulated fleet is.
     return max(level, rehearsal.scenario.targets.idle_limit) if signal.name == "trainer_idle" else level
 

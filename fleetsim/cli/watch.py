@@ -65,10 +65,11 @@ def watch(asked: FleetWatch, export: Export) -> None:
 
 
 def logged(text: str) -> None:
-    """A line on stderr, with the time: it is a log."""
+    """A line on stderr, with the time: it is a log. Nobody may be there to read it any longer."""
     from datetime import UTC, datetime
 
-    say(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {text}", err=True)
+    with suppress(OSError):
+        say(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {text}", err=True)
 
 
 def follow(asked: FleetWatch, export: Export) -> None:

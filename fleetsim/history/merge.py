@@ -26,7 +26,7 @@ from fleetsim.history.copies import (
 )
 from fleetsim.history.history import Buckets, Floats, InstanceId, Note
 from fleetsim.history.option_names import SELECTOR
-from fleetsim.history.signals import SCALES, Signal
+from fleetsim.history.signals import ADDED, SCALES, Signal
 
 Row = tuple[Match, Mapping[str, str], Floats]
 """One matched series: what it carries, its labels, its values on the grid (T,), NaN where there is none."""
@@ -120,6 +120,8 @@ def _one(signal: Signal, ranks: Parts, together: Callable[[Sequence[Floats]], Fl
         names.append(parts[0] if len(parts) == 1 else together(parts))
     if signal.name == "asleep":  # its names are two states: an engine sleeps when either is on
         return highest(names)
+    if signal.name in ADDED:
+        return summed(names)
     one = names[0]
     for other in names[1:]:
         one = fill(one, other, counter=counter)

@@ -114,31 +114,20 @@ class Prometheus:
 
     def _status(self, name: str) -> dict[str, Any]:
         """`data` of /api/v1/status/NAME, empty where there is none: VictoriaMetrics and Mimir know other pages."""
-        import requests
-
-        try:
-            response = requests.Session.request(
-                self._session,
-                "GET",
-                f"{self.url}/api/v1/status/{name}",
-                headers=dict(self.access.headers),
-                auth=self._client.auth,
-                timeout=self.access.timeout_s,
-                allow_redirects=False,
-            )
-            data = response.json().get("data")
-        except (requests.RequestException, ValueError, AttributeError):
-            return {}
+        url, headers = f"{self.url}/api/v1/status/{name}", dict(self.access.headers)
+        page = self._session.page(url, headers=headers, auth=self._client.auth)
+        data = page.get("data") if isinstance(page, dict) else None
         return data if isinstance(data, dict) else {}
 
     def query(self, expr: str, at_s: float) -> list[SeriesData]:
         """The value of an expression at one time: one point per series, or the raw samples of `metric[5m]`.
 
-        Raises PrometheusError.
+        No series is empty. Raises PrometheusError.
         """
         params = {"time": f"{at_s:.3f}", **self._params()}
         deadline = time.monotonic() + self.access.deadline_s
-        return self._ask(lambda: _vectors(self._client.custom_query(expr, params=params)), deadline)
+        found = self._ask(lambda: _vectors(self._client.custom_query(expr, params=params)), deadline)
+        return [series for series in found if series.values.size]
 
     def query_range(self, expr: str, start_s: float, end_s: float, step_s: float) -> list[SeriesData]:
         """An expression at start_s, start_s + step_s, ... up to end_s: every series on that whole grid.
@@ -260,6 +249,8 @@ def _series(one: Any) -> SeriesData:
         labels = {str(k): str(v) for k, v in one["metric"].items()}
         times = np.fromiter(map(float, map(_TIME, points)), float, len(points))
         values = np.fromiter(map(float, map(_VALUE, points)), float, len(points))  # "NaN", "+Inf" and "-Inf" as well
+        if not np.isfinite(times).all():
+            raise ValueError("no time")
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError):
         raise Refusal("broken", f"answered with what is no series of numbers: {str(one)[:60]}", _OTHER) from None
     return SeriesData(labels, times, values)

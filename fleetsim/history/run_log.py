@@ -18,12 +18,13 @@ from fleetsim.history.option_names import FRAMEWORK, mapped
 from fleetsim.history.step_logs.columns import CLOCKS, COLUMNS, RUNNING, Entry, FrameworkLog, known_as, resolved
 from fleetsim.history.step_logs.frameworks import BY_NAME, FRAMEWORKS
 from fleetsim.history.step_logs.rows import RunLogTable, read_rows
-from fleetsim.history.step_logs.steps import derive, steps_of_table, warm_up
+from fleetsim.history.step_logs.steps import TableSteps, derive, steps_of_table, warm_up
 
 _MAIN = ("step_s", "wait_s", "train_s", "sync_s", "samples", "length_mean")
 
 _FEW = 6  # names shown of many
 
+_ONE_ANSWER = 2.05  # turns of a sample without tools, and a little
 _COLUMN = mapped("step_s", "COLUMN")
 _KNOWN = frozenset().union(*(f.metrics() for f in FRAMEWORKS)) | {*CLOCKS, *RUNNING}
 
@@ -44,7 +45,17 @@ def read_run_log(path: Path | str, framework: str | None = None, mapping: Mappin
 def wanted(mapping: Mapping[str, str]) -> Callable[[str], bool]:
     """Whether a metric of a log is one that any framework's table, or the user, speaks of."""
     mapped = set(mapping.values())
-    return lambda name: name in mapped or known_as(name, _KNOWN) is not None or name.removeprefix("train/") in mapped
+
+    def any_of(name: str) -> bool:
+        bare = name.rpartition("/")[2]
+        return (
+            name in mapped
+            or known_as(name, _KNOWN) is not None
+            or bare in _KNOWN
+            or name.removeprefix("train/") in mapped
+        )
+
+    return any_of
 
 
 def run_log(
@@ -56,7 +67,7 @@ def run_log(
     known = _framework(framework or table.framework, _names(table.names), given, path)
     entries = (*given, *(e for e in known.entries if e.column not in {g.column for g in given}))
     known = replace(known, entries=entries)
-    names = {**resolved(table.names, _wanted_names(known)), **{m: m for m in mapping.values() if m in table.names}}
+    names = {**_found(table.names, known), **{m: m for m in mapping.values() if m in table.names}}
     steps = steps_of_table(table, known, names)
     if not len(steps.numbers):
         rule = "no row says anything about a step"
@@ -78,7 +89,8 @@ def run_log(
     notes += _renamed_notes(names)
     if (known.notes or {}).get(mode):
         notes.append(Note("other", (known.notes or {})[mode]))
-    notes += _again_notes(steps.again, columns)
+    notes += _again_notes(steps, columns)
+    notes += _tool_notes(known, columns)
     notes += _missing_notes(columns)
     if not set(columns) - {"step", "time_s"}:
         rule = f"none of the columns that fleetsim knows of {known.name} is in it"
@@ -169,8 +181,22 @@ def _shown(names: Collection[str]) -> str:
     return ", ".join(sorted(names)[:6]) or "no columns"
 
 
-def _wanted_names(known: FrameworkLog) -> frozenset[str]:
-    return known.metrics() | {*CLOCKS, *RUNNING}
+def _found(names: Collection[str], known: FrameworkLog) -> dict[str, str]:
+    """Metric of the table -> its name in the log, where need be an older one."""
+    found = dict(resolved(names, known.metrics() | {*CLOCKS, *RUNNING}))
+    for metric in known.metrics():
+        if metric not in found and (older := known.before(metric)) in found:
+            found[metric] = found[older]
+    return found
+
+
+def _tool_notes(known: FrameworkLog, columns: Mapping[str, Floats]) -> list[Note]:
+    """A turn is a message: one of the user and one of the model where there is no tool."""
+    turns = columns.get("turns_mean")
+    if not known.tools_in_length or turns is None or not np.nanmedian(turns) > _ONE_ANSWER:
+        return []
+    text = "Several turns: the output lengths have the tools' answers in them, which no engine generated."
+    return [Note("other", text)]
 
 
 def _value(entry: Entry, values: Mapping[str, Floats]) -> Floats | None:
@@ -209,11 +235,14 @@ def _made_of(entry: Entry, values: Mapping[str, Floats]) -> str:
     return " + ".join(large[:3]) + (f" and {len(large) - 3} more" if len(large) > 3 else "")
 
 
-def _again_notes(again: int, columns: Mapping[str, Floats]) -> list[Note]:
+def _again_notes(steps: TableSteps, columns: Mapping[str, Floats]) -> list[Note]:
     notes = []
-    if again:
+    if again := steps.again:
         text = f"{again} rows bring a step that was there before a later one (a resumed run): the last of each counts."
         notes.append(Note("duplicate", text, again / len(columns["step"])))
+    if steps.given_up:
+        text = f"The run went back to an earlier step: {steps.given_up} rows of steps beyond its last one are left out."
+        notes.append(Note("duplicate", text))
     gaps = np.diff(columns["step"])
     if gaps.size and np.median(gaps) > 1:
         text = f"One row stands for {np.median(gaps):g} steps (logging interval); its numbers are taken as one step's."

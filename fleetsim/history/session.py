@@ -3,12 +3,19 @@
 The client library leaves some things to its caller: a range's `warnings` are dropped, POST sends the query in the
 address all the same, and a body that is no JSON ends in an error of the JSON parser. A session sees each request before
 and each answer before the library does, so they are mended here.
+
+This is the boundary to the outside: whatever a server sends is a checked result or a `Refusal`. An answer has so many
+bytes (unpacked), series and seconds at most. A socket's own patience begins anew with every byte, so a timer cuts the
+connection off.
 """
 
 from __future__ import annotations
 
 import base64
+import math
+import threading
 import time
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from email.utils import parsedate_to_datetime
@@ -16,14 +23,20 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import requests
+from urllib3.exceptions import HTTPError
 
 from fleetsim.faces import Text, text
 from fleetsim.history.access import IS_IT_UP, Access, Refusal, of_status
-from fleetsim.history.option_names import STEP, way_in
+from fleetsim.history.connections import Connections
+from fleetsim.history.option_names import SELECTOR, STEP, way_in
 from fleetsim.json_text import from_json, from_long_json
 
 LONGEST_ADDRESS = 4000  # characters of a query that may stand in an address; proxies begin to refuse at 8 KiB
-_PIECE = 1 << 14
+_PIECE = 1 << 18  # bytes that are looked at together
+# Of one answer: its bytes, unpacked, and its series. What is asked for in one piece has a third of these bytes.
+MOST_BYTES, MOST_SERIES = 32 << 20, 50_000
+# A whole answer may take so many times as long as its first byte.
+WHOLE = 4.0
 
 
 class BearerToken(requests.auth.AuthBase):
@@ -62,7 +75,8 @@ class Session(requests.Session):
 
     def __init__(self, access: Access) -> None:
         super().__init__()
-        self._access = access
+        self._access, self._adapter = access, Connections()
+        self.headers["Accept-Encoding"] = "gzip"
         self.deadline = float("inf")
         self.warnings: dict[str, None] = {}
         self.server_ahead_s: float | None = None
@@ -73,6 +87,13 @@ class Session(requests.Session):
         if access.client_cert:
             self.cert = (access.client_cert, access.client_key) if access.client_key else access.client_cert
 
+    def get_adapter(self, url: str) -> Any:
+        """Our own, whatever the client library has mounted."""
+        return self._adapter
+
+    def get_redirect_target(self, resp: requests.Response) -> None:
+        """None: redirects are told, not followed, nor is their address looked at."""
+
     def request(self, method: str, url: str, **given: Any) -> requests.Response:  # type: ignore[override]
         """Sends one request; raises Refusal for everything but a complete answer of status 200 with a result."""
         params = given.pop("params", None) or {}
@@ -80,23 +101,44 @@ class Session(requests.Session):
             method, given["data"] = "POST", params
         else:
             given["params"] = params
-        given["timeout"] = (min(10.0, self._wait_s), self._wait_s)
-        given |= {"stream": True, "allow_redirects": False}
         sent = time.time()
-        try:
-            response = super().request(method, url, **given)
-            body = self._body(response)
-        except requests.RequestException as error:
-            raise self._connection(error) from None
+        response, body = self._bounded(method, url, given)
         self._lent |= secrets_of(str(response.request.headers.get("Authorization", "")))
         self._clock(response, sent)
         if response.status_code != 200:
             raise self._status(response, body)
         self.answered = True
-        document = self._document(response, body)
-        response._content = b""  # it was read in pieces, to hold the deadline; requests itself need not read it
+        document = self._document(body)
+        response._content = b""  # it was read in pieces, to hold the limits; requests itself need not read it
         response.json = lambda **_: document  # type: ignore[method-assign]
         return response
+
+    def page(self, url: str, **given: Any) -> object:
+        """The JSON of a page that a server may have or not; None where it has none."""
+        try:
+            response, body = self._bounded("GET", url, given)
+            return from_json(body) if response.status_code == 200 else None
+        except (Refusal, ValueError):
+            return None
+
+    def _bounded(self, method: str, url: str, given: dict[str, Any]) -> tuple[requests.Response, bytes]:
+        """An answer with its whole body, within the limits of bytes and seconds. Raises Refusal."""
+        given["timeout"] = (min(10.0, self._wait_s), self._wait_s)
+        given |= {"stream": True, "allow_redirects": False}
+        begun = time.monotonic()
+        limit = min(self.deadline, begun + WHOLE * self._wait_s)
+        timer = threading.Timer(max(limit - begun, 0.0), self._adapter.cut)
+        timer.daemon = True
+        timer.start()
+        try:
+            response = super().request(method, url, **given)
+            return response, self._body(response, limit)
+        except (requests.RequestException, HTTPError, OSError, ValueError, zlib.error) as error:
+            if time.monotonic() >= limit:
+                raise Refusal("timeout", "its answer takes too long", _LESS) from None
+            raise self._connection(error) from None
+        finally:
+            timer.cancel()
 
     @contextmanager
     def patience(self, seconds: float) -> Iterator[None]:
@@ -113,19 +155,27 @@ class Session(requests.Session):
             text = text.replace(secret, "***")
         return self._access.hide(text)
 
-    def _body(self, response: requests.Response) -> bytes:
-        pieces = []
+    def _body(self, response: requests.Response, limit: float) -> bytes:
+        form = response.headers.get("Content-Encoding", "").lower()
+        if form not in ("", "identity", "gzip"):
+            raise Refusal("broken", "packs its answer in a way that was not asked for", "is a proxy between?")
+        unpacked = zlib.decompressobj(31) if form == "gzip" else None
+        whole = bytearray()
         with response:
-            for piece in response.iter_content(_PIECE):
-                pieces.append(piece)
-                if time.monotonic() > self.deadline:
+            for piece in response.raw.stream(_PIECE, decode_content=False):
+                whole += piece if unpacked is None else unpacked.decompress(piece, MOST_BYTES + 1 - len(whole))
+                if len(whole) > MOST_BYTES:
+                    raise Refusal("too_large", f"its answer has more than {MOST_BYTES >> 20} MB", _LESS)
+                if time.monotonic() >= limit:
                     raise Refusal("timeout", "its answer takes too long", _LESS)
-        return b"".join(pieces)
+        if time.monotonic() >= limit:  # cut off, which looks like its end where it has no length
+            raise Refusal("timeout", "its answer takes too long", _LESS)
+        return bytes(whole)
 
     def _clock(self, response: requests.Response, sent: float) -> None:
         try:
             there = parsedate_to_datetime(response.headers["Date"]).timestamp()
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, OverflowError, OSError):
             return
         now = time.time()
         if now - sent > 2.0:  # a long query: the header says when its answer began, which we cannot know
@@ -133,11 +183,13 @@ class Session(requests.Session):
         here = (sent + now) / 2
         self.server_ahead_s = there + 0.5 - here  # the header is cut to whole seconds
 
-    def _document(self, response: requests.Response, body: bytes) -> dict[str, Any]:
+    def _document(self, body: bytes) -> dict[str, Any]:
         start = body[:200].lstrip()
         if start.startswith(b"<"):
             remedy = "a proxy's login page? Then give credentials, or the address behind it"
             raise Refusal("broken", "answered with a web page instead of data", remedy)
+        if (many := body.count(b'"metric"')) > MOST_SERIES:
+            raise Refusal("too_large", f"answers with {many:,} series", text("narrow {}", SELECTOR))
         try:
             document = from_long_json(body)
         except ValueError:
@@ -152,7 +204,8 @@ class Session(requests.Session):
         if not isinstance(data, dict) or not isinstance(data.get("result"), list):
             raise Refusal("broken", "answered without a result", "is this the address of a Prometheus?")
         for key in ("warnings", "infos"):
-            for warning in document.get(key) or ():
+            said = document.get(key) or []
+            for warning in said if isinstance(said, list) else [said]:
                 self.warnings[self.hide(str(warning))[:300]] = None
         if document.get("isPartial"):  # VictoriaMetrics' cluster says it so
             self.warnings["the answer is partial: a storage node did not take part"] = None
@@ -166,15 +219,14 @@ class Session(requests.Session):
         except (ValueError, AttributeError):
             text = body[:100_000].decode("utf-8", "replace").strip()
             said = "" if text.startswith("<") else " ".join(text.split())
-        target = urlsplit(response.headers.get("Location", ""))
-        location = f" ({target.scheme}://{target.hostname})" if target.hostname else ""
+        location = _place(response.headers.get("Location", ""))
         wait_s = _seconds(response.headers.get("Retry-After"))
         return of_status(response.status_code, self.hide(said)[:300], location, wait_s, self._access)
 
     def _words(self, said: object) -> str:
         return f": {self.hide(str(said))[:300]}" if said else ""
 
-    def _connection(self, error: requests.RequestException) -> Refusal:
+    def _connection(self, error: Exception) -> Refusal:
         """What requests and urllib3 wrap in each other, by its innermost reason (their texts repeat the address)."""
         if isinstance(error, requests.exceptions.SSLError):
             why = _reason(error)
@@ -192,11 +244,20 @@ class Session(requests.Session):
             return Refusal("timeout", f"did not answer within {waited}", _LESS, again=True)
         if isinstance(error, requests.exceptions.ProxyError):
             return Refusal("unreachable", f"the proxy does not let us through: {_reason(error)}", "see HTTPS_PROXY")
-        if isinstance(error, (requests.exceptions.ChunkedEncodingError, requests.exceptions.ContentDecodingError)):
+        if isinstance(error, (requests.exceptions.ChunkedEncodingError, HTTPError, zlib.error)):
             return Refusal("broken", "its answer broke off", "try again, or with a shorter window", again=True)
         if isinstance(error, requests.exceptions.ConnectionError):
             return Refusal("unreachable", f"cannot be reached: {_reason(error)}", IS_IT_UP, again=True)
         return Refusal("refused", f"cannot be asked: {_reason(error)}", "check the address and the TLS files")
+
+
+def _place(location: str) -> str:
+    """Where a redirect leads to, as far as that can be read."""
+    try:
+        target = urlsplit(location)
+        return f" ({target.scheme}://{target.hostname})" if target.hostname else ""
+    except ValueError:
+        return ""
 
 
 _LESS = text("shorten the window, give a larger {}, or more {}", STEP, way_in("timeout"))
@@ -226,10 +287,10 @@ def _seconds(retry_after: str | None) -> float | None:
     if not retry_after:
         return None
     try:
-        return max(float(retry_after), 0.0)
+        seconds = float(retry_after)
     except ValueError:
-        pass
-    try:
-        return max(parsedate_to_datetime(retry_after).timestamp() - time.time(), 0.0)
-    except (TypeError, ValueError):
-        return None
+        try:
+            seconds = parsedate_to_datetime(retry_after).timestamp() - time.time()
+        except (TypeError, ValueError, OverflowError, OSError):
+            return None
+    return max(seconds, 0.0) if math.isfinite(seconds) else None

@@ -5,10 +5,11 @@ Sources of the metric names: vLLM `vllm/v1/metrics/loggers.py` (0.8.5 to 0.32), 
 44cedc2b), TensorRT-LLM
 `tensorrt_llm/metrics/collector.py` (commit 050f80de; gauges with enable_iter_perf_stats, the rest with
 return_perf_metrics), prime-rl
-`src/prime_rl/utils/metrics_server.py` (commit 6f97d6ba; its `trainer_*` gauges). Names that a release gave up stand
-behind those that it took instead; where both are there, the first one counts and the other fills its gaps. Under Ray,
-vLLM's names begin with `ray_vllm_`. `rl_*` are names that a trainer can export itself (docs/metrics.md) and that
-`fleetsim simulate --openmetrics` writes.
+`src/prime_rl/utils/metrics_server.py` (commit 6f97d6ba; its `trainer_*` gauges), verl's RL-Insight
+`verl/utils/tracking.py` (RLInsightLogger, verl-project/verl commit 1dda039; `rl_insight_monitor_*` gauges). Names that
+a release gave up stand behind those that it took instead; where both are there, the first one counts and the other
+fills its gaps. Under Ray, vLLM's names begin with `ray_vllm_`. `rl_*` are names that a trainer can export itself
+(docs/metrics.md) and that `fleetsim simulate --openmetrics` writes.
 """
 
 from __future__ import annotations
@@ -90,14 +91,21 @@ cache_config | info |  | block_size, num_gpu_blocks (SGLang: page_size, num_page
     vllm:cache_config_info, sglang:cache_config_info
 [fleet]
 trainer.steps | counter | steps | optimizer steps completed (a gauge that holds the step's number will do) |
-    rl_trainer_steps_total, trainer_step
+    rl_trainer_steps_total, trainer_step, rl_insight_monitor_fully_async_count_current_param_version,
+    rl_insight_monitor_training_global_step
 trainer.wait_s_total | counter | seconds | trainer waited for samples | rl_trainer_sample_wait_seconds_total
 trainer.train_s_total | counter | seconds | trainer computed | rl_trainer_train_seconds_total
 trainer.sync_s_total | counter | seconds | trainer was held by weight sync | rl_trainer_weight_sync_seconds_total
-trainer.step_s | gauge | seconds | seconds of the last step, all of it |
-trainer.wait_s | gauge | seconds | of the last step: waiting for samples |
-trainer.train_s | gauge | seconds | of the last step: computing |
-trainer.sync_s | gauge | seconds | of the last step: held by weight sync |
+# verl's own monitor has what verl logs of its last step, "/" written as "_".
+trainer.step_s | gauge | seconds | seconds of the last step, all of it | rl_insight_monitor_timing_s_step
+trainer.wait_s | gauge | seconds | of the last step: waiting for samples | rl_insight_monitor_timing_s_gen,
+    rl_insight_monitor_timing_s_switch_wait, rl_insight_monitor_timing_s_wait_for_enough_samples
+trainer.train_s | gauge | seconds | of the last step: computing | rl_insight_monitor_timing_s_old_log_prob,
+    rl_insight_monitor_timing_s_ref, rl_insight_monitor_timing_s_values, rl_insight_monitor_timing_s_adv,
+    rl_insight_monitor_timing_s_update_critic, rl_insight_monitor_timing_s_update_actor
+trainer.sync_s | gauge | seconds | of the last step: held by weight sync | rl_insight_monitor_timing_s_update_weights,
+    rl_insight_monitor_timing_s_timing_s_param_sync, rl_insight_monitor_timing_s_param_sync,
+    rl_insight_monitor_timing_s_sync_rollout_weights
 trainer.trained_samples | counter | samples | samples trained on | rl_trainer_trained_samples_total
 trainer.trained_tokens | counter | tokens | output tokens trained on | rl_trainer_trained_tokens_total
 trainer.dropped_samples | counter | samples | samples generated and thrown away | rl_trainer_dropped_samples_total
@@ -129,6 +137,9 @@ def _as_exposed(metric: str) -> tuple[str, ...]:
 SIGNALS: tuple[Signal, ...] = tuple(_signals())
 
 BY_NAME = {signal.name: signal for signal in SIGNALS}
+
+ADDED = frozenset({"trainer.wait_s", "trainer.train_s"})
+"""Signals whose metrics are parts, which are added up."""
 
 SCALES = {"trainer_mfu_percent": 0.01}
 """Metrics in another unit than their signal's: what their values are multiplied by."""

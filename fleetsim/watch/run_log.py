@@ -1,4 +1,8 @@
-"""A run log that grows: read again whenever it did, and what is said when its verdict changes."""
+"""A run log that grows, begins anew or is not there yet: read again whenever it changed, and what is said of it.
+
+Its last row says where the run is. A step before one that was seen is a trainer that resumed, or another run: what was
+found of the steps after it is no longer said of anything.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +15,23 @@ import numpy as np
 
 from fleetsim import units
 from fleetsim.dataclass import dataclass
-from fleetsim.errors import FleetsimError, InputError, Problem
+from fleetsim.errors import InputError, Problem
 from fleetsim.faces import flag
 from fleetsim.history.history import History, StepLog
+from fleetsim.history.trackers.wandb import run_address
 from fleetsim.replay.brief import fault_lines, worst_fault
 from fleetsim.replay.diagnose.checks.data import FEW_STEPS
 from fleetsim.tell.document import NextLines
 from fleetsim.tell.next_lines import parted
+from fleetsim.watch.watch import kind_of, reason_of
 
 if TYPE_CHECKING:
     from fleetsim.config.scenario import Scenario
     from fleetsim.replay.diagnose.finding import Verdict
     from fleetsim.watch.watch import WatchClock
+
+Stamp = tuple[object, int, object]
+"""Which file it is, its size, and what else changes when it grows."""
 
 # Looks at new steps in a row that must agree before a verdict takes the place of another.
 AGREE = 2
@@ -43,20 +52,18 @@ class LogOptions:
     mapping: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not os.path.exists(self.path):
-            rule = "no such file or directory"
-            raise InputError([Problem(flag("log"), self.path, rule, "give the log that the trainer writes")])
         if self.every_s < 1:
             rule = "is a time of at least a second"
             raise InputError([Problem(flag("every"), self.every_s, rule, "give 60s or so")])
 
 
 class LogWatch:
-    """Follows one log. tell: hears the first verdict, every change of it, and what cannot be read."""
+    """Follows one log. tell: hears the first verdict, every change of it, where the log begins anew, and what cannot be
+    read."""
 
     def __init__(self, options: LogOptions, clock: WatchClock, tell: Callable[[str], None]) -> None:
         self._options, self._clock, self._tell = options, clock, tell
-        self._seen: object = None
+        self._seen: Stamp | None = None
         self._last_step = -np.inf
         self._told: tuple[str, str | None] | None = None
         self._wish: tuple[tuple[str, str | None], int] | None = None
@@ -70,23 +77,33 @@ class LogWatch:
                 return
 
     def look(self) -> None:
-        """Reads the log if it grew, and tells what is new in it."""
-        stamp = _stamp(self._options.path)
-        if stamp == self._seen:
-            return
-        self._seen = stamp
+        """Reads the log if it changed, and tells what is new in it. A look that fails is told once, and tried again."""
         try:
-            log = self._read()
-            if log is None:
-                return
-            verdict = self._verdict(log)
-        except FleetsimError as error:
-            if str(error) != self._failed:
-                self._failed = str(error)
-                self._tell(f"this look failed: {error}")
-            return
-        self._failed = ""
-        self._judge(verdict, log)
+            stamp = _stamp(self._options.path)
+            if stamp is None:
+                self._wait("file", f"{self._options.path} is not there: waiting for it")
+            elif stamp != self._seen:
+                self._replaced(stamp)
+                log = self._read()
+                if log is not None:
+                    self._judge(self._verdict(log), log)
+                self._seen = stamp
+            self._failed = ""
+        except Exception as error:  # noqa: BLE001 - nothing from outside, whatever it is, ends a watch
+            reason = reason_of(error)
+            if kind_of(reason) != kind_of(self._failed):
+                self._tell(f"this look failed: {reason}")
+            self._failed = reason
+
+    def _replaced(self, stamp: Stamp) -> None:
+        """Tells of another file in the place of the one that was read, or of one that was emptied."""
+        if self._seen is not None and (stamp[0] != self._seen[0] or stamp[1] < self._seen[1]):
+            self._begin(f"{self._options.path} is another file than before: what follows is of that one")
+
+    def _begin(self, text: str) -> None:
+        """Forgets what was found, and says why."""
+        self._last_step, self._told, self._wish, self._waiting, self._seen = -np.inf, None, None, "", None
+        self._tell(text)
 
     def _read(self) -> History | None:
         """The end of the log; None where it brings no new step, or has too few."""
@@ -97,18 +114,22 @@ class LogWatch:
             rule, remedy = "is no step log", "fleetsim replay reads other histories"
             raise InputError([Problem(flag("log"), self._options.path, rule, remedy)])
         steps = history.steps.columns["step"]
+        if steps[-1] < self._last_step:
+            before, now = (units.count(round(step)) for step in (self._last_step, float(steps[-1])))
+            self._begin(f"the log went back from step {before} to step {now}: the run resumed there, or began anew")
         if len(steps) < FEW_STEPS:
-            self._wait(f"{len(steps)} steps so far: a verdict needs {FEW_STEPS}")
+            self._wait("steps", f"{len(steps)} steps so far: a verdict needs {FEW_STEPS}")
             return None
-        if steps[-1] <= self._last_step:
+        if steps[-1] == self._last_step:
             return None
         self._last_step = float(steps[-1])
         return replace(history, steps=last_part(history.steps, self._options.window_s))
 
-    def _wait(self, text: str) -> None:
-        if not self._waiting:
+    def _wait(self, what: str, text: str) -> None:
+        """Tells what is waited for, once."""
+        if self._waiting != what:
             self._tell(text)
-        self._waiting = text
+        self._waiting = what
 
     def _verdict(self, history: History) -> Verdict:
         from fleetsim.replay.diagnose.diagnosis import diagnose
@@ -154,13 +175,16 @@ def last_part(log: StepLog, window_s: float) -> StepLog:
     return StepLog(log.framework, {name: values[-count:] for name, values in log.columns.items()})
 
 
-def _stamp(path: str) -> object:
-    """What changes when the log grows: sizes and times of its files; None while it is not there."""
+def _stamp(path: str) -> Stamp | None:
+    """None while it is not there. A folder is one and the same, and no size of it tells. A run behind an address always
+    looks new."""
+    if run_address(path) is not None:
+        return path, 0, object()
     try:
         if not os.path.isdir(path):
             found = os.stat(path)
-            return found.st_size, found.st_mtime_ns
-        files = (os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names)
-        return tuple(sorted((name, os.stat(name).st_size, os.stat(name).st_mtime_ns) for name in files))
+            return (found.st_dev, found.st_ino), found.st_size, found.st_mtime_ns
+        files = [os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names]
+        return path, 0, tuple(sorted((name, os.stat(name).st_size, os.stat(name).st_mtime_ns) for name in files))
     except OSError:
         return None

@@ -12,6 +12,7 @@ because its trainer is sick.
 from __future__ import annotations
 
 import math
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -129,8 +130,18 @@ class WatchOptions:
             raise InputError(problems)
 
 
+def reason_of(error: Exception) -> str:
+    """Why a look failed: in the words of an error that is known, else its kind as well."""
+    return str(error) if isinstance(error, FleetsimError) else f"unforeseen, {type(error).__name__}: {error}"
+
+
+def kind_of(reason: str) -> str:
+    """A reason without its numbers: the same failure, told of another window, is not told again."""
+    return re.sub(r"\d+", "0", reason)
+
+
 class WatchLoop:
-    """The loop. look: evaluates at a unix time, raises FleetsimError where it cannot. tell: hears what changes."""
+    """The loop. look: evaluates at a unix time, raises where it cannot. tell: hears what changes."""
 
     def __init__(
         self, look: Callable[[float], Look], clock: WatchClock, options: WatchOptions, tell: Callable[[str], None]
@@ -158,15 +169,15 @@ class WatchLoop:
         now = self._clock.now()
         try:
             look = self._look_at(now)
-        except FleetsimError as error:
-            self._failed(str(error))
+        except Exception as error:  # noqa: BLE001 - nothing from outside, whatever it is, ends a watch
+            self._failed(reason_of(error))
         else:
             self._succeeded(look, self._clock.now())
         return self.status()
 
     def _failed(self, error: str) -> None:
         with self._lock:
-            new = error != self._error
+            new = kind_of(error) != kind_of(self._error)
             self._counts["failed"] += 1
             self._error = error
         if new:

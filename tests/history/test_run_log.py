@@ -19,6 +19,7 @@ from fleetsim.history.history import History, StepLog
 from fleetsim.history.run_log import read_run_log
 from fleetsim.history.step_logs.columns import COLUMNS
 from fleetsim.history.step_logs.frameworks import BY_NAME, FRAMEWORKS
+from fleetsim.history.step_logs.rows import last_kept
 
 VERL = {
     "timing_s/step": 60.0, "timing_s/gen": 30.0, "timing_s/old_log_prob": 4.0, "timing_s/ref": 3.0,
@@ -385,3 +386,18 @@ def test_any_rows_are_read_or_refused(rows: list[dict[str, Any]]) -> None:
     assert {len(v) for v in log.columns.values()} == {len(log)}
     assert np.isfinite(history.times).all()
     assert history.end_s > history.start_s
+
+
+@pytest.mark.parametrize(
+    ("at", "last"),
+    [
+        ([1, 2, 3, 4], math.inf),
+        ([1, 2, 3, 4, 5, 3], 3),  # resumed
+        ([1, 2, 3, 4, 5, 3, 4], 4),
+        ([1, 2, 3, 4, 5, 3, 4, 5, 6], math.inf),  # and past where it was
+        ([4, 3, 2, 1], math.inf),  # a table that is sorted the other way
+        ([], math.inf),
+    ],
+)
+def test_the_newest_row_says_where_the_run_is(at: list[int], last: float) -> None:
+    assert last_kept(np.array(at, dtype=float)) == last

@@ -237,6 +237,9 @@ def test_the_api_of_wandb(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
     class Api:
+        def __init__(self, overrides: dict[str, str], timeout: int) -> None:
+            asked.append(overrides["base_url"])
+
         def run(self, path: str) -> SimpleNamespace:
             asked.append(path)
             if path != "me/p/abc":
@@ -245,8 +248,21 @@ def test_the_api_of_wandb(monkeypatch: pytest.MonkeyPatch) -> None:
             return SimpleNamespace(scan_history=lambda: iter(rows))
 
     monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(Api=Api))
-    _whole(read_file("wandb:me/p/abc"))
-    with pytest.raises(InputError, match=r"run not found.*wandb login"):
+    monkeypatch.setenv("NETRC", "/nowhere")
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+    with pytest.raises(InputError, match=r"https:.*wandb.ai/me/p/runs/abc.*wants a key.*set WANDB_API_KEY"):
+        read_file("https://wandb.ai/me/p/runs/abc?nw=nwuserme")
+    assert not asked
+    monkeypatch.setenv("WANDB_API_KEY", "k" * 40)
+    for run in (
+        "wandb:me/p/abc",
+        "https://wandb.ai/me/p/runs/abc?nw=nwuserme",
+        "https://wandb.ours.org/me/p/runs/abc/x",
+    ):
+        _whole(read_file(run))
+    servers = ["https://api.wandb.ai", "https://api.wandb.ai", "https://wandb.ours.org"]
+    assert [one for one in asked if "//" in one] == servers
+    with pytest.raises(InputError, match=r"run not found.*someone who may read it"):
         read_file("wandb:me/p/other")
     monkeypatch.setitem(sys.modules, "wandb", None)
     with pytest.raises(InputError, match="needs wandb"):

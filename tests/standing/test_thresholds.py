@@ -9,7 +9,8 @@ import pytest
 
 from fleetsim.alerts import promtool_tests, rehearsal
 from fleetsim.alerts.alert_rule import Tracer, fires
-from fleetsim.alerts.faults import BY_FAULT, at_speed, steady_run
+from fleetsim.alerts.doubt import doubt_of, drawn
+from fleetsim.alerts.faults import BY_FAULT, HEALTHY, scraped_run, steady_run
 from fleetsim.alerts.inhibition import alarms
 from fleetsim.alerts.metric_names import MetricNames
 from fleetsim.alerts.rehearsal import rehearse
@@ -131,14 +132,14 @@ def test_an_alert_of_a_guessed_plan_stands_at_whatever_speed_the_fleet_has() -> 
     }  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rehearsal, "MULTIPLES", (1,))
-        made = rehearse(with_changes(small(), capped), hours=1.0, replications=1, guessed=True)
+        made = rehearse(with_changes(small(), capped), hours=1.0, replications=1, held=False)
     standing = choose(made)
-    assert "the plan guesses the engine's speed" in standing.left_out["oldest_age"]
+    assert made.doubt.inputs == ("the engines' speed, which no back-test confirms",)
     assert {"instances", "trainer_pace", "output_length"} <= {rule.signal.name for rule in standing.rules}
-    run = with_changes(made.scenario, {"run.steps": 250})
     fired = set()
     for factor in (0.8, 1.2, 1.7):
-        healthy = steady_run(run, at_speed(factor), 9, 15.0, 20, 2.0 * made.windows_s[-1], 0.5)
+        run = with_changes(made.scenario, {"run.steps": 250, "fleet.speed_factors": [factor] * 4})
+        healthy = steady_run(run, HEALTHY, 9, 15.0, 20, 2.0 * made.windows_s[-1], 0.5)
         assert healthy is not None
         tracer = Tracer(made, healthy, 3.0)
         fired |= {alert for alert, firing in alarms(standing, tracer).items() if firing.any()}
@@ -161,3 +162,47 @@ def test_every_alert_has_a_fault_and_a_test() -> None:
     assert {signal.fault for signal in STANDING} == set(BY_FAULT)
     document = promtool_tests.tests_document(chosen(), Writing(MetricNames(), "small"), "rules.yaml")
     assert {test["name"] for test in document["tests"]} >= {rule.signal.alert for rule in chosen().rules} | {"healthy"}
+
+
+def test_what_nobody_measured_or_gave_has_no_alert() -> None:
+    """A length that an import assumed, and a trainer that is only estimated."""
+    given = {"fleet.instances", "trainer.batch_samples"}
+    doubt = doubt_of(small(), given, None)
+    assert set(doubt.unmeasured) == {"trainer_pace", "sync_seconds", "output_length"}
+    assert "--trainer-step-s" in doubt.unmeasured["trainer_pace"]
+    everything = {*given, "trainer.fixed_s", "sync.pause_s", "workload.output_tokens.mean"}
+    assert not doubt_of(small(), everything, None).unmeasured
+    assert not doubt_of(small(), None, True).unmeasured
+    standing = choose(replace(rehearsed(), doubt=doubt))
+    assert {"trainer_pace", "sync_seconds", "output_length"} <= set(standing.left_out)
+
+
+def test_eight_healthy_fleets_fire_nothing() -> None:
+    """Each off by what the plan is not sure of, and by what one run differs from the next."""
+    given = {"trainer.fixed_s", "sync.pause_s", "workload.output_tokens.mean", "fleet.instances"}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rehearsal, "MULTIPLES", (1,))
+        made = rehearse(small(), hours=4.0, replications=1, given=given)
+    standing = choose(made)
+    random = np.random.default_rng(5)
+    fired = set()
+    for k in range(8):
+        fleet = with_changes(drawn(small(), given, random), {"run.steps": 250})
+        tracer = Tracer(made, scraped_run(fleet, 20 + k, 15.0, 20 * made.step_s), 3.0)
+        fired |= {alert for alert, firing in alarms(standing, tracer).items() if firing.any()}
+    assert not fired
+    assert len(standing.rules) >= 8
+
+
+def test_a_rehearsal_of_short_steps_is_bounded() -> None:
+    """Half a second a step: a week of it were a million, and growth by 1 % a step has no end."""
+    fast = with_changes(small(), {"trainer.fixed_s": 0.4, "trainer.batch_samples": 16, "sync.pause_s": 0.02,
+        "sync.trainer_block_s": 0.02, "workload.output_tokens": {"kind": "constant", "value": 40}})  # fmt: skip
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rehearsal, "HEALTHY_STEPS", 2000)
+        patch.setattr(rehearsal, "FAULTY_STEPS", 2000)
+        made = rehearse(fast)
+    steps = sum(float(run.trainer["trainer.steps"][-1]) for run in made.healthy)
+    assert steps < 4 * 2000
+    assert len(made.onsets["lengths_drift"]) == 1
+    assert made.windows_s == (300.0,)

@@ -113,7 +113,6 @@ def test_the_last_hour_of_steps_and_never_fewer_than_ten(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("asked", "says"),
     [
-        ({"log": "nowhere.log"}, "no such file"),
         ({"log": ".", "prometheus": "http://localhost:9090"}, "leave it out"),
         ({"log": ".", "every": "0"}, "at least a second"),
         ({"log": ".", "window": "long"}, "no span of time"),

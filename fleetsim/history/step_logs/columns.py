@@ -134,7 +134,8 @@ class FrameworkLog:
     step's number, best first. added: metrics logged in rows of their own, which add up until the step's row. mode:
     names and values -> mode; notes: per mode, what its columns mean. overlaps: modes in which parts run side by side,
     or in which the step is no more than their sum. rests: mode -> the part of a step that no metric says alone: what
-    wait and compute leave of it.
+    wait and compute leave of it. older: how names begin -> how they began in earlier releases. tools_in_length: its
+    output lengths count what tools answered as well.
     """
 
     name: str
@@ -147,6 +148,8 @@ class FrameworkLog:
     notes: Mapping[str, str] | None = None
     overlaps: tuple[str, ...] = ()
     rests: Mapping[str, str] = field(default_factory=dict)
+    older: Mapping[str, str] = field(default_factory=dict)
+    tools_in_length: bool = False
 
     def serial(self, mode: str) -> bool:
         """Whether the parts of a step come one after the other, beside a total that a clock took: then what is missing
@@ -154,8 +157,14 @@ class FrameworkLog:
         return mode not in self.overlaps
 
     def metrics(self) -> frozenset[str]:
-        """Every name that the table speaks of."""
-        return frozenset(m for e in self.entries for m in (*e.metrics, *e.minus)) | {*self.step, *self.marks}
+        """Every name that the table speaks of, and their older ones."""
+        now = {m for e in self.entries for m in (*e.metrics, *e.minus)} | {*self.step, *self.marks}
+        return frozenset(now | set(map(self.before, now)))
+
+    def before(self, metric: str) -> str:
+        """What a metric was called in earlier releases; itself where it was no other."""
+        found = next((begin for begin in self.older if metric.startswith(begin)), None)
+        return metric if found is None else self.older[found] + metric.removeprefix(found)
 
 
 # What a tracker's or a trainer's wrapper puts before every name, also before one without a "/".
@@ -168,13 +177,22 @@ def resolved(names: Iterable[str], known: Collection[str]) -> Mapping[str, str]:
     """Known metric -> the name that the log has for it.
 
     A name matches itself; behind `train/`; or, if it has a "/" in it, behind any other prefix but an evaluation's
-    (`rank0/timing_s/step` is `timing_s/step`). Of several the shortest prefix counts.
+    (`rank0/timing_s/step` is `timing_s/step`). A prefix that was found so stands before names without a "/" as well
+    (`rank0/step_time`). Of several the shortest prefix counts.
     """
     found: dict[str, str] = {}
+    bare: list[tuple[str, str]] = []
     for name in names:
         metric = known_as(name, known)
-        if metric is not None and (metric not in found or len(name) < len(found[metric])):
+        if metric is None:
+            prefix, _, last = name.rpartition("/")
+            bare += [(prefix, last)] if last in known else []
+        elif metric not in found or len(name) < len(found[metric]):
             found[metric] = name
+    prefixes = {name.removesuffix(metric)[:-1] for metric, name in found.items() if name != metric}
+    for prefix, last in bare:
+        if prefix in prefixes:
+            found.setdefault(last, f"{prefix}/{last}")
     return found
 
 

@@ -23,7 +23,8 @@ _NEMO = re.compile(r"={10,} Step (\d+)/\d+ ={10,}$")
 _EPOCH = re.compile(r"={10,} Epoch \d+/\d+ ={10,}$")
 _BULLET = re.compile(r"\s*• ([^:]+): (-?[\d.]+)")
 _SKYRL = re.compile(r"(?:^| - )Step (\d+):$")
-_PRIME = re.compile(r"(?:^|[\s\"])Step (\d+) \| +(\d[^|]*?) \| ((?:Loss|Reward) .*)")
+# "| Time: 12.34s | Loss: 0.1" until f6563ff0e (2026-06-01), "| 12.3s | Loss 0.1" since.
+_PRIME = re.compile(r"(?:^|[\s\"])Step (\d+) \| +(?:Time:? +)?(\d[^|]*?) \| ((?:Loss|Reward):? .*)")
 _PRIME_WAITED = re.compile(r"Waited for batch to arrive for ([\d.]+) seconds")
 _UNITS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _INDENT = 3  # spaces before a category; below it the values go on
@@ -43,9 +44,10 @@ _PRIME_NAMES = {
     "MFU": "perf/mfu",
     "Peak Mem.": "perf/peak_memory",
     "Max Off-Policy": "off_policy/max",
+    "Max. Off-Policy Level": "off_policy/max",
     "Truncation": "is_truncated/percent",
 }
-_PRIME_FIELD = re.compile(r"([A-Za-z][\w. -]*?) (-?[\d.]+(?:e[-+]?\d+)?)(?:/(\d+))?")
+_PRIME_FIELD = re.compile(r"([A-Za-z][\w. -]*?):? (-?[\d.]+(?:e[-+]?\d+)?)(?:/(\d+))?")
 
 
 def _areal(lines: Iterable[str]) -> Iterator[Row]:
@@ -180,19 +182,21 @@ def _prime(lines: Iterable[str]) -> Iterator[Row]:
 
 
 def _lasts(text: str) -> float:
-    """Seconds of "1h 2m", "1m 20s", "20s", "300ms"."""
-    parts = re.findall(r"(\d+)(ms|[dhms])", text)
+    """Seconds of "1h 2m", "1m 20s", "20s", "12.34s", "300ms"."""
+    parts = re.findall(r"([\d.]+)(ms|[dhms])", text)
     return sum(float(amount) * _UNITS[unit] for amount, unit in parts)
 
 
-LOOK = 200_000  # lines within which a console shows its first step
+# What every line has that a framework alone prints at a step; looked for first, for a million lines may come before.
+_SIGNS = ("step:", "tep ", "╭", "}")
 _VERL = re.compile(r"\bstep:(\d+) - (\S.*)")
 _VERL_STEP = re.compile(r"step:\d+ - \S")
 _VERL_VALUE = re.compile(r"(?:np\.\w+\()?([^()]+)\)?$")
-# A dictionary that ends a line, at its beginning or behind a logger's head.
-_DICT = re.compile(r"(?:^|[\]:\-] )(\{(?:'|\").*\})\s*$")
-# The training bar of transformers, which alone has no name.
-_BAR = re.compile(r"\s*\d+%\|[^|]*\| *(\d+)/(\d+) \[([\d:]+)<")
+# A dictionary that ends a line, at its beginning, behind a logger's head or behind a bar.
+_DICT = re.compile(r"(?:^|[:\-] |\] *)(\{(?:'|\").*\})\s*$")
+# The training bar of transformers, which alone has no name. Where carriage returns are lost, as in what tee, Slurm
+# and notebooks keep, bars and the dictionary stand in one line.
+_BAR = re.compile(r"(?:^|(?<=\]))\s*\d+%\|[^|]*\| *(\d+)/(\d+) \[([\d:]+)<[^\]]*\]?")
 _COUNT = re.compile(r"\b([a-z]+) (\d+): $", re.IGNORECASE)
 
 
@@ -211,7 +215,9 @@ class Shape:
 
 def shape_of(lines: Iterable[str]) -> Shape | None:
     """Whose console the lines are of, by the first that tells; None of what is no console."""
-    for _, line in zip(range(LOOK), lines, strict=False):
+    for line in lines:
+        if not any(sign in line for sign in _SIGNS):
+            continue
         text = clean(line)
         for shape in SHAPES:
             if shape.first(text):
@@ -278,9 +284,11 @@ def _dicts(lines: Iterable[str]) -> Iterator[Row]:
     """Dictionaries, each with the number that its head has; of transformers the number and the clock of its bar."""
     bar: Row = {}
     for line in lines:
-        if "%|" in line and (done := _BAR.match(line)) is not None:
-            bar = {"global_step": float(done[1]), "_runtime": _seconds(done[3])}
-        elif line.endswith("}") and (found := _DICT.search(line)) is not None:
+        head = ""
+        if "%|" in line and (done := list(_BAR.finditer(line))):
+            bar = {"global_step": float(done[-1][1]), "_runtime": _seconds(done[-1][3])}
+            line = line[done[-1].end() :].lstrip()
+        if line.endswith("}") and (found := _DICT.search(line)) is not None:
             head = line[: found.start(1)]
             if "eval" in head.lower():
                 continue

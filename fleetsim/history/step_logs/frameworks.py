@@ -83,7 +83,7 @@ FRAMEWORKS: tuple[FrameworkLog, ...] = (
         "verl",
         "verl-project/verl 1dda039: trainer/ppo/metric_utils.py, trainer/ppo/v1/trainer_base.py, "
         "experimental/fully_async_policy/detach_utils.py, experimental/one_step_off_policy/ray_trainer.py",
-        marks=("timing_s/step", "timing_s/gen", "perf/time_per_step"),
+        marks=("timing_s/step", "timing_s/gen", "perf/time_per_step", "timing/gen", "timing/update_actor"),
         step=("step", "_step", "Step", "training/global_step"),
         entries=_ENTRIES["verl"],
         mode=_verl_mode,
@@ -95,6 +95,8 @@ FRAMEWORKS: tuple[FrameworkLog, ...] = (
             "a step before.",
             "separate async": "verl, separate pools: timing_s/gen and switch_wait are waits for the replay buffer.",
         },
+        older={"timing_s/": "timing/"},  # volcengine/verl until 2856be47d (2025-01-02), which has no seconds of a step
+        tools_in_length=True,
     ),
     FrameworkLog(
         "trl",

@@ -98,6 +98,17 @@ class RunLogTable:
         return name in self._columns
 
 
+def last_kept(at: Floats) -> float:
+    """The last step that counts, of steps (n,) in the order in which they were written; inf = all do.
+
+    The newest row says where the run is. If it repeats a step that came before the highest one, the run went back to a
+    checkpoint or began anew, and the steps beyond are of an attempt that was given up."""
+    if not len(at):
+        return np.inf
+    newest, highest = at[-1], int(np.argmax(at))
+    return float(newest) if (at[:highest] == newest).any() else np.inf
+
+
 class Scalars:
     """Metric -> its steps and values, packed. wanted: which metrics are kept (None = all)."""
 
@@ -114,7 +125,8 @@ class Scalars:
         return self._kept.setdefault(name, (array("q"), array("d"), array("d")))
 
     def table(self) -> RunLogTable:
-        """One row a step, with `step` and `_timestamp`; of a step that comes again the last value counts."""
+        """One row a step, with `step` and `_timestamp`; of a step that comes again the last value counts, and no step
+        of an attempt that was given up."""
         known = [np.frombuffer(steps, dtype=np.int64) for steps, _, _ in self._kept.values() if len(steps)]
         steps = np.unique(np.concatenate(known)) if known else np.array([], dtype=np.int64)
         columns = {"step": steps.astype(float)}
@@ -127,6 +139,8 @@ class Scalars:
             columns[name] = column
         if np.isfinite(time_s).any():
             columns["_timestamp"] = time_s
+        kept = steps <= last_kept(max(known, key=len).astype(float)) if known else slice(None)
+        columns = {name: column[kept] for name, column in columns.items()}
         return RunLogTable.of(columns, {*self.names, "step", "_timestamp"})
 
 

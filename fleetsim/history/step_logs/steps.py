@@ -11,17 +11,19 @@ from fleetsim import units
 from fleetsim.dataclass import dataclass
 from fleetsim.history.history import Floats, Note
 from fleetsim.history.step_logs.columns import CLOCKS, RUNNING, FrameworkLog
-from fleetsim.history.step_logs.rows import RunLogTable
+from fleetsim.history.step_logs.rows import RunLogTable, last_kept
 
 
 @dataclass(frozen=True, slots=True)
 class TableSteps:
     """numbers: (n,) of the steps, rising. values: metric -> (n,), NaN where not logged. again: rows that brought a step
-    which was already there after a later one."""
+    which was already there after a later one. given_up: rows of steps that the run went back behind, and has not done
+    again."""
 
     numbers: Floats
     values: Mapping[str, Floats]
     again: int
+    given_up: int = 0
 
 
 def steps_of_table(table: RunLogTable, known: FrameworkLog, names: Mapping[str, str]) -> TableSteps:
@@ -39,7 +41,8 @@ def steps_of_table(table: RunLogTable, known: FrameworkLog, names: Mapping[str, 
     counters = (columns[s] for s in known.step if s in columns)
     counter = next((c for c in counters if np.isfinite(c).any()), None)
     at = np.arange(1.0, len(table) + 1) if counter is None else np.where(np.isfinite(counter), counter, np.nan)
-    rows = np.flatnonzero(np.isfinite(at) & says)
+    every = np.flatnonzero(np.isfinite(at) & says)
+    rows = every[at[every] <= last_kept(at[every])]
     numbers, place, first = _numbered(at[rows])
     loose = np.flatnonzero(~np.isfinite(at) & says).astype(np.int64)
     follower = np.searchsorted(rows, loose)
@@ -54,7 +57,7 @@ def steps_of_table(table: RunLogTable, known: FrameworkLog, names: Mapping[str, 
             values[metric] = out
     highest = np.maximum.accumulate(at[rows]) if len(rows) else at[rows]
     again = int(((at[rows] < highest) & (first[place] < np.arange(len(rows)))).sum())
-    return TableSteps(numbers, values, again)
+    return TableSteps(numbers, values, again, len(every) - len(rows))
 
 
 def _numbered(at: Floats) -> tuple[Floats, NDArray[np.int64], NDArray[np.int64]]:
@@ -108,7 +111,15 @@ def derive(
 
 def _step_seconds(columns: dict[str, Floats], values: Mapping[str, Floats]) -> list[Note]:
     clock = columns.get("time_s", next((values[r] for r in RUNNING if r in values), None))
-    if "step_s" in columns or clock is None or len(clock) < 2:
+    if "step_s" in columns:
+        return []
+    if clock is None:
+        parts = [columns[part] for part in (*PARTS, "eval_s") if part in columns]
+        if not {"wait_s", "train_s"} <= set(columns):
+            return []
+        columns["step_s"] = np.nansum(np.stack(parts), axis=0)
+        return [Note("other", "The log has neither a step time nor a clock: a step is the sum of its named parts.")]
+    if len(clock) < 2:
         return []
     apart = np.diff(clock) / np.maximum(np.diff(columns["step"]), 1)
     columns["step_s"] = np.r_[np.nan, np.where(apart > 0, apart, np.nan)]

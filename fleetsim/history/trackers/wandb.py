@@ -7,11 +7,15 @@ itself (0.31 has no datastore for Python), and is needed for the API alone.
 
 from __future__ import annotations
 
+import netrc
+import os
+import re
 import struct
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from fleetsim.errors import InputError, Problem
 from fleetsim.history.history import Note
@@ -21,7 +25,9 @@ from fleetsim.history.trackers.wire import BYTES, VARINT, WireError, fields
 from fleetsim.json_text import from_loose_json
 
 MAGIC = b":W&B"
-PREFIX = "wandb:"
+PREFIX, SERVER, TIMEOUT_S = "wandb:", "https://api.wandb.ai", 30
+# A path keeps one of two slashes.
+_PAGE = re.compile(r"https?:/{1,2}([^/@]+)/([^/]+)/([^/]+)/runs/([^/?#]+)")
 _HEADER, _BLOCK = 7, 32 * 1024
 _CHUNK = struct.Struct("<IHB")
 _FULL, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
@@ -97,20 +103,50 @@ def _item(data: bytes, at: int, end: int) -> tuple[str, float | None]:
     return "/".join(n for n in names if n), number(value)
 
 
-def read_wandb_api(run: str, wanted: Callable[[str], bool] | None) -> tuple[RunLogTable, list[Note]]:
-    """The history of `ENTITY/PROJECT/RUN`, with the key that the user's wandb has (WANDB_API_KEY, or `wandb login`)."""
+def run_address(given: str) -> tuple[str, str] | None:
+    """(ENTITY/PROJECT/RUN, its server) of `wandb:ENTITY/PROJECT/RUN` or of a run's page; None of anything else."""
+    if given.startswith(PREFIX):
+        return given.removeprefix(PREFIX), SERVER
+    found = _PAGE.match(given)
+    if found is None:
+        return None
+    return f"{found[2]}/{found[3]}/{found[4]}", SERVER if found[1] == "wandb.ai" else f"https://{found[1]}"
+
+
+def read_wandb_api(given: str, wanted: Callable[[str], bool] | None) -> tuple[RunLogTable, list[Note]]:
+    """The history of a run by the public API, with the key that the user's wandb has. Raises InputError."""
+    address = run_address(given)
+    assert address is not None
+    run, server = address
+
+    def refused(rule: str, remedy: str) -> InputError:
+        return InputError([Problem("history", given, rule, remedy)])
+
     try:
         library = import_module("wandb")
     except ImportError:
-        rule, remedy = "its API needs wandb, which is not installed", "pip install 'fleetsim[wandb]', or export the run"
-        raise InputError([Problem("history", f"{PREFIX}{run}", rule, remedy)]) from None
+        raise refused(
+            "its API needs wandb, which is not installed", "pip install 'fleetsim[wandb]', or export the run as CSV"
+        ) from None
+    if not _has_key(server):  # the library would ask for it, and wait
+        raise refused("its API wants a key, and there is none", "set WANDB_API_KEY, or export the run as CSV")
     table = RunLogTable(wanted)
     try:
-        for row in library.Api().run(run).scan_history():
+        for row in library.Api(overrides={"base_url": server}, timeout=TIMEOUT_S).run(run).scan_history():
             table.add(dict(flat(row)))
-    except Exception as error:  # the library's errors have no common base: a wrong path, no key, no network
-        remedy = "give wandb:ENTITY/PROJECT/RUN, and a key: wandb login"
-        raise InputError([Problem("history", f"{PREFIX}{run}", f"wandb says: {error}", remedy)]) from error
+    except Exception as error:  # the library's errors have no common base: a wrong path, no access, no network
+        remedy = "give wandb:ENTITY/PROJECT/RUN or the address of its page, and the key of someone who may read it"
+        raise refused(f"wandb says: {error}", remedy) from error
     if not len(table):
-        raise InputError([Problem("history", f"{PREFIX}{run}", "the run has no history", "give a run that logged")])
+        raise refused("the run has no history", "give a run that logged")
     return table, []
+
+
+def _has_key(server: str) -> bool:
+    """Whether the environment or ~/.netrc, where `wandb login` writes it, has a key."""
+    if os.environ.get("WANDB_API_KEY"):
+        return True
+    try:
+        return netrc.netrc(os.environ.get("NETRC")).authenticators(urlsplit(server).hostname or "") is not None
+    except (OSError, netrc.NetrcParseError):
+        return False

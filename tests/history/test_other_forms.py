@@ -1,0 +1,137 @@
+"""Logs in the forms of other terminals, other releases and other services, as their sources and users have them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fleetsim.history.files import read_file
+from fleetsim.history.history import StepLog
+from fleetsim.history.read import read_prometheus
+from fleetsim.replay.observe.observe import observe
+from tests.history.fake_prometheus import Series, serving
+
+STEPS = 30
+
+
+def _steps(path: Path, text: str) -> StepLog:
+    path.write_text(text)
+    found = read_file(path).steps
+    assert found is not None
+    return found
+
+
+def _trl(k: int) -> dict[str, float]:
+    return {
+        "loss": 0.01,
+        "completions/mean_length": 500.0 + k,
+        "num_tokens": 1e5 * k,
+        "step_time": 20.0 + k,
+        "epoch": 0.1,
+    }
+
+
+@pytest.mark.parametrize("between", ["\r", "", "   ", "\n"])
+def test_trl_behind_its_bar(tmp_path: Path, between: str) -> None:
+    """tqdm.write clears the bar and goes to the line's beginning; where that is lost, all stands in one line. Bars that
+    were drawn again stand there as well."""
+    lines = []
+    for k in range(1, STEPS + 1):
+        old, bar = (f"{n}%|##        | {n}/500 [00:{n:02d}<1:00:00, 20.1s/it]" for n in (k - 1, k))
+        lines.append(f"  {old}{between if between != chr(10) else ''}  {bar}{between}{_trl(k)}")
+    log = _steps(tmp_path / "train.log", "\n".join(["Loading checkpoint shards: 100%|##| 4/4 [00:03<00:00]", *lines]))
+    assert list(log.columns["step"]) == list(range(1, STEPS + 1))
+    assert list(log.columns["step_s"]) == [20.0 + k for k in range(1, STEPS + 1)]
+
+
+def _verl(k: int, begin: str) -> str:
+    parts = {"gen": 40.0 + k % 3, "ref": 8.0, "adv": 1.0, "update_actor": 30.0}
+    told = " - ".join(f"{begin}/{name}:{value:.3f}" for name, value in parts.items())
+    return f"step:{k} - {told} - response_length/mean:500.0 - prompt_length/mean:100.0"
+
+
+def test_verl_of_2024_has_other_names_and_no_total(tmp_path: Path) -> None:
+    log = _steps(tmp_path / "old.log", "\n".join(_verl(k, "timing") for k in range(STEPS)))
+    new = _steps(tmp_path / "new.log", "\n".join(_verl(k, "timing_s") for k in range(STEPS)))
+    assert log.framework == "verl"
+    assert set(log.columns) == set(new.columns)
+    assert all(np.array_equal(log.columns[name], new.columns[name], equal_nan=True) for name in new.columns)
+    assert log.columns["step_s"][3] == pytest.approx(40 + 8 + 1 + 30)
+    assert log.columns["wait_s"][3] == 40.0
+
+
+def test_verl_after_a_million_other_lines(tmp_path: Path) -> None:
+    other = "(WorkerDict pid=12) INFO 08-20 08:53:40 [engine.py:1] something else is said, and said again\n" * 1_000_000
+    log = _steps(tmp_path / "long.log", other + "\n".join(_verl(k, "timing_s") for k in range(STEPS)))
+    assert len(log) == STEPS
+
+
+def test_prime_rl_until_june_2026(tmp_path: Path) -> None:
+    """Its step's seconds behind a word, with a point in them."""
+    lines = [
+        f"12:00:00 SUCCESS Step {k} | Time: {20 + k / 4:.2f}s | Loss: 0.01 | Throughput: 900 tokens/s | MFU: 31.5%"
+        for k in range(STEPS)
+    ]
+    log = _steps(tmp_path / "trainer.log", "\n".join(lines))
+    assert log.framework == "prime-rl"
+    assert list(log.columns["step_s"]) == [20 + k / 4 for k in range(STEPS)]
+    assert log.columns["mfu"][0] == pytest.approx(0.315)
+    lines = [
+        f"SUCCESS Step {k} | Time: 31.75s | Reward: 0.5 | Seq. Length: 900.0 tokens/sample | Max. Off-Policy Level: 3"
+        for k in range(STEPS)
+    ]
+    log = _steps(tmp_path / "orchestrator.log", "\n".join(lines))
+    assert set(log.columns["step_s"]) == {31.75}
+    assert set(log.columns["staleness_max_steps"]) == {3.0}
+
+
+def test_a_prefix_stands_before_every_name(tmp_path: Path) -> None:
+    rows = [{"step": k, **{f"node0/grpo/{name}": value for name, value in _trl(k).items()}} for k in range(1, STEPS)]
+    log = _steps(tmp_path / "run.jsonl", "\n".join(map(json.dumps, rows)))
+    assert log.columns["step_s"][4] == 25.0
+    assert log.columns["length_mean"][4] == 505.0
+
+
+def test_several_turns_have_the_tools_answers_in_their_length(tmp_path: Path) -> None:
+    def notes(turns: float) -> list[str]:
+        path = tmp_path / "run.log"
+        path.write_text("\n".join(f"{_verl(k, 'timing_s')} - num_turns/mean:{turns}" for k in range(STEPS)))
+        return [note.text for note in read_file(path).notes if "tools' answers" in note.text]
+
+    assert len(notes(6.3)) == 1
+    assert not notes(2.0)
+
+
+def test_the_trainer_of_verls_own_monitor() -> None:
+    """RL-Insight: gauges of the last step, "/" written as "_"."""
+    times = np.arange(0.0, 3600.0 + 1, 15.0)
+    step = np.floor(times / 60.0)
+    told = {
+        "training_global_step": step,
+        "timing_s_step": np.full(len(times), 60.0),
+        "timing_s_gen": np.full(len(times), 24.0),
+        "timing_s_old_log_prob": np.full(len(times), 10.0),
+        "timing_s_ref": np.full(len(times), 6.0),
+        "timing_s_update_actor": np.full(len(times), 15.0),
+        "timing_s_update_weights": np.full(len(times), 3.0),
+    }
+    labels = {"project": "verl", "experiment_name": "run", "job": "trainer_metrics", "instance": "10.0.0.1:9092"}
+    series = [
+        Series({"__name__": f"rl_insight_monitor_{name}", **labels}, times, values) for name, values in told.items()
+    ]
+    with serving(series) as fake:
+        from fleetsim.history.prometheus import Prometheus
+
+        history = read_prometheus(Prometheus(fake.url), 0.0, 3600.0, now_s=3600.0)
+    trainer = observe(history).trainer
+    assert trainer.step_s is not None
+    assert trainer.step_s.value == pytest.approx(60.0, rel=0.02)
+    assert trainer.wait_s is not None
+    assert trainer.wait_s.value == pytest.approx(24.0, rel=0.02)
+    assert trainer.train_s is not None
+    assert trainer.train_s.value == pytest.approx(31.0, rel=0.02)
+    assert trainer.sync_s is not None
+    assert trainer.sync_s.value == pytest.approx(3.0, rel=0.02)
