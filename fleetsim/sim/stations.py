@@ -15,7 +15,7 @@ from fleetsim.engine.state import World
 from fleetsim.errors import InputError, Problem
 from fleetsim.sim.records import STATION_COUNTS, STATION_STEP, Records
 from fleetsim.sim.window import StepWindow
-from fleetsim.workload.lengths import Spec, typical_lengths
+from fleetsim.workload.lengths import Spec, mean_length, typical_lengths
 from fleetsim.workload.streams import seed_sequence
 
 _POLICIES = {"dropped": t.DROPPED, "truncated": t.TRUNCATED, "retried": t.RETRIED}
@@ -111,6 +111,17 @@ def station_metrics(records: Records, window: StepWindow) -> dict[str, dict[str,
             row["busy_fraction"] = of["used_s"] / (station.workers * window.span_s)
         found[name] = row
     return found
+
+
+def tools_s(records: Records, window: StepWindow) -> float:
+    """Seconds that a rollout is at its tools: by their law or, where they are a station, as long as its calls took."""
+    turns, stations = records.scenario.workload.turns, list(stations_of(records.scenario))
+    each = mean_length(turns.tool_latency_s)
+    if "tools" in stations:
+        of = _grown(records, window)[stations.index("tools")]
+        ended = of["served"] + of["failed"] + of["late"]
+        each = (of["waited_s"] + of["served_s"]) / ended if ended else each
+    return (turns.count - 1) * each
 
 
 def station_usd(records: Records, window: StepWindow) -> float:

@@ -327,3 +327,28 @@ def test_workers_are_paid() -> None:
     free = metrics_of(simulate(with_changes(default_scenario(), base)))
     paid = metrics_of(simulate(with_changes(default_scenario(), base | {"stations.tools.worker_price_usd_per_h": 0.5})))
     assert paid["cost_per_step"] - free["cost_per_step"] == pytest.approx(9600 * 0.5 * free["step_s"] / 3600)
+
+
+def test_full_sandboxes_bind_and_a_fifth_more_of_them_saves_a_sixth() -> None:
+    """Where all workers are always in use, the step is calls x service / workers."""
+    steps = []
+    for workers in (40, 48):
+        scenario = with_changes(
+            default_scenario(),
+            {
+                "workload.turns": {"count": 3, "tool_latency_s": 5.0},
+                "stations.tools.workers": workers,
+                "admission.law": "version_window",
+                "admission.max_staleness": 4.0,
+                "trainer.batch_samples": 128,
+                "trainer.fixed_s": 2.0,
+                "run.steps": 60,
+                "run.warmup_steps": 30,
+            },
+        )
+        run = simulate(scenario)
+        found = metrics_of(run)
+        assert found["binding"] == "environment"
+        assert found["step_s"] == pytest.approx(128 * 2 * 5.0 / workers, rel=0.05)
+        steps.append(found["step_s"])
+    assert steps[1] / steps[0] == pytest.approx(1 / 1.2, abs=0.03)
