@@ -279,7 +279,22 @@ PREFILL_BUSY = Quantity(
     "seconds in which they compute prompts / seconds that they are up (engine.disaggregation)",
     short="prefill busy",
 )
-_ALL: dict[str, Quantity] = {m.name: m for m in (*CATALOGUE, *OBSERVED, PREFILL_BUSY)}
+# Of runs with stations alone: whose workers, start-up or patience is limited (`sim/stations.py`).
+STATIONS: tuple[Quantity, ...] = tuple(
+    Quantity(f"stations.{station}.{name}", f"{station}: {title}", unit, formula, better)
+    for station in ("tools", "reward")
+    for name, title, unit, formula, better in (
+        ("waiting", "calls that wait", "number", "mean over time of calls that wait for a worker", "less"),
+        ("in_service", "calls in service", "number", "mean over time of calls that a worker starts or serves", None),
+        ("busy_fraction", "workers in use", "share", "worker-seconds in use or kept / (workers x window)", None),
+        ("wait_s", "wait of a call", "seconds", "seconds that calls wait for a worker / calls made", "less"),
+        ("calls", "calls per step", "number", "calls that ended / steps", None),
+        ("failed", "calls that fail", "share", "calls that failed / calls that ended", "less"),
+        ("late", "calls timed out", "share", "calls timed out, waiting or in service / calls that ended", "less"),
+        ("lost", "rollouts lost per step", "number", "rollouts whose last try was in vain / steps", "less"),
+    )
+)
+_ALL: dict[str, Quantity] = {m.name: m for m in (*CATALOGUE, *OBSERVED, PREFILL_BUSY, *STATIONS)}
 
 # What a user pays for, in money, time or quality of training; the other metrics say where it comes from. Throughput of
 # an instance or a GPU falls by itself when a fleet grows, and is no regression if what the step costs is none.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fleetsim.config import load_scenario
 from fleetsim.job.trials import flat
-from fleetsim.quantities import BY_NAME, CATALOGUE, METRICS
+from fleetsim.quantities import BY_NAME, CATALOGUE, METRICS, STATIONS
 from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.run import simulate
 
@@ -16,8 +16,14 @@ def test_the_catalogue_names_what_a_run_has() -> None:
     assert len(METRICS) == len(set(METRICS)) == len(BY_NAME)
 
 
+def test_the_catalogue_names_what_stations_have() -> None:
+    limited = ["workload.turns.count=2", "stations.tools.workers=64", "workload.reward.workers=64"]
+    records = simulate(load_scenario("async-one-step", ["run.steps=4", "run.warmup_steps=1", *limited]))
+    assert {m.name for m in STATIONS} == set(flat(metrics_of(records))) - set(METRICS) - {"binding"}
+
+
 def test_every_metric_says_what_it_is() -> None:
-    for metric in CATALOGUE:
+    for metric in (*CATALOGUE, *STATIONS):
         assert metric.title
         assert metric.formula
         assert not metric.formula.endswith(".")

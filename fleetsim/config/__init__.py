@@ -2,10 +2,10 @@
 
 - A scenario: `load` leads; `yaml_text` reads, `override` takes --set and variables, `followers` has what follows
   another value.
-- Its keys: `sections` (all of them, and schema_version), then a file a section: `workload`, `engine`, `fleet`,
-  `trainer`, `sync`, `link` (bandwidths of a weight sync), `admission`, `run`, `cost`, `targets`, `published`.
-- What fits together: `rules`, `engine_rules`, `policy_rules`, `transport_rules`; `unread_settings` tells what nothing
-  reads.
+- Its keys: `sections` (all of them, and schema_version), then a file a section: `workload`, `stations`, `engine`,
+  `fleet`, `trainer`, `sync`, `link` (bandwidths of a weight sync), `admission`, `run`, `cost`, `targets`, `published`.
+- `short_forms`: what may be written for another key. What fits together: `rules`, `engine_rules`, `policy_rules`,
+  `transport_rules`; `unread_settings` tells what nothing reads.
 - Errors: `tree` (did you mean), `problems` (pydantic's, in plain words). `files` reads a file without trusting it.
 - A profile: `engine_profile` is its schema, `profile_files` finds and seals it. `data_files`: what is shipped.
 

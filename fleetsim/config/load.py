@@ -18,6 +18,7 @@ from fleetsim.config.paths import is_touched
 from fleetsim.config.problems import of_another_kind, problems_of, wrong_places
 from fleetsim.config.rules import broken_rules
 from fleetsim.config.scenario import Scenario
+from fleetsim.config.short_forms import long_path, written_out
 from fleetsim.config.tree import Node, Place, tree_of
 from fleetsim.config.whole_engines import whole_engines
 from fleetsim.config.yaml_text import MAX_BYTES, from_yaml, to_yaml
@@ -67,7 +68,7 @@ def with_changes(scenario: Scenario, changes: Mapping[str, Any]) -> Scenario:
     raw = scenario.model_dump(exclude_none=True)
     problems: list[Problem] = []
     for path, value in changes.items():
-        *above, last = path.split(".")
+        *above, last = long_path(path).split(".")
         here: Any = raw
         for key in above:
             here = here.setdefault(key, {}) if isinstance(here, dict) else None
@@ -77,6 +78,7 @@ def with_changes(scenario: Scenario, changes: Mapping[str, Any]) -> Scenario:
             problems.append(Problem(path, value, "cannot be set: a value stands above it", "set the whole value"))
     if problems:
         raise InputError(problems)
+    raw = written_out(raw, last_word=True)
     if scenario.follow != FollowConfig():
         raw = followed(scenario.model_dump(exclude_none=True), raw, changes)
     return _built(raw, (), "scenario", Path())
@@ -128,6 +130,7 @@ def _built(raw: object, overrides: Sequence[str], where: str, base: Path, rounde
     problems: list[Problem] = []
     changed: Mapping[str, Any] = raw
     try:
+        changed = raw = written_out(raw)
         changed = with_overrides(raw, overrides)
         changed = followed(raw, changed, [parse_override(text)[0] for text in overrides])
     except InputError as error:

@@ -7,6 +7,7 @@ from typing import Any
 
 from fleetsim import faces
 from fleetsim.config.scenario import Scenario
+from fleetsim.config.short_forms import long_path
 from fleetsim.config.tree import tree_of, unknown_path
 from fleetsim.config.yaml_text import from_yaml
 from fleetsim.errors import InputError, Problem
@@ -26,7 +27,7 @@ def parse_override(text: str) -> tuple[str, Any]:
     Raises InputError for text without `=`, an unknown path (with "did you mean") or a value that is no YAML.
     """
     path, equals, value_text = text.partition("=")
-    path = path.strip()
+    path = long_path(path.strip())
     if not equals or not path:
         remedy = faces.text("for example {}", faces.setting("fleet.instances", 12))
         raise InputError([Problem(faces.SET, text, "must read key.path=value", remedy)])
@@ -84,7 +85,7 @@ def env_overrides(environ: Mapping[str, str]) -> tuple[str, ...]:
     for name in sorted(environ):
         if not name.upper().startswith(ENV_PREFIX) or "__" not in name:
             continue
-        path = ".".join(name[len(ENV_PREFIX) :].lower().split("__"))
+        path = long_path(".".join(name[len(ENV_PREFIX) :].lower().split("__")))
         problem = unknown_path(tree_of(Scenario), path)
         if problem is None:
             overrides.append(f"{path}={environ[name]}")

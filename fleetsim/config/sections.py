@@ -16,6 +16,7 @@ from fleetsim.config.followers import FollowConfig
 from fleetsim.config.observation import ObservedConfig
 from fleetsim.config.published import PublishedConfig
 from fleetsim.config.run import RunConfig
+from fleetsim.config.stations import StationsConfig
 from fleetsim.config.sync import SyncConfig
 from fleetsim.config.targets import TargetsConfig
 from fleetsim.config.trainer import TrainerConfig
@@ -66,6 +67,7 @@ class Sections(ConfigSection):
     )
     follow: FollowConfig = FollowConfig()
     workload: WorkloadConfig = WorkloadConfig()
+    stations: StationsConfig = StationsConfig()
     engine: EngineConfig = EngineConfig()
     fleet: FleetConfig = FleetConfig()
     trainer: TrainerConfig = TrainerConfig()

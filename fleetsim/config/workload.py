@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from fleetsim.config.base import ConfigSection, Count, CountOrZero, Fraction, Tokens
+from fleetsim.config.base import ConfigSection, CountOrZero, Fraction, Tokens
 from fleetsim.config.lengths import ConstantSeconds, ConstantTokens, Latency, Length, Lognormal
 
 
@@ -26,7 +26,6 @@ class RewardConfig(ConfigSection):
     """What happens between a sample's last token and its readiness for training."""
 
     latency_s: Latency = Field(default=ConstantSeconds(value=0.0), description="seconds to score one sample")
-    workers: Count | None = Field(default=None, description="samples scored at the same time; null = no limit")
 
 
 class FilterConfig(ConfigSection):

@@ -19,7 +19,7 @@ from fleetsim.engine.compiled import is_checked
 from fleetsim.engine.first_rows import UNLIMITED, clock_tree, instance_rows, limit_fields, prefill_fields, time_fields
 from fleetsim.engine.kernel.guard import guarded, inspect
 from fleetsim.engine.kernel.sizes import SIZES
-from fleetsim.engine.kernel.tables import ACCOUNTS, FLEET, GROUP, LOG, PREFIX, SAMPLE
+from fleetsim.engine.kernel.tables import ACCOUNTS, FLEET, GROUP, LOG, NEEDS, PREFIX, SAMPLE, STATION, VISIT
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.speculation import DraftTables
 from fleetsim.engine.step_time import PrefillSide, StepTime
@@ -38,6 +38,7 @@ _FIELDS = {name: (kind.char, at // kind.itemsize) for name, (kind, at, *_) in (F
 # Tables of the kernel that have another name here, and the one of an instance without prefill engines.
 _HELD_AS = {"instances": "rows"}
 _NONE = np.zeros(1)
+_NO_STATION = np.zeros(0, STATION)
 GROUP_TABLES = ("ready", "blocked", "owed")
 SAMPLE_TABLES = ("timer_s", "timer_key", "requeue", "reward_s", "tool_s", "tool_tokens")
 
@@ -46,7 +47,8 @@ class World:
     """Tables of a fleet of engines. `fleet` is the one row the kernel starts from; scalars are set through it.
 
     instances: rows, of which the first `started` (default all) are up. slow[i] multiplies the iteration time of
-    instance i. system_tokens: shared system prompt. turns: per sample. reward_workers: 0 = unbounded.
+    instance i. system_tokens: shared system prompt. turns: per sample. stations: rows of STATION, see
+    `station_rows`.
     """
 
     def __init__(
@@ -60,7 +62,7 @@ class World:
         prefix_caching: bool = False,
         system_tokens: int = 0,
         turns: int = 1,
-        reward_workers: int = 0,
+        stations: NDArray[Any] = _NO_STATION,
     ) -> None:
         up = instances if started is None else started
         prefill = step_time.prefill
@@ -84,7 +86,7 @@ class World:
         self.clock = np.full(2 * half, np.inf)
         self.loads = clock_tree(np.where(np.arange(half) < up, 0.0, np.inf))
         self._timed(step_time, limits, drafts)
-        self.worker_s = np.zeros(max(1, reward_workers))
+        self.stations, self.needs = stations, np.zeros((2 if len(stations) else 0, int(NEEDS)))
         self._without_work(turns)
         self.set(
             cap=UNLIMITED,
@@ -99,7 +101,10 @@ class World:
             system_blocks=system_tokens // limits.block_size,
             **limit_fields(limits, step_time.window),
             turns=turns,
-            workers=reward_workers,
+            n_stations=len(stations),
+            tool_station=-1,
+            reward_station=-1,
+            late_s=math.inf,
             half=half,
             n_instances=instances,
             n_rows=every,
@@ -128,6 +133,7 @@ class World:
         self.timer_s = np.zeros(0)
         self.timer_key = np.zeros(0, np.int64)
         self.requeue = np.zeros(0, np.int32)
+        self.visits = np.zeros(0, VISIT)
         self.ready = np.zeros(0, np.int32)
         self.blocked = np.zeros(0, np.int32)
         self.owed = np.zeros(0, np.int32)
@@ -209,7 +215,8 @@ class World:
                 rows *= 2 if self.get("prefills") else 1  # a prompt is known on both sides
                 self._lengthen("prefixes", rows)
                 self.set(cap_prefixes=rows)
-            for name in (*SAMPLE_TABLES, "samples"):  # the one whose length is asked is the last to grow
+            own = (*SAMPLE_TABLES, *(["visits"] if len(self.stations) else []))
+            for name in (*own, "samples"):  # the one whose length is asked is the last to grow
                 self._lengthen(name, room)
         self.set(n_samples=used + n)
         self.samples.view(_ROW)[used : used + n] = _UNSENT.view(_ROW)

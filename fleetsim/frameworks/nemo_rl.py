@@ -26,7 +26,7 @@ NOT_MODELLED = {
     "policy.draft.enabled": "the drafter's own passes and loss in the trainer's seconds",
     "grpo.async_grpo.max_generation_failures": "failed rollouts: --set fleet.failures.mtbf_s=SECONDS",
     "async_rl.rollout_failure.on_dropped_prompt": "dropped prompts",
-    "env.math.num_workers": "workers of the reward: --set workload.reward.workers=N with latency_s",
+    "env.math.num_workers": "workers of the reward: --set stations.reward.workers=N with latency_s",
 }
 
 

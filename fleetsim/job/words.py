@@ -60,7 +60,7 @@ BINDINGS: dict[str, Binding] = {
     "environment": Binding(
         "tools and rewards",
         "responses wait for tool calls or for their reward, while the trainer waits for them",
-        "faster tools or rewards, or more reward workers (workload.reward.workers)",
+        "faster tools or rewards, or more workers of a station (stations.tools.workers, stations.reward.workers)",
     ),
 }
 

@@ -21,8 +21,8 @@ from fleetsim.policies.in_flight import IN_FLIGHT
 from fleetsim.sim.critical_path import SAME_S, CriticalPath, critical_path, places_of_groups
 from fleetsim.sim.load import Mix, in_flight, mix_of, shared_with
 from fleetsim.sim.records import Records
+from fleetsim.sim.stations import station_metrics, tools_s
 from fleetsim.sim.window import StepWindow, window_of
-from fleetsim.workload.lengths import mean_length
 
 Floats = NDArray[np.float64]
 
@@ -33,6 +33,8 @@ MORE = 1.2
 LESS = 1.0 - 1.0 / MORE
 # A gain of this share of the largest is as good: the gains are estimates.
 EQUAL = 0.9
+# A station whose workers are in use for more than this share of the time has calls that wait for most of it.
+FULL = 0.98
 # Moments of a sample's life at which the load is looked at.
 _LOOKS = 8
 
@@ -79,8 +81,7 @@ def _of_lives(records: Records, window: StepWindow, path: CriticalPath) -> dict[
     end = np.array([life.end_s for life in path.lives])
     freed = np.array([life.freed for life in path.lives])
     paused = _paused(records, window, sent, end)
-    turns = scenario.workload.turns
-    tools = np.minimum(end - sent - paused, (turns.count - 1) * mean_length(turns.tool_latency_s))
+    tools = np.minimum(end - sent - paused, tools_s(records, window))
     making = end - sent - paused - tools
     shorter, slower = _paces(records, window, sent, end)
     law, fleet = law_of(scenario), scenario.fleet
@@ -115,6 +116,10 @@ def _of_lives(records: Records, window: StepWindow, path: CriticalPath) -> dict[
     scoring = path.scoring_s + float(tools.sum())
     if scoring > 0:
         saved["environment"] = LESS * scoring
+    if any(of.get("busy_fraction", 0.0) > FULL for of in station_metrics(records, window).values()):
+        # Its workers set the pace: a fifth more serve a fifth more, and whatever else is ahead only waits for them.
+        saved |= dict.fromkeys(saved.keys() & {"staleness_window", "in_flight_cap"}, 0.0)
+        saved["environment"] = LESS * float(window.steps["wait_s"].sum())
     return saved
 
 

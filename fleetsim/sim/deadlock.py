@@ -100,7 +100,7 @@ def wasting_error(scenario: Scenario, fleet: Fleet) -> StuckError:
     }
     counts = {code: int(np.count_nonzero(status == code)) for code in problems}
     counts[int(G_OPEN)] -= len(fleet.in_generation())
-    if scenario.workload.reward.workers is not None and counts[int(G_OPEN)] > scenario.groups_per_step:
+    if scenario.stations.reward.workers is not None and counts[int(G_OPEN)] > scenario.groups_per_step:
         worst = int(G_OPEN)  # what waits to be scored is behind whatever was dropped meanwhile
     else:
         worst = max(counts, key=lambda code: counts[code])
@@ -148,8 +148,8 @@ def _abort_problem(scenario: Scenario, count: int) -> Problem:
 
 def _scoring_problem(scenario: Scenario, count: int) -> Problem:
     return Problem(
-        "workload.reward.workers",
-        scenario.workload.reward.workers,
+        "stations.reward.workers",
+        scenario.stations.reward.workers,
         f"{count} groups are generated and wait for their reward: they come faster than they are scored",
         "raise it, or bound what is in flight by another admission.law",
     )

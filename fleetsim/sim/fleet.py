@@ -21,6 +21,7 @@ from fleetsim.engine.step_time import StepTime
 from fleetsim.sim.activity import ActivityLog
 from fleetsim.sim.draws import Draws
 from fleetsim.sim.fleet_settings import caps, credit_rules, lent_instances, most_instances, slowness, steering
+from fleetsim.sim.stations import open_stations, station_rows, stations_of
 from fleetsim.sim.work import check_tables
 
 NO_BATCH = 1 << 50
@@ -54,7 +55,7 @@ class Fleet:
             prefix_caching=caching,
             system_tokens=workload.shared_prefix_tokens,
             turns=workload.turns.count,
-            reward_workers=workload.reward.workers or 0,
+            stations=station_rows(stations_of(scenario)),
         )
         # A counter of the fleet row, and setting its fields: bound here, for a run reads some hundreds of them.
         self.get: Callable[[str], int] = self.world.get
@@ -72,6 +73,7 @@ class Fleet:
             has_rewards=1,
             **credit_rules(scenario),
         )
+        open_stations(self.world, scenario, replication)
         self.world.set(**steering(scenario))  # its cap takes the client's place
 
     @property
@@ -240,7 +242,7 @@ class Fleet:
 
     def quiet(self) -> bool:
         """Whether no event is pending in the fleet itself."""
-        return bool(self.world.clock[1] == math.inf and self.get("n_timers") == 0)
+        return bool(self.world.clock[1] == self.get("late_s") == math.inf and self.get("n_timers") == 0)
 
 
 def _look_away() -> float:

@@ -16,6 +16,7 @@ from fleetsim.sim.binding import binding_of
 from fleetsim.sim.fleet_settings import lent_instances, most_instances, slowness
 from fleetsim.sim.load import mix_of
 from fleetsim.sim.records import NOT_TRAINING, Records
+from fleetsim.sim.stations import station_metrics, station_usd
 from fleetsim.sim.window import StepWindow, window_of
 
 DAY_S = 86_400.0
@@ -47,6 +48,7 @@ def numbers_of(records: Records, window: StepWindow | None = None) -> dict[str, 
     kv_use: mean share of KV blocks in use on an instance that computes. trained_length_bias: mean length of trained
     samples / mean length of all samples sent in the window (below 1: long samples are lost). samples_lost: share of the
     samples that were generated for nothing, see `_samples_lost`. prefill_busy_fraction: of disaggregated fleets.
+    stations: name -> see `station_metrics`.
     Raises InputError for a run that took no time.
     """
     window = window or window_of(records)
@@ -81,12 +83,13 @@ def numbers_of(records: Records, window: StepWindow | None = None) -> dict[str, 
         "iterations_per_day": n / span * DAY_S,
         "instance_tok_s": generated / (busy + paused + idle) if instance_s > down else 0.0,
         "goodput": trained / (gpu_s["rollout"] + gpu_s["trainer"]),
-        "cost_per_step": cost_usd(records, gpu_s) / n,
+        "cost_per_step": (cost_usd(records, gpu_s) + station_usd(records, window)) / n,
         "preemptions": window.total("preemptions") / n,
         "kv_use": window.total("block_s") / (busy * records.engine[1].kv_blocks) if busy > 0 else 0.0,
         "trained_length_bias": _length_bias(records, window),
         "samples_lost": _samples_lost(records, window),
         **_of_prefill(records, window),
+        **({"stations": station_metrics(records, window)} if len(records.stations) else {}),
     }
 
 
@@ -218,9 +221,10 @@ def lengths_of(records: Records, window: StepWindow) -> tuple[NDArray[Any], NDAr
     """
     used = records.samples["status"] == DONE
     group, length = records.samples["group"], records.samples["target"]
+    made = np.minimum(records.samples["made"], length)
     submitted = records.groups["submit_s"]
     sent = (submitted >= window.start_s) & (submitted <= window.end_s)
-    return length[sent[group]], length[used & _trained_in(records, window)[group]]
+    return length[sent[group]], made[used & _trained_in(records, window)[group]]
 
 
 def _length_bias(records: Records, window: StepWindow) -> float:

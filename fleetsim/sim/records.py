@@ -71,6 +71,10 @@ SYNC = np.dtype(
         ("discarded_groups", "i8"),
     ]
 )
+# What a station counted since the start of the run, one row per step and station, at the step's end: seconds in which
+# calls waited, were served, and workers were taken; calls made, and ended in each way; rollouts lost.
+STATION_COUNTS = ("waited_s", "served_s", "used_s", "calls", "served", "failed", "late", "lost")
+STATION_STEP = np.dtype([("step", "i4"), ("station", "i4"), *((name, "f8") for name in STATION_COUNTS)])
 FAILURE = np.dtype([("instance", "i4"), ("down_s", "f8"), ("up_s", "f8")])
 # What an instance does, if that is recorded: from time_s on its GPU-seconds go to this account (ACC_IDLE, ACC_BUSY,
 # ACC_PAUSED, ACC_DOWN or ACC_OFF of `engine/kernel/tables.py`) until its next row.
@@ -119,7 +123,8 @@ class Records:
     submit_s, ready_s, left_s. engine: iteration times and limits that the instances ran with. updates[v]: optimizer
     steps contained in weight version v. scrapes, queue_scrapes, discards: dtypes above, empty unless it was scraped.
     trainer: dtype above, what the trainer did from the first step on; the last row lasts until the last step's end.
-    activity: dtype above, every instance with a row at its start; empty unless it was recorded. cut: ended by Ctrl-C.
+    activity: dtype above, every instance with a row at its start; empty unless it was recorded. stations: dtype above,
+    of `stations_of` the scenario (`stations.py`). cut: ended by Ctrl-C.
     """
 
     scenario: Scenario
@@ -137,6 +142,7 @@ class Records:
     queue_scrapes: NDArray[Any] = field(default_factory=lambda: np.zeros(0, QUEUE_SCRAPE))
     discards: NDArray[Any] = field(default_factory=lambda: np.zeros(0, DISCARD))
     activity: NDArray[Any] = field(default_factory=lambda: np.zeros(0, ACTIVITY))
+    stations: NDArray[Any] = field(default_factory=lambda: np.zeros(0, STATION_STEP))
     cut: bool = False
 
     def tables(self) -> dict[str, NDArray[Any]]:

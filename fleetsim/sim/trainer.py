@@ -18,6 +18,7 @@ from fleetsim.sim.failures import give_back_closed, lose, resize
 from fleetsim.sim.lending import lend
 from fleetsim.sim.records import CHECKPOINT, SWITCH, TRAIN, WAIT
 from fleetsim.sim.run_state import Process, RunState
+from fleetsim.sim.stations import counts_now
 from fleetsim.sim.sync import hand_over
 from fleetsim.sim.waiting import wait_for_groups
 
@@ -39,7 +40,7 @@ def train(job: RunState) -> Process:
         if scenario.fleet.placement == "colocated_lending":
             switch = yield from lend(job, step)
             wait = job.now - start - switch
-        prompt = output = 0
+        prompt = output = trained = 0
         for part in range(parts):
             asked = job.now
             job.trainer_does(WAIT, step)
@@ -55,10 +56,11 @@ def train(job: RunState) -> Process:
             if part == 0:
                 train_start = job.now
             tokens = _tokens(job, batch)
-            seconds = job.slowdown * compute_seconds(job, sum(tokens), 1.0 / parts)
+            seconds = job.slowdown * compute_seconds(job, tokens[0] + tokens[1], 1.0 / parts)
             job.trainer_does(TRAIN, step)
             yield env.timeout(seconds)
             compute, prompt, output = compute + seconds, prompt + tokens[0], output + tokens[1]
+            trained += tokens[2]
             job.pulls += 1
             job.samples += len(batch) * scenario.workload.group_size
             if scenario.sync.trigger == "pulls" and job.pulls == scenario.sync.every_pulls:
@@ -79,7 +81,8 @@ def train(job: RunState) -> Process:
             job.fleet.command(CMD_RESUME, at=job.now)
         give_back_closed(job)
         times = (start, ready, train_start, train_end, job.now, wait, compute, switch, checkpoint, sync_block)
-        job.steps.append((step, *times, prompt + output, output, scenario.trainer.batch_samples, *state, *totals(job)))
+        job.steps.append((step, *times, prompt + output, output, trained, *state, *totals(job)))
+        job.stations += [(step, k, *counts) for k, counts in enumerate(counts_now(job.fleet.world))]
         if job.watch is not None and job.watch(step + 1, job.now):
             break
     job.done = True
@@ -165,13 +168,15 @@ def _take(job: RunState, batch: Ids, step: int, *, last: bool) -> None:
     job.top_up()
 
 
-def _tokens(job: RunState, batch: Ids) -> tuple[int, int]:
-    """Prompt and output tokens of the batch, tool tokens counted with the prompts."""
+def _tokens(job: RunState, batch: Ids) -> tuple[int, int, int]:
+    """Prompt and output tokens of the batch, tool tokens counted with the prompts; and its samples."""
     samples = job.fleet.world.samples
     rows = job.fleet.samples_of(batch)
     rows = rows[samples["status"][rows] == DONE]
-    prompt, extra, output = (int(np.add.reduce(samples[name][rows])) for name in ("prompt", "extra", "target"))
-    return prompt + extra, output
+    # a rollout that a station cut short has made fewer than were its length
+    output = np.minimum(samples["target"][rows], samples["made"][rows])
+    prompt, extra = (int(np.add.reduce(samples[name][rows])) for name in ("prompt", "extra"))
+    return prompt + extra, int(np.add.reduce(output)), len(rows)
 
 
 def begin_round(job: RunState) -> None:

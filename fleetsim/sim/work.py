@@ -32,12 +32,10 @@ def check_tables(scenario: Scenario, limits: EngineLimits, instances: int) -> No
     sizes = {
         "fleet.instances": instances * _instance_bytes(limits),
         "engine.max_num_batched_tokens": 8 * max(limits.max_num_batched_tokens, limits.max_num_seqs),
-        "workload.reward.workers": 8 * (scenario.workload.reward.workers or 0),
     }
     values = {
         "fleet.instances": instances,
         "engine.max_num_batched_tokens": limits.max_num_batched_tokens,
-        "workload.reward.workers": scenario.workload.reward.workers,
     }
     problems = [
         Problem(

@@ -20,7 +20,7 @@ from fleetsim.engine import EngineLimits, LinearStepTime
 from fleetsim.engine.compiled import KERNEL
 from fleetsim.engine.kernel.guard import TAIL, guarded
 from fleetsim.engine.kernel.sizes import SIZES
-from fleetsim.engine.kernel.tables import ADDRESSES
+from fleetsim.engine.kernel.tables import ADDRESSES, STATION
 from fleetsim.engine.state import World
 
 ROOT = Path(__file__).parents[2]
@@ -41,7 +41,8 @@ scenario = with_changes(default_scenario(), {
     "workload.group_size": 4, "workload.prompt_tokens": {"kind": "constant", "value": 60},
     "workload.output_tokens": {"kind": "lognormal", "mean": 80, "cv": 1.0, "max": 400},
     "workload.turns": {"count": 2, "tool_latency_s": 0.3, "tool_tokens": 9},
-    "workload.reward": {"latency_s": 0.5, "workers": 3}, "workload.filter.zero_variance_share": 0.3,
+    "workload.reward": {"latency_s": 0.5, "workers": 3},
+    "stations.tools": {"failure_share": 0.3, "tries": 3}, "workload.filter.zero_variance_share": 0.3,
     "engine.max_num_seqs": 12, "engine.max_num_batched_tokens": 256, "engine.kv_blocks": 400,
     "engine.speculation": {"method": "ngram", "off_above_batch": 9, "decay_per_version": 0.2},
     "fleet.instances": 2, "fleet.failures.mtbf_s": 3.0, "fleet.failures.restart_s": 1.0,
@@ -153,7 +154,7 @@ def test_the_checked_build_notices_what_is_inside_the_heap_of_memory() -> None:
 @pytest.mark.parametrize("name", sorted(set(SIZES) - {"prefixes", "log"}))
 def test_a_table_of_another_size_or_type_is_not_shown_to_the_kernel(name: str) -> None:
     """In the plain build too: whoever sets a table too small hears it before the kernel runs."""
-    world = World(LinearStepTime(1.0), EngineLimits(4, 64, 40), instances=3, turns=2, reward_workers=2)
+    world = World(LinearStepTime(1.0), EngineLimits(4, 64, 40), instances=3, turns=2, stations=np.zeros(2, STATION))
     world.add_samples(5)
     world.add_groups(5)
     world.arrival_s, world.arrival = np.zeros(5), np.zeros(5, np.int32)

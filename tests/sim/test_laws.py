@@ -394,7 +394,7 @@ def test_a_queue_of_rewards_that_only_grows_ends_with_its_name() -> None:
         "sync.publish_s": 0.0,
         "run.steps": 50,
     }
-    with pytest.raises(StuckError, match=r"workload\.reward\.workers: 2: \d+ groups are generated and wait"):
+    with pytest.raises(StuckError, match=r"stations\.reward\.workers: 2: \d+ groups are generated and wait"):
         simulate(with_changes(default_scenario(), changes))
 
 

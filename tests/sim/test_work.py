@@ -28,7 +28,6 @@ SMALL = with_changes(
     ("changes", "path"),
     [
         ({"fleet.instances": 1_000_000}, "fleet.instances"),
-        ({"workload.reward.workers": 1_000_000_000}, "workload.reward.workers"),
         ({"trainer.batch_samples": 1_000_000_000}, "run: "),
         ({"run.steps": 10_000_000}, "run: "),
         (

@@ -8,16 +8,28 @@ from __future__ import annotations
 
 import math
 
-from fleetsim.engine.kernel.addresses import fleet_at, group_at, instance_at, int32_at, int64_at, put_int32, sample_at
+from fleetsim.engine.kernel.addresses import (
+    fleet_at,
+    group_at,
+    instance_at,
+    int32_at,
+    int64_at,
+    put_int32,
+    sample_at,
+    station_at,
+    visit_at,
+)
 from fleetsim.engine.kernel.blocks import give_back
 from fleetsim.engine.kernel.dispatch import enqueue
 from fleetsim.engine.kernel.instance import account, cut, set_next
 from fleetsim.engine.kernel.jit import compiled
 from fleetsim.engine.kernel.members import evict, leave_decodes, show_load, unlink, unwait
 from fleetsim.engine.kernel.prefill import next_prefilling, prefill_row, withdraw
+from fleetsim.engine.kernel.stations import let_go
 from fleetsim.engine.kernel.tables import (
     ACC_DOWN,
     ACC_PAUSED,
+    ALL,
     AWAY,
     DECODING,
     DO_DISCARD,
@@ -65,7 +77,16 @@ def unwanted(fleet: int, s: int) -> bool:
 
 
 @compiled
-def discard_here(fleet: int, i: int) -> None:
+def gone(fleet: int, s: int, t: float) -> None:
+    """A sample is thrown away, with its tokens."""
+    w = fleet_at(fleet, 0)
+    w.aborted_tokens += sample_at(w.samples, s).made
+    sample_at(w.samples, s).status = GONE
+    let_go(fleet, s, t)
+
+
+@compiled
+def discard_here(fleet: int, i: int, t: float) -> None:
     """Removes every request that nobody wants any more."""
     w = fleet_at(fleet, 0)
     for head in (instance_at(w.instances, i).head, instance_at(w.instances, i).wait_head):
@@ -74,8 +95,7 @@ def discard_here(fleet: int, i: int) -> None:
             following = sample_at(w.samples, s).next
             if unwanted(fleet, s):
                 remove(fleet, i, s)
-                w.aborted_tokens += sample_at(w.samples, s).made
-                sample_at(w.samples, s).status = GONE
+                gone(fleet, s, t)
             s = following
 
 
@@ -88,7 +108,7 @@ def recompute_here(fleet: int, i: int) -> None:
 
 
 @compiled
-def lose(fleet: int, s: int) -> None:
+def lose(fleet: int, s: int, t: float) -> None:
     """A sample starts again from its prompt, at the front of the queue."""
     w = fleet_at(fleet, 0)
     S = sample_at(w.samples, s)
@@ -104,6 +124,7 @@ def lose(fleet: int, s: int) -> None:
     S.first_token_s = -1.0
     put_int32(w.requeue, w.n_requeued, s)
     w.n_requeued += 1
+    let_go(fleet, s, t)
 
 
 @compiled
@@ -122,6 +143,37 @@ def to_client(fleet: int, s: int) -> None:
 
 
 @compiled
+def away_from(fleet: int, i: int, to: int, t: float) -> None:
+    """The samples of instance i that are at a tool come back to instance `to`, or to the client (-1)."""
+    w = fleet_at(fleet, 0)
+    if instance_at(w.instances, i).load == 0:
+        return
+    for j in range(w.n_timers):
+        one_away_from(fleet, int64_at(w.timer_key, j), i, to, t)
+    for k in range(w.n_stations):  # what waits for a worker has no timer
+        s = station_at(w.stations, k).head
+        while s >= 0:
+            one_away_from(fleet, s, i, to, t)
+            s = visit_at(w.visits, s).next
+
+
+@compiled
+def one_away_from(fleet: int, s: int, i: int, to: int, t: float) -> None:
+    """The same of one sample, if it is one of them."""
+    w = fleet_at(fleet, 0)
+    S = sample_at(w.samples, s)
+    if S.status != AWAY or S.instance != i:
+        return
+    if to < 0:
+        to_client(fleet, s)
+        return
+    S.instance = to
+    S.sent_s = t
+    instance_at(w.instances, i).load -= 1
+    instance_at(w.instances, to).load += 1
+
+
+@compiled
 def kill_here(fleet: int, i: int, t: float) -> None:
     """The instance is gone: its work goes back to the queue, samples away at a tool lose their cache only."""
     w = fleet_at(fleet, 0)
@@ -129,16 +181,12 @@ def kill_here(fleet: int, i: int, t: float) -> None:
     while instance.wait_tail >= 0:
         s = instance.wait_tail
         remove(fleet, i, s)
-        lose(fleet, s)
+        lose(fleet, s, t)
     while instance.tail >= 0:
         s = instance.tail
         remove(fleet, i, s)
-        lose(fleet, s)
-    if instance.load > 0:
-        for j in range(w.n_timers):
-            s = int64_at(w.timer_key, j)
-            if sample_at(w.samples, s).status == AWAY and sample_at(w.samples, s).instance == i:
-                to_client(fleet, s)
+        lose(fleet, s, t)
+    away_from(fleet, i, ALL, t)
     instance.kind = DOWN
     instance.epoch += 1
     account(fleet, i, ACC_DOWN, t)
@@ -148,7 +196,7 @@ def kill_here(fleet: int, i: int, t: float) -> None:
             withdraw(fleet, s)
             w.in_flight -= 1
             instance.load -= 1
-            lose(fleet, s)
+            lose(fleet, s, t)
             s = next_prefilling(fleet, row)
         instance_at(w.instances, row).kind = DOWN
         instance_at(w.instances, row).epoch += 1
@@ -176,18 +224,7 @@ def move_here(fleet: int, i: int, t: float) -> None:
             instance_at(w.instances, to).load += 1
             sample_at(w.samples, s).sent_s = t
             enqueue(fleet, to, s, t)
-    if instance.load > 0:
-        for j in range(w.n_timers):
-            s = int64_at(w.timer_key, j)
-            S = sample_at(w.samples, s)
-            if S.status == AWAY and S.instance == i:
-                if to < 0:
-                    to_client(fleet, s)
-                else:
-                    S.instance = to
-                    S.sent_s = t
-                    instance.load -= 1
-                    instance_at(w.instances, to).load += 1
+    away_from(fleet, i, to, t)
     for row in range(prefill_row(fleet, i), prefill_row(fleet, i) + w.prefills):
         s = next_prefilling(fleet, row)
         while s >= 0:
@@ -213,7 +250,7 @@ def at_boundary(fleet: int, i: int, t: float) -> None:
     todo = instance.todo
     instance.todo = 0
     if todo & DO_DISCARD:
-        discard_here(fleet, i)
+        discard_here(fleet, i, t)
         show_load(fleet, i)
     if todo & DO_KILL:
         kill_here(fleet, i, t)
@@ -275,19 +312,16 @@ def lose_rest(fleet: int, g: int, t: float) -> None:
             instance_at(w.instances, S.instance).load -= 1
             show_load(fleet, S.instance)
         if S.status >= AWAY and S.status != GONE and (S.status != DONE or group.status == G_ABORTED):
-            w.aborted_tokens += S.made
-            S.status = GONE
+            gone(fleet, s, t)
         elif S.status == UNSENT:
             drop_requeued(fleet, s)
-            w.aborted_tokens += S.made
-            S.status = GONE
+            gone(fleet, s, t)
         elif S.side == PREFILLING:
             withdraw(fleet, s)
             w.in_flight -= 1
             instance_at(w.instances, S.instance).load -= 1
             show_load(fleet, S.instance)
-            w.aborted_tokens += S.made
-            S.status = GONE
+            gone(fleet, s, t)
         elif S.instance >= 0 and S.status != DONE and S.status != GONE:
             ask(fleet, S.instance, DO_DISCARD, t)
     if w.sent > 0 and w.next_group == g:

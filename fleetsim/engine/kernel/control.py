@@ -11,6 +11,7 @@ from fleetsim.engine.kernel.instance import account, cut, set_next
 from fleetsim.engine.kernel.jit import compiled, entry
 from fleetsim.engine.kernel.members import show_load
 from fleetsim.engine.kernel.prefill import prefill_row
+from fleetsim.engine.kernel.stations import tally
 from fleetsim.engine.kernel.steering import blocks_on
 from fleetsim.engine.kernel.tables import (
     ACC_BUSY,
@@ -245,6 +246,8 @@ def add_up(fleet: int, t: float) -> None:
             w.kv_sum += instance.kv_sum
             w.generated += instance.generated
             w.preemptions += instance.preemptions
+    for k in range(w.n_stations):
+        tally(fleet, k, t)
     w.kv_used = blocks_used(fleet, ALL, t)
     w.busy_s = seconds_of(fleet, ACC_BUSY, t)
     w.paused_s = seconds_of(fleet, ACC_PAUSED, t)

@@ -8,9 +8,10 @@ from fleetsim.engine.kernel.addresses import fleet_at, float_at, instance_at, in
 from fleetsim.engine.kernel.dispatch import dispatch, route_sample, send
 from fleetsim.engine.kernel.instance import EPSILON
 from fleetsim.engine.kernel.jit import compiled, entry
-from fleetsim.engine.kernel.landing import come_back, land
+from fleetsim.engine.kernel.landing import come_back, end_call, land
 from fleetsim.engine.kernel.plan import plan
 from fleetsim.engine.kernel.prompts import land_prompts
+from fleetsim.engine.kernel.stations import give_up
 from fleetsim.engine.kernel.steering import steer
 from fleetsim.engine.kernel.tables import (
     AT_LIMIT,
@@ -78,7 +79,8 @@ def advance(fleet: int, limit: float, want: int) -> int:
     infinite limit), NEED_GROUPS (call again once more groups are drawn), LOG_FULL (call again once the log is
     emptied: where it returns, nothing of the next pass has been done) or TOO_FULL (the law that follows the caches
     wants groups cancelled). Events that lie within rounding of each
-    other happen together: landings first, then timers, then arrivals, then what is sent, then plans; equal times go by
+    other happen together: landings first, then timers, calls that give up, arrivals, what is sent,
+    plans; equal times go by
     instance index, those of timers by sample. A look of that law comes behind all that happens at its time, also
     outside the fleet at `limit`.
     """
@@ -98,7 +100,7 @@ def advance(fleet: int, limit: float, want: int) -> int:
             return BATCH_READY
         if w.completed_groups + w.aborted_groups >= w.patience:
             return OUT_OF_PATIENCE
-        t = float_at(w.clock, 1)
+        t = min(float_at(w.clock, 1), w.late_s)
         if w.n_timers > 0:
             t = min(t, float_at(w.timer_s, 0))
         if w.n_arrived < w.n_arrivals:
@@ -126,5 +128,7 @@ def advance(fleet: int, limit: float, want: int) -> int:
             s = timer_pop(w.timer_s, w.timer_key, w.n_timers)
             w.n_timers -= 1
             come_back(fleet, s, t)
+        while w.late_s <= horizon:
+            end_call(fleet, give_up(fleet), t)
         if w.n_arrived < w.n_arrivals:
             arrive(fleet, horizon)

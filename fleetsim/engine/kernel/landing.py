@@ -12,36 +12,46 @@ from fleetsim.engine.kernel.addresses import (
     int32_at,
     int64_at,
     line_at,
-    put_float,
     put_int32,
     sample_at,
+    station_at,
+    visit_at,
 )
 from fleetsim.engine.kernel.blocks import context, give_back, remember_turn, take
-from fleetsim.engine.kernel.boundary import at_boundary, lose_rest, unwanted
+from fleetsim.engine.kernel.boundary import at_boundary, gone, lose, lose_rest, unwanted
 from fleetsim.engine.kernel.dispatch import await_engine, enqueue, owe, turn_goal
 from fleetsim.engine.kernel.growth import grown, keep_phase
 from fleetsim.engine.kernel.instance import blocks_needed, mark, set_next
 from fleetsim.engine.kernel.jit import compiled
 from fleetsim.engine.kernel.members import close_decode, ends_of, join_decodes, rebase, set_load, unlink
 from fleetsim.engine.kernel.sharing import prompt_done
+from fleetsim.engine.kernel.stations import another_need, call, end_service, let_go, ring
 from fleetsim.engine.kernel.tables import (
     AWAY,
     BROUGHT,
     DECODING,
     DONE,
     FIRST,
+    G_ABORTED,
     G_BLOCKED,
     G_FILTERED,
     G_OVERFLOW,
     G_READY,
     GONE,
     IDLE,
+    IN_SERVICE,
     JUMP,
     LANDING,
     LESS,
     REBASE,
+    RESTARTS,
+    RETRIED,
+    REWARD_NEEDS,
     SCORING,
+    SERVED,
     STEP,
+    TOOL_NEEDS,
+    TRUNCATED,
     UNSENT,
     VLLM,
 )
@@ -80,69 +90,90 @@ def scored(fleet: int, s: int, t: float) -> None:
     w = fleet_at(fleet, 0)
     S = sample_at(w.samples, s)
     S.status = DONE
+    let_go(fleet, s, t)
     group = group_at(w.groups, S.group)
     group.scored += 1
-    if group.scored < group.need:
-        return
+    if group.scored >= group.need:
+        complete(fleet, S.group, t)
+
+
+@compiled
+def complete(fleet: int, g: int, t: float) -> None:
+    """A group has all that it needs."""
+    w = fleet_at(fleet, 0)
+    group = group_at(w.groups, g)
     group.ready_s = t
     w.completed_groups += 1
     if group.need < group.size:
-        lose_rest(fleet, S.group, t)
+        lose_rest(fleet, g, t)
     if w.pool == 1:
         w.credits += 1
     if group.zero_variance == 1:
         group.status = G_FILTERED
         w.credits += w.returns
-        owe(fleet, S.group)
+        owe(fleet, g)
         return
-    put_ready(fleet, S.group)
+    put_ready(fleet, g)
 
 
 @compiled
-def replace_first(fleet: int, key: float) -> None:
-    """The reward worker that is free first works until `key`."""
+def shrink(fleet: int, g: int, t: float) -> None:
+    """A group has lost a sample: it needs no more than are left, and is aborted where none are."""
     w = fleet_at(fleet, 0)
-    n = w.workers
-    at = 0
-    while True:
-        down = 2 * at + 1
-        if down >= n:
-            break
-        if down + 1 < n and float_at(w.worker_s, down + 1) < float_at(w.worker_s, down):
-            down += 1
-        if float_at(w.worker_s, down) >= key:
-            break
-        put_float(w.worker_s, at, float_at(w.worker_s, down))
-        at = down
-    put_float(w.worker_s, at, key)
+    group = group_at(w.groups, g)
+    group.dropped += 1
+    group.need = min(group.need, group.size - group.dropped)
+    if group.need == 0:
+        group.status = G_ABORTED
+        w.aborted_groups += 1
+        w.credits += w.returns + w.pool
+        owe(fleet, g)
+    elif group.scored == group.need:
+        complete(fleet, g, t)
+
+
+@compiled
+def leave_instance(fleet: int, s: int) -> None:
+    """An instance has one sample less, unless this one was taken from it already."""
+    w = fleet_at(fleet, 0)
+    if sample_at(w.samples, s).instance >= 0:
+        w.in_flight -= 1
+        set_load(fleet, sample_at(w.samples, s).instance, LESS)
 
 
 @compiled
 def generated(fleet: int, s: int, t: float) -> None:
-    """A sample has its last token: its reward is computed, by one of the workers if they are bounded."""
+    """A sample has its last token: its reward is computed."""
     w = fleet_at(fleet, 0)
     S = sample_at(w.samples, s)
     S.finish_s = t
-    w.in_flight -= 1
-    set_load(fleet, S.instance, LESS)
+    leave_instance(fleet, s)
     if w.open_loop == 1:
         S.status = DONE
         return
     if unwanted(fleet, s):
-        S.status = GONE
-        w.aborted_tokens += S.made
+        gone(fleet, s, t)
         return
     S.status = SCORING
     latency = float_at(w.reward_s, s) if w.has_rewards == 1 else 0.0
-    done = t + latency
-    if w.workers > 0:
-        done = max(t, float_at(w.worker_s, 0)) + latency
-        replace_first(fleet, done)
-    if done <= t:
+    if w.reward_station >= 0:
+        if w.reward_station != w.tool_station:
+            let_go(fleet, s, t)  # the worker of its tools is free while it is scored
+        if not call(fleet, s, w.reward_station, latency, t):
+            return
+        V = visit_at(w.visits, s)
+        if V.due_s > t or V.outcome != SERVED:
+            ring(fleet, s)
+        else:
+            end_service(fleet, s)
+            scored(fleet, s, t)
+    elif latency <= 0.0:
+        let_go(fleet, s, t)
         scored(fleet, s, t)
-        return
-    timer_push(w.timer_s, w.timer_key, w.n_timers, done, s)
-    w.n_timers += 1
+    else:
+        let_go(fleet, s, t)
+        timer_push(w.timer_s, w.timer_key, w.n_timers, t + latency, s)
+        w.n_timers += 1
 
 
 @compiled
@@ -160,13 +191,67 @@ def end_turn(fleet: int, i: int, s: int, t: float) -> None:
         return
     S.status = AWAY
     answer_s = float_at(line_at(w.tool_s, s, (w.turns - 1) * 8), S.turn)
+    if w.tool_station >= 0:
+        if call(fleet, s, w.tool_station, answer_s, t):
+            ring(fleet, s)
+        return
     timer_push(w.timer_s, w.timer_key, w.n_timers, t + answer_s, s)
     w.n_timers += 1
 
 
 @compiled
 def come_back(fleet: int, s: int, t: float) -> None:
-    """A timer rings: a tool has answered, a reward is known, or a computed prompt has moved."""
+    """A timer rings: a worker has served a call, or what nothing limits is over."""
+    w = fleet_at(fleet, 0)
+    if w.n_stations > 0 and visit_at(w.visits, s).where == IN_SERVICE:
+        end_service(fleet, s)
+        end_call(fleet, s, t)
+    else:
+        go_on(fleet, s, t)
+
+
+@compiled
+def end_call(fleet: int, s: int, t: float) -> None:
+    """A call has ended: the sample goes on, or the call is made again; after the last try the rollout is lost."""
+    w = fleet_at(fleet, 0)
+    S, V = sample_at(w.samples, s), visit_at(w.visits, s)
+    station = station_at(w.stations, V.station)
+    if S.status == GONE:
+        let_go(fleet, s, t)
+        return
+    if V.outcome == SERVED:
+        V.tries = 0
+        go_on(fleet, s, t)
+        return
+    V.tries += 1
+    if V.tries < station.tries:
+        line = TOOL_NEEDS if S.status == AWAY else REWARD_NEEDS
+        if call(fleet, s, V.station, another_need(fleet, line, s), t):
+            ring(fleet, s)
+        return
+    V.tries = 0
+    station.lost += 1
+    if station.policy == RETRIED and V.restarts < RESTARTS:
+        V.restarts += 1
+        if S.status == AWAY:
+            leave_instance(fleet, s)
+        S.finish_s = -1.0
+        S.turn_cache = -1
+        lose(fleet, s, t)
+    elif station.policy == TRUNCATED and S.status == AWAY:
+        generated(fleet, s, t)
+    elif station.policy == TRUNCATED:
+        scored(fleet, s, t)
+    else:
+        if S.status == AWAY:
+            leave_instance(fleet, s)
+        gone(fleet, s, t)
+        shrink(fleet, S.group, t)
+
+
+@compiled
+def go_on(fleet: int, s: int, t: float) -> None:
+    """A tool has answered, a reward is known, or a computed prompt has moved."""
     w = fleet_at(fleet, 0)
     S = sample_at(w.samples, s)
     if S.status == SCORING:

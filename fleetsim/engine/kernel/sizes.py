@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fleetsim.engine.kernel.tables import ACCOUNTS, GROUP, INSTANCE, LOG, PREFIX, SAMPLE
+from fleetsim.engine.kernel.tables import ACCOUNTS, GROUP, INSTANCE, LOG, NEEDS, PREFIX, SAMPLE, STATION, VISIT
 
 INT, FLOAT, SHORT = np.dtype(np.int64), np.dtype(np.float64), np.dtype(np.int32)
 
@@ -90,7 +90,11 @@ SIZES: dict[str, TableSize] = {
     "blocked": TableSize(SHORT, _groups, "a group meets the buffer once"),
     "owed": TableSize(SHORT, _groups, "a group is lost once, and one that starts takes one out"),
     "dirty": TableSize(SHORT, _rows, "a row is put there when its flag is set, and is asked for once"),
-    "worker_s": TableSize(FLOAT, lambda w: (max(1, w["workers"]),), "a heap of `workers` rows that never grows"),
+    "stations": TableSize(STATION, lambda w: (w["n_stations"],), "`tool_station` and `reward_station` are below it"),
+    "visits": TableSize(VISIT, lambda w: (w["n_samples"] if w["n_stations"] else 0,), "a sample's own row"),
+    "needs": TableSize(
+        FLOAT, lambda w: (2 if w["n_stations"] else 0, int(NEEDS)), "a share below 1 of so many; one of two lines"
+    ),
     "reward_s": TableSize(FLOAT, _samples, "a sample's own row"),
     "tool_s": TableSize(
         FLOAT, _tools, "a turn that is not the last one: the last ends at `target`, where a sample is over"

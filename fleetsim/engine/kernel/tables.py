@@ -29,6 +29,15 @@ DECODING, PREFILLING, BROUGHT = _codes(3)
 # what is to happen at its next iteration boundary (bits)
 NOTHING, DO_DISCARD, DO_RECOMPUTE, _, DO_KILL = _codes(5)
 DO_MOVE = np.int64(8)
+# where a call of a tool or a reward is, how it ends, and what becomes of a rollout whose last try was in vain
+NOWHERE, QUEUED, IN_SERVICE = _codes(3)
+SERVED, FAILED, LATE = _codes(3)
+DROPPED, TRUNCATED, RETRIED = _codes(3)
+# lines of `needs`: seconds of calls that are made again
+TOOL_NEEDS, REWARD_NEEDS = _codes(2)
+NEEDS = np.int64(4096)
+# times that a rollout starts again from its prompt before it is dropped
+RESTARTS = np.int64(3)
 # whose scheduler plans an iteration
 VLLM, SGLANG, TENSORRT = _codes(3)
 INIT_RATIO = 0.7  # SGLang's new_token_ratio when an engine starts or has run empty
@@ -90,6 +99,7 @@ GROUP = np.dtype(
         ("size", "i8"),
         ("need", "i4"),  # samples that make it complete; the rest of them is then aborted
         ("scored", "i4"),
+        ("dropped", "i4"),  # samples that were lost at a station
         ("prefixes", "i8"),  # head of the list of its prefix rows
         ("version", "i4"),  # weight version at submission, the oldest of its samples
         ("target", "i4"),  # optimizer step that it is reserved for (law target_step)
@@ -173,14 +183,60 @@ INSTANCE = np.dtype(
     align=True,
 )
 
+STATION = np.dtype(
+    [
+        ("workers", "i8"),
+        ("start_s", "f8"),  # until a fresh worker begins with what it is asked
+        ("timeout_s", "f8"),  # of a call: waiting, start-up and service together
+        ("failure_share", "f8"),
+        ("tries", "i8"),  # of a call, the first one included
+        ("episode", "i1"),  # a worker stays with its rollout; else each call takes a fresh one
+        ("policy", "i1"),  # DROPPED, TRUNCATED or RETRIED
+        ("head", "i8"),  # of the calls that wait: first come, first served
+        ("tail", "i8"),
+        ("waiting", "i8"),
+        ("serving", "i8"),
+        ("used", "i8"),  # workers taken: by a call, or kept by a rollout
+        ("since", "f8"),  # until when the next three are added up
+        ("waited_s", "f8"),
+        ("served_s", "f8"),
+        ("used_s", "f8"),
+        ("calls", "i8"),  # that were made; that ended, in each of three ways
+        ("served", "i8"),
+        ("failed", "i8"),
+        ("late", "i8"),
+        ("lost", "i8"),  # rollouts
+    ],
+    align=True,
+)
+
+# The call of a sample: one at a time.
+VISIT = np.dtype(
+    [
+        ("came_s", "f8"),
+        ("need_s", "f8"),  # of service
+        ("due_s", "f8"),  # when its service ends
+        ("next", "i8"),  # the call behind it
+        ("calls", "i8"),  # so far
+        ("station", "i8"),
+        ("tries", "i4"),
+        ("restarts", "i1"),
+        ("where", "i1"),
+        ("outcome", "i1"),
+        ("holds", "i1"),  # a worker of `station` is its own
+    ],
+    align=True,
+)
+
 # An instance's account changed; written only where there is room for it (`cap_log`).
 LOG = np.dtype([("time_s", "f8"), ("instance", "i4"), ("account", "i1")], align=True)
 
 # The tables that the fleet row holds the addresses of; `sizes.py` says how large each is.
 ADDRESSES = (
     "samples", "groups", "prefixes", "instances", "ends", "crossings", "residues", "clock", "loads", "table_s",
-    "prompt_table_s", "timer_s", "timer_key", "requeue", "ready", "blocked", "owed", "dirty", "worker_s", "reward_s",
-    "tool_s", "tool_tokens", "arrival_s", "arrival", "accounts", "drafts", "draft_s", "draft_kv_s", "growths", "log",
+    "prompt_table_s", "timer_s", "timer_key", "requeue", "ready", "blocked", "owed", "dirty", "stations", "visits",
+    "needs", "reward_s", "tool_s", "tool_tokens", "arrival_s", "arrival", "accounts", "drafts", "draft_s", "draft_kv_s",
+    "growths", "log",
 )  # fmt: skip
 
 FLEET = np.dtype(
@@ -249,7 +305,11 @@ FLEET = np.dtype(
         ("block_size", "i8"),
         ("max_num_seqs", "i8"),
         ("max_tokens", "i8"),
-        ("workers", "i8"),  # reward workers; 0 = unbounded
+        ("n_stations", "i8"),
+        ("tool_station", "i8"),  # where tools are called and rewards are computed; -1 = nowhere: nothing limits them
+        ("reward_station", "i8"),
+        ("late_s", "f8"),  # when the next call that waits is timed out
+        ("chance", "i8"),  # the seed of failures
         ("turns", "i8"),
         ("aborted_tokens", "i8"),
         ("lost_tokens", "i8"),

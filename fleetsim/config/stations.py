@@ -1,0 +1,55 @@
+"""The `stations` section: the workers that serve tools and rewards, and what becomes of calls that end in vain."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from fleetsim.config.base import ConfigSection, Count, PositiveSeconds, Seconds
+from fleetsim.config.cost import Price
+
+LostName = Literal["dropped", "truncated", "retried"]
+
+
+class StationConfig(ConfigSection):
+    """Workers, each of which serves one call at a time; calls wait for them, first come first served."""
+
+    workers: Count | None = Field(default=None, description="calls at the same time; null = no limit")
+    start_s: Seconds = Field(default=0.0, description="seconds until a fresh worker begins with a call")
+    fresh_per: Literal["call", "episode"] = Field(
+        default="call", description="each call takes a fresh worker, or a rollout keeps its first one until its end"
+    )
+    timeout_s: PositiveSeconds | None = Field(
+        default=None, description="a call fails after so long: waiting, start-up and service together; null = never"
+    )
+    failure_share: Annotated[float, Field(ge=0, lt=1)] = Field(
+        default=0.0, description="share of the calls that fail, each at the end of its service"
+    )
+    tries: Annotated[int, Field(ge=1, le=1_000)] = Field(
+        default=1, description="times that a call is made until one of them neither fails nor times out"
+    )
+    lost: LostName = Field(
+        default="dropped",
+        description="what becomes of a rollout whose last try was in vain: dropped (its group is trained without it), "
+        "truncated (it ends here and is trained with what it has), retried (it starts again from its prompt, three "
+        "times at most, then it is dropped)",
+    )
+    worker_price_usd_per_h: Price = Field(
+        default=0.0, description="US dollars per worker and hour; without a limit on workers, per hour in use"
+    )
+
+
+class RewardStationConfig(StationConfig):
+    """The workers that score samples: their own, or those of the tools."""
+
+    at: Literal["reward", "tools"] = Field(
+        default="reward", description="tools: samples are scored by the workers of stations.tools"
+    )
+
+
+class StationsConfig(ConfigSection):
+    """Who serves the calls of a rollout beside the engines."""
+
+    tools: StationConfig = StationConfig()
+    reward: RewardStationConfig = RewardStationConfig()

@@ -1,0 +1,192 @@
+"""Stations of workers: tools and rewards whose number, start-up or patience is limited.
+
+A call waits, first come first served, until a worker is free; the worker starts, serves it, and is free again, or stays
+with its rollout. What the call does to its sample is `landing.py`'s: nothing here knows a route. A call that was made
+is answered, also where nobody wants its rollout any more.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from fleetsim.engine.kernel.addresses import fleet_at, float_at, line_at, station_at, visit_at
+from fleetsim.engine.kernel.jit import compiled
+from fleetsim.engine.kernel.tables import FAILED, IN_SERVICE, LATE, NEEDS, NOWHERE, QUEUED, SERVED
+from fleetsim.engine.kernel.trees import timer_push
+
+
+@compiled
+def uniform(seed: int, a: int, b: int) -> float:
+    """A number between 0 and 1 that belongs to (seed, a, b): no order of events changes it (Steele's mix of 2014)."""
+    z = np.uint64(seed) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(a) * np.uint64(0xBF58476D1CE4E5B9)
+    z += np.uint64(b) * np.uint64(0x94D049BB133111EB)
+    for _ in range(2):
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        z = z ^ (z >> np.uint64(31))
+    return (float(z >> np.uint64(11)) + 0.5) / 9007199254740992.0
+
+
+@compiled
+def another_need(fleet: int, line: int, s: int) -> float:
+    """Seconds of a call that is made again: of the same law, drawn anew."""
+    w = fleet_at(fleet, 0)
+    share = uniform(w.chance, 2 * s + 1, visit_at(w.visits, s).calls)
+    return float_at(line_at(w.needs, line, NEEDS * 8), int(share * NEEDS))
+
+
+@compiled
+def tally(fleet: int, k: int, t: float) -> None:
+    """Adds up until t how many calls wait and are served, and how many workers are taken."""
+    station = station_at(fleet_at(fleet, 0).stations, k)
+    span = t - station.since
+    station.waited_s += station.waiting * span
+    station.served_s += station.serving * span
+    station.used_s += station.used * span
+    station.since = t
+
+
+@compiled
+def look_at_heads(fleet: int) -> None:
+    """When the next call is timed out that still waits: of a station's calls the first one."""
+    w = fleet_at(fleet, 0)
+    w.late_s = math.inf
+    for k in range(w.n_stations):
+        station = station_at(w.stations, k)
+        if station.head >= 0:
+            w.late_s = min(w.late_s, visit_at(w.visits, station.head).came_s + station.timeout_s)
+
+
+@compiled
+def first_out(fleet: int, k: int, t: float) -> int:
+    """Takes the first call out of those that wait at station k; returns its sample."""
+    w = fleet_at(fleet, 0)
+    tally(fleet, k, t)
+    station = station_at(w.stations, k)
+    s = station.head
+    station.head = visit_at(w.visits, s).next
+    if station.head < 0:
+        station.tail = -1
+    station.waiting -= 1
+    look_at_heads(fleet)
+    return s
+
+
+@compiled
+def serve(fleet: int, s: int, t: float) -> None:
+    """A worker takes the call of a sample; how it will end, and when, is known from here on."""
+    w = fleet_at(fleet, 0)
+    V = visit_at(w.visits, s)
+    station = station_at(w.stations, V.station)
+    last_s = max(t, V.came_s + station.timeout_s)
+    V.due_s = t + (0.0 if V.holds == 1 else station.start_s) + V.need_s
+    V.outcome = SERVED
+    if V.due_s > last_s:
+        V.due_s = last_s
+        V.outcome = LATE
+    elif station.failure_share > 0.0 and uniform(w.chance, 2 * s, V.calls) < station.failure_share:
+        V.outcome = FAILED
+    V.where = IN_SERVICE
+    V.holds = 1
+    station.serving += 1
+
+
+@compiled
+def ring(fleet: int, s: int) -> None:
+    """A timer for the end of the sample's service."""
+    w = fleet_at(fleet, 0)
+    timer_push(w.timer_s, w.timer_key, w.n_timers, visit_at(w.visits, s).due_s, s)
+    w.n_timers += 1
+
+
+@compiled
+def call(fleet: int, s: int, k: int, need_s: float, t: float) -> bool:
+    """A sample asks station k for so many seconds. True: it is served from now on, and its end needs a timer."""
+    w = fleet_at(fleet, 0)
+    tally(fleet, k, t)
+    station, V = station_at(w.stations, k), visit_at(w.visits, s)
+    V.came_s = t
+    V.need_s = need_s
+    V.station = k
+    V.calls += 1
+    station.calls += 1
+    if V.holds == 1 or station.used < station.workers:
+        station.used += 1 - V.holds
+        serve(fleet, s, t)
+        return True
+    V.where = QUEUED
+    V.next = -1
+    if station.head >= 0:
+        visit_at(w.visits, station.tail).next = s
+    else:
+        station.head = s
+    station.tail = s
+    station.waiting += 1
+    if station.head == s:
+        look_at_heads(fleet)
+    return False
+
+
+@compiled
+def let_go(fleet: int, s: int, t: float) -> None:
+    """The worker that a sample has, if it has one that serves no call, takes the next one that waits."""
+    w = fleet_at(fleet, 0)
+    if w.n_stations == 0:
+        return
+    V = visit_at(w.visits, s)
+    if V.holds == 0 or V.where != NOWHERE:
+        return
+    V.holds = 0
+    k = V.station
+    station = station_at(w.stations, k)
+    if station.head >= 0:
+        following = first_out(fleet, k, t)
+        serve(fleet, following, t)
+        ring(fleet, following)
+    else:
+        tally(fleet, k, t)
+        station.used -= 1
+
+
+@compiled
+def end_service(fleet: int, s: int) -> None:
+    """The sample's service is over: the worker is free, unless it stays with the rollout; one that failed is gone."""
+    w = fleet_at(fleet, 0)
+    V = visit_at(w.visits, s)
+    tally(fleet, V.station, V.due_s)
+    station = station_at(w.stations, V.station)
+    station.serving -= 1
+    V.where = NOWHERE
+    count_end(fleet, s)
+    if station.episode == 0 or V.outcome == FAILED:
+        let_go(fleet, s, V.due_s)
+
+
+@compiled
+def count_end(fleet: int, s: int) -> None:
+    """A call has ended in one of three ways."""
+    w = fleet_at(fleet, 0)
+    V = visit_at(w.visits, s)
+    station = station_at(w.stations, V.station)
+    station.served += V.outcome == SERVED
+    station.failed += V.outcome == FAILED
+    station.late += V.outcome == LATE
+
+
+@compiled
+def give_up(fleet: int) -> int:
+    """The call that is to be timed out while it waits leaves; returns its sample."""
+    w = fleet_at(fleet, 0)
+    k = 0
+    for other in range(w.n_stations):
+        station = station_at(w.stations, other)
+        if station.head >= 0 and visit_at(w.visits, station.head).came_s + station.timeout_s <= w.late_s:
+            k = other
+    s = first_out(fleet, k, w.late_s)
+    V = visit_at(w.visits, s)
+    V.where = NOWHERE
+    V.outcome = LATE
+    count_end(fleet, s)
+    return s

@@ -1,0 +1,144 @@
+"""The stations of a run: their rows for the kernel, what they counted step by step, and what that comes to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fleetsim.config.scenario import Scenario
+from fleetsim.config.stations import StationConfig
+from fleetsim.engine.first_rows import UNLIMITED
+from fleetsim.engine.kernel import tables as t
+from fleetsim.engine.state import World
+from fleetsim.errors import InputError, Problem
+from fleetsim.sim.records import STATION_COUNTS, STATION_STEP, Records
+from fleetsim.sim.window import StepWindow
+from fleetsim.workload.lengths import Spec, mean_length, typical_lengths
+from fleetsim.workload.streams import seed_sequence
+
+_POLICIES = {"dropped": t.DROPPED, "truncated": t.TRUNCATED, "retried": t.RETRIED}
+_PLAIN = StationConfig()
+HOUR_S = 3600.0
+
+
+def stations_of(scenario: Scenario) -> dict[str, StationConfig]:
+    """Name -> station, of those that limit anything; the kernel knows no others. Rewards may be at the tools'."""
+    of, w = scenario.stations, scenario.workload
+    found: dict[str, StationConfig] = {}
+    if w.turns.count > 1 or of.reward.at == "tools":
+        found["tools"] = of.tools
+    if of.reward.at == "reward":
+        found["reward"] = of.reward
+    return {name: station for name, station in found.items() if _limits(station)}
+
+
+def _limits(station: StationConfig) -> bool:
+    return any(getattr(station, name) != getattr(_PLAIN, name) for name in StationConfig.model_fields)
+
+
+def station_rows(stations: dict[str, StationConfig]) -> NDArray[Any]:
+    """Their rows in the kernel, in this order."""
+    rows = np.zeros(len(stations), t.STATION)
+    rows["head"] = rows["tail"] = -1
+    for row, station in zip(rows, stations.values(), strict=True):
+        row["workers"] = UNLIMITED if station.workers is None else station.workers
+        row["timeout_s"] = np.inf if station.timeout_s is None else station.timeout_s
+        row["episode"], row["policy"] = station.fresh_per == "episode", _POLICIES[station.lost]
+        for name in ("start_s", "failure_share", "tries"):
+            row[name] = getattr(station, name)
+    return rows
+
+
+def open_stations(world: World, scenario: Scenario, replication: int) -> None:
+    """Tells the kernel which stage of a rollout is at which station, and what its calls need when made again.
+
+    Raises InputError for a station whose calls can never be answered in time.
+    """
+    names = list(stations_of(scenario))
+    if not names:
+        return
+    at = {"tools": "tools", "reward": scenario.stations.reward.at}
+    place = {stage: names.index(station) if station in names else -1 for stage, station in at.items()}
+    laws: dict[str, Spec] = {
+        "tools": scenario.workload.turns.tool_latency_s,
+        "reward": scenario.workload.reward.latency_s,
+    }
+    for line, (stage, law) in enumerate(laws.items()):
+        if place[stage] >= 0 and (stage == "reward" or scenario.workload.turns.count > 1):
+            world.needs[line] = typical_lengths(law, int(t.NEEDS))
+            _check_time(scenario, at[stage], stage, float(world.needs[line, 0]))
+    seeds = seed_sequence(scenario.run.seed, replication, "stations").generate_state(1, np.uint64)
+    world.set(
+        tool_station=place["tools"] if scenario.workload.turns.count > 1 else -1,
+        reward_station=place["reward"],
+        chance=int(seeds[0] >> np.uint64(2)),
+    )
+
+
+def _check_time(scenario: Scenario, name: str, stage: str, least_s: float) -> None:
+    station: StationConfig = getattr(scenario.stations, name)
+    least = station.start_s + least_s
+    if station.timeout_s is not None and station.timeout_s <= least:
+        rule = f"the shortest call of the {stage} takes {least:g} s, its start-up included: every call would time out"
+        raise InputError([Problem(f"stations.{name}.timeout_s", station.timeout_s, rule, "raise it, or use null")])
+
+
+def counts_now(world: World) -> list[tuple[float, ...]]:
+    """A row for each station: its totals since the start of the run, the columns STATION_COUNTS of STATION_STEP."""
+    return [tuple(row[name] for name in STATION_COUNTS) for row in world.stations]
+
+
+def station_metrics(records: Records, window: StepWindow) -> dict[str, dict[str, float]]:
+    """What each station did in the window: mean calls that wait and that are served, mean seconds of a call's wait, its
+    workers' share of time in use (where they are limited); calls that failed or timed out, as shares of those that
+    ended; rollouts lost, per step."""
+    stations = stations_of(records.scenario)
+    found: dict[str, dict[str, float]] = {}
+    for name, station, of in zip(stations, stations.values(), _grown(records, window), strict=True):
+        ended = of["served"] + of["failed"] + of["late"]
+        row = {
+            "waiting": of["waited_s"] / window.span_s,
+            "in_service": of["served_s"] / window.span_s,
+            "wait_s": of["waited_s"] / of["calls"] if of["calls"] else 0.0,
+            "calls": ended / len(window.steps),
+            "failed": of["failed"] / ended if ended else 0.0,
+            "late": of["late"] / ended if ended else 0.0,
+            "lost": of["lost"] / len(window.steps),
+        }
+        if station.workers is not None:
+            row["busy_fraction"] = of["used_s"] / (station.workers * window.span_s)
+        found[name] = row
+    return found
+
+
+def tools_s(records: Records, window: StepWindow) -> float:
+    """Seconds that a rollout is at its tools: by their law or, where they are a station, as long as its calls took."""
+    turns, stations = records.scenario.workload.turns, list(stations_of(records.scenario))
+    each = mean_length(turns.tool_latency_s)
+    if "tools" in stations:
+        of = _grown(records, window)[stations.index("tools")]
+        ended = of["served"] + of["failed"] + of["late"]
+        each = (of["waited_s"] + of["served_s"]) / ended if ended else each
+    return (turns.count - 1) * each
+
+
+def station_usd(records: Records, window: StepWindow) -> float:
+    """US dollars of the workers in the window: of all that are there, or of those in use where nothing limits them."""
+    usd = 0.0
+    for station, of in zip(stations_of(records.scenario).values(), _grown(records, window), strict=True):
+        hours = of["used_s"] if station.workers is None else station.workers * window.span_s
+        usd += station.worker_price_usd_per_h * hours / HOUR_S
+    return usd
+
+
+def _grown(records: Records, window: StepWindow) -> list[dict[str, float]]:
+    """By how much each station's totals grew in the window."""
+    rows = records.stations
+    out = []
+    for k in range(len(stations_of(records.scenario))):
+        own = rows[rows["station"] == k]
+        before = own[window.first - 1] if window.first else np.zeros((), STATION_STEP)
+        out.append({name: float(own[name][-1]) - float(before[name]) for name in STATION_COUNTS})
+    return out
