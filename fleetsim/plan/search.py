@@ -19,9 +19,9 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import StuckError
 from fleetsim.job.trials import Measure, Tell, flat, look_steps, looked
-from fleetsim.plan.bound import Bounds
 from fleetsim.plan.front import Goal
 from fleetsim.plan.shares import Candidate
+from fleetsim.search.bound import Bounds
 from fleetsim.sim.threads import side_by_side
 from fleetsim.split.permissions import age_of
 
@@ -119,7 +119,7 @@ class Search:
         waiting: list[Waiting] = []
         before = len(self.found)
         for candidate in candidates:
-            bound = self._bounds.rough_s(candidate)
+            bound = rough_s(self._bounds, candidate)
             self.tally.plans += 1
             if bound == float("inf"):
                 self.tally.impossible += 1
@@ -191,6 +191,15 @@ class Search:
         except StuckError as error:
             self.tally.stuck.append(error)
             return None
+
+
+def rough_s(bounds: Bounds, candidate: Candidate) -> float:
+    """Seconds that a step takes at least, before there is a scenario. Infinite for a trainer that does not fit."""
+    engines, share = candidate.engines, candidate.share
+    trainer, together = engines.trainer(share), share.kind != "split"
+    if trainer is None:
+        return math.inf
+    return bounds.rough_s(engines.scenario, share.instances, candidate.ahead.steps, trainer, together=together)
 
 
 def _long(scenario: Scenario) -> int:

@@ -19,8 +19,10 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.job import nameplate
 from fleetsim.job.shared_gpus import can_be, takes_turns
-from fleetsim.job.trials import Trial, Trials, unit_of
+from fleetsim.job.trials import Trial, Trials, unit_of, with_instances
+from fleetsim.policies.age_actions import AGE_ACTIONS
 from fleetsim.search.bisection import nearest, smallest
+from fleetsim.search.bound import Bounds
 from fleetsim.search.objective import FINE, least, price_per_s
 from fleetsim.search.rate_matching import MOST_INSTANCES
 from fleetsim.search.runnable_counts import largest_that_runs, nearest_that_runs
@@ -40,6 +42,8 @@ _TIMES = (1, 2, 4, 8)
 _CLOSE, _DECIDED = 1.05, 4
 # Where both pools take turns, up to so many times the job's own count is looked at.
 _TURNS = 64
+# Where old samples are thrown away, more instances may make a step longer: so much of it is sure.
+_FALLS = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,7 @@ class _Search:
         near = min(bisect_left(self._counts, guess), len(self._counts) - 1)
         self._start = nearest_that_runs(trials.looks, self._counts, near) + 1
         self._most = len(self._counts)
+        self._bounds, self._floors = Bounds(steady=True), dict[int, float]()
 
     def best(self, fine: float) -> Best:
         """See the module's docstring."""
@@ -105,6 +110,16 @@ class _Search:
     def _step_s(self, k: int) -> float:
         return self._look(k).mean("step_s")
 
+    def _floor_s(self, k: int) -> float:
+        """Seconds that a step takes at least. Nothing is known of what no simulator measures; and GPUs that both use in
+        turn make no step shorter for good."""
+        scenario = self._trials.scenario
+        if not self._trials.simulates or takes_turns(scenario):
+            return 0.0
+        if k not in self._floors:
+            self._floors[k] = self._bounds.step_s(with_instances(scenario, self._at(k)))
+        return self._floors[k]
+
     def _price(self, k: int) -> float:
         return price_per_s(self._trials.scenario, self._at(k))
 
@@ -119,7 +134,8 @@ class _Search:
         looked = least(
             self._step_s, self._price, self._start, most, power=self._power, fine=fine,
             bends={k for k in bends if k <= most},
-            known=[k for k in self._looked() if k <= most],
+            known=[k for k in self._looked() if k <= most], floor=self._floor_s,
+            falls=_FALLS if AGE_ACTIONS[self._trials.scenario.admission.age_action].drops else 1.0,
         )  # fmt: skip
 
         def objective(k: int, step_s: float) -> float:
@@ -136,7 +152,7 @@ class _Search:
         seconds. A large fleet whose samples all grow too old takes long to look at."""
         if takes_turns(self._trials.scenario):
             return self._most
-        floor = _FLOOR * nameplate.mean_step_s(self._trials.scenario)
+        floor = max(_FLOOR * nameplate.mean_step_s(self._trials.scenario), self._floor_s(self._most))
         limit = math.pow(self._step_s(self._start), self._power) * self._price(self._start)
         counts = range(self._start, self._most + 1)
         return counts[
