@@ -226,7 +226,12 @@ def risk_of(lever: Lever, before: Callable[[str], float], after: Callable[[str],
 
 def permission_of(lever: Lever, risk: str | None) -> str | None:
     """What it needs a permission for; None where the recipe allows it by itself."""
-    return None if lever.name in (COUNT, *OUTSIDE_THE_ALGORITHM) else risk or "another recipe"
+    return None if is_free(lever.name) else risk or "another recipe"
+
+
+def is_free(name: str) -> bool:
+    """Whether a lever of this name needs no permission."""
+    return name in (COUNT, *OUTSIDE_THE_ALGORITHM)
 
 
 def _cheapest_of(tried: Sequence[Alternative]) -> str | None:

@@ -16,9 +16,19 @@ from fleetsim.errors import InputError, StuckError
 from fleetsim.job.result import Later
 from fleetsim.job.shared_gpus import count_words, takes_turns
 from fleetsim.job.trials import Measure, Tell, Trial, flat, looked, trial_of, unit_of, with_instances
-from fleetsim.search.alternative import COUNT, Alternative, Alternatives, compared, own_cost, permission_of, risk_of
+from fleetsim.search.alternative import (
+    COUNT,
+    Alternative,
+    Alternatives,
+    compared,
+    is_free,
+    own_cost,
+    permission_of,
+    risk_of,
+)
 from fleetsim.search.change import Typed
 from fleetsim.search.levers import ONE_MORE, STALENESS, Lever, cuts_many, levers_of
+from fleetsim.search.objective import objective
 from fleetsim.search.second_search import LEAST_GAIN, Anew, anew
 from fleetsim.search.targets import Target
 from fleetsim.sim.paired_difference import Runs, differs, ratio_of
@@ -119,41 +129,51 @@ class _Moves:
     """Levers with counts of their own, of which looks say how good they are, and long runs those that are told."""
 
     def __init__(self, beside: _Beside, now: Trial, targets: Sequence[Target], measure: Measure) -> None:
-        self._now, self._targets, self._measure = now, targets, measure
+        self._beside, self._now, self._targets, self._measure = beside, now, targets, measure
         self._missed = any(not t.held_by(now.estimates[t.metric]) for t in targets)
-        self._pulled = dict(beside.levers)
+        self._pulled = {name: lever for name, lever in beside.levers.items() if name != ONE_MORE}
         self._found: dict[str, Alternative] = {}
-        here = beside.looked()
-        look = trial_of(now.instances, here)
-
-        def own(name: str) -> Alternative | None:
-            lever, runs = beside.levers[name], [] if name == ONE_MORE else beside.looked(name)
-            if not runs:
-                return None
-            helps = name == COUNT or _helps(runs, here)
-            found = _anew(lever, helps, beside.scenario, look, targets, measure)
-            return replace(compared(lever, runs, here), anew=found)
-
-        for name, found in zip(self._pulled, side_by_side(own, list(self._pulled)), strict=True):
-            if found is not None:
-                self._found[name] = found
 
     def told(self, best_alone: bool) -> dict[str, Alternative]:
-        """All levers, by name; those that are told have a count of their own, of as many long runs as the recommendation.
+        """The levers that were looked at, by name; those that are told have a count of their own, of as many long runs
+        as the recommendation.
 
         Where no fleet holds the targets as the job is, the cheapest with which one does is among them, and the
         staleness budget is raised until one does.
         """
+        free = [name for name in self._pulled if is_free(name)]
+        self._look([name for name in free if name == COUNT], 1)
         self._decide(lambda a: a.name == COUNT, 1)
         self._without_the_count()
         if self._missed:
+            self._look(list(self._pulled), len(self._pulled))
             self._raise()
             self._decide(lambda a: a.anew is not None and a.anew.holds and a.may_be_advised, 1, own_cost)
+        self._look(free, _FREE)
         self._decide(lambda a: a.permission is None, 1 if best_alone else _FREE)
         if not best_alone or not any(a.gain > 0.0 for a in self._found.values() if a.permission is None):
+            self._look(list(self._pulled), _PERMITTED)
             self._decide(lambda a: a.permission is not None, _PERMITTED)
         self._without_the_count()
         return {n: a if self._is_decided(a) else replace(a, anew=None) for n, a in self._found.items()}
+
+    def _look(self, names: Sequence[str], most: int) -> None:
+        """Looks at levers that were not, what helps most at this count first, each for a count of its own: as long as
+        it may save more than luck, more than the best count alone, and more than `most` others that it competes with.
+        """
+        here = self._beside.looked()
+        look = trial_of(self._now.instances, here)
+        new = {name: runs for name in names if name not in self._found and (runs := self._beside.looked(name))}
+        found = {name: compared(self._pulled[name], runs, here) for name, runs in new.items()}
+        others: list[float] = []
+        for name in sorted(found, key=lambda name: found[name].step_ratio.mean * found[name].cost_ratio.mean):
+            count = self._found.get(COUNT)
+            least = LEAST_GAIN + (count.gain if count is not None and count.name != name else 0.0)
+            least = max([least, *sorted(others, reverse=True)[most - 1 : most]])
+            helps, lever = name == COUNT or _helps(new[name], here), self._pulled[name]
+            own = _anew(lever, helps, self._beside.scenario, look, self._targets, self._measure, least)
+            self._found[name] = replace(found[name], anew=own)
+            others.append(self._found[name].gain)
 
     def _is_decided(self, a: Alternative) -> bool:
         return a.anew is not None and a.anew.instead_of is self._now
@@ -224,10 +244,11 @@ def _helps(runs: Runs, base: Runs) -> bool:
 
 
 def _anew(
-    lever: Lever, helps: bool, scenario: Scenario, now: Trial, targets: Sequence[Target], measure: Measure
-) -> Anew | None:
+    lever: Lever, helps: bool, scenario: Scenario, now: Trial, targets: Sequence[Target], measure: Measure,
+    least: float,
+) -> Anew | None:  # fmt: skip
     """A lever with a count of its own, as looks have it; None for a lever that changes nothing at this count and at
-    about half of it. now: a look of the job as it is."""
+    about half of it. now: a look of the job as it is. least: the share of its objective that it must save."""
     if cuts_many(lever.truncated):
         return None
     if not helps:
@@ -236,7 +257,8 @@ def _anew(
         with_it, without = (_complete([_measured(measure, way, 0)]) for way in ways)
         if not with_it or (without and not differs(ratio_of(with_it, without, "step_s"), 1)):
             return None
-    return anew(lever.scenario, now, targets, measure, look=True)
+    beat = (1.0 - least) * objective(scenario, now.instances, now.mean("step_s"))
+    return anew(lever.scenario, now, targets, measure, look=True, beat=beat)
 
 
 def _measured(measure: Measure, scenario: Scenario, replication: int) -> dict[str, object] | None:

@@ -52,6 +52,11 @@ def price_per_s(scenario: Scenario, instances: int) -> float:
     return _price(scenario, instances, replace(prices, rollout=prices.trainer or 1.0))
 
 
+def objective(scenario: Scenario, instances: int, step_s: float) -> float:
+    """What is to be least of a count with such a step."""
+    return math.pow(step_s, 1.0 + scenario.targets.worth) * price_per_s(scenario, instances)
+
+
 def _price(scenario: Scenario, instances: int, prices: Prices) -> float:
     gpus, trainer = instances * scenario.engine.gpus, trainer_gpus(scenario, instances)
     if takes_turns(scenario):
@@ -71,6 +76,7 @@ def least(
     known: Collection[int] = (),
     floor: Callable[[int], float] = lambda n: 0.0,
     falls: float = 1.0,
+    beat: float = math.inf,
 ) -> int:
     """The n in 1..most with the least step_s(n)^power * price(n), from the step times of few counts.
 
@@ -78,7 +84,7 @@ def least(
     never falls. start: where the answer is expected. power: 2 for the knee, 1 for the cost per step. fine: ratio of two neighbouring counts that is close
     enough beside the best one. bends: counts where the step time may fall at once; none that may be best is passed
     over. known: counts whose step time costs nothing to ask for. floor: a step takes so long at least, less for more
-    instances.
+    instances. beat: only what is less than this is looked for.
     """
     seen: dict[int, float] = {}
 
@@ -89,7 +95,7 @@ def least(
         """Where a better count may still be: the count below it, the last that could be better."""
         counts = sorted(seen)
         here = min(counts, key=cost)
-        limit = (1.0 - _TOLERANCE) * cost(here)
+        limit = min((1.0 - _TOLERANCE) * cost(here), beat)
         found = []
         for before, high in pairwise((0, *counts)):
             low = before

@@ -8,11 +8,11 @@ A step takes as long as the slower of two sides, and a little more where they ar
 
 On shared GPUs both take turns: a step is A + R, with the trainer's seconds on the GPUs of n instances, and what a sync
 holds the trainer is a part of R. f are the factors on the seconds of the engines, the trainer and the weight sync, and
-on the spread of lengths. R is simulated along the counts; at the answer for a slower sync, whose seconds are the same
-at any count; and at a few counts, the posts, for other lengths. The bump, and the trainer's own share of a step, are
-simulated at the posts for trainers of different speed. Multiplying all seconds by one factor multiplies the step by it,
-so the engines' factor needs no runs; one run tests that. Where it does not hold (seconds that nothing scales: tools,
-rewards, hand-over, failures) the factor of the engines is simulated as well.
+on the spread of lengths. R is simulated along the counts, and at a few of them, the posts, for a slower sync and for
+other lengths. The bump, and the trainer's own share of a step, are simulated at the posts for trainers of different
+speed. Multiplying all seconds by one factor multiplies the step by it, so the engines' factor needs no runs; one run
+tests that. Where it does not hold (seconds that nothing scales: tools, rewards, hand-over, failures) the factor of the
+engines is simulated as well.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Factors:
 @dataclass(frozen=True, slots=True)
 class _Count:
     """What is known of one count. alone_s: rollout alone; held_s: seconds that a sync holds the trainer; beside_s: all
-    those of rollout alone in which it does not wait; sync: its share of these; lengths, engine: curves of
+    those of rollout alone in which it does not wait; sync: its share of rollout alone; lengths, engine: curves of
     rollout alone. Over ln A / R: the bump, the trainer's own seconds over A (both as logarithms), and staleness."""
 
     alone_s: float
@@ -107,7 +107,7 @@ class Surface:
             {n: _curve({x: y for (of, at, x), y in moved.items() if (of, at) == (axis, n)}) for n in self._posts}
             for axis in ("lengths", "engine")
         )
-        self._sync_s = self._sync_seconds(moved)
+        self._sync = {n: (self._sync_share(moved, n),) for n in self._posts}
         self._even = self._even_sides()
 
     @property
@@ -175,13 +175,12 @@ class Surface:
         """What is known of a count: between those that were simulated on the logarithm of the count."""
         if instances not in self._known:
             x, counts, alone = math.log(instances), np.log(self.counts), [self._alone[n] for n in self.counts]
-            alone_s = math.exp(np.interp(x, counts, [math.log(run.step_s) for run in alone]))
             tables = (_between(x, {n: even[i] for n, even in self._even.items()}) for i in range(3))
             self._known[instances] = _Count(
-                alone_s,
+                math.exp(np.interp(x, counts, [math.log(run.step_s) for run in alone])),
                 float(np.interp(x, counts, [self._held_s(n) for n in self.counts])),
                 float(np.interp(x, counts, [run.busy_s for run in alone])),
-                min(1.0, self._sync_s / alone_s),
+                float(_between(x, self._sync)[0]),
                 _between(x, self._lengths),
                 _between(x, self._engine),
                 *(partial(np.interp, xp=_GRID, fp=table) for table in tables),
@@ -199,7 +198,7 @@ class Surface:
         lengths = [x for x in self._far.get("lengths", ()) if x != 1.0]
         wanted: list[Move] = [("lengths", n, x) for x in lengths for n in self._posts]
         sync = self._far.get("sync", (1.0, 1.0))[1]
-        slower: list[Move] = [("sync", self._n, sync)] if sync != 1.0 else []
+        slower: list[Move] = [("sync", n, sync) for n in self._posts if sync != 1.0]
         engine = [x for x in reversed(self._far.get("engine", ())) if x != 1.0]
         test: list[Move] = [("engine", self._n, engine[0])] if engine else []
         found = self._simulated([*wanted, *slower, *test])
@@ -222,11 +221,11 @@ class Surface:
             if run is not None
         }
 
-    def _sync_seconds(self, moved: Mapping[Move, float]) -> float:
-        """Seconds of rollout alone that a sync takes, at any count: a slower one makes a step longer in proportion."""
+    def _sync_share(self, moved: Mapping[Move, float], n: int) -> float:
+        """The share of rollout alone that a sync takes: a slower one makes a step longer in proportion."""
         factor = self._far.get("sync", (1.0, 1.0))[1]
-        longer = math.expm1(moved.get(("sync", self._n, factor), 0.0))
-        return self._alone[self._n].step_s * min(1.0, max(0.0, longer / (factor - 1.0))) if factor > 1.0 else 0.0
+        longer = math.expm1(moved.get(("sync", n, factor), 0.0))
+        return min(1.0, max(0.0, longer / (factor - 1.0))) if factor > 1.0 else 0.0
 
     def _even_sides(self) -> dict[int, Floats]:
         """At each post over _GRID: the bump, the trainer's own share, staleness. Where a post beside the answer was not

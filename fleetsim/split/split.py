@@ -149,7 +149,9 @@ def split(
         best_split=best_split,
         best_colocated=best_colocated,
         alternatives=alternatives,
-        explanation_later=Later(partial(explanation, bound_by(chosen.binding, alternatives), alternatives, chosen.estimates)),
+        explanation_later=Later(
+            partial(explanation, bound_by(chosen.binding, alternatives), alternatives, chosen.estimates)
+        ),
         assumptions=assumed(job, asked, rules, frozenset(given)),
         warnings=(
             *notes,
