@@ -63,7 +63,8 @@ def best_of(
 ) -> Best:  # fmt: skip
     """The recommended count. Counts that decide have `replications` long runs, the others a look.
 
-    guess: where the search starts. fine, beat: see `least`. Raises StuckError where every count that was tried gets stuck.
+    guess: where the search starts. fine, beat: see `least`. Raises StuckError where every count that was tried gets
+    stuck.
     """
     while True:
         best = _Search(trials, guess, targets, replications, beat).best(fine)

@@ -249,9 +249,10 @@ def _chosen(scenario: Scenario) -> bool:
 def _rewards_s(scenario: Scenario) -> float:
     """Seconds that the workers need to score a batch; 0 where there are as many as samples."""
     reward = scenario.workload.reward
-    each = mean_length(reward.latency_s, at_least=0.0)
-    chosen = _chosen(scenario) or reward.workers is None
-    return 0.0 if chosen else _LEFT * scenario.trainer.batch_samples * each / reward.workers
+    if reward.workers is None or _chosen(scenario):
+        return 0.0
+    each_s = mean_length(reward.latency_s, at_least=0.0)
+    return _LEFT * scenario.trainer.batch_samples * each_s / reward.workers
 
 
 def _beside_s(scenario: Scenario) -> float:

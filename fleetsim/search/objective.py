@@ -80,11 +80,12 @@ def least(
 ) -> int:
     """The n in 1..most with the least step_s(n)^power * price(n), from the step times of few counts.
 
-    step_s falls with the count but for noise (a step of fewer is no shorter than `falls` of it), is infinite for a count that gets stuck, and remembers its answers; price
-    never falls. start: where the answer is expected. power: 2 for the knee, 1 for the cost per step. fine: ratio of two neighbouring counts that is close
-    enough beside the best one. bends: counts where the step time may fall at once; none that may be best is passed
-    over. known: counts whose step time costs nothing to ask for. floor: a step takes so long at least, less for more
-    instances. beat: only what is less than this is looked for.
+    step_s falls with the count but for noise, is infinite for a count that gets stuck, and remembers its answers; price
+    never falls. start: where the answer is expected. power: 2 for the knee, 1 for the cost per step. fine: ratio of two
+    neighbouring counts that is close enough beside the best one. bends: counts where the step time may fall at once;
+    none that may be best is passed over. known: counts whose step time costs nothing to ask for. floor: a step takes so
+    long at least, less for more instances. falls: a step of fewer is no shorter than this share of that of more. beat:
+    only what is less than this is looked for.
     """
     seen: dict[int, float] = {}
 

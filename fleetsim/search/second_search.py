@@ -86,8 +86,8 @@ def anew(
     """The count that is best for a changed job; None where it gets stuck.
 
     now: the job as it is. targets: as for the recommendation. look: by one look at each of few counts, as `now` is one;
-    else by as many long runs as `now` has, and the search that the changed job would have by itself. beat: see `least`. measure
-    should remember runs.
+    else by as many long runs as `now` has, and the search that the changed job would have by itself. beat:
+    see `least`. measure should remember runs.
     """
     trials, runs = Trials(changed, measure), now.replications
     try:
