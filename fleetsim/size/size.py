@@ -39,12 +39,11 @@ from fleetsim.search.best import Best, best_of
 from fleetsim.search.moves import alternatives_of
 from fleetsim.search.rate_matching import RateMatching, matched
 from fleetsim.search.targets import Target, targets_of
-from fleetsim.size.assumptions import fleet_assumptions
+from fleetsim.size.assumptions import fleet_assumptions, implausible
 from fleetsim.size.caveats import stuck_warnings, warnings_of
 from fleetsim.size.doubt import CountDoubt, count_doubt
 from fleetsim.size.explain import bound_by, explanation
 from fleetsim.size.headroom import Headroom, headroom_of
-from fleetsim.size.implausible_defaults import implausible
 from fleetsim.size.queue_cap import QueueCap, queue_cap_of
 from fleetsim.size.reasons import Reasons
 from fleetsim.size.spread import CountSpread, spread_of
