@@ -38,13 +38,14 @@ def fleet_assumptions(asked: Scenario, job: Scenario, given: Collection[str]) ->
 def implausible(scenario: Scenario, given: Collection[str]) -> tuple[str, ...]:
     """A warning for each default that does not fit beside what the user gave; nothing is changed.
 
-    given: dotted paths that the user wrote. scenario: with the fleet that it will have, because a broadcast takes longer to more engines.
+    given: dotted paths that the user wrote. scenario: with the fleet that it will have, because a broadcast takes longer
+    to more engines.
     """
     trainer, least = scenario.trainer, least_trainer_gpus(scenario) if names_a_model(scenario, given) else 0
     if least <= trainer.gpus:
         return ()
     return (
         f"a trainer of {units.plural(trainer.gpus, 'GPU')} cannot hold weights, gradients and Adam states of "
-        f"{trainer.recipe.model or scenario.engine.model}, one of {least:,} could: --trainer-gpus {least}, unless it is "
-        "trained otherwise (--set trainer.recipe.offload=adam, tune=lora)",
+        f"{trainer.recipe.model or scenario.engine.model}, one of {least:,} could: --trainer-gpus {least}, unless it "
+        "is trained otherwise (--set trainer.recipe.offload=adam, tune=lora)",
     )

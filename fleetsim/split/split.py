@@ -39,8 +39,8 @@ from fleetsim.job.trials import (
 from fleetsim.search.alternative import Alternatives
 from fleetsim.search.moves import alternatives_of
 from fleetsim.sim.paired_difference import differs, ratio_of
-from fleetsim.size.explain import bound_by, explanation
 from fleetsim.size.assumptions import implausible
+from fleetsim.size.explain import bound_by, explanation
 from fleetsim.size.reasons import Reasons
 from fleetsim.split.arrangements import SWITCH_S, Arrangement, Rules, gpus_per_engine, split_counts
 from fleetsim.split.assumptions import age_warnings, assumed, warnings_of
