@@ -38,8 +38,8 @@ def fleet_assumptions(asked: Scenario, job: Scenario, given: Collection[str]) ->
 def implausible(scenario: Scenario, given: Collection[str]) -> tuple[str, ...]:
     """A warning for each default that does not fit beside what the user gave; nothing is changed.
 
-    given: dotted paths that the user wrote. scenario: with the fleet that it will have, because a broadcast takes longer
-    to more engines.
+    given: dotted paths that the user wrote. scenario: with the fleet that it will have, because a broadcast takes
+    longer to more engines.
     """
     trainer, least = scenario.trainer, least_trainer_gpus(scenario) if names_a_model(scenario, given) else 0
     if least <= trainer.gpus:
