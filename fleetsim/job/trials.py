@@ -46,12 +46,16 @@ def simulated(scenario: Scenario, replication: int) -> Mapping[str, Any]:
     return {**numbers_of(records, window), "binding": BindingVerdict(records, window)}
 
 
+# By this name a measure is known to be the simulator, whose runs a job's bounds bound.
+_SIMULATOR = simulated
+
+
 class Memo:
     """A measure that remembers what another one measured, by scenario and replication; runs that were cut short do not
     count. simulates: whether that is the simulator, so that bounds of a job bound its runs."""
 
     def __init__(self, measure: Measure) -> None:
-        self._measure, self.simulates = measure, measure is simulated
+        self._measure, self.simulates = measure, measure is _SIMULATOR
         self._runs: dict[tuple[Scenario, int], Mapping[str, Any]] = {}
 
     def __call__(self, scenario: Scenario, replication: int) -> Mapping[str, Any]:
@@ -205,7 +209,7 @@ class Trials:
     @property
     def simulates(self) -> bool:
         """Whether the simulator makes the runs: then a job's bounds bound them."""
-        return self._measure is simulated or (isinstance(self._measure, Memo) and self._measure.simulates)
+        return self._measure is _SIMULATOR or (isinstance(self._measure, Memo) and self._measure.simulates)
 
     @property
     def runs(self) -> int:
