@@ -22,6 +22,7 @@ from fleetsim.estimates import Estimate
 from fleetsim.job.lengths import where_longest
 from fleetsim.job.shared_gpus import count_words, counted, next_count, takes_turns, trainer_gpus
 from fleetsim.sim.paired_difference import differs, ratio_of
+from fleetsim.sim.stop import stopping
 from fleetsim.sim.threads import side_by_side
 
 # One run of a scenario: its metrics. The planner sees the simulator through this alone.
@@ -45,18 +46,43 @@ def simulated(scenario: Scenario, replication: int) -> Mapping[str, Any]:
     return {**numbers_of(records, window), "binding": BindingVerdict(records, window)}
 
 
-def remembered(measure: Measure) -> Measure:
-    """The same, but a scenario that was run before is not run again."""
-    known: dict[tuple[Scenario, int], Mapping[str, Any]] = {}
+# By this name a measure is known to be the simulator, whose runs a job's bounds bound.
+_SIMULATOR = simulated
 
-    def recall(scenario: Scenario, replication: int) -> Mapping[str, Any]:
+
+class Memo:
+    """A measure that remembers what another one measured, by scenario and replication; runs that were cut short do not
+    count. simulates: whether that is the simulator, so that bounds of a job bound its runs."""
+
+    def __init__(self, measure: Measure) -> None:
+        self._measure, self.simulates = measure, measure is _SIMULATOR
+        self._runs: dict[tuple[Scenario, int], Mapping[str, Any]] = {}
+
+    def __call__(self, scenario: Scenario, replication: int) -> Mapping[str, Any]:
+        """The metrics of one run."""
         key = (scenario, replication)
-        found = known.get(key)  # asked once: a scenario is hashed anew each time
+        found = self._runs.get(key)  # asked once: a scenario is hashed anew each time
         if found is None:
-            found = known[key] = measure(scenario, replication)
+            found = self._measure(scenario, replication)
+            if not stopping():
+                self._runs[key] = found
         return found
 
-    return recall
+    def trials(self) -> tuple[Trial, ...]:
+        """The fleets of the first scenario that was measured, by count; other scenarios are variations of it."""
+        found: dict[int, dict[int, Mapping[str, Any]]] = {}
+        alike = None
+        for (scenario, replication), run in list(self._runs.items()):
+            bare = with_instances(scenario, unit_of(scenario))
+            alike = alike or bare
+            if bare == alike:
+                found.setdefault(scenario.fleet.instances, {})[replication] = run
+        return tuple(trial_of(n, [runs[r] for r in sorted(runs)]) for n, runs in sorted(found.items()))
+
+
+def remembered(measure: Measure) -> Memo:
+    """The same, but a scenario that was run before is not run again."""
+    return measure if isinstance(measure, Memo) else Memo(measure)
 
 
 def flat(metrics: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -179,6 +205,11 @@ class Trials:
         """The same counts in runs of few steps, which guide a search. What gets stuck there or here is stuck."""
         short = self.scenario if self._looks else looked(self.scenario)
         return self if short == self.scenario else Trials(self.scenario, self._measure, self._tell, self)
+
+    @property
+    def simulates(self) -> bool:
+        """Whether the simulator makes the runs: then a job's bounds bound them."""
+        return self._measure is _SIMULATOR or (isinstance(self._measure, Memo) and self._measure.simulates)
 
     @property
     def runs(self) -> int:

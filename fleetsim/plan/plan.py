@@ -177,13 +177,21 @@ def worth_a_look(search: Search, space: Space, allowed: Allowed) -> list[Found]:
     tuned = [_with_limits(search, space, f, oldest) for f in promising]
     runs = space.asked.scenario.run.replications
     left = [f for f in ranked if f not in promising and f not in contenders]
-    next_ones = [*tuned, *contenders]
+    next_ones = [*tuned, *_still_close(search, tuned, contenders, budget)]
     while next_ones:  # one run may say of all of them that their samples are fresher than they are
         full = _permitted(search.simulated([(f.candidate, f.scenario) for f in next_ones], runs), oldest)
         if rows := _rows(search, full, budget, oldest):
             return rows
         next_ones, left = left[:_CONTENDERS], left[_CONTENDERS:]
     raise _nothing(space, search, oldest)
+
+
+def _still_close(search: Search, shown: Sequence[Found], others: Sequence[Found], budget: Budget) -> list[Found]:
+    """Those of the others that one long run leaves nearly as good as the best that is shown."""
+    both = search.simulated([(f.candidate, f.scenario) for f in (*shown, *others)], 1)
+    best = min((budget.badness(f.step_s, f.usd) for f in both), default=(True, math.inf))
+    kept = {f.scenario for f in both if budget.badness(f.step_s, f.usd) <= (best[0], best[1] * (1 + _LUCK))}
+    return [f for f in others if f.scenario in kept]
 
 
 def _permitted(plans: Sequence[Found], oldest: float | None) -> list[Found]:

@@ -19,9 +19,9 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import StuckError
 from fleetsim.job.trials import Measure, Tell, flat, look_steps, looked
-from fleetsim.plan.bound import Bounds
 from fleetsim.plan.front import Goal
 from fleetsim.plan.shares import Candidate
+from fleetsim.search.bound import Bounds
 from fleetsim.sim.threads import side_by_side
 from fleetsim.split.permissions import age_of
 
@@ -41,6 +41,8 @@ Waiting = tuple[Any, int, float, Candidate, Scenario | None]
 _NEAR = 0.3
 # No step of a thousand simulated plans of Qwen3-32B on up to 512 GPUs was below this share of the guess.
 _SURE = 0.9
+# Of plans with other engines, likewise.
+_LESS_SURE = 0.87
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -119,7 +121,7 @@ class Search:
         waiting: list[Waiting] = []
         before = len(self.found)
         for candidate in candidates:
-            bound = self._bounds.rough_s(candidate)
+            bound = rough_s(self._bounds, candidate)
             self.tally.plans += 1
             if bound == float("inf"):
                 self.tally.impossible += 1
@@ -148,7 +150,7 @@ class Search:
                 else:
                     self.tally.bound += 1
             elif scenario is not None:
-                likely = bound * self._likely.factor(candidate)
+                likely = bound * self._likely.factor(candidate, of_others=wanted.only_best)
                 if wanted.worth(likely, candidate.usd_per_s * likely):
                     chosen.append((bound, candidate, scenario))
                 else:
@@ -193,6 +195,15 @@ class Search:
             return None
 
 
+def rough_s(bounds: Bounds, candidate: Candidate) -> float:
+    """Seconds that a step takes at least, before there is a scenario. Infinite for a trainer that does not fit."""
+    engines, share = candidate.engines, candidate.share
+    trainer, together = engines.trainer(share), share.kind != "split"
+    if trainer is None:
+        return math.inf
+    return bounds.rough_s(engines.scenario, share.instances, candidate.ahead.steps, trainer, together=together)
+
+
 def _long(scenario: Scenario) -> int:
     """Steps of a run that is long enough for the age of its samples, and affordable."""
     return max(look_steps(scenario), min(_LONG, _LONG_SAMPLES // scenario.trainer.batch_samples))
@@ -204,23 +215,28 @@ class Likely:
 
     Bounds leave out tails, imbalance and the order of samples. What they leave out hardly changes from a plan to one
     with a few GPUs more of either pool, on the same engines and under the same staleness. So the bound of a plan, times
-    what the nearest plan of its kind took over its own, is near its step.
+    what the nearest plan of its kind took over its own, is near its step; less surely, what one of other engines took.
     """
 
-    # By kind: instances and trainer GPUs as logarithms, and steps over their bounds.
-
+    # By kind, with and without the engines: instances and trainer GPUs as logarithms, and steps over their bounds.
     _seen: dict[object, list[tuple[float, float, float]]] = field(default_factory=dict)
 
     def add(self, candidate: Candidate, over_bound: float) -> None:
         """One simulated plan."""
-        self._seen.setdefault(candidate.kind, []).append((*_place(candidate), over_bound))
+        for kind in (candidate.kind, candidate.kind[1:]):
+            self._seen.setdefault(kind, []).append((*_place(candidate), over_bound))
 
-    def factor(self, candidate: Candidate) -> float:
-        """What its bound is to be multiplied by, so that it is still short; 1 where nothing is known."""
+    def factor(self, candidate: Candidate, *, of_others: bool) -> float:
+        """What its bound is to be multiplied by, so that it is still short; 1 where nothing is known. of_others: where
+        nothing is known of its own engines, by those of others."""
         instances, trainer = _place(candidate)
-        seen = self._seen.get(candidate.kind, [])
-        far, over = min(((abs(n - instances) + abs(t - trainer), r) for n, t, r in seen), default=(math.inf, 1.0))
-        return max(1.0, _SURE * over) if far < _NEAR else 1.0
+        kinds = [(candidate.kind, _SURE), (candidate.kind[1:], _LESS_SURE)]
+        for kind, sure in kinds if of_others else kinds[:1]:
+            seen = self._seen.get(kind, [])
+            far, over = min(((abs(n - instances) + abs(t - trainer), r) for n, t, r in seen), default=(math.inf, 1.0))
+            if far < _NEAR:
+                return max(1.0, sure * over)
+        return 1.0
 
 
 def _place(candidate: Candidate) -> tuple[float, float]:

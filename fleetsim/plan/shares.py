@@ -209,8 +209,8 @@ class Candidate:
         return tuple(self.engines.value.needs.split())
 
     @property
-    def kind(self) -> Hashable:
-        """The same for plans that differ in nothing but their counts."""
+    def kind(self) -> tuple[Hashable, ...]:
+        """The same for plans that differ in nothing but their counts; the engines first."""
         return self.engines, self.share.kind, tuple(sorted(self.ahead.changes.items()))
 
     @property

@@ -8,14 +8,17 @@ advised.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import fields, replace
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from functools import cached_property
 from typing import Any
 
 from fleetsim.dataclass import dataclass
 from fleetsim.estimates import Estimate
+from fleetsim.job.result import Later
 from fleetsim.job.trials import Trial
-from fleetsim.search.change import Typed
+from fleetsim.search.change import Change, Typed
 from fleetsim.search.levers import OUTSIDE_THE_ALGORITHM, Lever, cuts_many, more_lost, risk_words
 from fleetsim.search.second_search import LOST, Anew
 from fleetsim.sim.paired_difference import Runs, differs, ratio_of
@@ -88,34 +91,66 @@ class Alternative:
         return {**found, "free": self.free, "anew": own}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Alternatives:
-    """All levers with which the job runs, in the order of levers_of.
+    """The levers of a job, in the order of levers_of.
 
-    cheapest: the name of one of them, None where none makes a step shorter without losing more samples.
-    cheapest_without_risk: the same among the levers that do not change the algorithm. stuck: levers with which the job
-    gets stuck.
+    each: what one does beside the job at its count, simulated when it is first asked for; None for one with which the
+    job gets stuck. moved: those with a count of their own that as many long runs as the job's decided. oldest: steps
+    that samples may be old (p99) with the cheapest of them; None = any.
     """
 
-    tried: tuple[Alternative, ...]
-    cheapest: str | None
-    cheapest_without_risk: str | None
-    stuck: tuple[str, ...]
+    each: Mapping[str, Later[Alternative | None]]
+    moved: tuple[Alternative, ...] = ()
+    oldest: float | None = None
+
+    @cached_property
+    def tried(self) -> tuple[Alternative, ...]:
+        """All levers with which the job runs."""
+        return tuple(found for later in self.each.values() if (found := later()) is not None)
+
+    @property
+    def stuck(self) -> tuple[str, ...]:
+        """Levers with which the job gets stuck."""
+        return tuple(name for name, later in self.each.items() if later() is None)
+
+    @property
+    def cheapest(self) -> str | None:
+        """The lever whose second of step time is cheapest, None where none makes a step shorter without losing more
+        samples."""
+        return _cheapest_of([a for a in self.tried if self.oldest is None or a.staleness_p99_steps <= self.oldest])
+
+    @property
+    def cheapest_without_risk(self) -> str | None:
+        """The same among the levers that do not change the algorithm."""
+        return _cheapest_of([a for a in self.tried if a.risk is None and a.permission is None])
 
     def named(self, name: str) -> Alternative | None:
         """The alternative of a lever, None where the scenario does not have it."""
-        return next((a for a in self.tried if a.name == name), None)
+        return self.each[name]() if name in self.each else None
 
     def moves(self) -> tuple[Alternative, ...]:
         """Those that save something with a count of their own: without permission first, what saves most first."""
-        return tuple(sorted((a for a in self.tried if a.gain > 0.0), key=lambda a: (a.permission is not None, -a.gain)))
+        return tuple(sorted((a for a in self.moved if a.gain > 0.0), key=lambda a: (a.permission is not None, -a.gain)))
+
+    def change(self, *, mends: bool = False, counted: bool = False) -> Change | None:
+        """The move that saves most of step time x cost per step, None where none saves some. What the recipe does not
+        allow comes after what it allows.
+
+        mends: no fleet holds the targets as the job is: the cheapest move with which one does comes first. counted: it
+        is told to a command that is told its count of instances.
+        """
+        holding = [a for a in self.moved if a.anew is not None and a.anew.holds and a.may_be_advised]
+        if mends and holding:
+            return _change(min(holding, key=own_cost), counted, mends=True)
+        moves = self.moves()
+        return _change(moves[0], counted) if moves else None
 
     @property
     def enough(self) -> int | None:
         """The count that is best where the fleet makes more than its trainer takes, for good: it never waits, and with
         fewer instances hardly. None elsewhere, and where nobody asked for another count."""
-        count = self.named(COUNT)
-        own = None if count is None else count.anew
+        own = next((a.anew for a in self.moved if a.name == COUNT), None)
         if own is None or not own.saves or own.instances >= own.instead_of.instances or not never_waits(own.instead_of):
             return None
         limit = own.scenario.targets.idle_limit
@@ -123,8 +158,23 @@ class Alternatives:
 
     def told(self) -> dict[str, Any]:
         """As they stand in a JSON document."""
-        found = {f.name: getattr(self, f.name) for f in fields(self)}
-        return {**found, "tried": [a.told() for a in self.tried]}
+        cheapest = {name: getattr(self, name) for name in ("cheapest", "cheapest_without_risk")}
+        return {"tried": [a.told() for a in self.tried], **cheapest, "stuck": self.stuck}
+
+
+def own_cost(a: Alternative) -> float:
+    """US dollars of a step with the count of its own; infinite without one."""
+    return a.anew.trial.mean("cost_per_step") if a.anew is not None else math.inf
+
+
+def _change(a: Alternative, counted: bool, *, mends: bool = False) -> Change:
+    own = a.anew
+    assert own is not None  # only those with a count of their own are moves
+    step_s, flag = own.trial.mean("step_s"), a.flag.counted if counted else a.flag.own
+    return Change(
+        a.text, flag, own.instances, own.instead_of.instances, own.saves_usd, own.saves_s, step_s, a.risk, mends,
+        a.permission, bool(a.flag.options),
+    )  # fmt: skip
 
 
 def never_waits(trial: Trial) -> bool:
@@ -176,17 +226,15 @@ def risk_of(lever: Lever, before: Callable[[str], float], after: Callable[[str],
 
 def permission_of(lever: Lever, risk: str | None) -> str | None:
     """What it needs a permission for; None where the recipe allows it by itself."""
-    return None if lever.name in (COUNT, *OUTSIDE_THE_ALGORITHM) else risk or "another recipe"
+    return None if is_free(lever.name) else risk or "another recipe"
 
 
-def fresh_enough(found: Alternatives, oldest: float | None) -> Alternatives:
-    """The same, with the cheapest of those that leave samples no older than so many steps (p99); None: of all."""
-    if oldest is None:
-        return found
-    return replace(found, cheapest=cheapest_of([a for a in found.tried if a.staleness_p99_steps <= oldest]))
+def is_free(name: str) -> bool:
+    """Whether a lever of this name needs no permission."""
+    return name in (COUNT, *OUTSIDE_THE_ALGORITHM)
 
 
-def cheapest_of(tried: Sequence[Alternative]) -> str | None:
+def _cheapest_of(tried: Sequence[Alternative]) -> str | None:
     """The name of the lever whose second of step time is cheapest, of those that may be advised."""
     useful = [a for a in tried if a.shortens and a.may_be_advised]
     free = [a for a in useful if a.free]

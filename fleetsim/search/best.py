@@ -19,9 +19,11 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.job import nameplate
 from fleetsim.job.shared_gpus import can_be, takes_turns
-from fleetsim.job.trials import Trial, Trials, unit_of
+from fleetsim.job.trials import Trial, Trials, unit_of, with_instances
+from fleetsim.policies.age_actions import AGE_ACTIONS
 from fleetsim.search.bisection import nearest, smallest
-from fleetsim.search.objective import FINE, least, price_per_s
+from fleetsim.search.bound import Bounds
+from fleetsim.search.objective import FINE, least, objective, price_per_s
 from fleetsim.search.rate_matching import MOST_INSTANCES
 from fleetsim.search.runnable_counts import largest_that_runs, nearest_that_runs
 from fleetsim.search.targets import Target
@@ -37,9 +39,11 @@ _FLOOR = 0.95
 # Of the start, counts that are looked at before the most that may be useful.
 _TIMES = (1, 2, 4, 8)
 # Counts whose looks are within so much of the best one's are decided by long runs, this many of them at most.
-_CLOSE, _DECIDED = 1.05, 4
+_CLOSE, _DECIDED, _SURE = 1.05, 4, 0.97
 # Where both pools take turns, up to so many times the job's own count is looked at.
 _TURNS = 64
+# Where old samples are thrown away, more instances may make a step longer: so much of it is sure.
+_FALLS = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +57,17 @@ class Best:
     largest: Trial | None = None
 
 
-def best_of(trials: Trials, guess: int, targets: Sequence[Target], replications: int, *, fine: float = FINE) -> Best:
+def best_of(
+    trials: Trials, guess: int, targets: Sequence[Target], replications: int, *, fine: float = FINE,
+    beat: float = math.inf,
+) -> Best:  # fmt: skip
     """The recommended count. Counts that decide have `replications` long runs, the others a look.
 
-    guess: where the search starts. fine: see `least`. Raises StuckError where every count that was tried gets stuck.
+    guess: where the search starts. fine, beat: see `least`. Raises StuckError where every count that was tried gets
+    stuck.
     """
     while True:
-        best = _Search(trials, guess, targets, replications).best(fine)
+        best = _Search(trials, guess, targets, replications, beat).best(fine)
         if trials.at(best.instances, replications).stuck is None:  # else it got stuck in a later run only
             return best
 
@@ -67,12 +75,13 @@ def best_of(trials: Trials, guess: int, targets: Sequence[Target], replications:
 class _Search:
     """One search. k = 1, 2, ... stands for the counts that the job can have, ascending."""
 
-    def __init__(self, trials: Trials, guess: int, targets: Sequence[Target], replications: int) -> None:
-        self._trials, self._targets, self._replications = trials, targets, replications
+    def __init__(self, trials: Trials, guess: int, targets: Sequence[Target], replications: int, beat: float) -> None:
+        self._trials, self._targets, self._replications, self._beat = trials, targets, replications, beat
         self._counts = _counts(trials.scenario, guess)
         near = min(bisect_left(self._counts, guess), len(self._counts) - 1)
         self._start = nearest_that_runs(trials.looks, self._counts, near) + 1
         self._most = len(self._counts)
+        self._bounds, self._floors = Bounds(steady=True), dict[int, float]()
 
     def best(self, fine: float) -> Best:
         """See the module's docstring."""
@@ -105,8 +114,21 @@ class _Search:
     def _step_s(self, k: int) -> float:
         return self._look(k).mean("step_s")
 
+    def _floor_s(self, k: int) -> float:
+        """Seconds that a step takes at least. Nothing is known of what no simulator measures; and GPUs that both use in
+        turn make no step shorter for good."""
+        scenario = self._trials.scenario
+        if not self._trials.simulates or takes_turns(scenario):
+            return 0.0
+        if k not in self._floors:
+            self._floors[k] = self._bounds.step_s(with_instances(scenario, self._at(k)))
+        return self._floors[k]
+
     def _price(self, k: int) -> float:
         return price_per_s(self._trials.scenario, self._at(k))
+
+    def _objective(self, k: int, step_s: float) -> float:
+        return objective(self._trials.scenario, self._at(k), step_s)
 
     @property
     def _power(self) -> float:
@@ -119,25 +141,30 @@ class _Search:
         looked = least(
             self._step_s, self._price, self._start, most, power=self._power, fine=fine,
             bends={k for k in bends if k <= most},
-            known=[k for k in self._looked() if k <= most],
+            known=[k for k in self._looked() if k <= most], floor=self._floor_s,
+            falls=_FALLS if AGE_ACTIONS[self._trials.scenario.admission.age_action].drops else 1.0,
+            beat=self._beat,
         )  # fmt: skip
 
-        def objective(k: int, step_s: float) -> float:
-            return math.pow(step_s, self._power) * self._price(k)
-
-        by_look = {k: objective(k, self._step_s(k)) for k in self._looked()}
+        by_look = {k: self._objective(k, self._step_s(k)) for k in self._looked()}
         close = [k for k in sorted(by_look, key=by_look.__getitem__) if by_look[k] <= _CLOSE * by_look[looked]]
         if len(close) == 1 or self._replications == 1:
             return looked
-        return min(close[:_DECIDED], key=lambda k: objective(k, self._long(k, 1).mean("step_s")))
+        # Under the same draws a look misses as much of one count as of the next: who is behind by more is not run.
+        long: dict[int, float] = {}
+        for k in close[:_DECIDED]:
+            missed = min((long[n] / by_look[n] for n in long), default=1.0)
+            if not long or _SURE * missed * by_look[k] < min(long.values()):
+                long[k] = self._objective(k, self._long(k, 1).mean("step_s"))
+        return min(long, key=long.__getitem__)
 
     def _worth_a_look(self) -> int:
         """The most engines that could be better than where the search starts: no step is shorter than the trainer's own
         seconds. A large fleet whose samples all grow too old takes long to look at."""
         if takes_turns(self._trials.scenario):
             return self._most
-        floor = _FLOOR * nameplate.mean_step_s(self._trials.scenario)
-        limit = math.pow(self._step_s(self._start), self._power) * self._price(self._start)
+        floor = max(_FLOOR * nameplate.mean_step_s(self._trials.scenario), self._floor_s(self._most))
+        limit = min(self._beat, self._objective(self._start, self._step_s(self._start)))
         counts = range(self._start, self._most + 1)
         return counts[
             max(0, bisect_right(counts, limit, key=lambda k: math.pow(floor, self._power) * self._price(k)) - 1)

@@ -7,17 +7,28 @@ many long runs as the job itself.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from functools import partial
 
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError, StuckError
+from fleetsim.job.result import Later
 from fleetsim.job.shared_gpus import count_words, takes_turns
 from fleetsim.job.trials import Measure, Tell, Trial, flat, looked, trial_of, unit_of, with_instances
-from fleetsim.search.alternative import COUNT, Alternative, Alternatives, cheapest_of, compared, permission_of, risk_of
+from fleetsim.search.alternative import (
+    COUNT,
+    Alternative,
+    Alternatives,
+    compared,
+    is_free,
+    own_cost,
+    permission_of,
+    risk_of,
+)
 from fleetsim.search.change import Typed
 from fleetsim.search.levers import ONE_MORE, STALENESS, Lever, cuts_many, levers_of
+from fleetsim.search.objective import objective
 from fleetsim.search.second_search import LEAST_GAIN, Anew, anew
 from fleetsim.search.targets import Target
 from fleetsim.sim.paired_difference import Runs, differs, ratio_of
@@ -57,68 +68,112 @@ def alternatives_of(
         tell("trying what else would help")
     preempted = now is not None and now.mean("preemptions") > 0.01 * scenario.trainer.batch_samples
     levers = levers_of(scenario, grown, more, given, trainer=search and now is not None, preempted=preempted)
-    ways = [scenario, *(lever.scenario for lever in levers)]
-    jobs = [(way, r) for way in ways for r in range(replications)]
-    runs = iter(side_by_side(lambda job: _measured(measure, *job), jobs))
-    each = [[next(runs) for _ in range(replications)] for _ in range(1 + len(levers))]
-    base, tried, stuck = _complete(each[0]), [], []
-    for lever, found in zip(levers, each[1:], strict=True):
-        if any(run is None for run in found):
-            stuck.append(lever.name)
-        else:
-            tried.append(compared(lever, _complete(found), base[: len(found)]))
+    beside = _Beside(scenario, levers, replications, measure)
+    if now is not None and own_count:
+        beside.levers[COUNT] = Lever(COUNT, "another count", Typed({}), scenario)
+    if now is None or not (search and best_alone):
+        beside.run()
+    found: dict[str, Alternative] = {}
     if now is not None and not search:
-        kept = {lever.name: (lever.scenario, _complete(runs)) for lever, runs in zip(levers, each[1:], strict=True)}
-        tried = [replace(a, anew=_as_counted(*kept[a.name], now)) if a.name != ONE_MORE else a for a in tried]
+        for name, lever in beside.levers.items():
+            if name != ONE_MORE and (one := beside.compared(name)) is not None:
+                found[name] = replace(one, anew=_as_counted(lever.scenario, beside.runs(lever.scenario), now))
     elif now is not None:
-        pulled = {lever.name: lever for lever in levers if lever.name != ONE_MORE}
-        if own_count:
-            pulled[COUNT] = Lever(COUNT, "another count", Typed({}), scenario)
-            tried.append(compared(pulled[COUNT], base[:1], base[:1]))
-        helps = {lever.name: _helps(found, base) for lever, found in zip(levers, each[1:], strict=True)}
-        look = trial_of(now.instances, _complete([_measured(measure, looked(scenario), 0)]))
+        found = _Moves(beside, now, targets, measure).told(best_alone)
+        if COUNT not in found:
+            beside.levers.pop(COUNT, None)
+    each = {name: Later(partial(_told, beside, name, found.get(name))) for name in beside.levers}
+    return Alternatives(each, tuple(a for a in found.values() if a.anew is not None))
 
-        def own(a: Alternative) -> Anew | None:
-            return _anew(pulled.get(a.name), helps.get(a.name, True), scenario, look, targets, measure)
 
-        searched = side_by_side(own, tried)
-        tried = [replace(a, anew=found) for a, found in zip(tried, searched, strict=True)]
-        tried = _Moves(tried, pulled, now, targets, measure).told(best_alone)
-    safe = cheapest_of([a for a in tried if a.risk is None and a.permission is None])
-    return Alternatives(tuple(tried), cheapest_of(tried), safe, tuple(stuck))
+class _Beside:
+    """The levers of a job beside it, at its count. levers: by name."""
+
+    def __init__(self, scenario: Scenario, levers: Sequence[Lever], replications: int, measure: Measure) -> None:
+        self.scenario, self._replications, self._measure = scenario, replications, measure
+        self.levers = {lever.name: lever for lever in levers}
+
+    def run(self) -> None:
+        """Makes all long runs, side by side."""
+        ways = dict.fromkeys((self.scenario, *(lever.scenario for lever in self.levers.values())))
+        jobs = [(way, r) for way in ways for r in range(self._replications)]
+        side_by_side(lambda job: _measured(self._measure, *job), jobs)
+
+    def runs(self, scenario: Scenario) -> Runs:
+        """Long runs of the job, or of it with a lever; none where one of them gets stuck."""
+        found = [_measured(self._measure, scenario, r) for r in range(self._replications)]
+        return [] if None in found else _complete(found)
+
+    def compared(self, name: str) -> Alternative | None:
+        """A lever by its long runs; None where it gets stuck."""
+        lever, base = self.levers[name], self.runs(self.scenario)
+        found = base if name == COUNT else self.runs(lever.scenario)
+        return compared(lever, found, base) if found and base else None
+
+    def looked(self, name: str | None = None) -> Runs:
+        """A look of the job, or of it with a lever; none where it gets stuck."""
+        scenario = self.scenario if name is None else self.levers[name].scenario
+        return _complete([_measured(self._measure, looked(scenario), 0)])
+
+
+def _told(beside: _Beside, name: str, moved: Alternative | None) -> Alternative | None:
+    """A lever at the job's count, with the count of its own that was decided."""
+    found = beside.compared(name)
+    if found is None or moved is None or moved.anew is None:
+        return found
+    own = {key: getattr(moved, key) for key in ("anew", "risk", "permission", "text", "flag")}
+    return replace(found, **own)
 
 
 class _Moves:
     """Levers with counts of their own, of which looks say how good they are, and long runs those that are told."""
 
-    def __init__(
-        self,
-        tried: Sequence[Alternative],
-        pulled: Mapping[str, Lever],
-        now: Trial,
-        targets: Sequence[Target],
-        measure: Measure,
-    ) -> None:
-        self._found, self._pulled = {a.name: a for a in tried}, dict(pulled)
-        self._now, self._targets, self._measure = now, targets, measure
+    def __init__(self, beside: _Beside, now: Trial, targets: Sequence[Target], measure: Measure) -> None:
+        self._beside, self._now, self._targets, self._measure = beside, now, targets, measure
         self._missed = any(not t.held_by(now.estimates[t.metric]) for t in targets)
+        self._pulled = {name: lever for name, lever in beside.levers.items() if name != ONE_MORE}
+        self._found: dict[str, Alternative] = {}
 
-    def told(self, best_alone: bool) -> list[Alternative]:
-        """All levers; those that are told have a count of their own, of as many long runs as the recommendation.
+    def told(self, best_alone: bool) -> dict[str, Alternative]:
+        """The levers that were looked at, by name; those that are told have a count of their own, of as many long runs
+        as the recommendation.
 
         Where no fleet holds the targets as the job is, the cheapest with which one does is among them, and the
         staleness budget is raised until one does.
         """
+        free = [name for name in self._pulled if is_free(name)]
+        self._look([name for name in free if name == COUNT], 1)
         self._decide(lambda a: a.name == COUNT, 1)
         self._without_the_count()
         if self._missed:
+            self._look(list(self._pulled), len(self._pulled))
             self._raise()
-            self._decide(lambda a: a.anew is not None and a.anew.holds and a.may_be_advised, 1, _cost)
+            self._decide(lambda a: a.anew is not None and a.anew.holds and a.may_be_advised, 1, own_cost)
+        self._look(free, _FREE)
         self._decide(lambda a: a.permission is None, 1 if best_alone else _FREE)
         if not best_alone or not any(a.gain > 0.0 for a in self._found.values() if a.permission is None):
+            self._look(list(self._pulled), _PERMITTED)
             self._decide(lambda a: a.permission is not None, _PERMITTED)
         self._without_the_count()
-        return [a if self._is_decided(a) else replace(a, anew=None) for a in self._found.values()]
+        return {n: a if self._is_decided(a) else replace(a, anew=None) for n, a in self._found.items()}
+
+    def _look(self, names: Sequence[str], most: int) -> None:
+        """Looks at levers that were not, what helps most at this count first, each for a count of its own: as long as
+        it may save more than luck, more than the best count alone, and more than `most` others that it competes with.
+        """
+        here = self._beside.looked()
+        look = trial_of(self._now.instances, here)
+        new = {name: runs for name in names if name not in self._found and (runs := self._beside.looked(name))}
+        found = {name: compared(self._pulled[name], runs, here) for name, runs in new.items()}
+        others: list[float] = []
+        for name in sorted(found, key=lambda name: found[name].step_ratio.mean * found[name].cost_ratio.mean):
+            count = self._found.get(COUNT)
+            least = LEAST_GAIN + (count.gain if count is not None and count.name != name else 0.0)
+            least = max([least, *sorted(others, reverse=True)[most - 1 : most]])
+            helps, lever = name == COUNT or _helps(new[name], here), self._pulled[name]
+            own = _anew(lever, helps, self._beside.scenario, look, self._targets, self._measure, least)
+            self._found[name] = replace(found[name], anew=own)
+            others.append(self._found[name].gain)
 
     def _is_decided(self, a: Alternative) -> bool:
         return a.anew is not None and a.anew.instead_of is self._now
@@ -178,37 +233,32 @@ class _Moves:
         self._found[COUNT] = replace(count, text=count_words(there, n), flag=Typed(typed))
 
 
-def _cost(a: Alternative) -> float:
-    return a.anew.trial.mean("cost_per_step") if a.anew is not None else math.inf
-
-
 def _as_counted(changed: Scenario, runs: Runs, now: Trial) -> Anew:
     """A lever with the count as it is."""
     return Anew(changed, trial_of(changed.fleet.instances, runs), now, holds=True)
 
 
-def _helps(runs: Sequence[dict[str, object] | None], base: Runs) -> bool:
-    """Whether the first run of a lever is shorter, or cheaper, at the same count."""
-    found = _complete(runs[:1])
-    return bool(found) and any(
-        ratio_of(found, base[:1], m).mean < 1.0 - LEAST_GAIN for m in ("step_s", "cost_per_step")
-    )
+def _helps(runs: Runs, base: Runs) -> bool:
+    """Whether a look of a lever is shorter, or cheaper, at the same count."""
+    return any(ratio_of(runs, base, m).mean < 1.0 - LEAST_GAIN for m in ("step_s", "cost_per_step"))
 
 
 def _anew(
-    lever: Lever | None, helps: bool, scenario: Scenario, now: Trial, targets: Sequence[Target], measure: Measure
-) -> Anew | None:
+    lever: Lever, helps: bool, scenario: Scenario, now: Trial, targets: Sequence[Target], measure: Measure,
+    least: float,
+) -> Anew | None:  # fmt: skip
     """A lever with a count of its own, as looks have it; None for a lever that changes nothing at this count and at
-    about half of it. now: a look of the job as it is."""
-    if lever is None or cuts_many(lever.truncated):
+    about half of it. now: a look of the job as it is. least: the share of its objective that it must save."""
+    if cuts_many(lever.truncated):
         return None
-    if lever.name != COUNT and not helps:
+    if not helps:
         half = max(1, now.instances // unit_of(lever.scenario) // 2) * unit_of(lever.scenario)
         ways = [looked(with_instances(job, half)) for job in (lever.scenario, scenario)]
         with_it, without = (_complete([_measured(measure, way, 0)]) for way in ways)
         if not with_it or (without and not differs(ratio_of(with_it, without, "step_s"), 1)):
             return None
-    return anew(lever.scenario, now, targets, measure, look=True)
+    beat = (1.0 - least) * objective(scenario, now.instances, now.mean("step_s"))
+    return anew(lever.scenario, now, targets, measure, look=True, beat=beat)
 
 
 def _measured(measure: Measure, scenario: Scenario, replication: int) -> dict[str, object] | None:

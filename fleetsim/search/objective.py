@@ -12,7 +12,9 @@ a < b no fleet is faster than b's and none is cheaper per second than a's, so th
 
     step(b)^2 * price(a + 1)
 
-bounds all that lies between them. What cannot beat the best so far is never simulated.
+bounds all that lies between them; and no fleet is faster than its operational bound (`bound.py`). Above that both of
+two neighbours stay by some factor, and so, nearly, does what lies between them. What cannot beat the best so far is
+never simulated.
 """
 
 from __future__ import annotations
@@ -32,6 +34,8 @@ from fleetsim.job.shared_gpus import takes_turns, trainer_gpus
 _TOLERANCE = 0.01
 # Neighbours of the best count are looked at down to this ratio between two counts; farther away a wider one does.
 FINE, _COARSE = 1.2, 1.5
+# What lies between two counts is above its bound by this share of what these are at the least.
+_SURE = 0.95
 
 
 def usd_per_h(scenario: Scenario, instances: int) -> float:
@@ -46,6 +50,11 @@ def price_per_s(scenario: Scenario, instances: int) -> float:
         return _price(scenario, instances, prices)
     # Free rollout GPUs would make every further one pay; they count as much as the trainer's.
     return _price(scenario, instances, replace(prices, rollout=prices.trainer or 1.0))
+
+
+def objective(scenario: Scenario, instances: int, step_s: float) -> float:
+    """What is to be least of a count with such a step."""
+    return math.pow(step_s, 1.0 + scenario.targets.worth) * price_per_s(scenario, instances)
 
 
 def _price(scenario: Scenario, instances: int, prices: Prices) -> float:
@@ -65,14 +74,18 @@ def least(
     fine: float = FINE,
     bends: Collection[int] = (),
     known: Collection[int] = (),
+    floor: Callable[[int], float] = lambda n: 0.0,
+    falls: float = 1.0,
+    beat: float = math.inf,
 ) -> int:
     """The n in 1..most with the least step_s(n)^power * price(n), from the step times of few counts.
 
     step_s falls with the count but for noise, is infinite for a count that gets stuck, and remembers its answers; price
-    never falls. start: where the answer is
-    expected. power: 2 for the knee, 1 for the cost per step. fine: ratio of two neighbouring counts that is close
-    enough beside the best one. bends: counts where the step time may fall at once; none that may be best is passed
-    over. known: counts whose step time costs nothing to ask for.
+    never falls. start: where the answer is expected. power: 2 for the knee, 1 for the cost per step. fine: ratio of two
+    neighbouring counts that is close enough beside the best one. bends: counts where the step time may fall at once;
+    none that may be best is passed over. known: counts whose step time costs nothing to ask for. floor: a step takes so
+    long at least, less for more instances. falls: a step of fewer is no shorter than this share of that of more. beat:
+    only what is less than this is looked for.
     """
     seen: dict[int, float] = {}
 
@@ -83,14 +96,24 @@ def least(
         """Where a better count may still be: the count below it, the last that could be better."""
         counts = sorted(seen)
         here = min(counts, key=cost)
-        limit = (1.0 - _TOLERANCE) * cost(here)
+        limit = min((1.0 - _TOLERANCE) * cost(here), beat)
         found = []
-        for low, high in pairwise((0, *counts)):
-            fastest = math.pow(min(seen[high], seen.get(low, math.inf)), power)
+        for before, high in pairwise((0, *counts)):
+            low = before
+            fastest = math.pow(falls * min(seen[high], seen.get(low, math.inf)), power)
             worth = low + bisect_left(range(low + 1, high), limit / fastest, key=price)
             if low == 0 and (high == counts[-1] or not seen[counts[1]] < seen[high] < math.inf):
                 worth = high - 1  # fewer have not yet been seen to be slower
-            near = here in (low, high)
+            # Above its bound by as much as the nearer to it of both ends, and no less than the bound.
+            over = [seen[n] / floor(n) for n in (low, high) if low and 0.0 < floor(n) <= seen[n] < math.inf]
+            sure = max([1.0, _SURE * min(over)]) if len(over) == 2 else 1.0
+
+            def may_be_best(n: int, sure: float = sure, fastest: float = fastest) -> bool:
+                return max(fastest, math.pow(sure * floor(n), power)) * price(n) < limit
+
+            # What is bound by rollout becomes worth a look from some count on.
+            low += bisect_left(range(low + 1, worth + 1), True, key=may_be_best)
+            near = here in (before, high)
             bend = any(low < n <= worth for n in bends)
             if worth > low and (bend or worth + 1 > low * (fine if near else _COARSE)):
                 found.append((not near, fastest * price(low + 1), low, worth))

@@ -80,19 +80,20 @@ class Anew:
 
 
 def anew(
-    changed: Scenario, now: Trial, targets: Sequence[Target], measure: Measure, *, look: bool = False
-) -> Anew | None:
+    changed: Scenario, now: Trial, targets: Sequence[Target], measure: Measure, *, look: bool = False,
+    beat: float = math.inf,
+) -> Anew | None:  # fmt: skip
     """The count that is best for a changed job; None where it gets stuck.
 
     now: the job as it is. targets: as for the recommendation. look: by one look at each of few counts, as `now` is one;
-    else by as many long runs as `now` has, and the search that the changed job would have by itself. measure should
-    remember runs.
+    else by as many long runs as `now` has, and the search that the changed job would have by itself. beat:
+    see `least`. measure should remember runs.
     """
     trials, runs = Trials(changed, measure), now.replications
     try:
         if look:
             trials = trials.looks
-            best = best_of(trials, now.instances, targets, runs, fine=_FINE)
+            best = best_of(trials, now.instances, targets, runs, fine=_FINE, beat=beat)
         else:
             best = best_of(trials, matched(changed)[1], targets, runs)
         trial = trials.at(best.instances, runs)

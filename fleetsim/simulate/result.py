@@ -165,9 +165,7 @@ class SimulateResult(Briefed):
 
     def _change(self) -> Change | None:
         """The change that saves most."""
-        from fleetsim.search.best_move import change_of
-
-        return None if self.alternatives is None else change_of(self.alternatives, counted=True)
+        return None if self.alternatives is None else self.alternatives.change(counted=True)
 
     def _shown(self, first: Records) -> RunView:
         """What is told of it. first: the records of the first replication."""

@@ -248,13 +248,11 @@ def size(asked: Size, watch: Watch = SILENT) -> SizeResult:
     """
     from fleetsim.job.trials import remembered, simulated
     from fleetsim.size.size import size as plan_of
-    from fleetsim.size.tried import Tried
 
     asked = asked.ready()
     job = ready(asked.job)
     watch.loaded()
-    tried = Tried(simulated)
-    measure: Measure = remembered(tried) if asked.for_page else tried  # `plan_of` remembers what it asks for
+    measure = remembered(simulated)
     try:
         plan = plan_of(
             job.scenario,
@@ -272,7 +270,7 @@ def size(asked: Size, watch: Watch = SILENT) -> SizeResult:
         from fleetsim.size.facts import tried_document
 
         missing = "these fleets were tried, none is recommended yet"
-        known = SoFar(job.scenario, tried.trials(), missing, tried_told, tried_document)
+        known = SoFar(job.scenario, measure.trials(), missing, tried_told, tried_document)
         raise Interrupted(known, missing) from None
     return SizeResult(job, plan, measure if asked.for_page else None)
 

@@ -15,7 +15,7 @@ from fleetsim.job.shared_gpus import count_words
 from fleetsim.job.trials import Trial, with_instances
 from fleetsim.search.levers import samples_held
 from fleetsim.search.targets import Target
-from fleetsim.size.queue_cap import QueueCap
+from fleetsim.size.queue_cap import QueueCap, staleness_budget
 
 _MUCH_AT_CAP = 0.05
 
@@ -37,7 +37,9 @@ def warnings_of(
     found += range_warnings(profile)
     found += error_warnings(profile)
     watched = "staleness_p99_steps" in [t.name for t in missed]
-    if budget_given and not watched and not (cap := queue_cap()).within_budget:
+    budget = staleness_budget(scenario) if budget_given and not watched else None
+    # A queue with a cap makes no sample older, so only a fleet whose own are too old is looked at with one.
+    if budget is not None and chosen.mean("staleness_steps.p99") > budget and not (cap := queue_cap()).within_budget:
         found.append(
             f"99 % of the trained samples are at most {units.plural(cap.staleness_p99_steps, 'step')} old, the "
             f"budget is {cap.budget_steps:g}: the admission law bounds how far the fleet runs ahead, not how "

@@ -35,9 +35,9 @@ Flags, Whole = npt.NDArray[np.bool_], npt.NDArray[np.int64]
 DRAWS = 10_000
 # Counts that are simulated: each of the first, then the answer times powers of a ratio. Counts between them are
 # interpolated, no more than so many.
-_EACH, _RATIO, _POWERS, _BETWEEN = 6, 1.36, range(-4, 5), 60
+_EACH, _RATIO, _POWERS, _BETWEEN = 6, 1.36, range(-2, 3), 60
 # Where the best count is the last one in more than this share of draws, counts so much farther are looked at, so often.
-_AT_END, _FARTHER, _ROUNDS = 0.02, (1.5, 2.2), 5
+_AT_END, _FARTHER, _ROUNDS = 0.02, (_RATIO, _RATIO**2), 5
 # A step that more instances make shorter by less no longer falls.
 _FLAT = 0.98
 # So many standard deviations of all inputs of one axis together are simulated to both sides.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, field
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from fleetsim.config.scenario import Scenario
@@ -12,6 +12,7 @@ from fleetsim.job.assumptions import Assumption
 from fleetsim.job.drafts import Drafts
 from fleetsim.job.engine_source import EngineSource
 from fleetsim.job.input_moves import InputPart
+from fleetsim.job.result import Later
 from fleetsim.job.sides import Sides
 from fleetsim.search.alternative import Alternatives
 from fleetsim.search.change import Change
@@ -46,15 +47,20 @@ class Reasons(Generic[S]):
 
     scenario: Scenario
     alternatives: Alternatives
-    explanation: str
     assumptions: tuple[Assumption, ...]
     warnings: tuple[str, ...]
     profile: EngineSource
     simulations: int
+    explanation_later: Later[str] = field(repr=False, compare=False)
     drafts: Drafts | None = None
     sides: Sides | None = None
     spread: S | None = None
     change: Change | None = None
+
+    @property
+    def explanation(self) -> str:
+        """The paragraph: levers that nobody asked for yet are simulated for it."""
+        return self.explanation_later()
 
     @property
     def spans(self) -> Spans:

@@ -36,16 +36,14 @@ from fleetsim.job.trials import (
 )
 from fleetsim.search.alternative import Alternatives
 from fleetsim.search.best import Best, best_of
-from fleetsim.search.best_move import change_of
 from fleetsim.search.moves import alternatives_of
 from fleetsim.search.rate_matching import RateMatching, matched
 from fleetsim.search.targets import Target, targets_of
-from fleetsim.size.assumptions import fleet_assumptions
+from fleetsim.size.assumptions import fleet_assumptions, implausible
 from fleetsim.size.caveats import stuck_warnings, warnings_of
 from fleetsim.size.doubt import CountDoubt, count_doubt
 from fleetsim.size.explain import bound_by, explanation
 from fleetsim.size.headroom import Headroom, headroom_of
-from fleetsim.size.implausible_defaults import implausible
 from fleetsim.size.queue_cap import QueueCap, queue_cap_of
 from fleetsim.size.reasons import Reasons
 from fleetsim.size.spread import CountSpread, spread_of
@@ -134,7 +132,7 @@ def size(
     job = _on_its_gpus(planned(scenario, given), frozenset(given))
     rate, guess = matched(job)
     targets = targets_of(job)
-    alone, measure = measure, remembered(measure)
+    measure = remembered(measure)
     trials = Trials(job, measure, tell)
     replications = job.run.replications
     best = best_of(trials, guess, targets, replications)
@@ -143,8 +141,8 @@ def size(
     instances, chosen = best.instances, trials.at(best.instances, replications)
     missed = tuple(t for t in targets if not t.held_by(chosen.estimates[t.metric]))
     consumed = _consumed(rate, best, chosen, turns=takes_turns(job))
-    headroom = Later(partial(headroom_of, job, instances, consumed, nameplate_rate(job)(instances), alone, tell))
-    queue_cap = Later(partial(queue_cap_of, job, instances, alone, tell))
+    headroom = Later(partial(headroom_of, job, instances, consumed, nameplate_rate(job)(instances), measure, tell))
+    queue_cap = Later(partial(queue_cap_of, job, instances, measure, tell))
     candidates = Later(partial(_candidates, trials, best, guess, replications))
     here, few = with_instances(job, instances), min(_FEW, replications)
     alternatives = _alternatives(here, chosen, brief, targets, measure, given, tell)
@@ -166,7 +164,7 @@ def size(
         queue_cap_later=queue_cap,
         candidates_later=candidates,
         alternatives=alternatives,
-        explanation=explanation(binding, alternatives, chosen.estimates),
+        explanation_later=Later(partial(explanation, binding, alternatives, chosen.estimates)),
         assumptions=fleet_assumptions(scenario, job, given),
         warnings=(*notes, *said, *stuck_warnings(trials.stuck), *implausible(here, given)),
         profile=profile,
@@ -176,7 +174,7 @@ def size(
         spread=spread_of(doubt, chosen),
         confidence=confidence,
         enough=enough,
-        change=change_of(alternatives, mends=bool(missed)),
+        change=alternatives.change(mends=bool(missed)),
     )
 
 

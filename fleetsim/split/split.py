@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Literal
 
 from fleetsim.config.law_numbers import budget_steps
@@ -22,6 +23,7 @@ from fleetsim.errors import Interrupted
 from fleetsim.estimates import Estimate
 from fleetsim.job.drafts import Drafts, drafts_of
 from fleetsim.job.engine_source import engine_source
+from fleetsim.job.result import Later
 from fleetsim.job.sides import Sides, sides_of
 from fleetsim.job.trainer_scaling import anchored, least_trainer_gpus, scaled
 from fleetsim.job.trials import (
@@ -34,12 +36,11 @@ from fleetsim.job.trials import (
     unit_of,
     with_instances,
 )
-from fleetsim.search.alternative import Alternatives, fresh_enough
-from fleetsim.search.best_move import change_of
+from fleetsim.search.alternative import Alternatives
 from fleetsim.search.moves import alternatives_of
 from fleetsim.sim.paired_difference import differs, ratio_of
+from fleetsim.size.assumptions import implausible
 from fleetsim.size.explain import bound_by, explanation
-from fleetsim.size.implausible_defaults import implausible
 from fleetsim.size.reasons import Reasons
 from fleetsim.split.arrangements import SWITCH_S, Arrangement, Rules, gpus_per_engine, split_counts
 from fleetsim.split.assumptions import age_warnings, assumed, warnings_of
@@ -124,7 +125,7 @@ def split(
     try:
         bought = _bought(ways, chosen, oldest, by)
         alternatives, drafts, sides = _beside(job, chosen, given, measure, tell)
-        alternatives = fresh_enough(alternatives, None if oldest is None else max(oldest, age_of(chosen.runs)))
+        alternatives = replace(alternatives, oldest=None if oldest is None else max(oldest, age_of(chosen.runs)))
         rival = best_colocated if chosen is best_split else best_split
         doubt = WayDoubt(job, gpus, counts, chosen.arrangement, None if rival is None else rival.arrangement, by)
         spread = spread_of(doubt, chosen.arrangement, chosen.estimates, given, measure, tell)
@@ -148,7 +149,9 @@ def split(
         best_split=best_split,
         best_colocated=best_colocated,
         alternatives=alternatives,
-        explanation=explanation(bound_by(chosen.binding, alternatives), alternatives, chosen.estimates),
+        explanation_later=Later(
+            partial(explanation, bound_by(chosen.binding, alternatives), alternatives, chosen.estimates)
+        ),
         assumptions=assumed(job, asked, rules, frozenset(given)),
         warnings=(
             *notes,
@@ -161,7 +164,7 @@ def split(
         drafts=drafts,
         sides=sides,
         spread=spread,
-        change=change_of(alternatives),
+        change=alternatives.change(),
     )
 
 

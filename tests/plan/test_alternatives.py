@@ -18,6 +18,7 @@ from fleetsim.config import Scenario, with_changes
 from fleetsim.config.lengths import Gamma, Lognormal
 from fleetsim.errors import StuckError
 from fleetsim.estimates import estimate
+from fleetsim.job.result import Later
 from fleetsim.job.trials import simulated, with_instances
 from fleetsim.job.words import BINDINGS, lost_words
 from fleetsim.search.alternative import Alternatives
@@ -402,8 +403,8 @@ def test_a_lever_that_few_runs_cannot_tell_from_luck_contradicts_no_verdict() ->
     assert bound_by("longest_response", found) == "sync"
     doubtful = replace(cut, step_ratio=estimate([0.8, 0.98]))
     assert not differs(doubtful.step_ratio, 2)
-    others = tuple(doubtful if a.name == LENGTH else a for a in found.tried)
-    assert bound_by("longest_response", replace(found, tried=others)) == "longest_response"
+    others = {**found.each, LENGTH: Later(lambda: doubtful)}
+    assert bound_by("longest_response", replace(found, each=others)) == "longest_response"
 
 
 @pytest.mark.parametrize("binding", [*BINDINGS, "something_new"])

@@ -11,7 +11,6 @@ from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.job.trials import remembered, simulated, with_instances
 from fleetsim.search.alternative import COUNT, Alternatives
-from fleetsim.search.best_move import change_of
 from fleetsim.search.levers import levers_of
 from fleetsim.simulate.ask import alternatives_here
 from tests.plan.typed import typed
@@ -62,7 +61,7 @@ def test_no_lever_at_any_count_saves_notably_more_than_what_is_told(instances: i
 
 
 def test_what_a_change_says_is_what_a_run_with_it_comes_to() -> None:
-    found = change_of(moves(job(fleet__instances=6)))
+    found = moves(job(fleet__instances=6)).change()
     assert found is not None
     changes, options = typed(found.flag)
     asked = fs.load(None, {"fleet.instances": 6, "run.replications": 1}, **JOB).with_(changes, **options).scenario

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fleetsim.config import default_scenario, with_changes
-from fleetsim.size.implausible_defaults import implausible
+from fleetsim.size.assumptions import implausible
 
 LARGE = {"engine.model": "Qwen/Qwen2.5-32B", "engine.tp": 2}
 

@@ -6,10 +6,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+import fleetsim as fs
 from fleetsim.config.load import with_changes
 from fleetsim.errors import InputError, StuckError
-from fleetsim.job.trials import looked, simulated
-from fleetsim.plan.bound import Bounds, batches_out
+from fleetsim.job.trials import looked, simulated, with_instances
+from fleetsim.plan.search import rough_s
+from fleetsim.search.bound import Bounds, batches_out
+from fleetsim.sim.steady import PRECISION
 from fleetsim.sim.threads import side_by_side
 from tests.planner.spaces import plans_of, space_of
 
@@ -31,7 +34,7 @@ def test_no_plan_of_a_space_is_faster_than_its_bound(gpus: int, options: dict[st
     found = side_by_side(lambda plan: float(simulated(plan[1], 0)["step_s"]), chosen)
     for (candidate, scenario), step_s in zip(chosen, found, strict=True):
         told = candidate.share, candidate.ahead.changes, candidate.engines.value.changes
-        assert bounds.rough_s(candidate) <= step_s, told
+        assert rough_s(bounds, candidate) <= step_s, told
         assert bounds.step_s(scenario) <= step_s, told
     kinds = {candidate.share.kind for candidate, _ in chosen}
     assert kinds == {"split", "colocated_sync", "colocated_async"}
@@ -114,3 +117,40 @@ def test_batches_that_may_be_out() -> None:
     assert batches_out(with_changes(base, {"admission.max_staleness": 2, "sync.every_steps": 2})) == 6
     assert batches_out(with_changes(base, {"admission.law": "batches_ahead", "admission.batches_ahead": 3})) == 3
     assert batches_out(with_changes(base, {"admission.law": "unbounded"})) == float("inf")
+
+
+@pytest.mark.parametrize(
+    ("options", "changes"),
+    [
+        ({"batch": 512, "len": 1536}, {}),
+        ({"batch": 256, "len": 3000, "max_staleness": 1}, {}),
+        ({"batch": 512, "len": 1536, "max_staleness": 2}, {"workload.reward": {"latency_s": 20.0, "workers": 32}}),
+    ],
+)
+def test_no_promise_beats_the_largest_bound(options: dict[str, object], changes: dict[str, object]) -> None:
+    """What is advised is no faster than the busiest resource; and where the trainer alone takes all of a step, or the
+    workers that score do, that is what binds."""
+    found = fs.load(None, changes, replications=2, **options).size().plan
+    here = with_instances(found.scenario, found.instances), found.recommended
+    moves = [(a.anew.scenario, a.anew.trial) for a in found.alternatives.moves() if a.anew is not None]
+    assert moves
+    for scenario, trial in (here, *moves):
+        by = Bounds(steady=True).by_resource(scenario)
+        assert max(by.values()) <= trial.mean("step_s") * (1 + PRECISION)
+    by = Bounds().by_resource(here[0])
+    largest = max(by, key=by.__getitem__)
+    assert by[largest] > 0.5 * found.recommended.mean("step_s")
+    named = {"trainer": "trainer", "rewards": "environment"}
+    if largest in named and by[largest] > 0.97 * found.recommended.mean("step_s"):
+        assert found.binding == named[largest]
+
+
+def test_workers_that_score_bound_a_step() -> None:
+    """512 samples of 20 s on 32 workers: 320 s, whatever the fleet; without a limit of workers nothing."""
+    scored = {"batch": 512, "len": 1536}
+    job = fs.load(None, {"workload.reward": {"latency_s": 20.0, "workers": 32}}, **scored).scenario
+    assert Bounds().by_resource(job)["rewards"] == pytest.approx(320.0, rel=0.021)
+    long = with_changes(job, {"run.steps": 100})  # the first steps are of what is scored before the trainer begins
+    assert float(simulated(long, 0)["step_s"]) >= 320.0 * 0.98
+    free = with_changes(job, {"workload.reward.workers": None})
+    assert Bounds().by_resource(free)["rewards"] == 0.0

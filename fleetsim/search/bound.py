@@ -1,4 +1,7 @@
-"""What a step takes at least, from closed forms: which plans need no simulation.
+"""What a step takes at least, from closed forms: which plans, moves and counts need no simulation.
+
+The demand of a step on each resource, over its slots: a long run is no faster than the largest of them (operational
+bounds: Denning & Buzen, "The Operational Analysis of Queueing Network Models", 1978).
 
 A job of B samples of L tokens per step, in groups of G; I instances that each run c samples at a time, a token of each
 taking t(c) seconds (never less for more samples; c / t(c), the rate, never grows faster than c); U batches may be out
@@ -13,6 +16,9 @@ at a time.
   The rate grows with c, and so does what the slowest takes: the smallest of both over c is the bound.
 - Batch by batch, all B start together, and fewer and fewer are left: the sum of t(c) over the tokens of the longest, c
   being those that are not yet written.
+- Where nothing bounds what is out, the rate alone counts, and only of a long run.
+- Rewards. W workers score one sample each at a time: B / W times the seconds of one. These seconds, and those of tools,
+  are also seconds for which a group is out.
 - The trainer's seconds T on a mean batch, and what the trainer waits for a sync. Apart from the rollout the longer of
   both counts, on shared GPUs their sum and the two switches.
 - What interrupts generation, a sync or GPUs that are handed over, costs two iterations less than it takes: that which
@@ -43,9 +49,9 @@ from fleetsim.dataclass import dataclass
 from fleetsim.engine.transport import sync_times
 from fleetsim.job.nameplate import context_in_flight, mean_prompt_tokens
 from fleetsim.job.trials import look_steps
-from fleetsim.plan.shares import Candidate
 from fleetsim.sim.engines import engine_of
 from fleetsim.workload.groups import GroupSource
+from fleetsim.workload.lengths import mean_length
 from fleetsim.workload.streams import seed_sequence
 
 _ROOM = 0.02
@@ -115,52 +121,82 @@ def pace_of(scenario: Scenario) -> TokenPace:
 
 
 class Bounds:
-    """Lower bounds of the plans of one job, in a long run. Engines are looked at once."""
+    """Lower bounds of jobs. Engines are looked at once. steady: of long runs alone; else of those, too, whose pipeline
+    is deep beside them, and whose samples are those that are finished first."""
 
-    def __init__(self) -> None:
+    def __init__(self, steady: bool = False) -> None:
         self._paces: dict[object, TokenPace] = {}
+        self._steady = steady
 
-    def rough_s(self, candidate: Candidate) -> float:
-        """Seconds that a step takes at least, by the rate and the trainer alone: before there is a scenario. Infinite
-        for a trainer that does not fit."""
-        engines, share = candidate.engines, candidate.share
-        seconds = engines.trainer(share)
-        if seconds is None:
-            return math.inf
-        s = engines.scenario
-        lengths, pace = _lengths(s), self._pace(s)
-        steps = candidate.ahead.steps
-        selects = _selects(s) if steps is None else steps + 1 > look_steps(s) / _STEADY
-        training = _training_s(s, lengths, seconds["trainer.fixed_s"], _per_token_s(seconds), selects)
-        work = 0.0 if selects else s.trainer.batch_samples * lengths.mean / share.instances
+    def rough_s(
+        self, scenario: Scenario, instances: int, ahead: float | None, trainer: Mapping[str, Any], *, together: bool
+    ) -> float:
+        """Seconds that a step takes at least, by the rate and the trainer alone: before there is a scenario of its own.
+
+        ahead: steps that generation runs ahead, None = as the scenario says. trainer: the changes that give it its
+        seconds. together: on the same GPUs.
+        """
+        lengths = _lengths(scenario)
+        selects = _selects(scenario) if ahead is None else ahead + 1 > look_steps(scenario) / _STEADY
+        training = _training_s(scenario, lengths, trainer["trainer.fixed_s"], _per_token_s(trainer), selects)
+        pace = self._pace(scenario)
+        work = 0.0 if selects else scenario.trainer.batch_samples * lengths.mean / instances
         generating = _LEFT * _rate_s(work, pace, pace.most)
-        return float(max(training, generating) if share.kind == "split" else training + generating)
+        return float(training + generating if together else max(training, generating))
 
     def step_s(self, scenario: Scenario) -> float:
         """Seconds that a step takes at least."""
+        return max(self.by_resource(scenario).values())
+
+    def by_resource(self, scenario: Scenario) -> dict[str, float]:
+        """Seconds that a step takes at least, by what takes them: the trainer and rollout, or both in turn; rewards."""
         lengths, t, law = _lengths(scenario), scenario.trainer, law_of(scenario)
         per_token = t.per_token_s + sum(p.per_token_s for p in t.phases)
         training = _training_s(
             scenario, lengths, t.fixed_s + sum(p.fixed_s for p in t.phases), per_token, _selects(scenario)
         )
+        found = {"rewards": _rewards_s(scenario)}
         sync = sync_times(scenario).slower(_least(scenario, "sync_slowdown"))
         k = steps_per_version(scenario)
         # Publications a step, in the window with the fewest.
         counted = (len(lengths.batches) - first for first in lengths.first)
         often = min(n // k / n for n in counted)
+        if scenario.fleet.placement == "colocated_lending" or scenario.engine.disaggregation is not None:
+            return found | {"trainer": training}  # what generates there is not the instances alone
         pace = self._pace(scenario)
         if scenario.fleet.placement == "colocated" or law.waits_for_trainer:
             switches = 2 * scenario.fleet.switch_s if scenario.fleet.placement == "colocated" else 0.0
             whole = law.waits_for_trainer
-            found = _batch_s(scenario, lengths, pace) if whole else _generation_s(scenario, lengths, pace, 1.0)
-            return training + switches + sync.complete_s * often + _LEFT * found
+            rollout = _batch_s(scenario, lengths, pace) if whole else self._generation_s(scenario, lengths, pace, 1.0)
+            return found | {"both": training + switches + sync.complete_s * often + _LEFT * rollout}
         paused = 0.0 if scenario.sync.scope == "rolling" else sync.pause_s
         held = 0.0
         if law.counts_versions:
             beside = min(training, max(0.0, sync.publish_s + sync.pause_s - sync.trainer_block_s))
             held = max(0.0, (k + 1) / 2 * training + sync.publish_s - beside / k)
-        generation = _LEFT * _generation_s(scenario, lengths, pace, often, paused, held)
-        return max(training + sync.trainer_block_s * often, generation)
+        rollout = _LEFT * self._generation_s(scenario, lengths, pace, often, paused, held)
+        return found | {"trainer": training + sync.trainer_block_s * often, "rollout": rollout}
+
+    def _generation_s(
+        self, scenario: Scenario, lengths: DecodeLengths, pace: TokenPace, stops: float, pause_s: float = 0.0,
+        held_s: float = 0.0,
+    ) -> float:  # fmt: skip
+        """Seconds of a step in which samples of several batches are out.
+
+        stops: interruptions a step, pause_s each. held_s: how long, in a version, what is in training keeps its places.
+        """
+        chosen = _chosen(scenario)
+        if chosen or (_selects(scenario) and not self._steady):
+            return 0.0
+        batch, instances = scenario.trainer.batch_samples, scenario.fleet.instances
+        work, out = batch * lengths.mean / instances, batches_out(scenario)
+        flight = min(out * batch, scenario.fleet.max_in_flight_samples or math.inf)
+        most = min(pace.most, flight / instances, scenario.fleet.max_in_flight_samples_per_instance or math.inf)
+        c = most * _SHARES
+        seconds = pace.of(c)
+        gone = lengths.mean * seconds + (lengths.of_group - lengths.mean) * pace.seconds[0] + _beside_s(scenario)
+        least = np.maximum(work * seconds / c, (gone + held_s) / out) + stops * (pause_s - 2 * seconds)
+        return max(0.0, float(np.min(least)))
 
     def _pace(self, scenario: Scenario) -> TokenPace:
         key = scenario.engine, scenario.workload, scenario.fleet.speed_factors, scenario.fleet.group_placement
@@ -201,8 +237,29 @@ def _selects(scenario: Scenario) -> bool:
 
     That is so, too, as long as a run is short beside what may be out.
     """
-    chosen = scenario.buffer.oversampling > 1 or scenario.buffer.group_oversampling > 1
-    return chosen or batches_out(scenario) > look_steps(scenario) / _STEADY
+    return _chosen(scenario) or batches_out(scenario) > look_steps(scenario) / _STEADY
+
+
+def _chosen(scenario: Scenario) -> bool:
+    """Whether more is started than is trained, or lengths drift: what is trained is then not as what is drawn."""
+    b, drifts = scenario.buffer, any(event.length_factor is not None for event in scenario.run.events)
+    return b.oversampling > 1 or b.group_oversampling > 1 or drifts
+
+
+def _rewards_s(scenario: Scenario) -> float:
+    """Seconds that the workers need to score a batch; 0 where there are as many as samples."""
+    reward = scenario.workload.reward
+    if reward.workers is None or _chosen(scenario):
+        return 0.0
+    each_s = mean_length(reward.latency_s, at_least=0.0)
+    return _LEFT * scenario.trainer.batch_samples * each_s / reward.workers
+
+
+def _beside_s(scenario: Scenario) -> float:
+    """Seconds for which a sample is out and nothing is written: its tools, and its score."""
+    turns = scenario.workload.turns
+    tools = (turns.count - 1) * mean_length(turns.tool_latency_s, at_least=0.0)
+    return tools + mean_length(scenario.workload.reward.latency_s, at_least=0.0)
 
 
 def _batch_s(scenario: Scenario, lengths: DecodeLengths, pace: TokenPace) -> float:
@@ -213,26 +270,6 @@ def _batch_s(scenario: Scenario, lengths: DecodeLengths, pace: TokenPace) -> flo
     running = np.minimum(pace.most, np.arange(batch, 0, -1) / scenario.fleet.instances)
     together = np.diff(lengths.batches, axis=1, prepend=0.0) @ pace.of(running)
     return max(_rate_s(each * lengths.mean, pace, each), lengths.least(together))
-
-
-def _generation_s(
-    scenario: Scenario, lengths: DecodeLengths, pace: TokenPace, stops: float, pause_s: float = 0.0, held_s: float = 0.0
-) -> float:
-    """Seconds of a step in which samples of several batches are out.
-
-    stops: interruptions a step, pause_s each. held_s: how long, in a version, what is in training keeps its places.
-    """
-    if _selects(scenario):
-        return 0.0
-    batch, instances = scenario.trainer.batch_samples, scenario.fleet.instances
-    work, out = batch * lengths.mean / instances, batches_out(scenario)
-    flight = min(out * batch, scenario.fleet.max_in_flight_samples or math.inf)
-    most = min(pace.most, flight / instances, scenario.fleet.max_in_flight_samples_per_instance or math.inf)
-    c = most * _SHARES
-    seconds = pace.of(c)
-    gone = lengths.mean * seconds + (lengths.of_group - lengths.mean) * pace.seconds[0]
-    least = np.maximum(work * seconds / c, (gone + held_s) / out) + stops * (pause_s - 2 * seconds)
-    return max(0.0, float(np.min(least)))
 
 
 def batches_out(scenario: Scenario) -> float:
