@@ -18,7 +18,7 @@ from fleetsim.history.option_names import FRAMEWORK, mapped
 from fleetsim.history.step_logs.columns import CLOCKS, COLUMNS, RUNNING, Entry, FrameworkLog, known_as, resolved
 from fleetsim.history.step_logs.frameworks import BY_NAME, FRAMEWORKS
 from fleetsim.history.step_logs.rows import RunLogTable, read_rows
-from fleetsim.history.step_logs.steps import derive, steps_of_table, warm_up
+from fleetsim.history.step_logs.steps import TRAINING, derive, steps_of_table, warm_up
 
 _MAIN = ("step_s", "wait_s", "train_s", "sync_s", "samples", "length_mean")
 
@@ -75,6 +75,9 @@ def run_log(
                 columns[entry.column] = found
                 metrics[entry.column] = _made_of(entry, values)
     notes += derive(columns, values, known.serial(mode), known.rests.get(mode))
+    parts = [metrics[part] for part in TRAINING if part in metrics]
+    if parts and "train_s" in columns:
+        metrics.setdefault("train_s", " + ".join(parts[:3]) + (f" and {len(parts) - 3} more" if parts[3:] else ""))
     notes += _renamed_notes(names)
     if (known.notes or {}).get(mode):
         notes.append(Note("other", (known.notes or {})[mode]))
