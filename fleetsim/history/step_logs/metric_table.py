@@ -67,11 +67,13 @@ window_groups | fully_async/count/staleness_samples
 window_cap_groups | fully_async/static/max_required_samples
 generated_groups | fully_async/rollouter/step_generated_samples
 generated_groups | growth of fully_async/count/total_generated_samples
-sample_s_mean | fully_async/processing_time/avg, else timing_s/agent_loop/generate_sequences/mean
-sample_s_p50 | fully_async/processing_time/tp50
-sample_s_p95 | fully_async/processing_time/tp95
-sample_s_p99 | fully_async/processing_time/tp99
-sample_s_max | fully_async/processing_time/max, else timing_s/agent_loop/generate_sequences/max
+sample_s_mean | timing_s/agent_loop/generate_sequences/mean
+sample_s_max | timing_s/agent_loop/generate_sequences/max
+group_s_mean | fully_async/processing_time/avg
+group_s_p50 | fully_async/processing_time/tp50
+group_s_p95 | fully_async/processing_time/tp95
+group_s_p99 | fully_async/processing_time/tp99
+group_s_max | fully_async/processing_time/max
 trainer_idle | fully_async/trainer/idle_ratio, else trainer/idle_ratio
 rollout_idle | fully_async/rollouter/idle_ratio, else rollouter/idle_ratio
 rollout_active_s | fully_async/rollouter/active_time

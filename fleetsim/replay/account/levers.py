@@ -1,0 +1,415 @@
+"""What would give seconds back: each lever is the job without one cause, and what its step would then be shorter by.
+
+A lever's seconds come from the account itself and from what the phase would cost without its cause. The costs, with
+their grounds:
+
+- A pass forward is 2 floating-point operations a parameter and token, the update with its backward pass 6, and 8 where
+  activations are computed again (Kaplan et al. 2020, "Scaling laws for neural language models", 2.1): so log-probs take
+  a quarter to a third of the update beside them.
+- A reward runs beside the generation where it is not waited for in the trainer's loop: it need not cost a step anything.
+- Weights of 7 to 1,000 billion parameters were sent in 0.3 to 17 s (checkpoint-engine's README, verl's
+  docs/advance/one_step_off.md, slime's and TRL's threads): their geometric middle counts where nothing else is known.
+- Two sides that follow one another are in balance where neither takes much longer than the other; two that run side by
+  side where neither waits. A side that binds gives back at most what the other leaves.
+- Where a phase was cheaper earlier in the same run, that is what it would cost.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping
+from statistics import NormalDist
+
+import numpy as np
+
+from fleetsim.dataclass import dataclass
+from fleetsim.history.history import Floats, StepLog
+from fleetsim.replay.account.account import UNEXPLAINED, Account, Phase
+from fleetsim.replay.observe.observed import LengthHistogram
+
+WORTH = 0.05  # of a step: what gives back less is no cause
+FORWARD, FORWARD_MOST = 1 / 4, 1 / 3  # of the update: one pass forward, with and without activations computed again
+SYNC_LEAST_S, SYNC_MOST_S = 0.3, 17.0
+SYNC_S = math.sqrt(SYNC_LEAST_S * SYNC_MOST_S)
+SYNC_SHARE = 0.1  # of a step: weights that take less are sent as fast as a job needs them
+BALANCE = 1.5  # one side's seconds / the other's, beyond which it binds
+BEHIND = 0.75  # of a batch: so much of the next stands ready when the trainer takes one, and rollout is ahead of it
+UNEVEN = 1.3  # the longest sample's seconds / what its length alone would make them: an instance is slower than others
+SWINGS, SWINGING = 2.0, 0.1  # deviation of the generation / that of the mean response, and the least that tells
+TAIL = 3.0  # longest response / the length that a tenth exceed
+OUTSIDE = 0.35  # of a sample's seconds: those that do not grow with its length
+CAPPED = 0.9  # of the client's cap, in flight when the trainer takes a batch
+THROWN = 0.1  # of a batch: samples thrown away beside it
+AGAIN = 0.2  # preemptions a sample
+EVALUATES, HIDDEN = 1 / 3, 0.2  # of a step: evaluation or checkpoints; what is in no timer
+GROWN = 0.7  # of a phase's growth: where the responses grew so much, the workload changed and not the phase
+OVERLAP = ("asynchronous", "one step off")
+
+
+@dataclass(frozen=True, slots=True)
+class Lever:
+    """A cause, and what its absence gives back.
+
+    cause: a word of CAUSES. phase: where its seconds stand now; column: of the log. mean, low, high: seconds of a step.
+    why: one sentence. since_step: None = throughout.
+    """
+
+    cause: str
+    phase: str
+    column: str
+    mean: float
+    low: float
+    high: float
+    why: str
+    since_step: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What the rules look at: the account, and means of the log's other columns as they are now. p95, p90: lengths that
+    one in twenty and a tenth exceed, tokens; group_max: the mean of a group's longest. scatter: deviation / mean, over
+    the steps, of the generation's seconds and of the mean response."""
+
+    account: Account
+    means: Mapping[str, float]
+    p90: float | None
+    p95: float | None
+    scatter: tuple[float, float] = (0.0, 0.0)
+    group_max: float | None = None
+
+    def now(self, *columns: str) -> float:
+        return sum(map(self.account.now, columns))
+
+    def has(self, *columns: str) -> bool:
+        return all(c in self.means for c in columns)
+
+    @property
+    def step_s(self) -> float:
+        return self.account.now_s
+
+    @property
+    def update_s(self) -> float:
+        """Seconds of the update; where it has no timer, of all that the trainer computes."""
+        return self.now("update_s") or self.now("train_s")
+
+    @property
+    def rollout_binds(self) -> bool:
+        """Whether the trainer waits for samples that are generated beside it: then its own seconds cost no step."""
+        return self.account.mode in (*OVERLAP, "unknown") and self.now("wait_s") >= WORTH * self.step_s
+
+
+Rule = Callable[[Scene], Iterator[Lever]]
+
+
+def levers_of(account: Account, log: StepLog | None, lengths: LengthHistogram | None) -> tuple[Lever, ...]:
+    """What would give seconds back, the largest first; () where nothing is worth it."""
+    scene = _scene(account, log, lengths)
+    found = [lever for rule in RULES for lever in rule(scene) if lever.mean >= WORTH * scene.step_s]
+    found.sort(key=lambda lever: -lever.mean)
+    seen: set[str] = set()
+    kept = []
+    for lever in found:  # a phase has one cause: the one that gives most
+        if lever.column not in seen:
+            kept.append(lever)
+            seen.add(lever.column)
+    return tuple(kept)
+
+
+def _scene(account: Account, log: StepLog | None, lengths: LengthHistogram | None) -> Scene:
+    first = max((p.course.at or 0 for p in account.phases if abs(p.course.excess) >= WORTH * account.now_s), default=0)
+    columns = {} if log is None else log.columns
+    means = {name: mean for name, values in columns.items() if (mean := _mean(values[first:])) is not None}
+    if "length_mean" in columns and (grown := _growth(columns["length_mean"], first)) is not None:
+        means["length_growth"] = grown
+    scatter = (_scatter(columns.get("wait_s"), first), _scatter(columns.get("length_mean"), first))
+    p90, law = (None, None) if lengths is None else (lengths.p90, lengths.law)
+    if law is None:
+        return Scene(account, means, p90, p90, scatter)
+    sigma = math.sqrt(math.log1p(law.cv**2))
+
+    def length(quantile: float) -> float:
+        found = math.exp(math.log(law.mean) - sigma**2 / 2 + sigma * NormalDist().inv_cdf(quantile))
+        return found if law.cap is None else min(found, law.cap)
+
+    size = max(1.0, means.get("group_size", 1.0))
+    longest = float(np.mean([length(((n + 0.5) / _POINTS) ** (1.0 / size)) for n in range(_POINTS)]))
+    return Scene(account, means, p90, length(0.95), scatter, longest)
+
+
+_POINTS = 100  # quantiles over which the longest of a group is averaged
+
+
+def _scatter(values: Floats | None, first: int) -> float:
+    known = np.array([]) if values is None else values[first:][np.isfinite(values[first:])]
+    return float(known.std() / known.mean()) if known.size > 1 and known.mean() > 0 else 0.0
+
+
+def _mean(values: Floats) -> float | None:
+    return float(np.nanmean(values)) if np.isfinite(values).any() else None
+
+
+def _growth(values: Floats, first: int) -> float | None:
+    before, after = _mean(values[:first]) if first else None, _mean(values[first:])
+    return None if not before or after is None else after / before - 1.0
+
+
+def _lever(
+    scene: Scene, cause: str, column: str, costs: tuple[float, float, float], why: str, phase: str | None = None
+) -> Lever | None:
+    """The lever that brings a phase to what it would cost (mean, least, most): what it took before in this run, where
+    it was cheaper then."""
+    found = scene.account.phase(column)
+    if found is None:
+        return None
+    now, since = found.course.usual, None
+    if _rose(scene, found):
+        before = max(0.0, found.course.before or 0.0)
+        costs, since = (before, 0.9 * before, 1.1 * before), found.since_step
+    error = 2.0 * found.course.spread / math.sqrt(max(1, scene.account.steps - (found.course.at or 0)))
+    mean, least, most = (max(0.0, now - cost) for cost in costs)
+    return Lever(cause, phase or found.name, column, mean, max(0.0, most - error), least + error, why, since)
+
+
+def _rose(scene: Scene, phase: Phase) -> bool:
+    """Whether a phase takes more than it did, and not for longer responses alone."""
+    before = phase.course.before
+    if before is None or phase.course.excess < WORTH * scene.step_s:
+        return False
+    return scene.means.get("length_growth", 0.0) < GROWN * phase.course.excess / max(before, 1e-9)
+
+
+def _forward(scene: Scene) -> Iterator[Lever]:
+    """Log-probs that take longer than passes forward do."""
+    if scene.rollout_binds or scene.update_s <= 0:
+        return
+    one, update = FORWARD * scene.update_s, scene.update_s
+    for column, cause, passes in (
+        ("ref_s", "reference log-probs slow", 1),
+        ("logp_s", "log-probs slow", 1),
+        ("logps_s", "log-probs slow", 2),
+        ("experience_s", "experience slow", 3),
+    ):
+        allowed = passes * FORWARD_MOST * update
+        if scene.now(column) - allowed < WORTH * scene.step_s:
+            continue
+        why = (
+            f"a pass forward takes a quarter to a third of the {update:.1f} s of the update beside it, and this phase "
+            f"takes {scene.now(column) / update:.1f} times the update"
+        )
+        lever = _lever(scene, cause, column, (one, 0.0, allowed), why)
+        if lever is not None:
+            yield lever
+
+
+def _reward(scene: Scene) -> Iterator[Lever]:
+    """A reward in the trainer's loop, which both sides wait for."""
+    if scene.rollout_binds or scene.now("reward_s") < WORTH * scene.step_s:
+        return
+    now = scene.now("reward_s")
+    why = "the trainer computes nothing while rewards are computed, and they can run beside the generation"
+    lever = _lever(scene, "reward slow", "reward_s", (0.0, 0.0, 0.2 * now), why)
+    if lever is not None:
+        yield lever
+
+
+def _weights(scene: Scene) -> Iterator[Lever]:
+    for column, cause in (("sync_s", "weight sync slow"), ("handover_s", "hand-over slow")):
+        now = scene.now(column)
+        if now < SYNC_SHARE * scene.step_s or now <= SYNC_S:
+            continue
+        why = f"neither side works meanwhile, and models of 7 to 1,000 billion parameters are sent in {SYNC_LEAST_S} to "
+        lever = _lever(scene, cause, column, (SYNC_S, SYNC_LEAST_S, min(now, SYNC_MOST_S)), f"{why}{SYNC_MOST_S:.0f} s")
+        if lever is not None:
+            yield lever
+
+
+def _changes(scene: Scene) -> Iterator[Lever]:
+    """A phase of the trainer that became slower within the run, the responses being as long as before."""
+    if scene.rollout_binds:
+        return
+    for phase in scene.account.phases:
+        if phase.column in ("update_s", "train_s", "values_s", "advantage_s", "other_s", UNEXPLAINED):
+            if not _rose(scene, phase):
+                continue
+            how = "rose" if phase.since_step is None else f"rose at step {phase.since_step}"
+            cause = "trainer slow" if phase.column in ("update_s", "train_s", "values_s") else "unexplained time"
+            why = f"{phase.name} {how}, while the responses stayed as long as they were"
+            lever = _lever(scene, cause, phase.column, (0.0, 0.0, 0.0), why)
+            if lever is not None:
+                yield lever
+
+
+def _trainer(scene: Scene) -> Iterator[Lever]:
+    """A trainer beside which rollout stands idle, or after which it takes a small part of the step."""
+    column = "update_s" if scene.account.phase("update_s") else "train_s"
+    other = None if scene.account.estimated else _rollout_s(scene)
+    if other is None or scene.rollout_binds or scene.now(column) < BALANCE * other:
+        return
+    why = f"a batch is generated in {other:.1f} s, and the trainer holds the step for the rest"
+    lever = _lever(scene, "trainer slow", column, (other, 0.9 * other, BALANCE * other), why)
+    if lever is not None:
+        yield lever
+
+
+def _rollout_s(scene: Scene) -> float | None:
+    """Seconds in which rollout makes a batch, where that shows: the generation; beside a trainer that is behind, by
+    Little's law with the samples that may be in flight."""
+    m = scene.means
+    if scene.account.mode == "synchronous":
+        return scene.now("wait_s") or None
+    if scene.account.mode == "one step off":
+        return m.get("generate_s")
+    batch, ready = m.get("samples"), m.get("queue_samples")
+    held = m.get("sample_s_mean", m.get("group_s_mean"))
+    if not batch or ready is None or ready < BEHIND * batch or held is None:
+        return None
+    return held * batch / max(batch, m.get("in_flight_samples", batch))
+
+
+def _rollout(scene: Scene) -> Iterator[Lever]:
+    """Generation that holds the step: which of its causes it is, and what the others leave."""
+    wait = scene.now("wait_s")
+    if scene.account.mode == "synchronous":
+        other = scene.update_s
+        if other <= 0 or wait < BALANCE * other:
+            return
+        cause, why = _why_slow(scene)
+        cost = other
+        if cause == "long tail" and scene.p95 and scene.has("length_max"):
+            cost = wait * min(1.0, scene.p95 / scene.means["length_max"])
+        costs = (cost, 0.5 * min(cost, other), max(cost, BALANCE * other))
+    else:
+        if not scene.rollout_binds:
+            return
+        cause, why = _why_slow(scene)
+        saved = wait
+        if cause == "judge or tool slow":
+            saved = min(wait, scene.step_s * _outside(scene))
+        costs = (wait - saved, 0.0, wait - 0.5 * saved)
+    lever = _lever(scene, cause, "wait_s", costs, why)
+    if lever is not None:
+        yield lever
+
+
+def _why_slow(scene: Scene) -> tuple[str, str]:
+    """Why rollout takes so long: the first of its causes that shows, from the narrowest to the widest."""
+    for cause, shown in (
+        ("stale samples dropped", _dropped(scene)),
+        ("KV preemption", _preempted(scene)),
+        ("in-flight cap", _capped(scene)),
+        ("straggler", _straggles(scene)),
+        ("judge or tool slow", _late(scene)),
+        ("long tail", _tail(scene)),
+    ):
+        if shown:
+            return cause, shown
+    ruled = "no cap, no drops, no long tail and no slow instance shows"
+    if scene.account.mode == "synchronous":
+        return "rollout slow", f"the trainer waits until the whole batch is generated; {ruled}"
+    return "rollout slow", f"the trainer waits for samples that rollout makes beside it; {ruled}"
+
+
+def _dropped(scene: Scene) -> str:
+    batch, thrown = scene.means.get("samples"), scene.means.get("dropped_samples")
+    if not batch or thrown is None or thrown < THROWN * batch:
+        return ""
+    return f"{thrown:,.0f} samples are thrown away as too old beside every {batch:,.0f} that are trained"
+
+
+def _preempted(scene: Scene) -> str:
+    again = scene.means.get("preemptions", 0.0)
+    return f"a sample is thrown out of its engine's batch {again:.1f} times, for want of KV cache" if again >= AGAIN else ""
+
+
+def _capped(scene: Scene) -> str:
+    flying, cap = scene.means.get("in_flight_samples"), scene.means.get("in_flight_cap_samples")
+    if not cap or flying is None or flying < CAPPED * cap - scene.means.get("group_size", 1.0):
+        return ""
+    return f"the client holds {flying:,.0f} samples in flight, and its cap is {cap:,.0f}"
+
+
+def _work(scene: Scene) -> tuple[float, float, float, float] | None:
+    """Seconds of the mean and of the slowest piece of work, and their tokens; of samples, else of whole groups."""
+    m = scene.means
+    for unit, tokens in (("sample", m.get("length_mean")), ("group", scene.group_max)):
+        if tokens and scene.has(f"{unit}_s_mean", f"{unit}_s_max", "length_max"):
+            return max(1e-9, m[f"{unit}_s_mean"]), m[f"{unit}_s_max"], tokens, m["length_max"]
+    return None
+
+
+def _straggles(scene: Scene) -> str:
+    """One slow instance: its longest work takes longer than its length explains."""
+    work = _work(scene)
+    if work is None or work[1] / work[0] < UNEVEN * work[3] / work[2]:
+        return ""
+    return (
+        f"the slowest takes {work[1] / work[0]:.1f} times as long as the mean one, of {work[3] / work[2]:.1f} times the "
+        "tokens: an instance is slower than the others"
+    )
+
+
+def _outside(scene: Scene) -> float:
+    """The share of a sample's seconds that does not grow with its length: a judge, a tool, a queue. 0 where samples
+    begin together, for then the later tokens are faster."""
+    work = _work(scene)
+    if scene.account.mode == "synchronous" or work is None or work[3] <= work[2]:
+        return 0.0
+    mean_s, most_s, mean, most = work
+    return min(1.0, max(0.0, 1.0 - (most_s - mean_s) / (most - mean) * mean / mean_s))
+
+
+def _late(scene: Scene) -> str:
+    share = _outside(scene)
+    if share < OUTSIDE:
+        return ""
+    return f"{100 * share:.0f} % of a sample's seconds do not grow with its length: it waits for a judge, a tool or a place"
+
+
+def _tail(scene: Scene) -> str:
+    """The longest responses hold the batch. Beside a trainer that takes others first they hold nobody, so that only a
+    window below one batch counts."""
+    m = scene.means
+    if scene.account.mode == "asynchronous" and not _narrow(m):
+        return ""
+    if "length_max" not in m:  # the longest of a batch swings where the mean of all does not
+        seconds, tokens = scene.scatter
+        clear = scene.account.mode != "asynchronous" and seconds >= SWINGS * max(tokens, 0.5 * SWINGING)
+        swings = f"generation swings by {100 * seconds:.0f} % from step to step, the mean response by {100 * tokens:.0f} %"
+        return f"{swings}: the longest of a batch decides, and the others wait for it" if clear else ""
+    if scene.p90 is None or m["length_max"] < TAIL * scene.p90:
+        return ""
+    return (
+        f"the longest response of a batch has {m['length_max']:,.0f} tokens, nine of ten fewer than {scene.p90:,.0f}: "
+        "the others wait for it"
+    )
+
+
+def _narrow(means: Mapping[str, float]) -> bool:
+    """Whether less than a batch may be ahead of the trainer."""
+    cap, pull = means.get("window_cap_groups"), means.get("pull_groups")
+    if cap is not None and pull is not None:
+        return cap < 2.0 * pull
+    return means.get("staleness_steps", math.inf) < 0.9
+
+
+def _beside(scene: Scene) -> Iterator[Lever]:
+    """Evaluations and checkpoints that take a third of the time, and what no timer explains."""
+    for column, cause in (("eval_s", "evaluation"), ("checkpoint_s", "checkpoints")):
+        phase = scene.account.phase(column)
+        if phase is not None and phase.share >= EVALUATES:
+            half = phase.seconds / 2
+            why = f"it takes {100 * phase.share:.0f} % of the run's time"
+            yield Lever(cause, phase.name, column, half, half / 2, phase.seconds, why)
+    hidden = scene.account.phase(UNEXPLAINED)
+    if hidden is not None and scene.account.mode != "unknown" and hidden.course.usual >= HIDDEN * scene.step_s:
+        now = hidden.course.usual
+        yield Lever("unexplained time", hidden.name, UNEXPLAINED, now, 0.0, now, "no timer of the log has these seconds")
+
+
+RULES: tuple[Rule, ...] = (_forward, _reward, _weights, _changes, _rollout, _trainer, _beside)
+CAUSES: Collection[str] = (
+    *("rollout slow", "long tail", "straggler", "in-flight cap", "stale samples dropped", "KV preemption"),
+    *("judge or tool slow", "trainer slow", "reference log-probs slow", "log-probs slow", "experience slow"),
+    *("reward slow", "weight sync slow", "hand-over slow", "evaluation", "checkpoints", "unexplained time"),
+)
+"""Every word that `diagnosis` has for a cause."""
