@@ -75,9 +75,11 @@ def run_log(
                 columns[entry.column] = found
                 metrics[entry.column] = _made_of(entry, values)
     notes += derive(columns, values, known.serial(mode), known.rests.get(mode))
-    parts = [metrics[part] for part in TRAINING if part in metrics]
+    parts = sorted((-float(np.nansum(columns[part])), metrics[part]) for part in TRAINING if part in metrics)
     if parts and "train_s" in columns:
-        metrics.setdefault("train_s", " + ".join(parts[:3]) + (f" and {len(parts) - 3} more" if parts[3:] else ""))
+        large = [metric for seconds, metric in parts if seconds <= 0.01 * parts[0][0]]
+        more = f" and {len(large) - 3} more" if large[3:] else ""
+        metrics.setdefault("train_s", " + ".join(large[:3]) + more)
     notes += _renamed_notes(names)
     if (known.notes or {}).get(mode):
         notes.append(Note("other", (known.notes or {})[mode]))

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Literal
 
 import numpy as np
 
-from fleetsim import units
-from fleetsim.dataclass import dataclass
 from fleetsim.history.history import Floats, History, StepLog
 from fleetsim.history.step_logs.steps import TRAINING
-from fleetsim.replay.account.courses import Course, course_of
+from fleetsim.replay.observe.courses import course_of
+from fleetsim.replay.observe.phases import UNEXPLAINED, Account, Mode, Phase
 from fleetsim.replay.observe.steps import Steps, steps_of
 
-Mode = Literal["synchronous", "one step off", "asynchronous", "unknown"]
-
-UNEXPLAINED = "unexplained"
 NAMES: Mapping[str, str] = {
     "wait_s": "waiting for samples",
     "update_s": "update",
@@ -37,73 +32,8 @@ NAMES: Mapping[str, str] = {
 }
 """Column of a log -> what its phase is called. In a synchronous step wait_s is the generation."""
 GENERATION = "generation"
-LITTLE, MOST = 0.02, 6  # of a step: phases below it are not told in the first line, nor more than so many
 _SAME = 0.05  # a generation that is the trainer's whole wait, as a synchronous step has it
 _INSIDE = 0.9  # of an evaluation: what is in no other timer, if it is inside the step
-
-
-@dataclass(frozen=True, slots=True)
-class Phase:
-    """One phase of a step.
-
-    column: of the log; metric: what the framework calls it. seconds: mean of all steps; share: of a step. course: over
-    the run's steps. since_step: the step from which it is another than before.
-    """
-
-    name: str
-    column: str
-    metric: str | None
-    seconds: float
-    share: float
-    course: Course
-    since_step: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Account:
-    """The seconds of a step, by phase, the longest first. step_s: mean seconds; steps: how many were seen. numbers:
-    (n,) of the steps. mode: how generation and training lie to each other. estimated: no timer parts the step, and what
-    its seconds have to do with its responses' lengths says what generation takes at least."""
-
-    step_s: float
-    steps: int
-    mode: Mode
-    phases: tuple[Phase, ...]
-    numbers: Floats
-    framework: str | None = None
-    estimated: bool = False
-
-    def phase(self, column: str) -> Phase | None:
-        """The phase of a column; None where the log has none."""
-        return next((p for p in self.phases if p.column == column), None)
-
-    def now(self, column: str) -> float:
-        """Seconds that a phase takes now, without its spikes; 0 where the log has none."""
-        found = self.phase(column)
-        return 0.0 if found is None else found.course.usual
-
-    @property
-    def now_s(self) -> float:
-        """Seconds of a step now, without spikes."""
-        return sum(p.course.usual for p in self.phases)
-
-    @property
-    def words(self) -> str:
-        """The first line of every answer."""
-        told = [p for p in self.phases if p.share >= LITTLE][:MOST]
-        parts = [f"{units.seconds(p.seconds)} {p.name}{_mark(p, first=n == 0)}" for n, p in enumerate(told)]
-        return f"{units.seconds(self.step_s)} a step: {', '.join(parts) if parts else 'in no named timer'}"
-
-
-def _mark(phase: Phase, *, first: bool) -> str:
-    marks = [units.share(phase.share, 0)] if first else []
-    if phase.since_step is not None and phase.course.before is not None:
-        marks.append(f"{units.seconds(phase.course.before)} until step {phase.since_step}")
-    elif phase.course.kind == "rising":
-        marks.append("rising")
-    elif phase.course.every is not None:
-        marks.append(f"every {phase.course.every} steps")
-    return f" ({', '.join(marks)})" if marks else ""
 
 
 def account_of(history: History, steps: Steps | None = None) -> Account | None:
@@ -124,8 +54,30 @@ def _of_log(log: StepLog) -> Account | None:
     found = None if parts or mode != "unknown" else by_lengths(columns)
     if found is not None:
         parts, mode = {"wait_s": found, "update_s": step_s - found}, "synchronous"
-    account = _account(step_s, parts, columns["step"], mode, log.metrics, log.framework)
-    return account if found is None else replace(account, estimated=True)
+    numbers = columns.get("step", np.arange(1.0, len(log) + 1))
+    account = _account(step_s, parts, numbers, mode, log.metrics, log.framework)
+    changed = [p.course.at or 0 for p in account.phases if abs(p.course.excess) >= CHANGED * account.now_s]
+    first = max(changed, default=0)
+    present = {name: float(np.nanmean(x[first:])) for name, x in columns.items() if np.isfinite(x[first:]).any()}
+    if (grown := _growth(columns.get("length_mean"), first)) is not None:
+        present["length_growth"] = grown
+    scatter = {
+        name: float(np.nanstd(columns[name][first:])) / abs(present[name])
+        for name in ("wait_s", "length_mean")
+        if present.get(name)
+    }
+    return replace(account, estimated=found is not None, present=present, scatter=scatter)
+
+
+CHANGED = 0.05  # of a step: a phase that moved by so much parts the run into before and now
+
+
+def _growth(values: Floats | None, first: int) -> float | None:
+    """How much more there is of something from a row on than before it, as a share."""
+    if values is None or not np.isfinite(values[:first]).any() or not np.isfinite(values[first:]).any():
+        return None
+    before = float(np.nanmean(values[:first]))
+    return float(np.nanmean(values[first:])) / before - 1.0 if before > 0 else None
 
 
 # A token of one response takes an engine this long at least: a model of 8 billion parameters in 16 bits, read once from
@@ -136,7 +88,7 @@ _VARIES = 0.01  # of a mean: lengths that move by less explain nothing
 
 
 def by_lengths(columns: Mapping[str, Floats]) -> Floats | None:
-    """(n,) seconds of generation at least, where no timer says them: what the step's seconds grow by with its responses.
+    """(n,) seconds of generation at least, where no timer says them: what a step grows by with its responses.
 
     The longest response counts where it explains more than the mean one; where it is always the same (the cap), each of
     its tokens takes TOKEN_S more. None where nothing is clear.
@@ -214,7 +166,7 @@ def _account(
             name = GENERATION
         phases.append(Phase(name, column, metrics.get(column), seconds, seconds / whole, course, since))
     phases.sort(key=lambda p: -p.seconds)
-    return Account(whole, round(float(weights[known].sum())), mode, tuple(phases), numbers, framework)
+    return Account(whole, round(float(weights[known].sum())), mode, tuple(phases), framework)
 
 
 def _leaves(columns: Mapping[str, Floats]) -> Iterator[tuple[str, Floats]]:
@@ -240,7 +192,8 @@ def mode_of(log: StepLog) -> Mode:
     age = columns.get("staleness_steps")
     if age is not None and np.isfinite(age).any():
         return "asynchronous" if float(np.nanmean(age)) > 0.01 else "synchronous"
-    asynchronous = {"queue_groups", "queue_samples", "in_flight_groups", "in_flight_samples", "trainer_idle", "stale_share"}
+    asynchronous = {"queue_groups", "queue_samples", "in_flight_groups", "in_flight_samples", "trainer_idle"}
     if wait is None:
         return "unknown" if asynchronous.isdisjoint(columns) else "asynchronous"
-    return "synchronous" if log.framework == "roll" and asynchronous.isdisjoint(columns) else "asynchronous"
+    # These two log the same in both modes, and are synchronous unless they are told otherwise.
+    return "synchronous" if log.framework in ("roll", "areal") and asynchronous.isdisjoint(columns) else "asynchronous"

@@ -6,7 +6,7 @@ their grounds:
 - A pass forward is 2 floating-point operations a parameter and token, the update with its backward pass 6, and 8 where
   activations are computed again (Kaplan et al. 2020, "Scaling laws for neural language models", 2.1): so log-probs take
   a quarter to a third of the update beside them.
-- A reward runs beside the generation where it is not waited for in the trainer's loop: it need not cost a step anything.
+- A reward runs beside the generation where it is not waited for in the trainer's loop: it need not cost a step.
 - Weights of 7 to 1,000 billion parameters were sent in 0.3 to 17 s (checkpoint-engine's README, verl's
   docs/advance/one_step_off.md, slime's and TRL's threads): their geometric middle counts where nothing else is known.
 - Two sides that follow one another are in balance where neither takes much longer than the other; two that run side by
@@ -23,9 +23,8 @@ from statistics import NormalDist
 import numpy as np
 
 from fleetsim.dataclass import dataclass
-from fleetsim.history.history import Floats, StepLog
-from fleetsim.replay.account.account import UNEXPLAINED, Account, Phase
-from fleetsim.replay.observe.observed import LengthHistogram
+from fleetsim.replay.observe.observed import LengthHistogram, Observed
+from fleetsim.replay.observe.phases import UNEXPLAINED, Account, Phase
 
 WORTH = 0.05  # of a step: what gives back less is no cause
 FORWARD, FORWARD_MOST = 1 / 4, 1 / 3  # of the update: one pass forward, with and without activations computed again
@@ -38,8 +37,10 @@ UNEVEN = 1.3  # the longest sample's seconds / what its length alone would make 
 SWINGS, SWINGING = 2.0, 0.1  # deviation of the generation / that of the mean response, and the least that tells
 TAIL = 3.0  # longest response / the length that a tenth exceed
 OUTSIDE = 0.35  # of a sample's seconds: those that do not grow with its length
+RUNS_OUT = 0.15  # of rollout's time, without work although the trainer waits
 CAPPED = 0.9  # of the client's cap, in flight when the trainer takes a batch
 THROWN = 0.1  # of a batch: samples thrown away beside it
+READY = 0.5  # of the trainer's wait: beside a batch
 AGAIN = 0.2  # preemptions a sample
 EVALUATES, HIDDEN = 1 / 3, 0.2  # of a step: evaluation or checkpoints; what is in no timer
 GROWN = 0.7  # of a phase's growth: where the responses grew so much, the workload changed and not the phase
@@ -66,25 +67,34 @@ class Lever:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What the rules look at: the account, and means of the log's other columns as they are now. p95, p90: lengths that
-    one in twenty and a tenth exceed, tokens; group_max: the mean of a group's longest. scatter: deviation / mean, over
-    the steps, of the generation's seconds and of the mean response."""
+    """What the rules look at.
+
+    ready: of the trainer's wait, the share beside a batch that stands ready. p95, p90: lengths that one in twenty and a
+    tenth exceed, tokens; group_max: the mean of a group's longest.
+    """
 
     account: Account
-    means: Mapping[str, float]
+    ready: float
     p90: float | None
     p95: float | None
-    scatter: tuple[float, float] = (0.0, 0.0)
     group_max: float | None = None
 
+    @property
+    def means(self) -> Mapping[str, float]:
+        """Of the log's columns, as they are now."""
+        return self.account.present
+
     def now(self, *columns: str) -> float:
+        """Seconds that these phases take now."""
         return sum(map(self.account.now, columns))
 
     def has(self, *columns: str) -> bool:
+        """Whether the log has all of them."""
         return all(c in self.means for c in columns)
 
     @property
     def step_s(self) -> float:
+        """Seconds of a step now."""
         return self.account.now_s
 
     @property
@@ -101,9 +111,11 @@ class Scene:
 Rule = Callable[[Scene], Iterator[Lever]]
 
 
-def levers_of(account: Account, log: StepLog | None, lengths: LengthHistogram | None) -> tuple[Lever, ...]:
+def levers_of(observed: Observed) -> tuple[Lever, ...]:
     """What would give seconds back, the largest first; () where nothing is worth it."""
-    scene = _scene(account, log, lengths)
+    if observed.account is None:
+        return ()
+    scene = _scene(observed.account, observed.lengths, observed.trainer.ready_share or 0.0)
     found = [lever for rule in RULES for lever in rule(scene) if lever.mean >= WORTH * scene.step_s]
     found.sort(key=lambda lever: -lever.mean)
     seen: set[str] = set()
@@ -115,42 +127,22 @@ def levers_of(account: Account, log: StepLog | None, lengths: LengthHistogram | 
     return tuple(kept)
 
 
-def _scene(account: Account, log: StepLog | None, lengths: LengthHistogram | None) -> Scene:
-    first = max((p.course.at or 0 for p in account.phases if abs(p.course.excess) >= WORTH * account.now_s), default=0)
-    columns = {} if log is None else log.columns
-    means = {name: mean for name, values in columns.items() if (mean := _mean(values[first:])) is not None}
-    if "length_mean" in columns and (grown := _growth(columns["length_mean"], first)) is not None:
-        means["length_growth"] = grown
-    scatter = (_scatter(columns.get("wait_s"), first), _scatter(columns.get("length_mean"), first))
+def _scene(account: Account, lengths: LengthHistogram | None, ready: float) -> Scene:
     p90, law = (None, None) if lengths is None else (lengths.p90, lengths.law)
     if law is None:
-        return Scene(account, means, p90, p90, scatter)
+        return Scene(account, ready, p90, p90)
     sigma = math.sqrt(math.log1p(law.cv**2))
 
     def length(quantile: float) -> float:
         found = math.exp(math.log(law.mean) - sigma**2 / 2 + sigma * NormalDist().inv_cdf(quantile))
         return found if law.cap is None else min(found, law.cap)
 
-    size = max(1.0, means.get("group_size", 1.0))
+    size = max(1.0, account.present.get("group_size", 1.0))
     longest = float(np.mean([length(((n + 0.5) / _POINTS) ** (1.0 / size)) for n in range(_POINTS)]))
-    return Scene(account, means, p90, length(0.95), scatter, longest)
+    return Scene(account, ready, p90, length(0.95), longest)
 
 
 _POINTS = 100  # quantiles over which the longest of a group is averaged
-
-
-def _scatter(values: Floats | None, first: int) -> float:
-    known = np.array([]) if values is None else values[first:][np.isfinite(values[first:])]
-    return float(known.std() / known.mean()) if known.size > 1 and known.mean() > 0 else 0.0
-
-
-def _mean(values: Floats) -> float | None:
-    return float(np.nanmean(values)) if np.isfinite(values).any() else None
-
-
-def _growth(values: Floats, first: int) -> float | None:
-    before, after = _mean(values[:first]) if first else None, _mean(values[first:])
-    return None if not before or after is None else after / before - 1.0
 
 
 def _lever(
@@ -217,8 +209,11 @@ def _weights(scene: Scene) -> Iterator[Lever]:
         now = scene.now(column)
         if now < SYNC_SHARE * scene.step_s or now <= SYNC_S:
             continue
-        why = f"neither side works meanwhile, and models of 7 to 1,000 billion parameters are sent in {SYNC_LEAST_S} to "
-        lever = _lever(scene, cause, column, (SYNC_S, SYNC_LEAST_S, min(now, SYNC_MOST_S)), f"{why}{SYNC_MOST_S:.0f} s")
+        why = (
+            f"neither side works meanwhile, and models of 7 to 1,000 billion parameters are sent in {SYNC_LEAST_S} to "
+            f"{SYNC_MOST_S:.0f} s"
+        )
+        lever = _lever(scene, cause, column, (SYNC_S, SYNC_LEAST_S, min(now, SYNC_MOST_S)), why)
         if lever is not None:
             yield lever
 
@@ -263,7 +258,8 @@ def _rollout_s(scene: Scene) -> float | None:
     held = m.get("sample_s_mean", m.get("group_s_mean"))
     if not batch or ready is None or ready < BEHIND * batch or held is None:
         return None
-    return held * batch / max(batch, m.get("in_flight_samples", batch))
+    flying = min(max(batch, m.get("in_flight_samples", batch)), m.get("in_flight_cap_samples", math.inf))
+    return held * batch / max(1.0, flying)
 
 
 def _rollout(scene: Scene) -> Iterator[Lever]:
@@ -294,8 +290,10 @@ def _rollout(scene: Scene) -> Iterator[Lever]:
 def _why_slow(scene: Scene) -> tuple[str, str]:
     """Why rollout takes so long: the first of its causes that shows, from the narrowest to the widest."""
     for cause, shown in (
+        ("ready samples fetched slowly", _fetched(scene)),
         ("stale samples dropped", _dropped(scene)),
         ("KV preemption", _preempted(scene)),
+        ("staleness window", _runs_out(scene)),
         ("in-flight cap", _capped(scene)),
         ("straggler", _straggles(scene)),
         ("judge or tool slow", _late(scene)),
@@ -309,6 +307,12 @@ def _why_slow(scene: Scene) -> tuple[str, str]:
     return "rollout slow", f"the trainer waits for samples that rollout makes beside it; {ruled}"
 
 
+def _fetched(scene: Scene) -> str:
+    if scene.ready < READY:
+        return ""
+    return f"{100 * scene.ready:.0f} % of the wait lies beside a whole batch that stands ready"
+
+
 def _dropped(scene: Scene) -> str:
     batch, thrown = scene.means.get("samples"), scene.means.get("dropped_samples")
     if not batch or thrown is None or thrown < THROWN * batch:
@@ -318,7 +322,18 @@ def _dropped(scene: Scene) -> str:
 
 def _preempted(scene: Scene) -> str:
     again = scene.means.get("preemptions", 0.0)
-    return f"a sample is thrown out of its engine's batch {again:.1f} times, for want of KV cache" if again >= AGAIN else ""
+    if again < AGAIN:
+        return ""
+    return f"a sample is thrown out of its engine's batch {again:.1f} times, for want of KV cache"
+
+
+def _runs_out(scene: Scene) -> str:
+    m = scene.means
+    active, window = m.get("rollout_active_s"), m.get("rollout_window_s")
+    idle = m.get("rollout_idle") if active is None or not window else 1.0 - active / window
+    if idle is None or idle < RUNS_OUT:
+        return ""
+    return f"rollout has nothing in flight for {100 * idle:.0f} % of the time, for it may not run further ahead"
 
 
 def _capped(scene: Scene) -> str:
@@ -343,8 +358,8 @@ def _straggles(scene: Scene) -> str:
     if work is None or work[1] / work[0] < UNEVEN * work[3] / work[2]:
         return ""
     return (
-        f"the slowest takes {work[1] / work[0]:.1f} times as long as the mean one, of {work[3] / work[2]:.1f} times the "
-        "tokens: an instance is slower than the others"
+        f"the slowest takes {work[1] / work[0]:.1f} times as long as the mean one, of {work[3] / work[2]:.1f} times "
+        "the tokens: an instance is slower than the others"
     )
 
 
@@ -362,7 +377,7 @@ def _late(scene: Scene) -> str:
     share = _outside(scene)
     if share < OUTSIDE:
         return ""
-    return f"{100 * share:.0f} % of a sample's seconds do not grow with its length: it waits for a judge, a tool or a place"
+    return f"{100 * share:.0f} % of a sample's seconds do not grow with its length: a judge, a tool or a queue has them"
 
 
 def _tail(scene: Scene) -> str:
@@ -372,10 +387,12 @@ def _tail(scene: Scene) -> str:
     if scene.account.mode == "asynchronous" and not _narrow(m):
         return ""
     if "length_max" not in m:  # the longest of a batch swings where the mean of all does not
-        seconds, tokens = scene.scatter
+        seconds, tokens = (scene.account.scatter.get(name, 0.0) for name in ("wait_s", "length_mean"))
         clear = scene.account.mode != "asynchronous" and seconds >= SWINGS * max(tokens, 0.5 * SWINGING)
-        swings = f"generation swings by {100 * seconds:.0f} % from step to step, the mean response by {100 * tokens:.0f} %"
-        return f"{swings}: the longest of a batch decides, and the others wait for it" if clear else ""
+        swings = (
+            f"generation swings by {100 * seconds:.0f} % from step to step, the mean response by {100 * tokens:.0f}"
+        )
+        return f"{swings} %: the longest of a batch decides, and the others wait for it" if clear else ""
     if scene.p90 is None or m["length_max"] < TAIL * scene.p90:
         return ""
     return (
@@ -402,14 +419,16 @@ def _beside(scene: Scene) -> Iterator[Lever]:
             yield Lever(cause, phase.name, column, half, half / 2, phase.seconds, why)
     hidden = scene.account.phase(UNEXPLAINED)
     if hidden is not None and scene.account.mode != "unknown" and hidden.course.usual >= HIDDEN * scene.step_s:
-        now = hidden.course.usual
-        yield Lever("unexplained time", hidden.name, UNEXPLAINED, now, 0.0, now, "no timer of the log has these seconds")
+        now, why = hidden.course.usual, "no timer of the log has these seconds"
+        yield Lever("unexplained time", hidden.name, UNEXPLAINED, now, 0.0, now, why)
 
 
 RULES: tuple[Rule, ...] = (_forward, _reward, _weights, _changes, _rollout, _trainer, _beside)
 CAUSES: Collection[str] = (
-    *("rollout slow", "long tail", "straggler", "in-flight cap", "stale samples dropped", "KV preemption"),
-    *("judge or tool slow", "trainer slow", "reference log-probs slow", "log-probs slow", "experience slow"),
+    *("rollout slow", "long tail", "straggler", "staleness window", "in-flight cap", "KV preemption"),
+    "stale samples dropped",
+    *("ready samples fetched slowly", "judge or tool slow", "trainer slow", "reference log-probs slow"),
+    *("log-probs slow", "experience slow"),
     *("reward slow", "weight sync slow", "hand-over slow", "evaluation", "checkpoints", "unexplained time"),
 )
 """Every word that `diagnosis` has for a cause."""

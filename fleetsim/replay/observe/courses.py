@@ -1,46 +1,18 @@
-"""One segmentation of time: whether a row of numbers is constant, rises, has spikes that come again, or changed at a step."""
+"""One segmentation of time: whether a row of numbers is constant, rises, has spikes that come again, or changed."""
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 
-from fleetsim.dataclass import dataclass
 from fleetsim.history.history import Floats
 from fleetsim.replay.observe.intervals import Mask
-
-Kind = Literal["constant", "since", "rising", "periodic"]
+from fleetsim.replay.observe.phases import Course, Kind
 
 FEWEST = 4  # rows on either side of a change
 SPIKE, ROBUST = 0.5, 8.0  # of the median, and robust standard deviations: what stands out above both is a spike
 REGULAR = 0.8  # of the distances between spikes: so many must be the usual one, or a multiple of it
 SURE = 4.0  # standard errors by which two levels differ
 BY = 0.1  # of the higher level: a change by less is no other level
-
-
-@dataclass(frozen=True, slots=True)
-class Course:
-    """How a row of numbers goes on over a run's steps.
-
-    mean: of all rows that say something. usual: of those outside the spikes, after the last change: what it is now.
-    before: the same before the change (None without one). at: the row at which the change begins. spikes: (n,) rows
-    that stand out and come again every `every` rows; spread: standard deviation of the rows of the present level.
-    """
-
-    kind: Kind
-    mean: float
-    usual: float
-    spread: float
-    spikes: Mask
-    before: float | None = None
-    at: int | None = None
-    every: int | None = None
-
-    @property
-    def excess(self) -> float:
-        """What it is now beyond what it was before; 0 without a change."""
-        return 0.0 if self.before is None else self.usual - self.before
 
 
 def course_of(values: Floats) -> Course:
@@ -50,15 +22,14 @@ def course_of(values: Floats) -> Course:
     counts (Schwarz 1978, "Estimating the dimension of a model": n log(residual) + parameters log(n)).
     """
     known = np.isfinite(values)
-    none = np.zeros(len(values), dtype=bool)
     if not known.any():
-        return Course("constant", 0.0, 0.0, 0.0, none)
+        return Course("constant", 0.0, 0.0, 0.0)
     mean = float(values[known].mean())
     spikes, every = _spikes(values, known)
     rows = np.flatnonzero(known & ~spikes)
     y = values[rows]
     kind: Kind = "constant" if every is None else "periodic"
-    level = Course(kind, mean, float(y.mean()), float(y.std()), spikes, every=every)
+    level = Course(kind, mean, float(y.mean()), float(y.std()), every=every)
     if len(y) < 2 * FEWEST:
         return level
     place, two = _split(y)
@@ -73,13 +44,13 @@ def course_of(values: Floats) -> Course:
     best = int(np.argmin(costs))
     if best == 1 and _differ(before, after):
         return Course(
-            "since", mean, float(after.mean()), float(after.std()), spikes, float(before.mean()), int(rows[place]), every
+            "since", mean, float(after.mean()), float(after.std()), float(before.mean()), int(rows[place]), every
         )
     if best == 2:
         first, last = np.polyval(slope, 0), np.polyval(slope, len(y) - 1)
         spread = float(np.sqrt(line / len(y)))
         if abs(last - first) > max(BY * max(abs(first), abs(last)), SURE * spread / np.sqrt(len(y))):
-            return Course("rising", mean, float(last), spread, spikes, float(first), None, every)
+            return Course("rising", mean, float(last), spread, float(first), None, every)
     return level
 
 

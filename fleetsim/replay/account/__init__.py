@@ -1,1 +1,0 @@
-"""Where the seconds of a step go, and what would give them back."""
