@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from fleetsim import units
-from fleetsim.job.brief import assumed_line, losses_line, measure_line, ranged, regime_line, step_line
+from fleetsim.job.brief import (
+    assumed_line,
+    losses_line,
+    measure_line,
+    ranged,
+    regime_line,
+    run_differs,
+    run_line,
+    step_line,
+)
 from fleetsim.job.caveats import backlog_line
 from fleetsim.job.grounds import observed_line
 from fleetsim.job.shared_gpus import count_words, gpus_each, takes_turns
@@ -25,7 +34,17 @@ def in_brief(result: Sizing) -> Document:
 def brief_of(result: Sizing) -> Brief:
     """What one must know of a plan; its headline is the answer."""
     here = with_instances(result.scenario, result.instances)
+    run = run_line(result.scenario, result.as_run_s)
+    if run_differs(result.scenario, result.as_run_s):
+        return brief(
+            ("run", run),
+            ("explain", _explains(result)),
+            ("observed", observed_line(result.scenario)),
+            ("measure", _measure(result)),
+            tone="unsure",
+        )
     return brief(
+        ("run", run),
         ("missed", _missed(result)),
         ("step", _step(result)),
         ("cost", _cost(result)),
@@ -40,6 +59,12 @@ def brief_of(result: Sizing) -> Brief:
         ("measure", _measure(result)),
         tone=_tone(result),
     )
+
+
+def _explains(result: Sizing) -> str:
+    """What may make the run another job than the simulated one: what was assumed of it."""
+    assumed = assumed_line(result.scenario, result.assumptions, result.in_doubt)
+    return f"no fleet is advised until they agree; what is assumed of the run, and may be other: {assumed}"
 
 
 def _tone(result: Sizing) -> Tone:
