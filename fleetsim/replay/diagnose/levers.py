@@ -237,7 +237,7 @@ def _changes(scene: Scene) -> Iterator[Lever]:
 def _trainer(scene: Scene) -> Iterator[Lever]:
     """A trainer beside which rollout stands idle, or after which it takes a small part of the step."""
     column = "update_s" if scene.account.phase("update_s") else "train_s"
-    other = None if scene.account.estimated else _rollout_s(scene)
+    other = None if scene.account.estimated or scene.account.either else _rollout_s(scene)
     if other is None or scene.rollout_binds or scene.now(column) < BALANCE * other:
         return
     why = f"a batch is generated in {other:.1f} s, and the trainer holds the step for the rest"
@@ -418,7 +418,8 @@ def _beside(scene: Scene) -> Iterator[Lever]:
             why = f"it takes {100 * phase.share:.0f} % of the run's time"
             yield Lever(cause, phase.name, column, half, half / 2, phase.seconds, why)
     hidden = scene.account.phase(UNEXPLAINED)
-    if hidden is not None and scene.account.mode != "unknown" and hidden.course.usual >= HIDDEN * scene.step_s:
+    timed = scene.update_s > 0  # of a log that does not time the training, most is unexplained
+    if hidden is not None and timed and hidden.course.usual >= HIDDEN * scene.step_s:
         now, why = hidden.course.usual, "no timer of the log has these seconds"
         yield Lever("unexplained time", hidden.name, UNEXPLAINED, now, 0.0, now, why)
 

@@ -66,7 +66,7 @@ def _of_log(log: StepLog) -> Account | None:
         for name in ("wait_s", "length_mean")
         if present.get(name)
     }
-    return replace(account, estimated=found is not None, present=present, scatter=scatter)
+    return replace(account, estimated=found is not None, either=_either(log), present=present, scatter=scatter)
 
 
 CHANGED = 0.05  # of a step: a phase that moved by so much parts the run into before and now
@@ -192,8 +192,17 @@ def mode_of(log: StepLog) -> Mode:
     age = columns.get("staleness_steps")
     if age is not None and np.isfinite(age).any():
         return "asynchronous" if float(np.nanmean(age)) > 0.01 else "synchronous"
-    asynchronous = {"queue_groups", "queue_samples", "in_flight_groups", "in_flight_samples", "trainer_idle"}
     if wait is None:
-        return "unknown" if asynchronous.isdisjoint(columns) else "asynchronous"
-    # These two log the same in both modes, and are synchronous unless they are told otherwise.
-    return "synchronous" if log.framework in ("roll", "areal") and asynchronous.isdisjoint(columns) else "asynchronous"
+        return "unknown" if _AHEAD.isdisjoint(columns) else "asynchronous"
+    return "synchronous" if _either(log) else "asynchronous"
+
+
+# What only a log has whose generation runs ahead of its trainer.
+_AHEAD = frozenset({"queue_groups", "queue_samples", "in_flight_groups", "in_flight_samples", "trainer_idle"})
+
+
+def _either(log: StepLog) -> bool:
+    """Whether a log looks the same in both modes: these two frameworks are synchronous unless they are told
+    otherwise, and time the wait for a batch alike."""
+    known = {"staleness_steps", "generate_s", *_AHEAD}
+    return log.framework in ("roll", "areal") and known.isdisjoint(log.columns)

@@ -62,7 +62,8 @@ class Account:
 
     step_s: mean seconds; steps: how many were seen. mode: how generation and training lie to each other. framework:
     whose log it is; None = exported metrics. estimated: no timer parts the step, and what its seconds have to do with
-    its responses' lengths says what generation takes at least. present: means of the log's columns since the last
+    its responses' lengths says what generation takes at least. either: synchronous is only likelier than asynchronous.
+    present: means of the log's columns since the last
     change of a phase (`length_growth`: how much longer the responses are than before it); scatter: deviation / mean of
     the same rows.
     """
@@ -73,6 +74,7 @@ class Account:
     phases: tuple[Phase, ...]
     framework: str | None = None
     estimated: bool = False
+    either: bool = False
     present: Mapping[str, float] = field(default_factory=dict)
     scatter: Mapping[str, float] = field(default_factory=dict)
 

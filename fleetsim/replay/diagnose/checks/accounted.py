@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from fleetsim.replay.diagnose.checks.case import Case, Reply, idle_words
+from fleetsim.replay.diagnose.checks.rollout import changed
 from fleetsim.replay.diagnose.cost import Claims
 from fleetsim.replay.diagnose.cures import cure_of
 from fleetsim.replay.diagnose.finding import Check
@@ -66,6 +67,7 @@ def _fault(case: Case, check: Check, found: list[Lever]) -> Reply:
     evidence = (
         f"{plain(first.mean)} of a step{since} ({range_words}), in {first.phase}",
         first.why,
+        *(changed(case) if check == "rollout" else ()),
         *(f"{lever.cause}: {plain(lever.mean)} of a step" for lever in found[1:]),
     )
     share = min(1.0, sum(lever.mean for lever in found) / step_s)
