@@ -9,7 +9,7 @@ from typing import Any
 from fleetsim import units
 from fleetsim.dataclass import dataclass
 from fleetsim.replay.diagnose.finding import Check, Finding, Verdict
-from fleetsim.replay.diagnose.levers import Lever, levers_of
+from fleetsim.replay.diagnose.levers import StepLever, levers_of
 from fleetsim.replay.diagnose.remedies import remedy_for, undo_of
 from fleetsim.replay.observe.observed import Observed
 from fleetsim.replay.observe.phases import plain
@@ -100,7 +100,7 @@ def _first(verdict: Verdict) -> str | None:
     return None if verdict.binding is None else CAUSE_OF.get(verdict.binding)
 
 
-def cure_of(lever: Lever, observed: Observed) -> Cure:
+def cure_of(lever: StepLever, observed: Observed) -> Cure:
     """The lever with what to do, what to check and how to undo, in the words of the log's framework."""
     account = observed.account
     assert account is not None  # it is where levers come from
@@ -135,7 +135,7 @@ def _after(seconds: float, spread: float) -> int:
     return min(MOST_AFTER, max(FEWEST_AFTER, SETTLES + math.ceil(noise)))
 
 
-def _values(lever: Lever, observed: Observed) -> dict[str, str]:
+def _values(lever: StepLever, observed: Observed) -> dict[str, str]:
     """What stands in the places of a remedy, as far as the log says it."""
     account, lengths = observed.account, observed.lengths
     present = {} if account is None else account.present

@@ -48,7 +48,7 @@ OVERLAP = ("asynchronous", "one step off")
 
 
 @dataclass(frozen=True, slots=True)
-class Lever:
+class StepLever:
     """A cause, and what its absence gives back.
 
     cause: a word of CAUSES. phase: where its seconds stand now; column: of the log. mean, low, high: seconds of a step.
@@ -66,7 +66,7 @@ class Lever:
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class StepScene:
     """What the rules look at.
 
     ready: of the trainer's wait, the share beside a batch that stands ready. p95, p90: lengths that one in twenty and a
@@ -108,10 +108,10 @@ class Scene:
         return self.account.mode in (*OVERLAP, "unknown") and self.now("wait_s") >= WORTH * self.step_s
 
 
-Rule = Callable[[Scene], Iterator[Lever]]
+Rule = Callable[[StepScene], Iterator[StepLever]]
 
 
-def levers_of(observed: Observed) -> tuple[Lever, ...]:
+def levers_of(observed: Observed) -> tuple[StepLever, ...]:
     """What would give seconds back, the largest first; () where nothing is worth it."""
     if observed.account is None:
         return ()
@@ -127,10 +127,10 @@ def levers_of(observed: Observed) -> tuple[Lever, ...]:
     return tuple(kept)
 
 
-def _scene(account: Account, lengths: LengthHistogram | None, ready: float) -> Scene:
+def _scene(account: Account, lengths: LengthHistogram | None, ready: float) -> StepScene:
     p90, law = (None, None) if lengths is None else (lengths.p90, lengths.law)
     if law is None:
-        return Scene(account, ready, p90, p90)
+        return StepScene(account, ready, p90, p90)
     sigma = math.sqrt(math.log1p(law.cv**2))
 
     def length(quantile: float) -> float:
@@ -139,15 +139,15 @@ def _scene(account: Account, lengths: LengthHistogram | None, ready: float) -> S
 
     size = max(1.0, account.present.get("group_size", 1.0))
     longest = float(np.mean([length(((n + 0.5) / _POINTS) ** (1.0 / size)) for n in range(_POINTS)]))
-    return Scene(account, ready, p90, length(0.95), longest)
+    return StepScene(account, ready, p90, length(0.95), longest)
 
 
 _POINTS = 100  # quantiles over which the longest of a group is averaged
 
 
 def _lever(
-    scene: Scene, cause: str, column: str, costs: tuple[float, float, float], why: str, phase: str | None = None
-) -> Lever | None:
+    scene: StepScene, cause: str, column: str, costs: tuple[float, float, float], why: str, phase: str | None = None
+) -> StepLever | None:
     """The lever that brings a phase to what it would cost (mean, least, most): what it took before in this run, where
     it was cheaper then."""
     found = scene.account.phase(column)
@@ -159,10 +159,10 @@ def _lever(
         costs, since = (before, 0.9 * before, 1.1 * before), found.since_step
     error = 2.0 * found.course.spread / math.sqrt(max(1, scene.account.steps - (found.course.at or 0)))
     mean, least, most = (max(0.0, now - cost) for cost in costs)
-    return Lever(cause, phase or found.name, column, mean, max(0.0, most - error), least + error, why, since)
+    return StepLever(cause, phase or found.name, column, mean, max(0.0, most - error), least + error, why, since)
 
 
-def _rose(scene: Scene, phase: Phase) -> bool:
+def _rose(scene: StepScene, phase: Phase) -> bool:
     """Whether a phase takes more than it did, and not for longer responses alone."""
     before = phase.course.before
     if before is None or phase.course.excess < WORTH * scene.step_s:
@@ -170,7 +170,7 @@ def _rose(scene: Scene, phase: Phase) -> bool:
     return scene.means.get("length_growth", 0.0) < GROWN * phase.course.excess / max(before, 1e-9)
 
 
-def _forward(scene: Scene) -> Iterator[Lever]:
+def _forward(scene: StepScene) -> Iterator[StepLever]:
     """Log-probs that take longer than passes forward do."""
     if scene.rollout_binds or scene.update_s <= 0:
         return
@@ -193,7 +193,7 @@ def _forward(scene: Scene) -> Iterator[Lever]:
             yield lever
 
 
-def _reward(scene: Scene) -> Iterator[Lever]:
+def _reward(scene: StepScene) -> Iterator[StepLever]:
     """A reward in the trainer's loop, which both sides wait for."""
     if scene.rollout_binds or scene.now("reward_s") < WORTH * scene.step_s:
         return
@@ -204,7 +204,7 @@ def _reward(scene: Scene) -> Iterator[Lever]:
         yield lever
 
 
-def _weights(scene: Scene) -> Iterator[Lever]:
+def _weights(scene: StepScene) -> Iterator[StepLever]:
     for column, cause in (("sync_s", "weight sync slow"), ("handover_s", "hand-over slow")):
         now = scene.now(column)
         if now < SYNC_SHARE * scene.step_s or now <= SYNC_S:
@@ -218,7 +218,7 @@ def _weights(scene: Scene) -> Iterator[Lever]:
             yield lever
 
 
-def _changes(scene: Scene) -> Iterator[Lever]:
+def _changes(scene: StepScene) -> Iterator[StepLever]:
     """A phase of the trainer that became slower within the run, the responses being as long as before."""
     if scene.rollout_binds:
         return
@@ -234,7 +234,7 @@ def _changes(scene: Scene) -> Iterator[Lever]:
                 yield lever
 
 
-def _trainer(scene: Scene) -> Iterator[Lever]:
+def _trainer(scene: StepScene) -> Iterator[StepLever]:
     """A trainer beside which rollout stands idle, or after which it takes a small part of the step."""
     column = "update_s" if scene.account.phase("update_s") else "train_s"
     other = None if scene.account.estimated or scene.account.either else _rollout_s(scene)
@@ -246,7 +246,7 @@ def _trainer(scene: Scene) -> Iterator[Lever]:
         yield lever
 
 
-def _rollout_s(scene: Scene) -> float | None:
+def _rollout_s(scene: StepScene) -> float | None:
     """Seconds in which rollout makes a batch, where that shows: the generation; beside a trainer that is behind, by
     Little's law with the samples that may be in flight."""
     m = scene.means
@@ -262,7 +262,7 @@ def _rollout_s(scene: Scene) -> float | None:
     return held * batch / max(1.0, flying)
 
 
-def _rollout(scene: Scene) -> Iterator[Lever]:
+def _rollout(scene: StepScene) -> Iterator[StepLever]:
     """Generation that holds the step: which of its causes it is, and what the others leave."""
     wait = scene.now("wait_s")
     if scene.account.mode == "synchronous":
@@ -287,7 +287,7 @@ def _rollout(scene: Scene) -> Iterator[Lever]:
         yield lever
 
 
-def _why_slow(scene: Scene) -> tuple[str, str]:
+def _why_slow(scene: StepScene) -> tuple[str, str]:
     """Why rollout takes so long: the first of its causes that shows, from the narrowest to the widest."""
     for cause, shown in (
         ("ready samples fetched slowly", _fetched(scene)),
@@ -307,27 +307,27 @@ def _why_slow(scene: Scene) -> tuple[str, str]:
     return "rollout slow", f"the trainer waits for samples that rollout makes beside it; {ruled}"
 
 
-def _fetched(scene: Scene) -> str:
+def _fetched(scene: StepScene) -> str:
     if scene.ready < READY:
         return ""
     return f"{100 * scene.ready:.0f} % of the wait lies beside a whole batch that stands ready"
 
 
-def _dropped(scene: Scene) -> str:
+def _dropped(scene: StepScene) -> str:
     batch, thrown = scene.means.get("samples"), scene.means.get("dropped_samples")
     if not batch or thrown is None or thrown < THROWN * batch:
         return ""
     return f"{thrown:,.0f} samples are thrown away as too old beside every {batch:,.0f} that are trained"
 
 
-def _preempted(scene: Scene) -> str:
+def _preempted(scene: StepScene) -> str:
     again = scene.means.get("preemptions", 0.0)
     if again < AGAIN:
         return ""
     return f"a sample is thrown out of its engine's batch {again:.1f} times, for want of KV cache"
 
 
-def _runs_out(scene: Scene) -> str:
+def _runs_out(scene: StepScene) -> str:
     m = scene.means
     active, window = m.get("rollout_active_s"), m.get("rollout_window_s")
     idle = m.get("rollout_idle") if active is None or not window else 1.0 - active / window
@@ -336,14 +336,14 @@ def _runs_out(scene: Scene) -> str:
     return f"rollout has nothing in flight for {100 * idle:.0f} % of the time, for it may not run further ahead"
 
 
-def _capped(scene: Scene) -> str:
+def _capped(scene: StepScene) -> str:
     flying, cap = scene.means.get("in_flight_samples"), scene.means.get("in_flight_cap_samples")
     if not cap or flying is None or flying < CAPPED * cap - scene.means.get("group_size", 1.0):
         return ""
     return f"the client holds {flying:,.0f} samples in flight, and its cap is {cap:,.0f}"
 
 
-def _work(scene: Scene) -> tuple[float, float, float, float] | None:
+def _work(scene: StepScene) -> tuple[float, float, float, float] | None:
     """Seconds of the mean and of the slowest piece of work, and their tokens; of samples, else of whole groups."""
     m = scene.means
     for unit, tokens in (("sample", m.get("length_mean")), ("group", scene.group_max)):
@@ -352,7 +352,7 @@ def _work(scene: Scene) -> tuple[float, float, float, float] | None:
     return None
 
 
-def _straggles(scene: Scene) -> str:
+def _straggles(scene: StepScene) -> str:
     """One slow instance: its longest work takes longer than its length explains."""
     work = _work(scene)
     if work is None or work[1] / work[0] < UNEVEN * work[3] / work[2]:
@@ -363,7 +363,7 @@ def _straggles(scene: Scene) -> str:
     )
 
 
-def _outside(scene: Scene) -> float:
+def _outside(scene: StepScene) -> float:
     """The share of a sample's seconds that does not grow with its length: a judge, a tool, a queue. 0 where samples
     begin together, for then the later tokens are faster."""
     work = _work(scene)
@@ -373,14 +373,14 @@ def _outside(scene: Scene) -> float:
     return min(1.0, max(0.0, 1.0 - (most_s - mean_s) / (most - mean) * mean / mean_s))
 
 
-def _late(scene: Scene) -> str:
+def _late(scene: StepScene) -> str:
     share = _outside(scene)
     if share < OUTSIDE:
         return ""
     return f"{100 * share:.0f} % of a sample's seconds do not grow with its length: a judge, a tool or a queue has them"
 
 
-def _tail(scene: Scene) -> str:
+def _tail(scene: StepScene) -> str:
     """The longest responses hold the batch. Beside a trainer that takes others first they hold nobody, so that only a
     window below one batch counts."""
     m = scene.means
@@ -409,19 +409,19 @@ def _narrow(means: Mapping[str, float]) -> bool:
     return means.get("staleness_steps", math.inf) < 0.9
 
 
-def _beside(scene: Scene) -> Iterator[Lever]:
+def _beside(scene: StepScene) -> Iterator[StepLever]:
     """Evaluations and checkpoints that take a third of the time, and what no timer explains."""
     for column, cause in (("eval_s", "evaluation"), ("checkpoint_s", "checkpoints")):
         phase = scene.account.phase(column)
         if phase is not None and phase.share >= EVALUATES:
             half = phase.seconds / 2
             why = f"it takes {100 * phase.share:.0f} % of the run's time"
-            yield Lever(cause, phase.name, column, half, half / 2, phase.seconds, why)
+            yield StepLever(cause, phase.name, column, half, half / 2, phase.seconds, why)
     hidden = scene.account.phase(UNEXPLAINED)
     timed = scene.update_s > 0  # of a log that does not time the training, most is unexplained
     if hidden is not None and timed and hidden.course.usual >= HIDDEN * scene.step_s:
         now, why = hidden.course.usual, "no timer of the log has these seconds"
-        yield Lever("unexplained time", hidden.name, UNEXPLAINED, now, 0.0, now, why)
+        yield StepLever("unexplained time", hidden.name, UNEXPLAINED, now, 0.0, now, why)
 
 
 RULES: tuple[Rule, ...] = (_forward, _reward, _weights, _changes, _rollout, _trainer, _beside)

@@ -6,7 +6,7 @@ import numpy as np
 
 from fleetsim.history.history import Floats
 from fleetsim.replay.observe.intervals import Mask
-from fleetsim.replay.observe.phases import Course, Kind
+from fleetsim.replay.observe.phases import Kind, PhaseCourse
 
 FEWEST = 4  # rows on either side of a change
 SPIKE, ROBUST = 0.5, 8.0  # of the median, and robust standard deviations: what stands out above both is a spike
@@ -15,7 +15,7 @@ SURE = 4.0  # standard errors by which two levels differ
 BY = 0.1  # of the higher level: a change by less is no other level
 
 
-def course_of(values: Floats) -> Course:
+def course_of(values: Floats) -> PhaseCourse:
     """The course of (n,) numbers, NaN where nothing is said. A change must be seen in FEWEST rows on either side.
 
     Of the three simple laws (one level, two levels, a straight line) the one that explains most for its parameters
@@ -23,13 +23,13 @@ def course_of(values: Floats) -> Course:
     """
     known = np.isfinite(values)
     if not known.any():
-        return Course("constant", 0.0, 0.0, 0.0)
+        return PhaseCourse("constant", 0.0, 0.0, 0.0)
     mean = float(values[known].mean())
     spikes, every = _spikes(values, known)
     rows = np.flatnonzero(known & ~spikes)
     y = values[rows]
     kind: Kind = "constant" if every is None else "periodic"
-    level = Course(kind, mean, float(y.mean()), float(y.std()), every=every)
+    level = PhaseCourse(kind, mean, float(y.mean()), float(y.std()), every=every)
     if len(y) < 2 * FEWEST:
         return level
     place, two = _split(y)
@@ -43,14 +43,14 @@ def course_of(values: Floats) -> Course:
     ]
     best = int(np.argmin(costs))
     if best == 1 and _differ(before, after):
-        return Course(
+        return PhaseCourse(
             "since", mean, float(after.mean()), float(after.std()), float(before.mean()), int(rows[place]), every
         )
     if best == 2:
         first, last = np.polyval(slope, 0), np.polyval(slope, len(y) - 1)
         spread = float(np.sqrt(line / len(y)))
         if abs(last - first) > max(BY * max(abs(first), abs(last)), SURE * spread / np.sqrt(len(y))):
-            return Course("rising", mean, float(last), spread, float(first), None, every)
+            return PhaseCourse("rising", mean, float(last), spread, float(first), None, every)
     return level
 
 

@@ -17,7 +17,7 @@ LITTLE, MOST = 0.02, 6  # of a step: phases below it are not told in the first l
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class PhaseCourse:
     """How a row of numbers goes on over a run's steps.
 
     mean: of all rows that say something. usual: of those outside the spikes, after the last change: what it is now.
@@ -52,7 +52,7 @@ class Phase:
     metric: str | None
     seconds: float
     share: float
-    course: Course
+    course: PhaseCourse
     since_step: int | None = None
 
 

@@ -9,7 +9,7 @@ from fleetsim.replay.diagnose.checks.rollout import changed
 from fleetsim.replay.diagnose.cost import Claims
 from fleetsim.replay.diagnose.cures import cure_of
 from fleetsim.replay.diagnose.finding import Check
-from fleetsim.replay.diagnose.levers import Lever, levers_of
+from fleetsim.replay.diagnose.levers import StepLever, levers_of
 from fleetsim.replay.observe.phases import plain
 
 ANSWERS: Mapping[Check, tuple[str, ...]] = {
@@ -59,7 +59,7 @@ def accounted(case: Case, check: Check) -> Reply:
     return Reply(check, "ok", "no seconds to be had", evidence)
 
 
-def _fault(case: Case, check: Check, found: list[Lever]) -> Reply:
+def _fault(case: Case, check: Check, found: list[StepLever]) -> Reply:
     """The first of a check's levers as its finding; the others stand in its evidence."""
     first, step_s = found[0], max(1e-9, case.observed.trainer.step_s.value if case.observed.trainer.step_s else 1e-9)
     since = "" if first.since_step is None else f" since step {first.since_step}"
