@@ -15,8 +15,8 @@ from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 
 from fleetsim.job.job import job_from_flags
-from fleetsim.size.size import size
 from fleetsim.size.facts import document
+from fleetsim.size.size import size
 from fleetsim.tell.terminal import draw, warning_lines
 
 PLACE = Path(__file__).with_name("size.svg")

@@ -18,7 +18,7 @@ from fleetsim.history.option_names import FRAMEWORK, mapped
 from fleetsim.history.step_logs.columns import CLOCKS, COLUMNS, RUNNING, Entry, FrameworkLog, known_as, resolved
 from fleetsim.history.step_logs.frameworks import BY_NAME, FRAMEWORKS
 from fleetsim.history.step_logs.rows import RunLogTable, read_rows
-from fleetsim.history.step_logs.steps import TableSteps, derive, steps_of_table, warm_up
+from fleetsim.history.step_logs.steps import TRAINING, TableSteps, derive, steps_of_table, warm_up
 
 _MAIN = ("step_s", "wait_s", "train_s", "sync_s", "samples", "length_mean")
 
@@ -86,6 +86,11 @@ def run_log(
                 columns[entry.column] = found
                 metrics[entry.column] = _made_of(entry, values)
     notes += derive(columns, values, known.serial(mode), known.rests.get(mode))
+    parts = sorted((-float(np.nansum(columns[part])), metrics[part]) for part in TRAINING if part in metrics)
+    if parts and "train_s" in columns:
+        large = [metric for seconds, metric in parts if seconds <= 0.01 * parts[0][0]]
+        more = f" and {len(large) - 3} more" if large[3:] else ""
+        metrics.setdefault("train_s", " + ".join(large[:3]) + more)
     notes += _renamed_notes(names)
     if (known.notes or {}).get(mode):
         notes.append(Note("other", (known.notes or {})[mode]))

@@ -64,6 +64,34 @@ _TYPED: Mapping[str, Callable[[Scenario], float]] = {
 }
 
 
+STEP_SEEN = "seconds of a step"
+"""What the record of a run's own step is called (`ObservedConfig.what`)."""
+# Of the run's own step: what the simulated one may be off before anything is advised, with no narrower range.
+RUN_LIMIT = 0.15
+
+
+def run_differs(scenario: Scenario, simulated_s: float | None) -> bool:
+    """Whether a job that a run showed, simulated as it ran, is another than the run: then nothing is to be advised."""
+    seen = run_step_s(scenario)
+    return seen is not None and (simulated_s is None or abs(simulated_s / seen - 1.0) > RUN_LIMIT)
+
+
+def run_step_s(scenario: Scenario) -> float | None:
+    """Seconds of a step of the run that the job comes from; None where it comes from none."""
+    return next((record.value for record in scenario.observed if record.what == STEP_SEEN), None)
+
+
+def run_line(scenario: Scenario, simulated_s: float | None) -> str:
+    """The first line of an answer from a run: its step beside the simulated one; "" where the job is of no run."""
+    seen = run_step_s(scenario)
+    if seen is None:
+        return ""
+    if simulated_s is None:
+        return f"Your run: {seen:.1f} s a step; not simulated: say what it ran on, --set fleet.instances=N"
+    off = "" if not run_differs(scenario, simulated_s) else f" ({units.change(simulated_s / seen - 1.0)})"
+    return f"Your run: {seen:.1f} s a step; simulated: {simulated_s:.1f} s{off}"
+
+
 def likely(low: str, high: str, wide: bool) -> str:
     """The range around an answer: " (likely 3 to 8: wide)"; empty where both ends are one."""
     return "" if low == high else f" (likely {low} to {high}{': wide' if wide else ''})"

@@ -9,6 +9,7 @@ from fleetsim.replay import words
 from fleetsim.replay.answers import Answers
 from fleetsim.replay.compared_quantities import catalogued, error_words
 from fleetsim.replay.diagnose.checks.case import WAITS
+from fleetsim.replay.diagnose.cures import Cure, cures_of
 from fleetsim.replay.diagnose.finding import QUESTIONS, Finding, Verdict
 from fleetsim.replay.diagnose.removals import trusted
 from fleetsim.replay.run import Replayed
@@ -21,17 +22,33 @@ _EVIDENCE, _LINE = 136, 68
 
 def brief_of(result: Replayed, answers: Answers) -> Facts:
     """What one must know of a window; its headline is the verdict."""
-    verdict = result.verdict
-    worst = worst_fault(verdict)
+    verdict, observed = result.verdict, result.observed
+    worst, cures = worst_fault(verdict), cures_of(result.observed, verdict)
     return brief(
         ("doubt", doubt(result)),
-        *(() if worst is None else fault_lines(worst, verdict.headline)),
-        *(("also", _also(f)) for f in further_faults(verdict)),
+        *(() if observed.logs_alone else (("seconds", None if observed.account is None else observed.account.words),)),
+        *_lines(worst, cures, result),
         ("fine", _fine(verdict)),
         ("open", _open(verdict)),
         ("differs", " ".join(words.differs_words(result.implied))),
         tone=_tone(result, answers),
     )
+
+
+def _lines(
+    worst: Finding | None, cures: Sequence[Cure], result: Replayed
+) -> Iterator[tuple[str, Cell | NextLines | None]]:
+    """What to change first: of a log trigger, why, what to do, how to verify and to undo; then what else there is."""
+    account = result.observed.account
+    if result.observed.logs_alone and account is not None and cures:
+        yield from cures[0].lines(account.now_s)
+        yield from (("also", f"{c.cause}: {units.seconds(c.mean_s)} of a step") for c in cures[1:])
+        return
+    if worst is not None:
+        yield from fault_lines(worst, result.verdict.headline)
+    if worst is not None and cures and worst.check != "model":
+        yield from list(cures[0].lines(0.0))[3:]
+    yield from (("also", _also(f)) for f in further_faults(result.verdict))
 
 
 def worst_fault(verdict: Verdict) -> Finding | None:

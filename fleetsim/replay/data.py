@@ -10,8 +10,10 @@ from fleetsim.replay.answers import Answers
 from fleetsim.replay.backtest import Backtest
 from fleetsim.replay.change.recommendation import AdvisedFleet
 from fleetsim.replay.change.verification import Verification
+from fleetsim.replay.diagnose.cures import cures_of
 from fleetsim.replay.diagnose.finding import Withheld
 from fleetsim.replay.implied.implied_scenario import Implied
+from fleetsim.replay.observe.observed import Observed
 from fleetsim.replay.run import Replayed
 from fleetsim.tell.data import versions
 
@@ -26,6 +28,8 @@ def replay_document(result: Replayed, answers: Answers, advice: Sequence[Mapping
     advised = answers.recommendation
     return {
         **versions("replay"),
+        "phases": _phases(result.observed),
+        "diagnosis": [cure.document() for cure in cures_of(result.observed, result.verdict)],
         "verdict": asdict(result.verdict),
         "priced_on_assumptions": list(result.priced),
         "observed": {**asdict(result.observed), "span_s": result.observed.span_s},
@@ -41,6 +45,14 @@ def replay_document(result: Replayed, answers: Answers, advice: Sequence[Mapping
         "patch": answers.patch,
         "verification": None if answers.verification is None else _verification(answers.verification),
     }
+
+
+def _phases(observed: Observed) -> list[dict[str, Any]]:
+    """Where the seconds of a step go, the largest first; empty where no step was seen."""
+    return [
+        {"name": p.name, "seconds": p.seconds, "share": p.share, "course": p.course.kind, "since_step": p.since_step}
+        for p in (() if observed.account is None else observed.account.phases)
+    ]
 
 
 def _recommendation(found: AdvisedFleet) -> dict[str, Any]:

@@ -188,11 +188,14 @@ class SizeResult(Recommendation):
     @property
     def advice(self) -> list[dict[str, Any]]:
         """The recommendation and the moves beside it: what, the command that simulates it, its promise, permission."""
+        from fleetsim.job.facts import run_differs
         from fleetsim.job.shared_gpus import count_words
         from fleetsim.job.trials import with_instances
         from fleetsim.search.advice import Advised, advice_data, moves_advised
 
         plan, trial = self.plan, self.plan.recommended
+        if run_differs(plan.scenario, plan.as_run_s):
+            return []
         here = with_instances(plan.scenario, plan.instances)
         answer = Advised(count_words(plan.scenario, plan.instances), here, trial.estimates)
         return advice_data(self.asked, [answer, *moves_advised(plan.alternatives)])

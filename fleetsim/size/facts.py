@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fleetsim import units
 from fleetsim.dataclass import dataclass
 from fleetsim.job import words as job_words
-from fleetsim.job.facts import assumed_line, measure_line, run_facts
+from fleetsim.job.facts import assumed_line, measure_line, run_differs, run_facts, run_line
 from fleetsim.job.grounds import assumed_section, observed_line, observed_section, rests_on
 from fleetsim.job.metrics import CANDIDATE_METRICS
 from fleetsim.job.shared_gpus import count_words, gpus_each, takes_turns
@@ -48,8 +48,13 @@ def brief_facts(result: Sizing) -> Facts:
     here, of = with_instances(result.scenario, result.instances), result.recommended.estimates
     idle = of["trainer_idle_fraction"].mean
     each = instance_words(result.scenario)
+    run = Fact("run", run_line(result.scenario, result.as_run_s))
+    if run_differs(result.scenario, result.as_run_s):
+        observed, measure = Fact("observed", observed_line(result.scenario)), Fact("measure", _measure(result) or "")
+        return facts(headline(result), run, Fact("explain", _explains(result)), observed, measure, tone="unsure")
     return facts(
         headline(result),
+        run,
         Fact("instances", value=result.instances, title="rollout instances", note=each),
         Fact("missed", _missed(result)),
         run_facts(of, here, result.spans),
@@ -81,6 +86,12 @@ def all_facts(result: Sizing) -> Facts:
 
 def _batches(steps: float) -> str:
     return "one batch" if steps == 1 else units.plural(steps, "batch")
+
+
+def _explains(result: Sizing) -> str:
+    """What may make the run another job than the simulated one: what was assumed of it."""
+    assumed = assumed_line(result.scenario, result.assumptions, result.in_doubt)
+    return f"no fleet is advised until they agree; what is assumed of the run, and may be other: {assumed}"
 
 
 def _tone(result: Sizing) -> Tone:

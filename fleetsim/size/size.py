@@ -13,10 +13,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import field, replace
 from functools import partial
 
+from fleetsim.config.paths import is_given
 from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.job.drafts import drafts_of
 from fleetsim.job.engine_source import engine_source
+from fleetsim.job.facts import run_step_s
 from fleetsim.job.nameplate import nameplate_rate
 from fleetsim.job.result import Later
 from fleetsim.job.shared_gpus import can_be, next_count, takes_turns, with_all_gpus
@@ -63,6 +65,8 @@ class Sizing(Reasons[CountSpread]):
     missed: targets that the recommendation does not hold. candidates: the recommendation and the next larger fleet,
     about half and twice of it, and the rate-matching count, ascending, without those that get stuck. confidence: the
     share of cases that it was sized for, None = the likeliest; enough: whether some count is enough in so many.
+    as_run_s: seconds of a step, simulated, on the instances that the run of the job had; None where no run showed it,
+    or nobody says how many.
     """
 
     instances: int
@@ -78,6 +82,7 @@ class Sizing(Reasons[CountSpread]):
     candidates_later: Later[tuple[Trial, ...]] = field(repr=False, compare=False)
     confidence: float | None = None
     enough: bool | None = None
+    as_run_s: float | None = None
 
     @property
     def headroom(self) -> Headroom:
@@ -174,8 +179,18 @@ def size(
         spread=spread_of(doubt, chosen),
         confidence=confidence,
         enough=enough,
+        as_run_s=_as_run(trials, job, given, few),
         change=alternatives.change(mends=bool(missed)),
     )
+
+
+def _as_run(trials: Trials, job: Scenario, given: Collection[str], replications: int) -> float | None:
+    """Seconds of a step on the fleet that a run had."""
+    if run_step_s(job) is None or not is_given("fleet.instances", given):
+        return None
+    count = job.fleet.instances
+    trial = trials.at(count, replications)
+    return None if count in trials.stuck else trial.mean("step_s")
 
 
 def _on_its_gpus(job: Scenario, given: frozenset[str]) -> Scenario:

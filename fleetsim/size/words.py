@@ -11,6 +11,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError
 from fleetsim.job import facts as brief
 from fleetsim.job.command import unused_name
+from fleetsim.job.facts import run_differs, run_line
 from fleetsim.job.shared_gpus import count_words, gpus_each, takes_turns
 from fleetsim.job.words import target
 from fleetsim.search.alternative import never_waits
@@ -34,6 +35,8 @@ PARTS: Mapping[str, str] = {
 def headline(result: Sizing) -> str:
     """The answer in one sentence, what is missed of what somebody asked for before it."""
     fleet = _fleet(result)
+    if run_differs(result.scenario, result.as_run_s):
+        return f"No fleet is advised: {run_line(result.scenario, result.as_run_s)}."
     if result.missed:
         return f"No fleet holds {asked(result, held=False)}{_by_construction(result)}. The best: {fleet}."
     if result.enough is False and result.confidence is not None:

@@ -43,25 +43,21 @@ def _finding(verdict: Verdict, check: Check) -> Finding:
 @pytest.mark.parametrize(
     ("name", "starves", "binding", "says"),
     [
-        ("too few engines", "trainer", "rollout", "too few of them, or too slow"),
-        ("engines idle beside a busy trainer", "rollout", "backlog", "more instances than the trainer needs"),
-        ("work runs out", "trainer", "rollout", "work runs out before the batch is complete"),
-        ("fetches slowly", "rollout", "trainer", "waits beside samples that are ready"),
-        ("odd time", "neither", "trainer", "a part of its step is in no counter"),
-        ("grows", "rollout", "backlog", "grows without bound"),
+        # at the cap of its client and at its rate: the log cannot tell which of the two holds, and a cap costs nothing
+        ("too few engines", "trainer", "in_flight_cap", "in-flight cap"),
+        ("engines idle beside a busy trainer", "rollout", "trainer", "trainer slow"),
+        ("work runs out", "trainer", "rollout", "staleness window"),
+        ("fetches slowly", "rollout", "trainer", "ready samples fetched slowly"),
+        ("odd time", "rollout", "trainer", "unexplained time"),
+        ("grows", "rollout", "trainer", "trainer slow"),
     ],
 )
 def test_the_log_alone_names_the_cause(tmp_path: Path, name: str, starves: str, binding: Check, says: str) -> None:
     _, verdict = _seen(tmp_path, JOBS[name])
     assert verdict.binding == binding, verdict.headline
     assert says in _finding(verdict, binding).title
-    assert verdict.starves == starves or name == "odd time"
+    assert verdict.starves == starves
     assert "no fault was found" not in verdict.headline
-
-
-def test_engines_that_idle_are_a_fault_beside_a_trainer_that_fetches_slowly(tmp_path: Path) -> None:
-    _, verdict = _seen(tmp_path, JOBS["fetches slowly"])
-    assert _finding(verdict, "backlog").state == "fault"
 
 
 def test_what_only_engines_could_tell_costs_nothing_or_says_which_metric(tmp_path: Path) -> None:

@@ -77,10 +77,10 @@ def test_a_change_is_told_once_two_looks_agree(tmp_path: Path) -> None:
     heads = [line for line in told if not line.startswith("  ")]
     assert len(heads) == 3, told
     assert heads[0] == "4 steps so far: a verdict needs 10"
-    assert heads[1].startswith("step 24: verdict: The trainer waits for samples")
-    assert heads[2].startswith("step 64: the verdict changed: Rollout GPUs idle beside a trainer")
+    assert heads[1].startswith("step 24: verdict: 107 s a step: 60 s update")
+    assert heads[2].startswith("step 64: the verdict changed: 64 s a step: 60 s update")
     assert any(line.startswith("  next: ") for line in told)
-    assert any("engines are without work" in line or "without work" in line for line in told if line.startswith("  "))
+    assert any("a batch is generated in" in line for line in told if line.startswith("  "))
 
 
 def test_one_odd_look_changes_nothing(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_what_cannot_be_read_is_told_once_and_mends(tmp_path: Path) -> None:
     good = console(STARVED, 24)
     told = _told(path, _write(path, "not a log yet\n"), _write(path, good))
     assert told[0].startswith("this look failed: ")
-    assert any("verdict: The trainer waits" in line for line in told)
+    assert any("waiting for samples: in-flight cap" in line for line in told)
 
 
 def test_the_last_hour_of_steps_and_never_fewer_than_ten(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_the_command_follows_until_it_is_ended(tmp_path: Path) -> None:
         running.send_signal(signal.SIGTERM)
         assert running.wait(60) == 0
         reader.join(60)
-    assert any("verdict: The trainer waits for samples" in line for line in lines), lines
+    assert any("waiting for samples: in-flight cap" in line for line in lines), lines
     assert lines[-1].endswith("ended\n")
 
 

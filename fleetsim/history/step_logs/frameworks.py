@@ -107,13 +107,17 @@ FRAMEWORKS: tuple[FrameworkLog, ...] = (
         entries=_ENTRIES["trl"],
         added=tuple(
             _TRL_TIMERS + timer
-            for timer in ("vLLM.generate", "transformers.generate", "sync_weights", "_move_model_to_vllm")
+            for timer in (
+                *("vLLM.generate", "transformers.generate", "sync_weights", "_move_model_to_vllm"),
+                *("_calculate_rewards", "_get_per_token_logps_and_entropies"),
+            )
         ),
         mode=_if_any("perf/rollout_wait_s", "weight_sync_time_s"),
         notes={
             SYNC: f"TRL, step_time has the generation in it. {ALL_WAIT}",
             ASYNC: "TRL, asynchronous: perf/rollout_wait_s is the trainer's wait for the rollout queue.",
         },
+        rests={SYNC: "update_s"},
     ),
     FrameworkLog(
         "open-instruct",

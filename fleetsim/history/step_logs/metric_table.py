@@ -5,7 +5,8 @@ A row is `column | metrics | modes`; a line that begins with a blank goes on wit
 the next row` (it tells of the step before); behind any of them ` - b` (taken off). Modes: only in these; none = all.
 
 wait_s: the seconds of a step in which the trainer waits for samples. In a synchronous step on shared GPUs that is the
-whole generation; the GPUs work meanwhile, as generators, and generate_s says the same number. All times are seconds and
+whole generation; the GPUs work meanwhile, as generators, and generate_s says the same number. train_s stands only
+where a framework times it whole; else it is the sum of its parts (`steps.TRAINING`). All times are seconds and
 all lengths tokens in every framework, so that no row has a factor.
 
 `tests/history/test_log_keys.py` holds every key that a framework's code writes against this table.
@@ -24,8 +25,11 @@ step_s | timing_s/step, else perf/time_per_step
 wait_s | timing_s/gen + timing_s/switch_wait | separate async
 wait_s | timing_s/gen + timing_s/wait_for_enough_samples | fully async
 wait_s | timing_s/gen | synchronous, one step off
-train_s | timing_s/old_log_prob + timing_s/ref + timing_s/values + timing_s/adv + timing_s/update_critic
-    + timing_s/update_actor
+logp_s | timing_s/old_log_prob
+ref_s | timing_s/ref
+values_s | timing_s/values + timing_s/update_critic
+advantage_s | timing_s/adv
+update_s | timing_s/update_actor
 sync_s | timing_s/update_weights, else timing_s/timing_s/param_sync, else timing_s/param_sync,
     else timing_s/sync_rollout_weights
 generate_s | timing_s/gen | synchronous
@@ -63,11 +67,13 @@ window_groups | fully_async/count/staleness_samples
 window_cap_groups | fully_async/static/max_required_samples
 generated_groups | fully_async/rollouter/step_generated_samples
 generated_groups | growth of fully_async/count/total_generated_samples
-sample_s_mean | fully_async/processing_time/avg, else timing_s/agent_loop/generate_sequences/mean
-sample_s_p50 | fully_async/processing_time/tp50
-sample_s_p95 | fully_async/processing_time/tp95
-sample_s_p99 | fully_async/processing_time/tp99
-sample_s_max | fully_async/processing_time/max, else timing_s/agent_loop/generate_sequences/max
+sample_s_mean | timing_s/agent_loop/generate_sequences/mean
+sample_s_max | timing_s/agent_loop/generate_sequences/max
+group_s_mean | fully_async/processing_time/avg
+group_s_p50 | fully_async/processing_time/tp50
+group_s_p95 | fully_async/processing_time/tp95
+group_s_p99 | fully_async/processing_time/tp99
+group_s_max | fully_async/processing_time/max
 trainer_idle | fully_async/trainer/idle_ratio, else trainer/idle_ratio
 rollout_idle | fully_async/rollouter/idle_ratio, else rollouter/idle_ratio
 rollout_active_s | fully_async/rollouter/active_time
@@ -82,11 +88,13 @@ step_s | perf/step_s, else step_time
 wait_s | perf/rollout_wait_s | asynchronous
 wait_s | profiling/Time taken: GRPOTrainer.vLLM.generate
     + profiling/Time taken: GRPOTrainer.transformers.generate | synchronous
-train_s | perf/fwd_bwd_s + perf/optimizer_s
+update_s | perf/fwd_bwd_s + perf/optimizer_s
 sync_s | perf/weight_sync_s, else weight_sync_time_s, else profiling/Time taken: GRPOTrainer.sync_weights,
     else profiling/Time taken: GRPOTrainer._move_model_to_vllm
 generate_s | profiling/Time taken: GRPOTrainer.vLLM.generate
     + profiling/Time taken: GRPOTrainer.transformers.generate | synchronous
+reward_s | profiling/Time taken: GRPOTrainer._calculate_rewards | synchronous
+logps_s | profiling/Time taken: GRPOTrainer._get_per_token_logps_and_entropies | synchronous
 samples | batch/samples_per_step
 output_tokens | batch/trained_tokens_per_step
 total_tokens | batch/forwarded_tokens_per_step
@@ -119,7 +127,8 @@ step_s | timing/step_total
 wait_s | timing/step_total - timing/make_experience - timing/ppo_train - timing/broadcast | asynchronous
 wait_s | timing/generation of the next row - timing/make_experience - timing/ppo_train | locked
 wait_s | timing/generation | synchronous
-train_s | timing/make_experience + timing/ppo_train
+experience_s | timing/make_experience
+update_s | timing/ppo_train
 sync_s | timing/broadcast | synchronous, asynchronous
 generate_s | timing/generation
 rollout_active_s | timing/generation | asynchronous, locked
@@ -131,8 +140,9 @@ clip_share | rollout/truncated_rate
 step_s | timing/train/total_step_time
 wait_s | timing/train/exposed_generation | asynchronous
 wait_s | timing/train/generation | synchronous
-train_s | timing/train/logprob_inference_prep + timing/train/policy_and_reference_logprobs
-    + timing/train/advantage_calculation + timing/train/training_prep + timing/train/policy_training
+logps_s | timing/train/logprob_inference_prep + timing/train/policy_and_reference_logprobs
+advantage_s | timing/train/advantage_calculation
+update_s | timing/train/training_prep + timing/train/policy_training
 sync_s | timing/train/weight_sync, else timing/train/prepare_for_generation/total
 generate_s | timing/train/generation
 reward_s | timing/train/reward_calculation
@@ -154,8 +164,10 @@ staleness_steps | train/avg_trajectory_age
 step_s | time/step_total of the next row | rlvr
 step_s | time/step_total | agentic
 wait_s | time/step_generate, else time/step_rollout
-train_s | time/ref_log_probs_values + time/step_ref_log_probs_values_reward + time/old_log_probs
-    + time/step_old_log_probs_values + time/step_adv + time/step_train
+ref_s | time/ref_log_probs_values, else time/step_ref_log_probs_values_reward
+logp_s | time/old_log_probs, else time/step_old_log_probs_values
+advantage_s | time/step_adv
+update_s | time/step_train
 sync_s | time/step_model_update
 other_s | time/step_stop_server + time/step_shrink + time/step_cal_norm_rewards + time/step_cal_response_level_mask
     + time/step_cal_token_reward + time/step_compute_data_metrics + time/step_log
@@ -174,8 +186,11 @@ step_s | timeperf/rollout + timeperf/critic_values + timeperf/ref_logp + timeper
     + timeperf/recompute_logp + timeperf/compute_advantage + timeperf/train_step + timeperf/critic_train_step
     + timeperf/update_weights + timeperf/save + timeperf/checkpoint_for_recover + timeperf/eval
 wait_s | timeperf/rollout
-train_s | timeperf/critic_values + timeperf/ref_logp + timeperf/teacher_logp + timeperf/recompute_logp
-    + timeperf/compute_advantage + timeperf/train_step + timeperf/critic_train_step
+values_s | timeperf/critic_values + timeperf/critic_train_step
+ref_s | timeperf/ref_logp + timeperf/teacher_logp
+logp_s | timeperf/recompute_logp
+advantage_s | timeperf/compute_advantage
+update_s | timeperf/train_step
 sync_s | timeperf/update_weights
 checkpoint_s | timeperf/save + timeperf/checkpoint_for_recover
 samples | ppo_actor/n_seqs
@@ -193,7 +208,10 @@ step_s | perf/step_time
 wait_s | perf/rollout_time | synchronous
 wait_s | perf/train_wait_time - perf/update_weights_time - perf/save_model_time | asynchronous
 train_s | perf/train_time
+ref_s | perf/ref_log_probs_time
+logp_s | perf/log_probs_time
 sync_s | perf/update_weights_time
+handover_s | perf/sleep_time + perf/wake_up_time | synchronous
 generate_s | perf/rollout_time
 rollout_active_s | perf/rollout_time | asynchronous
 rollout_window_s | perf/step_time | asynchronous
@@ -210,7 +228,7 @@ clip_share | rollout/truncated_ratio
 [prime-rl]
 step_s | time/step
 wait_s | time/wait_for_batch
-train_s | time/forward_backward
+update_s | time/forward_backward
 sync_s | time/broadcast_weights
 checkpoint_s | time/save_ckpt
 samples | progress/rollouts
@@ -234,8 +252,9 @@ step_s | timing/step
 wait_s | timing/wait_for_generation_buffer | asynchronous
 wait_s | timing/generate | synchronous
 train_s | timing/run_training | asynchronous
-train_s | timing/fwd_logprobs_values_reward + timing/apply_reward_kl_penalty + timing/compute_advantages_and_returns
-    + timing/train_critic_and_policy | synchronous
+experience_s | timing/fwd_logprobs_values_reward
+advantage_s | timing/apply_reward_kl_penalty + timing/compute_advantages_and_returns
+update_s | timing/train_critic_and_policy
 sync_s | timing/sync_weights
 generate_s | timing/generate | synchronous
 checkpoint_s | timing/save_checkpoints + timing/save_hf_model

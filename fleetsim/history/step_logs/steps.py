@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,7 +86,9 @@ def _put_loose(
 
 
 # What a step is made of, where its parts come one after the other.
-PARTS = ("wait_s", "train_s", "sync_s", "reward_s", "checkpoint_s", "other_s")
+PARTS = ("wait_s", "train_s", "sync_s", "handover_s", "reward_s", "checkpoint_s", "other_s")
+# What train_s is made of.
+TRAINING = ("update_s", "logp_s", "ref_s", "logps_s", "experience_s", "values_s", "advantage_s")
 # Of a group's size: how far from a whole number the quotient of samples and groups may be.
 _WHOLE = 0.05
 # Counted in groups by some frameworks, in samples by others and by fleetsim.
@@ -98,8 +100,11 @@ def derive(
 ) -> list[Note]:
     """Adds the columns that follow from others, and returns a note on each. serial: whether a step's parts come one
     after the other, beside a total of its own. rest: the part that is what the others leave of a step."""
-    if rest is not None and {"step_s", "wait_s", "train_s"} <= set(columns):
-        columns[rest] = np.maximum(columns["step_s"] - columns["wait_s"] - columns["train_s"], 0.0)
+    _training(columns)
+    if rest is not None and {"step_s", "wait_s"} <= set(columns):
+        named = _named(columns, [part for part in PARTS if part != rest])
+        columns[rest] = np.maximum(columns["step_s"] - named, 0.0)
+        _training(columns)
     return [
         *_step_seconds(columns, values),
         *_samples(columns),
@@ -107,6 +112,21 @@ def derive(
         *_tokens(columns),
         *(_rest(columns) if serial else []),
     ]
+
+
+def _training(columns: dict[str, Floats]) -> None:
+    """The trainer's seconds from their parts; or, where it is timed whole, what the others leave for the update."""
+    parts = [part for part in TRAINING if part in columns]
+    if "train_s" not in columns and parts:
+        columns["train_s"] = np.nansum(np.stack([columns[part] for part in parts]), axis=0)
+        columns["train_s"][np.isnan(np.stack([columns[part] for part in parts])).all(axis=0)] = np.nan
+    elif "train_s" in columns and parts and "update_s" not in parts:
+        columns["update_s"] = np.maximum(columns["train_s"] - _named(columns, parts), 0.0)
+
+
+def _named(columns: Mapping[str, Floats], parts: Sequence[str]) -> Floats:
+    """(n,) seconds of these parts together; what a row does not say counts nothing."""
+    return sum((np.nan_to_num(columns[part]) for part in parts if part in columns), np.zeros(len(columns["step"])))
 
 
 def _step_seconds(columns: dict[str, Floats], values: Mapping[str, Floats]) -> list[Note]:
@@ -189,7 +209,7 @@ def _rest(columns: dict[str, Floats]) -> list[Note]:
     """Time of a step in no named timer: known where wait and compute are."""
     if not {"step_s", "wait_s", "train_s"} <= set(columns):
         return []
-    named = sum((np.nan_to_num(columns[part]) for part in PARTS if part in columns), np.zeros(len(columns["step"])))
+    named = _named(columns, PARTS)
     known = np.isfinite(columns["step_s"]) & np.isfinite(columns["wait_s"]) & np.isfinite(columns["train_s"])
     columns["rest_s"] = np.where(known, np.maximum(columns["step_s"] - named, 0.0), np.nan)
     return []

@@ -24,30 +24,33 @@ from fleetsim.replay.diagnose.checks import (
     sync,
     trainer,
 )
+from fleetsim.replay.diagnose.checks.accounted import accounted, answers
 from fleetsim.replay.diagnose.checks.backlog import TOO_LARGE
 from fleetsim.replay.diagnose.checks.case import WORTH, Case, Earlier, Gains, Reply, told
 from fleetsim.replay.diagnose.cost import ROLLOUT, FindingCost, observed_slices, pools_of, settle, within
 from fleetsim.replay.diagnose.finding import MENDS, Check, Finding, Verdict
+from fleetsim.replay.diagnose.levers import levers_of
 from fleetsim.replay.implied.observed_load import own_paces
 from fleetsim.replay.observe.departures import missed_words, unreplaced
 from fleetsim.replay.observe.observed import Observed
+from fleetsim.replay.observe.phases import Account, plain
 from fleetsim.replay.observe.pile_ups import piled
 
 Starves = Literal["trainer", "rollout", "neither", "unknown"]
 
-CHECKS: tuple[Callable[[Case, Earlier], Reply], ...] = (
-    data.check,
-    trainer.check,
-    sync.check,
-    stragglers.check,
-    prefix_cache.check,
-    in_flight_cap.check,
-    max_num_seqs.check,
-    preemptions.check,
-    rollout.check,
-    backlog.check,
-    model.check,
-)
+CHECKS: Mapping[Check, Callable[[Case, Earlier], Reply]] = {
+    "data": data.check,
+    "trainer": trainer.check,
+    "sync": sync.check,
+    "stragglers": stragglers.check,
+    "prefix_cache": prefix_cache.check,
+    "in_flight_cap": in_flight_cap.check,
+    "max_num_seqs": max_num_seqs.check,
+    "preemptions": preemptions.check,
+    "rollout": rollout.check,
+    "backlog": backlog.check,
+    "model": model.check,
+}
 # A wrong model is where to look, not what to change in the job.
 _NOT_A_CHANGE: tuple[Check, ...] = ("data", "model")
 # What makes rollout faster is not what a growing backlog asks for.
@@ -110,7 +113,7 @@ def diagnose(
         )
         for d, size in zip(drafts, sizes, strict=True)
     )
-    first = _dearest(_first(case, order), order, size_of)
+    first = _largest_lever(case, order) or _dearest(_first(case, order), order, size_of)
     most = _largest(drafts, sizes)
     starves = _starves(case, drafts)
     headline = _headline(case, starves, first, most, drafts)
@@ -125,8 +128,11 @@ def remedy_of(case: Case) -> Mapping[str, Any]:
 
 def _drafts(case: Case) -> list[Reply]:
     drafts: list[Reply] = []
-    for check in CHECKS:
-        drafts.append(_weighed(case, check(case, tuple(drafts))))
+    for name, check in CHECKS.items():
+        reply = accounted(case, name) if answers(case, name) else check(case, tuple(drafts))
+        if name == "backlog" and case.observed.logs_alone and reply.name == TOO_LARGE:
+            reply = Reply("backlog", "ok", reply.title, reply.evidence)  # a lever says what a faster trainer gives
+        drafts.append(_weighed(case, reply))
     return drafts
 
 
@@ -228,6 +234,14 @@ def _dearest(first: Reply | None, order: Sequence[Reply], size_of: Mapping[Check
     return most if usd(most) > DEARER * usd(first) else first
 
 
+def _largest_lever(case: Case, order: Sequence[Reply]) -> Reply | None:
+    """Of a log the fault whose lever gives back most."""
+    levers = levers_of(case.observed) if case.observed.logs_alone else ()
+    causes = [lever.cause for lever in levers]
+    mine = [d for d in order if d.title in causes]
+    return min(mine, key=lambda d: causes.index(d.title), default=None)
+
+
 def _largest(drafts: Sequence[Reply], sizes: Sequence[FindingCost | None]) -> Reply | None:
     """The fault that costs most, if any has a size."""
     sized = [(size.usd_per_day, d) for d, size in zip(drafts, sizes, strict=True) if size is not None]
@@ -254,7 +268,9 @@ def _starves(case: Case, drafts: Sequence[Reply]) -> Starves:
 
 def _headline(case: Case, starves: Starves, first: Reply | None, most: Reply | None, drafts: Sequence[Reply]) -> str:
     """One sentence: who waits and how much, the cause to begin with, and the one that costs most if that is another."""
-    idle = case.idle
+    idle, account = case.idle, case.observed.account
+    if case.observed.logs_alone and account is not None:
+        return _accounted(case, account, first)
     if starves == "trainer" and idle is not None:
         who = f"The trainer waits for samples {told(idle, units.share(idle.value))} of every step"
     elif starves == "rollout" and all(d.name != TOO_LARGE for d in drafts):
@@ -279,3 +295,14 @@ def _headline(case: Case, starves: Starves, first: Reply | None, most: Reply | N
     if not unknown:
         return f"{who}{missed}, and nothing is wrong." if not gone else f"{who}{missed}; no fault was found."
     return f"{who}{missed}; no fault was found, {len(unknown)} of {len(drafts)} questions stay open."
+
+
+def _accounted(case: Case, account: Account, first: Reply | None) -> str:
+    """Where the seconds of a log's step go, and what would give most of them back."""
+    levers = levers_of(case.observed)
+    if levers:
+        since = "" if levers[0].since_step is None else f" since step {levers[0].since_step}"
+        return f"{account.words}: {levers[0].cause} costs {plain(levers[0].mean)}{since}."
+    if first is not None:
+        return f"{account.words}: {first.name}."
+    return f"{account.words}; no fault was found."

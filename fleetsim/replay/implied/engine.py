@@ -151,10 +151,10 @@ def _limits(draft: ScenarioDraft, scenario: Scenario) -> EngineLimits:
 
 
 def take_slowdown(draft: ScenarioDraft, observed: Observed) -> LoggedSpeed | None:
-    """Of a log, and of a fleet whose size and engine are known: what its engines take over their model's seconds."""
+    """Of a log, and of a fleet whose size is known: what its engines take over their model's seconds. An engine that
+    nobody named is assumed, and the factor makes it as fast as the run's."""
     path = "engine.slowdown"
-    known = draft.says("fleet.instances") and (draft.says("engine.gpu") or draft.says("engine.model"))
-    if observed.fleet is not None or observed.logged is None or draft.set_by_user(path) or not known:
+    if observed.fleet is not None or draft.set_by_user(path) or not draft.says("fleet.instances"):
         return None
     alike = observed.lengths is not None and not draft.says(CORRELATION) and group_size_of(draft) > 1
     if alike:

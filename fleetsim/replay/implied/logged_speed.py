@@ -28,6 +28,8 @@ from fleetsim.sim.window import window_of
 
 # Share of a step that the trainer must wait for its length to say how fast engines are.
 LEAST_WAIT = 0.1
+# Of a step: what a simulation that has the run's samples right may be off before the step itself counts.
+STEP_OFF = 0.1
 # Factors that are searched: beyond them the scenario is another job's.
 LOW, HIGH = 0.3, 6.0
 # Arms of one fleet come to factors so far apart at least (docs/next_run.md: 1.07 to 1.22 in four arms of one fleet).
@@ -88,6 +90,14 @@ def logged_speed(scenario: Scenario, observed: Observed, *, alike: bool = False)
 
             share = _search(lambda x: _SIMULATED["step_s"](run(fitting(x), x)), LEAST_ALIKE, MOST_ALIKE, step)
             factor = fitting(share)
+        whole = _waited_step(observed)
+        if (
+            whole is not None
+            and by != "step_s"
+            and abs(_SIMULATED["step_s"](run(factor, share)) / whole - 1.0) > STEP_OFF
+        ):
+            by, seconds, step = "step_s", whole, None  # samples as long as the run's in another step are another job's
+            factor = _search(lambda x: _SIMULATED["step_s"](run(x, share)), LOW, HIGH, whole)
         met = abs(_SIMULATED[by](run(factor, share)) / seconds - 1.0) <= _MET
     except FleetsimError:  # the scenario gets stuck: it is another job's
         return None

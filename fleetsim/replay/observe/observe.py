@@ -11,6 +11,7 @@ from fleetsim.errors import InputError, Problem
 from fleetsim.faces import text
 from fleetsim.history.history import History, Note
 from fleetsim.history.option_names import END, MAP, SELECTOR, START, STEP, mapped
+from fleetsim.replay.observe.account import account_of
 from fleetsim.replay.observe.departures import departure_notes, departures_of
 from fleetsim.replay.observe.interruptions import Hole, Pauses
 from fleetsim.replay.observe.intervals import Intervals, holes_of, intervals_of
@@ -100,6 +101,7 @@ def observe(history: History, scenario: Scenario | None = None) -> Observed:
         trends=trends,
         holes=_holes(intervals, steps),
         rolling=rolling,
+        account=None if steps is None else account_of(history, steps),
     )
 
 
@@ -155,6 +157,7 @@ def _without_engines(history: History) -> Observed:
         trends=trends,
         holes=tuple(Hole(a, b, "trainer") for a, b in steps.holes),
         logged=logged_rollout(history),
+        account=account_of(history, steps),
     )
 
 

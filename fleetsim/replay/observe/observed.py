@@ -10,6 +10,7 @@ from fleetsim.dataclass import dataclass
 from fleetsim.history.history import InstanceId, Note
 from fleetsim.replay.observe.interruptions import Hole, Pauses, Rolling
 from fleetsim.replay.observe.logged_rollout import LoggedLaw, LoggedRollout
+from fleetsim.replay.observe.phases import Account
 
 From = Literal["exported", "log", "inferred"]
 Moving = Literal["response_tokens", "step_s"]
@@ -240,7 +241,8 @@ class Observed:
     kv_blocks, block_size, prefix_caching: from cache_config. gap_share: of instance-time, nothing was read. departed:
     instances that went and did not come back. trends: what moved over the window. holes: times of which nothing was
     read, in the order of time. rolling: the instances' own stops, in no pause, where they are those of a rolling weight
-    sync. logged: what a run log says of the rollout side, where that is all there is."""
+    sync. logged: what a run log says of the rollout side, where that is all there is. account: where the seconds of a
+    step go."""
 
     start_s: float
     end_s: float
@@ -266,6 +268,7 @@ class Observed:
     holes: tuple[Hole, ...] = ()
     rolling: Rolling | None = None
     logged: LoggedRollout | None = None
+    account: Account | None = None
 
     def without_trained_tokens(self) -> Observed:
         """Where the trainer's tokens are no output tokens: neither per step, nor held against what is generated."""
@@ -275,6 +278,11 @@ class Observed:
     def trend(self, what: Moving) -> Trend | None:
         """What moved, None where it did not."""
         return next((t for t in self.trends if t.what == what), None)
+
+    @property
+    def logs_alone(self) -> bool:
+        """Whether a run log, whose steps are parted into phases, is all there is: then its account decides."""
+        return not self.instances and self.account is not None and self.account.framework is not None
 
     @property
     def span_s(self) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from fleetsim.config.load import with_changes
 from fleetsim.config.observation import ObservedConfig
 from fleetsim.config.paths import is_touched, value_at
 from fleetsim.config.scenario import Scenario
@@ -72,11 +73,14 @@ def measured(history: History, scenario: Scenario, given: Collection[str]) -> Me
 
     Raises InputError for a window that shows neither engines nor a trainer.
     """
-    scenario = as_alone(scenario)
     observed = observe(history, scenario)
+    policy = _policy(observed, given)
+    scenario = as_alone(with_changes(scenario, policy))
     found = implied(observed, history, scenario, written=frozenset(given))
     kept = SECONDS if observed.trainer.train_s is not None else ()
-    values = {}
+    values = dict(policy)
+    if observed.trainer.batch_samples is not None and observed.trainer.batch_samples.source == "log":
+        kept = (*kept, "trainer.batch_samples")
     for path in (*COMMON, *DECIDED):
         value = value_at(found.scenario, path)
         # seconds that were measured to be what the job says are observed all the same
@@ -91,6 +95,24 @@ def measured(history: History, scenario: Scenario, given: Collection[str]) -> Me
     fitted = found.logged is not None and found.logged.alike is not None
     assumed = tuple(path for path in (CORRELATION,) if path in values and not fitted)
     return Measured(found.scenario, values, tuple(records_of(history, observed, found, values)), assumed, tuple(notes))
+
+
+def _policy(observed: Observed, given: Collection[str]) -> dict[str, Any]:
+    """How far generation runs ahead of the trainer, as the log shows it, where nobody says it."""
+    account = observed.account
+    if account is None or not observed.logs_alone or any(is_touched(path, given) for path in ("admission", "sync")):
+        return {}
+    if account.mode == "synchronous":
+        return {"admission.law": "barrier"}
+    if account.mode == "one step off":
+        return {"admission.law": "batches_ahead", "admission.batches_ahead": 1}
+    cap, pull = (account.present.get(name) for name in ("window_cap_groups", "pull_groups"))
+    if cap and pull and cap > pull:
+        return {"admission.law": "per_sync_window", "admission.staleness_threshold": round(cap / pull - 1.0, 2)}
+    age = account.present.get("staleness_steps")
+    if account.mode == "asynchronous" and age:
+        return {"admission.law": "version_window", "admission.max_staleness": max(1, round(age))}
+    return {}
 
 
 def _client_cap(history: History, observed: Observed, scenario: Scenario, given: Collection[str]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import numpy as np
 from fleetsim.config.observation import ObservedConfig
 from fleetsim.history.history import Floats, History
 from fleetsim.job.derived_values import SLOWDOWN
+from fleetsim.job.facts import STEP_SEEN
 from fleetsim.job.uncertainty import CONFIDENCE
 from fleetsim.replay.implied.implied_scenario import Implied
 from fleetsim.replay.implied.logged_speed import DOUBT
@@ -42,6 +43,9 @@ def records_of(
     """How sure the values are that a plan rests on."""
     rows = steps_of(history, found_pauses(observed), observed.placement)
     log = history.steps
+    if rows is not None and rows.step_s() is not None:
+        series = rows.elapsed_s / rows.count
+        yield _record("run.steps", STEP_SEEN, interval_of(series), "s", history.source, int(np.isfinite(series).sum()))
     for column, paths, what in _TIMED:
         if rows is None or column not in rows.columns:
             continue

@@ -51,7 +51,8 @@ def with_run(
     history = read_run(run) if history is None else history
     flags = {name: value for name, value in flags.items() if value is not None and place_of(name) is not None}
     printed, asked = printed_job(history, run), _raw(start)
-    own, target = printed or asked or {}, asked if asked is not None else printed or {}
+    own = printed or asked or {}
+    target = own if asked is None else asked
     known = raw_paths(own) - frozenset(own.get("assumed", ()))
     own_sets = [text for text in sets if not is_touched(parse_override(text)[0], known)]
     own_flags = {name: value for name, value in flags.items() if not is_touched(str(place_of(name)), known)}

@@ -27,8 +27,6 @@ from fleetsim.replay.observe.observed import FleetView
 NEARLY_ALL = 0.9
 # Of the mean in flight: what a group can be missing of a ceiling. Work that runs out between batches ebbs by more.
 ROOM = 0.25
-# Engines that are without work for more of their time than the tail of a batch leaves them: a run log's measure.
-OUT_OF_WORK = 0.15
 _RAISE = "raise that cap, with a staleness bound that allows it"
 
 
@@ -41,7 +39,7 @@ def check(case: Case, earlier: Earlier) -> Reply:
     if case.colocated:
         return Reply("in_flight_cap", "ok", "the batch is what is in flight", ("colocated: all of it starts at once",))
     if f is None:
-        return _of_log(case)
+        return unseen(case, "in_flight_cap", "requests in flight are not known", "vllm:num_requests_running")
     if f.in_flight_mean is None or f.in_flight_peak is None or f.in_flight_mean <= 0:
         title, missing = "requests in flight are not exported", metric_of(case, "running")
         return Reply("in_flight_cap", "unknown", title, (idle_words(case),), missing=missing)
@@ -123,43 +121,6 @@ def _of_groups(case: Case, evidence: Sequence[str]) -> Reply:
         case.shorter(0.0 if case.idle is None else case.idle.value),
         f"the client's cap of {cap / group:,.0f} groups in flight binds while engines have room",
     )  # fmt: skip
-
-
-def _of_log(case: Case) -> Reply:
-    """What the run log says: how much of the client's cap is in use, without whether the engines have room."""
-    logged = case.observed.logged
-    if logged is None or logged.in_flight is None or logged.in_flight_cap is None or logged.in_flight_cap <= 0:
-        return unseen(case, "in_flight_cap", "requests in flight are not in this log", "vllm:num_requests_running")
-    share = logged.in_flight / logged.in_flight_cap
-    evidence = (
-        f"{logged.in_flight:,.0f} samples in flight on average, the client allows {logged.in_flight_cap:,.0f}",
-        idle_words(case),
-    )
-    if share < NEARLY_ALL:
-        return Reply("in_flight_cap", "ok", "the client allows more than there is", evidence)
-    if case.starving is False:
-        return Reply("in_flight_cap", "ok", "a ceiling that costs the trainer nothing", evidence)
-    if case.engines_idle is not None and case.engines_idle > OUT_OF_WORK:
-        idle = f"engines are without work {units.share(case.engines_idle)} of the time: what may begin runs out first"
-        return Reply("in_flight_cap", "ok", "not what binds: work runs out", (*evidence, idle))
-    kv, waiting = logged.kv_use, logged.waiting
-    if kv is not None and kv >= KV_ROOM:
-        return Reply(
-            "in_flight_cap", "ok", "the KV caches are full", (*evidence, f"KV caches are {units.share(kv)} full")
-        )
-    if kv is not None and waiting is not None and logged.running and waiting <= WAITING * logged.running:
-        more = _doubled(logged.in_flight_cap, kv)
-        said = (*evidence, f"KV caches are {units.share(kv)} full, and nothing waits in the engines")
-        return Reply(
-            "in_flight_cap", "fault",
-            f"the client keeps {logged.in_flight_cap:,.0f} samples in flight, and engines have room",
-            said, f"raise the client's cap to {more:,}, with a staleness bound that allows it",
-            {} if case.idle is None else case.shorter(case.idle.value),
-            f"the client's cap of {logged.in_flight_cap:,.0f} samples in flight binds while engines have room",
-        )  # fmt: skip
-    return unseen(
-        case, "in_flight_cap", "a ceiling, but not whether the engines have room", "vllm:kv_cache_usage_perc", evidence
-    )
 
 
 def _missing(case: Case, mean: float) -> float:

@@ -25,7 +25,7 @@ def check(case: Case, earlier: Earlier) -> Reply:
     known. ok also where they are a symptom of a fleet that is too small. unknown: preemptions are not exported."""
     f, lengths = case.observed.fleet, case.observed.lengths
     if f is None:
-        return _of_log(case)
+        return unseen(case, "preemptions", "not known", "vllm:num_preemptions_total")
     if f.preemptions_per_s is None:
         return Reply("preemptions", "unknown", "not exported", missing=metric_of(case, "preemptions"))
     rate = f.preemptions_per_s
@@ -70,22 +70,6 @@ def _remedy(case: Case) -> str:
     """By the name that the engine at hand has for it."""
     memory = MEMORY.get(case.observed.engine or "vllm", MEMORY["vllm"])
     return f"give the KV caches more memory ({memory}), or the client a lower cap on what is in flight"
-
-
-def _of_log(case: Case) -> Reply:
-    """What the run log says: how often a sample was preempted, without what that cost."""
-    logged = case.observed.logged
-    if logged is None or logged.preemptions is None:
-        return unseen(case, "preemptions", "not in this log", "vllm:num_preemptions_total")
-    evidence = (f"{logged.preemptions:.2f} per sample, as the trainer's log says",)
-    if logged.preemptions <= RARE:
-        return Reply("preemptions", "ok", "none" if logged.preemptions == 0 else "rare", evidence)
-    if case.starving is False and not case.colocated:
-        return Reply("preemptions", "ok", "they happen, and the trainer does not wait for it", evidence)
-    return Reply(
-        "preemptions", "fault", "engines throw running requests out", evidence,
-        _remedy(case), {}, "engines preempt requests for want of KV blocks",
-    )  # fmt: skip
 
 
 def _too_few(case: Case, evidence: list[str]) -> bool:

@@ -21,7 +21,6 @@ from fleetsim.replay.diagnose.checks.case import (
     metric_of,
     unseen,
 )
-from fleetsim.replay.diagnose.checks.in_flight_cap import OUT_OF_WORK
 from fleetsim.replay.diagnose.cost import Claims, pools_of
 from fleetsim.replay.diagnose.finding import Check
 from fleetsim.replay.observe.departures import departure_words, names_of, unreplaced
@@ -61,7 +60,7 @@ def check(case: Case, earlier: Earlier) -> Reply:
         why = "the same GPUs generate and train in turn: their number is no ratio of two pools"
         gpus = max(1, round((f.instances if f is not None else 1) * case.scenario.engine.gpus))
         return Reply("rollout", "ok", "colocated: nothing to match", (*taken, why), f"fleetsim split --gpus {gpus}")
-    evidence = [idle_words(case), *_changed(case)]
+    evidence = [idle_words(case), *changed(case)]
     if serves(case.observed):
         return _of_users(case, earlier)
     if case.idle is None:
@@ -81,7 +80,8 @@ def check(case: Case, earlier: Earlier) -> Reply:
         causes = ", ".join(d.check.replace("_", " ") for d in first)
         evidence.append(f"{causes} can explain at most {units.share(explained or 0.0)} of a step, not all of the wait")
     if f is None:
-        return _of_log(case, tuple(evidence))
+        title, metric = "the trainer waits; what the engines do is not known", "vllm:num_requests_running"
+        return unseen(case, "rollout", title, metric, tuple(evidence))
     return _of_fleet(case, earlier, f, case.idle.value, evidence)
 
 
@@ -132,8 +132,8 @@ def _of_users(case: Case, earlier: Earlier) -> Reply:
     f, waiting = case.observed.fleet, case.waiting_share
     if f is None or waiting is None:
         title, missing = "whether requests wait is not exported", metric_of(case, "waiting")
-        return Reply("rollout", "unknown", title, tuple(_changed(case)), missing=missing)
-    said = (*_changed(case), f"{units.share(waiting)} of the requests in the engines wait there")
+        return Reply("rollout", "unknown", title, tuple(changed(case)), missing=missing)
+    said = (*changed(case), f"{units.share(waiting)} of the requests in the engines wait there")
     if waiting <= WAITING:
         return Reply("rollout", "ok", "the fleet keeps up with what is sent to it", said)
     first = faults(earlier, *_WORDS)
@@ -149,49 +149,12 @@ def _of_users(case: Case, earlier: Earlier) -> Reply:
     )  # fmt: skip
 
 
-def _of_log(case: Case, evidence: tuple[str, ...]) -> Reply:
-    """What the run log says: engines that always have work are too few or too slow, engines that run out of it beside a
-    waiting trainer are held by what may begin, or by the slowest responses of a batch."""
-    logged, wait, idle = case.observed.logged, case.idle, case.engines_idle
-    if idle is None or wait is None:
-        title, metric = "the trainer waits; what the engines do is not known", "vllm:num_requests_running"
-        return unseen(case, "rollout", title, metric, evidence)
-    said = [*evidence, f"engines are without work {units.share(idle)} of the time"]
-    spread = {} if logged is None else dict(logged.sample_s)
-    if "p50" in spread and "p99" in spread and spread["p50"] > 0:
-        times = f"{spread['p99'] / spread['p50']:.1f} times the median"
-        said.append(f"of a hundred samples the slowest takes {units.seconds(spread['p99'])}, {times}")
-    if idle > OUT_OF_WORK:
-        ahead = Typed({"admission.max_staleness": 2})
-        then = (
-            "let more begin before the trainer is done (verl: async_training.staleness_threshold, or a smaller"
-            " trigger_parameter_sync_step); what that gives only a simulation tells:\n"
-            f"fleetsim replay ... --scenario job.yaml {ahead}"
-        )
-        return Reply(
-            "rollout", "fault", "work runs out before the batch is complete, not instances", tuple(said),
-            _NOT_AHEAD if _in_vain(case) else then,
-            case.shorter(wait.value), "engines run out of work while the batch waits for its slowest responses",
-            remedy=ahead.changes,
-        )  # fmt: skip
-    more = (1.0 - case.idle_limit) / (1.0 - wait.value) if wait.value < 1.0 else None
-    if more is not None:
-        target = units.share(case.idle_limit)
-        said.append(f"rate matching, first order: {more:.2f} times the instances would bring the wait to {target}")
-    said.append("not ruled out, for want of engine metrics: a cap in the client, slow instances, preemptions")
-    return Reply(
-        "rollout", "fault", "engines have work all the time and the trainer waits: too few of them, or too slow",
-        tuple(said), "with what is known of the job:\nfleetsim replay ... --scenario job.yaml --recommend",
-        {"wait": wait.value}, "the fleet is too small, or too slow",
-    )  # fmt: skip
-
-
 def _in_vain(case: Case) -> bool:
     """Whether running further ahead saves nothing, by simulation."""
     return case.ahead is not None and case.ahead < WORTH
 
 
-def _changed(case: Case) -> list[str]:
+def changed(case: Case) -> list[str]:
     """What made the fleet's work more, or its instances fewer, within the window."""
     said = [departure_words(d) + _waited(d) for d in case.observed.departed]
     responses, step = case.observed.trend("response_tokens"), case.observed.trend("step_s")

@@ -1,0 +1,173 @@
+"""An answer at three in the morning: trigger, why, what to do, what to check after how many steps, how to undo."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fleetsim import units
+from fleetsim.dataclass import dataclass
+from fleetsim.replay.diagnose.finding import Check, Finding, Verdict
+from fleetsim.replay.diagnose.levers import StepLever, levers_of
+from fleetsim.replay.diagnose.remedies import remedy_for, undo_of
+from fleetsim.replay.observe.observed import Observed
+from fleetsim.replay.observe.phases import plain
+
+FEWEST_AFTER, MOST_AFTER = 3, 50  # steps after which a change is looked at
+SETTLES = 2  # steps that a pipeline of samples takes to follow a change
+
+# What a check of engines' metrics found, in the words for causes.
+CAUSE_OF: Mapping[Check, str] = {
+    "trainer": "trainer slow",
+    "sync": "weight sync slow",
+    "stragglers": "straggler",
+    "prefix_cache": "prefix cache misses",
+    "in_flight_cap": "in-flight cap",
+    "max_num_seqs": "engine's limit of sequences",
+    "preemptions": "KV preemption",
+    "rollout": "rollout slow",
+    "backlog": "trainer slow",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Verify:
+    """After so many steps the metric's mean lies between low and high (seconds)."""
+
+    metric: str
+    low: float
+    high: float
+    after_steps: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cure:
+    """One entry of `diagnosis`. cause: a word of `levers.CAUSES` or of CAUSE_OF. phase: where its seconds stand.
+    mean_s, low_s, high_s: seconds of a step that it takes. since_step: None = throughout. do: settings of the framework
+    or commands; undo: what takes them back."""
+
+    cause: str
+    phase: str
+    mean_s: float
+    low_s: float
+    high_s: float
+    since_step: int | None
+    why: str
+    do: tuple[str, ...]
+    verify: Verify
+    undo: tuple[str, ...]
+
+    def document(self) -> dict[str, Any]:
+        """As in the JSON."""
+        v = self.verify
+        return {
+            "cause": self.cause,
+            "phase": self.phase,
+            "seconds_per_step": {"mean": self.mean_s, "low": self.low_s, "high": self.high_s},
+            "since_step": self.since_step,
+            "why": self.why,
+            "do": list(self.do),
+            "verify": {"metric": v.metric, "low": v.low, "high": v.high, "after_steps": v.after_steps},
+            "undo": list(self.undo),
+        }
+
+    def lines(self, step_s: float) -> Iterator[tuple[str, str]]:
+        """The same in words, with a label each."""
+        share = units.share(self.mean_s / step_s) if step_s > 0 else "?"
+        when = "throughout" if self.since_step is None else f"since step {self.since_step}"
+        low, high = (plain(x) for x in (self.low_s, self.high_s))
+        yield "trigger", f"{self.cause}: {plain(self.mean_s)} of a step ({low} to {high}), {share}, {when}"
+        yield "why", f"because {self.why}"
+        yield "do", "; ".join(self.do)
+        v = self.verify
+        low, high = (plain(x) for x in (v.low, v.high))
+        yield "verify", f"after {v.after_steps} steps, {v.metric} should be {low} to {high}"
+        yield "undo", "; ".join(self.undo)
+
+
+def cures_of(observed: Observed, verdict: Verdict) -> tuple[Cure, ...]:
+    """What is wrong with a window, the largest first: of a run log by its accounting, of engines by the findings."""
+    if observed.logs_alone:
+        return tuple(cure_of(lever, observed) for lever in levers_of(observed))
+    step = observed.trainer.step_s
+    faults = [f for f in verdict.findings if f.state == "fault" and f.check in CAUSE_OF]
+    found = [_of_finding(f, observed, 0.0 if step is None else step.value) for f in faults]
+    return tuple(sorted(found, key=lambda c: (c.cause != _first(verdict), -c.mean_s)))
+
+
+def _first(verdict: Verdict) -> str | None:
+    return None if verdict.binding is None else CAUSE_OF.get(verdict.binding)
+
+
+def cure_of(lever: StepLever, observed: Observed) -> Cure:
+    """The lever with what to do, what to check and how to undo, in the words of the log's framework."""
+    account = observed.account
+    assert account is not None  # it is where levers come from
+    found = account.phase(lever.column)
+    metric = (None if found is None else found.metric) or _NAMED.get(account.framework or "", "step_s")
+    now, spread = (lever.mean, 0.0) if found is None else (found.course.usual, found.course.spread)
+    if found is None or found.metric is None:
+        now = account.now_s
+    do = remedy_for(lever.cause, account.framework, _values(lever, observed))
+    verify = Verify(metric, max(0.0, now - lever.high), max(0.0, now - lever.mean / 2.0), _after(lever.mean, spread))
+    return Cure(
+        lever.cause,
+        lever.phase,
+        lever.mean,
+        lever.low,
+        lever.high,
+        lever.since_step,
+        lever.why,
+        do,
+        verify,
+        undo_of(do),
+    )
+
+
+# What a framework calls a step's seconds, where a phase has no timer.
+_NAMED = {"trl": "step_time", "verl": "timing_s/step", "nemo-rl": "timing/train/total_step_time"}
+
+
+def _after(seconds: float, spread: float) -> int:
+    """Steps until a change by half of these seconds stands two standard errors above the noise."""
+    noise = (4.0 * spread / max(1e-9, seconds)) ** 2
+    return min(MOST_AFTER, max(FEWEST_AFTER, SETTLES + math.ceil(noise)))
+
+
+def _values(lever: StepLever, observed: Observed) -> dict[str, str]:
+    """What stands in the places of a remedy, as far as the log says it."""
+    account, lengths = observed.account, observed.lengths
+    present = {} if account is None else account.present
+    found = {"rarer": _rarer(observed, lever.column)}
+    if lengths is not None and lengths.p99:
+        found["p95"] = f"{math.ceil((lengths.p90 + lengths.p99) / 2 / 64) * 64:d}"
+    window, size = present.get("window_cap_groups"), present.get("group_size", 1.0)
+    if window and size:
+        found["cap"] = f"{math.ceil(window):d}"
+    elif "in_flight_cap_samples" in present:
+        found["cap"] = f"{2 * math.ceil(present['in_flight_cap_samples']):d}"
+    if "samples" in present:
+        found["batch"] = f"{round(present['samples']):d}"
+    return found
+
+
+def _rarer(observed: Observed, column: str) -> str:
+    phase = None if observed.account is None else observed.account.phase(column)
+    every = None if phase is None else phase.course.every
+    return str(2 * (every or 10))
+
+
+def _of_finding(finding: Finding, observed: Observed, step_s: float) -> Cure:
+    share = finding.step_share or 0.0
+    low, high = finding.step_range or ((share, share) if finding.simulated else (0.0, share))
+    mean_s, wait = share * step_s, observed.trainer.wait_s
+    phase, metric, now = "waiting for samples", "trainer.wait_s", 0.0 if wait is None else wait.value
+    if finding.check in ("trainer", "sync"):
+        part = observed.trainer.train_s if finding.check == "trainer" else observed.trainer.sync_s
+        phase = "training" if finding.check == "trainer" else "weights"
+        metric, now = f"trainer.{'train' if finding.check == 'trainer' else 'sync'}_s", part.value if part else 0.0
+    do = tuple(line for line in (finding.next or "").splitlines() if line) or ("fleetsim replay ... --recommend",)
+    verify = Verify(metric, max(0.0, now - mean_s), max(0.0, now - mean_s / 2.0), 10)
+    why = "; ".join(finding.evidence[:2]) or finding.title
+    return Cure(CAUSE_OF[finding.check], phase, mean_s, low * step_s, high * step_s, None, why, do, verify, undo_of(do))

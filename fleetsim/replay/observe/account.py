@@ -1,0 +1,208 @@
+"""Where the seconds of an observed step go: every one belongs to a phase, or to what no timer explains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from fleetsim.history.history import Floats, History, StepLog
+from fleetsim.history.step_logs.steps import TRAINING
+from fleetsim.replay.observe.courses import course_of
+from fleetsim.replay.observe.phases import UNEXPLAINED, Account, Mode, Phase
+from fleetsim.replay.observe.steps import Steps, steps_of
+
+NAMES: Mapping[str, str] = {
+    "wait_s": "waiting for samples",
+    "update_s": "update",
+    "logp_s": "log-probs",
+    "ref_s": "reference log-probs",
+    "logps_s": "log-probs of policy and reference",
+    "experience_s": "experience (log-probs, values, rewards)",
+    "values_s": "critic",
+    "advantage_s": "advantages",
+    "train_s": "training",
+    "reward_s": "reward",
+    "sync_s": "weights",
+    "handover_s": "hand-over",
+    "eval_s": "evaluation",
+    "checkpoint_s": "checkpoint",
+    "other_s": "other timers",
+}
+"""Column of a log -> what its phase is called. In a synchronous step wait_s is the generation."""
+GENERATION = "generation"
+_SAME = 0.05  # a generation that is the trainer's whole wait, as a synchronous step has it
+_INSIDE = 0.9  # of an evaluation: what is in no other timer, if it is inside the step
+
+
+def account_of(history: History, steps: Steps | None = None) -> Account | None:
+    """The account of a log, or of what a trainer exports; None where nothing shows how long a step takes."""
+    if history.steps is not None and len(history.steps):
+        return _of_log(history.steps)
+    steps = steps_of(history, (), None) if steps is None else steps
+    return None if steps is None else _of_exported(steps)
+
+
+def _of_log(log: StepLog) -> Account | None:
+    columns = log.columns
+    if "step_s" not in columns or not np.isfinite(columns["step_s"]).any():
+        return None
+    mode = mode_of(log)
+    parts = dict(_leaves(columns))
+    step_s = columns["step_s"]
+    found = None if parts or mode != "unknown" else by_lengths(columns)
+    if found is not None:
+        parts, mode = {"wait_s": found, "update_s": step_s - found}, "synchronous"
+    numbers = columns.get("step", np.arange(1.0, len(log) + 1))
+    account = _account(step_s, parts, numbers, mode, log.metrics, log.framework)
+    changed = [p.course.at or 0 for p in account.phases if abs(p.course.excess) >= CHANGED * account.now_s]
+    first = max(changed, default=0)
+    present = {name: float(np.nanmean(x[first:])) for name, x in columns.items() if np.isfinite(x[first:]).any()}
+    if (grown := _growth(columns.get("length_mean"), first)) is not None:
+        present["length_growth"] = grown
+    scatter = {
+        name: float(np.nanstd(columns[name][first:])) / abs(present[name])
+        for name in ("wait_s", "length_mean")
+        if present.get(name)
+    }
+    return replace(account, estimated=found is not None, either=_either(log), present=present, scatter=scatter)
+
+
+CHANGED = 0.05  # of a step: a phase that moved by so much parts the run into before and now
+
+
+def _growth(values: Floats | None, first: int) -> float | None:
+    """How much more there is of something from a row on than before it, as a share."""
+    if values is None or not np.isfinite(values[:first]).any() or not np.isfinite(values[first:]).any():
+        return None
+    before = float(np.nanmean(values[:first]))
+    return float(np.nanmean(values[first:])) / before - 1.0 if before > 0 else None
+
+
+# A token of one response takes an engine this long at least: a model of 8 billion parameters in 16 bits, read once from
+# the memory of an H100 (16 GB / 3.35 TB/s).
+TOKEN_S = 0.0048
+CLEAR = 4.0  # standard errors by which a slope is none by chance
+_VARIES = 0.01  # of a mean: lengths that move by less explain nothing
+
+
+def by_lengths(columns: Mapping[str, Floats]) -> Floats | None:
+    """(n,) seconds of generation at least, where no timer says them: what a step grows by with its responses.
+
+    The longest response counts where it explains more than the mean one; where it is always the same (the cap), each of
+    its tokens takes TOKEN_S more. None where nothing is clear.
+    """
+    step_s, best = columns["step_s"], None
+    for name in ("length_mean", "length_max"):
+        lengths = columns.get(name)
+        if lengths is None:
+            continue
+        known = np.isfinite(lengths) & np.isfinite(step_s)
+        x, y = lengths[known], step_s[known]
+        if len(x) < 8 or x.std() < _VARIES * x.mean():
+            continue
+        slope = float(np.cov(x, y)[0, 1] / x.var(ddof=1))
+        rest = y - y.mean() - slope * (x - x.mean())
+        sure = slope / max(1e-12, float(np.sqrt((rest**2).sum() / (len(x) - 2) / ((x - x.mean()) ** 2).sum())))
+        if sure >= CLEAR and (best is None or sure > best[0]):
+            best = sure, name, slope
+    if best is None:
+        return None
+    _, name, slope = best
+    found = slope * columns[name]
+    longest = columns.get("length_max")
+    if name == "length_mean" and longest is not None and np.nanstd(longest) < _VARIES * np.nanmean(longest):
+        found = found + TOKEN_S * longest
+    return np.minimum(found, step_s)
+
+
+def _of_exported(steps: Steps) -> Account | None:
+    """Rows of a window that span whole steps; their seconds per step."""
+    known = np.isfinite(steps.count) & np.isfinite(steps.elapsed_s) & (steps.count > 0)
+    if not known.any():
+        return None
+    count = steps.count[known]
+    parts = {
+        name: steps.columns[name][0][known] / count for name in ("wait_s", "train_s", "sync_s") if name in steps.columns
+    }
+    return _account(steps.elapsed_s[known] / count, parts, np.cumsum(count), "unknown", {}, None, count)
+
+
+def _account(
+    step_s: Floats,
+    parts: Mapping[str, Floats],
+    numbers: Floats,
+    mode: Mode,
+    metrics: Mapping[str, str],
+    framework: str | None,
+    weights: Floats | None = None,
+) -> Account:
+    """weights: how many steps a row stands for; None = one each."""
+    known = np.isfinite(step_s)
+    weights = np.ones(len(step_s)) if weights is None else weights
+    beside = parts.get("eval_s")
+    named = sum((np.nan_to_num(v) for k, v in parts.items() if k != "eval_s"), np.zeros(len(step_s)))
+    left = step_s - named
+    if beside is not None:
+        some = known & (np.nan_to_num(beside) > 0)
+        inside = some.any() and float(left[some].sum()) >= _INSIDE * float(beside[some].sum())
+        if inside:
+            left = left - np.nan_to_num(beside)
+        else:
+            step_s = step_s + np.nan_to_num(beside)
+    whole = float(np.average(step_s[known], weights=weights[known]))
+    values = {**parts, UNEXPLAINED: np.where(known, np.maximum(left, 0.0), np.nan)}
+    phases = []
+    for column, found in values.items():
+        filled = np.where(known, np.nan_to_num(found), np.nan)
+        seconds = float(np.average(filled[known], weights=weights[known]))
+        if seconds <= 0:
+            continue
+        course = course_of(filled)
+        since = None if course.at is None else int(numbers[course.at])
+        name = NAMES.get(column, column)
+        if column == "wait_s" and mode == "synchronous":
+            name = GENERATION
+        phases.append(Phase(name, column, metrics.get(column), seconds, seconds / whole, course, since))
+    phases.sort(key=lambda p: -p.seconds)
+    return Account(whole, round(float(weights[known].sum())), mode, tuple(phases), framework)
+
+
+def _leaves(columns: Mapping[str, Floats]) -> Iterator[tuple[str, Floats]]:
+    """The timers of a step that do not lie in one another."""
+    parts: Sequence[str] = [part for part in TRAINING if part in columns]
+    if not parts and "train_s" in columns:
+        parts = ["train_s"]
+    for name in ("wait_s", *parts, "reward_s", "sync_s", "handover_s", "checkpoint_s", "other_s", "eval_s"):
+        if name in columns:
+            yield name, columns[name]
+    if "wait_s" not in columns and "trainer_idle" in columns:
+        yield "wait_s", columns["trainer_idle"] * columns["step_s"]
+
+
+def mode_of(log: StepLog) -> Mode:
+    """How the two sides of a job lie to each other, by what the log has."""
+    columns = log.columns
+    generate, wait = columns.get("generate_s"), columns.get("wait_s")
+    if generate is not None and wait is not None:
+        known = np.isfinite(generate) & np.isfinite(wait)
+        whole = float(generate[known].sum())
+        return "synchronous" if float(wait[known].sum()) >= (1.0 - _SAME) * whole else "one step off"
+    age = columns.get("staleness_steps")
+    if age is not None and np.isfinite(age).any():
+        return "asynchronous" if float(np.nanmean(age)) > 0.01 else "synchronous"
+    if wait is None:
+        return "unknown" if _AHEAD.isdisjoint(columns) else "asynchronous"
+    return "synchronous" if _either(log) else "asynchronous"
+
+
+# What only a log has whose generation runs ahead of its trainer.
+_AHEAD = frozenset({"queue_groups", "queue_samples", "in_flight_groups", "in_flight_samples", "trainer_idle"})
+
+
+def _either(log: StepLog) -> bool:
+    """Whether a log looks the same in both modes: these two frameworks are synchronous unless they are told
+    otherwise, and time the wait for a batch alike."""
+    known = {"staleness_steps", "generate_s", *_AHEAD}
+    return log.framework in ("roll", "areal") and known.isdisjoint(log.columns)

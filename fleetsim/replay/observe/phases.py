@@ -1,0 +1,118 @@
+"""`Account`: where the seconds of an observed step go; every one belongs to a phase, or to what no timer explains."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Literal
+
+from fleetsim import units
+from fleetsim.dataclass import dataclass
+
+Mode = Literal["synchronous", "one step off", "asynchronous", "unknown"]
+Kind = Literal["constant", "since", "rising", "periodic"]
+
+UNEXPLAINED = "unexplained"
+LITTLE, MOST = 0.02, 6  # of a step: phases below it are not told in the first line, nor more than so many
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseCourse:
+    """How a row of numbers goes on over a run's steps.
+
+    mean: of all rows that say something. usual: of those outside the spikes, after the last change: what it is now.
+    spread: standard deviation of the rows of that level. before: the same before the change (None without one). at: the
+    row at which the change begins. every: rows from one spike to the next.
+    """
+
+    kind: Kind
+    mean: float
+    usual: float
+    spread: float
+    before: float | None = None
+    at: int | None = None
+    every: int | None = None
+
+    @property
+    def excess(self) -> float:
+        """What it is now beyond what it was before; 0 without a change."""
+        return 0.0 if self.before is None else self.usual - self.before
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """One phase of a step.
+
+    column: of the log; metric: what the framework calls it. seconds: mean of all steps; share: of a step. course: over
+    the run's steps. since_step: the step from which it is another than before.
+    """
+
+    name: str
+    column: str
+    metric: str | None
+    seconds: float
+    share: float
+    course: PhaseCourse
+    since_step: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """The seconds of a step, by phase, the longest first.
+
+    step_s: mean seconds; steps: how many were seen. mode: how generation and training lie to each other. framework:
+    whose log it is; None = exported metrics. estimated: no timer parts the step, and what its seconds have to do with
+    its responses' lengths says what generation takes at least. either: synchronous is only likelier than asynchronous.
+    present: means of the log's columns since the last
+    change of a phase (`length_growth`: how much longer the responses are than before it); scatter: deviation / mean of
+    the same rows.
+    """
+
+    step_s: float
+    steps: int
+    mode: Mode
+    phases: tuple[Phase, ...]
+    framework: str | None = None
+    estimated: bool = False
+    either: bool = False
+    present: Mapping[str, float] = field(default_factory=dict)
+    scatter: Mapping[str, float] = field(default_factory=dict)
+
+    def phase(self, column: str) -> Phase | None:
+        """The phase of a column; None where the log has none."""
+        return next((p for p in self.phases if p.column == column), None)
+
+    def now(self, column: str) -> float:
+        """Seconds that a phase takes now, without its spikes; 0 where the log has none."""
+        found = self.phase(column)
+        return 0.0 if found is None else found.course.usual
+
+    @property
+    def now_s(self) -> float:
+        """Seconds of a step now, without spikes."""
+        return sum(p.course.usual for p in self.phases)
+
+    @property
+    def words(self) -> str:
+        """The first line of every answer."""
+        told = [p for p in self.phases if p.share >= LITTLE][:MOST]
+        parts = [f"{plain(p.seconds)} {p.name}{_mark(p, first=n == 0)}" for n, p in enumerate(told)]
+        return f"{plain(self.step_s)} a step: {', '.join(parts) if parts else 'in no named timer'}"
+
+
+def _mark(phase: Phase, *, first: bool) -> str:
+    marks = [units.share(phase.share, 0)] if first else []
+    if phase.since_step is not None and phase.course.before is not None:
+        marks.append(f"{plain(phase.course.before)} until step {phase.since_step}")
+    elif phase.course.kind == "rising":
+        marks.append("rising")
+    elif phase.course.every is not None:
+        marks.append(f"every {phase.course.every} steps")
+    return f" ({', '.join(marks)})" if marks else ""
+
+
+def plain(seconds: float) -> str:
+    """Seconds that are to be compared with each other: in one unit up to a quarter of an hour, "128 s", "4.2 s"."""
+    if seconds >= 900:
+        return units.seconds(seconds)
+    return f"{seconds:.0f} s" if seconds >= 9.95 else f"{seconds:.1f} s"

@@ -1,0 +1,139 @@
+"""Where the seconds of a step go, what would give them back, and the contract of `diagnosis`."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fleetsim.history.files import read_file
+from fleetsim.replay.ask import replay
+from fleetsim.replay.diagnose.levers import CAUSES, levers_of
+from fleetsim.replay.diagnose.remedies import remedies, remedy_for
+from fleetsim.replay.observe.account import by_lengths
+from fleetsim.replay.observe.courses import course_of
+from fleetsim.replay.observe.observe import observe
+from fleetsim.replay.observe.observed import Observed
+
+STEPS = 60
+RANDOM = np.random.default_rng(7)
+
+
+def _log(folder: Path, **changes: Any) -> Path:
+    """A synchronous verl log of 60 steps: 30 s generation, 40 s update, 3 s log-probs, 2 s weights; changes: timers
+    (`ref=80.0`), each a number or one per step."""
+    timers = {"gen": 30.0, "update_actor": 40.0, "old_log_prob": 3.0, "update_weights": 2.0, **changes}
+    rows = []
+    for n in range(STEPS):
+        one = {name: float(np.broadcast_to(value, STEPS)[n]) for name, value in timers.items()}
+        seconds = {f"timing_s/{name}": s * float(RANDOM.normal(1, 0.02)) for name, s in one.items() if s}
+        row = {
+            "timing_s/step": sum(seconds.values()) + 0.3,
+            "response_length/mean": 900.0,
+            "response_length/max": 3072.0,
+        }
+        rows.append({"step": n + 1, "data": {**seconds, **row, "response_length/clip_ratio": 0.02}})
+    path = folder / "run.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    return path
+
+
+def _seen(folder: Path, **changes: Any) -> Observed:
+    return observe(read_file(_log(folder, **changes)))
+
+
+def test_every_second_belongs_to_a_phase(tmp_path: Path) -> None:
+    account = _seen(tmp_path, ref=80.0).account
+    assert account is not None
+    assert sum(p.seconds for p in account.phases) == pytest.approx(account.step_s, rel=1e-6)
+    assert re.match(r"15\d s a step: 80 s reference log-probs \(5\d %\), 40 s update, 30 s generation", account.words)
+
+
+def test_a_healthy_job_is_left_alone_also_with_evaluations_checkpoints_and_jitter(tmp_path: Path) -> None:
+    every_tenth = np.where(np.arange(STEPS) % 10 == 9, 150.0, 0.0)
+    for changes in ({}, {"testing": every_tenth}, {"save_checkpoint": every_tenth / 2}):
+        assert levers_of(_seen(tmp_path, **changes)) == ()
+    jitter = 40.0 * np.random.default_rng(3).normal(1, 0.1, STEPS)
+    assert levers_of(_seen(tmp_path, update_actor=jitter)) == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "cause", "seconds", "since"),
+    [
+        ({"ref": 80.0}, "reference log-probs slow", 70.0, None),
+        ({"old_log_prob": 60.0}, "log-probs slow", 50.0, None),
+        ({"reward": 60.0}, "reward slow", 60.0, None),
+        ({"update_weights": 40.0}, "weight sync slow", 37.7, None),
+        ({"gen": 90.0}, "rollout slow", 50.0, None),
+        ({"update_actor": np.where(np.arange(STEPS) < 30, 40.0, 90.0)}, "trainer slow", 50.0, 31),
+        ({"reward": np.where(np.arange(STEPS) < 30, 0.5, 50.0)}, "reward slow", 49.5, 31),
+    ],
+)
+def test_a_cause_is_named_with_its_seconds(
+    tmp_path: Path, changes: dict[str, Any], cause: str, seconds: float, since: int | None
+) -> None:
+    first = levers_of(_seen(tmp_path, **changes))[0]
+    assert (first.cause, first.since_step) == (cause, since)
+    assert first.mean == pytest.approx(seconds, rel=0.03)
+    assert first.low <= first.mean <= first.high
+
+
+def test_the_largest_of_two_causes_comes_first(tmp_path: Path) -> None:
+    found = levers_of(_seen(tmp_path, ref=90.0, reward=30.0))
+    assert [lever.cause for lever in found] == ["reference log-probs slow", "reward slow"]
+
+
+def test_the_contract_of_diagnosis(tmp_path: Path) -> None:
+    told = replay(_log(tmp_path, ref=80.0)).document()
+    assert sum(p["share"] for p in told["phases"]) == pytest.approx(1.0, rel=1e-6)
+    one = told["diagnosis"][0]
+    assert one["cause"] in CAUSES
+    assert one["phase"] == "reference log-probs"
+    assert one["verify"]["metric"] == "timing_s/ref"
+    assert one["verify"]["low"] <= 10.0 <= one["verify"]["high"] < 80.0
+    assert all("=" in setting for setting in one["do"])
+    assert one["undo"]
+    assert one["verify"]["after_steps"] >= 3
+    json.dumps(told)
+    assert replay(_log(tmp_path)).document()["diagnosis"] == []
+
+
+def test_one_segmentation_tells_constant_rising_periodic_and_since_apart() -> None:
+    noise = np.random.default_rng(1).normal(0, 1, STEPS)
+    assert course_of(40 + noise).kind == "constant"
+    since = course_of(np.where(np.arange(STEPS) < 20, 40, 60) + noise)
+    assert (since.kind, since.at) == ("since", 20)
+    assert since.excess == pytest.approx(20, abs=1)
+    assert course_of(np.linspace(40, 80, STEPS) + noise).kind == "rising"
+    spiked = course_of(40 + noise + np.where(np.arange(STEPS) % 10 == 9, 150, 0))
+    assert (spiked.kind, spiked.every) == ("periodic", 10)
+    assert spiked.usual == pytest.approx(40, abs=0.5)
+    assert spiked.mean == pytest.approx(55, abs=1)
+
+
+def test_noise_is_seldom_a_change() -> None:
+    drawn = np.random.default_rng(5).normal(40, 4, (300, STEPS))
+    found = sum(course_of(row).kind != "constant" for row in drawn)
+    assert found <= 0.02 * len(drawn)  # and what is no larger than a twentieth of a step is no cause
+
+
+def test_generation_without_a_timer_is_told_by_its_lengths() -> None:
+    random = np.random.default_rng(2)
+    longest = random.uniform(8000, 16000, STEPS)
+    step_s = 40 + 0.007 * longest + random.normal(0, 1, STEPS)
+    columns = {"step_s": step_s, "length_max": longest, "length_mean": random.normal(900, 30, STEPS)}
+    found = by_lengths(columns)
+    assert found is not None
+    assert found.mean() == pytest.approx(0.007 * longest.mean(), rel=0.1)
+    assert by_lengths({**columns, "step_s": 40 + random.normal(0, 1, STEPS)}) is None
+
+
+def test_every_cause_has_a_remedy_for_any_framework() -> None:
+    assert {cause for cause, framework in remedies() if framework == "*"} >= set(CAUSES)
+    assert {cause for cause, _ in remedies()} <= set(CAUSES)
+    assert remedy_for("long tail", "trl", {"p95": "2048"}) == ("max_completion_length=2048",)
+    assert remedy_for("long tail", "trl", {}) == ("fleetsim size --run LOG",)
