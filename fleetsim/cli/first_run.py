@@ -13,7 +13,7 @@ from fleetsim.files import new_file, unwritten, whole, write_bytes
 from fleetsim.job.question import Option
 
 if TYPE_CHECKING:
-    from fleetsim.export.perfetto import StepChoice
+    from fleetsim.export.perfetto.tracks import StepChoice
     from fleetsim.sim.records import Records
 
 HISTORY = "Histories and traces of the first run"
@@ -76,7 +76,7 @@ class FirstRun:
 
     def trace(self) -> TraceFile | None:
         """The trace that the flags ask for, None without --perfetto. Raises errors as `history`, or for wrong steps."""
-        from fleetsim.export.perfetto import parse_steps
+        from fleetsim.export.perfetto.tracks import parse_steps
 
         if self.perfetto is not None:
             steps = parse_steps(self.perfetto_steps)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from fleetsim.config.law_numbers import law_of
 from fleetsim.config.scenario import Scenario
-from fleetsim.policies.age_actions import AGE_ACTIONS
-from fleetsim.policies.batches import BATCH_RULES
-from fleetsim.policies.in_flight import IN_FLIGHT
-from fleetsim.policies.law_inputs import Order
+from fleetsim.policies.law import Order
+from fleetsim.policies.samples import AGE_ACTIONS, BATCH_RULES, IN_FLIGHT
 
 
 def age_bound(scenario: Scenario) -> float | None:

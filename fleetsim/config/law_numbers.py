@@ -6,9 +6,8 @@ import math
 
 from fleetsim.config.sections import Sections
 from fleetsim.policies.admission import LAWS
-from fleetsim.policies.age_actions import AGE_ACTIONS
-from fleetsim.policies.law import Law
-from fleetsim.policies.law_inputs import Sizes
+from fleetsim.policies.law import Law, Sizes
+from fleetsim.policies.samples import AGE_ACTIONS
 
 
 def law_of(scenario: Sections) -> Law:

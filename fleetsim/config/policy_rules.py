@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterator
 from fleetsim.config.law_numbers import law_of
 from fleetsim.config.sections import Sections
 from fleetsim.errors import Problem
-from fleetsim.policies import admission, batches
-from fleetsim.policies.age_actions import AGE_ACTIONS
-from fleetsim.policies.batches import BATCH_RULES
+from fleetsim.policies import admission, samples
+from fleetsim.policies.samples import AGE_ACTIONS, BATCH_RULES
 
 
 def _an_age_action_needs_an_age(s: Sections) -> Iterator[Problem]:
@@ -71,7 +70,7 @@ def _tail_batching_works_on_rounds(s: Sections) -> Iterator[Problem]:
             "buffer.leftover",
             "defer",
             f"long rounds need whole rounds (batch_rule is {s.buffer.batch_rule}, law {s.admission.law})",
-            f"use batch_rule: {batches.names_of(lambda rule: rule.rounds)} with admission.law: "
+            f"use batch_rule: {samples.names_of(lambda rule: rule.rounds)} with admission.law: "
             f"{admission.names_of(lambda law: law.waits_for_trainer)}",
         )
 
@@ -89,7 +88,7 @@ def _targets_and_exact_steps_go_together(s: Sections) -> Iterator[Problem]:
 
 def _waiting_for_the_oldest_needs_an_order(s: Sections) -> Iterator[Problem]:
     if s.buffer.wait_for_oldest and BATCH_RULES[s.buffer.batch_rule].order != "version":
-        ordered = batches.names_of(lambda rule: rule.order == "version")
+        ordered = samples.names_of(lambda rule: rule.order == "version")
         yield Problem(
             "buffer.wait_for_oldest",
             True,
@@ -178,7 +177,7 @@ def _first_finished_needs_batches(s: Sections) -> Iterator[Problem]:
 
 def _oversampling_needs_first_finished(s: Sections) -> Iterator[Problem]:
     if s.buffer.oversampling > 1 and not BATCH_RULES[s.buffer.batch_rule].rounds:
-        in_rounds = batches.names_of(lambda rule: rule.rounds)
+        in_rounds = samples.names_of(lambda rule: rule.rounds)
         yield Problem(
             "buffer.oversampling",
             s.buffer.oversampling,

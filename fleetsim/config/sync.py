@@ -8,7 +8,7 @@ from pydantic import Field
 
 from fleetsim.config.base import ConfigSection, Count, Seconds
 from fleetsim.config.link import LinkConfig
-from fleetsim.policies.in_flight import InFlightName
+from fleetsim.policies.samples import InFlightName
 
 Transport = Literal["collective_broadcast", "rdma_p2p", "cuda_ipc", "checkpoint_shuttle", "sparse_delta", "relay"]
 

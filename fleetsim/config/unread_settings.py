@@ -7,9 +7,7 @@ from collections.abc import Callable, Iterable
 from fleetsim.config.paths import is_at
 from fleetsim.config.scenario import Scenario
 from fleetsim.policies.admission import readers
-from fleetsim.policies.age_actions import AGE_ACTIONS
-from fleetsim.policies.batches import BATCH_RULES, names_of
-from fleetsim.policies.tables import listed
+from fleetsim.policies.samples import AGE_ACTIONS, BATCH_RULES, listed, names_of
 
 
 def _law(laws: list[str]) -> tuple[Callable[[Scenario], bool], str]:

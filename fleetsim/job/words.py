@@ -11,8 +11,7 @@ from fleetsim.dataclass import dataclass
 from fleetsim.estimates import Estimate
 from fleetsim.job.engine_source import EngineSource
 from fleetsim.policies.admission import LAWS
-from fleetsim.policies.law import Looser
-from fleetsim.policies.law_inputs import LawName
+from fleetsim.policies.law import LawName, Looser
 from fleetsim.quantities import quantity
 from fleetsim.sim.engines import profile_of
 

@@ -24,8 +24,8 @@ from fleetsim.job.assumptions import is_estimated
 from fleetsim.job.derived_values import SECONDS, TP, instance_gpus, with_derived
 from fleetsim.job.lengths import law_from_flags, share_above
 from fleetsim.job.nameplate import context_in_flight
-from fleetsim.policies.in_flight import IN_FLIGHT
 from fleetsim.policies.law import EachStep, Looser, written
+from fleetsim.policies.samples import IN_FLIGHT
 from fleetsim.search.change import Typed
 from fleetsim.trainer.estimate import estimate_of
 

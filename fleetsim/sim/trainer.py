@@ -9,8 +9,7 @@ from fleetsim.config.run_length import most_steps
 from fleetsim.config.trainer import PhaseConfig, TrainerConfig
 from fleetsim.engine.kernel.tables import CMD_RESUME, DONE
 from fleetsim.engine.transport import sync_times
-from fleetsim.policies.batches import BATCH_RULES
-from fleetsim.policies.in_flight import IN_FLIGHT
+from fleetsim.policies.samples import BATCH_RULES, IN_FLIGHT
 from fleetsim.sim import buffer
 from fleetsim.sim.admission import begin_step
 from fleetsim.sim.buffer import Ids, ready_groups

@@ -124,7 +124,8 @@ class SimulateResult(Briefed):
         steps: "20" (after warm-up), "0:9" or "all"; 20 if None. The run is simulated once more, to record it. An
         existing file is replaced. Raises InputError for steps that the run does not have, OutsideError.
         """
-        from fleetsim.export.perfetto import parse_steps, record, trace_of
+        from fleetsim.export.perfetto import record, trace_of
+        from fleetsim.export.perfetto.tracks import parse_steps
 
         first = self.runs[0]
         asked = parse_steps(steps)

@@ -1,4 +1,4 @@
-"""How many groups an admission law lets in, samples that it keeps in flight, and when it starves the trainer."""
+"""What an admission law lets in, samples that it keeps in flight, when it starves the trainer, and how old they get."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import math
 from collections.abc import Callable
 
 from fleetsim.errors import Problem
-from fleetsim.policies.law import PLENTY
-from fleetsim.policies.law_inputs import Progress, Settings, Sizes
+from fleetsim.policies.law import PLENTY, Order, Progress, Settings, Sizes
+
+# ---- How many groups an admission law lets in, samples that it keeps in flight, and when it starves the trainer.
 
 
 def sync_window(a: Settings, sizes: Sizes) -> int:
@@ -89,3 +90,42 @@ def pool_below_a_group(a: Settings, sizes: Sizes, progress: Progress) -> Problem
 
 def never(a: Settings, sizes: Sizes, progress: Progress) -> None:
     """The law lets a batch start, whatever happens."""
+
+
+# ---- Versions that no trained group is ever older than, by an admission law and the order of batches; None = no bound.
+
+
+def oldest_by_barrier(a: Settings, order: Order) -> float | None:
+    """A barrier trains what it has just started, unless late groups are carried over."""
+    return None if order.carries_over else 0.0
+
+
+def oldest_by_batches(a: Settings, order: Order) -> float | None:
+    """One batch ahead: the next batch is exactly what was sent when the last was taken. With k batches and a drain
+    before every publication, whatever was sent is complete one version later, and k are trained before it."""
+    if order.oversampled or not order.one_by_one:
+        return None
+    if a.batches_ahead == 1:
+        return 1.0
+    return float(a.batches_ahead) if order.drains and order.in_order else None
+
+
+def oldest_by_window(a: Settings, order: Order) -> float | None:
+    """Where batches wait for the oldest, whole versions are trained in order, eta ahead."""
+    return float(math.ceil(a.max_staleness)) if order.waits_for_oldest and order.one_by_one else None
+
+
+def oldest_by_target(a: Settings, order: Order) -> float | None:
+    """Exact target steps: each group is trained at most eta steps after it was let in."""
+    return float(math.ceil(a.max_staleness)) if order.exact and order.one_by_one else None
+
+
+def oldest_by_ratio(a: Settings, order: Order) -> float | None:
+    """Where batches wait for the oldest, and nothing runs beyond the count, batches are trained in order."""
+    in_order = order.waits_for_oldest and order.one_by_one and a.extra_groups == 0
+    return float(math.ceil(a.async_ratio)) if in_order else None
+
+
+def oldest_by_unbounded(a: Settings, order: Order) -> float | None:
+    """The law bounds how far generation runs ahead, not how long one response takes."""
+    return None
