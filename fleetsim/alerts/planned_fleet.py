@@ -105,7 +105,7 @@ def _refused(file: str, what: object, rule: str) -> InputError:
 
 def _replayed(document: dict[str, Any], file: str, sets: Sequence[str]) -> PlannedFleet:
     """The scenario of the window with the recommended changes, and the engine's speed in that window."""
-    from fleetsim.config.override import parse_overrides
+    from fleetsim.config.load import parse_overrides
     from fleetsim.replay.change.plan_fields import plan_from_mapping
     from fleetsim.replay.change.plan_file import implied_of
     from fleetsim.replay.change.what_if import changed

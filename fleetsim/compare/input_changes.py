@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from fleetsim.compare.compare import InputDifference
-from fleetsim.config.paths import is_given, is_touched
 from fleetsim.config.scenario import Scenario
+from fleetsim.config.tree import is_given, is_touched
 
 # Keys of a scenario that nothing is simulated from.
 WORDS = ("schema_version", "name", "description", "source", "published", "assumed", "follow")

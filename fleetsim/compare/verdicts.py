@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from fleetsim.compare.compare import BY_ITSELF, EQUAL, Comparison, InputDifference, Kind, MetricChange, Side, Verdict
 from fleetsim.compare.input_changes import input_differences
 from fleetsim.compare.words import band_of, headline_of
-from fleetsim.config.cost import CostConfig
+from fleetsim.config.sections import CostConfig
 from fleetsim.dataclass import dataclass
 from fleetsim.job.notes import PRICE, price_notes
 from fleetsim.quantities import quantity

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from fleetsim.config.lengths import ConstantTokens, Histogram
-from fleetsim.config.paths import field_at, is_given
+from fleetsim.config.pools import RecipeConfig
 from fleetsim.config.scenario import Scenario
-from fleetsim.config.trainer import RecipeConfig
+from fleetsim.config.tree import field_at, is_given
+from fleetsim.config.workload import ConstantTokens, Histogram
 from fleetsim.frameworks.common import OUTPUT_CAP, PROMPT_OF_CAP
 
 # Scenario -> engine limits that it leaves to the engine, by dotted path, as they come out there.

@@ -7,9 +7,9 @@ from typing import Any
 
 from fleetsim import units
 from fleetsim.config.law_numbers import law_of
-from fleetsim.config.lengths import Lognormal
-from fleetsim.config.paths import is_touched, value_at
 from fleetsim.config.scenario import Scenario
+from fleetsim.config.tree import is_touched, value_at
+from fleetsim.config.workload import Lognormal
 from fleetsim.dataclass import dataclass
 from fleetsim.engine.prices import prices_of
 from fleetsim.faces import flag, setting, text

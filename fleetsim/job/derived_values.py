@@ -15,9 +15,9 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from fleetsim.config.load import with_changes
-from fleetsim.config.paths import given_paths, is_given, is_touched
+from fleetsim.config.pools import PhaseConfig, TrainerConfig
 from fleetsim.config.scenario import Scenario
-from fleetsim.config.trainer import PhaseConfig, TrainerConfig
+from fleetsim.config.tree import given_paths, is_given, is_touched
 from fleetsim.engine.gpus import gpu_of
 from fleetsim.engine.model.names import model_shape
 from fleetsim.engine.slowdown import slowdown_of

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from fleetsim import units
-from fleetsim.config.observation import ObservedConfig
-from fleetsim.config.paths import value_at
 from fleetsim.config.scenario import Scenario
+from fleetsim.config.sections import ObservedConfig
+from fleetsim.config.tree import value_at
 from fleetsim.faces import in_python
 from fleetsim.job import words
 from fleetsim.job.assumptions import Assumption, assumptions_of, short

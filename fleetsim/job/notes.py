@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 
 from fleetsim import units
-from fleetsim.config.cost import CostConfig
 from fleetsim.config.engine import EngineConfig
-from fleetsim.config.lengths import LengthSpec, longest_length
-from fleetsim.config.paths import is_given
 from fleetsim.config.scenario import Scenario
+from fleetsim.config.sections import CostConfig
+from fleetsim.config.tree import is_given
+from fleetsim.config.workload import LengthSpec, longest_length
 from fleetsim.engine.gpus import gpu_of
 from fleetsim.engine.kv_memory import windows_kept
 from fleetsim.engine.layout import layout_of

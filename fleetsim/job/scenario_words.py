@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from fleetsim import units
-from fleetsim.config.age_bound import age_bound
 from fleetsim.config.law_numbers import law_of
-from fleetsim.config.scenario import Scenario
+from fleetsim.config.scenario import Scenario, age_bound
 
 PLACES: Mapping[str, str] = {
     "disaggregated": "split",

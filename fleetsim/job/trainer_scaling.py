@@ -30,8 +30,8 @@ from typing import Any
 
 from fleetsim import units
 from fleetsim.config.load import with_changes
+from fleetsim.config.pools import TrainerConfig
 from fleetsim.config.scenario import Scenario
-from fleetsim.config.trainer import TrainerConfig
 from fleetsim.errors import InputError
 from fleetsim.job.derived_values import slower
 from fleetsim.trainer.estimate import is_known, least_gpus, seconds_on

@@ -14,8 +14,7 @@ from typing import Any, TypeVar
 
 from fleetsim import units
 from fleetsim.config.load import with_changes
-from fleetsim.config.run_length import most_steps
-from fleetsim.config.scenario import Scenario
+from fleetsim.config.scenario import Scenario, most_steps
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, StuckError
 from fleetsim.estimates import Estimate

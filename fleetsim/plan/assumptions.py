@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fleetsim import units
-from fleetsim.config.paths import is_given
+from fleetsim.config.tree import is_given
 from fleetsim.job.assumptions import Assumption, assumptions_of
 from fleetsim.job.caveats import error_warnings, range_warnings
 from fleetsim.job.engine_source import EngineSource

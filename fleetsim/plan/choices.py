@@ -14,8 +14,8 @@ from typing import Any
 
 from fleetsim.config.law_numbers import law_of
 from fleetsim.config.load import with_changes
-from fleetsim.config.paths import is_given, is_touched
 from fleetsim.config.scenario import Scenario
+from fleetsim.config.tree import is_given, is_touched
 from fleetsim.dataclass import dataclass
 from fleetsim.engine.gpus import gpu_of
 from fleetsim.engine.layout import layout_of

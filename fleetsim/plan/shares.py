@@ -14,9 +14,9 @@ from typing import Any
 
 from fleetsim.config.law_numbers import law_of
 from fleetsim.config.load import with_changes
-from fleetsim.config.paths import is_given
 from fleetsim.config.rules import broken_rules
 from fleetsim.config.scenario import Scenario
+from fleetsim.config.tree import is_given
 from fleetsim.dataclass import dataclass
 from fleetsim.engine.prices import prices_of
 from fleetsim.errors import InputError

@@ -116,7 +116,7 @@ def replay(
     Raises InputError (nothing there, wrong options, a window that says too little for what was asked), OutsideError
     (the server did not do its part).
     """
-    from fleetsim.config.override import parse_overrides
+    from fleetsim.config.load import parse_overrides
     from fleetsim.job.options import change_texts
 
     facts, tried = change_texts(given or {}), change_texts(changes or {})
@@ -163,7 +163,7 @@ def _fleet(
 
 def _swept(sweep: tuple[str, Sequence[Any]]) -> tuple[str, tuple[Any, ...]]:
     """The key and its values. Raises InputError."""
-    from fleetsim.config.override import parse_override
+    from fleetsim.config.load import parse_override
 
     key, values = sweep
     path, _ = parse_override(f"{key}=null")

@@ -56,7 +56,7 @@ class ChangeFields:
 
     def ready(self) -> Questions:
         """Raises InputError, all problems at once."""
-        from fleetsim.config.override import parse_overrides
+        from fleetsim.config.load import parse_overrides
         from fleetsim.replay.change.patch import parse_deployment
         from fleetsim.replay.change.plan_fields import load_plan
 

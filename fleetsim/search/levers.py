@@ -14,9 +14,9 @@ from typing import Any
 
 from fleetsim import units
 from fleetsim.config.law_numbers import law_of, sizes_of
-from fleetsim.config.lengths import ConstantTokens, Gamma, LengthSpec, Lognormal
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
+from fleetsim.config.workload import ConstantTokens, Gamma, LengthSpec, Lognormal
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError
 from fleetsim.frameworks.equal_parts import divides

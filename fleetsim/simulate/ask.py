@@ -79,7 +79,7 @@ def simulate(asked: Simulate, watch: Watch = SILENT) -> SimulateResult:
     Raises InputError for what cannot be simulated, StuckError where its limits block each other, and on Ctrl-C
     Interrupted with the SimulateResult of what was finished by then, None before the first step.
     """
-    from fleetsim.config.run_length import most_steps
+    from fleetsim.config.scenario import most_steps
     from fleetsim.sim.replications import replicate
 
     asked = asked.ready()
@@ -130,7 +130,7 @@ def _is_warming(cut: Replicated) -> bool:
 
 def _telling(watch: Watch, scenario: Scenario) -> Callable[[Mapping[int, tuple[int, float]]], None]:
     """Tells the steps that are done over all replications, and the step time so far; called from their threads."""
-    from fleetsim.config.run_length import most_steps
+    from fleetsim.config.scenario import most_steps
 
     of = most_steps(scenario) * scenario.run.replications
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from fleetsim import units
-from fleetsim.config.paths import is_given
 from fleetsim.config.scenario import Scenario
+from fleetsim.config.tree import is_given
 from fleetsim.job.assumptions import Assumption, assumptions_of, is_estimated
 from fleetsim.job.nameplate import mean_step_s
 from fleetsim.job.shared_gpus import takes_turns

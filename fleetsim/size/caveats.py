@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from fleetsim import units
-from fleetsim.config.lengths import ConstantTokens
 from fleetsim.config.scenario import Scenario
+from fleetsim.config.workload import ConstantTokens
 from fleetsim.errors import StuckError
 from fleetsim.job.caveats import backlog_warnings, error_warnings, range_warnings
 from fleetsim.job.engine_source import EngineSource

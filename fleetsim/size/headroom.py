@@ -24,9 +24,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fleetsim.config.lengths import ConstantTokens
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
+from fleetsim.config.workload import ConstantTokens
 from fleetsim.dataclass import dataclass
 from fleetsim.engine.transport import sync_times
 from fleetsim.errors import StuckError

@@ -15,8 +15,8 @@ from typing import Literal
 
 from fleetsim.config.law_numbers import budget_steps
 from fleetsim.config.load import with_changes
-from fleetsim.config.paths import is_given
 from fleetsim.config.scenario import Scenario
+from fleetsim.config.tree import is_given
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import Interrupted
 from fleetsim.estimates import Estimate

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fleetsim.config.override import parse_override
+from fleetsim.config.load import parse_override
 from fleetsim.errors import InputError, Problem, Problems
 from fleetsim.job.options import change_texts
 from fleetsim.sweep.grid import MOST_VALUES, Axis

@@ -12,9 +12,9 @@ from typing import Any
 
 import fleetsim
 from fleetsim.config.load import scenario_from_mapping, with_changes
-from fleetsim.config.paths import is_touched
 from fleetsim.config.plain_scalar import plain_scalar
 from fleetsim.config.scenario import Scenario
+from fleetsim.config.tree import is_touched
 from fleetsim.config.yaml_text import as_yaml
 from fleetsim.dataclass import dataclass
 from fleetsim.job.derived_values import TP, instance_gpus, with_derived

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from fleetsim.config.paths import is_given
 from fleetsim.config.scenario import Scenario
+from fleetsim.config.tree import is_given
 from fleetsim.errors import InputError
 from fleetsim.job.engine_source import EngineSource, engine_source
 from fleetsim.job.notes import PRICE, model_notes, price_notes

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from itertools import combinations
 from typing import Any
 
-from fleetsim.config.paths import overlap
+from fleetsim.config.tree import overlap
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import flag, text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fleetsim.config.unread_settings import unread_notes
+from fleetsim.config.scenario import unread_notes
 from fleetsim.sweep.cell import SweepRow
 from fleetsim.sweep.run import SweepRows
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from fleetsim.config.override import parse_override
+from fleetsim.config.load import parse_override
 from fleetsim.config.yaml_text import from_yaml
 from fleetsim.errors import InputError, Problem
 

@@ -6,7 +6,7 @@ import math
 from functools import cache
 from typing import Literal
 
-from fleetsim.config.trainer import Backend
+from fleetsim.config.pools import Backend
 from fleetsim.dataclass import dataclass
 from fleetsim.engine.gpus import GpuSpec
 from fleetsim.engine.model.mixers import Attention

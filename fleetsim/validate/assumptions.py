@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from fleetsim import units
-from fleetsim.config.lengths import Lognormal
+from fleetsim.config.workload import Lognormal
 from fleetsim.engine.slowdown import slowdown_of
 from fleetsim.errors import InputError, Problem
 from fleetsim.workload.lengths import limited_mean

@@ -10,8 +10,7 @@ from pydantic import Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
 from fleetsim.config.base import ConfigSection, Count, Name
-from fleetsim.config.data_files import data_folder
-from fleetsim.config.files import read_text
+from fleetsim.config.data_files import data_folder, read_text
 from fleetsim.config.yaml_text import MAX_BYTES, from_yaml
 from fleetsim.errors import InputError, Problem
 

@@ -19,7 +19,7 @@ from pydantic import Field, ValidationError
 
 from fleetsim import units
 from fleetsim.config.base import ConfigSection, Name
-from fleetsim.config.files import read_text
+from fleetsim.config.data_files import read_text
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.yaml_text import MAX_BYTES, from_yaml, to_yaml
 from fleetsim.dataclass import dataclass

@@ -13,8 +13,8 @@ from collections.abc import Callable, Collection, Sequence
 from statistics import fmean
 
 from fleetsim.config.load import with_changes
-from fleetsim.config.paths import given_paths
 from fleetsim.config.scenario import Scenario
+from fleetsim.config.tree import given_paths
 from fleetsim.dataclass import dataclass
 from fleetsim.engine.slowdown import slowdown_of
 from fleetsim.job.derived_values import SLOWDOWN

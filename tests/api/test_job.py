@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import fleetsim as fs
 from fleetsim.config.load import default_scenario
-from fleetsim.config.paths import value_at
+from fleetsim.config.tree import value_at
 from fleetsim.job.base_job import load
 from fleetsim.job.options import NAMES
 from fleetsim.job.settings import LENGTH_FLAGS, PATHS, SETTINGS

@@ -10,8 +10,8 @@ import pytest
 
 import fleetsim as fs
 from fleetsim.config import scenario_from_mapping
-from fleetsim.config.cost import CostConfig
 from fleetsim.config.data_files import data_path
+from fleetsim.config.sections import CostConfig
 from fleetsim.engine.gpus import GPUS
 from fleetsim.engine.prices import listed_price, prices_of
 from fleetsim.errors import InputError

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from fleetsim.cli.main import app
 from fleetsim.config.load import with_changes
-from fleetsim.config.paths import given_paths
+from fleetsim.config.tree import given_paths
 from fleetsim.engine.slowdown import RUNS, off_by
 from fleetsim.job.nameplate import mean_step_s
 from fleetsim.job.uncertainty import RERUN

@@ -89,7 +89,7 @@ def profiles() -> Check:
 
 def environment(environ: Mapping[str, str] = os.environ) -> Check:
     """FLEETSIM_* variables that are set; what is secret is told to be set and no more."""
-    from fleetsim.config.override import env_overrides
+    from fleetsim.config.load import env_overrides
 
     ours = {name: value for name, value in environ.items() if name.upper().startswith("FLEETSIM_")}
     shown = {name: _shown(name, ours[name]) for name in sorted(ours)}

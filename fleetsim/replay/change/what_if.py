@@ -13,9 +13,8 @@ from typing import Any
 
 from fleetsim.config.law_numbers import law_of
 from fleetsim.config.load import with_changes
-from fleetsim.config.paths import field_at
-from fleetsim.config.scenario import Scenario
-from fleetsim.config.unread_settings import unread_notes
+from fleetsim.config.scenario import Scenario, unread_notes
+from fleetsim.config.tree import field_at
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem, StuckError
 from fleetsim.estimates import Estimate
