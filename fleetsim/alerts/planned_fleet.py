@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import flag, text
-from fleetsim.job.question import Argument, Option
+from fleetsim.job.settings import Argument, Option
 
 if TYPE_CHECKING:
     from fleetsim.config.scenario import Scenario

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 from fleetsim.calibrate.ask import OUTPUT, Calibrate
-from fleetsim.cli.lines import say
+from fleetsim.cli.terminal import say
 from fleetsim.dataclass import dataclass
-from fleetsim.job.question import Option
+from fleetsim.job.settings import Option
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,16 +9,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-from fleetsim.cli.answer_options import BriefOutput
+from fleetsim.cli.flags import BriefOutput
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import Problems
-from fleetsim.job.question import Option, Question
-from fleetsim.job.settings import RUN
+from fleetsim.job.settings import RUN, Option, Question
 
 if TYPE_CHECKING:
-    from fleetsim.job.gate import Gate
-    from fleetsim.job.result import Recommendation, SoFar
-    from fleetsim.job.watch import Watch
+    from fleetsim.job.metrics import Gate
+    from fleetsim.job.result import Recommendation, SoFar, Watch
 
 Q = TypeVar("Q", bound=Question)
 
@@ -48,7 +46,7 @@ def checked(asked: Q, output: SavedOutput, more: Sequence[str]) -> tuple[Q, Plac
     """
     from fleetsim.cli.output import new_page
     from fleetsim.files import apart, new_file
-    from fleetsim.job.gate import METRICS, parse_gate
+    from fleetsim.job.metrics import METRICS, parse_gate
 
     wrong = Problems()
     with wrong.check():

@@ -8,12 +8,11 @@ import typer
 
 from fleetsim import units
 from fleetsim.cli.flags import command
-from fleetsim.cli.lines import say
+from fleetsim.cli.terminal import say
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import NOT_HELD
 from fleetsim.job.fields import JobFields, ready
-from fleetsim.job.question import AnyJob, Lends, Option
-from fleetsim.job.settings import RUN, TRAINER, said
+from fleetsim.job.settings import RUN, TRAINER, AnyJob, Lends, Option, said
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

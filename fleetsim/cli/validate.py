@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from fleetsim.cli.lines import say
+from fleetsim.cli.terminal import say
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import NOT_HELD
-from fleetsim.job.question import Option
+from fleetsim.job.settings import Option
 
 if TYPE_CHECKING:
     from fleetsim.validate.ranges import RangedArm

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import Problem, Problems
-from fleetsim.job.gate import Gate, parse_conditions
+from fleetsim.job.metrics import Gate, parse_conditions
 from fleetsim.quantities import PAID_FOR, quantity
 
 if TYPE_CHECKING:

@@ -102,7 +102,7 @@ def find_preset(name: str) -> Path:
     raise InputError([Problem("--preset", name, rule, remedy)])
 
 
-# ---- Reading an input file without trusting it: what it is and how big it is, before it is opened.
+# --- Reading an input file without trusting it: what it is and how big it is, before it is opened.
 
 _SECTION = "write at least one section, or start from a preset"
 

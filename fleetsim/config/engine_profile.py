@@ -13,7 +13,7 @@ from pydantic_core import PydanticCustomError
 from fleetsim.config.base import ConfigSection, Count, CountOrZero, Name
 from fleetsim.config.speculation import Drafts, Method, Shares
 
-# ---- The numbers of a step-time model in a file: coefficients with intervals, f through its knots.
+# --- The numbers of a step-time model in a file: coefficients with intervals, f through its knots.
 
 Value = Annotated[float, Field(ge=0, le=1e9)]
 
@@ -82,7 +82,7 @@ class Coefficients(ConfigSection):
         return tuple(k.value for k in self.knots_s)
 
 
-# ---- The seconds of one iteration, in plain Python: whoever asks for a few numbers does not wait for numpy.
+# --- The seconds of one iteration, in plain Python: whoever asks for a few numbers does not wait for numpy.
 # The formula is that of `fleetsim/engine/step_time.py`, which calls this for one iteration, and has it for arrays.
 
 

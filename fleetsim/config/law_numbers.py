@@ -73,7 +73,7 @@ def budget_steps(scenario: Sections) -> float | None:
     return None
 
 
-# ---- Rules of admission, buffer, streaming, lending and sync scope: policies that need or exclude each other.
+# --- Rules of admission, buffer, streaming, lending and sync scope: policies that need or exclude each other.
 
 
 def _an_age_action_needs_an_age(s: Sections) -> Iterator[Problem]:

@@ -20,7 +20,7 @@ from fleetsim.config.workload import Empirical
 from fleetsim.config.yaml_text import MAX_BYTES, from_yaml, to_yaml
 from fleetsim.errors import InputError, Problem
 
-# ---- `--set key.path=value` and FLEETSIM_<SECTION>__<FIELD>: single values on top of a scenario, later ones win.
+# --- `--set key.path=value` and FLEETSIM_<SECTION>__<FIELD>: single values on top of a scenario, later ones win.
 
 ENV_PREFIX = "FLEETSIM_"
 

@@ -20,7 +20,7 @@ from fleetsim.config.base import (
     Seconds,
 )
 
-# ---- The `fleet` section: how many instances, how samples reach them, and what goes wrong with them.
+# --- The `fleet` section: how many instances, how samples reach them, and what goes wrong with them.
 
 Instances = Annotated[int, Field(ge=1, le=1_000_000)]
 
@@ -103,7 +103,7 @@ class FleetConfig(ConfigSection):
     failures: FailuresConfig = FailuresConfig()
 
 
-# ---- The `trainer` section: what one optimizer step costs.
+# --- The `trainer` section: what one optimizer step costs.
 
 Backend = Literal["fsdp", "megatron"]
 ScalingPoint = Annotated[tuple[Count, PositiveSeconds], Field(strict=False)]

@@ -15,7 +15,7 @@ from fleetsim.config.sync import LinkConfig
 from fleetsim.config.workload import ConstantTokens, Gamma, Lognormal, longest_length
 from fleetsim.errors import Problem
 
-# ---- Rules of the `engine` section that look at the rest of the scenario: caps that a scheduler needs, whole ranks.
+# --- Rules of the `engine` section that look at the rest of the scenario: caps that a scheduler needs, whole ranks.
 
 
 def _no_eviction_needs_a_cap(s: Sections) -> Iterator[Problem]:
@@ -93,7 +93,7 @@ ENGINE_RULES: tuple[tuple[Callable[[Sections], Iterator[Problem]], tuple[str, ..
 )
 
 
-# ---- Rules of `sync.transport` and `sync.link`: transports that cannot reach the engines, settings that nothing reads.
+# --- Rules of `sync.transport` and `sync.link`: transports that cannot reach the engines, settings that nothing reads.
 
 
 def _cuda_ipc_needs_the_same_gpus(s: Sections) -> Iterator[Problem]:

@@ -35,7 +35,7 @@ class Scenario(Sections):
         return self
 
 
-# ---- The oldest group that a scenario lets into training, where its own rules see to that.
+# --- The oldest group that a scenario lets into training, where its own rules see to that.
 
 
 def age_bound(scenario: Scenario) -> float | None:
@@ -75,7 +75,7 @@ def _waits_in_time(scenario: Scenario, max_age: float) -> bool:
     return out is not None and out <= max_age + 1
 
 
-# ---- Counts of instances that are no whole engines of `engine.dp` ranks are rounded up: ranks come and go together.
+# --- Counts of instances that are no whole engines of `engine.dp` ranks are rounded up: ranks come and go together.
 
 
 def whole_engines(raw: Mapping[str, Any]) -> dict[str, Any]:
@@ -120,7 +120,7 @@ def rounded_note(asked: Scenario, scenario: Scenario, given: Collection[str]) ->
     return (f"{', '.join(words)}: the {scenario.engine.dp} ranks of an engine (engine.dp) come and go together",)
 
 
-# ---- Settings that a scenario's other policies never read: told where somebody gives them, not ignored in silence.
+# --- Settings that a scenario's other policies never read: told where somebody gives them, not ignored in silence.
 
 
 def _law(laws: list[str]) -> tuple[Callable[[Scenario], bool], str]:
@@ -178,7 +178,7 @@ def unread_notes(scenario: Scenario, sets: Iterable[str]) -> tuple[str, ...]:
     return tuple(f"{path} changes nothing here: only {reader} reads it" for path, reader in found.items() if reader)
 
 
-# ---- How many optimizer steps a run has: those that somebody said, else as many as its mean needs.
+# --- How many optimizer steps a run has: those that somebody said, else as many as its mean needs.
 
 # A run that nobody gave a length ends when it is steady (`sim/steady.py`), or here: after so many steps, or samples and
 # turns of samples, but never before it has a beginning and something behind it.

@@ -17,7 +17,7 @@ from fleetsim.config.sync import SyncConfig
 from fleetsim.config.tree import is_given, tree_of, unknown_path
 from fleetsim.config.workload import WorkloadConfig
 
-# ---- The `cost` section: what a GPU-hour of either pool costs.
+# --- The `cost` section: what a GPU-hour of either pool costs.
 
 Price = Annotated[float, Field(ge=0, le=1e9)]
 
@@ -39,7 +39,7 @@ class CostConfig(ConfigSection):
     )
 
 
-# ---- The `published` section: what a real run came to, to be printed beside the prediction.
+# --- The `published` section: what a real run came to, to be printed beside the prediction.
 
 
 class PublishedConfig(ConfigSection):
@@ -53,7 +53,7 @@ class PublishedConfig(ConfigSection):
     note: str = Field(default="", max_length=10_000, description="how the figures were read")
 
 
-# ---- What a run showed of a value of a scenario: beside the value itself, how sure it is, and where it was read.
+# --- What a run showed of a value of a scenario: beside the value itself, how sure it is, and where it was read.
 
 _Number = Annotated[float, Field(ge=0, le=1e15)]
 
@@ -76,7 +76,7 @@ class ObservedConfig(ConfigSection):
         return (self.low / self.value, self.high / self.value) if self.value > 0 else (1.0, 1.0)
 
 
-# ---- The `targets` section: what a recommended fleet must hold.
+# --- The `targets` section: what a recommended fleet must hold.
 
 # The share of its cycle that the runbook lets a trainer wait.
 RUNBOOK_IDLE = 0.05
@@ -108,7 +108,7 @@ class TargetsConfig(ConfigSection):
         return RUNBOOK_IDLE if self.trainer_idle_fraction is None else self.trainer_idle_fraction
 
 
-# ---- The `run` section: how much is simulated, and what changes on the way.
+# --- The `run` section: how much is simulated, and what changes on the way.
 
 Steps = Annotated[int, Field(ge=1, le=10_000_000)]
 
@@ -158,7 +158,7 @@ class RunConfig(ConfigSection):
     )
 
 
-# ---- Values that follow another one: a system whose queue holds two batches holds two of every other batch as well.
+# --- Values that follow another one: a system whose queue holds two batches holds two of every other batch as well.
 
 BATCH, GROUP = "trainer.batch_samples", "workload.group_size"
 Follower = Literal[

@@ -129,7 +129,7 @@ class SpeculationConfig(ConfigSection):
         return tuple((min(n, most), k) for i, (n, k) in enumerate(found) if i == 0 or found[i - 1][0] < most)
 
 
-# ---- Published acceptance lengths of drafts, and what stands in where a scenario says nothing of acceptance.
+# --- Published acceptance lengths of drafts, and what stands in where a scenario says nothing of acceptance.
 
 _SPEED_BENCH = "SemiAnalysisAI/InferenceX at 843c625, golden_al_distribution/{}: SPEED-Bench coding, thinking on"
 

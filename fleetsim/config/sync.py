@@ -11,7 +11,7 @@ from fleetsim.config.base import ConfigSection, Count, CountOrZero, Fraction, Se
 from fleetsim.config.pools import Backend
 from fleetsim.policies.samples import InFlightName
 
-# ---- The `sync.link` section: what a weight sync moves, over what. Read only where `sync.transport` is given.
+# --- The `sync.link` section: what a weight sync moves, over what. Read only where `sync.transport` is given.
 # The defaults are figures of vendors, of published measurements (docs/transports.md says which, and what was fitted on
 # what), or assumed; each description ends with which of them it is.
 

@@ -150,7 +150,7 @@ def unknown_path(root: Node, path: str) -> Problem | None:
     return None
 
 
-# ---- Dotted paths of a scenario: what stands at one, which were given, which lie in which.
+# --- Dotted paths of a scenario: what stands at one, which were given, which lie in which.
 
 
 def is_at(path: str, place: str) -> bool:

@@ -12,7 +12,7 @@ from pydantic_core import CoreSchema, PydanticCustomError
 
 from fleetsim.config.base import MAX_SECONDS, MAX_TOKENS, ConfigSection, Count, CountOrZero, Fraction, Name, Tokens
 
-# ---- Length and latency laws as a scenario writes them: a bare number, or a mapping with the law's parameters.
+# --- Length and latency laws as a scenario writes them: a bare number, or a mapping with the law's parameters.
 #     512                                             constant
 #     {kind: lognormal, mean: 1536, cv: 1.0, max: 8192}
 #     {kind: lognormal, median: 800, p99: 6000}

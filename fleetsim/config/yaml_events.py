@@ -111,7 +111,7 @@ class _Builder:
         return mapping
 
 
-# ---- Plain values as YAML that reads back equal: laws and lists of scalars on one line, no anchors, quotes if needed.
+# --- Plain values as YAML that reads back equal: laws and lists of scalars on one line, no anchors, quotes if needed.
 
 
 def dumped(value: Any) -> str:

@@ -28,9 +28,8 @@ from fleetsim.config.tree import given_paths, is_at, is_given, is_touched, value
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import flag, setting, text
-from fleetsim.job.derived_values import SECONDS, TP, instance_gpus, with_derived
+from fleetsim.job.derived_values import SECONDS, TP, instance_gpus, model_notes, unlisted_price, with_derived
 from fleetsim.job.lengths import growth_notes, law_from_flags
-from fleetsim.job.notes import model_notes, unlisted_price
 from fleetsim.job.settings import LENGTH_FLAGS, PATHS
 from fleetsim.job.typed_words import contradictions, given_twice, overrides, unused_notes
 

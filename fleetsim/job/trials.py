@@ -19,7 +19,7 @@ from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, StuckError
 from fleetsim.estimates import Estimate
 from fleetsim.job.lengths import where_longest
-from fleetsim.job.shared_gpus import count_words, counted, next_count, takes_turns, trainer_gpus
+from fleetsim.job.trainer_scaling import count_words, counted, next_count, takes_turns, trainer_gpus
 from fleetsim.sim.paired_difference import differs, ratio_of
 from fleetsim.sim.threads import side_by_side
 

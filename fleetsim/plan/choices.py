@@ -22,8 +22,8 @@ from fleetsim.engine.layout import layout_of
 from fleetsim.engine.model.names import model_shape
 from fleetsim.engine.model.precision import KV_BYTES, PRECISIONS
 from fleetsim.errors import InputError
+from fleetsim.job.derived_values import longest_context
 from fleetsim.job.nameplate import context_in_flight, samples_in_flight
-from fleetsim.job.notes import longest_context
 from fleetsim.plan.staleness import StalenessBudget, ways_ahead
 from fleetsim.sim.engines import engine_of
 from fleetsim.sim.speculation import longest_draft

@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import Problem
 
-# ---- What an admission law is asked with: settings, what a job counts in, how far the run is, how batches are made.
+# --- What an admission law is asked with: settings, what a job counts in, how far the run is, how batches are made.
 
 LawName = Literal[
     "barrier",
@@ -132,7 +132,7 @@ class Order:
     drains: bool
 
 
-# ---- What an admission law says about itself.
+# --- What an admission law says about itself.
 
 # More groups than any run starts: no limit.
 PLENTY = 1 << 40

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from fleetsim.errors import Problem
 from fleetsim.policies.law import PLENTY, Order, Progress, Settings, Sizes
 
-# ---- How many groups an admission law lets in, samples that it keeps in flight, and when it starves the trainer.
+# --- How many groups an admission law lets in, samples that it keeps in flight, and when it starves the trainer.
 
 
 def sync_window(a: Settings, sizes: Sizes) -> int:
@@ -92,7 +92,7 @@ def never(a: Settings, sizes: Sizes, progress: Progress) -> None:
     """The law lets a batch start, whatever happens."""
 
 
-# ---- Versions that no trained group is ever older than, by an admission law and the order of batches; None = no bound.
+# --- Versions that no trained group is ever older than, by an admission law and the order of batches; None = no bound.
 
 
 def oldest_by_barrier(a: Settings, order: Order) -> float | None:

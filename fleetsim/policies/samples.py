@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeVar, get_args
 
 from fleetsim.dataclass import dataclass
 
-# ---- Tables of policies: one entry for each name that a scenario file may give.
+# --- Tables of policies: one entry for each name that a scenario file may give.
 
 Name = TypeVar("Name", bound=str)
 Record = TypeVar("Record")
@@ -27,7 +27,7 @@ def listed(names: list[str]) -> str:
     return " or ".join(names)
 
 
-# ---- What happens to a group older than `max_age` (`admission.age_action`): one record for each action.
+# --- What happens to a group older than `max_age` (`admission.age_action`): one record for each action.
 
 AgeActionName = Literal["train_anyway", "drop_on_dequeue", "drop_and_refill", "cancel_in_flight", "wait"]
 
@@ -71,7 +71,7 @@ AGE_ACTIONS: Mapping[AgeActionName, AgeAction] = complete(
 )
 
 
-# ---- Which finished samples make the next batch (`buffer.batch_rule`): one record for each rule.
+# --- Which finished samples make the next batch (`buffer.batch_rule`): one record for each rule.
 
 BatchRuleName = Literal["fifo", "oldest_version_first", "first_finished", "exact_target_step"]
 
@@ -111,7 +111,7 @@ def names_of(holds: Callable[[BatchRule], bool]) -> str:
     return listed([name for name, rule in BATCH_RULES.items() if holds(rule)])
 
 
-# ---- What happens to unfinished samples when new weights are loaded (`sync.in_flight`): one record for each policy.
+# --- What happens to unfinished samples when new weights are loaded (`sync.in_flight`): one record for each policy.
 
 InFlightName = Literal["drain", "abort_discard", "abort_resume", "keep", "keep_recompute", "finish_on_old_weights"]
 

@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
-from fleetsim.job.question import Lends, Option
-from fleetsim.job.result import keywords
-from fleetsim.job.settings import RUN
-from fleetsim.job.watch import SILENT, Watch, told
+from fleetsim.job.result import SILENT, Watch, keywords, told
+from fleetsim.job.settings import RUN, Lends, Option
 from fleetsim.replay.history_fields import HistoryWindow, WindowFields
 from fleetsim.replay.known_fleet import FleetFields, KnownFleet
 from fleetsim.replay.questions import ChangeFields, Questions

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.job.fields import scenario_or_preset
-from fleetsim.job.question import Option
+from fleetsim.job.settings import Option
 from fleetsim.replay.history_fields import pair
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem, Problems
 from fleetsim.faces import SET, flag, text
-from fleetsim.job.question import Option
+from fleetsim.job.settings import Option
 
 if TYPE_CHECKING:
     from fleetsim.replay.change.patch import Deployment

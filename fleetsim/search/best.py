@@ -18,7 +18,7 @@ from itertools import pairwise
 from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.job import nameplate
-from fleetsim.job.shared_gpus import can_be, takes_turns
+from fleetsim.job.trainer_scaling import can_be, takes_turns
 from fleetsim.job.trials import Trial, Trials, unit_of
 from fleetsim.search.bisection import nearest, smallest
 from fleetsim.search.objective import FINE, least, price_per_s

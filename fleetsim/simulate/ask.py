@@ -11,10 +11,8 @@ from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Interrupted, Problem
 from fleetsim.faces import flag, text
 from fleetsim.job.fields import CountedJob, ready
-from fleetsim.job.question import AnyJob, Lends, Option
-from fleetsim.job.result import Later
-from fleetsim.job.settings import SIMULATED, said
-from fleetsim.job.watch import SILENT, Watch
+from fleetsim.job.result import SILENT, Later, Watch
+from fleetsim.job.settings import SIMULATED, AnyJob, Lends, Option, said
 from fleetsim.simulate.result import HOUR_S, SimulateResult
 
 if TYPE_CHECKING:

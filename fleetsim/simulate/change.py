@@ -7,7 +7,7 @@ from collections.abc import Collection
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import StuckError
-from fleetsim.job.shared_gpus import next_count
+from fleetsim.job.trainer_scaling import next_count
 from fleetsim.job.trials import Measure, Trials, one_more, with_instances
 from fleetsim.search.alternative import Alternatives
 from fleetsim.search.moves import alternatives_of

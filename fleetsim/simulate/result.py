@@ -14,8 +14,7 @@ from fleetsim import units
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.files import replace_file, whole
-from fleetsim.job.result import Briefed, Later, keywords, unchanging
-from fleetsim.job.watch import SILENT, Watch
+from fleetsim.job.result import SILENT, Briefed, Later, Watch, keywords, unchanging
 
 if TYPE_CHECKING:
     import pandas as pd

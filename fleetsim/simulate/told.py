@@ -24,10 +24,9 @@ from fleetsim.job.brief import (
     swing_line,
 )
 from fleetsim.job.caveats import backlog_line
-from fleetsim.job.drafts import engine_words
+from fleetsim.job.engine_choices import BUSY, engine_words, side_words
 from fleetsim.job.grounds import how_sure, observed_line, rests_on
-from fleetsim.job.shared_gpus import gpus_each
-from fleetsim.job.sides import BUSY, side_words
+from fleetsim.job.trainer_scaling import gpus_each
 from fleetsim.job.words import Binding, binding_words
 from fleetsim.quantities import quantity
 from fleetsim.sim.engines import speculation_of

@@ -9,8 +9,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.config.tree import is_given
 from fleetsim.job.assumptions import Assumption, assumptions_of, is_estimated
 from fleetsim.job.nameplate import mean_step_s
-from fleetsim.job.shared_gpus import takes_turns
-from fleetsim.job.trainer_scaling import course_of, law_words
+from fleetsim.job.trainer_scaling import course_of, law_words, takes_turns
 
 _SHARE = "trainer.scaling.parallel_share"
 # What an answer in GPUs says itself, and what stands for rates that are matched.

@@ -6,7 +6,7 @@ from fleetsim import units
 from fleetsim.job.brief import assumed_line, losses_line, measure_line, ranged, regime_line, step_line
 from fleetsim.job.caveats import backlog_line
 from fleetsim.job.grounds import observed_line
-from fleetsim.job.shared_gpus import count_words, gpus_each, takes_turns
+from fleetsim.job.trainer_scaling import count_words, gpus_each, takes_turns
 from fleetsim.job.trials import with_instances
 from fleetsim.job.words import binding_words, kind_of, target, target_value
 from fleetsim.search.objective import usd_per_h

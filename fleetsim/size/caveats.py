@@ -11,7 +11,7 @@ from fleetsim.errors import StuckError
 from fleetsim.job.caveats import backlog_warnings, error_warnings, range_warnings
 from fleetsim.job.engine_source import EngineSource
 from fleetsim.job.result import Later
-from fleetsim.job.shared_gpus import count_words
+from fleetsim.job.trainer_scaling import count_words
 from fleetsim.job.trials import Trial, with_instances
 from fleetsim.search.levers import samples_held
 from fleetsim.search.targets import Target

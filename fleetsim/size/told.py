@@ -12,7 +12,7 @@ from fleetsim.dataclass import dataclass
 from fleetsim.job import words as job_words
 from fleetsim.job.brief import fate_of_samples
 from fleetsim.job.grounds import assumed_section, observed_section, rests_on
-from fleetsim.job.shared_gpus import gpus_each, takes_turns
+from fleetsim.job.trainer_scaling import gpus_each, takes_turns
 from fleetsim.job.trials import Trial
 from fleetsim.search.targets import RULE
 from fleetsim.sim.records import Records

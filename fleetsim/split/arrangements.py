@@ -27,8 +27,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import flag, text
-from fleetsim.job.shared_gpus import lays_out
-from fleetsim.job.trainer_scaling import least_trainer_gpus, scaled
+from fleetsim.job.trainer_scaling import lays_out, least_trainer_gpus, scaled
 from fleetsim.job.trials import unit_of
 from fleetsim.policies.admission import LAWS
 from fleetsim.policies.samples import BATCH_RULES, IN_FLIGHT

@@ -11,10 +11,8 @@ from fleetsim.dataclass import dataclass
 from fleetsim.errors import Interrupted, OutsideError, Problem, Problems, UnfinishedError
 from fleetsim.faces import Text, flag, text
 from fleetsim.job.fields import CountedJob, ready
-from fleetsim.job.question import AnyJob, Lends, Option
-from fleetsim.job.result import keywords
-from fleetsim.job.settings import JOB, RUN, SIMULATED
-from fleetsim.job.watch import SILENT, Watch, told
+from fleetsim.job.result import SILENT, Watch, keywords, told
+from fleetsim.job.settings import JOB, RUN, SIMULATED, AnyJob, Lends, Option
 from fleetsim.sweep.grid import Axis, grid_of
 from fleetsim.sweep.result import SweepResult
 

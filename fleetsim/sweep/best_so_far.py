@@ -7,7 +7,7 @@ from math import fsum, inf
 from typing import TYPE_CHECKING
 
 from fleetsim import units
-from fleetsim.job.watch import Watch
+from fleetsim.job.result import Watch
 from fleetsim.quantities import quantity
 
 if TYPE_CHECKING:

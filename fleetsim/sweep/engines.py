@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterator
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.tree import is_given
 from fleetsim.errors import InputError
+from fleetsim.job.derived_values import PRICE, model_notes, price_notes
 from fleetsim.job.engine_source import EngineSource, engine_source
-from fleetsim.job.notes import PRICE, model_notes, price_notes
 from fleetsim.sweep.run import SweepRows
 
 

@@ -12,7 +12,7 @@ from fleetsim.files import new_file, reason
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fleetsim.job.watch import Watch
+    from fleetsim.job.result import Watch
     from fleetsim.sweep.design import Design
     from fleetsim.sweep.journal import Journal
     from fleetsim.sweep.run import SweepRows

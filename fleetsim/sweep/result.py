@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
-from fleetsim.job.result import Briefed, unchanging
-from fleetsim.job.watch import SILENT, Watch
+from fleetsim.job.result import SILENT, Briefed, Watch, unchanging
 
 if TYPE_CHECKING:
     import pandas as pd

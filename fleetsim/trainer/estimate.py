@@ -29,7 +29,7 @@ from fleetsim.trainer.seconds import (
 )
 from fleetsim.workload.lengths import mean_length, quantile_length, typical_lengths
 
-# ---- Which trainer a team would take: the smallest that fits, in whole servers, and the fastest layout of its ranks.
+# --- Which trainer a team would take: the smallest that fits, in whole servers, and the fastest layout of its ranks.
 
 # Servers of a trainer that are tried, fewest first.
 _SERVERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512)

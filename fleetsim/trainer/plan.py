@@ -14,7 +14,7 @@ from fleetsim.engine.model.mlps import Dense, Mixture
 from fleetsim.engine.model.shape import Block, ModelShape
 from fleetsim.engine.model.states import StateMixer
 
-# ---- What is trained how, on which GPUs: the batch, the recipe, and the layout of the parallel ranks.
+# --- What is trained how, on which GPUs: the batch, the recipe, and the layout of the parallel ranks.
 
 Tuned = Literal["full", "lora"]
 Offload = Literal["none", "states", "adam"]
@@ -117,7 +117,7 @@ class TrainingPlan:
         return max(1, math.ceil(tokens / max(budget * self.layout.cp, self.batch.longest)))
 
 
-# ---- What one token costs a trainer, whatever the GPU: operations, numbers that are moved, numbers that are sent.
+# --- What one token costs a trainer, whatever the GPU: operations, numbers that are moved, numbers that are sent.
 
 # Copies of the hidden state that a layer reads or writes once: its norms, residuals, and the inputs of its products.
 _HIDDEN_COPIES = 8
@@ -184,7 +184,7 @@ def _moved(block: Block, hidden: int) -> float:
     return float(total)
 
 
-# ---- Bytes that one GPU of a trainer holds: weights, gradients, optimizer states, activations.
+# --- Bytes that one GPU of a trainer holds: weights, gradients, optimizer states, activations.
 
 # Bytes per weight: in 16 bits; of a 32-bit gradient; of Adam's states, the 32-bit weight included (Rajbhandari et al.,
 # ZeRO, arXiv 1910.02054, section 3.1, with gradients in 32 bits, as FSDP2 and Megatron keep them).

@@ -21,7 +21,7 @@ from fleetsim.engine.model.shape import ModelShape
 from fleetsim.errors import InputError, Problem
 from fleetsim.trainer.plan import LORA_SHARE, TrainingPlan, Work, work_of
 
-# ---- Seconds of a trainer's collectives, from bytes and links: the part of a step that grows with the GPUs.
+# --- Seconds of a trainer's collectives, from bytes and links: the part of a step that grows with the GPUs.
 
 # Of a server's network, per GPU and direction: ConnectX-7, 400 Gb/s, one per GPU, as sync.link.nic_bytes_s has it.
 NIC_BYTES_S = 50e9
@@ -92,7 +92,7 @@ def replicas_s(plan: TrainingPlan, links: float, trained: float) -> float:
     return dense + across_s(plan.gpu, 6 * trained * experts, copies, layout.gpus, links)
 
 
-# ---- What trainers reach of a data sheet: a few physical parameters, fitted to published steps.
+# --- What trainers reach of a data sheet: a few physical parameters, fitted to published steps.
 # `calibration/fit_trainer.py` fits them to the rows of `calibration/public/trainer_points.yaml` and writes
 # `calibration/trainer_fit.json`; docs/accuracy.md says how far off they are on rows that the fit did not see.
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from fleetsim.cli import complete
-from fleetsim.cli.complete_bash import rejoin
+from fleetsim.cli.complete import rejoin
 from fleetsim.config.admission import AdmissionConfig
 from fleetsim.config.data_files import presets, shipped_scenarios
 from fleetsim.config.load import parse_override

@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 import fleetsim as fs
 from fleetsim.cli.main import app
-from fleetsim.cli.replay_files import verify_words
+from fleetsim.cli.replay import verify_words
 from fleetsim.errors import InputError
 from fleetsim.replay import answers
 from fleetsim.replay.change.plan_fields import load_plan

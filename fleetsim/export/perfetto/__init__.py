@@ -25,7 +25,7 @@ from fleetsim.sim import timeline
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
 
-# ---- A run as a trace: which part of it is shown, drawn onto tracks, and written as JSON.
+# --- A run as a trace: which part of it is shown, drawn onto tracks, and written as JSON.
 
 # What keeps a trace small enough for a browser.
 MOST_GROUPS, MOST_EVENTS = 200, 400_000

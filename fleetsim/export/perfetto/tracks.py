@@ -19,7 +19,7 @@ from fleetsim.sim import timeline
 from fleetsim.sim.records import TRAIN, TRAINER_DOES, Records
 from fleetsim.sim.window import warmup_steps
 
-# ---- Chrome's trace event format: slices, counters and flows on named tracks, as both viewers read them.
+# --- Chrome's trace event format: slices, counters and flows on named tracks, as both viewers read them.
 # Times are whole microseconds. Both ends of a slice are rounded, never its length, so slices that touch still touch and
 # one inside another stays inside: on one track of this format slices must nest. A flow binds to whatever slice is there
 # at its moment; where one slice ends and another begins the viewers do not agree which of them that is, so a
@@ -160,7 +160,7 @@ def lanes(spans: Iterable[tuple[float, float]]) -> list[int]:
     return out
 
 
-# ---- Which steps of a run a trace shows: so many after warm-up, some that were named, or all.
+# --- Which steps of a run a trace shows: so many after warm-up, some that were named, or all.
 
 STEPS = Text("--perfetto-steps", "steps")
 DEFAULT_STEPS = 20
@@ -221,7 +221,7 @@ def looks_in(records: Records, window: tuple[float, float]) -> NDArray[Any]:
     return out
 
 
-# ---- Trainer, weight syncs and the queue between trainer and fleet, as tracks and counters.
+# --- Trainer, weight syncs and the queue between trainer and fleet, as tracks and counters.
 
 # What the trainer does (TRAINER_DOES), as its slices are called.
 DOES = {

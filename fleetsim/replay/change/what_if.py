@@ -19,9 +19,8 @@ from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem, StuckError
 from fleetsim.estimates import Estimate
 from fleetsim.faces import flag
-from fleetsim.job.derived_values import SECONDS
+from fleetsim.job.derived_values import PRICE, SECONDS, price_notes
 from fleetsim.job.engine_source import accuracy_of
-from fleetsim.job.notes import PRICE, price_notes
 from fleetsim.job.trainer_scaling import scaled
 from fleetsim.job.trials import Trial, flat, trial_of
 from fleetsim.replay.change.extrapolation import (

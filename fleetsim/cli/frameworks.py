@@ -1,4 +1,4 @@
-"""`fleetsim scenario from`: a framework's own configuration as a scenario."""
+"""`fleetsim scenario from` and `to`: a framework's own configuration as a scenario, and back."""
 
 from __future__ import annotations
 
@@ -6,14 +6,30 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fleetsim.cli.lines import say
-from fleetsim.cli.scenario_options import FRAMEWORKS, Force, OutputFile, Settings
+from fleetsim.cli.terminal import say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from fleetsim.frameworks.convert import Imported
+    from fleetsim.frameworks.export import Exported
+
+
+# --- Options that several commands of `fleetsim scenario` take.
+
+FRAMEWORKS = "verl, roll, openrlhf, open-instruct, trl, areal, nemo-rl, slime, skyrl or prime-rl."
+
+OutputFile = Annotated[
+    str | None, typer.Option("-o", "--output", metavar="FILE", help="Write it there instead of to stdout.")
+]
+Settings = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any key of the scenario. Repeatable.")
+]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite the file if there is one.")]
+
+
+# --- `fleetsim scenario from`: a framework's own configuration as a scenario.
 
 # How a model without a built-in shape is given.
 _MODEL_FILE = "engine.model=PATH/config.json"
@@ -56,7 +72,7 @@ def from_(
     if run is not None:
         _of_run(run, output, set_ or (), force, json_, result.raw)
         return
-    _tell(result, output, force, json_, verbose)
+    _tell_imported(result, output, force, json_, verbose)
 
 
 def _of_framework(framework: str, config: Sequence[str], sets: Sequence[str]) -> Imported:
@@ -70,7 +86,7 @@ def _of_framework(framework: str, config: Sequence[str], sets: Sequence[str]) ->
     return scenario_from(name, settings, shown, sets, token_seconds)
 
 
-def _tell(result: Imported, output: str | None, force: bool, as_json: bool, verbose: bool) -> None:
+def _tell_imported(result: Imported, output: str | None, force: bool, as_json: bool, verbose: bool) -> None:
     """Writes the scenario where it was asked for, else shows it, and what there is to say about it."""
     from fleetsim.files import new_file, write_text
 
@@ -143,3 +159,71 @@ def _unknown_model(model: str) -> str | None:
     except InputError as error:
         return f"engine.model: {error.problems[0].remedy}: --set {_MODEL_FILE}"
     return None
+
+
+# --- `fleetsim scenario to`: a scenario as a framework's own configuration.
+
+
+def to(
+    framework: Annotated[str, typer.Argument(help=FRAMEWORKS)],
+    scenario: Annotated[str, typer.Argument(metavar="SCENARIO", help="Scenario file, or the name of a shipped one.")],
+    output: OutputFile = None,
+    set_: Settings = None,
+    force: Force = False,
+    json_: Annotated[bool, typer.Option("--json", help="One JSON document: text, settings, what is left out.")] = False,
+) -> None:
+    """Write a scenario as a framework's own configuration, ready to paste; say what cannot be told to it.
+
+    The mode of the framework is the one that can say most of the scenario. What is written, `fleetsim scenario from`
+    reads as the same scenario, but for what is listed.
+
+    Examples:
+
+    [bold]fleetsim scenario to verl job.yaml -o run.sh[/bold]
+
+    [bold]fleetsim scenario to prime-rl job.yaml --set fleet.instances=6 -o rl.toml[/bold]
+    """
+    import json
+
+    from fleetsim.files import new_file, write_text
+    from fleetsim.frameworks.export import to_document
+
+    place = None if output is None else new_file("--output", output, force)
+    result = _made(framework, scenario, set_ or ())
+    if place is not None:
+        write_text(place, result.text)
+    if json_:
+        say(json.dumps(to_document(result), indent=2, sort_keys=True))
+        return
+    say(result.text if place is None else f"wrote {place}", nl=place is not None, err=place is not None)
+    _tell_exported(result)
+
+
+def _made(framework: str, scenario: str, sets: Sequence[str]) -> Exported:
+    """The scenario of a file in the framework's words. Raises InputError."""
+    import os
+
+    from fleetsim.config.load import load_scenario
+    from fleetsim.frameworks.export import scenario_to
+    from fleetsim.job.derived_values import training_step_s
+    from fleetsim.job.nameplate import generated_mean, limits_of
+
+    job = load_scenario(scenario, sets)
+    means = generated_mean(job), training_step_s(job)
+    return scenario_to(framework, job, limits_of, os.path.basename(scenario), *means)
+
+
+def _tell_exported(result: Exported) -> None:
+    """What was written, what could not be said, and what is still to add."""
+    from fleetsim import units
+    from fleetsim.frameworks.export import left_out_words
+
+    say(f"{result.framework}: {result.mode}; {units.plural(len(result.settings), 'setting')}", err=True)
+    if result.left_out:
+        say("cannot be told to it:", err=True)
+    for left in result.left_out:
+        say(f"  {left_out_words(result.framework, left)}", err=True)
+    say(f"the plan holds for {'; '.join(result.facts)}", err=True)
+    say(f"yours to add: {result.yours}", err=True)
+    for note in result.notes:
+        say(f"note: {note}", err=True)
