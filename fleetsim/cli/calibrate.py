@@ -42,7 +42,7 @@ def calibrate(asked: Calibrate, output: ProfileOutput) -> None:
 
         result = run(asked, watch)
     if output.json_:
-        from fleetsim.calibrate.data import calibrated_data
+        from fleetsim.calibrate.known_profiles import calibrated_data
 
         show_json(calibrated_data(result))
     elif result.profile is not None:

@@ -80,7 +80,7 @@ def ls(json_: JSON = False) -> None:
 
     known = known_profiles()
     if json_:
-        from fleetsim.calibrate.data import listed_data
+        from fleetsim.calibrate.known_profiles import listed_data
 
         show_json(listed_data(known))
     elif known.listed:
@@ -157,7 +157,7 @@ def check(
         checks, notes = predicted_anew(profile, place)
     checked = compared(checks, profile.checks, limit)
     if json_:
-        from fleetsim.calibrate.data import checked_data
+        from fleetsim.calibrate.known_profiles import checked_data
 
         show_json(checked_data(profile, checked, limit))
     else:
@@ -195,8 +195,8 @@ def estimate(
     """
     from dataclasses import replace
 
+    from fleetsim.calibrate.derivation import estimate_profile
     from fleetsim.calibrate.known_profiles import seen_by_clients
-    from fleetsim.calibrate.roofline_profiles import estimate_profile
     from fleetsim.config.profile_files import profile_text
     from fleetsim.errors import InputError
     from fleetsim.files import new_file, write_text
@@ -249,7 +249,7 @@ def _show(profile: Profile, give: str, command: str, as_json: bool, seen: Sequen
     from fleetsim.cli.output import show, show_json
 
     if as_json:
-        from fleetsim.calibrate.data import profile_data
+        from fleetsim.calibrate.known_profiles import profile_data
 
         show_json(profile_data(profile, command, seen))
     else:

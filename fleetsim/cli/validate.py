@@ -13,7 +13,7 @@ from fleetsim.errors import NOT_HELD
 from fleetsim.job.settings import Option
 
 if TYPE_CHECKING:
-    from fleetsim.validate.ranges import RangedArm
+    from fleetsim.validate.run import RangedArm
     from fleetsim.validate.verdict import CaseResult
 
 
@@ -69,7 +69,7 @@ def validate(asked: Validation) -> None:
         results = run_cases(cases, progress=lambda done: tell.at(order.index(done) + 1, len(order)))
         arms: Sequence[RangedArm] = ()
         if asked.ranges or folder is not None:
-            from fleetsim.validate.ranges import ranged_arms
+            from fleetsim.validate.run import ranged_arms
 
             tell("moving what is not certain to both ends of its interval")
             arms = ranged_arms(results)

@@ -75,7 +75,7 @@ class ChangeFields:
 
 def _swept(texts: list[str]) -> tuple[str, tuple[Any, ...]] | None:
     """One table has one key: raises InputError for a second sweep."""
-    from fleetsim.sweep.values import parse_sweep
+    from fleetsim.sweep.grid import parse_sweep
 
     if len(texts) > 1:
         rule = "one sweep at a time"

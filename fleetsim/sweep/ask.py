@@ -19,7 +19,7 @@ from fleetsim.sweep.result import SweepResult
 if TYPE_CHECKING:
     from fleetsim.job.base_job import Start, Tell
     from fleetsim.job.options import Options
-    from fleetsim.sweep.output import TableOutput
+    from fleetsim.sweep.table import TableOutput
 
 GRID, WHERE = "The grid", "Where it runs"
 MOST_WORKERS = 1024
@@ -74,8 +74,8 @@ class Sweep:
     def ready(self) -> Self:
         """The same question with the job and the axes themselves. Raises InputError with all that is wrong with the
         grid, the objectives and the job."""
-        from fleetsim.sweep.axes import axes_written
-        from fleetsim.sweep.objective import objectives_of
+        from fleetsim.sweep.grid import axes_written
+        from fleetsim.sweep.pareto import objectives_of
 
         axes, wrong = list(self.axes), Problems()
         with wrong.check():
@@ -109,7 +109,7 @@ class Sweep:
     def place(self) -> AbstractContextManager[TableOutput | None]:
         """Where the table goes. Raises InputError with what is wrong about it, and about where the work is done."""
         from fleetsim.sweep.cluster import check_ray
-        from fleetsim.sweep.output import TableOutput
+        from fleetsim.sweep.table import TableOutput
 
         wrong = Problems(self._wrong_where())
         with wrong.check():
@@ -138,7 +138,7 @@ def ask(asked: Sweep, watch: Watch = SILENT) -> SweepResult:
     when a worker, a cluster or a file fails; Interrupted with the same on Ctrl-C.
     """
     from fleetsim.sweep.best_so_far import BestSoFar
-    from fleetsim.sweep.objective import objectives_of
+    from fleetsim.sweep.pareto import objectives_of
     from fleetsim.sweep.run import sweep as run
 
     asked = asked.ready()
@@ -205,7 +205,7 @@ def sweep(
     Interrupted with the SweepResult so far on Ctrl-C.
     """
     from fleetsim.job.base_job import load
-    from fleetsim.sweep.axes import axes_of
+    from fleetsim.sweep.grid import axes_of
 
     start = load(job, **options)
     asked = Sweep(job=start, axes=axes_of(grid), objective=list(objectives), workers=workers, ray=ray)

@@ -13,7 +13,7 @@ from fleetsim.quantities import quantity
 if TYPE_CHECKING:
     from fleetsim.sweep.cell import SweepRow
     from fleetsim.sweep.grid import Grid
-    from fleetsim.sweep.objective import Objective
+    from fleetsim.sweep.pareto import Objective
 
 
 class BestSoFar:
@@ -40,7 +40,7 @@ class BestSoFar:
     def _words(self) -> str:
         if self._cell < 0:
             return ""
-        from fleetsim.sweep.design import text_of
+        from fleetsim.sweep.cell import text_of
 
         q = quantity(self._objective.metric)
         value = units.written(-self._best if self._objective.most else self._best, q.unit)

@@ -11,9 +11,7 @@ from contextlib import closing
 from functools import cache
 
 from fleetsim.errors import OutsideError
-from fleetsim.sweep.cell import CellChunk, run_cells
-from fleetsim.sweep.chunks import Chunks
-from fleetsim.sweep.design import Design
+from fleetsim.sweep.cell import CellChunk, Chunks, Design, run_cells
 
 # Between two looks of a worker at whether its driver is still there.
 _LOOK_S = 0.5

@@ -15,12 +15,10 @@ from fleetsim.errors import InputError, Interrupted, OutsideError, Problem, Unfi
 from fleetsim.sim.engines import engine_of, in_engine
 from fleetsim.sim.stop import uninterrupted
 from fleetsim.sweep import local
-from fleetsim.sweep.cell import CellChunk, SweepRow, run_cells
-from fleetsim.sweep.design import Design, design_of
+from fleetsim.sweep.cell import CellChunk, Design, SweepRow, design_of, run_cells
 from fleetsim.sweep.grid import Grid
 from fleetsim.sweep.journal import Journal
-from fleetsim.sweep.objective import Objective, objectives_of
-from fleetsim.sweep.pareto import Pareto, pareto_of
+from fleetsim.sweep.pareto import Objective, Pareto, objectives_of, pareto_of
 
 # With so many seconds of work left or less, starting processes costs more than they save.
 _ALONE_S = 2.0

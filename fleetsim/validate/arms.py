@@ -32,8 +32,15 @@ from fleetsim.sim.run import simulate
 from fleetsim.sim.stop import stopping
 from fleetsim.sim.window import window_of
 from fleetsim.trainer.estimate import estimate_of
-from fleetsim.validate.assumptions import EAGER_S_PER_LAYER, GROUP_CORRELATION, PRECISE, REPLICATIONS, length_law
-from fleetsim.validate.case import Arm, PublishedCase
+from fleetsim.validate.case import (
+    EAGER_S_PER_LAYER,
+    GROUP_CORRELATION,
+    PRECISE,
+    REPLICATIONS,
+    Arm,
+    PublishedCase,
+    length_law,
+)
 
 _TRAINER = ("fixed_s", "per_token_s", "phases")
 # What a run shows and no configuration says.

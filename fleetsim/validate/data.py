@@ -7,8 +7,8 @@ from dataclasses import asdict
 from typing import Any
 
 from fleetsim.tell.data import versions
-from fleetsim.validate.assumptions import STATED
-from fleetsim.validate.ranges import RangedArm, held_share
+from fleetsim.validate.case import STATED
+from fleetsim.validate.run import RangedArm, held_share
 from fleetsim.validate.verdict import CaseResult, role, summary
 
 

@@ -11,7 +11,7 @@ from fleetsim.errors import InputError, OutsideError, Problem
 from fleetsim.files import reason
 
 if TYPE_CHECKING:
-    from fleetsim.validate.ranges import RangedArm
+    from fleetsim.validate.run import RangedArm
     from fleetsim.validate.verdict import CaseResult
 
 STEM = "validation"

@@ -29,7 +29,7 @@ from fleetsim.job.trials import simulated
 from fleetsim.sim.threads import side_by_side
 from fleetsim.tell.data import SCHEMA_VERSION
 from fleetsim.tell.document import Document, Section, Table
-from fleetsim.validate.ranges import Ranged, ranged
+from fleetsim.validate.run import Ranged, ranged
 
 ENDING, RESULTS = ".yaml", ".results.yaml"
 # Figures that are foretold: names of metrics.

@@ -22,7 +22,7 @@ from fleetsim.replay.change.recommendation import AdvisedFleet, recommend
 from fleetsim.replay.figures import METRICS
 from fleetsim.replay.history_fields import AccessFields, WindowFields
 from fleetsim.replay.implied.implied_scenario import Implied
-from fleetsim.sweep.values import parse_sweep
+from fleetsim.sweep.grid import parse_sweep
 
 END = 1_790_000_000
 # The client's cap binds: 64 samples in flight on two instances that could hold thousands.

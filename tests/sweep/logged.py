@@ -15,8 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from fleetsim.sweep.cell import CellChunk, run_cells
-from fleetsim.sweep.design import Design
+from fleetsim.sweep.cell import CellChunk, Design, run_cells
 from fleetsim.sweep.local import _run as run_local
 
 ROOT = Path(__file__).parents[2]
