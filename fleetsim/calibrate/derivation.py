@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fleetsim import __version__, units
 from fleetsim.calibrate.facts import NAMES, GivenFlags
-from fleetsim.calibrate.fit.observations import Observations
+from fleetsim.calibrate.fit.design import Observations
 from fleetsim.calibrate.sources.source import (
     Array,
     Duration,

@@ -40,10 +40,11 @@ LINES = {
 }
 
 
+_GROUPS = ("profile", "scenario")
 # The files of commands that stand with others, and of groups: the standard library has a module called profile.
 _FILES = {
     **dict.fromkeys(("alerts", "dashboard", "watch"), "standing"),
-    "profile": "profiles",
+    **dict.fromkeys(("calibrate", "profile"), "profiles"),
     "scenario": "scenarios",
 }
 
@@ -89,7 +90,7 @@ def _built(name: str, completing: bool) -> Any:
     from fleetsim.cli.flags import command
 
     module = import_module(f"fleetsim.cli.{_FILES.get(name, name)}")
-    group: typer.Typer | None = getattr(module, "app", None)
+    group: typer.Typer | None = module.app if name in _GROUPS else None
     app = typer.Typer(add_completion=False, rich_markup_mode="rich") if group is None else group
     prefix = "" if group is None else f"{name} "
     if group is None:

@@ -49,7 +49,7 @@ def validate(asked: Validation) -> None:
     from fleetsim.cli.interrupts import loaded
     from fleetsim.cli.output import if_interrupted, new_page, write_page
     from fleetsim.cli.progress import progress
-    from fleetsim.validate.docs_files import checked_folder, drifted, write_docs
+    from fleetsim.validate.documents import checked_folder, drifted, write_docs
 
     if asked.predictions is not None:
         _predictions(asked.predictions, asked.json_)
@@ -121,7 +121,7 @@ def _show(results: Sequence[CaseResult], as_json: bool, arms: Sequence[RangedArm
     from fleetsim.cli.output import show, show_json
 
     if as_json:
-        from fleetsim.validate.data import data
+        from fleetsim.validate.documents import data
 
         show_json({**data(results, arms), **more})
     else:

@@ -137,8 +137,7 @@ def ask(asked: Sweep, watch: Watch = SILENT) -> SweepResult:
     Raises InputError with all that is wrong, or where no cell is valid; UnfinishedError with the SweepResult so far
     when a worker, a cluster or a file fails; Interrupted with the same on Ctrl-C.
     """
-    from fleetsim.sweep.best_so_far import BestSoFar
-    from fleetsim.sweep.pareto import objectives_of
+    from fleetsim.sweep.pareto import BestSoFar, objectives_of
     from fleetsim.sweep.run import sweep as run
 
     asked = asked.ready()

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fleetsim.calibrate.facts import facts_of
-from fleetsim.calibrate.fit.observations import observations_of
+from fleetsim.calibrate.fit.design import observations_of
 from fleetsim.calibrate.loads import Limits, key_of
 from fleetsim.calibrate.raw import Raw, RawWriter, read_raw
 from fleetsim.calibrate.server.engine import ServerEngine, ServerWatch

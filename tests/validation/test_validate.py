@@ -23,7 +23,7 @@ from fleetsim.job.uncertainty import RERUN
 from fleetsim.tell.markdown import same
 from fleetsim.validate.arms import blind_scenario_of, scenario_of
 from fleetsim.validate.case import PublishedCase, load_cases
-from fleetsim.validate.docs_files import docs_files
+from fleetsim.validate.documents import docs_files
 from fleetsim.validate.fit import fit, search
 from fleetsim.validate.run import HELD_LEAST, HELD_MOST, RangedArm, held_share, ranged, ranged_arms, run_case
 from fleetsim.validate.verdict import ABSOLUTE, BLIND_MEDIAN, RATIO_MEDIAN, RATIO_WORST, CaseResult, summary

@@ -8,8 +8,20 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from fleetsim.calibrate.fit.design import LINEAR, PAIRS, PREFILL, SEQ, Array, Basis, factor, solve, sum_up
-from fleetsim.calibrate.fit.observations import PER_DURATION, PER_ITERATION, Observations
+from fleetsim.calibrate.fit.design import (
+    LINEAR,
+    PAIRS,
+    PER_DURATION,
+    PER_ITERATION,
+    PREFILL,
+    SEQ,
+    Array,
+    Basis,
+    Observations,
+    factor,
+    solve,
+    sum_up,
+)
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 
