@@ -14,13 +14,14 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import field
 from functools import cache
 from types import UnionType
-from typing import Any, Union
-
-from pydantic import BaseModel
+from typing import TYPE_CHECKING, Any, Union
 
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import Problem
 from fleetsim.faces import Text
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 _WORD = re.compile(r"[\w-]+")
 
@@ -41,6 +42,8 @@ def tree_of(model: type[BaseModel]) -> Node:
 
 
 def _node(annotation: Any) -> Node:
+    from pydantic import BaseModel  # here, for a command's question is made of paths and must not import it
+
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return tree_of(annotation)
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)

@@ -8,13 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
-from fleetsim.config.load import parse_override
 from fleetsim.config.tree import overlap
 from fleetsim.config.yaml_text import from_yaml
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem, Problems
 from fleetsim.faces import flag, text
-from fleetsim.job.options import change_texts
 
 # --- One key of a scenario, several values: `KEY=LO:HI[:STEP]` or `KEY=A,B,C` on the command line, a mapping in Python.
 # For `replay --sweep` and `sweep --grid`.
@@ -29,6 +27,8 @@ def parse_sweep(text: str, flag: str = "--sweep", most: int = MOST_OF_A_KEY) -> 
     Whole numbers from LO to HI in steps of 1, unless STEP says otherwise; anything else in a list of YAML values.
     Raises InputError for an unknown key, an empty or endless range, more than `most` values, under the flag's name.
     """
+
+    from fleetsim.config.load import parse_override
 
     def refuse(rule: str, remedy: str) -> InputError:
         return InputError([Problem(flag, text, rule, remedy)])
@@ -153,6 +153,9 @@ def axes_of(grid: Mapping[str, Sequence[Any]]) -> tuple[Axis, ...]:
 
     Raises InputError with all problems.
     """
+    from fleetsim.config.load import parse_override
+    from fleetsim.job.options import change_texts
+
     if not isinstance(grid, Mapping) or not grid:
         example = '{"fleet.instances": [4, 8, 12]}'
         raise InputError([Problem("grid", grid, "must say what to sweep over", f"for example {example}")])
