@@ -90,8 +90,8 @@ def fleet_1000() -> dict[str, Any]:
 
 def fit_100000() -> dict[str, Any]:
     """100,000 iterations of a synthetic sweep (100 loads, 2 % noise, hiccups) and 51 graph sizes: the whole fit."""
+    from fleetsim.calibrate.fit.design import Observations
     from fleetsim.calibrate.fit.fit import fit
-    from fleetsim.calibrate.fit.observations import Observations
 
     rng = np.random.default_rng(0)
     each = 1000

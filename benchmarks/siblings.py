@@ -2,7 +2,7 @@
 
 python benchmarks/siblings.py [--correlation 0.4]    two minutes on two cores
 
-Public logs show 0.25 to 0.6 (`fleetsim/validate/assumptions.py`); nothing published says it of a run, so that plans and
+Public logs show 0.25 to 0.6 (`fleetsim/validate/case.py`); nothing published says it of a run, so that plans and
 `validate` take 0. What this prints stands in docs/not_modelled.md.
 """
 

@@ -8,8 +8,8 @@ from dataclasses import asdict
 import numpy as np
 from trainer_points import Step, plan_of, rows, sources
 
-from fleetsim.trainer.efficiency import KnownTrainerError, TrainerFit
-from fleetsim.trainer.memory import memory_of
+from fleetsim.trainer.plan import memory_of
+from fleetsim.trainer.seconds import KnownTrainerError, TrainerFit
 
 WORST = 12
 

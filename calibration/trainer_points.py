@@ -12,9 +12,8 @@ import yaml
 from fleetsim.engine.gpus import GpuSpec, gpu_spec
 from fleetsim.engine.model.names import model_shape
 from fleetsim.engine.model.shape import ModelShape
-from fleetsim.trainer.efficiency import TrainerFit
 from fleetsim.trainer.plan import Batch, Recipe, TrainerLayout, TrainingPlan
-from fleetsim.trainer.seconds import family_of, kind_of, step_seconds
+from fleetsim.trainer.seconds import TrainerFit, family_of, kind_of, step_seconds
 
 POINTS = Path(__file__).resolve().parent / "public" / "trainer_points.yaml"
 

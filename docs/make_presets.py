@@ -12,12 +12,12 @@ from pathlib import Path
 
 from fleetsim import units
 from fleetsim.config import Scenario, load_scenario
-from fleetsim.config.age_bound import age_bound
 from fleetsim.config.data_files import presets
+from fleetsim.config.scenario import age_bound
+from fleetsim.job.grounds import law_words, place_words
 from fleetsim.job.job import job_from_flags
 from fleetsim.job.nameplate import mean_step_s
-from fleetsim.job.scenario_words import law_words, place_words
-from fleetsim.policies.age_actions import AGE_ACTIONS
+from fleetsim.policies.samples import AGE_ACTIONS
 
 PAGE = Path(__file__).resolve().parent / "presets.md"
 HEADER = """\

@@ -8,8 +8,8 @@ from typing import Any
 
 import typer.main
 
+from fleetsim.cli.help import VARIABLES
 from fleetsim.cli.main import app
-from fleetsim.cli.manual import VARIABLES
 from fleetsim.job.settings import PATHS
 
 INTRO = """\

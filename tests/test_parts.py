@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-import fleetsim.export.perfetto.run_trace as user
+import fleetsim.export.perfetto as user
 from fleetsim.config.load import load_scenario, with_changes
 from fleetsim.errors import StuckError
 from fleetsim.job.trials import simulated

@@ -10,9 +10,8 @@ from fleetsim.alerts.planned_fleet import AnyPlan, PlanFields, PlannedFleet
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import flag, text
-from fleetsim.job.question import Lends, Option
-from fleetsim.job.result import unchanging
-from fleetsim.job.watch import SILENT, Watch
+from fleetsim.job.result import SILENT, Watch, unchanging
+from fleetsim.job.settings import Lends, Option
 
 if TYPE_CHECKING:
     from fleetsim.alerts.alert_rule import Standing

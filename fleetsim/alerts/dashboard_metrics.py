@@ -102,7 +102,7 @@ def missing_at(place: str) -> Callable[[Iterable[str]], list[str]]:
 
 
 def _on_page(place: str) -> Callable[[Iterable[str]], list[str]]:
-    from fleetsim.config.files import read_text
+    from fleetsim.config.data_files import read_text
 
     names = exposed_names(read_text(place, flag("check_against"), MOST_BYTES))
     return lambda expressions: missing_metrics(expressions, names)

@@ -15,8 +15,8 @@ from typing import Any
 from numpy.random import Generator
 
 from fleetsim.config.load import with_changes
-from fleetsim.config.paths import is_touched
 from fleetsim.config.scenario import Scenario
+from fleetsim.config.tree import is_touched
 from fleetsim.dataclass import dataclass
 from fleetsim.job.settings import LENGTHS
 from fleetsim.job.uncertainty import RERUN, UNCERTAIN, Z80, Axis, Interval, observed_at

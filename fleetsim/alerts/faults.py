@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from fleetsim.alerts.rate import Floats
 from fleetsim.alerts.signal_values import Scraped, scraped_of
 from fleetsim.config.load import with_changes
-from fleetsim.config.run_length import most_steps
-from fleetsim.config.scenario import Scenario
+from fleetsim.config.scenario import Scenario, most_steps
 from fleetsim.dataclass import dataclass
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.step_time import StepTime

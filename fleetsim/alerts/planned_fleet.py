@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import flag, text
-from fleetsim.job.question import Argument, Option
+from fleetsim.job.settings import Argument, Option
 
 if TYPE_CHECKING:
     from fleetsim.config.scenario import Scenario
@@ -102,7 +102,7 @@ def _refused(file: str, what: object, rule: str) -> InputError:
 
 def _replayed(document: dict[str, Any], file: str, sets: Sequence[str]) -> PlannedFleet:
     """The scenario of the window with the recommended changes, and the engine's speed in that window."""
-    from fleetsim.config.override import parse_overrides
+    from fleetsim.config.load import parse_overrides
     from fleetsim.replay.change.plan_fields import plan_from_mapping
     from fleetsim.replay.change.plan_file import implied_of
     from fleetsim.replay.change.what_if import changed
@@ -118,7 +118,7 @@ def _replayed(document: dict[str, Any], file: str, sets: Sequence[str]) -> Plann
 
 def _given(scenario: Scenario, assumed: Collection[str]) -> frozenset[str]:
     """What a scenario says, but for what was assumed."""
-    from fleetsim.config.paths import given_paths, is_given
+    from fleetsim.config.tree import given_paths, is_given
 
     return frozenset(path for path in given_paths(scenario) if not is_given(path, assumed))
 

@@ -22,8 +22,8 @@ from fleetsim.alerts.faults import (
 )
 from fleetsim.alerts.signal_values import Expected, Scraped
 from fleetsim.config.load import with_changes
+from fleetsim.config.pools import PhaseConfig, TrainerConfig
 from fleetsim.config.scenario import Scenario
-from fleetsim.config.trainer import PhaseConfig, TrainerConfig
 from fleetsim.dataclass import dataclass
 from fleetsim.sim.engines import engine_of
 from fleetsim.sim.records import Records

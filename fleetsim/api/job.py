@@ -7,11 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from fleetsim.dataclass import dataclass
-from fleetsim.job.base_job import BaseJob
-from fleetsim.job.heard_run import reads_runs
+from fleetsim.job.base_job import BaseJob, reads_runs
 from fleetsim.job.options import Options
-from fleetsim.job.result import keywords, unchanging
-from fleetsim.job.watch import told
+from fleetsim.job.result import keywords, told, unchanging
 
 if TYPE_CHECKING:
     from fleetsim.frameworks.export import Exported

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import Problem, Problems
 from fleetsim.faces import flag
-from fleetsim.job.question import Argument, Option
+from fleetsim.job.settings import Argument, Option
 
 if TYPE_CHECKING:
     from fleetsim.calibrate.output_paths import OutputPaths

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from fleetsim import units
-from fleetsim.config.coefficients import Coefficients
-from fleetsim.config.iteration import curve_s, iteration_s
+from fleetsim.config.engine_profile import Coefficients, curve_s, iteration_s
 from fleetsim.dataclass import dataclass
 
 if TYPE_CHECKING:

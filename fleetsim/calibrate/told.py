@@ -2,16 +2,240 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeVar
 
 from fleetsim import units
 from fleetsim.calibrate.known_profiles import ClientView, Drift, ListedProfile, Rechecked, clients_table, drift_of
 from fleetsim.calibrate.pictures import charts
-from fleetsim.calibrate.points import batch_words, opening
-from fleetsim.calibrate.profile_tables import checks, sheets_of
+from fleetsim.calibrate.points import PointRow, batch_words, by_context, opening, rows_of
 from fleetsim.config.engine_profile import BatchCheck, Profile
+from fleetsim.config.speculation import METHODS
 from fleetsim.tell.characters import bar
 from fleetsim.tell.document import Document, Section, Table, Under, Words
+
+# --- A profile in tables, as both the terminal and the page show them.
+
+# f has at most this many rows; knots in between are left out, first and last never.
+_MOST_KNOTS = 12
+_MOST_DECODE_ROWS, _MOST_OTHER_ROWS = 64, 24
+
+T = TypeVar("T")
+
+
+def sheets_of(profile: Profile) -> tuple[Table, ...]:
+    """All tables of a profile that have something to say, in reading order."""
+    made = (
+        _step_time(profile),
+        *_iterations(profile),
+        _ranges(profile),
+        _prefix_cache(profile),
+        _drafts(profile),
+        _sync(profile),
+        _provenance(profile),
+        Table("assumed: nothing measured says so", ("",), tuple((text,) for text in profile.provenance.assumed)),
+    )
+    return tuple(sheet for sheet in made if sheet.rows)
+
+
+def checks(profile: Profile) -> Table:
+    """The batches that were kept out of the fit: a terminal draws them as bars instead."""
+    rows = tuple(
+        (c.name, f"{c.samples:,}", f"{c.makespan_s:,.1f}", f"{c.predicted_s:,.1f}", units.change(c.makespan_error),
+         units.share(c.finish_error_median), units.share(c.finish_error_p90))
+        for c in profile.checks
+    )  # fmt: skip
+    headings = ("batch", "samples", "measured s", "predicted s", "error", "finish, median", "finish, p90")
+    return Table("batches kept out of the fit", headings, rows)
+
+
+def _named(title: str, rows: Iterable[tuple[str, str | None]], note: str = "") -> Table:
+    """Names and what is said of them, those left out of which nothing is."""
+    return Table(title, ("", ""), tuple((name, said) for name, said in rows if said), left=2, note=note)
+
+
+def _plain(x: float) -> str:
+    """A count, with a decimal only where it has one (means of a window may be fractions)."""
+    return f"{x:,.0f}" if x >= 100 or abs(x - round(x)) < 0.05 else f"{x:,.1f}"
+
+
+def _thinned(items: Sequence[T], most: int, what: str) -> tuple[Sequence[T], str]:
+    """At most `most` items, evenly spaced, the first and the last among them; a note where some are left out."""
+    if len(items) <= most:
+        return items, ""
+    shown = [items[i * (len(items) - 1) // (most - 1)] for i in range(most)]
+    return shown, f"{most} of {len(items)} {what}; --json has all of them"
+
+
+def _step_time(profile: Profile) -> Table:
+    c, fit = profile.coefficients, profile.fit
+    shown, note = _thinned(list(zip(c.knots_tokens, c.knots_s, strict=True)), _MOST_KNOTS, "knots of f")
+    named = [(f"f at {units.plural(round(n), 'token')}", s) for n, s in shown]
+    named += [
+        (name, e)
+        for name, e in (
+            ("per decoding sequence", c.per_seq_s),
+            ("per prefill token", c.per_prefill_token_s),
+            ("per KV token read", c.per_kv_token_s),
+            ("per query-key pair of prefill", c.per_attn_pair_s),
+        )
+        if e.value > 0 or e.ci_high
+    ]
+    rows: list[tuple[str, ...]] = [(name, *units.coefficient(e.value, e.ci_low, e.ci_high)) for name, e in named]
+    notes = [note]
+    if fit is not None:
+        notes.append(
+            f"fitted to {fit.observations:,} durations, {fit.left_out:,} outliers left out; each load predicted by a "
+            f"fit without it: median {units.share(fit.median)}, p90 {units.share(fit.p90)}"
+        )
+        if fit.overhead_s > 0:
+            notes.append(f"a client's {units.seconds(fit.overhead_s)} per request are not part of it")
+    headings: tuple[str, ...] = ("", "", "95 % interval")
+    if not any(interval for *_, interval in rows):
+        headings, rows = headings[:2], [row[:2] for row in rows]
+    title = "an iteration takes f(tokens) + the sum of"
+    return Table(title, headings, tuple(rows), note="; ".join(n for n in notes if n))
+
+
+def _iterations(profile: Profile) -> tuple[Table, Table, Table]:
+    """What single iterations took: decodes, prompts, both at once."""
+    times = ("measured ms", "predicted ms", "error")
+
+    def sheet(title: str, headings: tuple[str, ...], cells: Sequence[tuple[str, ...]], most: int) -> Table:
+        rows, note = _thinned(cells, most, "points")
+        return Table(title, headings, tuple(rows), left=0, note=note)
+
+    def measured(row: PointRow) -> tuple[str, str, str]:
+        return f"{1e3 * row.point.seconds:,.2f}", f"{1e3 * row.predicted_s:,.2f}", units.change(row.error)
+
+    decodes = [(context, row) for context, rows in by_context(rows_of(profile, "decode")) for row in rows]
+    kept, note = _thinned(decodes, _MOST_DECODE_ROWS, "points")
+    told = [""] * len(kept)  # a context stands in its first row
+    for i, (context, _) in enumerate(kept):
+        told[i] = "" if i and context == kept[i - 1][0] else f"{context:,.0f}"
+    prompts = sorted(rows_of(profile, "prefill"), key=lambda r: (r.point.prefill_tokens, r.point.attn_pairs))
+    return (
+        Table(
+            "decoding: an iteration of so many sequences",
+            ("context", "sequences", *times, "tok/s"),
+            tuple(
+                (context, _plain(r.point.decodes), *measured(r), f"{r.tok_s:,.0f}")
+                for context, (_, r) in zip(told, kept, strict=True)
+            ),
+            left=0,
+            note=note,
+        ),
+        sheet(
+            "computing prompts: an iteration",
+            ("prefill tokens", "pairs", *times, "tok/s"),
+            [
+                (_plain(r.point.prefill_tokens), units.tokens(r.point.attn_pairs), *measured(r), f"{r.tok_s:,.0f}")
+                for r in prompts
+            ],
+            _MOST_OTHER_ROWS,
+        ),
+        sheet(
+            "both at once: an iteration",
+            ("sequences", "context", "prefill tokens", *times),
+            [
+                (_plain(r.point.decodes), f"{r.context:,.0f}", _plain(r.point.prefill_tokens), *measured(r))
+                for r in rows_of(profile, "mixed")
+            ],
+            _MOST_OTHER_ROWS,
+        ),
+    )
+
+
+def _ranges(profile: Profile) -> Table:
+    measured, limits = profile.ranges, profile.limits
+    rows = [
+        (name, f"{_plain(bounds[0])} to {_plain(bounds[1])}")
+        for name, bounds in (
+            ("decoding sequences", measured.decodes),
+            ("KV tokens they read", measured.kv_tokens),
+            ("prefill tokens of an iteration", measured.prefill_tokens),
+        )
+        if bounds is not None
+    ]
+    note = "" if rows else "no measured ranges are on record: nothing says where it holds"
+    tokens = units.tokens(limits.kv_blocks * limits.block_size)
+    rows += [
+        ("max_num_seqs", f"{limits.max_num_seqs:,}"),
+        ("max_num_batched_tokens", f"{limits.max_num_batched_tokens:,}"),
+        ("KV blocks", f"{limits.kv_blocks:,} of {limits.block_size} tokens: {tokens} tokens"),
+    ]
+    return _named("what was measured, and the engine's limits", rows, note)
+
+
+def _prefix_cache(profile: Profile) -> Table:
+    title, cache = "prefix cache on groups of siblings", profile.prefix_cache
+    if cache is None:
+        return _named(title, ())
+    found = "none expected"
+    if cache.expected_tokens:
+        share = cache.hit_tokens / cache.expected_tokens
+        found = "as expected" if abs(share - 1) < 0.005 else f"{units.share(share)} of what was expected"
+    counted = f"{cache.hit_tokens:,} ({found})" if cache.expected_tokens or cache.hit_tokens else None
+    return _named(title, (("prefix caching", "on" if cache.enabled else "off"), ("prompt tokens found", counted)))
+
+
+def _drafts(profile: Profile) -> Table:
+    found = profile.speculation
+    if found is None:
+        return _named("speculative decoding", ())
+    method = METHODS[found.method] if found.method is not None else "the engine does not say with what"
+    at = ", ".join(units.share(share) for share in found.acceptance)
+    rows = (
+        ("drafted", f"up to {units.plural(found.num_speculative_tokens, 'token')}: {method}"),
+        ("drafted on average", f"{found.drafted_tokens:.3g} tokens of a sequence in an iteration"),
+        ("kept, by position", f"{at} of the iterations"),
+        ("an iteration brings", f"{1.0 + sum(found.acceptance):.3g} tokens of a sequence"),
+    )
+    note = f"{found.iterations:,} iterations of a sequence: {found.measured_on}"
+    return Table("speculative decoding", ("", ""), rows, note=note, words_last=1)
+
+
+def _sync(profile: Profile) -> Table:
+    s = profile.sync
+    if s is None:
+        return _named("weight sync", ())
+
+    def seconds(value: float | None) -> str | None:
+        return None if value is None else units.seconds(value)
+
+    def rate(value: float | None) -> str | None:
+        return None if value is None else f"{value / 1e9:,.1f} GB/s"
+
+    rows = (
+        ("pausing, requests kept", seconds(s.pause_s)),
+        ("resuming until the next tokens", seconds(s.resume_s)),
+        ("loading the weights, from the device", seconds(s.load_s)),
+        ("loading the weights, from the host", seconds(s.load_from_host_s)),
+        ("weights", None if s.model_bytes is None else units.gib(s.model_bytes)),
+        ("host to device", rate(s.host_bytes_s)),
+        ("between two GPUs", rate(s.broadcast_bytes_s)),
+        ("iterations during an update", None if s.slowdown is None else f"{s.slowdown:.2f} times as long"),
+    )
+    return _named("weight sync", rows)
+
+
+def _provenance(profile: Profile) -> Table:
+    p = profile.provenance
+    built = (p.driver, p.cuda, p.torch)
+    count = f"{p.gpu_count} in the host" if p.gpu_count else ""
+    rows = (
+        ("GPU", ", ".join(t for t in (p.device, f"TP{p.tp}" if p.tp else "", count) if t)),
+        ("model", f"{p.model} {p.dtype}".strip()),
+        ("engine", f"{p.engine} {p.engine_version}".strip()),
+        ("flags", ", ".join(p.flags)),
+        ("driver, CUDA, PyTorch", ", ".join(t or "not known" for t in built) if any(built) else None),
+        ("source", p.source),
+        ("date", p.date),
+        ("fleetsim", p.fleetsim_version),
+        ("raw measurements", profile.raw),
+    )
+    return _named("where it comes from", rows)
+
 
 MEASURED, PREDICTED = "█", "▒"
 _BAR_WIDTH = 40

@@ -15,8 +15,8 @@ from typer.core import TyperCommand
 # A shell that asks for completions sets it.
 COMPLETING = "_FLEETSIM_COMPLETE"
 
-# Command -> the first paragraph of its help, for the list of all. It is the function of this name in the module of this
-# name; a group is the module's `app`.
+# Command -> the first paragraph of its help, for the list of all. It is the function of this name in the module of
+# this name, or that `_FILES` says; a group is the module's `app`.
 LINES = {
     "size": "The smallest rollout fleet that keeps the trainer busy.",
     "split": "Share these GPUs between rollout and trainer, or split them, and how: every way simulated and ranked.",
@@ -40,8 +40,13 @@ LINES = {
 }
 
 
-# Groups of commands, and the files that they stand in: the standard library has a module called profile.
-_GROUPS = {"profile": "profiles", "scenario": "scenarios"}
+_GROUPS = ("profile", "scenario")
+# The files of commands that stand with others, and of groups: the standard library has a module called profile.
+_FILES = {
+    **dict.fromkeys(("alerts", "dashboard", "watch"), "standing"),
+    **dict.fromkeys(("calibrate", "profile"), "profiles"),
+    "scenario": "scenarios",
+}
 
 
 class Commands(MutableMapping[str, Any]):
@@ -81,11 +86,11 @@ def lines(width: int) -> list[tuple[str, str]]:
 def _built(name: str, completing: bool) -> Any:
     """A command, or a group with its commands: with manual, and while a shell completes with what it may offer. Built
     once for all calls of a process: reading the types of its options takes longer than many an answer."""
-    from fleetsim.cli import manual
+    from fleetsim.cli import help as manual
     from fleetsim.cli.flags import command
 
-    module = import_module(f"fleetsim.cli.{_GROUPS.get(name, name)}")
-    group: typer.Typer | None = getattr(module, "app", None)
+    module = import_module(f"fleetsim.cli.{_FILES.get(name, name)}")
+    group: typer.Typer | None = module.app if name in _GROUPS else None
     app = typer.Typer(add_completion=False, rich_markup_mode="rich") if group is None else group
     prefix = "" if group is None else f"{name} "
     if group is None:

@@ -6,13 +6,12 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
-from fleetsim.cli.lines import say
+from fleetsim.cli.terminal import say
 from fleetsim.compare.ask import ask
 from fleetsim.compare.checked_question import checked
 from fleetsim.compare.question import Compare
 from fleetsim.dataclass import dataclass
-from fleetsim.job.question import Option
-from fleetsim.job.settings import RUN
+from fleetsim.job.settings import RUN, Option
 
 if TYPE_CHECKING:
     from fleetsim.compare.ask import CompareResult

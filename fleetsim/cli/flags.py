@@ -10,7 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
-from fleetsim.job.question import Argument, Lends, Option
+from fleetsim.dataclass import dataclass
+from fleetsim.job.settings import RUN, Argument, Lends, Option
 
 
 def _read_run(*said: Any) -> Any:
@@ -28,7 +29,7 @@ def command(run: Callable[..., None]) -> Callable[..., None]:
     questions = {name: kind for name, kind in typing.get_type_hints(run).items() if name != "return"}
 
     def call(**values: Any) -> None:
-        from fleetsim.job.heard_run import reads_runs
+        from fleetsim.job.base_job import reads_runs
 
         reads_runs(_read_run)
         run(**{name: _filled(question, values) for name, question in questions.items()})
@@ -112,3 +113,31 @@ def _filled(question: Any, values: dict[str, Any]) -> Any:
             given[field.name] = values[field.name]
     assert is_dataclass(question)
     return question(**given)
+
+
+# --- What a command does with its answer, as options. Python has methods of the result for it.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Printed:
+    """What a command does with its answer. Python has methods of the result for it."""
+
+    json_: Annotated[bool, Option("One JSON document.", RUN)] = False
+    html: Annotated[str | None, Option("Write a page with charts there; it opens offline.", RUN, metavar="FILE")] = None
+    fail_if: Annotated[
+        list[str] | None, Option('Exit 10 if true: "step_s>30". Repeatable.', RUN, metavar="CONDITION")
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output(Printed):
+    """What a command does with an answer that rests on an engine's speed."""
+
+    strict: Annotated[bool, Option("Exit 12 outside the measured range.", RUN)] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class BriefOutput(Output):
+    """What a command does with an answer that is told in brief."""
+
+    explain: Annotated[bool, Option("Print the rest too: why, what else was tried, what was assumed.", RUN)] = False

@@ -17,8 +17,7 @@ import fleetsim
 from fleetsim.cli.commands import COMPLETING, Commands, lines
 from fleetsim.cli.help import listed
 from fleetsim.cli.interrupts import INTERRUPTED, starting, working
-from fleetsim.cli.line_wrap import columns
-from fleetsim.cli.lines import say
+from fleetsim.cli.terminal import columns, say
 from fleetsim.errors import FleetsimError, InputError, OutsideError, StuckError
 from fleetsim.visible import visible
 
@@ -181,7 +180,7 @@ def main() -> None:
     # Importing makes many objects and no garbage; collecting after every 700 of them is a tenth of a short command.
     gc.set_threshold(100_000, 20, 100)
     if COMPLETING in os.environ:
-        from fleetsim.cli.complete_bash import answering
+        from fleetsim.cli.complete import answering
 
         with answering(os.environ):
             app(prog_name="fleetsim")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import typer
 
-from fleetsim.cli.lines import say
+from fleetsim.cli.terminal import say
 from fleetsim.errors import NOT_HELD, OUTSIDE_RANGE, Interrupted, UnfinishedError
 from fleetsim.files import new_file, write_text
 from fleetsim.job.result import Briefed
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from fleetsim.job.engine_source import EngineSource
-    from fleetsim.job.gate import Gate
+    from fleetsim.job.metrics import Gate
     from fleetsim.tell.terminal import View
 
 

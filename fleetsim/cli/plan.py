@@ -6,8 +6,7 @@ from typing import Annotated
 
 from fleetsim.cli.plan_output import SavedOutput, answer
 from fleetsim.dataclass import dataclass
-from fleetsim.job.question import Option
-from fleetsim.job.settings import RUN
+from fleetsim.job.settings import RUN, Option
 from fleetsim.plan.ask import Plan, ask
 from fleetsim.plan.result import COUNTS
 

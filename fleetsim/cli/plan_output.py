@@ -9,17 +9,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-from fleetsim.cli.answer_options import BriefOutput
-from fleetsim.cli.lines import say
+from fleetsim.cli.flags import BriefOutput
+from fleetsim.cli.terminal import say
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import Problems
-from fleetsim.job.question import Option, Question
-from fleetsim.job.settings import RUN
+from fleetsim.job.settings import RUN, Option, Question
 
 if TYPE_CHECKING:
-    from fleetsim.job.gate import Gate
-    from fleetsim.job.result import Recommendation, SoFar
-    from fleetsim.job.watch import Watch
+    from fleetsim.job.metrics import Gate
+    from fleetsim.job.result import Recommendation, SoFar, Watch
 
 Q = TypeVar("Q", bound=Question)
 
@@ -53,7 +51,7 @@ def checked(asked: Q, output: SavedOutput, more: Sequence[str]) -> tuple[Q, Plac
     """
     from fleetsim.cli.output import new_page
     from fleetsim.files import apart, new_file
-    from fleetsim.job.gate import METRICS, parse_gate
+    from fleetsim.job.metrics import METRICS, parse_gate
 
     wrong = Problems()
     with wrong.check():
@@ -107,7 +105,7 @@ def answer(ask: Callable[[Q, Watch], Recommendation], asked: Q, output: SavedOut
         write_text(places.save, result.saved())
     show_result(result, output.json_, output.explain)
     if output.to is not None and output.config is not None:
-        from fleetsim.cli.scenario_to import patched
+        from fleetsim.cli.frameworks import patched
         from fleetsim.config.load import scenario_from_mapping
         from fleetsim.config.yaml_text import from_yaml
 

@@ -1,4 +1,4 @@
-"""`fleetsim profile`: what was measured of which engine, how good it is, and whether it still holds."""
+"""`fleetsim calibrate` and `profile`: measure an engine; what was measured, how good it is, whether it holds."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fleetsim import units
+from fleetsim.calibrate.ask import OUTPUT, Calibrate
 from fleetsim.cli.flags import command
-from fleetsim.cli.lines import say
+from fleetsim.cli.terminal import say
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import NOT_HELD
 from fleetsim.job.fields import JobFields, ready
-from fleetsim.job.question import AnyJob, Lends, Option
-from fleetsim.job.settings import RUN, TRAINER, said
+from fleetsim.job.settings import RUN, TRAINER, AnyJob, Lends, Option, said
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,6 +22,57 @@ if TYPE_CHECKING:
     from fleetsim.config.engine_profile import Profile
     from fleetsim.job.base_job import Job
     from fleetsim.trainer.estimate import TrainerEstimate
+
+
+# --- `fleetsim calibrate`: measure an engine, fit its step time, check it on batches kept out of the fit.
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProfileOutput:
+    """What `calibrate` does with its answer beside writing it."""
+
+    json_: Annotated[bool, Option("One JSON document.", OUTPUT)] = False
+
+
+def calibrate(asked: Calibrate, output: ProfileOutput) -> None:
+    """Measure an engine under RL-like load and write a profile that size and simulate use.
+
+    Examples:
+
+    [bold]fleetsim calibrate --model Qwen/Qwen2.5-7B[/bold]
+
+    [bold]fleetsim calibrate --model Qwen/Qwen2.5-32B --tp 2 --quick -o h200-32b.profile.json[/bold]
+
+    [bold]fleetsim calibrate --url http://localhost:8000[/bold]
+
+    [bold]fleetsim calibrate --from bench-1.json --from bench-2.json --gpu H100 --model Qwen/Qwen2.5-7B[/bold]
+
+    Sweeps decodes, prompts and mixtures, then runs batches that stay out of the fit and predicts them. Needs a GPU box
+    with vLLM, a server to reach, or files. Interrupted, it keeps what it measured; --resume goes on.
+    """
+    from fleetsim.cli.output import show, show_json, warn
+    from fleetsim.cli.progress import progress
+
+    asked = asked.ready()
+    with progress("starting", aloud=True, simulates=False) as watch:
+        from fleetsim.calibrate.run import run
+
+        result = run(asked, watch)
+    if output.json_:
+        from fleetsim.calibrate.known_profiles import calibrated_data
+
+        show_json(calibrated_data(result))
+    elif result.profile is not None:
+        from fleetsim.calibrate.told import document
+        from fleetsim.tell.terminal import draw
+
+        show(draw(document(result.profile, str(result.path))))
+    if result.profile is None:
+        say(f"measured; next, where fleetsim is installed: fleetsim calibrate --from {result.raw}", err=True)
+    else:
+        say(f"wrote {result.path}", err=True)
+    warn(result.warnings)
+
 
 app = typer.Typer(no_args_is_help=True, help="Profiles of engines: list them, look at one, check it, estimate one.")
 
@@ -81,7 +132,7 @@ def ls(json_: JSON = False) -> None:
 
     known = known_profiles()
     if json_:
-        from fleetsim.calibrate.data import listed_data
+        from fleetsim.calibrate.known_profiles import listed_data
 
         show_json(listed_data(known))
     elif known.listed:
@@ -158,7 +209,7 @@ def check(
         checks, notes = predicted_anew(profile, place)
     checked = compared(checks, profile.checks, limit)
     if json_:
-        from fleetsim.calibrate.data import checked_data
+        from fleetsim.calibrate.known_profiles import checked_data
 
         show_json(checked_data(profile, checked, limit))
     else:
@@ -196,8 +247,8 @@ def estimate(
     """
     from dataclasses import replace
 
+    from fleetsim.calibrate.derivation import estimate_profile
     from fleetsim.calibrate.known_profiles import seen_by_clients
-    from fleetsim.calibrate.roofline_profiles import estimate_profile
     from fleetsim.config.profile_files import profile_text
     from fleetsim.errors import InputError
     from fleetsim.files import new_file, write_text
@@ -250,7 +301,7 @@ def _show(profile: Profile, give: str, command: str, as_json: bool, seen: Sequen
     from fleetsim.cli.output import show, show_json
 
     if as_json:
-        from fleetsim.calibrate.data import profile_data
+        from fleetsim.calibrate.known_profiles import profile_data
 
         show_json(profile_data(profile, command, seen))
     else:

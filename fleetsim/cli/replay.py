@@ -2,9 +2,249 @@
 
 from __future__ import annotations
 
-from fleetsim.cli.replay_files import PlanFiles, ReplayOutput
+import shlex
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fleetsim import units
+from fleetsim.cli.terminal import say
+from fleetsim.dataclass import dataclass
+from fleetsim.errors import NOT_HELD, InputError, Problem, Problems
+from fleetsim.files import new_file, reason, write_text
+from fleetsim.job.settings import RUN, Option
 from fleetsim.replay.ask import Replay, ask
-from fleetsim.replay.history_fields import AccessFields
+from fleetsim.replay.history_fields import SOURCE, AccessFields
+from fleetsim.replay.questions import CHANGE, ChangeFields
+
+if TYPE_CHECKING:
+    from fleetsim.history.history import History
+    from fleetsim.job.metrics import Gate
+    from fleetsim.replay.answers import Answers
+    from fleetsim.replay.history_fields import HistoryWindow
+    from fleetsim.replay.questions import Questions
+    from fleetsim.replay.result import ReplayResult
+
+
+# --- What `fleetsim replay` writes: the window, a page, a plan and its patch; checked before, written after the work.
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayOutput:
+    """What `replay` does with its answer, and with the window."""
+
+    html: Annotated[str | None, Option("Write a page with charts there; it opens offline.", RUN, metavar="FILE")] = None
+    json_: Annotated[bool, Option("One JSON document.", RUN)] = False
+    fail_if: Annotated[
+        list[str] | None, Option('Exit 10 if true: "step_s>30". Repeatable.', RUN, metavar="CONDITION")
+    ] = None
+    explain: Annotated[bool, Option("Print the rest too: every question, all figures, the back-test.", RUN)] = False
+    save: Annotated[
+        str | None,
+        Option("Keep the window: one Parquet file.", SOURCE, metavar="PATH", after="framework"),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanFiles:
+    """Files of a recommendation: whoever names one asks for it."""
+
+    plan_out: Annotated[
+        str | None, Option("Write what is recommended, for --verify.", CHANGE, metavar="PLAN.json", after="recommend")
+    ] = None
+    patch: Annotated[
+        str | None, Option("Write what is recommended as a patch.", CHANGE, metavar="FILE", after="plan_out")
+    ] = None
+    job_out: Annotated[
+        str | None,
+        Option("Write the window's job as a scenario, for simulate.", CHANGE, metavar="FILE", after="patch"),
+    ] = None
+
+    def asked(self) -> bool:
+        """Whether there is one of the recommendation's."""
+        return self.plan_out is not None or self.patch is not None
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayPlaces:
+    """The page, None where it is not asked for, and the condition on the answer."""
+
+    page: Path | None
+    gate: Gate
+
+
+def checked(asked: Replay, output: ReplayOutput, files: PlanFiles, access: AccessFields) -> tuple[Replay, ReplayPlaces]:
+    """The question, checked, and where the answer goes. Raises InputError with all that is wrong, OutsideError."""
+    from fleetsim.cli.output import new_page
+    from fleetsim.files import apart
+    from fleetsim.job.metrics import parse_gate
+    from fleetsim.replay.advice import profile_beside
+    from fleetsim.replay.figures import METRICS
+
+    outputs = {"--save": output.save, "--html": output.html, "--plan-out": files.plan_out, "--patch": files.patch}
+    beside = None if files.job_out is None else profile_beside(files.job_out)
+    outputs |= {"--job-out": files.job_out, "--job-out (its engine)": beside}
+    wrong = Problems()
+    with wrong.check():
+        gate = parse_gate(output.fail_if or (), METRICS, "window")
+    with wrong.check():
+        # Elsewhere than on a terminal a line for every query would be too many.
+        window = replace(asked.history.ready().through(access), counts=sys.stderr.isatty())
+    with wrong.check():
+        fleet = asked.fleet.ready()
+    with wrong.check():
+        questions = _questions(asked, files)
+    with wrong.check():
+        apart(outputs)
+    with wrong.check():
+        dump = new_dump(output.save)
+    for file in (files.job_out, beside):
+        with wrong.check():
+            if file is not None:
+                new_file("--job-out", file)
+    with wrong.check():
+        page = new_page("--html", output.html)
+    wrong.stop()
+
+    def kept(history: History) -> None:
+        from fleetsim.history.saved_window import save_history
+
+        if dump is not None:
+            save_history(history, dump)
+
+    asked = replace(asked, history=window, fleet=fleet, changes=questions, read=kept, as_job=files.job_out is not None)
+    return asked, ReplayPlaces(page, gate)
+
+
+def _questions(asked: Replay, files: PlanFiles) -> Questions:
+    """What is asked beyond the diagnosis. Raises InputError, with what is wrong with the files of a plan."""
+
+    wrong = Problems()
+    with wrong.check():
+        questions = asked.changes.ready()
+    for name, output in (("--plan-out", files.plan_out), ("--patch", files.patch)):
+        with wrong.check():
+            if output is not None:
+                new_file(name, output)
+    with wrong.check():
+        assert isinstance(asked.changes, ChangeFields)
+        _check_deployment(asked.changes, files)
+    wrong.stop()
+    return replace(questions, recommend=questions.recommend or files.asked())
+
+
+def _check_deployment(changes: ChangeFields, files: PlanFiles) -> None:
+    """A patch is of a deployment, and a deployment is for a plan. Raises InputError."""
+    name = changes.deployment
+    if files.patch is not None and name is None:
+        rule = "is a patch, and no deployment is named"
+        raise InputError([Problem("--patch", files.patch, rule, "add --deployment NAME")])
+    if name is not None and not (changes.recommend or files.asked()):
+        raise InputError([Problem("--deployment", name, "names whom a plan is for", "add --patch FILE")])
+
+
+def new_dump(path: str | None) -> Path | None:
+    """Where --save writes: something that does not exist yet. Raises InputError before anything is read."""
+    if path is None:
+        return None
+    place = Path(path)
+    if not path or path == "-" or "\0" in path:
+        raise InputError([Problem("--save", path, "is no file name", "give one, for example window.parquet")])
+    try:
+        if place.exists():
+            raise InputError([Problem("--save", path, "exists already", "choose another name, or remove it")])
+    except OSError as error:
+        raise InputError([Problem("--save", path, f"is no usable path: {reason(error)}", "give a file")]) from None
+    if place.suffix in (".csv", ".json"):
+        rule = "is no name for a Parquet file, which a window is saved as"
+        raise InputError([Problem("--save", path, rule, f"give {place.with_suffix('.parquet')}")])
+    from fleetsim.history.long_table import need_pyarrow
+
+    need_pyarrow(place, "--save")
+    return place
+
+
+def with_job(result: ReplayResult, file: str | None) -> ReplayResult:
+    """With the window's job in its file, if the window says enough for one, and a line on stderr that says so. Raises
+    OutsideError."""
+    if file is None or result.replayed.implied is None:
+        return result
+    written = result.with_job_file(file)
+    say(f"wrote {file}; next: {shlex.join(['fleetsim', 'simulate', file])}", err=True)
+    return written
+
+
+def stop_if_no_job(result: ReplayResult, file: str | None) -> None:
+    """Raises InputError where the job's file was asked for and the window does not say enough for it."""
+    if file is not None and result.job_file is None:
+        result.with_job_file(file)
+
+
+def with_file(result: ReplayResult, file: str | None) -> ReplayResult:
+    """With the name of the patch's file in the command that applies it."""
+    patch = result.answers.patch
+    if patch is None or file is None:
+        return result
+    named = replace(patch, command=patch.command.replace("FILE", shlex.quote(file)))
+    return replace(result, answers=replace(result.answers, patch=named))
+
+
+def verify_words(window: HistoryWindow, plan: str) -> tuple[str, ...] | None:
+    """The last hours of the same server, held against a plan; None for a file, which says nothing of later."""
+    words = window.server_words()
+    return None if words is None else ("fleetsim", "replay", *words, "--start", "-2h", "--verify", plan)
+
+
+def write_plan(files: PlanFiles, answers: Answers, window: HistoryWindow) -> None:
+    """The files that were asked for. window: that the plan is made from. Raises OutsideError."""
+    from fleetsim.replay.change.plan_fields import plan_text
+
+    held = answers.withheld
+    if held is not None:
+        for output in (files.plan_out, files.patch):
+            if output is not None:
+                say(f"{output} is not written: nothing is recommended now: {held.why}", err=True)
+        return
+    if files.plan_out is not None and answers.plan is not None:
+        write_text(Path(files.plan_out), plan_text(answers.plan))
+        verify = verify_words(window, files.plan_out)
+        how = f"\n  {shlex.join(verify)}" if verify else f" replay a window of it with --verify {files.plan_out}"
+        say(f"wrote {files.plan_out}; after the change:{how}", err=True)
+    found = answers.recommendation
+    if files.patch is not None and found is not None and not found.resized:
+        count = units.plural(found.was, "instance")
+        say(f"{files.patch} is not written: the fleet is to keep its {count}", err=True)
+    elif files.patch is not None and answers.patch is not None:
+        write_text(Path(files.patch), answers.patch.yaml)
+        say(f"wrote {files.patch}: {answers.patch.command}", err=True)
+
+
+def stop_if_withheld(files: PlanFiles, answers: Answers) -> None:
+    """Exit 10 where a file of the recommendation was asked for and there is none: a pipeline must not go on."""
+    if answers.withheld is not None and (files.plan_out is not None or files.patch is not None):
+        raise typer.Exit(NOT_HELD)
+
+
+def stop_if_missed(answers: Answers) -> None:
+    """Raises InfeasibleError for a target that the user gave and no fleet of the recommendation's holds."""
+    from fleetsim.errors import InfeasibleError
+    from fleetsim.size.words import why_infeasible
+
+    found = answers.recommendation
+    if found is not None and not found.size.feasible:
+        raise InfeasibleError(f"{why_infeasible(found.size)}; the best that was found is printed above")
+
+
+def stop_if_unverified(answers: Answers) -> None:
+    """Exit 10 with a line for every item of the plan's list that does not hold."""
+    failed = () if answers.verification is None else answers.verification.failed
+    for check in failed:
+        say(f"--verify: {check.name} failed: {check.text}", err=True)
+    if failed:
+        raise typer.Exit(NOT_HELD)
 
 
 def replay(asked: Replay, output: ReplayOutput, files: PlanFiles, access: AccessFields) -> None:
@@ -28,16 +268,6 @@ def replay(asked: Replay, output: ReplayOutput, files: PlanFiles, access: Access
     """
     from fleetsim.cli.output import show_result, stop_at, write_page
     from fleetsim.cli.progress import progress
-    from fleetsim.cli.replay_files import (
-        checked,
-        stop_if_missed,
-        stop_if_no_job,
-        stop_if_unverified,
-        stop_if_withheld,
-        with_file,
-        with_job,
-        write_plan,
-    )
 
     asked, places = checked(asked, output, files, access)
     with progress("starting", aloud=True) as watch:

@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fleetsim.cli.lines import say
-from fleetsim.cli.scenario_from import from_
-from fleetsim.cli.scenario_options import Force, OutputFile
-from fleetsim.cli.scenario_to import to
+from fleetsim.cli.frameworks import Force, OutputFile, from_, to
+from fleetsim.cli.terminal import say
 
 if TYPE_CHECKING:
     from fleetsim.config.scenario import Scenario
@@ -138,10 +136,10 @@ def ls(json_: Annotated[bool, typer.Option("--json", help="One JSON document.")]
 
     [bold]fleetsim scenario ls[/bold]
     """
-    from fleetsim.cli.line_wrap import beside, columns, wrapped
+    from fleetsim.cli.terminal import beside, columns, wrapped
     from fleetsim.config.data_files import shipped_scenarios
     from fleetsim.config.load import load_scenario
-    from fleetsim.job.scenario_words import kind_words
+    from fleetsim.job.grounds import kind_words
 
     found = {name: load_scenario(path) for name, path in shipped_scenarios().items()}
     if json_:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from fleetsim.cli.answer_options import Printed
+from fleetsim.cli.flags import Printed
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import Problems
-from fleetsim.job.question import Option
-from fleetsim.job.settings import RUN
+from fleetsim.job.settings import RUN, Option
 from fleetsim.sweep.ask import Sweep, ask
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from fleetsim.job.gate import Gate
+    from fleetsim.job.metrics import Gate
     from fleetsim.sweep.result import SweepResult
 
 
@@ -68,7 +67,7 @@ def sweep(asked: Sweep, output: SweptOutput) -> None:
 def _checked(asked: Sweep, output: SweptOutput) -> tuple[Sweep, Gate, Path | None]:
     """The question with its job, the condition, and the page's place. Raises InputError with all that is wrong."""
     from fleetsim.cli.output import new_page
-    from fleetsim.job.gate import METRICS, parse_gate
+    from fleetsim.job.metrics import METRICS, parse_gate
 
     wrong = Problems()
     with wrong.check():

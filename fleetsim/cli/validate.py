@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from fleetsim.cli.lines import say
+from fleetsim.cli.terminal import say
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import NOT_HELD
-from fleetsim.job.question import Option
+from fleetsim.job.settings import Option
 
 if TYPE_CHECKING:
-    from fleetsim.validate.ranges import RangedArm
+    from fleetsim.validate.run import RangedArm
     from fleetsim.validate.verdict import CaseResult
 
 
@@ -49,7 +49,7 @@ def validate(asked: Validation) -> None:
     from fleetsim.cli.interrupts import loaded
     from fleetsim.cli.output import if_interrupted, new_page, write_page
     from fleetsim.cli.progress import progress
-    from fleetsim.validate.docs_files import checked_folder, drifted, write_docs
+    from fleetsim.validate.documents import checked_folder, drifted, write_docs
 
     if asked.predictions is not None:
         _predictions(asked.predictions, asked.json_)
@@ -69,7 +69,7 @@ def validate(asked: Validation) -> None:
         results = run_cases(cases, progress=lambda done: tell.at(order.index(done) + 1, len(order)))
         arms: Sequence[RangedArm] = ()
         if asked.ranges or folder is not None:
-            from fleetsim.validate.ranges import ranged_arms
+            from fleetsim.validate.run import ranged_arms
 
             tell("moving what is not certain to both ends of its interval")
             arms = ranged_arms(results)
@@ -121,7 +121,7 @@ def _show(results: Sequence[CaseResult], as_json: bool, arms: Sequence[RangedArm
     from fleetsim.cli.output import show, show_json
 
     if as_json:
-        from fleetsim.validate.data import data
+        from fleetsim.validate.documents import data
 
         show_json({**data(results, arms), **more})
     else:

@@ -12,8 +12,7 @@ from fleetsim.compare.question import Compare
 from fleetsim.compare.spans import IN_PYTHON
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Interrupted, Problem
-from fleetsim.job.result import Briefed, keywords, unchanging
-from fleetsim.job.watch import SILENT, Watch, told
+from fleetsim.job.result import SILENT, Briefed, Watch, keywords, told, unchanging
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -13,7 +13,7 @@ from fleetsim.compare.spans import spans_of
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import Problem, Problems
 from fleetsim.faces import Text, flag
-from fleetsim.job.gate import Gate, parse_conditions
+from fleetsim.job.metrics import Gate, parse_conditions
 from fleetsim.quantities import METRICS, PAID_FOR, WINDOW_METRICS, quantity
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import field
 from typing import Any, Literal
 
-from fleetsim.config.paths import is_given, is_touched
 from fleetsim.config.scenario import Scenario
+from fleetsim.config.tree import is_given, is_touched
 from fleetsim.dataclass import dataclass
 from fleetsim.estimates import Estimate
 from fleetsim.sim.contrast import Mean

@@ -80,7 +80,7 @@ def given_of(where: str, text: str, mapped: bool = False, addresses: bool = Fals
 
 def _by_content(where: str, text: str, path: Path, mapped: bool) -> GivenSide:
     from fleetsim.compare.saved_result import MAX_BYTES, is_result
-    from fleetsim.config.files import read_text
+    from fleetsim.config.data_files import read_text
     from fleetsim.config.yaml_text import MAX_BYTES as MAX_YAML
     from fleetsim.history.files import form_of
 

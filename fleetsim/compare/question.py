@@ -8,8 +8,7 @@ from typing import Annotated
 from fleetsim.compare.inputs import GivenSide
 from fleetsim.dataclass import dataclass
 from fleetsim.job.fields import CountedFlags
-from fleetsim.job.question import Argument, Lends, Option
-from fleetsim.job.settings import RUN, SIMULATED
+from fleetsim.job.settings import RUN, SIMULATED, Argument, Lends, Option
 from fleetsim.replay.history_fields import SOURCE, AccessFields
 
 

@@ -16,7 +16,7 @@ from fleetsim.faces import text
 from fleetsim.history.history import History
 from fleetsim.history.option_names import HISTORY
 from fleetsim.history.window import parse_time
-from fleetsim.job.watch import Watch
+from fleetsim.job.result import Watch
 from fleetsim.replay.history_fields import LAST_HOURS, HistoryWindow, mapping_of, step_of
 
 

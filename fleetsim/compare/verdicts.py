@@ -26,9 +26,9 @@ from fleetsim.compare.compare import (
     input_differences,
 )
 from fleetsim.compare.words import band_of, headline_of
-from fleetsim.config.cost import CostConfig
+from fleetsim.config.sections import CostConfig
 from fleetsim.dataclass import dataclass
-from fleetsim.job.notes import PRICE, price_notes
+from fleetsim.job.derived_values import PRICE, price_notes
 from fleetsim.quantities import quantity
 from fleetsim.sim.contrast import Contrast, Mean, holm, mean_of, paired, unpaired
 

@@ -1,13 +1,12 @@
 """Scenario and profile files: pydantic models, YAML in and out, overrides, shipped data.
 
-- A scenario: `load` leads; `yaml_text` reads, `override` takes --set and variables, `followers` has what follows
-  another value.
-- Its keys: `sections` (all of them, and schema_version), then a file a section: `workload`, `stations`, `engine`,
-  `fleet`, `trainer`, `sync`, `link` (bandwidths of a weight sync), `admission`, `run`, `cost`, `targets`, `published`.
-- `short_forms`: what may be written for another key. What fits together: `rules`, `engine_rules`, `policy_rules`,
-  `transport_rules`; `unread_settings` tells what nothing reads.
-- Errors: `tree` (did you mean), `problems` (pydantic's, in plain words). `files` reads a file without trusting it.
-- A profile: `engine_profile` is its schema, `profile_files` finds and seals it. `data_files`: what is shipped.
+- A scenario: `load` leads and takes --set and variables, `yaml_text` reads, `scenario` says what a whole one asks.
+- Its keys: `sections` (all of them, and the small ones), then the larger sections: `workload`, `stations`, `engine`,
+  `speculation`, `pools` (fleet and trainer), `sync` (and its link), `admission`.
+- `short_forms`: what may be written for another key. What fits together: `rules`, and `law_numbers` for policies.
+- Errors: `tree` (did you mean), `problems` (pydantic's, in plain words).
+- A profile: `engine_profile` is its schema, `profile_files` finds and seals it. `data_files`: what is shipped, and how
+  any file is read without trusting it.
 
 Names are imported when they are asked for: whoever only reads a profile builds no models of scenarios.
 """
@@ -22,12 +21,12 @@ if TYPE_CHECKING:
     from fleetsim.config.load import (
         default_scenario,
         dump_scenario,
+        env_overrides,
         json_schema,
         load_scenario,
         scenario_from_mapping,
         with_changes,
     )
-    from fleetsim.config.override import env_overrides
     from fleetsim.config.scenario import Scenario
 
 __all__ = [
@@ -46,7 +45,6 @@ __all__ = [
 _ELSEWHERE = {
     "Scenario": "scenario",
     "data_path": "data_files",
-    "env_overrides": "override",
     "shipped_scenarios": "data_files",
 }
 

@@ -7,9 +7,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from fleetsim.config.base import ConfigSection, Count, CountOrZero, Fraction, Interval
-from fleetsim.policies.age_actions import AgeActionName
-from fleetsim.policies.batches import BatchRuleName
-from fleetsim.policies.law_inputs import LawName
+from fleetsim.policies.law import LawName
+from fleetsim.policies.samples import AgeActionName, BatchRuleName
 
 # Counted in weight versions.
 Age = Annotated[float, Field(ge=0, le=1e6)]

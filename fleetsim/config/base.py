@@ -30,6 +30,7 @@ Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 CountOrZero = Annotated[int, Field(ge=0, le=MAX_COUNT)]
 Tokens = Annotated[int, Field(ge=0, le=MAX_TOKENS)]
 Seconds = Annotated[float, Field(ge=0, le=MAX_SECONDS)]
+Price = Annotated[float, Field(ge=0, le=1e9)]
 PositiveSeconds = Annotated[float, Field(gt=0, le=MAX_SECONDS)]
 # What is looked at, or fails, more often than this keeps a simulation busy and says nothing.
 Interval = Annotated[float, Field(ge=1e-3, le=MAX_SECONDS)]

@@ -2,14 +2,119 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from fleetsim.config.base import ConfigSection, Count, CountOrZero, Name
-from fleetsim.config.coefficients import Coefficients, Value
 from fleetsim.config.speculation import Drafts, Method, Shares
+
+# --- The numbers of a step-time model in a file: coefficients with intervals, f through its knots.
+
+Value = Annotated[float, Field(ge=0, le=1e9)]
+
+
+class EstimateFields(ConfigSection):
+    """A fitted coefficient with its 95 % interval, if one was computed."""
+
+    value: Value = Field(description="seconds per unit")
+    ci_low: Value | None = Field(default=None, description="lower end of the interval")
+    ci_high: Value | None = Field(default=None, description="upper end of the interval")
+
+    @model_validator(mode="after")
+    def _interval_holds_the_value(self) -> EstimateFields:
+        if (self.ci_low is not None and self.ci_low > self.value) or (
+            self.ci_high is not None and self.ci_high < self.value
+        ):
+            raise PydanticCustomError(
+                "profile", "ci_low <= value <= ci_high must hold", {"remedy": "check the order of the three numbers"}
+            )
+        return self
+
+
+def _bare_number(given: Any) -> Any:
+    return {"value": given} if isinstance(given, (int, float)) and not isinstance(given, bool) else given
+
+
+Estimate = Annotated[EstimateFields, BeforeValidator(_bare_number)]
+
+
+class Coefficients(ConfigSection):
+    """t = f(n) + per_seq_s b + per_prefill_token_s p + per_kv_token_s K + per_attn_pair_s A, f through the knots."""
+
+    knots_tokens: tuple[Value, ...] = Field(min_length=1, max_length=10_000, strict=False, description="tokens n of f")
+    knots_s: tuple[Estimate, ...] = Field(
+        min_length=1, max_length=10_000, strict=False, description="seconds f(n) at each knot"
+    )
+    per_seq_s: Estimate = Field(default=EstimateFields(value=0.0), description="seconds per decoding sequence")
+    per_prefill_token_s: Estimate = Field(default=EstimateFields(value=0.0), description="seconds per prefill token")
+    per_kv_token_s: Estimate = Field(
+        default=EstimateFields(value=0.0), description="seconds per KV token that decodes read"
+    )
+    per_attn_pair_s: Estimate = Field(
+        default=EstimateFields(value=0.0), description="seconds per query-key pair of prefill attention"
+    )
+
+    @model_validator(mode="after")
+    def _a_curve(self) -> Coefficients:
+        seconds = [k.value for k in self.knots_s]
+        if len(self.knots_tokens) != len(seconds):
+            raise PydanticCustomError(
+                "profile",
+                "knots_tokens and knots_s must have the same length",
+                {"remedy": f"{len(self.knots_tokens)} and {len(seconds)} are given"},
+            )
+        if any(b <= a for a, b in pairwise(self.knots_tokens)) or any(b < a for a, b in pairwise(seconds)):
+            raise PydanticCustomError(
+                "profile",
+                "knots_tokens must increase and knots_s must not decrease",
+                {"remedy": "sort the knots; an iteration with more tokens is never faster"},
+            )
+        return self
+
+    @property
+    def knot_seconds(self) -> tuple[float, ...]:
+        """f at the knots, in seconds, without the intervals."""
+        return tuple(k.value for k in self.knots_s)
+
+
+# --- The seconds of one iteration, in plain Python: whoever asks for a few numbers does not wait for numpy.
+# The formula is that of `fleetsim/engine/step_time.py`, which calls this for one iteration, and has it for arrays.
+
+
+def iteration_s(
+    curve: tuple[Sequence[float], Sequence[float]],
+    per: tuple[float, float, float, float],
+    held: tuple[float, float, float, float],
+) -> float:
+    """f(decodes + prefill tokens) + seconds per unit x units.
+
+    curve: tokens and seconds of the knots of f. held: decodes, prefill tokens, KV tokens, attention pairs; per: seconds
+    of one more of each.
+    """
+    decodes, prefill_tokens, kv_tokens, attn_pairs = held
+    per_seq_s, per_prefill_token_s, per_kv_token_s, per_attn_pair_s = per
+    return (
+        curve_s(*curve, decodes + prefill_tokens)
+        + per_seq_s * decodes
+        + per_prefill_token_s * prefill_tokens
+        + per_kv_token_s * kv_tokens
+        + per_attn_pair_s * attn_pairs
+    )
+
+
+def curve_s(x: Sequence[float], y: Sequence[float], n: float) -> float:
+    """f(n): linear between the knots (x tokens, y seconds), flat before the first, the last slope beyond the last."""
+    if n < x[0] or len(x) == 1:
+        return y[0]
+    i = min(bisect_right(x, n) - 1, len(x) - 2)
+    slope = (y[i + 1] - y[i]) / (x[i + 1] - x[i])
+    return slope * (n - x[i]) + y[i] if n <= x[-1] else y[-1] + slope * (n - x[-1])
+
 
 SCHEMA_VERSION: Literal[1] = 1
 MAX_POINTS = 10_000

@@ -9,9 +9,8 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from fleetsim.config.data_files import data_folder
+from fleetsim.config.data_files import data_folder, read_text
 from fleetsim.config.engine_profile import SCHEMA_VERSION, Profile
-from fleetsim.config.files import read_text
 from fleetsim.config.problems import of_another_kind, problems_of
 from fleetsim.config.tree import did_you_mean, tree_of
 from fleetsim.errors import InputError, Problem

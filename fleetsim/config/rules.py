@@ -9,12 +9,163 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 
-from fleetsim.config.engine_rules import ENGINE_RULES
-from fleetsim.config.lengths import ConstantTokens, Gamma, Lognormal
-from fleetsim.config.policy_rules import POLICY_RULES
+from fleetsim.config.law_numbers import POLICY_RULES
 from fleetsim.config.sections import Sections
-from fleetsim.config.transport_rules import TRANSPORT_RULES
+from fleetsim.config.sync import LinkConfig
+from fleetsim.config.workload import ConstantTokens, Gamma, Lognormal, longest_length
 from fleetsim.errors import Problem
+
+# --- Rules of the `engine` section that look at the rest of the scenario: caps that a scheduler needs, whole ranks.
+
+
+def _no_eviction_needs_a_cap(s: Sections) -> Iterator[Problem]:
+    policy = s.engine.capacity_scheduler_policy
+    if s.engine.name != "tensorrt-llm" or policy != "guaranteed_no_evict":
+        return
+    if longest_length(s.workload.output_tokens) is None:
+        yield Problem(
+            "workload.output_tokens.max",
+            None,
+            "TensorRT-LLM starts a request only when its longest output fits, and nothing says how long that may be",
+            "give the client's cap, or use engine.capacity_scheduler_policy: max_utilization",
+        )
+
+
+def _ranks_make_whole_engines(s: Sections) -> Iterator[Problem]:
+    dp = s.engine.dp
+    for path, n in [
+        ("fleet.instances", s.fleet.instances),
+        *((f"run.events[{i}].instances", e.instances) for i, e in enumerate(s.run.events) if e.instances is not None),
+    ]:
+        if n % dp:
+            rule = f"must be a multiple of engine.dp ({dp}): every data-parallel rank is an instance"
+            yield Problem(path, n, rule, f"use {max(1, n // dp) * dp}")
+
+
+def _drafts_have_a_cost(s: Sections) -> Iterator[Problem]:
+    given = s.engine.speculation
+    if given is None:
+        return
+    if s.engine.kind == "constant":
+        rule = "an engine of constant rate has no iterations that could verify drafts"
+        yield Problem("engine.speculation", given.method, rule, "give the rate with speculation, or use kind: roofline")
+    elif s.engine.kind == "roofline" and given.method == "draft_model" and given.draft_model is None:
+        rule = "method draft_model needs the model that drafts"
+        yield Problem("engine.speculation.draft_model", None, rule, "give its Hugging Face id, or a config.json")
+
+
+def _adapters_have_a_cost(s: Sections) -> Iterator[Problem]:
+    if s.engine.lora is not None and s.engine.kind != "roofline":
+        what = "a rate" if s.engine.kind == "constant" else "a profile"
+        rule = f"{what} holds for the engine that was measured and says nothing of adapters"
+        remedy = "measure it with the adapter in use and leave engine.lora out, or use kind: roofline"
+        yield Problem("engine.lora", s.engine.lora.rank, rule, remedy)
+
+
+def _two_sides_fit(s: Sections) -> Iterator[Problem]:
+    apart, path = s.engine.disaggregation, "engine.disaggregation"
+    if apart is None:
+        return
+    if s.engine.kind == "constant":
+        rule = "an engine of constant rate computes prompts for nothing"
+        yield Problem(path, apart.prefill, rule, "use kind: roofline, or leave it out")
+    if s.engine.pp > 1:
+        yield Problem(
+            "engine.pp", s.engine.pp, "engines with prompts apart have one stage here", "use pp 1 and more tp"
+        )
+    if s.engine.dp > 1:
+        remedy = f"give {path}.decode: {s.engine.dp} and {path}.decode_dp: {s.engine.dp}"
+        yield Problem("engine.dp", s.engine.dp, "the ranks of a disaggregated instance are its decode engines", remedy)
+    if s.engine.kind == "measured" and s.engine.prefill_tp != s.engine.tp:
+        rule = "a profile was measured with one number of GPUs, and both sides have it"
+        yield Problem(f"{path}.prefill_tp", apart.prefill_tp, rule, "leave it out, or use kind: roofline")
+
+
+ENGINE_RULES: tuple[tuple[Callable[[Sections], Iterator[Problem]], tuple[str, ...]], ...] = (
+    (
+        _no_eviction_needs_a_cap,
+        ("engine.name", "engine.capacity_scheduler_policy", "workload.output_tokens"),
+    ),
+    (_two_sides_fit, ("engine.kind", "engine.disaggregation", "engine.pp", "engine.dp")),
+    (_drafts_have_a_cost, ("engine.kind", "engine.speculation")),
+    (_adapters_have_a_cost, ("engine.kind", "engine.lora")),
+    (_ranks_make_whole_engines, ("engine.dp", "fleet.instances", "run.events")),
+)
+
+
+# --- Rules of `sync.transport` and `sync.link`: transports that cannot reach the engines, settings that nothing reads.
+
+
+def _cuda_ipc_needs_the_same_gpus(s: Sections) -> Iterator[Problem]:
+    if s.sync.transport == "cuda_ipc" and s.fleet.placement != "colocated":
+        yield Problem(
+            "sync.transport",
+            "cuda_ipc",
+            f"shares memory of one GPU, but the engines have GPUs of their own (fleet.placement {s.fleet.placement})",
+            "use collective_broadcast or rdma_p2p, or fleet.placement: colocated",
+        )
+
+
+def _relays_serve_other_nodes(s: Sections) -> Iterator[Problem]:
+    if s.sync.transport == "relay" and s.fleet.placement == "colocated":
+        yield Problem(
+            "sync.transport",
+            "relay",
+            "relay workers hold new weights for engines that go on meanwhile; colocated engines stand still anyway",
+            "use cuda_ipc, or another fleet.placement",
+        )
+
+
+def _a_link_belongs_to_a_transport(s: Sections) -> Iterator[Problem]:
+    link, unread = s.sync.link, LinkConfig()
+    changed = [name for name in type(link).model_fields if getattr(link, name) != getattr(unread, name)]
+    if s.sync.transport is None and changed:
+        yield Problem(
+            f"sync.link.{changed[0]}",
+            getattr(link, changed[0]),
+            "only a transport reads it, and sync.transport is not given",
+            "give sync.transport, or drop sync.link (sync.link={})",
+        )
+
+
+def _storage_settings_need_storage(s: Sections) -> Iterator[Problem]:
+    link, transport = s.sync.link, s.sync.transport
+    if transport is None:
+        return
+    if link.delta_over == "storage" and transport != "sparse_delta":
+        yield Problem(
+            "sync.link.delta_over",
+            "storage",
+            f"only sparse_delta sends changes (sync.transport is {transport})",
+            "use sync.transport: sparse_delta, or drop it",
+        )
+    elif link.prefetch and transport != "checkpoint_shuttle" and link.delta_over != "storage":
+        yield Problem(
+            "sync.link.prefetch",
+            True,
+            f"there is no shared storage to copy from (sync.transport is {transport})",
+            "use checkpoint_shuttle, or sparse_delta with link.delta_over: storage",
+        )
+
+
+def _in_place_has_no_calls_per_tensor(s: Sections) -> Iterator[Problem]:
+    link = s.sync.link
+    if s.sync.transport is not None and link.load == "in_place" and link.calls == "per_tensor":
+        yield Problem(
+            "sync.link.calls",
+            "per_tensor",
+            "weights that land in place (link.load in_place) are not handed over tensor by tensor",
+            "use link.calls: batched, or link.load: per_tensor",
+        )
+
+
+TRANSPORT_RULES: tuple[tuple[Callable[[Sections], Iterator[Problem]], tuple[str, ...]], ...] = (
+    (_cuda_ipc_needs_the_same_gpus, ("sync.transport", "fleet.placement")),
+    (_relays_serve_other_nodes, ("sync.transport", "fleet.placement")),
+    (_a_link_belongs_to_a_transport, ("sync.transport", "sync.link")),
+    (_storage_settings_need_storage, ("sync.transport", "sync.link.delta_over", "sync.link.prefetch")),
+    (_in_place_has_no_calls_per_tensor, ("sync.transport", "sync.link.load", "sync.link.calls")),
+)
 
 Rule = Callable[[Sections], Iterator[Problem]]
 

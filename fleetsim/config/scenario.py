@@ -1,12 +1,23 @@
-"""The scenario: everything that one simulated RL post-training job is made of."""
+"""The scenario: everything that a simulated RL post-training job is made of; ages, whole engines, unread settings."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
+
 from pydantic import ValidationInfo, model_validator
 from pydantic_core import PydanticCustomError
+from typing_extensions import TypeIs
 
+from fleetsim.config.engine import EngineConfig
+from fleetsim.config.law_numbers import law_of
+from fleetsim.config.pools import FleetConfig
 from fleetsim.config.rules import broken_rules
 from fleetsim.config.sections import Sections
+from fleetsim.config.tree import is_at
+from fleetsim.policies.admission import readers
+from fleetsim.policies.law import Order
+from fleetsim.policies.samples import AGE_ACTIONS, BATCH_RULES, IN_FLIGHT, listed, names_of
 
 
 class Scenario(Sections):
@@ -22,3 +33,172 @@ class Scenario(Sections):
                 "rules", "{text}", {"text": "; ".join(map(str, problems)), "problems": tuple(problems)}
             )
         return self
+
+
+# --- The oldest group that a scenario lets into training, where its own rules see to that.
+
+
+def age_bound(scenario: Scenario) -> float | None:
+    """Weight versions that no trained group is ever older than when its batch is taken; None = no rule bounds it.
+
+    Age is the versions triggered by then less the group's reference version (`admission.age_reference`; submission
+    where nothing refers to age). The bound is `max_age` of an age action that acts on it, or what the law implies
+    (`Law.oldest`).
+
+    A law alone bounds how far generation runs ahead, not how long one response takes: a window whose stragglers may
+    be overtaken (AReaL, SkyRL), a per-sync-window cap (verl) and a pool bound no age.
+    """
+    a = scenario.admission
+    action = AGE_ACTIONS[a.age_action]
+    if action.limits_age and a.max_age is not None:
+        return a.max_age if not action.waits or _waits_in_time(scenario, a.max_age) else None
+    return law_of(scenario).oldest(a, _order(scenario))
+
+
+def _order(scenario: Scenario) -> Order:
+    b, sync = scenario.buffer, scenario.sync
+    rule = BATCH_RULES[b.batch_rule]
+    return Order(
+        one_by_one=sync.trigger == "steps" and sync.every_steps == 1 and scenario.trainer.minibatches == 1,
+        exact=rule.reserved,
+        waits_for_oldest=rule.order == "version" and b.wait_for_oldest,
+        in_order=rule.in_order,
+        carries_over=rule.rounds and b.leftover == "carry_over",
+        oversampled=b.oversampling > 1,
+        drains=IN_FLIGHT[sync.in_flight].drains and sync.scope == "global",
+    )
+
+
+def _waits_in_time(scenario: Scenario, max_age: float) -> bool:
+    """Whether at most (max_age + 1) versions' worth of groups is out, so that waiting for them is soon enough."""
+    out = law_of(scenario).units_out(scenario.admission)
+    return out is not None and out <= max_age + 1
+
+
+# --- Counts of instances that are no whole engines of `engine.dp` ranks are rounded up: ranks come and go together.
+
+
+def whole_engines(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """A raw scenario with its fleet, and the fleets of its resize events, rounded up to whole engines.
+
+    What is no count stays: the validation tells about it.
+    """
+    result = dict(raw)
+    engine, fleet, run = (raw.get(name) for name in ("engine", "fleet", "run"))
+    dp = engine.get("dp", EngineConfig().dp) if isinstance(engine, Mapping) else EngineConfig().dp
+    if not _count(dp) or dp == 1:
+        return result
+    if fleet is None or isinstance(fleet, Mapping):
+        asked = (fleet or {}).get("instances", FleetConfig().instances)
+        if _count(asked) and asked % dp:
+            result["fleet"] = {**(fleet or {}), "instances": -(-asked // dp) * dp}
+    if isinstance(run, Mapping) and isinstance(run.get("events"), (list, tuple)):
+        result["run"] = {**run, "events": [_whole_event(event, dp) for event in run["events"]]}
+    return result
+
+
+def _whole_event(event: Any, dp: int) -> Any:
+    asked = event.get("instances") if isinstance(event, Mapping) else None
+    return {**event, "instances": -(-asked // dp) * dp} if _count(asked) else event
+
+
+def _count(value: Any) -> TypeIs[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def rounded_note(asked: Scenario, scenario: Scenario, given: Collection[str]) -> tuple[str, ...]:
+    """What was rounded up of what somebody wrote. asked: the same scenario with engines of one rank."""
+    counts = [("fleet.instances", asked.fleet.instances, scenario.fleet.instances)]
+    if "fleet.instances" not in given:
+        counts = []
+    for i, (before, after) in enumerate(zip(asked.run.events, scenario.run.events, strict=True)):
+        if before.instances is not None and after.instances is not None:
+            counts.append((f"run.events[{i}].instances", before.instances, after.instances))
+    words = [f"{name} {before} becomes {after}" for name, before, after in counts if before != after]
+    if not words:
+        return ()
+    return (f"{', '.join(words)}: the {scenario.engine.dp} ranks of an engine (engine.dp) come and go together",)
+
+
+# --- Settings that a scenario's other policies never read: told where somebody gives them, not ignored in silence.
+
+
+def _law(laws: list[str]) -> tuple[Callable[[Scenario], bool], str]:
+    return (lambda s: s.admission.law in laws), f"admission.law {listed(laws)}"
+
+
+# Path -> (whether the scenario reads it, what would).
+_READERS: dict[str, tuple[Callable[[Scenario], bool], str]] = {
+    **{path: _law(laws) for path, laws in readers().items()},
+    "engine.gpu_sheet": (
+        lambda s: s.engine.gpu_sheet is None or s.engine.gpu == s.engine.gpu_sheet.name,
+        "an engine.gpu of the sheet's name",
+    ),
+    "engine.entry_point": (
+        lambda s: s.engine.kind == "roofline" and s.engine.name == "vllm",
+        "a vLLM of engine.kind roofline",
+    ),
+    "engine.overlap": (
+        lambda s: s.engine.kind == "roofline" and s.engine.ranks > 1,
+        "an engine of kind roofline whose ranks share experts (engine.dp, or prefill_dp or decode_dp)",
+    ),
+    "admission.max_age": (
+        lambda s: AGE_ACTIONS[s.admission.age_action].limits_age,
+        "an admission.age_action other than train_anyway",
+    ),
+    "sync.every_steps": (lambda s: s.sync.trigger == "steps", "sync.trigger steps"),
+    "sync.at_once": (lambda s: s.sync.scope == "rolling", "sync.scope rolling"),
+    "fleet.lending": (lambda s: s.fleet.placement == "colocated_lending", "fleet.placement colocated_lending"),
+    "fleet.switch_s": (lambda s: s.fleet.placement != "disaggregated", "a colocated or lending fleet.placement"),
+    "buffer.leftover": (
+        lambda s: BATCH_RULES[s.buffer.batch_rule].rounds,
+        f"buffer.batch_rule {names_of(lambda rule: rule.rounds)}",
+    ),
+    "buffer.oversampling": (lambda s: s.buffer.batch_rule == "first_finished", "buffer.batch_rule first_finished"),
+    "buffer.wait_for_oldest": (
+        lambda s: s.buffer.batch_rule == "oldest_version_first",
+        "buffer.batch_rule oldest_version_first",
+    ),
+    "buffer.on_full": (lambda s: s.buffer.capacity_samples is not None, "a buffer.capacity_samples"),
+}
+
+
+def reader_of(scenario: Scenario, path: str) -> str:
+    """What would read a path that nothing in this scenario reads; "" where something does."""
+    for place, (reads, reader) in _READERS.items():
+        if is_at(path, place) and not reads(scenario):
+            return reader
+    return ""
+
+
+def unread_notes(scenario: Scenario, sets: Iterable[str]) -> tuple[str, ...]:
+    """A sentence for each path among the `--set` texts that nothing in this scenario reads."""
+    paths = dict.fromkeys(text.partition("=")[0].strip() for text in sets)
+    found = {path: reader_of(scenario, path) for path in paths}
+    return tuple(f"{path} changes nothing here: only {reader} reads it" for path, reader in found.items() if reader)
+
+
+# --- How many optimizer steps a run has: those that somebody said, else as many as its mean needs.
+
+# A run that nobody gave a length ends when it is steady (`sim/steady.py`), or here: after so many steps, or samples and
+# turns of samples, but never before it has a beginning and something behind it.
+_LEAST, _MOST, _MOST_TURNS = 32, 400, 400_000
+# Where something happens on the way, no step stands for another: so many, and so many after the last event.
+_EVENTFUL, _AFTER = 30, 10
+
+
+def settles(scenario: Sections) -> bool:
+    """Whether a run of the scenario ends when it is steady: nobody said its steps, and nothing changes on the way."""
+    run = scenario.run
+    return run.steps is None and not run.events and not scenario.workload.length_drift_per_step
+
+
+def most_steps(scenario: Sections) -> int:
+    """Optimizer steps of a run, at most."""
+    run, w = scenario.run, scenario.workload
+    if run.steps is not None:
+        return run.steps
+    if not settles(scenario):
+        return max(_EVENTFUL, *(event.step + _AFTER for event in run.events), 1)
+    warm = run.warmup_steps or 0
+    return warm + max(_LEAST, min(_MOST, _MOST_TURNS // (scenario.trainer.batch_samples * w.turns.count)))

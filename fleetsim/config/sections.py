@@ -2,26 +2,242 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Collection, Mapping
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
+from typing_extensions import TypeIs
 
 from fleetsim.config.admission import AdmissionConfig, BufferConfig
-from fleetsim.config.base import ConfigSection
-from fleetsim.config.cost import CostConfig
+from fleetsim.config.base import ConfigSection, CountOrZero, Factor, Fraction, Name, PositiveSeconds, Price
 from fleetsim.config.engine import EngineConfig
-from fleetsim.config.fleet import FleetConfig
-from fleetsim.config.followers import FollowConfig
-from fleetsim.config.observation import ObservedConfig
-from fleetsim.config.published import PublishedConfig
-from fleetsim.config.run import RunConfig
+from fleetsim.config.pools import FleetConfig, Instances, TrainerConfig
 from fleetsim.config.stations import StationsConfig
 from fleetsim.config.sync import SyncConfig
-from fleetsim.config.targets import TargetsConfig
-from fleetsim.config.trainer import TrainerConfig
-from fleetsim.config.tree import tree_of, unknown_path
+from fleetsim.config.tree import is_given, tree_of, unknown_path
 from fleetsim.config.workload import WorkloadConfig
+
+# --- The `cost` section: what a GPU-hour of either pool costs.
+
+
+class CostConfig(ConfigSection):
+    """Prices of both pools. A null price is that of the GPU type, which rollout and trainer are taken to share."""
+
+    instance_price_usd_per_gpu_h: Price | None = Field(
+        default=None, description="US dollars per rollout GPU and hour; null = of its type, from a table"
+    )
+    trainer_price_usd_per_gpu_h: Price | None = Field(
+        default=None, description="US dollars per trainer GPU and hour; null = of the rollout GPU's type"
+    )
+    market: Literal["neocloud", "hyperscaler"] = Field(
+        default="neocloud", description="whose list prices on demand stand in: calibration/gpu_prices.csv"
+    )
+    prices: Name | None = Field(
+        default=None, description="a CSV file with the columns gpu and usd_per_gpu_h, which goes before the shipped one"
+    )
+
+
+# --- The `published` section: what a real run came to, to be printed beside the prediction.
+
+
+class PublishedConfig(ConfigSection):
+    """A published outcome, printed beside the prediction."""
+
+    step_s: PositiveSeconds | None = Field(default=None, description="seconds per optimizer step, as published")
+    tok_s_per_gpu: Annotated[float, Field(gt=0, le=1e12)] | None = Field(
+        default=None, description="tokens per second and GPU, as published (say in note which tokens and GPUs)"
+    )
+    bottleneck: str | None = Field(default=None, max_length=1000, description="what the authors found to bind")
+    note: str = Field(default="", max_length=10_000, description="how the figures were read")
+
+
+# --- What a run showed of a value of a scenario: beside the value itself, how sure it is, and where it was read.
+
+_Number = Annotated[float, Field(ge=0, le=1e15)]
+
+
+class ObservedConfig(ConfigSection):
+    """One quantity that a run showed. The interval holds the truth in eight of ten cases."""
+
+    path: Annotated[str, Field(max_length=1000)] = Field(description="dotted path of the value that it became")
+    what: Name = Field(description="as reports call it")
+    value: _Number = Field(description="as observed, in `unit`; what the path holds follows from it")
+    low: _Number = Field(description="lower end of the interval")
+    high: _Number = Field(description="upper end of the interval")
+    unit: Annotated[str, Field(max_length=40)] = Field(default="", description="s, tokens...; empty = a plain number")
+    source: Annotated[str, Field(max_length=1000)] = Field(description="the file or server, and the metric in it")
+    steps: CountOrZero = Field(default=0, description="optimizer steps that it is the mean of; 0 = not counted so")
+
+    @property
+    def factors(self) -> tuple[float, float]:
+        """The ends of the interval over the value."""
+        return (self.low / self.value, self.high / self.value) if self.value > 0 else (1.0, 1.0)
+
+
+# --- The `targets` section: what a recommended fleet must hold.
+
+# The share of its cycle that the runbook lets a trainer wait.
+RUNBOOK_IDLE = 0.05
+
+
+class TargetsConfig(ConfigSection):
+    """What a recommended fleet must hold; null = not asked for."""
+
+    trainer_idle_fraction: Fraction | None = Field(default=None, description="sample-wait / cycle, at most")
+    staleness_p99_steps: Annotated[float, Field(ge=0, le=1e6)] | None = Field(
+        default=None, description="99th percentile of the trained samples' staleness in steps, at most"
+    )
+    step_s: PositiveSeconds | None = Field(default=None, description="seconds per optimizer step, at most")
+    cost_per_step: Annotated[float, Field(gt=0, le=1e12)] | None = Field(
+        default=None, description="US dollars per optimizer step, at most"
+    )
+    worth: Annotated[float, Field(ge=0, le=10)] = Field(
+        default=1.0,
+        description="per cent of a step's cost that one per cent of its time is worth, where counts are held "
+        "against each other",
+    )
+    headroom: Annotated[float, Field(gt=0, le=1)] = Field(
+        default=0.8, description="the runbook's derate of an instance's rate, for the rate-matching arithmetic"
+    )
+
+    @property
+    def idle_limit(self) -> float:
+        """The share of its cycle that a trainer may wait before it is worth a word: the target, else the runbook's."""
+        return RUNBOOK_IDLE if self.trainer_idle_fraction is None else self.trainer_idle_fraction
+
+
+# --- The `run` section: how much is simulated, and what changes on the way.
+
+Steps = Annotated[int, Field(ge=1, le=10_000_000)]
+
+
+class EventConfig(ConfigSection):
+    """One change during the run: the rebalance, or something that becomes slower, longer, or is lost.
+
+    Factors are of what the scenario says, not of what an earlier event has made of it.
+    """
+
+    step: CountOrZero = Field(description="takes place when this optimizer step (from 0) begins")
+    instances: Instances | None = Field(default=None, description="resize the fleet to this many instances")
+    trainer_slowdown: Factor | None = Field(default=None, description="multiply the trainer's compute time by this")
+    sync_slowdown: Factor | None = Field(default=None, description="multiply all times of a weight sync by this")
+    length_factor: Factor | None = Field(
+        default=None, description="multiply the output tokens of what is sent from now on by this; the cap still holds"
+    )
+    lose_instance: CountOrZero | None = Field(
+        default=None, description="this instance (from 0) fails and does not come back; its work is queued again"
+    )
+
+    @model_validator(mode="after")
+    def _changes_something(self) -> EventConfig:
+        changes = sorted(EventConfig.model_fields.keys() - {"step"})
+        if all(getattr(self, name) is None for name in changes):
+            raise PydanticCustomError(
+                "event", "an event must change something", {"remedy": f"give one of {', '.join(changes)}"}
+            )
+        return self
+
+
+class RunConfig(ConfigSection):
+    """How much is simulated."""
+
+    steps: Steps | None = Field(
+        default=None, description="optimizer steps to simulate; null = until the mean of its steps is known"
+    )
+    warmup_steps: CountOrZero | None = Field(
+        default=None, description="first steps left out of the metrics; null = by the stated rule"
+    )
+    seed: Annotated[int, Field(ge=0, le=2**63 - 1)] = Field(default=0, description="same seed, same result")
+    replications: Annotated[int, Field(ge=1, le=100_000)] = Field(
+        default=5, description="independent runs behind every interval"
+    )
+    events: tuple[EventConfig, ...] = Field(
+        default=(), strict=False, max_length=10_000, description="changes during the run, sorted by step"
+    )
+
+
+# --- Values that follow another one: a system whose queue holds two batches holds two of every other batch as well.
+
+BATCH, GROUP = "trainer.batch_samples", "workload.group_size"
+Follower = Literal[
+    "fleet.max_in_flight_samples",
+    "fleet.max_in_flight_samples_per_instance",
+    "admission.pool_samples",
+    "admission.adaptive.start_samples",
+    "admission.adaptive.most_samples",
+    "buffer.capacity_samples",
+]
+Followers = tuple[Follower, ...]
+
+
+class FollowConfig(ConfigSection):
+    """Values of this file that change with another batch or group size, unless they are given beside it."""
+
+    batch: Followers = Field(
+        default=(), strict=False, max_length=10, description="values in multiples of trainer.batch_samples"
+    )
+    group: Followers = Field(
+        default=(), strict=False, max_length=10, description="values in multiples of workload.group_size"
+    )
+    at_least_batch: Followers = Field(
+        default=(), strict=False, max_length=10, description="values of their own that hold at least one whole batch"
+    )
+
+
+def followed(before: Mapping[str, Any], after: Mapping[str, Any], said: Collection[str]) -> dict[str, Any]:
+    """`after`, a raw scenario, with the values that follow what changed since `before`; they become assumed.
+
+    Whole groups, rounded up. said: paths that were given for `after`: those stay. What is no number stays as well:
+    the validation tells about it.
+    """
+    changes: dict[str, int] = {}
+    follow, group = _at(after, "follow"), _count(after, GROUP)
+    for kind, reference in (("batch", BATCH), ("group", GROUP), ("at_least_batch", BATCH)):
+        names = follow.get(kind) if isinstance(follow, Mapping) else None
+        if not names or not isinstance(names, (list, tuple)):
+            continue
+        old, new = _count(before, reference), _count(after, reference)
+        if old is None or new is None or group is None or old == new:
+            continue
+        for path in names:
+            value = changes.get(path, _at(after, path)) if isinstance(path, str) else None
+            if _whole(value) and not is_given(path, said):
+                there = max(value, new) if kind == "at_least_batch" else -(-value * new // (old * group)) * group
+                if there != value:
+                    changes[path] = there
+    result = dict(after)
+    for path, count in changes.items():
+        here = result
+        *above, last = path.split(".")
+        for key in above:
+            here[key] = dict(here[key])
+            here = here[key]
+        here[last] = count
+    assumed = result.get("assumed") or ()
+    if changes and isinstance(assumed, (list, tuple)):
+        result["assumed"] = [*assumed, *(path for path in changes if path not in assumed)]
+    return result
+
+
+def _whole(value: Any) -> TypeIs[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def _at(raw: Mapping[str, Any], path: str) -> Any:
+    """The value at a dotted path of a raw mapping, None where there is none."""
+    value: Any = raw
+    for key in path.split("."):
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
+
+
+def _count(raw: Mapping[str, Any], path: str) -> int | None:
+    """The batch or the group size, the default where it is not given; None where it is no count."""
+    value = _at(raw, path)
+    if value is None:
+        return TrainerConfig().batch_samples if path == BATCH else WorkloadConfig().group_size
+    return value if _whole(value) else None
 
 
 def _names_a_value(path: str) -> str:

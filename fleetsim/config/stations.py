@@ -6,8 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from fleetsim.config.base import ConfigSection, Count, PositiveSeconds, Seconds
-from fleetsim.config.cost import Price
+from fleetsim.config.base import ConfigSection, Count, PositiveSeconds, Price, Seconds
 
 LostName = Literal["dropped", "truncated", "retried"]
 

@@ -1,4 +1,4 @@
-"""What may stand where in a scenario: the tree of keys, read off the pydantic models.
+"""What may stand where in a scenario: the tree of keys, read off the pydantic models, and dotted paths into it.
 
 Used to say "did you mean", to check the paths of `--set` and FLEETSIM_ variables before anything is validated, and to
 turn pydantic's locations, which name union branches, into the paths that a user writes.
@@ -10,17 +10,18 @@ import difflib
 import json
 import re
 import typing
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import field
 from functools import cache
 from types import UnionType
-from typing import Any, Union
-
-from pydantic import BaseModel
+from typing import TYPE_CHECKING, Any, Union
 
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import Problem
 from fleetsim.faces import Text
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 _WORD = re.compile(r"[\w-]+")
 
@@ -41,6 +42,8 @@ def tree_of(model: type[BaseModel]) -> Node:
 
 
 def _node(annotation: Any) -> Node:
+    from pydantic import BaseModel  # here, for a command's question is made of paths and must not import it
+
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return tree_of(annotation)
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
@@ -148,3 +151,64 @@ def unknown_path(root: Node, path: str) -> Problem | None:
             hint = f"did you mean {' or '.join(elsewhere)}?"
         return Problem(path, part, "unknown key", hint)
     return None
+
+
+# --- Dotted paths of a scenario: what stands at one, which were given, which lie in which.
+
+
+def is_at(path: str, place: str) -> bool:
+    """Whether `path` is `place` or lies in it."""
+    return path == place or path.startswith(f"{place}.")
+
+
+def overlap(a: str, b: str) -> bool:
+    """Whether one of two paths is the other or lies in it: who gives both says something twice."""
+    return is_at(a, b) or is_at(b, a)
+
+
+def is_given(path: str, given: Collection[str]) -> bool:
+    """Whether the path, or one above it, was given: a whole `fleet.failures` gives fleet.failures.mtbf_s."""
+    return any(is_at(path, other) for other in given)
+
+
+def is_touched(path: str, given: Collection[str]) -> bool:
+    """Whether the path was given: itself, a part of it, or above it."""
+    return any(overlap(path, other) for other in given)
+
+
+def given_paths(section: BaseModel, prefix: str = "") -> set[str]:
+    """Dotted paths of the fields that were set, not defaulted, in a model that was just validated."""
+    from pydantic import BaseModel  # here, for a command's question is made of paths and must not import it
+
+    paths: set[str] = set()
+    for name in section.model_fields_set:
+        value = getattr(section, name)
+        if isinstance(value, BaseModel):
+            paths |= given_paths(value, f"{prefix}{name}.")
+        else:
+            paths.add(f"{prefix}{name}")
+    return paths
+
+
+def field_at(section: BaseModel, path: str) -> Any:
+    """The field at a dotted path; None where there is none, as a parameter of another law."""
+    value: Any = section
+    for key in path.split("."):
+        value = getattr(value, key, None)
+    return value
+
+
+def value_at(section: BaseModel, path: str) -> Any:
+    """The value at a dotted path; sections and laws as plain mappings. Raises AttributeError where there is none."""
+    value: Any = section
+    for key in path.split("."):
+        value = getattr(value, key)
+    return value.model_dump(exclude_none=True) if hasattr(value, "model_dump") else value
+
+
+def put(raw: dict[str, Any], path: str, value: Any) -> None:
+    """Sets the value at a dotted path of a raw scenario; sections that it lacks are made."""
+    *above, last = path.split(".")
+    for key in above:
+        raw = raw.setdefault(key, {})
+    raw[last] = value

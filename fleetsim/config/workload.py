@@ -2,12 +2,191 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import os
+from itertools import pairwise
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationInfo, model_validator
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticCustomError
 
-from fleetsim.config.base import ConfigSection, CountOrZero, Fraction, Tokens
-from fleetsim.config.lengths import ConstantSeconds, ConstantTokens, Latency, Length, Lognormal
+from fleetsim.config.base import MAX_SECONDS, MAX_TOKENS, ConfigSection, CountOrZero, Fraction, Name, Tokens
+
+# --- Length and latency laws as a scenario writes them: a bare number, or a mapping with the law's parameters.
+#     512                                             constant
+#     {kind: lognormal, mean: 1536, cv: 1.0, max: 8192}
+#     {kind: lognormal, median: 800, p99: 6000}
+#     {kind: gamma, mean: 300, cv: 0.5}
+#     {kind: empirical, file: lengths.csv, column: output_tokens}
+#     {kind: histogram, le: [128, 512, 2048], count: [10, 70, 20]}
+# `kind` may be left out where the other keys say which law it is (`file`, `le`, `value`); mean, median, cv and p99
+# without `kind` mean lognormal. mean, cv, median and p99 describe the law *before* the cap; `max` cuts every value
+# above it to `max`, so that the cap keeps an atom, as `max_tokens` does in an engine.
+
+Positive = Annotated[float, Field(gt=0, le=MAX_SECONDS)]
+# A cv of 10 is far heavier than any published length log (at most about 3); below 0.0001 all values are one token.
+LEAST_CV, MOST_CV = 1e-4, 10.0
+Cv = Annotated[float, Field(ge=LEAST_CV, le=MOST_CV)]
+Cap = Annotated[float, Field(gt=0, le=MAX_SECONDS, description="values above are cut to this one (tokens or seconds)")]
+
+EMPIRICAL_SUFFIXES = (".csv", ".jsonl", ".parquet")
+
+
+class ConstantTokens(ConfigSection):
+    """Always the same number of tokens."""
+
+    kind: Literal["constant"] = "constant"
+    value: int = Field(ge=0, le=MAX_TOKENS, description="tokens")
+
+
+class ConstantSeconds(ConfigSection):
+    """Always the same number of seconds."""
+
+    kind: Literal["constant"] = "constant"
+    value: float = Field(ge=0, le=MAX_SECONDS, description="seconds")
+
+
+class Lognormal(ConfigSection):
+    """Lognormal, given by mean and cv, or by median and p99 (all of the law before the cap)."""
+
+    kind: Literal["lognormal"] = "lognormal"
+    mean: Positive | None = Field(default=None, description="mean of the uncapped law, tokens or seconds; with cv")
+    cv: Cv | None = Field(default=None, description="standard deviation / mean of the uncapped law; with mean")
+    median: Positive | None = Field(default=None, description="median of the uncapped law, tokens or seconds; with p99")
+    p99: Positive | None = Field(default=None, description="99th percentile of the uncapped law; with median")
+    max: Cap | None = None
+
+    @model_validator(mode="after")
+    def _one_pair(self) -> Lognormal:
+        given = tuple(name for name in ("mean", "cv", "median", "p99") if getattr(self, name) is not None)
+        if given not in (("mean", "cv"), ("median", "p99")):
+            raise PydanticCustomError(
+                "law",
+                "a lognormal takes mean and cv, or median and p99",
+                {"remedy": f"give exactly one of the two pairs (given: {', '.join(given) or 'neither'})"},
+            )
+        if self.median is not None and self.p99 is not None and self.p99 <= self.median:
+            raise PydanticCustomError(
+                "law", "p99 must be above the median", {"remedy": "use kind: constant for a law without spread"}
+            )
+        return self
+
+
+class Gamma(ConfigSection):
+    """Gamma, given by mean and cv of the law before the cap."""
+
+    kind: Literal["gamma"] = "gamma"
+    mean: Positive = Field(description="mean of the uncapped law, tokens or seconds")
+    cv: Cv = Field(description="standard deviation / mean of the uncapped law")
+    max: Cap | None = None
+
+
+class Empirical(ConfigSection):
+    """Measured values, drawn again with replacement from one column of a file."""
+
+    kind: Literal["empirical"] = "empirical"
+    file: Name = Field(description=".csv, .jsonl or .parquet file; relative to the scenario file")
+    column: Name = Field(description="the column (or JSON key) that holds the tokens or seconds")
+    max: Cap | None = None
+
+    @model_validator(mode="after")
+    def _known_format(self) -> Empirical:
+        if os.path.splitext(self.file)[1].lower() not in EMPIRICAL_SUFFIXES:
+            raise PydanticCustomError(
+                "law",
+                "an empirical file must end in .csv, .jsonl or .parquet",
+                {"remedy": "convert the file, or give it the ending that its content has"},
+            )
+        return self
+
+    @model_validator(mode="before")
+    @classmethod
+    def _file_beside_the_scenario(cls, given: Any, info: ValidationInfo) -> Any:
+        """Resolve `file` against the scenario's folder, so that a dumped scenario loads from anywhere."""
+        if isinstance(given, dict) and isinstance(given.get("file"), str) and given["file"] and info.context:
+            base = info.context.get("base")
+            if base is not None:
+                return {**given, "file": os.path.abspath(os.path.join(base, given["file"]))}
+        return given
+
+
+class Histogram(ConfigSection):
+    """Bucket counts as Prometheus keeps them (but not cumulative): uniform inside each bucket, the first from 0."""
+
+    kind: Literal["histogram"] = "histogram"
+    le: tuple[Positive, ...] = Field(
+        min_length=1, max_length=10_000, strict=False, description="upper bounds, increasing, finite"
+    )
+    count: tuple[Annotated[float, Field(ge=0, le=1e15)], ...] = Field(
+        min_length=1, max_length=10_000, strict=False, description="observations in each bucket, not cumulative"
+    )
+    max: Cap | None = None
+
+    @model_validator(mode="after")
+    def _buckets(self) -> Histogram:
+        if len(self.le) != len(self.count):
+            raise PydanticCustomError(
+                "law",
+                "le and count must have the same length",
+                {"remedy": f"{len(self.le)} bounds and {len(self.count)} counts are given"},
+            )
+        if any(b <= a for a, b in pairwise(self.le)):
+            raise PydanticCustomError("law", "le must increase", {"remedy": "sort the buckets by their upper bound"})
+        if not sum(self.count) > 0:
+            raise PydanticCustomError(
+                "law", "at least one bucket must hold an observation", {"remedy": "give the counts per bucket"}
+            )
+        return self
+
+
+def _expand(given: Any) -> Any:
+    """The short forms: a bare number is a constant; a mapping without `kind` names its law by its keys."""
+    if isinstance(given, (int, float)) and not isinstance(given, bool):
+        return {"kind": "constant", "value": given}
+    if isinstance(given, dict) and "kind" not in given:
+        for key, kind in (("value", "constant"), ("file", "empirical"), ("le", "histogram"), ("count", "histogram")):
+            if key in given:
+                return {"kind": kind, **given}
+        if given:
+            return {"kind": "lognormal", **given}
+    return given
+
+
+class _ShortForms:
+    """Says in the JSON schema what `_expand` accepts."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return handler(source)
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        laws = handler(schema)
+        # anyOf, not oneOf: {mean, cv} without kind fits lognormal and gamma; the loader reads it as lognormal.
+        return {"anyOf": [{"type": "number", "minimum": 0}, *laws.get("oneOf", [laws])]}
+
+
+Length = Annotated[
+    ConstantTokens | Lognormal | Gamma | Empirical | Histogram,
+    Field(discriminator="kind"),
+    BeforeValidator(_expand),
+    _ShortForms(),
+]
+Latency = Annotated[
+    ConstantSeconds | Lognormal | Gamma | Empirical | Histogram,
+    Field(discriminator="kind"),
+    BeforeValidator(_expand),
+    _ShortForms(),
+]
+LengthSpec = ConstantTokens | Lognormal | Gamma | Empirical | Histogram
+LatencySpec = ConstantSeconds | Lognormal | Gamma | Empirical | Histogram
+
+
+def longest_length(law: LengthSpec) -> float | None:
+    """The value that a law of token counts never exceeds, None where nothing says one."""
+    if isinstance(law, ConstantTokens):
+        return float(law.value)
+    if law.max is None and isinstance(law, Histogram):
+        return law.le[-1]
+    return law.max
 
 
 class TurnsConfig(ConfigSection):

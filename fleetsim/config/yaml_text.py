@@ -40,7 +40,7 @@ def from_yaml(text: str, where: str) -> Any:
 
 def to_yaml(value: Any) -> str:
     """YAML of plain values that `from_yaml` reads back equal: keys keep their order, laws stand on one line."""
-    from fleetsim.config.yaml_dumper import dumped
+    from fleetsim.config.yaml_events import dumped
 
     # What is not printable stands in double quotes, where a character may be written out.
     return visible(dumped(value))

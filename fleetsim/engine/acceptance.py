@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from fleetsim.config.acceptance import CURVES
+from fleetsim.config.speculation import CURVES
 from fleetsim.errors import InputError, Problem
 
 

@@ -13,8 +13,7 @@ import os
 from collections.abc import Mapping
 from functools import lru_cache
 
-from fleetsim.config.data_files import data_path
-from fleetsim.config.files import read_text
+from fleetsim.config.data_files import data_path, read_text
 from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.engine.gpus import gpu_spec

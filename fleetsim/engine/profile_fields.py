@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from fleetsim.config.base import MAX_COUNT
-from fleetsim.config.coefficients import Coefficients, EstimateFields
-from fleetsim.config.engine_profile import ProfileLimits
+from fleetsim.config.engine_profile import Coefficients, EstimateFields, ProfileLimits
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.step_time import StepTime
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from fleetsim.config.link import LinkConfig
+from fleetsim.config.sync import LinkConfig
 from fleetsim.dataclass import dataclass
 
 

@@ -8,10 +8,9 @@ from functools import lru_cache
 
 from fleetsim import units
 from fleetsim.config.engine import EngineConfig
-from fleetsim.config.link import GATHER_BYTES_S
+from fleetsim.config.pools import Backend
 from fleetsim.config.scenario import Scenario
-from fleetsim.config.sync import SyncConfig
-from fleetsim.config.trainer import Backend
+from fleetsim.config.sync import GATHER_BYTES_S, SyncConfig
 from fleetsim.dataclass import dataclass
 from fleetsim.engine.gpus import GpuSpec, gpu_of, gpu_spec
 from fleetsim.engine.kv_memory import stage_bytes

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetsim.config.lengths import longest_length
+from fleetsim.config.workload import longest_length
 from fleetsim.dataclass import dataclass
 from fleetsim.engine.kernel.tables import GONE
 from fleetsim.sim.records import Records

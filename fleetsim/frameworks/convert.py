@@ -7,11 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fleetsim import units
-from fleetsim.config.load import scenario_from_mapping
-from fleetsim.config.override import parse_override, with_overrides
-from fleetsim.config.paths import put
+from fleetsim.config.load import parse_override, scenario_from_mapping, with_overrides
 from fleetsim.config.scenario import Scenario
-from fleetsim.config.tree import did_you_mean
+from fleetsim.config.tree import did_you_mean, put
 from fleetsim.config.yaml_text import from_yaml
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
-from fleetsim.config.paths import is_touched
+from fleetsim.config.tree import is_touched
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import Problem
 from fleetsim.frameworks.reading import Back, Link, Read, T, one_line, one_of

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from fleetsim.config.paths import put
+from fleetsim.config.tree import put
 from fleetsim.dataclass import dataclass
 from fleetsim.frameworks.scenario_text import scalar
 from fleetsim.frameworks.settings import normal

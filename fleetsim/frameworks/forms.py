@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from fleetsim.config.paths import put
+from fleetsim.config.tree import put
 from fleetsim.frameworks.common import Framework
 from fleetsim.frameworks.reading import one_line
 from fleetsim.frameworks.scenario_text import scenario_yaml

@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from fleetsim import units
-from fleetsim.config.files import read_text
+from fleetsim.config.data_files import read_text
 from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem

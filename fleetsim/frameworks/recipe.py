@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from fleetsim.config.trainer import RecipeConfig
+from fleetsim.config.pools import RecipeConfig
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.reading import Back, Read
 

@@ -11,9 +11,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fleetsim.config.load import scenario_from_mapping
-from fleetsim.config.paths import field_at
-from fleetsim.config.scenario import Scenario
-from fleetsim.config.unread_settings import reader_of
+from fleetsim.config.scenario import Scenario, reader_of
+from fleetsim.config.tree import field_at
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.frameworks.common import OUTPUT_CAP, Framework, Mode

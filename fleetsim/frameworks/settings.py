@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
 from typing import Any
 
-from fleetsim.config.paths import is_at
 from fleetsim.config.plain_scalar import plain_scalar
+from fleetsim.config.tree import is_at
 from fleetsim.dataclass import dataclass
 from fleetsim.frameworks.arithmetic import whole_number
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from posixpath import basename, dirname
 from typing import TYPE_CHECKING
 
-from fleetsim.config.files import read_text
+from fleetsim.config.data_files import read_text
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError
 from fleetsim.frameworks.arguments import entry_of, with_processes

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from fleetsim.config.acceptance import CURVES, STANDS_IN
+from fleetsim.config.speculation import CURVES, STANDS_IN
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.reading import Back, Read, one_line
 from fleetsim.json_text import from_json

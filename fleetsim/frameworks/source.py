@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fleetsim.config.files import read_text
+from fleetsim.config.data_files import read_text
 from fleetsim.errors import InputError, Problem
 from fleetsim.frameworks.arguments import add_arguments, entry_of, server_of
 from fleetsim.frameworks.python_source import command_of, printed_config, settings_of_python

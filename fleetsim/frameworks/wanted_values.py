@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from fleetsim.config.lengths import ConstantTokens, Histogram
-from fleetsim.config.paths import field_at, is_given
+from fleetsim.config.pools import RecipeConfig
 from fleetsim.config.scenario import Scenario
-from fleetsim.config.trainer import RecipeConfig
+from fleetsim.config.tree import field_at, is_given
+from fleetsim.config.workload import ConstantTokens, Histogram
 from fleetsim.frameworks.common import OUTPUT_CAP, PROMPT_OF_CAP, cap_of_prompts
 
 # Scenario -> engine limits that it leaves to the engine, by dotted path, as they come out there.

@@ -7,13 +7,13 @@ from typing import Any
 
 from fleetsim import units
 from fleetsim.config.law_numbers import law_of
-from fleetsim.config.lengths import Lognormal
-from fleetsim.config.paths import is_touched, value_at
 from fleetsim.config.scenario import Scenario
+from fleetsim.config.tree import is_touched, value_at
+from fleetsim.config.workload import Lognormal
 from fleetsim.dataclass import dataclass
 from fleetsim.engine.prices import prices_of
 from fleetsim.faces import flag, setting, text
-from fleetsim.job import value_words
+from fleetsim.job import words
 from fleetsim.job.settings import LENGTHS, SAID_BY
 
 _FLEET = "fleet.instances"
@@ -116,17 +116,17 @@ def _lengths(say: Callable[[Lognormal], str]) -> Callable[[Scenario], str]:
 
 
 _DEFAULTS = (
-    _Default("engine.profile", value_words.profile, _profiled),
+    _Default("engine.profile", words.named_profile, _profiled),
     _Default("engine.model", lambda s: s.engine.model, _modelled),
     _Default("engine.gpu", lambda s: s.engine.gpu, _modelled),
-    _Default("engine.tp", value_words.instance),
-    _Default("engine.dtype", value_words.weights, _modelled),
-    _Default("engine.kv_dtype", value_words.kv_cache, _modelled),
-    _Default("engine.slowdown", value_words.slowdown, _assumes("engine.slowdown")),
-    _Default("engine.entry_point", value_words.entry_point, _starts_by_itself, "=llm"),
-    _Default("engine.speculation.acceptance", value_words.drafts, _drafts_are_guessed, "_length=3"),
-    _Default("engine.prefix_caching", value_words.prefix_caching, _reuses(True), "=false"),
-    _Default("engine.prefix_caching", value_words.prefix_caching, _reuses(False), "=true"),
+    _Default("engine.tp", words.instance),
+    _Default("engine.dtype", words.weights, _modelled),
+    _Default("engine.kv_dtype", words.kv_cache, _modelled),
+    _Default("engine.slowdown", words.slowdown, _assumes("engine.slowdown")),
+    _Default("engine.entry_point", words.entry_point, _starts_by_itself, "=llm"),
+    _Default("engine.speculation.acceptance", words.drafts, _drafts_are_guessed, "_length=3"),
+    _Default("engine.prefix_caching", words.prefix_caching, _reuses(True), "=false"),
+    _Default("engine.prefix_caching", words.prefix_caching, _reuses(False), "=true"),
     _Default("trainer.batch_samples", lambda s: f"{s.trainer.batch_samples:,} samples per optimizer step"),
     _Default(
         f"{LENGTHS}.mean",
@@ -142,14 +142,14 @@ _DEFAULTS = (
         lambda s: s.engine.kind != "constant",
     ),
     _Default("trainer.fixed_s", lambda s: f"{s.trainer.fixed_s:g} s of compute per step", _told_per_step),
-    _Default("trainer.fixed_s", value_words.estimated_step, is_estimated),
-    _Default("trainer.per_token_s", value_words.per_token, _is_stated("trainer.per_token_s")),
+    _Default("trainer.fixed_s", words.estimated_step, is_estimated),
+    _Default("trainer.per_token_s", words.per_token, _is_stated("trainer.per_token_s")),
     _Default(
         "trainer.phases",
         lambda s: f"the seconds of {' and '.join(p.name for p in s.trainer.phases)}",
         lambda s: bool(s.trainer.phases) and _is_stated("trainer.phases")(s),
     ),
-    _Default("trainer.gpus", value_words.trainer_gpus),
+    _Default("trainer.gpus", words.trainer_gpus),
     _Default(
         "admission.max_staleness",
         lambda s: f"generation at most {units.plural(s.admission.max_staleness, 'weight version')} ahead",
@@ -161,15 +161,15 @@ _DEFAULTS = (
         _assumes("sync.transport"),
         "=rdma_p2p",
     ),
-    _Default("sync.publish_s", value_words.publish, lambda s: s.sync.transport is not None, "=0"),
-    _Default("sync.pause_s", value_words.pause),
-    _Default("sync.trainer_block_s", value_words.trainer_block, example="=0"),
+    _Default("sync.publish_s", words.publish, lambda s: s.sync.transport is not None, "=0"),
+    _Default("sync.pause_s", words.pause),
+    _Default("sync.trainer_block_s", words.trainer_block, example="=0"),
     _Default(
         "targets.headroom", lambda s: f"headroom {s.targets.headroom:g} in the arithmetic (not in the simulation)"
     ),
     _Default(
         "cost.instance_price_usd_per_gpu_h",
-        lambda s: f"{units.price(prices_of(s).rollout)} per rollout GPU-hour ({value_words.price_list(s)})",
+        lambda s: f"{units.price(prices_of(s).rollout)} per rollout GPU-hour ({words.price_list(s)})",
     ),
     _Default("cost.trainer_price_usd_per_gpu_h", lambda s: f"{units.price(prices_of(s).trainer)} per trainer GPU-hour"),
     _Default(

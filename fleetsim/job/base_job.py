@@ -16,14 +16,12 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.config.tree import did_you_mean
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
-from fleetsim.job.heard_run import Heard, heard_of
+from fleetsim.job.grounds import pool_words
 from fleetsim.job.job import Start as File
 from fleetsim.job.job import job_from_flags
 from fleetsim.job.options import Options, change_texts, checked
-from fleetsim.job.question import AnyJob
 from fleetsim.job.result import keywords
-from fleetsim.job.scenario_words import pool_words
-from fleetsim.job.settings import place_of
+from fleetsim.job.settings import AnyJob, place_of
 from fleetsim.job.typed_words import merged
 
 if TYPE_CHECKING:
@@ -31,6 +29,42 @@ if TYPE_CHECKING:
 
     from fleetsim.api.job import Job
     from fleetsim.history.history import History
+
+
+# --- The run that a job heard of by `--run`: where it is, and what was read there.
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """The run whose history is in a job. start: of the job without it. run: where it is, as somebody wrote it.
+
+    changed: whether more was said of the job since, so that the run was read as that of another job.
+    """
+
+    start: File
+    run: str
+    history: History
+    changed: bool = False
+
+
+# What a run showed in a job's start, notes, and the history: of a start, `key.path=value` texts, options, where the run
+# is, and its history if it was read before.
+Reader = Callable[..., tuple[Mapping[str, Any], tuple[str, ...], "History"]]
+_READERS: list[Reader] = []
+
+
+def reads_runs(reader: Reader) -> None:
+    """Says who reads a run. `replay` does, which stands above a job: so the command line and Python's `Job` say it."""
+    _READERS[:] = [reader]
+
+
+def heard_of(
+    start: File, sets: Sequence[str], options: Mapping[str, Any], run: str, history: History | None
+) -> tuple[File, tuple[str, ...], Heard]:
+    """The start with what a run showed in it, notes, and the run. Raises as the reader does."""
+    found, notes, read = _READERS[0](start, sets, options, run, history)
+    return found, notes, Heard(start, run, read)
+
 
 Tell = Callable[[str], None]
 

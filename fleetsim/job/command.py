@@ -15,17 +15,14 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel
 
 from fleetsim.config.data_files import find_scenario, is_preset
-from fleetsim.config.load import default_scenario, scenario_from_mapping
-from fleetsim.config.override import parse_override
-from fleetsim.config.paths import given_paths, is_at, is_given, is_touched
-from fleetsim.config.scenario import Scenario
-from fleetsim.config.unread_settings import reader_of
+from fleetsim.config.load import default_scenario, parse_override, scenario_from_mapping
+from fleetsim.config.scenario import Scenario, reader_of
+from fleetsim.config.tree import given_paths, is_at, is_given, is_touched
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError
-from fleetsim.job.base_job import made
+from fleetsim.job.base_job import Heard, made
 from fleetsim.job.derived_values import SECONDS, SYNC
 from fleetsim.job.fields import OF_A_RUN
-from fleetsim.job.heard_run import Heard
 from fleetsim.job.job import Start as File
 from fleetsim.job.settings import LENGTH_FLAGS, LENGTHS, SIMULATE_FLAGS, flag_words, place_of
 from fleetsim.job.typed_words import (

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim import units
-from fleetsim.config.lengths import ConstantTokens
 from fleetsim.config.scenario import Scenario
+from fleetsim.config.workload import ConstantTokens
 from fleetsim.dataclass import dataclass
 from fleetsim.engine.gpus import gpu_of
 from fleetsim.engine.known_error import bias_words, domain_of, known_error

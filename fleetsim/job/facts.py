@@ -16,7 +16,7 @@ from fleetsim.job.caveats import backlog_line
 from fleetsim.job.input_moves import InputPart, MetricRanges
 from fleetsim.job.lengths import share_at_cap
 from fleetsim.job.nameplate import generated_mean, trainer_step_s
-from fleetsim.job.shared_gpus import takes_turns
+from fleetsim.job.trainer_scaling import takes_turns
 from fleetsim.tell.facts import Fact, Spans, explained, measured
 
 # What the job is: where one of these is assumed, the plan may be for another job than the reader's.

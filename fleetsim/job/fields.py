@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem, Problems
 from fleetsim.faces import flag, text
-from fleetsim.job.question import AnyJob, Argument, Option
-from fleetsim.job.settings import JOB, SIMULATED, flag_words, said
+from fleetsim.job.settings import JOB, SIMULATED, AnyJob, Argument, Option, flag_words, said
 
 if TYPE_CHECKING:
     from fleetsim.job.base_job import Job

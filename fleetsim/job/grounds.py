@@ -7,18 +7,54 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from fleetsim import units
-from fleetsim.config.observation import ObservedConfig
-from fleetsim.config.paths import value_at
-from fleetsim.config.scenario import Scenario
+from fleetsim.config.law_numbers import law_of
+from fleetsim.config.scenario import Scenario, age_bound
+from fleetsim.config.sections import ObservedConfig
+from fleetsim.config.tree import value_at
 from fleetsim.faces import in_python
 from fleetsim.job import words
 from fleetsim.job.assumptions import Assumption, assumptions_of, short
 from fleetsim.job.engine_source import EngineSource
 from fleetsim.job.input_moves import InputPart, MetricRanges, Swing
-from fleetsim.job.scenario_words import pool_words
 from fleetsim.job.settings import typed_for
 from fleetsim.job.words import THEMES
 from fleetsim.tell.document import Block, Document, Listed, Section, Table, Words, page_only, terminal_only
+
+# --- What kind of system a scenario describes, in a few plain words: where it runs, what may start, how old it may get.
+
+PLACES: Mapping[str, str] = {
+    "disaggregated": "split",
+    "colocated": "colocated",
+    "colocated_lending": "split, lends",
+}
+
+
+def place_words(scenario: Scenario) -> str:
+    """ "split", "colocated", or "split, lends" where the trainer's GPUs help out."""
+    return PLACES[scenario.fleet.placement]
+
+
+def law_words(scenario: Scenario) -> str:
+    """What may start: "2 versions ahead", "a batch, then the trainer"."""
+    return law_of(scenario).says(scenario.admission)
+
+
+def age_words(scenario: Scenario) -> str:
+    """How old a trained group may be, in weight versions: "age <= 4", or "age unbounded"."""
+    bound = age_bound(scenario)
+    return "age unbounded" if bound is None else f"age <= {bound:g}"
+
+
+def kind_words(scenario: Scenario) -> str:
+    """All of it on one line: "split; 2 versions ahead; age unbounded"."""
+    return "; ".join((place_words(scenario), law_words(scenario), age_words(scenario)))
+
+
+def pool_words(scenario: Scenario) -> str:
+    """What runs: "4 instances, 8 trainer GPUs"."""
+    instances, gpus = scenario.fleet.instances, scenario.trainer.gpus
+    return f"{units.plural(instances, 'instance')}, {units.plural(gpus, 'trainer GPU')}"
+
 
 P = TypeVar("P", bound=InputPart[Any])
 # What inputs that are moved one by one do together.

@@ -15,18 +15,21 @@ from typing import TYPE_CHECKING, Any
 
 from fleetsim.config.data_files import is_preset
 from fleetsim.config.law_numbers import law_of
-from fleetsim.config.load import default_scenario, load_scenario, scenario_from_mapping, with_changes
-from fleetsim.config.override import env_overrides, parse_override
-from fleetsim.config.paths import given_paths, is_at, is_given, is_touched, value_at
-from fleetsim.config.scenario import Scenario
-from fleetsim.config.unread_settings import unread_notes
-from fleetsim.config.whole_engines import rounded_note
+from fleetsim.config.load import (
+    default_scenario,
+    env_overrides,
+    load_scenario,
+    parse_override,
+    scenario_from_mapping,
+    with_changes,
+)
+from fleetsim.config.scenario import Scenario, rounded_note, unread_notes
+from fleetsim.config.tree import given_paths, is_at, is_given, is_touched, value_at
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import flag, setting, text
-from fleetsim.job.derived_values import SECONDS, TP, instance_gpus, with_derived
+from fleetsim.job.derived_values import SECONDS, TP, instance_gpus, model_notes, unlisted_price, with_derived
 from fleetsim.job.lengths import growth_notes, law_from_flags
-from fleetsim.job.notes import model_notes, unlisted_price
 from fleetsim.job.settings import LENGTH_FLAGS, PATHS
 from fleetsim.job.typed_words import contradictions, given_twice, overrides, unused_notes
 

@@ -12,11 +12,10 @@ from collections.abc import Collection
 from typing import Any
 
 from fleetsim.config.base import MAX_TOKENS
-from fleetsim.config.lengths import LEAST_CV, MOST_CV, ConstantTokens, Gamma, LengthSpec, Lognormal
 from fleetsim.config.load import with_changes
-from fleetsim.config.paths import is_given
-from fleetsim.config.run_length import most_steps
-from fleetsim.config.scenario import Scenario
+from fleetsim.config.scenario import Scenario, most_steps
+from fleetsim.config.tree import is_given
+from fleetsim.config.workload import LEAST_CV, MOST_CV, ConstantTokens, Gamma, LengthSpec, Lognormal
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import flag, setting, text
 from fleetsim.job.settings import BY_NAME

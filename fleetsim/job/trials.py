@@ -14,13 +14,12 @@ from typing import Any, TypeVar
 
 from fleetsim import units
 from fleetsim.config.load import with_changes
-from fleetsim.config.run_length import most_steps
-from fleetsim.config.scenario import Scenario
+from fleetsim.config.scenario import Scenario, most_steps
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, StuckError
 from fleetsim.estimates import Estimate
 from fleetsim.job.lengths import where_longest
-from fleetsim.job.shared_gpus import count_words, counted, next_count, takes_turns, trainer_gpus
+from fleetsim.job.trainer_scaling import count_words, counted, next_count, takes_turns, trainer_gpus
 from fleetsim.sim.paired_difference import differs, ratio_of
 from fleetsim.sim.stop import stopping
 from fleetsim.sim.threads import side_by_side

@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from fleetsim.config.law_numbers import law_of
-from fleetsim.config.lengths import ConstantTokens, Gamma, LengthSpec, Lognormal
-from fleetsim.config.override import parse_override
-from fleetsim.config.paths import is_at, is_given, is_touched, value_at
+from fleetsim.config.load import parse_override
 from fleetsim.config.scenario import Scenario
+from fleetsim.config.tree import is_at, is_given, is_touched, value_at
+from fleetsim.config.workload import ConstantTokens, Gamma, LengthSpec, Lognormal
 from fleetsim.config.yaml_text import from_yaml
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import SET, flag, text

@@ -14,10 +14,10 @@ from collections.abc import Callable, Collection
 from typing import Any, Literal
 
 from fleetsim import units
-from fleetsim.config.lengths import Lognormal
-from fleetsim.config.observation import ObservedConfig
-from fleetsim.config.paths import is_given, is_touched
 from fleetsim.config.scenario import Scenario
+from fleetsim.config.sections import ObservedConfig
+from fleetsim.config.tree import is_given, is_touched
+from fleetsim.config.workload import Lognormal
 from fleetsim.dataclass import dataclass
 from fleetsim.engine.known_error import sigma_of
 from fleetsim.engine.slowdown import off_by

@@ -11,9 +11,8 @@ from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Interrupted, Problem, Problems
 from fleetsim.faces import Text, flag, text
 from fleetsim.job.fields import ready
-from fleetsim.job.question import AnyJob, Lends, Option
-from fleetsim.job.result import SoFar, keywords
-from fleetsim.job.watch import SILENT, Watch, told
+from fleetsim.job.result import SILENT, SoFar, Watch, keywords, told
+from fleetsim.job.settings import AnyJob, Lends, Option
 from fleetsim.plan.result import PlanResult
 from fleetsim.split.ask import SplitJob
 

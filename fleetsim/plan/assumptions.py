@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fleetsim import units
-from fleetsim.config.paths import is_given
+from fleetsim.config.tree import is_given
 from fleetsim.job.assumptions import Assumption, assumptions_of
 from fleetsim.job.caveats import error_warnings, range_warnings
+from fleetsim.job.derived_values import price_notes
 from fleetsim.job.engine_source import EngineSource
-from fleetsim.job.notes import price_notes
 from fleetsim.plan.choices import AHEAD, ENGINE, LIMITS
 from fleetsim.plan.rows import Plans
 

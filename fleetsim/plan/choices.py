@@ -14,16 +14,16 @@ from typing import Any
 
 from fleetsim.config.law_numbers import law_of
 from fleetsim.config.load import with_changes
-from fleetsim.config.paths import is_given, is_touched
 from fleetsim.config.scenario import Scenario
+from fleetsim.config.tree import is_given, is_touched
 from fleetsim.dataclass import dataclass
 from fleetsim.engine.gpus import gpu_of
 from fleetsim.engine.layout import layout_of
 from fleetsim.engine.model.names import model_shape
 from fleetsim.engine.model.precision import KV_BYTES, PRECISIONS
 from fleetsim.errors import InputError
+from fleetsim.job.derived_values import longest_context
 from fleetsim.job.nameplate import context_in_flight, samples_in_flight
-from fleetsim.job.notes import longest_context
 from fleetsim.plan.staleness import StalenessBudget, ways_ahead
 from fleetsim.sim.engines import engine_of
 from fleetsim.sim.speculation import longest_draft

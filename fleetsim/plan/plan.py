@@ -16,8 +16,8 @@ from dataclasses import replace
 
 from fleetsim.config.law_numbers import budget_steps
 from fleetsim.config.load import with_changes
-from fleetsim.config.paths import is_given
 from fleetsim.config.scenario import Scenario
+from fleetsim.config.tree import is_given
 from fleetsim.errors import InputError, Interrupted, Problem
 from fleetsim.faces import flag, text
 from fleetsim.job.input_moves import ranges_of

@@ -14,16 +14,15 @@ from typing import Any
 
 from fleetsim.config.law_numbers import law_of
 from fleetsim.config.load import with_changes
-from fleetsim.config.paths import is_given
 from fleetsim.config.rules import broken_rules
 from fleetsim.config.scenario import Scenario
+from fleetsim.config.tree import is_given
 from fleetsim.dataclass import dataclass
 from fleetsim.engine.prices import prices_of
 from fleetsim.errors import InputError
 from fleetsim.frameworks.equal_parts import divides
 from fleetsim.job.derived_values import with_derived
-from fleetsim.job.shared_gpus import server_gpus, trained_on
-from fleetsim.job.trainer_scaling import least_trainer_gpus
+from fleetsim.job.trainer_scaling import least_trainer_gpus, server_gpus, trained_on
 from fleetsim.job.trials import unit_of
 from fleetsim.plan.choices import Value
 from fleetsim.plan.staleness import StalenessBudget, steps_ahead

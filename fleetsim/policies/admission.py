@@ -10,13 +10,19 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 
 from fleetsim import units
-from fleetsim.policies import oldest
-from fleetsim.policies.group_limits import (
+from fleetsim.policies.law import Ahead, Cap, EachStep, Exchange, Law, LawName, Looser, UpTo
+from fleetsim.policies.limits import (
     a_batch_and_more_at_first,
     a_round,
     batches_ahead,
     batches_in_flight,
     never,
+    oldest_by_barrier,
+    oldest_by_batches,
+    oldest_by_ratio,
+    oldest_by_target,
+    oldest_by_unbounded,
+    oldest_by_window,
     plenty,
     pool_below_a_group,
     sync_window,
@@ -24,9 +30,7 @@ from fleetsim.policies.group_limits import (
     version_window,
     window_used_up,
 )
-from fleetsim.policies.law import Ahead, Cap, EachStep, Exchange, Law, Looser, UpTo
-from fleetsim.policies.law_inputs import LawName
-from fleetsim.policies.tables import complete, listed
+from fleetsim.policies.samples import complete, listed
 
 # The setting that a version window reads, and the flag --max-staleness sets.
 MAX_STALENESS = "admission.max_staleness"
@@ -41,7 +45,7 @@ LAWS: Mapping[LawName, Law] = complete(
             lets_in=UpTo(counts="outstanding", limit=a_round),
             ahead=Ahead(unit="batches", most=lambda a: 0.0, and_current=1.0, promised=True),
             in_flight=lambda a, sizes: float(sizes.batch),
-            oldest=oldest.barrier,
+            oldest=oldest_by_barrier,
             parameter=None,
             also_reads=(),
             looser=Exchange(
@@ -63,7 +67,7 @@ LAWS: Mapping[LawName, Law] = complete(
             lets_in=UpTo(counts="outstanding", limit=batches_ahead),
             ahead=Ahead(unit="batches", most=lambda a: float(a.batches_ahead), and_current=0.0, promised=True),
             in_flight=lambda a, sizes: float(sizes.batch * a.batches_ahead),
-            oldest=oldest.batches,
+            oldest=oldest_by_batches,
             parameter="admission.batches_ahead",
             also_reads=(),
             looser=Looser(more=1, says="{} batches ahead", lift="more admission.batches_ahead"),
@@ -82,7 +86,7 @@ LAWS: Mapping[LawName, Law] = complete(
             lets_in=UpTo(counts="outstanding", limit=version_window),
             ahead=Ahead(unit="versions", most=lambda a: a.max_staleness, and_current=1.0, promised=True),
             in_flight=batches_in_flight(lambda a: a.max_staleness),
-            oldest=oldest.window,
+            oldest=oldest_by_window,
             parameter=MAX_STALENESS,
             also_reads=(),
             looser=Looser(more=1.0, says="a staleness budget of {}", lift="a larger --max-staleness"),
@@ -101,7 +105,7 @@ LAWS: Mapping[LawName, Law] = complete(
             lets_in=UpTo(counts="open", limit=lambda a, sizes, progress: (a.pool_samples or 0) // sizes.group),
             ahead=None,
             in_flight=lambda a, sizes: float(a.pool_samples or sizes.batch),
-            oldest=oldest.unbounded,
+            oldest=oldest_by_unbounded,
             parameter="admission.pool_samples",
             also_reads=(),
             looser=None,
@@ -121,7 +125,7 @@ LAWS: Mapping[LawName, Law] = complete(
             ahead=None,
             # nothing holds an unbounded client back: the engines are as full as they can be
             in_flight=lambda a, sizes: math.inf,
-            oldest=oldest.unbounded,
+            oldest=oldest_by_unbounded,
             parameter=None,
             also_reads=(),
             looser=None,
@@ -147,7 +151,7 @@ LAWS: Mapping[LawName, Law] = complete(
             ahead=Ahead(unit="versions", most=lambda a: 1.0 + a.staleness_threshold, and_current=0.0, promised=False),
             # a window's samples less those of the step in training
             in_flight=lambda a, sizes: max(sizes.batch, sync_window(a, sizes) * sizes.group - sizes.batch),
-            oldest=oldest.unbounded,
+            oldest=oldest_by_unbounded,
             parameter="admission.staleness_threshold",
             also_reads=(),
             looser=Looser(more=0.5, says="a staleness threshold of {}", lift="a larger admission.staleness_threshold"),
@@ -170,7 +174,7 @@ LAWS: Mapping[LawName, Law] = complete(
             lets_in=EachStep(groups=a_batch_and_more_at_first, kept_running=lambda a: a.extra_groups),
             ahead=Ahead(unit="batches", most=lambda a: a.async_ratio, and_current=1.0, promised=True),
             in_flight=batches_in_flight(lambda a: a.async_ratio),
-            oldest=oldest.ratio,
+            oldest=oldest_by_ratio,
             parameter="admission.async_ratio",
             also_reads=("admission.extra_groups",),
             looser=Looser(more=1.0, says="an async ratio of {}", lift="a larger admission.async_ratio"),
@@ -193,7 +197,7 @@ LAWS: Mapping[LawName, Law] = complete(
             lets_in=UpTo(counts="outstanding", limit=version_window),
             ahead=Ahead(unit="versions", most=lambda a: a.max_staleness, and_current=1.0, promised=True),
             in_flight=batches_in_flight(lambda a: a.max_staleness),
-            oldest=oldest.target,
+            oldest=oldest_by_target,
             parameter=MAX_STALENESS,
             also_reads=(),
             looser=Looser(more=1.0, says="a staleness budget of {}", lift="a larger --max-staleness"),
@@ -217,7 +221,7 @@ LAWS: Mapping[LawName, Law] = complete(
             lets_in=UpTo(counts="outstanding", limit=plenty),
             ahead=None,
             in_flight=lambda a, sizes: float(a.adaptive.most_samples),
-            oldest=oldest.unbounded,
+            oldest=oldest_by_unbounded,
             parameter=None,
             also_reads=("admission.adaptive",),
             looser=None,

@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
-from fleetsim.job.question import Lends, Option
-from fleetsim.job.result import keywords
-from fleetsim.job.settings import RUN
-from fleetsim.job.watch import SILENT, Watch, told
+from fleetsim.job.result import SILENT, Watch, keywords, told
+from fleetsim.job.settings import RUN, Lends, Option
 from fleetsim.replay.history_fields import HistoryWindow, WindowFields
 from fleetsim.replay.known_fleet import FleetFields, KnownFleet
 from fleetsim.replay.questions import ChangeFields, Questions
@@ -116,7 +114,7 @@ def replay(
     Raises InputError (nothing there, wrong options, a window that says too little for what was asked), OutsideError
     (the server did not do its part).
     """
-    from fleetsim.config.override import parse_overrides
+    from fleetsim.config.load import parse_overrides
     from fleetsim.job.options import change_texts
 
     facts, tried = change_texts(given or {}), change_texts(changes or {})
@@ -163,7 +161,7 @@ def _fleet(
 
 def _swept(sweep: tuple[str, Sequence[Any]]) -> tuple[str, tuple[Any, ...]]:
     """The key and its values. Raises InputError."""
-    from fleetsim.config.override import parse_override
+    from fleetsim.config.load import parse_override
 
     key, values = sweep
     path, _ = parse_override(f"{key}=null")

@@ -21,8 +21,7 @@ from typing import Any, Literal
 import numpy as np
 
 from fleetsim.config.load import with_changes
-from fleetsim.config.run_length import most_steps
-from fleetsim.config.scenario import Scenario
+from fleetsim.config.scenario import Scenario, most_steps
 from fleetsim.dataclass import dataclass
 from fleetsim.estimates import estimate
 from fleetsim.replay.arrivals import PlayedRequests, Sent, play

@@ -12,7 +12,7 @@ from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem, Problems
 from fleetsim.faces import flag
 from fleetsim.history.option_names import HISTORY, MAP, STEP
-from fleetsim.job.question import Option
+from fleetsim.job.settings import Option
 
 if TYPE_CHECKING:
     from fleetsim.history.access import Access

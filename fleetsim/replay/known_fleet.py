@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.job.fields import scenario_or_preset
-from fleetsim.job.question import Option
+from fleetsim.job.settings import Option
 from fleetsim.replay.history_fields import pair
 
 if TYPE_CHECKING:
@@ -83,6 +83,6 @@ def _of_given(problem: Problem) -> Problem:
 
 def facts_of(texts: Iterable[str]) -> frozenset[str]:
     """The keys that were given one by one: as KEY=VALUE, or in the environment. Raises InputError."""
-    from fleetsim.config.override import env_overrides, parse_override
+    from fleetsim.config.load import env_overrides, parse_override
 
     return frozenset(parse_override(text)[0] for text in (*env_overrides(os.environ), *texts))

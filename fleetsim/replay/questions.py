@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem, Problems
 from fleetsim.faces import SET, flag, text
-from fleetsim.job.question import Option
+from fleetsim.job.settings import Option
 
 if TYPE_CHECKING:
     from fleetsim.replay.change.patch import Deployment
@@ -56,7 +56,7 @@ class ChangeFields:
 
     def ready(self) -> Questions:
         """Raises InputError, all problems at once."""
-        from fleetsim.config.override import parse_overrides
+        from fleetsim.config.load import parse_overrides
         from fleetsim.replay.change.patch import parse_deployment
         from fleetsim.replay.change.plan_fields import load_plan
 
@@ -75,7 +75,7 @@ class ChangeFields:
 
 def _swept(texts: list[str]) -> tuple[str, tuple[Any, ...]] | None:
     """One table has one key: raises InputError for a second sweep."""
-    from fleetsim.sweep.values import parse_sweep
+    from fleetsim.sweep.grid import parse_sweep
 
     if len(texts) > 1:
         rule = "one sweep at a time"

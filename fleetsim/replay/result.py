@@ -11,8 +11,7 @@ from fleetsim import units
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import Text, flag, text
-from fleetsim.job.result import Briefed, Later, unchanging
-from fleetsim.job.watch import SILENT, Watch
+from fleetsim.job.result import SILENT, Briefed, Later, Watch, unchanging
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -18,9 +18,9 @@ from itertools import pairwise
 from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.job import nameplate
-from fleetsim.job.shared_gpus import can_be, takes_turns
+from fleetsim.job.trainer_scaling import can_be, takes_turns
 from fleetsim.job.trials import Trial, Trials, unit_of, with_instances
-from fleetsim.policies.age_actions import AGE_ACTIONS
+from fleetsim.policies.samples import AGE_ACTIONS
 from fleetsim.search.bisection import nearest, smallest
 from fleetsim.search.bound import Bounds
 from fleetsim.search.objective import FINE, least, objective, price_per_s

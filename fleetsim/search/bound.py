@@ -149,13 +149,13 @@ class Bounds:
         return max(self.by_resource(scenario).values())
 
     def by_resource(self, scenario: Scenario) -> dict[str, float]:
-        """Seconds that a step takes at least, by what takes them: the trainer and rollout, or both in turn; rewards."""
+        """Seconds that a step takes at least, by what takes them: trainer and rollout, or both in turn; workers."""
         lengths, t, law = _lengths(scenario), scenario.trainer, law_of(scenario)
         per_token = t.per_token_s + sum(p.per_token_s for p in t.phases)
         training = _training_s(
             scenario, lengths, t.fixed_s + sum(p.fixed_s for p in t.phases), per_token, _selects(scenario)
         )
-        found = {"rewards": _rewards_s(scenario)}
+        found = _workers_s(scenario)
         sync = sync_times(scenario).slower(_least(scenario, "sync_slowdown"))
         k = steps_per_version(scenario)
         # Publications a step, in the window with the fewest.
@@ -246,13 +246,26 @@ def _chosen(scenario: Scenario) -> bool:
     return b.oversampling > 1 or b.group_oversampling > 1 or drifts
 
 
-def _rewards_s(scenario: Scenario) -> float:
-    """Seconds that the workers need to score a batch; 0 where there are as many as samples."""
-    reward = scenario.workload.reward
-    if reward.workers is None or _chosen(scenario):
-        return 0.0
-    each_s = mean_length(reward.latency_s, at_least=0.0)
-    return _LEFT * scenario.trainer.batch_samples * each_s / reward.workers
+def _workers_s(scenario: Scenario) -> dict[str, float]:
+    """Seconds that the workers of tools and of rewards need for a batch; those without a limit need none.
+
+    Where a call may end early, its seconds bound nothing.
+    """
+    if _chosen(scenario):
+        return {}
+    stations, batch, turns = scenario.stations, scenario.trainer.batch_samples, scenario.workload.turns
+    tools = (turns.count - 1) * mean_length(turns.tool_latency_s, at_least=0.0)
+    reward = mean_length(scenario.workload.reward.latency_s, at_least=0.0)
+    demand = {"tools": tools, "rewards": reward}
+    if stations.reward.at == "tools":
+        demand = {"tools": tools + reward}
+    found = {}
+    for name, each_s in demand.items():
+        station = stations.tools if name == "tools" else stations.reward
+        ends_early = station.timeout_s is not None or station.failure_share > 0.0
+        if station.workers is not None and not ends_early and each_s > 0.0:
+            found[name] = _LEFT * batch * each_s / station.workers
+    return found
 
 
 def _beside_s(scenario: Scenario) -> float:

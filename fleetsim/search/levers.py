@@ -14,9 +14,9 @@ from typing import Any
 
 from fleetsim import units
 from fleetsim.config.law_numbers import law_of, sizes_of
-from fleetsim.config.lengths import ConstantTokens, Gamma, LengthSpec, Lognormal
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
+from fleetsim.config.workload import ConstantTokens, Gamma, LengthSpec, Lognormal
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError
 from fleetsim.frameworks.equal_parts import divides
@@ -24,8 +24,8 @@ from fleetsim.job.assumptions import is_estimated
 from fleetsim.job.derived_values import SECONDS, TP, instance_gpus, with_derived
 from fleetsim.job.lengths import law_from_flags, share_above
 from fleetsim.job.nameplate import context_in_flight
-from fleetsim.policies.in_flight import IN_FLIGHT
 from fleetsim.policies.law import EachStep, Looser, written
+from fleetsim.policies.samples import IN_FLIGHT
 from fleetsim.search.change import Typed
 from fleetsim.trainer.estimate import estimate_of
 

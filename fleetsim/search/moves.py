@@ -14,7 +14,7 @@ from functools import partial
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError, StuckError
 from fleetsim.job.result import Later
-from fleetsim.job.shared_gpus import count_words, takes_turns
+from fleetsim.job.trainer_scaling import count_words, takes_turns
 from fleetsim.job.trials import Measure, Tell, Trial, flat, looked, trial_of, unit_of, with_instances
 from fleetsim.search.alternative import (
     COUNT,

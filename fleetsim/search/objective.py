@@ -28,7 +28,7 @@ from math import isqrt
 
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.prices import Prices, prices_of
-from fleetsim.job.shared_gpus import takes_turns, trainer_gpus
+from fleetsim.job.trainer_scaling import takes_turns, trainer_gpus
 
 # Gains below this are not looked for: one run does not show them.
 _TOLERANCE = 0.01

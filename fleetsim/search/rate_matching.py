@@ -25,7 +25,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.job import nameplate
-from fleetsim.job.shared_gpus import takes_turns
+from fleetsim.job.trainer_scaling import takes_turns
 
 BACKLOG_WINDOW_S = 600.0
 # Far above any fleet; beyond it the plan is refused rather than searched.

@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim.config.scenario import Scenario
-from fleetsim.policies.law import PLENTY, EachStep
-from fleetsim.policies.law_inputs import Progress
+from fleetsim.policies.law import PLENTY, EachStep, Progress
 from fleetsim.sim.fleet import Fleet
 
 # What counts against a law's limit, in groups.

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim.config.scenario import Scenario
-from fleetsim.policies.in_flight import IN_FLIGHT
-from fleetsim.policies.law_inputs import Progress
+from fleetsim.policies.law import Progress
+from fleetsim.policies.samples import IN_FLIGHT
 from fleetsim.sim.admission import creation_version
 from fleetsim.sim.fleet import Fleet
 

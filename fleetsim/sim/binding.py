@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from fleetsim.config.law_numbers import law_of, sizes_of
 from fleetsim.engine.kernel.tables import DONE
-from fleetsim.policies.batches import BATCH_RULES
-from fleetsim.policies.in_flight import IN_FLIGHT
+from fleetsim.policies.samples import BATCH_RULES, IN_FLIGHT
 from fleetsim.sim.critical_path import SAME_S, CriticalPath, critical_path, places_of_groups
 from fleetsim.sim.load import Mix, in_flight, mix_of, shared_with
 from fleetsim.sim.records import Records

@@ -7,9 +7,8 @@ from numpy.typing import NDArray
 
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.kernel.tables import DONE, G_ABORTED, G_BLOCKED, G_READY, G_STALE, G_TRAINED
-from fleetsim.policies.age_actions import AGE_ACTIONS
-from fleetsim.policies.batches import BATCH_RULES
-from fleetsim.policies.law_inputs import Progress
+from fleetsim.policies.law import Progress
+from fleetsim.policies.samples import AGE_ACTIONS, BATCH_RULES
 from fleetsim.sim.age import too_old
 from fleetsim.sim.fleet import Fleet
 

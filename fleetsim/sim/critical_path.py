@@ -23,7 +23,7 @@ from fleetsim.config.law_numbers import law_of
 from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.engine.kernel.tables import DONE, G_FILTERED
-from fleetsim.policies.in_flight import IN_FLIGHT
+from fleetsim.policies.samples import IN_FLIGHT
 from fleetsim.sim.records import SYNC_HELD, WAIT, Records
 
 # Two events of one moment differ by rounding alone.

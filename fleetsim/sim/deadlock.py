@@ -8,9 +8,8 @@ from fleetsim.config.law_numbers import law_of, sizes_of
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.kernel.tables import G_ABORTED, G_FILTERED, G_OPEN, G_OVERFLOW, G_STALE
 from fleetsim.errors import Problem, StuckError
-from fleetsim.policies.age_actions import AGE_ACTIONS
-from fleetsim.policies.in_flight import IN_FLIGHT
-from fleetsim.policies.law_inputs import Progress
+from fleetsim.policies.law import Progress
+from fleetsim.policies.samples import AGE_ACTIONS, IN_FLIGHT
 from fleetsim.sim.fleet import Fleet
 
 

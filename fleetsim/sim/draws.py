@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetsim.config.run_length import most_steps, settles
-from fleetsim.config.scenario import Scenario
+from fleetsim.config.scenario import Scenario, most_steps, settles
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.state import World
 from fleetsim.engine.step_time import StepTime

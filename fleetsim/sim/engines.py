@@ -8,9 +8,9 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from fleetsim.config.engine import EngineConfig
-from fleetsim.config.lengths import longest_length
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.speculation import SpeculationConfig
+from fleetsim.config.workload import longest_length
 from fleetsim.engine.defaults import BLOCK_SIZE
 from fleetsim.engine.gpus import gpu_of
 from fleetsim.engine.limits import EngineLimits

@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from threading import Event
 from typing import Any
 
-from fleetsim.config.run_length import most_steps
-from fleetsim.config.scenario import Scenario
+from fleetsim.config.scenario import Scenario, most_steps
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import Interrupted
 from fleetsim.estimates import Estimate, estimate

@@ -6,7 +6,7 @@ import numpy as np
 import simpy
 
 from fleetsim.engine.kernel.tables import CMD_REOPEN, DOWN, UNSENT
-from fleetsim.policies.in_flight import IN_FLIGHT
+from fleetsim.policies.samples import IN_FLIGHT
 from fleetsim.sim.buffer import Ids
 from fleetsim.sim.run_state import Process, RunState
 from fleetsim.sim.version import published, to_work_in_flight

@@ -9,8 +9,7 @@ import numpy as np
 import simpy
 
 from fleetsim.config import with_changes
-from fleetsim.config.run_length import most_steps, settles
-from fleetsim.config.scenario import Scenario
+from fleetsim.config.scenario import Scenario, most_steps, settles
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.step_time import StepTime
 from fleetsim.policies.law import PLENTY

@@ -14,7 +14,7 @@ from fleetsim.dataclass import dataclass
 from fleetsim.engine.first_rows import UNLIMITED
 from fleetsim.engine.kernel.tables import BATCH_READY, EMPTY, OUT_OF_PATIENCE, TOO_FULL
 from fleetsim.engine.transport import SyncTimes, sync_times
-from fleetsim.policies.law_inputs import Progress
+from fleetsim.policies.law import Progress
 from fleetsim.sim.admission import give_back, top_up
 from fleetsim.sim.buffer import Ids
 from fleetsim.sim.deadlock import stuck_error, wasting_error

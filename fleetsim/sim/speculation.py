@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fleetsim.config.acceptance import CURVES, STANDS_IN
 from fleetsim.config.engine import EngineConfig
-from fleetsim.config.speculation import METHODS, SpeculationConfig
+from fleetsim.config.speculation import CURVES, METHODS, STANDS_IN, SpeculationConfig
 from fleetsim.engine.acceptance import aged, lengths_of_curve, lengths_of_law, lengths_of_shares, share_of_length
 from fleetsim.engine.gpus import gpu_of, gpu_spec
 from fleetsim.engine.kv_memory import block_bytes_per_token

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fleetsim.config.law_numbers import law_of
-from fleetsim.policies.age_actions import AGE_ACTIONS
-from fleetsim.policies.in_flight import IN_FLIGHT
+from fleetsim.policies.samples import AGE_ACTIONS, IN_FLIGHT
 from fleetsim.sim.age import too_old
 from fleetsim.sim.buffer import drop, ready_groups
 from fleetsim.sim.records import SYNC_HELD, WAIT
@@ -77,7 +76,7 @@ def synchronise(job: RunState, version: int, step: int) -> Process:
     """Publishes `version`, made by optimizer step `step`, to all instances.
 
     publish_s pass while the engines go on; then `sync.in_flight` says what becomes of the work in flight
-    (`policies/in_flight.py`). Requests that keep their cache stand still and go on with it.
+    (`policies/samples.py`). Requests that keep their cache stand still and go on with it.
     Groups sent after the pause belong to the new version.
     """
     env, fleet, sync = job.env, job.fleet, job.scenario.sync

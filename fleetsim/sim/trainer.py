@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from fleetsim.config.law_numbers import law_of, round_groups
-from fleetsim.config.run_length import most_steps
-from fleetsim.config.trainer import PhaseConfig, TrainerConfig
+from fleetsim.config.pools import PhaseConfig, TrainerConfig
+from fleetsim.config.scenario import most_steps
 from fleetsim.engine.kernel.tables import CMD_RESUME, DONE
 from fleetsim.engine.transport import sync_times
-from fleetsim.policies.batches import BATCH_RULES
-from fleetsim.policies.in_flight import IN_FLIGHT
+from fleetsim.policies.samples import BATCH_RULES, IN_FLIGHT
 from fleetsim.sim import buffer
 from fleetsim.sim.admission import begin_step
 from fleetsim.sim.buffer import Ids, ready_groups

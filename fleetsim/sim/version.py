@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fleetsim.engine.kernel.tables import ALL, CMD_NEW_EPOCH, CMD_RECOMPUTE
-from fleetsim.policies.in_flight import IN_FLIGHT
+from fleetsim.policies.samples import IN_FLIGHT
 from fleetsim.sim.admission import begin_window
 from fleetsim.sim.buffer import Ids
 from fleetsim.sim.run_state import RunState

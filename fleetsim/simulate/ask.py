@@ -13,12 +13,10 @@ from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Interrupted, Problem, StuckError
 from fleetsim.faces import flag, text
 from fleetsim.job.fields import CountedJob, ready
-from fleetsim.job.question import AnyJob, Lends, Option
-from fleetsim.job.result import Later
-from fleetsim.job.settings import SIMULATED, said
-from fleetsim.job.shared_gpus import next_count
+from fleetsim.job.result import SILENT, Later, Watch
+from fleetsim.job.settings import SIMULATED, AnyJob, Lends, Option, said
+from fleetsim.job.trainer_scaling import next_count
 from fleetsim.job.trials import Measure, Trials, one_more, with_instances
-from fleetsim.job.watch import SILENT, Watch
 from fleetsim.search.alternative import Alternatives
 from fleetsim.search.moves import alternatives_of
 from fleetsim.simulate.result import HOUR_S, SimulateResult
@@ -86,7 +84,7 @@ def simulate(asked: Simulate, watch: Watch = SILENT) -> SimulateResult:
     Raises InputError for what cannot be simulated, StuckError where its limits block each other, and on Ctrl-C
     Interrupted with the SimulateResult of what was finished by then, None before the first step.
     """
-    from fleetsim.config.run_length import most_steps
+    from fleetsim.config.scenario import most_steps
     from fleetsim.sim.replications import replicate
 
     asked = asked.ready()
@@ -136,7 +134,7 @@ def _is_warming(cut: Replicated) -> bool:
 
 def _telling(watch: Watch, scenario: Scenario) -> Callable[[Mapping[int, tuple[int, float]]], None]:
     """Tells the steps that are done over all replications, and the step time so far; called from their threads."""
-    from fleetsim.config.run_length import most_steps
+    from fleetsim.config.scenario import most_steps
 
     of = most_steps(scenario) * scenario.run.replications
 

@@ -18,7 +18,7 @@ from fleetsim.engine.transport import sync_times, sync_words
 from fleetsim.estimates import Estimate
 from fleetsim.job import words
 from fleetsim.job.assumptions import assumed_values
-from fleetsim.job.drafts import engine_words
+from fleetsim.job.engine_choices import BUSY, engine_words, side_words
 from fleetsim.job.facts import (
     assumed_line,
     run_facts,
@@ -26,8 +26,7 @@ from fleetsim.job.facts import (
     swing_line,
 )
 from fleetsim.job.grounds import how_sure, observed_line, rests_on
-from fleetsim.job.shared_gpus import gpus_each
-from fleetsim.job.sides import BUSY, side_words
+from fleetsim.job.trainer_scaling import gpus_each
 from fleetsim.job.words import binding_words, lost_words
 from fleetsim.quantities import WASTE, quantity
 from fleetsim.sim.engines import speculation_of

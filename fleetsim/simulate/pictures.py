@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from fleetsim import units
-from fleetsim.config.lengths import longest_length
+from fleetsim.config.workload import longest_length
 from fleetsim.estimates import Estimate
 from fleetsim.job.words import lost_words
 from fleetsim.quantities import WASTE, quantity

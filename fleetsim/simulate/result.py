@@ -14,8 +14,7 @@ from fleetsim import units
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.files import replace_file, whole
-from fleetsim.job.result import Briefed, Later, keywords, unchanging
-from fleetsim.job.watch import SILENT, Watch
+from fleetsim.job.result import SILENT, Briefed, Later, Watch, keywords, unchanging
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -124,7 +123,8 @@ class SimulateResult(Briefed):
         steps: "20" (after warm-up), "0:9" or "all"; 20 if None. The run is simulated once more, to record it. An
         existing file is replaced. Raises InputError for steps that the run does not have, OutsideError.
         """
-        from fleetsim.export.perfetto import parse_steps, record, trace_of
+        from fleetsim.export.perfetto import record, trace_of
+        from fleetsim.export.perfetto.tracks import parse_steps
 
         first = self.runs[0]
         asked = parse_steps(steps)

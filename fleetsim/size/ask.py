@@ -10,10 +10,8 @@ from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Interrupted, Problem
 from fleetsim.faces import flag, text
 from fleetsim.job.fields import PlannedJob, ready
-from fleetsim.job.question import AnyJob, Lends, Option
-from fleetsim.job.result import Recommendation, SoFar, unchanging
-from fleetsim.job.settings import TARGETS, said
-from fleetsim.job.watch import SILENT, Watch
+from fleetsim.job.result import SILENT, Recommendation, SoFar, Watch, unchanging
+from fleetsim.job.settings import TARGETS, AnyJob, Lends, Option, said
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -101,7 +99,7 @@ class SizeResult(Recommendation):
     @property
     def _fleet(self) -> dict[str, Any]:
         """The changes that make the asked job one with the recommended fleet."""
-        from fleetsim.job.shared_gpus import counted, on_all_gpus, takes_turns
+        from fleetsim.job.trainer_scaling import counted, on_all_gpus, takes_turns
 
         if takes_turns(self.plan.scenario):
             return {"trainer.gpus": self.plan.scenario.trainer.gpus, **on_all_gpus(self.plan.scenario, self.instances)}
@@ -171,7 +169,7 @@ class SizeResult(Recommendation):
     def saved(self) -> str:
         """What the command writes under --save: the job with the recommended fleet."""
         from fleetsim.config.load import dump_short, with_changes
-        from fleetsim.job.shared_gpus import takes_turns
+        from fleetsim.job.trainer_scaling import takes_turns
         from fleetsim.job.trials import with_instances
 
         said = {*self.asked.given, "fleet.instances", "engine.tp"}
@@ -189,7 +187,7 @@ class SizeResult(Recommendation):
     def advice(self) -> list[dict[str, Any]]:
         """The recommendation and the moves beside it: what, the command that simulates it, its promise, permission."""
         from fleetsim.job.facts import run_differs
-        from fleetsim.job.shared_gpus import count_words
+        from fleetsim.job.trainer_scaling import count_words
         from fleetsim.job.trials import with_instances
         from fleetsim.search.advice import Advised, advice_data, moves_advised
 

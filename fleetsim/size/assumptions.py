@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from fleetsim import units
-from fleetsim.config.paths import is_given
 from fleetsim.config.scenario import Scenario
+from fleetsim.config.tree import is_given
 from fleetsim.job.assumptions import Assumption, assumptions_of, is_estimated
 from fleetsim.job.derived_values import names_a_model
 from fleetsim.job.nameplate import mean_step_s
-from fleetsim.job.shared_gpus import takes_turns
-from fleetsim.job.trainer_scaling import course_of, law_words, least_trainer_gpus
+from fleetsim.job.trainer_scaling import course_of, law_words, least_trainer_gpus, takes_turns
 
 _SHARE = "trainer.scaling.parallel_share"
 # What an answer in GPUs says itself, and what stands for rates that are matched.

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from fleetsim import units
-from fleetsim.config.lengths import ConstantTokens
 from fleetsim.config.scenario import Scenario
+from fleetsim.config.workload import ConstantTokens
 from fleetsim.errors import StuckError
 from fleetsim.job.caveats import backlog_warnings, error_warnings, range_warnings
 from fleetsim.job.engine_source import EngineSource
 from fleetsim.job.result import Later
-from fleetsim.job.shared_gpus import count_words
+from fleetsim.job.trainer_scaling import count_words
 from fleetsim.job.trials import Trial, with_instances
 from fleetsim.search.levers import samples_held
 from fleetsim.search.targets import Target

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import StuckError
-from fleetsim.job.shared_gpus import can_be, next_count
+from fleetsim.job.trainer_scaling import can_be, next_count
 from fleetsim.job.trials import Measure, Tell, flat, unit_of, with_instances
 from fleetsim.job.uncertainty import CONFIDENCE, UNCERTAIN, Z80, Axis, FactorLaw, Uncertain
 from fleetsim.search.objective import price_per_s, usd_per_h

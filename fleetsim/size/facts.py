@@ -12,7 +12,7 @@ from fleetsim.job import words as job_words
 from fleetsim.job.facts import assumed_line, measure_line, run_differs, run_facts, run_line
 from fleetsim.job.grounds import assumed_section, observed_line, observed_section, rests_on
 from fleetsim.job.metrics import CANDIDATE_METRICS
-from fleetsim.job.shared_gpus import count_words, gpus_each, takes_turns
+from fleetsim.job.trainer_scaling import count_words, gpus_each, takes_turns
 from fleetsim.job.trials import Trial, with_instances
 from fleetsim.job.words import binding_words, instance_words, target, target_value
 from fleetsim.search.targets import RULE, Target

@@ -24,15 +24,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fleetsim.config.lengths import ConstantTokens
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
+from fleetsim.config.workload import ConstantTokens
 from fleetsim.dataclass import dataclass
 from fleetsim.engine.transport import sync_times
 from fleetsim.errors import StuckError
 from fleetsim.job.nameplate import mean_output_tokens, mean_prompt_tokens
 from fleetsim.job.trials import Measure, Tell, with_instances
-from fleetsim.policies.in_flight import IN_FLIGHT
+from fleetsim.policies.samples import IN_FLIGHT
 
 LONG_TAIL, SYNC, STRAGGLERS, FAILURES, PREFILL = "long_tail", "sync_pauses", "stragglers", "failures", "prefill"
 INTERACTION, SLACK = "interaction", "slack"

@@ -20,7 +20,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import StuckError
 from fleetsim.job.trials import Measure, Tell, flat, with_instances
-from fleetsim.policies.age_actions import AGE_ACTIONS
+from fleetsim.policies.samples import AGE_ACTIONS
 from fleetsim.search.bisection import smallest
 
 EPSILON = 0.01

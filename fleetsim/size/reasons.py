@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.job.assumptions import Assumption
-from fleetsim.job.drafts import Drafts
+from fleetsim.job.engine_choices import Drafts, Sides
 from fleetsim.job.engine_source import EngineSource
 from fleetsim.job.input_moves import InputPart
 from fleetsim.job.result import Later
-from fleetsim.job.sides import Sides
 from fleetsim.search.alternative import Alternatives
 from fleetsim.search.change import Change
 

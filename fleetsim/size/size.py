@@ -13,17 +13,15 @@ from collections.abc import Collection, Sequence
 from dataclasses import field, replace
 from functools import partial
 
-from fleetsim.config.paths import is_given
 from fleetsim.config.scenario import Scenario
+from fleetsim.config.tree import is_given
 from fleetsim.dataclass import dataclass
-from fleetsim.job.drafts import drafts_of
+from fleetsim.job.engine_choices import drafts_of, sides_of
 from fleetsim.job.engine_source import engine_source
 from fleetsim.job.facts import run_step_s
 from fleetsim.job.nameplate import nameplate_rate
 from fleetsim.job.result import Later
-from fleetsim.job.shared_gpus import can_be, next_count, takes_turns, with_all_gpus
-from fleetsim.job.sides import sides_of
-from fleetsim.job.trainer_scaling import anchored
+from fleetsim.job.trainer_scaling import anchored, can_be, next_count, takes_turns, with_all_gpus
 from fleetsim.job.trials import (
     Measure,
     Tell,

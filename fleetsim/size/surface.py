@@ -28,7 +28,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import StuckError
 from fleetsim.job.nameplate import mean_step_s
-from fleetsim.job.shared_gpus import takes_turns
+from fleetsim.job.trainer_scaling import takes_turns
 from fleetsim.job.trials import Measure, unit_of
 from fleetsim.job.uncertainty import Axis
 from fleetsim.size.short_runs import ShortRun, ShortRuns

@@ -12,7 +12,7 @@ from fleetsim.errors import InputError
 from fleetsim.job import facts as brief
 from fleetsim.job.command import unused_name
 from fleetsim.job.facts import run_differs, run_line
-from fleetsim.job.shared_gpus import count_words, gpus_each, takes_turns
+from fleetsim.job.trainer_scaling import count_words, gpus_each, takes_turns
 from fleetsim.job.words import target
 from fleetsim.search.alternative import never_waits
 from fleetsim.search.levers import ONE_MORE

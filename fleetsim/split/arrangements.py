@@ -27,12 +27,10 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import flag, text
-from fleetsim.job.shared_gpus import lays_out
-from fleetsim.job.trainer_scaling import least_trainer_gpus, scaled
+from fleetsim.job.trainer_scaling import lays_out, least_trainer_gpus, scaled
 from fleetsim.job.trials import unit_of
 from fleetsim.policies.admission import LAWS
-from fleetsim.policies.batches import BATCH_RULES
-from fleetsim.policies.in_flight import IN_FLIGHT
+from fleetsim.policies.samples import BATCH_RULES, IN_FLIGHT
 
 Kind = Literal["colocated_sync", "colocated_async", "split", "split_sync"]
 # Those whose pools have GPUs of their own.

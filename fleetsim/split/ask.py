@@ -10,10 +10,8 @@ from fleetsim.dataclass import dataclass
 from fleetsim.errors import Interrupted, Problem, Problems
 from fleetsim.faces import Text, flag, text
 from fleetsim.job.fields import PlannedJob, ready
-from fleetsim.job.question import AnyJob, Lends, Option
-from fleetsim.job.result import Recommendation, SoFar, unchanging
-from fleetsim.job.settings import JOB, TRAINER, said
-from fleetsim.job.watch import SILENT, Watch
+from fleetsim.job.result import SILENT, Recommendation, SoFar, Watch, unchanging
+from fleetsim.job.settings import JOB, TRAINER, AnyJob, Lends, Option, said
 
 if TYPE_CHECKING:
     import pandas as pd

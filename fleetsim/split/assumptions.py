@@ -7,8 +7,8 @@ from itertools import pairwise
 from typing import Any
 
 from fleetsim import units
-from fleetsim.config.paths import is_given
 from fleetsim.config.scenario import Scenario
+from fleetsim.config.tree import is_given
 from fleetsim.errors import StuckError
 from fleetsim.job.assumptions import Assumption, assumptions_of
 from fleetsim.job.caveats import error_warnings, range_warnings

@@ -15,7 +15,7 @@ from fleetsim.config.law_numbers import law_of, steps_per_version
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.policies.admission import MAX_STALENESS
-from fleetsim.policies.batches import BATCH_RULES
+from fleetsim.policies.samples import BATCH_RULES
 from fleetsim.split.arrangements import Arrangement, colocated_async, colocated_sync, split, split_in_turn
 from fleetsim.split.permissions import age_of
 from fleetsim.split.runs import By, Simulated, WayRuns, badness

@@ -11,17 +11,15 @@ from fleetsim.dataclass import dataclass
 from fleetsim.errors import Interrupted, OutsideError, Problem, Problems, UnfinishedError
 from fleetsim.faces import Text, flag, text
 from fleetsim.job.fields import CountedJob, ready
-from fleetsim.job.question import AnyJob, Lends, Option
-from fleetsim.job.result import keywords
-from fleetsim.job.settings import JOB, RUN, SIMULATED
-from fleetsim.job.watch import SILENT, Watch, told
+from fleetsim.job.result import SILENT, Watch, keywords, told
+from fleetsim.job.settings import JOB, RUN, SIMULATED, AnyJob, Lends, Option
 from fleetsim.sweep.grid import Axis, grid_of
 from fleetsim.sweep.result import SweepResult
 
 if TYPE_CHECKING:
     from fleetsim.job.base_job import Start, Tell
     from fleetsim.job.options import Options
-    from fleetsim.sweep.output import TableOutput
+    from fleetsim.sweep.table import TableOutput
 
 GRID, WHERE = "The grid", "Where it runs"
 MOST_WORKERS = 1024
@@ -76,8 +74,8 @@ class Sweep:
     def ready(self) -> Self:
         """The same question with the job and the axes themselves. Raises InputError with all that is wrong with the
         grid, the objectives and the job."""
-        from fleetsim.sweep.axes import axes_written
-        from fleetsim.sweep.objective import objectives_of
+        from fleetsim.sweep.grid import axes_written
+        from fleetsim.sweep.pareto import objectives_of
 
         axes, wrong = list(self.axes), Problems()
         with wrong.check():
@@ -111,7 +109,7 @@ class Sweep:
     def place(self) -> AbstractContextManager[TableOutput | None]:
         """Where the table goes. Raises InputError with what is wrong about it, and about where the work is done."""
         from fleetsim.sweep.cluster import check_ray
-        from fleetsim.sweep.output import TableOutput
+        from fleetsim.sweep.table import TableOutput
 
         wrong = Problems(self._wrong_where())
         with wrong.check():
@@ -139,8 +137,7 @@ def ask(asked: Sweep, watch: Watch = SILENT) -> SweepResult:
     Raises InputError with all that is wrong, or where no cell is valid; UnfinishedError with the SweepResult so far
     when a worker, a cluster or a file fails; Interrupted with the same on Ctrl-C.
     """
-    from fleetsim.sweep.best_so_far import BestSoFar
-    from fleetsim.sweep.objective import objectives_of
+    from fleetsim.sweep.pareto import BestSoFar, objectives_of
     from fleetsim.sweep.run import sweep as run
 
     asked = asked.ready()
@@ -207,7 +204,7 @@ def sweep(
     Interrupted with the SweepResult so far on Ctrl-C.
     """
     from fleetsim.job.base_job import load
-    from fleetsim.sweep.axes import axes_of
+    from fleetsim.sweep.grid import axes_of
 
     start = load(job, **options)
     asked = Sweep(job=start, axes=axes_of(grid), objective=list(objectives), workers=workers, ray=ray)

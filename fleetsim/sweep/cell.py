@@ -1,21 +1,131 @@
-"""One cell to one row: simulated as often as the design says, or the reason why it could not be."""
+"""What a sweep is going to run: scenario, grid, how often, the digest it is known by; and one cell of it to one row."""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
 import time
 from collections import Counter
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
 
+import fleetsim
+from fleetsim.config.load import scenario_from_mapping, with_changes
+from fleetsim.config.plain_scalar import plain_scalar
+from fleetsim.config.scenario import Scenario
+from fleetsim.config.tree import is_touched
+from fleetsim.config.yaml_text import as_yaml
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, StuckError
 from fleetsim.estimates import Estimate, estimate
+from fleetsim.job.derived_values import TP, instance_gpus, with_derived
 from fleetsim.job.trials import flat
 from fleetsim.quantities import METRICS
-from fleetsim.sim.engines import in_engine
+from fleetsim.sim.engines import in_engine, profile_of
 from fleetsim.sim.metrics import metrics_of
+from fleetsim.sim.profile_facts import as_profiled
 from fleetsim.sim.run import simulate
-from fleetsim.sweep.design import Design, sources_digest
+from fleetsim.sweep.grid import Grid
+
+# --- What a sweep is going to run: the scenario, the grid, how often; and the digest that it is known by.
+
+# Whatever decides on a cell's numbers.
+_DECIDING = ("config", "policies", "workload", "engine", "trainer", "sim", "job", "sweep")
+# Keys that trainer, weight sync and slowdown follow from where nobody said them.
+_DERIVED_OF = ("engine", "trainer", "workload", "sync", "fleet.placement")
+# What is worked out, and so called assumed; where it is not, somebody said it.
+_DERIVED = ("trainer.gpus", "trainer.per_token_s", "engine.slowdown", "sync.transport")
+_WORD = re.compile(r"[A-Za-z][\w./-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Design:
+    """raw: the scenario as a plain mapping, all defaults written out, so that a worker can be sent it. given: dotted
+    paths that somebody wrote. replications: of every cell."""
+
+    raw: Mapping[str, Any]
+    given: tuple[str, ...]
+    grid: Grid
+    replications: int
+
+    def scenario(self, cell: int) -> Scenario:
+        """The scenario of one cell: what `fleetsim simulate` makes of it with the cell's values as `--set`.
+
+        Raises InputError for values that do not fit.
+        """
+        values = self.grid.values(cell)
+        raw = dict(self.raw)
+        instances = values.get("fleet.instances")
+        factors = raw["fleet"].get("speed_factors") or ()
+        if isinstance(instances, int) and "fleet.speed_factors" not in values and len(factors) > instances:
+            # The factors of instances that are no more go with them.
+            raw["fleet"] = {**raw["fleet"], "speed_factors": factors[:instances]}
+        assumed = [p for p in raw.get("assumed", ()) if not is_touched(p, values)]
+        raw["assumed"] = assumed
+        scenario = scenario_from_mapping(raw, "cell", [f"{path}={text_of(value)}" for path, value in values.items()])
+        given = {*self.given, *values}
+        if any(path.startswith("engine") for path in values):
+            tp = instance_gpus(scenario, given) if self.given else None
+            scenario = scenario if tp is None else with_changes(scenario, {TP: tp})
+            scenario = as_profiled(scenario, given).scenario
+        if not any(path.startswith(_DERIVED_OF) for path in values):
+            return scenario
+        return with_derived(scenario, given | {p for p in _DERIVED if p not in self.raw.get("assumed", ())})
+
+
+def design_of(scenario: Scenario, grid: Grid, replications: int | None = None, given: Collection[str] = ()) -> Design:
+    """A design. replications: `run.replications` of the scenario if None. given: as `Design` has it."""
+    n = scenario.run.replications if replications is None else replications
+    raw = scenario.model_dump(exclude_none=True)
+    raw["run"]["replications"] = n
+    return Design(raw, tuple(sorted(given)), grid, n)
+
+
+@cache
+def sources_digest() -> str:
+    """Digest of the code that decides on a cell's numbers, and of its version."""
+    digest = hashlib.sha256(fleetsim.__version__.encode())
+    root = Path(fleetsim.__file__).parent
+    for package in _DECIDING:
+        for source in sorted((root / package).rglob("*.py")):
+            digest.update(source.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def digest_of(design: Design) -> str:
+    """What a design is known by: equal for equal results. Files that the scenario names count by their content."""
+    grid = [[axis.path, list(axis.values)] for axis in design.grid.axes]
+    known = [sources_digest(), design.raw, design.given, grid, design.replications]
+    digest = hashlib.sha256(json.dumps(known, sort_keys=True, default=str).encode())
+    for path in sorted({*_files(design.raw), *_files(grid)}):
+        digest.update(Path(path).read_bytes())
+    profile = profile_of(Scenario.model_validate(dict(design.raw)))
+    if profile is not None:
+        digest.update(profile.model_dump_json().encode())
+    return digest.hexdigest()[:32]
+
+
+def _files(value: Any) -> set[str]:
+    """Every text below a value that names a file: profiles, empirical lengths, a model's config.json."""
+    if isinstance(value, Mapping):
+        return set().union(*map(_files, value.values()))
+    if isinstance(value, (list, tuple)):
+        return set().union(*map(_files, value))
+    try:
+        return {value} if isinstance(value, str) and value and "\0" not in value and Path(value).is_file() else set()
+    except OSError:
+        return set()
+
+
+def text_of(value: Any) -> str:
+    """A value as `--set` takes it: JSON, which is YAML; plain words without quotes."""
+    if isinstance(value, str) and _WORD.fullmatch(value) and plain_scalar(value) == value:
+        return value
+    return as_yaml(value, str)
+
 
 Status = Literal["ok", "invalid", "stuck"]
 
@@ -68,3 +178,36 @@ def run_cells(design: Design, cells: Sequence[int]) -> CellChunk:
     start = time.perf_counter()
     rows = tuple(run_cell(design, cell) for cell in cells)
     return CellChunk(rows, time.perf_counter() - start, sources_digest())
+
+
+# --- How many cells a worker gets at a time: enough that handing them out costs nothing, few enough to lose little.
+
+# What a chunk should take. A sweep that is killed loses at most the chunks in flight.
+CHUNK_S = 0.3
+MOST_CELLS = 256
+
+
+class Chunks:
+    """Cells, handed out in chunks that grow as cells prove to be quick. `learn` is told what chunks took."""
+
+    def __init__(self, cells: Sequence[int], at_once: int) -> None:
+        self._cells, self._next, self._at_once = cells, 0, at_once
+        self._seconds, self._done = 0.0, 0
+
+    def learn(self, cells: int, seconds: float) -> None:
+        """Learns how long some cells took; earlier lessons count less and less."""
+        self._seconds, self._done = self._seconds / 2 + seconds, self._done // 2 + cells
+
+    def __iter__(self) -> Iterator[tuple[int, ...]]:
+        while self._next < len(self._cells):
+            left = len(self._cells) - self._next
+            size = self._size(left)
+            yield tuple(self._cells[self._next : self._next + size])
+            self._next += size
+
+    def _size(self, left: int) -> int:
+        """Towards the end chunks shrink, so that all workers finish together."""
+        if self._done == 0:
+            return 1
+        quick = CHUNK_S * self._done / max(self._seconds, 1e-6)
+        return max(1, min(int(quick), MOST_CELLS, -(-left // (2 * self._at_once))))

@@ -17,9 +17,7 @@ from typing import Any
 
 from fleetsim.errors import InputError, OutsideError, Problem
 from fleetsim.faces import Text, flag, text
-from fleetsim.sweep.cell import CellChunk, run_cells
-from fleetsim.sweep.chunks import Chunks
-from fleetsim.sweep.design import Design, sources_digest
+from fleetsim.sweep.cell import CellChunk, Chunks, Design, run_cells, sources_digest
 
 # A worker may die so often under one chunk; then it is the chunk that kills it.
 RETRIES = 5

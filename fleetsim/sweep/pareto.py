@@ -14,16 +14,80 @@ only: whom they do not beat, the cells below them do not beat by more than luck.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from math import fsum, inf
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fleetsim import units
+from fleetsim.config.tree import did_you_mean
 from fleetsim.dataclass import dataclass
+from fleetsim.errors import InputError, Problem
 from fleetsim.estimates import t_quantile
+from fleetsim.faces import Text
+from fleetsim.job.result import Watch
+from fleetsim.quantities import BY_NAME, METRICS, quantity
 from fleetsim.sim.paired_difference import NEGLIGIBLE, WITHOUT_INTERVAL
 from fleetsim.sweep.cell import SweepRow
-from fleetsim.sweep.objective import Objective
+
+if TYPE_CHECKING:
+    from fleetsim.sweep.grid import Grid
+
+# --- What a sweep looks for: metrics of the catalogue, each with the way that is better.
+
+_FLAG = Text("--objective", "objectives")
+# Money, time, and how far off policy. Of staleness the mean: its 99th percentile is a whole number of steps, so that
+# cells which train on quite different data would be equal.
+DEFAULT = ("cost_per_step", "step_s", "staleness_steps.mean")
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """A metric to make small, or with `most` large."""
+
+    metric: str
+    most: bool = False
+
+    @property
+    def column(self) -> int:
+        """The metric's place in `METRICS`."""
+        return METRICS.index(self.metric)
+
+    @property
+    def text(self) -> str:
+        """The text that `--objective` takes: "step_s", "max:queue_depth"."""
+        better = BY_NAME[self.metric].better
+        plain = better is not None and self.most == (better == "more")
+        return self.metric if plain else f"{'max' if self.most else 'min'}:{self.metric}"
+
+
+def objectives_of(texts: Sequence[str] = ()) -> tuple[Objective, ...]:
+    """ "step_s", "max:goodput" ...; `DEFAULT` if there are none.
+
+    Raises InputError with all problems: unknown metrics, one twice, one of which neither way is better as such.
+    """
+    objectives: list[Objective] = []
+    problems = []
+    for text in texts or DEFAULT:
+        way, colon, name = text.strip().rpartition(":")
+        if name not in BY_NAME:
+            problems.append(Problem(_FLAG, name, "unknown metric", did_you_mean(name, METRICS)))
+            continue
+        better = BY_NAME[name].better
+        if colon and way not in ("min", "max"):
+            problems.append(Problem(_FLAG, text, "must read METRIC, min:METRIC or max:METRIC", f"min:{name}"))
+        elif not colon and better is None:
+            rule = "neither way is better as such"
+            problems.append(Problem(_FLAG, name, rule, f"say which: min:{name} or max:{name}"))
+        elif any(o.metric == name for o in objectives):
+            problems.append(Problem(_FLAG, name, "comes twice", "give it once"))
+        else:
+            objectives.append(Objective(name, way == "max" if colon else better == "more"))
+    if problems:
+        raise InputError(problems)
+    return tuple(objectives)
+
 
 Mark = Literal["front", "tied", "dominated"]
 Floats = NDArray[np.float64]
@@ -113,3 +177,38 @@ def _undominated(means: Floats) -> NDArray[np.bool_]:
         topped = (one <= means[left]).all(axis=1) & (one < means[left]).any(axis=1)
         left = left[~topped]
     return top
+
+
+# --- What a sweep tells while it goes on: cells done, the best so far, time left.
+
+
+class BestSoFar:
+    """Follows a sweep and shows it by one objective."""
+
+    def __init__(self, grid: Grid, objective: Objective, watch: Watch) -> None:
+        self._grid, self._objective, self._watch = grid, objective, watch
+        self._best, self._cell = inf, -1
+
+    def __call__(self, done: int, of: int, rows: Sequence[SweepRow]) -> None:
+        """Hears how many cells are done, of how many, and which are new."""
+        column, sign = self._objective.column, -1.0 if self._objective.most else 1.0
+        for row in rows:
+            if row.values:
+                mean = sign * fsum(run[column] for run in row.values) / len(row.values)
+                if mean < self._best:
+                    self._best, self._cell = mean, row.cell
+        if not self._watch.counts:
+            self._watch(f"sweeping: {done} of {of} cells")
+            return
+        self._watch("cells")
+        self._watch.at(done, of, self._words)
+
+    def _words(self) -> str:
+        if self._cell < 0:
+            return ""
+        from fleetsim.sweep.cell import text_of
+
+        q = quantity(self._objective.metric)
+        value = units.written(-self._best if self._objective.most else self._best, q.unit)
+        where = ", ".join(f"{path}={text_of(v)}" for path, v in self._grid.values(self._cell).items())
+        return f"best {q.title} {value} at {where}"

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
-from fleetsim.job.result import Briefed, unchanging
-from fleetsim.job.watch import SILENT, Watch
+from fleetsim.job.result import SILENT, Briefed, Watch, unchanging
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,9 +51,7 @@ class SweepResult(Briefed):
     @property
     def warnings(self) -> tuple[str, ...]:
         """The warnings that the command prints on stderr."""
-        from fleetsim.sweep.engines import engine_notes
-        from fleetsim.sweep.idle import idle_keys
-        from fleetsim.sweep.stated_seconds import stated_seconds
+        from fleetsim.sweep.remarks import engine_notes, idle_keys, stated_seconds
 
         keys = (*idle_keys(self.swept), *stated_seconds(self.swept))
         return (*self.job.notes, *keys, *engine_notes(self.swept, self.job.notes))
@@ -84,6 +81,6 @@ class SweepResult(Briefed):
 
     def document(self) -> dict[str, Any]:
         """What the command prints under --json."""
-        from fleetsim.sweep.data import sweep_document
+        from fleetsim.sweep.table import sweep_document
 
         return sweep_document(self.swept, (*self.warnings, *([self.stopped] if self.stopped else [])))

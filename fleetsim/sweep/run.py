@@ -6,7 +6,13 @@ sweep was killed in between.
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
+import time
 from collections.abc import Callable, Collection, Sequence
+from contextlib import closing
+from functools import cache
 
 from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
@@ -14,13 +20,66 @@ from fleetsim.engine.transport import sync_times
 from fleetsim.errors import InputError, Interrupted, OutsideError, Problem, UnfinishedError
 from fleetsim.sim.engines import engine_of, in_engine
 from fleetsim.sim.stop import uninterrupted
-from fleetsim.sweep import local
-from fleetsim.sweep.cell import CellChunk, SweepRow, run_cells
-from fleetsim.sweep.design import Design, design_of
+from fleetsim.sweep.cell import CellChunk, Chunks, Design, SweepRow, design_of, run_cells
 from fleetsim.sweep.grid import Grid
 from fleetsim.sweep.journal import Journal
-from fleetsim.sweep.objective import Objective, objectives_of
-from fleetsim.sweep.pareto import Pareto, pareto_of
+from fleetsim.sweep.pareto import Objective, Pareto, objectives_of, pareto_of
+
+# --- Cells on this machine: one process a core, because a run spends much of its time holding the interpreter's lock.
+
+# Between two looks of a worker at whether its driver is still there.
+_LOOK_S = 0.5
+
+
+def cores() -> int:
+    """How many processes may run at once here."""
+    import joblib
+
+    return int(joblib.cpu_count())
+
+
+def in_processes(design: Design, cells: Sequence[int], workers: int, finished: Callable[[CellChunk], None]) -> None:
+    """Cells on so many processes; `finished` is told each chunk, in the order in which they finish.
+
+    Raises OutsideError when a process died: killed, or out of memory.
+    """
+    import joblib
+    from joblib.externals.loky.process_executor import TerminatedWorkerError
+
+    chunks = Chunks(cells, workers)
+    pool = joblib.Parallel(n_jobs=workers, backend="loky", batch_size=1, return_as="generator_unordered")
+    with closing(pool(joblib.delayed(_run)(design, chunk, os.getpid()) for chunk in chunks)) as done:
+        try:
+            for chunk in done:
+                chunks.learn(len(chunk.rows), chunk.seconds)
+                finished(chunk)
+        except TerminatedWorkerError:
+            raise OutsideError(
+                "a worker process died: killed, or out of memory; finished cells are kept where there is an --out: "
+                "run the same command again, with fewer --workers if memory is short"
+            ) from None
+
+
+@cache
+def _end_with(driver: int) -> None:
+    """Ends this worker soon after its driver: one that is killed outright cannot end its workers, which would stay for
+    minutes. By looking, for the signal that Linux would send is bound to the thread that started the worker."""
+
+    def look() -> None:
+        while os.getppid() == driver:
+            time.sleep(_LOOK_S)
+        os._exit(1)
+
+    threading.Thread(target=look, daemon=True, name="end with the driver").start()
+
+
+def _run(design: Design, cells: Sequence[int], driver: int) -> CellChunk:
+    if os.getpid() != driver:
+        _end_with(driver)
+        # Ctrl-C reaches every process of the terminal; it is the driver's to act on.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return run_cells(design, cells)
+
 
 # With so many seconds of work left or less, starting processes costs more than they save.
 _ALONE_S = 2.0
@@ -134,7 +193,7 @@ def _simulate(
         on_cluster(design, cells, ray, finished)
         return
     if workers is None:
-        workers = local.cores()
+        workers = cores()
         seconds, done = 0.0, 0
         # The first cell loads the simulator and says nothing.
         while workers > 1 and done < len(cells) and (done < 2 or seconds * (len(cells) - done) <= _ALONE_S):
@@ -143,7 +202,7 @@ def _simulate(
             seconds, done = chunk.seconds, done + 1
         cells = cells[done:]
     if workers > 1 and len(cells) > 1:
-        local.in_processes(design, cells, min(workers, len(cells)), finished)
+        in_processes(design, cells, min(workers, len(cells)), finished)
         return
     for cell in cells:
         finished(run_cells(design, (cell,)))

@@ -5,16 +5,31 @@ The same sweep gives the same bytes: rows are sorted, settings fixed, and nothin
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
+import os
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import fleetsim
+from fleetsim.errors import InputError, OutsideError, Problem
+from fleetsim.files import new_file, reason
 from fleetsim.quantities import METRICS
+from fleetsim.sweep.cell import SweepRow
 from fleetsim.sweep.grid import Axis
+from fleetsim.sweep.remarks import engine_sources
 from fleetsim.sweep.run import SweepRows
+from fleetsim.tell.data import estimate, head
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fleetsim.job.result import Watch
+    from fleetsim.sweep.cell import Design
+    from fleetsim.sweep.journal import Journal
 
 FORMATS = (".parquet", ".csv")
 
@@ -106,3 +121,105 @@ def _writer(axis: Axis) -> Any:
         return kind(value) if kind is not str else json.dumps(value, sort_keys=True, default=str)
 
     return written
+
+
+# --- The document of `fleetsim sweep --json`: the grid, a row a cell, the front and the best. Same sweep, same bytes.
+
+
+def sweep_document(result: SweepRows, warnings: tuple[str, ...]) -> dict[str, Any]:
+    """Rows in the order of the cells; `complete` is false when the sweep was interrupted."""
+    pareto, design = result.pareto, result.design
+    return {
+        **head("sweep", result.scenario),
+        "seeds": [{"seed": result.scenario.run.seed, "replication": r} for r in range(design.replications)],
+        "grid": [{"key": axis.path, "values": list(axis.values)} for axis in design.grid.axes],
+        "cells": len(design.grid),
+        "complete": result.complete,
+        "replications": design.replications,
+        "objectives": [{"metric": o.metric, "better": "more" if o.most else "less"} for o in pareto.objectives],
+        "front": list(pareto.front),
+        "best": [
+            {"metric": b.objective.metric, "cell": b.cell, "tied": list(b.tied), "equal": list(b.equal)}
+            for b in pareto.best
+        ],
+        "profiles": [asdict(source) for source in engine_sources(result)],
+        "rows": [_row(result, row) for row in result.rows],
+        "warnings": list(warnings),
+    }
+
+
+def _row(result: SweepRows, row: SweepRow) -> dict[str, Any]:
+    return {
+        "cell": row.cell,
+        "values": result.design.grid.values(row.cell),
+        "status": row.status,
+        "reason": row.reason or None,
+        "pareto": result.pareto.marks.get(row.cell),
+        "binding": row.binding or None,
+        "metrics": {name: estimate(e) for name, e in row.estimates().items()},
+    }
+
+
+# --- `sweep --out FILE`: the table, whole or not at all, and the journal beside it until it is.
+
+
+class TableOutput:
+    """A place for the table, checked before the work. Raises InputError."""
+
+    def __init__(self, output: str) -> None:
+        self._journal: Journal | None = None
+        ending = os.path.splitext(output)[1]
+        if ending not in FORMATS:
+            raise InputError(
+                [Problem("--out", output, f"must end in {' or '.join(FORMATS)}", "for example sweep.parquet")]
+            )
+        if ending == ".parquet":
+            try:
+                import pyarrow.parquet  # noqa: F401 - only whether it is there
+            except ImportError:
+                remedy = "pip install 'fleetsim[parquet]', or write .csv"
+                raise OutsideError(
+                    f"--out {output!r}: Parquet needs pyarrow, which is not installed; {remedy}"
+                ) from None
+        self.place = new_file("--out", output)
+
+    def __enter__(self) -> TableOutput:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Lets go of the journal; what it holds stays until the table is written."""
+        if self._journal is not None:
+            self._journal.close()
+
+    def journal(self, restart: bool, watch: Watch) -> Callable[[Design], Journal]:
+        """Opens the journal beside the table for a design; that the sweep goes on from it is remarked.
+
+        Raises InputError and OutsideError.
+        """
+
+        def opened(design: Design) -> Journal:
+            from fleetsim.sweep.cell import digest_of
+            from fleetsim.sweep.journal import open_journal
+
+            journal = open_journal(self.place, digest_of(design), len(design.grid), restart)
+            self._journal = journal
+            if journal.rows:
+                watch.remark(f"going on: {len(journal.rows):,} of {len(design.grid):,} cells are in {journal.path}")
+            return journal
+
+        return opened
+
+    def write(self, result: SweepRows) -> None:
+        """Writes the table beside its place, moves it there, and drops the journal. Raises OutsideError."""
+        beside = self.place.with_name(f".{os.getpid()}.{self.place.name}")
+        try:
+            write_table(result, beside)
+            beside.replace(self.place)
+        except OSError as error:
+            kept = "" if self._journal is None else f"; the cells are kept in {self._journal.path}"
+            raise OutsideError(f"--out {str(self.place)!r}: cannot be written: {reason(error)}{kept}") from None
+        finally:
+            with contextlib.suppress(OSError):
+                beside.unlink(missing_ok=True)
+        if self._journal is not None:
+            self._journal.discard()

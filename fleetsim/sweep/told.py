@@ -8,11 +8,9 @@ from dataclasses import replace
 from fleetsim import units
 from fleetsim.job.words import kind_of
 from fleetsim.quantities import quantity
-from fleetsim.sweep.cell_tables import LEGEND, cells, effects
-from fleetsim.sweep.engines import engine_sources
-from fleetsim.sweep.pictures import front_chart
+from fleetsim.sweep.pictures import LEVELS_LEGEND, best_words, cells, commands, effects, failures, front_chart
+from fleetsim.sweep.remarks import engine_sources
 from fleetsim.sweep.run import SweepRows
-from fleetsim.sweep.words import best_words, commands, failures
 from fleetsim.tell.document import (
     Block,
     Bullets,
@@ -102,7 +100,7 @@ def _cells(result: SweepRows) -> Iterator[Section]:
             page_only(front_chart(result), replace(table, note=f"{table.note}." if table.note else "")),
             terminal_only(cells(result, _FEW)),
         ),
-        short=f"cells, by {first} ({LEGEND})",
+        short=f"cells, by {first} ({LEVELS_LEGEND})",
         asked=True,
     )
     if len(table.rows) > _FEW:

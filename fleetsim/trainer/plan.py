@@ -1,14 +1,20 @@
-"""What is trained how, on which GPUs: the batch, the recipe, and the layout of the parallel ranks."""
+"""What is trained how, on which GPUs: the batch, the recipe, the layout of the ranks; a token's work, a GPU's bytes."""
 
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Literal
 
-from fleetsim.config.trainer import Backend
+from fleetsim.config.pools import Backend
 from fleetsim.dataclass import dataclass
 from fleetsim.engine.gpus import GpuSpec
-from fleetsim.engine.model.shape import ModelShape
+from fleetsim.engine.model.mixers import Attention
+from fleetsim.engine.model.mlps import Dense, Mixture
+from fleetsim.engine.model.shape import Block, ModelShape
+from fleetsim.engine.model.states import StateMixer
+
+# --- What is trained how, on which GPUs: the batch, the recipe, and the layout of the parallel ranks.
 
 Tuned = Literal["full", "lora"]
 Offload = Literal["none", "states", "adam"]
@@ -109,3 +115,135 @@ class TrainingPlan:
     def micro_batches(self, tokens: float, budget: float) -> int:
         """Parts in which a replica reads so many tokens, `budget` of them per GPU of its context ranks."""
         return max(1, math.ceil(tokens / max(budget * self.layout.cp, self.batch.longest)))
+
+
+# --- What one token costs a trainer, whatever the GPU: operations, numbers that are moved, numbers that are sent.
+
+# Copies of the hidden state that a layer reads or writes once: its norms, residuals, and the inputs of its products.
+_HIDDEN_COPIES = 8
+# A routed token is sent to its experts and back, and each copy is sorted and unsorted.
+_ROUTED_COPIES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A forward pass of one token, summed over all layers; a backward pass is told by what it is a multiple of.
+
+    trunk_flop: products with weights that every token visits, the LM head included. expert_flop: with the routed
+    experts it visits. pair_flop: attention, per pair of tokens that see each other. moved: numbers that pass through
+    memory once. head_moved: numbers of the logits. routed: numbers sent to experts on other GPUs, one way. reduced:
+    numbers that tensor parallelism adds up. layers: all of them.
+    """
+
+    trunk_flop: float
+    expert_flop: float
+    pair_flop: float
+    moved: float
+    head_moved: float
+    routed: float
+    reduced: float
+    layers: int
+
+    def attention_flop(self, token_length: float) -> float:
+        """Attention per token of sequences whose token-weighted mean length this is; half of the pairs are causal."""
+        return self.pair_flop * token_length / 2
+
+
+@cache
+def work_of(shape: ModelShape) -> Work:
+    """The forward pass of one token of this model."""
+    layers = sum(b.count for b in shape.blocks)
+    states = sum(2 * 2 * n * m.matrix for n, m in shape.states)
+    trunk = 2 * (shape.active_trunk_params - shape.active_routed_params + shape.embedding_params) + states
+    routed = sum(n * m.per_token * (m.latent or shape.hidden) for n, m in shape.mixtures)
+    return Work(
+        trunk_flop=trunk,
+        expert_flop=2 * shape.active_routed_params,
+        pair_flop=shape.prefill_pair_flop,
+        moved=sum(b.count * _moved(b, shape.hidden) for b in shape.blocks),
+        head_moved=shape.vocab,
+        routed=routed,
+        reduced=2 * layers * shape.hidden,
+        layers=layers,
+    )
+
+
+def _moved(block: Block, hidden: int) -> float:
+    """Numbers of one layer: the hidden state, what the mixer makes, what the MLP makes for each expert it visits."""
+    total = _HIDDEN_COPIES * hidden
+    if block.mixer is not None:
+        kind = block.mixer
+        total += sum(g.n for g in kind.gemms(hidden))
+        total += kind.heads * kind.head_dim if isinstance(kind, Attention) else 0
+        total += 2 * hidden if isinstance(kind, StateMixer) else 0
+    if isinstance(block.mlp, Dense):
+        total += (2 + block.mlp.gated) * block.mlp.width
+    elif isinstance(block.mlp, Mixture):
+        m = block.mlp
+        total += (2 + m.gated) * m.peak_width + _ROUTED_COPIES * m.per_token * (m.latent or hidden)
+    return float(total)
+
+
+# --- Bytes that one GPU of a trainer holds: weights, gradients, optimizer states, activations.
+
+# Bytes per weight: in 16 bits; of a 32-bit gradient; of Adam's states, the 32-bit weight included (Rajbhandari et al.,
+# ZeRO, arXiv 1910.02054, section 3.1, with gradients in 32 bits, as FSDP2 and Megatron keep them).
+_WEIGHT, _GRADIENT, _STATES = 2, 4, 12
+# Trained weights of adapters over all weights: rank 16 to 64 in all linear layers.
+LORA_SHARE = 0.01
+# Logits are made in chunks of so many tokens, in 32 bits, with their gradient.
+_LOGIT_TOKENS, _LOGIT_BYTES = 4096, 8
+# The context of CUDA and NCCL, and buffers; and the part of the memory that an allocator can fill.
+_RUNTIME_BYTES, _USABLE = 3e9, 0.94
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes of one GPU. states: weights, gradients and optimizer. activations: of one micro-batch. room: what may be
+    filled of the GPU."""
+
+    states: float
+    activations: float
+    runtime: float
+    room: float
+
+    @property
+    def total(self) -> float:
+        """All of them."""
+        return self.states + self.activations + self.runtime
+
+    @property
+    def fits(self) -> bool:
+        """Whether there is room for all of them."""
+        return self.total <= self.room
+
+
+def memory_of(plan: TrainingPlan) -> Memory:
+    """What one GPU of the plan holds at its peak."""
+    models = 2 if plan.recipe.critic else 1
+    return Memory(models * _states(plan), _activations(plan), _RUNTIME_BYTES, _USABLE * plan.gpu.memory_bytes)
+
+
+def _states(plan: TrainingPlan) -> float:
+    recipe, layout, shape = plan.recipe, plan.layout, plan.shape
+    trained = LORA_SHARE if recipe.tune == "lora" else 1.0
+    states = 0 if recipe.offload == "adam" else _STATES
+    if recipe.backend == "fsdp":
+        layer = (shape.params - shape.embeddings_params) / work_of(shape).layers
+        gathered = 2 * layer * _WEIGHT  # this layer's weights and the next one's
+        return shape.params * (_WEIGHT + trained * (_GRADIENT + states)) / layout.gpus + gathered
+    own = (shape.params - shape.routed_params) / (layout.tp * layout.pp)
+    experts = shape.routed_params / (layout.ep * layout.pp)
+    copies = max(1, layout.gpus // (layout.ep * layout.pp))
+    whole = _WEIGHT + trained * _GRADIENT
+    return own * (whole + trained * states / (layout.dp * layout.cp)) + experts * (whole + trained * states / copies)
+
+
+def _activations(plan: TrainingPlan) -> float:
+    """Of one micro-batch. A pipeline's first stage keeps as many as it has stages: that makes up for its few layers."""
+    shape, layout, work = plan.shape, plan.layout, work_of(plan.shape)
+    tokens = max(plan.recipe.micro_tokens, plan.batch.longest / layout.cp) / layout.tp
+    kept = work.layers * shape.hidden if plan.recipe.recompute else work.moved
+    layer = 2 * work.moved / work.layers
+    chunk = min(tokens, _LOGIT_TOKENS)
+    return 2 * tokens * (kept + layer) + _LOGIT_BYTES * chunk * shape.vocab

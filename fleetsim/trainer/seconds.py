@@ -1,20 +1,194 @@
 """Seconds of a training step: arithmetic and memory over what trainers reach, links, and what every step costs anew.
 
 A token's forward pass takes the sum of its products, its attention and the numbers that it moves, each over what
-trainers reach of the data sheet (`fleetsim.trainer.efficiency`). A backward pass has twice the products (adapters:
+trainers reach of the data sheet (`fleetsim.trainer.seconds`). A backward pass has twice the products (adapters:
 once, because frozen weights need no gradient), 2.5 times the attention (flash attention computes the scores again; Dao,
 arXiv 2307.08691, section 3.1) and twice the movement; recomputed activations are one more forward pass.
 """
 
 from __future__ import annotations
 
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import fields
+from functools import cache
+from typing import Any
+
 from fleetsim.dataclass import dataclass
+from fleetsim.engine.gpus import GpuSpec
 from fleetsim.engine.model.shape import ModelShape
-from fleetsim.trainer.efficiency import Efficiency, TrainerFit
-from fleetsim.trainer.links import expert_token_s, replicas_s, sharded_micro_s, tensor_token_s
-from fleetsim.trainer.memory import LORA_SHARE
-from fleetsim.trainer.plan import TrainingPlan
-from fleetsim.trainer.work import Work, work_of
+from fleetsim.errors import InputError, Problem
+from fleetsim.trainer.plan import LORA_SHARE, TrainingPlan, Work, work_of
+
+# --- Seconds of a trainer's collectives, from bytes and links: the part of a step that grows with the GPUs.
+
+# Of a server's network, per GPU and direction: ConnectX-7, 400 Gb/s, one per GPU, as sync.link.nic_bytes_s has it.
+NIC_BYTES_S = 50e9
+# A ring hands its pieces on from GPU to GPU; seconds of one hand-over that no bandwidth shortens. Assumed.
+HOP_S = 5e-6
+
+
+def ring_s(gpu: GpuSpec, size: float, ranks: int, links: float) -> float:
+    """`size` bytes gathered or scattered over `ranks` neighbours, whole servers first: what each of them receives.
+
+    links: share of the bandwidth that is reached. A ring over several servers uses all their cards.
+    """
+    if ranks <= 1:
+        return 0.0
+    rate = gpu.link_bytes_s if ranks <= gpu.node_gpus else min(gpu.link_bytes_s, gpu.node_gpus * NIC_BYTES_S)
+    return size * (ranks - 1) / ranks / (rate * links) + (ranks - 1) * HOP_S
+
+
+def across_s(gpu: GpuSpec, size: float, ranks: int, gpus: int, links: float) -> float:
+    """The same over `ranks` that stand in different servers as soon as `gpus` need more than one, each by its card."""
+    if ranks <= 1:
+        return 0.0
+    rate = gpu.link_bytes_s if gpus <= gpu.node_gpus else min(gpu.link_bytes_s, NIC_BYTES_S)
+    return size * (ranks - 1) / ranks / (rate * links) + (ranks - 1) * HOP_S
+
+
+def sharded_micro_s(plan: TrainingPlan, work: Work, links: float, gathers: int, scatters: bool) -> float:
+    """Fully sharded weights put together `gathers` times for a micro-batch, and gradients scattered.
+
+    Weights travel in 16 bits, gradients in 32, layer by layer.
+    """
+    size = plan.shape.params * (2 * gathers + (4 if scatters else 0))
+    ranks, steps = plan.layout.gpus, gathers + scatters
+    if ranks <= 1:
+        return 0.0
+    return ring_s(plan.gpu, size, ranks, links) + (work.layers * steps - 1) * (ranks - 1) * HOP_S
+
+
+def tensor_token_s(plan: TrainingPlan, work: Work, links: float) -> float:
+    """One pass of one token over tensor parallel ranks: each sum is scattered and gathered, 16 bits a number."""
+    tp = plan.layout.tp
+    size = 2 * work.reduced * 2
+    rate = plan.gpu.link_bytes_s if tp <= plan.gpu.node_gpus else NIC_BYTES_S
+    return size * (tp - 1) / tp / (rate * links)
+
+
+def expert_token_s(plan: TrainingPlan, work: Work, links: float) -> float:
+    """One pass of one token to its experts and back; what leaves the server goes through the GPU's own card."""
+    ep = plan.layout.ep
+    if ep <= 1:
+        return 0.0
+    size, inside = 2 * work.routed * 2, min(ep, plan.gpu.node_gpus)
+    near = size * (inside - 1) / ep / (plan.gpu.link_bytes_s * links)
+    far = size * (ep - inside) / ep / (NIC_BYTES_S * links)
+    return near + far
+
+
+def replicas_s(plan: TrainingPlan, links: float, trained: float) -> float:
+    """The end of a Megatron step: gradients of the replicas scattered (32 bits), new weights gathered (16 bits).
+
+    trained: share of the weights that have gradients.
+    """
+    shape, layout = plan.shape, plan.layout
+    own = (shape.params - shape.routed_params) / (layout.tp * layout.pp)
+    experts = shape.routed_params / (layout.ep * layout.pp)
+    copies = max(1, layout.gpus // (layout.ep * layout.pp))
+    dense = across_s(plan.gpu, 6 * trained * own, layout.dp * layout.cp, layout.gpus, links)
+    return dense + across_s(plan.gpu, 6 * trained * experts, copies, layout.gpus, links)
+
+
+# --- What trainers reach of a data sheet: a few physical parameters, fitted to published steps.
+# `calibration/fit_trainer.py` fits them to the rows of `calibration/public/trainer_points.yaml` and writes
+# `calibration/trainer_fit.json`; docs/accuracy.md says how far off they are on rows that the fit did not see.
+
+_FILE = "trainer_fit.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Efficiency:
+    """product: share of the peak that products with dense weights reach; expert: with routed experts. attention: share
+    that flash attention reaches. touches: how often each number of a forward pass goes through memory; head_touches:
+    each logit. links: share of a link's bandwidth that collectives reach. exposed: share of what could be hidden behind
+    arithmetic that is not. forward: a pass for log-probs over the forward part of an update: it computes them and their
+    entropy in 32 bits, in turns with what it moves. step_s: seconds of an optimizer step,
+    whatever it holds. micro_s: of a micro-batch.
+    """
+
+    product: float
+    expert: float
+    attention: float
+    touches: float
+    head_touches: float
+    links: float
+    exposed: float
+    forward: float
+    step_s: float
+    micro_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class KnownTrainerError:
+    """|predicted / published - 1| of steps of one kind, predicted by a fit that did not see their framework, or, of a
+    framework's own, their model.
+
+    median, p90: half and 90 % of the steps are within. bias: median of the signed error. points, sources: how many.
+    """
+
+    median: float
+    p90: float
+    bias: float
+    points: int
+    sources: int
+
+
+@dataclass(frozen=True, slots=True)
+class TrainerFit:
+    """The parameters; factors: seconds over the model's for a backend and kind of model ("fsdp dense"), and for a
+    framework on top of it; errors: by both, and "" for all."""
+
+    efficiency: Efficiency
+    kinds: Mapping[str, float]
+    frameworks: Mapping[str, float]
+    errors: Mapping[str, KnownTrainerError]
+
+    def factor(self, kind: str, family: str) -> float:
+        """Of the model's seconds; 1 where nothing is known."""
+        return self.kinds.get(kind, 1.0) * self.frameworks.get(family, 1.0)
+
+    def error(self, kind: str, family: str) -> KnownTrainerError | None:
+        """Of the framework and kind of model, else of the backend and kind of model, else of all."""
+        return self.errors.get(family) or self.errors.get(kind) or self.errors.get("")
+
+
+def fit_of(document: Mapping[str, Any]) -> TrainerFit:
+    """From the JSON that calibration/fit_trainer.py writes. Raises InputError when a key is missing or no number."""
+    try:
+        return TrainerFit(
+            Efficiency(**{f.name: _number(f.name, document["efficiency"][f.name]) for f in fields(Efficiency)}),
+            {name: _number(name, value) for name, value in document["kinds"].items()},
+            {name: _number(name, value) for name, value in document["frameworks"].items()},
+            {name: KnownTrainerError(**row) for name, row in document["errors"].items()},
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise _wrong(type(error).__name__, f"the keys that the fit writes ({error})") from error
+
+
+@cache
+def shipped_fit() -> TrainerFit:
+    """The one that comes with the package, read once."""
+    from fleetsim.config.data_files import data_path
+
+    try:
+        document = json.loads(data_path("calibration", _FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise _wrong(_FILE, f"readable JSON ({error})") from error
+    return fit_of(document)
+
+
+def _number(where: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
+        raise _wrong(value, f"{where}: a finite number above 0")
+    return float(value)
+
+
+def _wrong(value: Any, rule: str) -> InputError:
+    return InputError([Problem(_FILE, value, rule, "run calibration/fit_trainer.py again")])
+
 
 # A forward pass keeps no activations, so its micro-batches are larger by about this.
 FORWARD_BUDGET = 3

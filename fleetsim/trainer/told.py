@@ -10,12 +10,9 @@ from fleetsim import units
 from fleetsim.config.scenario import Scenario
 from fleetsim.tell.data import head
 from fleetsim.tell.document import Document, Section, Table
-from fleetsim.trainer.efficiency import KnownTrainerError, shipped_fit
-from fleetsim.trainer.estimate import TrainerEstimate
-from fleetsim.trainer.layout import laid_out
-from fleetsim.trainer.memory import Memory
-from fleetsim.trainer.plan import TrainerLayout, TrainingPlan
-from fleetsim.trainer.seconds import StepSeconds, step_seconds
+from fleetsim.trainer.estimate import TrainerEstimate, laid_out
+from fleetsim.trainer.plan import Memory, TrainerLayout, TrainingPlan
+from fleetsim.trainer.seconds import KnownTrainerError, StepSeconds, shipped_fit, step_seconds
 
 # Counts of GPUs beside the estimate's own, as multiples of it.
 _BESIDE = (0.5, 2, 4, 8)

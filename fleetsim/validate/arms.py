@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetsim.config.lengths import Lognormal
 from fleetsim.config.load import scenario_from_mapping, with_changes
 from fleetsim.config.scenario import Scenario
+from fleetsim.config.workload import Lognormal
 from fleetsim.dataclass import dataclass
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.model.names import model_shape
@@ -32,8 +32,15 @@ from fleetsim.sim.run import simulate
 from fleetsim.sim.stop import stopping
 from fleetsim.sim.window import window_of
 from fleetsim.trainer.estimate import estimate_of
-from fleetsim.validate.assumptions import EAGER_S_PER_LAYER, GROUP_CORRELATION, PRECISE, REPLICATIONS, length_law
-from fleetsim.validate.case import Arm, PublishedCase
+from fleetsim.validate.case import (
+    EAGER_S_PER_LAYER,
+    GROUP_CORRELATION,
+    PRECISE,
+    REPLICATIONS,
+    Arm,
+    PublishedCase,
+    length_law,
+)
 
 _TRAINER = ("fixed_s", "per_token_s", "phases")
 # What a run shows and no configuration says.

@@ -8,8 +8,7 @@ from collections.abc import Callable, Mapping
 from fleetsim.dataclass import dataclass
 from fleetsim.engine.slowdown import slowdown_of
 from fleetsim.validate.arms import figures_of, scenario_of
-from fleetsim.validate.assumptions import REPLICATIONS
-from fleetsim.validate.case import PublishedCase
+from fleetsim.validate.case import REPLICATIONS, PublishedCase
 
 # The simulated figure is a step function of the scalar (lengths are whole tokens): closer than this is luck.
 _CLOSE = 0.002

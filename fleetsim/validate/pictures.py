@@ -1,12 +1,15 @@
-"""Published runs and their predictions as charts: every arm by name with its error, and both figures side by side."""
+"""What the page of published runs shows beside its text: arms in tables and charts, and what is said of them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from fleetsim import units
 from fleetsim.tell.charts.chart import Chart, log_axis, plain_text
 from fleetsim.tell.charts.forest import Dot, Heading, Style, forest, ratio_axis
+from fleetsim.tell.document import Table
+from fleetsim.units import number
+from fleetsim.validate.run import RangedArm
 from fleetsim.validate.verdict import RATIO_MEDIAN, RATIO_WORST, ArmResult, CaseResult, role
 
 _STYLES = {
@@ -120,3 +123,136 @@ def _both(arm: ArmResult) -> str:
 def percent(error: float | None) -> str:
     """A signed error, or a dash."""
     return "-" if error is None else units.change(error)
+
+
+# --- The arms of a case in tables: predicted and published, side by side.
+
+SIDES = {"trainer": "trainer", "generation": "generation", "in_flight_cap": "in-flight cap"}
+_UNITS = {"step_s": "seconds of a step", "tok_s": "trained tokens per second"}
+
+
+def arms(result: CaseResult) -> Table:
+    """Predicted and published, side by side."""
+    return Table(
+        f"{result.case.id}, {_UNITS[result.case.measure]}",
+        ("arm", "published", "predicted", "error", "ratio", "blind", "binds"),
+        tuple(_arm(result, arm, blind) for arm, blind in _figures(result)),
+        words_last=1,
+        marked=frozenset(i for i, arm in enumerate(result.arms) if arm in result.misses),
+    )
+
+
+def _figures(result: CaseResult) -> Iterator[tuple[ArmResult, ArmResult | None]]:
+    """Every arm, and as it was predicted blind."""
+    for i, arm in enumerate(result.arms):
+        yield arm, None if result.blind is None else result.blind.arms[i]
+
+
+def _arm(result: CaseResult, arm: ArmResult, blind: ArmResult | None) -> tuple[str, ...]:
+    wrong = f", published {SIDES.get(arm.arm.bottleneck or '', '')}" if arm.bottleneck is False else ""
+    error = "fitted" if role(result, arm) == "fitted" else percent(arm.error)
+    return (
+        arm.arm.name,
+        "-" if arm.arm.published is None else number(arm.arm.published),
+        number(arm.predicted),
+        error,
+        percent(arm.ratio_error),
+        percent(blind.ratio_error if blind else None),
+        SIDES[arm.figures.side] + wrong,
+    )
+
+
+def in_short(results: Sequence[CaseResult], ranged: Sequence[RangedArm]) -> Table:
+    """A line a case: how many arms are predicted, how far off they are at most, and how many ranges hold."""
+    held = {case: [arm.held for arm in ranged if arm.case == case] for case in {arm.case for arm in ranged}}
+    rows = [
+        (
+            result.case.id,
+            result.case.title.partition(":")[0],
+            str(len([arm for arm in result.arms if role(result, arm) != "fitted"])),
+            _worst(result.ratio_errors),
+            _worst(result.blind.ratio_errors if result.blind else ()),
+            f"{sum(held[case])} of {len(held[case])}" if (case := result.case.id) in held else "-",
+        )
+        for result in results
+    ]
+    columns = ("case", "what was run", "arms predicted", "worst ratio", "worst, blind", "ranges held")
+    return Table("", columns, tuple(rows), left=2)
+
+
+def _worst(errors: Sequence[float]) -> str:
+    return units.share(max(errors), 0) if errors else "-"
+
+
+# --- What the page of published runs says beside its tables.
+
+WRITTEN = """\
+How far are answers from what real projects published? This page gives the errors, and the rules by which they were
+made. `fleetsim validate --write docs` writes it, and CI runs `fleetsim validate --check docs`.
+
+    fleetsim validate                          # every arm of every case
+    fleetsim validate --case C07               # one case
+    fleetsim validate --html validation.html   # all arms, with sources, assumptions and causes
+
+Every setting and its source stand in `scenarios/published/*.case.yaml`."""
+
+HOW_TO_READ = """\
+- **Fitted**: at most one scalar per case, on its baseline arm alone. It is what the source leaves open: the mean
+  length, the decode slowdown (a factor on every iteration), or the trainer's seconds. All other arms are predicted.
+- **Given for a predicted arm**: its published configuration, its published mean length, and the seconds of its
+  trainer's own computation where they are published, because a planner can measure those alone. Its step time, waits
+  and tokens per second are never given.
+- **Blind**: a second prediction that gets only the configuration of the arm. The trainer's seconds then come from the
+  [trainer's model](accuracy.md#the-trainer), scaled to the baseline.
+- **Error**: predicted / published - 1. **Ratio**: the same after both are divided by the baseline arm's, so it shows
+  how well the effect of a change is predicted.
+- **Bottleneck**: what the authors name, or what their waits show. In the simulation it is *trainer* if the trainer
+  waits for samples less than 3 % of the time, else the client's cap if it was reached, else *generation*.
+
+These are not predictions before the fact. Settings that a source leaves out were looked up in its code after a first
+comparison had shown a gap. [Sealed predictions](predictions/README.md) are."""
+
+CASES = """\
+The ratio error of the worst gated arm of each case, and how many ranges hold (see below). `fleetsim validate --case ID`
+prints the arms of one case, `--ranges` each range that does not hold."""
+
+IN_A_JOB = """\
+Generation inside a training job is slower than the same engine alone: the client, its tokenizers and the host take
+their part. The table shows the decode slowdown that is fitted on the baseline arm of each case. Plans and runs take it
+for `engine.slowdown` unless you give one (`--slowdown 1`): that of `trainer.recipe.framework`, drawn towards that of
+all runs, else that of all. Each run predicted by the others is off by 18 % in the median; without a slowdown, by
+33 %."""
+
+UNKNOWN = (
+    "Something decides these arms that nobody published. They have no gate, or none where they are predicted blind."
+)
+
+RANGES = """\
+Every answer has a range that should hold in eight of ten cases. Here each arm is told as a plan tells it: only its
+configuration, its mean length and the published seconds of its trainer are known. The engine is as slow as runs of
+*other* cases were, and unknown seconds of a trainer come from its model. Inputs in doubt move to the ends of their
+intervals, as `size` moves them. Relative figures are left out, and arms with another engine or model in their place."""
+
+
+NO_CASE_HEAD = "Published runs that are no case:"
+NO_CASE = (
+    "aishukamal/rl-time-slicing, time-slicing-vertical-integrations (D05): two jobs take turns on one GPU; one "
+    "job is simulated here.",
+    "verl-project/verl-recipe, reward_queue (D07): rewards of a judge within the loop and beside it, on 64 NPUs; "
+    "neither the judge's seconds, which decide, nor lengths nor the kind of NPU are published.",
+    "verl-project/verl, examples/prefix_grouper (D08): attention over a shared prompt in the trainer; neither the "
+    "batch nor the lengths of prompts and responses are published, and the trainer's model computes every sample "
+    "apart.",
+    "verl-project/verl pull request 7519 (D12): bf16, fp8 and mxfp8; the model, the GPUs and their number are not "
+    "in what could be read.",
+    "Tencent-Hunyuan/UniRL issue 94 (D16): features off and on; GPU, split, lengths and seconds of the trainer "
+    "are not published.",
+    "verl-project/verl-recipe, dynamo (D17): routing by cached prefixes, in milliseconds of a token; GPUs, "
+    "engines and batch are not published.",
+    "radixark/miles, docs/models/qwen/qwen3-8.md (D18): tokens a second of an engine at two shares of memory; no "
+    "step, no batch.",
+    "Single runs with their phases (D20: verl pull request 7203 and docs/perf/dpsk.md, marin-community/marin "
+    "issue 8653, miles' glm52_tbench2, aishukamal/rl-time-slicing's benchmark-deepresearch): one arm each, "
+    "nothing to predict from another.",
+    "NovaSky-AI/SkyRL issue 1208 (D25): a judge on a second L4; its seconds for a sample are not published.",
+)

@@ -19,7 +19,7 @@ from pydantic import Field, ValidationError
 
 from fleetsim import units
 from fleetsim.config.base import ConfigSection, Name
-from fleetsim.config.files import read_text
+from fleetsim.config.data_files import read_text
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.yaml_text import MAX_BYTES, from_yaml, to_yaml
 from fleetsim.dataclass import dataclass
@@ -29,7 +29,7 @@ from fleetsim.job.trials import simulated
 from fleetsim.sim.threads import side_by_side
 from fleetsim.tell.data import SCHEMA_VERSION
 from fleetsim.tell.document import Document, Section, Table
-from fleetsim.validate.ranges import Ranged, ranged
+from fleetsim.validate.run import Ranged, ranged
 
 ENDING, RESULTS = ".yaml", ".results.yaml"
 # Figures that are foretold: names of metrics.

@@ -1,14 +1,23 @@
-"""Cases from their files to their verdicts."""
+"""Cases from their files to their verdicts; and the ranges that a planner would have told of every arm."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from statistics import fmean
 
+from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
+from fleetsim.config.tree import given_paths
+from fleetsim.dataclass import dataclass
+from fleetsim.engine.slowdown import slowdown_of
 from fleetsim.errors import Interrupted
+from fleetsim.job.derived_values import SLOWDOWN
+from fleetsim.job.input_moves import in_doubt
+from fleetsim.job.uncertainty import RERUN
 from fleetsim.sim.threads import side_by_side
-from fleetsim.validate.arms import blind_scenario_of, figures_of, scenario_of
+from fleetsim.validate.arms import blind_scenario_of, figures_at, figures_of, scenario_of
 from fleetsim.validate.case import Arm, PublishedCase
 from fleetsim.validate.fit import fit
 from fleetsim.validate.verdict import CaseResult, judge
@@ -49,3 +58,97 @@ def run_cases(cases: Sequence[PublishedCase], progress: Callable[[str], None] | 
     except KeyboardInterrupt:
         raise Interrupted(results or None, f"{len(results)} of {len(cases)} cases were simulated") from None
     return results
+
+
+# --- Do the ranges that plans are told hold what was published? Each arm as a planner would have told it.
+# An arm is simulated with all that its publication gives as configuration or as seconds of the trainer, and with
+# nothing fitted but a mean length that no source gives: the engine as its model has it, slowed by what runs of other
+# cases lost inside a job, the trainer by its model where no seconds are published. The inputs in doubt
+# (`job/uncertainty.py`) are moved to the ends of their intervals, one at a time, as `fleetsim size` does.
+
+# The share of arms that an 80 % range should hold.
+HELD_LEAST, HELD_MOST = 0.7, 0.9
+_TRAINER = ("trainer.fixed_s", "trainer.per_token_s", "trainer.phases")
+
+
+@dataclass(frozen=True, slots=True)
+class Ranged:
+    """A figure, and between what it lies in eight of ten cases."""
+
+    value: float
+    low: float
+    high: float
+
+    def holds(self, found: float) -> bool:
+        """Whether what was found lies within."""
+        return self.low <= found <= self.high
+
+
+@dataclass(frozen=True, slots=True)
+class RangedArm:
+    """An arm that publishes an absolute figure, in the case's measure."""
+
+    case: str
+    arm: str
+    published: float
+    predicted: Ranged
+
+    @property
+    def held(self) -> bool:
+        """Whether the range holds what was published."""
+        return self.predicted.holds(self.published)
+
+
+def ranged(scenario: Scenario, given: Collection[str], figure: Callable[[Scenario], float]) -> Ranged:
+    """The figure of a scenario and its range: each input in doubt alone at both ends, the parts, and what a run
+    that is repeated is off by, added as squares."""
+    value = figure(scenario)
+    down = up = RERUN * value
+    for uncertain, ends in in_doubt(scenario, given):
+        moved = [figure(with_changes(scenario, uncertain.times(scenario, f))) - value for f in ends if f != 1.0]
+        down = math.hypot(down, max(0.0, *(-x for x in moved)))
+        up = math.hypot(up, max(0.0, *moved))
+    return Ranged(value, value - down, value + up)
+
+
+def ranged_arms(results: Sequence[CaseResult]) -> tuple[RangedArm, ...]:
+    """All arms with absolute figures, of cases whose engine is known, one case a core at a time."""
+    return tuple(arm for arms in side_by_side(_of_case, [r for r in results if _is_absolute(r.case)]) for arm in arms)
+
+
+def held_share(arms: Sequence[RangedArm]) -> float:
+    """The share of arms whose range holds what was published; every case counts alike, as its arms are much alike."""
+    cases = dict.fromkeys(a.case for a in arms)
+    return fmean(fmean(a.held for a in arms if a.case == case) for case in cases)
+
+
+def _is_absolute(case: PublishedCase) -> bool:
+    return not case.relative and not case.stands_in
+
+
+def _of_case(result: CaseResult) -> list[RangedArm]:
+    case = result.case
+    return [
+        RangedArm(case.id, a.arm.name, a.arm.published, _predicted(result, a.arm))
+        for a in result.arms
+        if a.arm.published is not None and a.arm.reference is None
+    ]
+
+
+def _predicted(result: CaseResult, arm: Arm) -> Ranged:
+    scenario = _planned(result, arm)
+    given = given_paths(scenario) - set(scenario.assumed)
+    if (arm.lengths or result.case.lengths).sigma is None:
+        given = {path for path in given if path != "workload.output_tokens"} | {"workload.output_tokens.mean"}
+    return ranged(scenario, given, lambda s: float(getattr(figures_at(result.case, arm, s, 0), result.case.measure)))
+
+
+def _planned(result: CaseResult, arm: Arm) -> Scenario:
+    """The arm's scenario with nothing fitted but its mean length."""
+    case, fitted = result.case, result.fitted
+    kind = None if case.fit is None else case.fit.scalar
+    modelled = kind == "trainer_seconds"
+    plain = scenario_of(case, arm, fitted.value if fitted and kind == "mean_tokens" else None, modelled=modelled)
+    slowdown = slowdown_of(case.framework, without=case.id)
+    assumed = (SLOWDOWN, *(_TRAINER if modelled else ()))
+    return with_changes(plain, {SLOWDOWN: slowdown}).model_copy(update={"assumed": assumed})

@@ -23,13 +23,32 @@ from fleetsim.tell.document import (
     terminal_only,
 )
 from fleetsim.units import number, plural
-from fleetsim.validate.arm_tables import arms, in_short
-from fleetsim.validate.assumptions import STATED
-from fleetsim.validate.gates import gate_rows, gates, gates_written
-from fleetsim.validate.pictures import error_chart, figures_chart
-from fleetsim.validate.ranges import HELD_LEAST, HELD_MOST, RangedArm, held_share
-from fleetsim.validate.verdict import RATIO_WORST, ArmResult, CaseResult, Summary, summary
-from fleetsim.validate.words import CASES, HOW_TO_READ, IN_A_JOB, NO_CASE, NO_CASE_HEAD, RANGES, UNKNOWN, WRITTEN
+from fleetsim.validate.case import STATED
+from fleetsim.validate.pictures import (
+    CASES,
+    HOW_TO_READ,
+    IN_A_JOB,
+    NO_CASE,
+    NO_CASE_HEAD,
+    RANGES,
+    UNKNOWN,
+    WRITTEN,
+    arms,
+    error_chart,
+    figures_chart,
+    in_short,
+)
+from fleetsim.validate.run import HELD_LEAST, HELD_MOST, RangedArm, held_share
+from fleetsim.validate.verdict import (
+    RATIO_WORST,
+    ArmResult,
+    CaseResult,
+    Summary,
+    gate_rows,
+    gates,
+    gates_written,
+    summary,
+)
 
 SCALARS = {
     "decode_slowdown": "decode slowdown",

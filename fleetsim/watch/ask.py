@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import flag
-from fleetsim.job.question import Lends, Option
-from fleetsim.job.settings import JOB
+from fleetsim.job.settings import JOB, Lends, Option
 from fleetsim.replay.history_fields import ACCESS, SOURCE, AccessFields, step_of
 
 if TYPE_CHECKING:

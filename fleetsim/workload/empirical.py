@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetsim.config.lengths import Empirical
+from fleetsim.config.workload import Empirical
 from fleetsim.errors import InputError, OutsideError, Problem
 from fleetsim.json_text import from_loose_json
 

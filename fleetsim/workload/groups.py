@@ -9,8 +9,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetsim.config.lengths import Empirical
-from fleetsim.config.workload import WorkloadConfig
+from fleetsim.config.workload import Empirical, WorkloadConfig
 from fleetsim.dataclass import dataclass
 from fleetsim.workload.lengths import sample_latencies, sample_lengths
 from fleetsim.workload.streams import substream

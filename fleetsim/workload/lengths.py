@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim.config.base import MAX_SECONDS, MAX_TOKENS
-from fleetsim.config.lengths import (
+from fleetsim.config.scenario import Scenario, most_steps
+from fleetsim.config.workload import (
     ConstantSeconds,
     ConstantTokens,
     Empirical,
@@ -24,8 +25,6 @@ from fleetsim.config.lengths import (
     LengthSpec,
     Lognormal,
 )
-from fleetsim.config.run_length import most_steps
-from fleetsim.config.scenario import Scenario
 from fleetsim.workload import normal
 from fleetsim.workload.empirical import measured_values
 from fleetsim.workload.gamma import gamma_table

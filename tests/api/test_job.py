@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import fleetsim as fs
 from fleetsim.config.load import default_scenario
-from fleetsim.config.paths import value_at
+from fleetsim.config.tree import value_at
 from fleetsim.job.base_job import load
 from fleetsim.job.options import NAMES
 from fleetsim.job.settings import LENGTH_FLAGS, PATHS, SETTINGS
@@ -83,7 +83,7 @@ def test_a_change_that_contradicts_an_option_is_an_error_not_a_choice() -> None:
 
 
 def test_a_profile_and_a_gpu_take_each_other_back(tmp_path: Path) -> None:
-    from fleetsim.calibrate.roofline_profiles import estimate_profile
+    from fleetsim.calibrate.derivation import estimate_profile
     from fleetsim.config.profile_files import profile_text
 
     file = tmp_path / "x.profile.json"

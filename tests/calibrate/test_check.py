@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fleetsim.calibrate.check import check_batches, prefix_cache_of
+from fleetsim.calibrate.build import check_batches, prefix_cache_of
 from fleetsim.calibrate.facts import facts_of
 from fleetsim.calibrate.loads import Limits, Load, Request, batches
 from fleetsim.calibrate.raw import Raw, raw_of

@@ -8,9 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fleetsim.calibrate.derivation import derive_profile
+from fleetsim.calibrate.derivation import LEAST_SIGMA, derive_profile, estimate_profile, roofline_prior
 from fleetsim.calibrate.facts import GivenFlags
-from fleetsim.calibrate.roofline_profiles import LEAST_SIGMA, estimate_profile, roofline_prior
 from fleetsim.calibrate.sources import read_source
 from fleetsim.calibrate.sources.source import Source
 from fleetsim.config.engine_profile import Profile

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from fleetsim.calibrate.build import build_profile
-from fleetsim.calibrate.drafts import DraftCounts, measured_drafts
-from fleetsim.calibrate.fit.observations import observations_of
+from fleetsim.calibrate.facts import DraftCounts, measured_drafts
+from fleetsim.calibrate.fit.design import observations_of
 from fleetsim.calibrate.raw import Raw, RawWriter, raw_of, records_of
 from fleetsim.calibrate.server import ServerRun, measure_server
 from fleetsim.calibrate.server.metrics import gauges_of

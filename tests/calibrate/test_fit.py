@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom
 
+from fleetsim.calibrate.fit.design import Observations, observations_of
 from fleetsim.calibrate.fit.fit import Fit, Prior, fit
-from fleetsim.calibrate.fit.observations import Observations, observations_of
 from fleetsim.calibrate.loads import Load
 from fleetsim.calibrate.vllm.order import loads_in_order
 from fleetsim.engine import StepTime

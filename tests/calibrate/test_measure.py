@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fleetsim.calibrate.fit.observations import observations_of
+from fleetsim.calibrate.fit.design import observations_of
 from fleetsim.calibrate.loads import Limits, Load, Ran, Request, batches
 from fleetsim.calibrate.output_paths import ended
 from fleetsim.calibrate.raw import RawWriter, read_raw, records_of

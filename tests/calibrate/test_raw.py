@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetsim.calibrate.facts import facts_of
-from fleetsim.calibrate.fit.observations import observations_of
+from fleetsim.calibrate.fit.design import observations_of
 from fleetsim.calibrate.raw import COLUMNS, Raw, RawWriter, compress, raw_of, read_raw, records_of
 from fleetsim.errors import InputError, OutsideError
 

@@ -18,10 +18,10 @@ import numpy as np
 import pytest
 
 from fleetsim.calibrate.facts import NAMES, GivenFlags, facts_of
-from fleetsim.calibrate.fit.observations import observations_of
+from fleetsim.calibrate.fit.design import observations_of
 from fleetsim.calibrate.raw import Raw, RawWriter, raw_of, records_of
 from fleetsim.calibrate.server import ServerRun, measure_server
-from fleetsim.calibrate.server.observe import STRETCH
+from fleetsim.calibrate.server.engine import STRETCH
 from fleetsim.engine import EngineLimits
 from fleetsim.errors import FleetsimError, InputError, OutsideError
 from tests.calibrate.fake_scheduler import LIMITS, Scheduler

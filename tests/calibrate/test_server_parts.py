@@ -17,8 +17,7 @@ from fleetsim.calibrate.loads import Limits, prompt_chunks
 from fleetsim.calibrate.server.address import address_of, key_of
 from fleetsim.calibrate.server.http_player import Prompts
 from fleetsim.calibrate.server.metrics import Gauges, Guard, gauges_of
-from fleetsim.calibrate.server.plan import batches, loads_in_turn, plays_of
-from fleetsim.calibrate.server.play import Ask, Stream
+from fleetsim.calibrate.server.play import Ask, Stream, batches, loads_in_turn, plays_of
 from fleetsim.calibrate.server.stream import BrokenStreamError, EventReader, Response
 from fleetsim.errors import InputError, OutsideError
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from fleetsim.calibrate.facts import facts_of
-from fleetsim.calibrate.fit.observations import observations_of
+from fleetsim.calibrate.fit.design import observations_of
 from fleetsim.calibrate.loads import Limits, key_of
 from fleetsim.calibrate.raw import Raw, RawWriter, read_raw
 from fleetsim.calibrate.server.engine import ServerEngine, ServerWatch
-from fleetsim.calibrate.server.plan import loads_in_turn
+from fleetsim.calibrate.server.play import loads_in_turn
 from fleetsim.calibrate.server.probe import budget_of, slots_of
 from fleetsim.calibrate.session import measure
 from fleetsim.engine import EngineLimits, StepTime
@@ -102,7 +102,7 @@ def test_jitter_and_chunks_of_several_tokens_move_little(tmp_path: Path) -> None
 
 
 def test_the_fit_finds_the_truth_and_predicts_the_kept_out_batches(tmp_path: Path) -> None:
-    from fleetsim.calibrate.check import check_batches
+    from fleetsim.calibrate.build import check_batches
     from fleetsim.calibrate.fit.fit import fit
 
     raw = measured(tmp_path / "a.raw.jsonl", VirtualPlayer(overhead_s=0.003), quick=False, budget_s=900)

@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 from fleetsim.cli import complete
-from fleetsim.cli.complete_bash import rejoin
+from fleetsim.cli.complete import rejoin
 from fleetsim.config.admission import AdmissionConfig
 from fleetsim.config.data_files import presets, shipped_scenarios
-from fleetsim.config.override import parse_override
+from fleetsim.config.load import parse_override
 from fleetsim.config.scenario import Scenario
 from fleetsim.quantities import METRICS
 

@@ -18,8 +18,9 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from typer.testing import CliRunner
 
-from fleetsim.cli.doctor_checks import kernel, machine, packages, surroundings
-from fleetsim.cli.doctor_checks.check import Check, guarded
+from fleetsim.cli import doctor as doctor_command
+from fleetsim.cli import installation
+from fleetsim.cli.installation import Check, guarded
 from fleetsim.cli.main import app
 
 ROOT = Path(__file__).parents[2]
@@ -71,7 +72,7 @@ def server(answers: Mapping[str, Any], body: bytes | None = None) -> Iterator[st
 def test_a_sound_machine() -> None:
     code, checks = doctor("--compile")
     assert (code, checks["ok"]) == (0, True)
-    assert checks["kernel"]["facts"]["step_s"] == pytest.approx(kernel.closed_form_s(), rel=1e-9)
+    assert checks["kernel"]["facts"]["step_s"] == pytest.approx(installation.closed_form_s(), rel=1e-9)
     assert checks["packages"]["facts"]["numba"]
     assert checks["fleetsim"]["facts"]["folder"] == str(ROOT / "fleetsim")
     text = CliRunner().invoke(app, ["doctor"])
@@ -81,12 +82,12 @@ def test_a_sound_machine() -> None:
 
 def test_every_extra_of_a_user_says_what_it_enables() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    assert set(packages.ENABLES) == set(extras) - packages.FOR_DEVELOPERS
+    assert set(installation.ENABLES) == set(extras) - installation.FOR_DEVELOPERS
 
 
 def test_a_missing_extra_names_its_commands_and_the_pip_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = packages.version_of
-    monkeypatch.setattr(packages, "version_of", lambda name: None if name == "pyarrow" else real(name))
+    real = installation.version_of
+    monkeypatch.setattr(installation, "version_of", lambda name: None if name == "pyarrow" else real(name))
     code, checks = doctor()
     assert code == 0
     check = checks["extra parquet"]
@@ -95,8 +96,8 @@ def test_a_missing_extra_names_its_commands_and_the_pip_line(monkeypatch: pytest
 
 
 def test_a_package_of_a_wrong_version_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = packages.version_of
-    monkeypatch.setattr(packages, "version_of", lambda name: "0.99.0" if name == "numba" else real(name))
+    real = installation.version_of
+    monkeypatch.setattr(installation, "version_of", lambda name: "0.99.0" if name == "numba" else real(name))
     code, checks = doctor()
     assert code == 3
     assert "numba 0.99.0, needs >=0.61,<0.69" in checks["packages"]["text"]
@@ -107,7 +108,7 @@ def test_a_package_of_a_wrong_version_is_a_fault(monkeypatch: pytest.MonkeyPatch
     [("0.60.9", False), ("0.61", True), ("0.61.0", True), ("0.68.1", True), ("0.69.0rc1", False), ("1.0", False)],
 )
 def test_bounds_of_versions(version: str, allowed: bool) -> None:
-    need, other = packages.parsed(["numba<0.69,>=0.61", "pyarrow>=18; extra == 'parquet'"], None)
+    need, other = installation.parsed(["numba<0.69,>=0.61", "pyarrow>=18; extra == 'parquet'"], None)
     assert need.allows(version) is allowed
     assert (need.extra, other.extra) == (None, "parquet")
 
@@ -132,9 +133,9 @@ def test_folders_of_other_versions_are_counted(tmp_path: Path) -> None:
 
 
 def test_a_kernel_that_computes_something_else_is_a_fault() -> None:
-    assert kernel.judged(kernel.closed_form_s(), 0.1).state == "ok"
-    assert kernel.judged(kernel.closed_form_s() * 1.001, 0.1).state == "fault"
-    assert kernel.judged(float("nan"), 0.1).state == "fault"
+    assert installation.judged(installation.closed_form_s(), 0.1).state == "ok"
+    assert installation.judged(installation.closed_form_s() * 1.001, 0.1).state == "fault"
+    assert installation.judged(float("nan"), 0.1).state == "fault"
 
 
 def test_a_kernel_that_cannot_be_loaded_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,7 +150,7 @@ def test_a_check_that_breaks_says_so_and_the_others_go_on(monkeypatch: pytest.Mo
         raise ZeroDivisionError
 
     assert guarded("x", broken).text == "could not be looked at: ZeroDivisionError"
-    monkeypatch.setattr(machine, "gpu", broken)
+    monkeypatch.setattr(installation, "gpu", broken)
     code, checks = doctor()
     assert (code, checks["gpu"]["state"], checks["environment"]["state"]) == (0, "warning", "ok")
 
@@ -197,12 +198,12 @@ def test_variables_are_shown_without_secrets() -> None:
         "FLEETSIM_CASH_DIR": "http://me:hunter2@host/",
         "HOME": "/y",
     }
-    check = surroundings.environment(environ)
+    check = doctor_command.environment(environ)
     assert check.state == "warning"
     assert "hunter2" not in str(check)
     assert check.facts["unknown"] == ["FLEETSIM_CASH_DIR"]
-    assert surroundings.environment({"FLEETSIM_FLEET__INSTANCES": "3"}).state == "ok"
-    wrong = surroundings.environment({"FLEETSIM_FLEET__INSTANCS": "3"})
+    assert doctor_command.environment({"FLEETSIM_FLEET__INSTANCES": "3"}).state == "ok"
+    wrong = doctor_command.environment({"FLEETSIM_FLEET__INSTANCS": "3"})
     assert wrong.state == "fault"
     assert "instances" in wrong.text or "names no field" in wrong.text
 
@@ -220,7 +221,7 @@ def test_gpus(script: str, state: str, said: str, tmp_path: Path, monkeypatch: p
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    check = machine.gpu()
+    check = installation.gpu()
     assert check.state == state
     assert said in check.text
 

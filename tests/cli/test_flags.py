@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetsim.config import default_scenario, dump_scenario, scenario_from_mapping
-from fleetsim.config.lengths import ConstantTokens, Gamma, Lognormal
 from fleetsim.config.load import with_changes
-from fleetsim.config.paths import value_at
+from fleetsim.config.tree import value_at
+from fleetsim.config.workload import ConstantTokens, Gamma, Lognormal
 from fleetsim.config.yaml_text import from_yaml
 from fleetsim.errors import InputError
 from fleetsim.job.assumptions import assumptions_of

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from fleetsim.cli.live_line import live_line
+from fleetsim.cli.progress import live_line
 
 BEST = "best cost per step $0.477 at fleet.instances=12, admission.max_staleness=0.5"
 

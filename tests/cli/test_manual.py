@@ -15,9 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from fleetsim.cli.help import examples_in
+from fleetsim.cli.help import CODES, MANUALS, VARIABLES, examples_in
 from fleetsim.cli.main import app
-from fleetsim.cli.manual import CODES, MANUALS, VARIABLES
 from fleetsim.config.load import default_scenario
 from fleetsim.errors import EXIT_CODES
 from fleetsim.job.settings import PATHS

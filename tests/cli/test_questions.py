@@ -13,7 +13,7 @@ import typer
 from typer.testing import CliRunner
 
 from fleetsim.cli.flags import command
-from fleetsim.job.question import Argument, Lends, Option
+from fleetsim.job.settings import Argument, Lends, Option
 
 
 @dataclass(frozen=True, kw_only=True)

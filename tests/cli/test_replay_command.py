@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 import fleetsim as fs
 from fleetsim.cli.main import app
-from fleetsim.cli.replay_files import verify_words
+from fleetsim.cli.replay import verify_words
 from fleetsim.errors import InputError
 from fleetsim.replay import answers
 from fleetsim.replay.change.plan_fields import load_plan
@@ -22,7 +22,7 @@ from fleetsim.replay.change.recommendation import AdvisedFleet, recommend
 from fleetsim.replay.figures import METRICS
 from fleetsim.replay.history_fields import AccessFields, WindowFields
 from fleetsim.replay.implied.implied_scenario import Implied
-from fleetsim.sweep.values import parse_sweep
+from fleetsim.sweep.grid import parse_sweep
 
 END = 1_790_000_000
 # The client's cap binds: 64 samples in flight on two instances that could hold thousands.

@@ -8,7 +8,7 @@ from typer.testing import CliRunner, Result
 
 from fleetsim.cli.main import app
 from fleetsim.config import load_scenario
-from fleetsim.job.gate import METRICS
+from fleetsim.job.metrics import METRICS
 from fleetsim.job.trials import flat
 from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.run import simulate

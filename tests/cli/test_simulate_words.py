@@ -17,9 +17,8 @@ import fleetsim.cli.simulate
 from fleetsim.api.job import Job
 from fleetsim.cli.main import app
 from fleetsim.config.load import with_changes
-from fleetsim.config.paths import put
-from fleetsim.config.scenario import Scenario
-from fleetsim.config.unread_settings import reader_of
+from fleetsim.config.scenario import Scenario, reader_of
+from fleetsim.config.tree import put
 from fleetsim.errors import InputError
 from fleetsim.job.base_job import made
 from fleetsim.job.command import _in_full, simulate_command

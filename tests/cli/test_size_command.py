@@ -14,7 +14,7 @@ import fleetsim.size.size
 from fleetsim.cli.main import app
 from fleetsim.compare.saved_result import CANDIDATE_METRICS
 from fleetsim.config import default_scenario, load_scenario
-from fleetsim.job.gate import METRICS
+from fleetsim.job.metrics import METRICS
 from tests.once import forget
 from tests.plan.fakes import fluid
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from fleetsim.config import default_scenario, with_changes
-from fleetsim.config.unread_settings import unread_notes
+from fleetsim.config.scenario import unread_notes
 
 
 @pytest.mark.parametrize(

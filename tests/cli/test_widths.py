@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from fleetsim.cli.doctor import lines
-from fleetsim.cli.doctor_checks.check import Check
-from fleetsim.cli.line_wrap import beside, wrapped
+from fleetsim.cli.installation import Check
 from fleetsim.cli.main import app
+from fleetsim.cli.terminal import beside, wrapped
 
 WIDTHS = (60, 80, 120)
 FRAME = re.compile(r"[╭╮╰╯│─]")

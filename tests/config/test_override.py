@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleetsim.config import env_overrides, scenario_from_mapping
-from fleetsim.config.lengths import ConstantTokens, Gamma, Lognormal
+from fleetsim.config.workload import ConstantTokens, Gamma, Lognormal
 from fleetsim.errors import InputError
 
 

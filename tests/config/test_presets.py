@@ -10,9 +10,9 @@ import pytest
 
 import fleetsim as fs
 from fleetsim.config import Scenario, data_files, dump_scenario, load_scenario, scenario_from_mapping
-from fleetsim.config.age_bound import age_bound
 from fleetsim.config.data_files import find_preset, presets
-from fleetsim.config.paths import given_paths
+from fleetsim.config.scenario import age_bound
+from fleetsim.config.tree import given_paths
 from fleetsim.config.yaml_text import from_yaml
 from fleetsim.errors import InputError
 from fleetsim.job.derived_values import SECONDS

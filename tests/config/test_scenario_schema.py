@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from fleetsim.config import Scenario, default_scenario, dump_scenario, json_schema, scenario_from_mapping, with_changes
-from fleetsim.config.lengths import ConstantTokens, Empirical, Gamma, Histogram, Lognormal
+from fleetsim.config.workload import ConstantTokens, Empirical, Gamma, Histogram, Lognormal
 from fleetsim.config.yaml_text import from_yaml
 from fleetsim.errors import InputError, Problem
 

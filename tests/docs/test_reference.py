@@ -8,8 +8,8 @@ from typing import get_args
 
 from fleetsim import errors
 from fleetsim.cli import main
-from fleetsim.cli.doctor_checks.surroundings import _OF_TESTS
-from fleetsim.cli.manual import VARIABLES
+from fleetsim.cli.doctor import _OF_TESTS
+from fleetsim.cli.help import VARIABLES
 from fleetsim.replay.diagnose.finding import QUESTIONS, Check
 
 PACKAGE = Path(errors.__file__).parent
@@ -33,7 +33,7 @@ def test_every_variable_is_listed() -> None:
     # One with a double underscore is an example of a scenario's value; a bare prefix is how they are found.
     named = {name for text in sources for name in READ.findall(text) if f"{name}__" not in text}
     named -= {name for name in named if name.startswith(_OF_TESTS)}
-    assert named <= set(VARIABLES), "read by the package, and not in fleetsim/cli/manual.py"
+    assert named <= set(VARIABLES), "read by the package, and not in fleetsim/cli/help.py"
     assert {name for name in VARIABLES if READ.fullmatch(name)} <= named
 
 

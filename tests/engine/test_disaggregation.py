@@ -19,8 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleetsim.config import default_scenario, with_changes
-from fleetsim.config.scenario import Scenario
-from fleetsim.config.unread_settings import reader_of
+from fleetsim.config.scenario import Scenario, reader_of
 from fleetsim.engine import EngineLimits, LinearStepTime, run_requests
 from fleetsim.engine.kernel.tables import DONE
 from fleetsim.engine.step_time import PrefillSide

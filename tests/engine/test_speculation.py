@@ -15,9 +15,8 @@ import numpy as np
 import pytest
 
 from fleetsim.config import default_scenario, load_scenario, with_changes
-from fleetsim.config.acceptance import CURVES, STANDS_IN
 from fleetsim.config.scenario import Scenario
-from fleetsim.config.speculation import SpeculationConfig
+from fleetsim.config.speculation import CURVES, STANDS_IN, SpeculationConfig
 from fleetsim.engine import EngineLimits, LinearStepTime, run_requests
 from fleetsim.engine.acceptance import (
     aged,

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from fleetsim.config import Scenario
 from fleetsim.config.load import with_changes
-from fleetsim.config.paths import field_at, put
+from fleetsim.config.tree import field_at, put
 from fleetsim.errors import InputError
 from fleetsim.frameworks.convert import FRAMEWORKS, scenario_from
 from fleetsim.frameworks.edits import Unchangeable, in_python, in_toml, in_yaml

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fleetsim.config import load_scenario, with_changes
-from fleetsim.config.paths import field_at
+from fleetsim.config.tree import field_at
 from fleetsim.errors import InputError
 from fleetsim.frameworks.convert import Imported, scenario_from
 from fleetsim.frameworks.export import scenario_to

@@ -17,8 +17,8 @@ import fleetsim as fs
 from fleetsim.config import Scenario, load_scenario
 from fleetsim.config.data_files import shipped_scenarios
 from fleetsim.config.load import scenario_from_mapping
-from fleetsim.config.paths import field_at
-from fleetsim.config.unread_settings import reader_of
+from fleetsim.config.scenario import reader_of
+from fleetsim.config.tree import field_at
 from fleetsim.errors import InputError
 from fleetsim.frameworks.convert import FRAMEWORKS, scenario_from
 from fleetsim.frameworks.export import Exported, left_out_words, scenario_to

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import fleetsim as fs
 from fleetsim.config import Scenario, with_changes
-from fleetsim.config.lengths import Gamma, Lognormal
+from fleetsim.config.workload import Gamma, Lognormal
 from fleetsim.errors import StuckError
 from fleetsim.estimates import estimate
 from fleetsim.job.result import Later

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from fleetsim.config import default_scenario, with_changes
-from fleetsim.config.paths import is_given, value_at
+from fleetsim.config.tree import is_given, value_at
 from fleetsim.job.assumptions import assumptions_of
 from fleetsim.job.nameplate import mean_step_s
 from fleetsim.split.arrangements import Rules

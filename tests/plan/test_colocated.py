@@ -12,7 +12,7 @@ from fleetsim.config.load import load_scenario, scenario_from_mapping, with_chan
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.yaml_text import from_yaml
 from fleetsim.job.nameplate import mean_step_s
-from fleetsim.job.shared_gpus import can_be, lays_out, next_count, trainer_gpus, with_all_gpus
+from fleetsim.job.trainer_scaling import can_be, lays_out, next_count, trainer_gpus, with_all_gpus
 from fleetsim.job.trials import Trials, planned, remembered, simulated, with_instances
 from fleetsim.search.best import best_of
 from fleetsim.search.objective import price_per_s, usd_per_h

@@ -10,7 +10,7 @@ import fleetsim as fs
 from fleetsim.config import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.job.assumptions import assumptions_of
-from fleetsim.job.drafts import at_engine, drafts_of
+from fleetsim.job.engine_choices import at_engine, drafts_of
 from fleetsim.job.trials import simulated
 from tests.plan.fakes import one_ahead
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import fleetsim as fs
 from fleetsim.config import default_scenario, with_changes
-from fleetsim.config.lengths import LengthSpec
 from fleetsim.config.scenario import Scenario
+from fleetsim.config.workload import LengthSpec
 from fleetsim.job.lengths import as_asked, where_longest
 from fleetsim.job.trials import planned
 from fleetsim.workload.groups import GroupSource

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from fleetsim.config import default_scenario, with_changes
-from fleetsim.config.lengths import ConstantTokens
 from fleetsim.config.scenario import Scenario
+from fleetsim.config.workload import ConstantTokens
 from fleetsim.engine.transport import sync_times
 from fleetsim.size.headroom import INTERACTION, LONG_TAIL, PREFILL, SLACK, SYNC, causes, headroom_of
 from fleetsim.size.size import size

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 import fleetsim as fs
-from fleetsim.calibrate.profile_tables import sheets_of
+from fleetsim.calibrate.told import sheets_of
 from fleetsim.config import default_scenario, with_changes
 from fleetsim.config.engine_profile import Profile
 from fleetsim.config.profile_files import load_profile, profile_text, seal_of
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError
 from fleetsim.job.assumptions import assumptions_of
-from fleetsim.job.drafts import drafts_of
+from fleetsim.job.engine_choices import drafts_of
 from fleetsim.job.engine_source import engine_source
 from fleetsim.job.trials import simulated
 from fleetsim.sim.engines import (

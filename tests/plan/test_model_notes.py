@@ -20,7 +20,7 @@ from fleetsim.engine.model.hf_config import shape_from_config
 from fleetsim.engine.transport import transfer_of
 from fleetsim.errors import InputError
 from fleetsim.job.assumptions import assumptions_of
-from fleetsim.job.notes import model_notes
+from fleetsim.job.derived_values import model_notes
 from fleetsim.sim.engines import engine_of
 
 LLAMA: dict[str, Any] = {

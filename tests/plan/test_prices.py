@@ -10,12 +10,12 @@ import pytest
 
 import fleetsim as fs
 from fleetsim.config import scenario_from_mapping
-from fleetsim.config.cost import CostConfig
 from fleetsim.config.data_files import data_path
+from fleetsim.config.sections import CostConfig
 from fleetsim.engine.gpus import GPUS
 from fleetsim.engine.prices import listed_price, prices_of
 from fleetsim.errors import InputError
-from fleetsim.job.notes import PRICE, price_notes
+from fleetsim.job.derived_values import PRICE, price_notes
 
 SMALL = {"steps": 8, "replications": 2}
 MISSED = "$3 per GPU-hour is taken: costs do not compare"

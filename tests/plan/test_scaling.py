@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetsim.config import default_scenario, scenario_from_mapping, with_changes
-from fleetsim.config.trainer import TrainerConfig
+from fleetsim.config.pools import TrainerConfig
 from fleetsim.errors import InputError
 from fleetsim.job.trainer_scaling import HALF_SERIAL_GPUS, anchored, law_words, parallel_share, scaled, time_factor
 

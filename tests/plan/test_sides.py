@@ -8,10 +8,10 @@ import pytest
 
 import fleetsim as fs
 from fleetsim.config import default_scenario, with_changes
-from fleetsim.config.override import parse_override
+from fleetsim.config.load import parse_override
 from fleetsim.config.scenario import Scenario
 from fleetsim.job.assumptions import assumptions_of
-from fleetsim.job.sides import UNDIVIDED, side_words, sides_of
+from fleetsim.job.engine_choices import UNDIVIDED, side_words, sides_of
 from fleetsim.job.trials import simulated
 
 SMALL = {

@@ -21,7 +21,7 @@ from fleetsim.plan.search import Found, Search
 from fleetsim.plan.shares import Share
 from fleetsim.sim.threads import side_by_side
 from fleetsim.split.permissions import age_of, allowed
-from fleetsim.trainer.layout import least_for_states
+from fleetsim.trainer.estimate import least_for_states
 from tests.planner.spaces import plans_of, space_of, with_all_limits
 
 # Short runs: what is held against each other is the same runs.

@@ -9,15 +9,13 @@ import pytest
 
 from docs import make_laws
 from fleetsim.config import default_scenario, load_scenario, with_changes
-from fleetsim.config.age_bound import age_bound
 from fleetsim.config.data_files import presets
 from fleetsim.config.law_numbers import law_of, sizes_of
-from fleetsim.config.scenario import Scenario
+from fleetsim.config.scenario import Scenario, age_bound
 from fleetsim.job.words import binding_words
 from fleetsim.policies.admission import LAWS
-from fleetsim.policies.law import PLENTY, EachStep
-from fleetsim.policies.law_inputs import LawName, Progress
-from fleetsim.policies.tables import complete
+from fleetsim.policies.law import PLENTY, EachStep, LawName, Progress
+from fleetsim.policies.samples import complete
 from fleetsim.search.levers import STALENESS, levers_of
 
 # Batches of 256 samples in groups of 8: 32 groups a step. A version every 2 steps: 64 groups a version.

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from fleetsim.calibrate.drafts import counts_in, measured_drafts
-from fleetsim.calibrate.fit.observations import observations_of
+from fleetsim.calibrate.facts import counts_in, measured_drafts
+from fleetsim.calibrate.fit.design import observations_of
 from fleetsim.calibrate.raw import RawWriter, read_raw
 from fleetsim.calibrate.server import ServerRun, measure_server
 from tests.real_vllm.serving import DRAFTED as K

@@ -10,8 +10,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fleetsim.config.base import MAX_COUNT
-from fleetsim.config.lengths import Lognormal
 from fleetsim.config.load import default_scenario, load_scenario, with_changes
+from fleetsim.config.workload import Lognormal
 from fleetsim.errors import InputError
 from fleetsim.job.nameplate import mean_step_s
 from fleetsim.replay.implied.implied_scenario import implied

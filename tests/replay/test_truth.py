@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fleetsim.config.override import parse_override
+from fleetsim.config.load import parse_override
 from fleetsim.replay.diagnose.finding import Finding
 from fleetsim.replay.run import Replayed
 from fleetsim.replay.words import told_ends

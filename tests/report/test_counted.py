@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from fleetsim.cli.main import app
 from fleetsim.config import default_scenario, with_changes
-from fleetsim.export.perfetto import parse_steps
+from fleetsim.export.perfetto.tracks import parse_steps
 from fleetsim.sim.run import simulate
 from fleetsim.simulate.run_view import counted_words, early_events, warmups_of
 from tests.report.small_pages import job

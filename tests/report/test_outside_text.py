@@ -75,7 +75,7 @@ FACES = {
     "Console": set(),  # tell/console.py makes its own kind
     # a child's own protocol: one number; a warning of the kernel, written out where it is made
     "print": {"calibrate/vllm/broadcast.py", "engine/compiled.py"},
-    "echo": {"cli/lines.py"},
+    "echo": {"cli/terminal.py"},
 }
 
 

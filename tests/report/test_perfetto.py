@@ -22,9 +22,9 @@ from hypothesis import strategies as st
 from fleetsim.config import Scenario, default_scenario, with_changes
 from fleetsim.engine.kernel import tables as t
 from fleetsim.errors import InputError, StuckError
-from fleetsim.export.perfetto import StepChoice, Trace, parse_steps, record, run_trace, trace_of
-from fleetsim.export.perfetto.events import Events, TrackPoint, lanes, microseconds
-from fleetsim.export.perfetto.job import DOES
+from fleetsim.export import perfetto
+from fleetsim.export.perfetto import Trace, record, trace_of
+from fleetsim.export.perfetto.tracks import DOES, Events, StepChoice, TrackPoint, lanes, microseconds, parse_steps
 from fleetsim.sim import timeline
 from fleetsim.sim.records import TRAINER_DOES, Records
 from fleetsim.sim.run import simulate
@@ -175,7 +175,7 @@ def test_most_trained_groups_lead_to_their_step() -> None:
     picked = {int(e["name"].removeprefix("group ")) for e in ends}
     want = [g for g in picked if records.groups["status"][g] == t.G_TRAINED]
     assert len(trained) == len(want) > 100
-    assert drawn.metadata["groups_sampled"] == run_trace.MOST_GROUPS < drawn.metadata["groups_submitted"]
+    assert drawn.metadata["groups_sampled"] == perfetto.MOST_GROUPS < drawn.metadata["groups_submitted"]
 
 
 def test_what_was_moved_says_so() -> None:
@@ -200,7 +200,7 @@ def test_the_same_run_gives_the_same_bytes() -> None:
 
 def test_a_trace_that_would_be_too_large_shows_fewer_steps_and_says_so() -> None:
     scenario = with_changes(default_scenario(), {"run.steps": 12})
-    with mock.patch.object(run_trace, "MOST_EVENTS", 300):
+    with mock.patch.object(perfetto, "MOST_EVENTS", 300):
         _, drawn, events = traced(scenario)
     assert 0 <= drawn.metadata["last_step"] < 11
     assert any("300" in words for words in drawn.left_out)

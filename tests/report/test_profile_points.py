@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetsim.calibrate.data import profile_data
+from fleetsim.calibrate.known_profiles import profile_data
 from fleetsim.calibrate.points import by_context, decode_line, rows_of, seconds_of
 from fleetsim.sim.engines import step_time_of
 from tests import profiles

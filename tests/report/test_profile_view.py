@@ -9,10 +9,8 @@ from hypothesis import strategies as st
 from fleetsim import units
 from fleetsim.calibrate.known_profiles import ListedProfile, compared, drift_of
 from fleetsim.calibrate.points import how_good, what_it_is
-from fleetsim.calibrate.profile_tables import sheets_of
-from fleetsim.calibrate.told import checked_document, document, drift_words, list_lines
-from fleetsim.config.coefficients import EstimateFields
-from fleetsim.config.engine_profile import BatchCheck, Profile
+from fleetsim.calibrate.told import checked_document, document, drift_words, list_lines, sheets_of
+from fleetsim.config.engine_profile import BatchCheck, EstimateFields, Profile
 from fleetsim.tell.console import as_text
 from fleetsim.tell.document import Document
 from fleetsim.tell.terminal import draw

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 import fleetsim as fs
 from fleetsim import units
 from fleetsim.cli.main import app
-from fleetsim.sweep.design import text_of
+from fleetsim.sweep.cell import text_of
 from fleetsim.sweep.pictures import front_chart
 from fleetsim.sweep.run import SweepRows
 from fleetsim.sweep.told import document

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from fleetsim.config import Scenario, default_scenario, with_changes
 from fleetsim.policies.admission import LAWS
-from fleetsim.policies.age_actions import AGE_ACTIONS
-from fleetsim.policies.law_inputs import LawName
+from fleetsim.policies.law import LawName
+from fleetsim.policies.samples import AGE_ACTIONS
 
 STEPS = 8
 

@@ -32,7 +32,7 @@ from fleetsim.config import Scenario, default_scenario, with_changes
 from fleetsim.engine.kernel import tables as t
 from fleetsim.engine.transport import sync_times
 from fleetsim.errors import StuckError
-from fleetsim.policies.law_inputs import Progress
+from fleetsim.policies.law import Progress
 from fleetsim.sim.buffer import pick
 from fleetsim.sim.deadlock import stuck_error
 from fleetsim.sim.fleet import Fleet

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from fleetsim.config import Scenario, load_scenario
-from fleetsim.config.age_bound import age_bound
 from fleetsim.config.data_files import find_preset, presets
-from fleetsim.config.run_length import most_steps
+from fleetsim.config.scenario import age_bound, most_steps
 from fleetsim.engine.kernel.tables import G_TRAINED
 from fleetsim.sim import buffer
 from fleetsim.sim.admission import creation_version

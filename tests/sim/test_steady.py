@@ -7,7 +7,7 @@ import pytest
 
 from fleetsim.config import load_scenario
 from fleetsim.config.load import with_changes
-from fleetsim.config.run_length import most_steps, settles
+from fleetsim.config.scenario import most_steps, settles
 from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.run import simulate
 from fleetsim.sim.steady import PRECISION, Steady, off_by

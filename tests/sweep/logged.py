@@ -15,9 +15,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from fleetsim.sweep.cell import CellChunk, run_cells
-from fleetsim.sweep.design import Design
-from fleetsim.sweep.local import _run as run_local
+from fleetsim.sweep.cell import CellChunk, Design, run_cells
+from fleetsim.sweep.run import _run as run_local
 
 ROOT = Path(__file__).parents[2]
 LOG = "FLEETSIM_TEST_SWEEP_LOG"
@@ -95,10 +94,10 @@ def noted(log: Path, what: str) -> list[tuple[int, tuple[int, ...]]]:
 
 def main() -> None:
     from fleetsim.cli.main import main as fleetsim
-    from fleetsim.sweep import cluster, local
+    from fleetsim.sweep import cluster, run
     from tests.sweep import logged  # not __main__: workers look the functions up by this name
 
-    local._run = logged.logged_local
+    run._run = logged.logged_local
     cluster.run_cells = logged.logged_cells
     sys.argv = ["fleetsim", *sys.argv[1:]]
     fleetsim()

@@ -13,8 +13,7 @@ from fleetsim.errors import InputError
 from fleetsim.estimates import estimate
 from fleetsim.quantities import METRICS
 from fleetsim.sweep.cell import SweepRow
-from fleetsim.sweep.objective import DEFAULT, objectives_of
-from fleetsim.sweep.pareto import pareto_of
+from fleetsim.sweep.pareto import DEFAULT, objectives_of, pareto_of
 
 COST, STEP = "cost_per_step", "step_s"
 

@@ -24,9 +24,7 @@ from fleetsim.quantities import METRICS
 from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.run import simulate
 from fleetsim.sweep import run as sweep_run
-from fleetsim.sweep.cell import CellChunk, run_cells
-from fleetsim.sweep.chunks import CHUNK_S, Chunks
-from fleetsim.sweep.design import Design, design_of, digest_of
+from fleetsim.sweep.cell import CHUNK_S, CellChunk, Chunks, Design, design_of, digest_of, run_cells
 from fleetsim.sweep.grid import MOST_CELLS, Axis, Grid, grid_of
 from fleetsim.sweep.journal import Journal, open_journal
 from fleetsim.sweep.run import sweep

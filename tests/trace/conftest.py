@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from fleetsim.config import default_scenario, with_changes
-from fleetsim.export.perfetto import StepChoice, Trace, record, trace_of
+from fleetsim.export.perfetto import Trace, record, trace_of
+from fleetsim.export.perfetto.tracks import StepChoice
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
 from tests.browser.conftest import browser, chromium, screenshots  # noqa: F401 - fixtures

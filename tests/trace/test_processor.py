@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 
 from fleetsim.engine.kernel import tables as t
-from fleetsim.export.perfetto.events import microseconds
-from fleetsim.export.perfetto.job import DOES
+from fleetsim.export.perfetto.tracks import DOES, microseconds
 from fleetsim.sim import timeline
 from fleetsim.sim.records import TRAINER_DOES
 from tests.trace.conftest import Drawn, draw

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from fleetsim.tell.markdown import same
-from fleetsim.trainer.efficiency import shipped_fit
+from fleetsim.trainer.seconds import shipped_fit
 
 CALIBRATION = Path(__file__).resolve().parents[2] / "calibration"
 

@@ -11,8 +11,7 @@ from typer.testing import CliRunner
 import fleetsim as fs
 from fleetsim.cli.main import app
 from fleetsim.errors import InputError
-from fleetsim.trainer.estimate import batch_of, estimate_of
-from fleetsim.trainer.layout import server_gpus
+from fleetsim.trainer.estimate import batch_of, estimate_of, server_gpus
 
 
 def job(**options: Any) -> Any:

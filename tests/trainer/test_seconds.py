@@ -9,13 +9,9 @@ import pytest
 
 from fleetsim.engine.gpus import gpu_spec
 from fleetsim.engine.model.names import model_shape
-from fleetsim.trainer.efficiency import Efficiency, TrainerFit, shipped_fit
-from fleetsim.trainer.layout import laid_out
-from fleetsim.trainer.links import ring_s
-from fleetsim.trainer.memory import memory_of
-from fleetsim.trainer.plan import Batch, Recipe, TrainerLayout, TrainingPlan
-from fleetsim.trainer.seconds import step_seconds
-from fleetsim.trainer.work import work_of
+from fleetsim.trainer.estimate import laid_out
+from fleetsim.trainer.plan import Batch, Recipe, TrainerLayout, TrainingPlan, memory_of, work_of
+from fleetsim.trainer.seconds import Efficiency, TrainerFit, ring_s, shipped_fit, step_seconds
 
 # A trainer that reaches all of the data sheet, moves nothing and costs nothing anew (a parameter must be above 0).
 PERFECT = TrainerFit(Efficiency(1, 1, 1, 1e-12, 1e-12, 1e12, 1e-12, 1, 1e-12, 1e-12), {}, {}, {})

@@ -9,8 +9,7 @@ import pytest
 from fleetsim.config import data_files, load_scenario
 from fleetsim.errors import InputError
 from fleetsim.validate.arms import scenario_of
-from fleetsim.validate.assumptions import LENGTH_SIGMA, length_law
-from fleetsim.validate.case import PublishedCase, case_files, load_case, load_cases
+from fleetsim.validate.case import LENGTH_SIGMA, PublishedCase, case_files, length_law, load_case, load_cases
 from fleetsim.workload.lengths import limited_mean
 
 CASES = load_cases()

@@ -16,17 +16,16 @@ from typer.testing import CliRunner
 
 from fleetsim.cli.main import app
 from fleetsim.config.load import with_changes
-from fleetsim.config.paths import given_paths
+from fleetsim.config.tree import given_paths
 from fleetsim.engine.slowdown import RUNS, off_by
 from fleetsim.job.nameplate import mean_step_s
 from fleetsim.job.uncertainty import RERUN
 from fleetsim.tell.markdown import same
 from fleetsim.validate.arms import blind_scenario_of, scenario_of
 from fleetsim.validate.case import PublishedCase, load_cases
-from fleetsim.validate.docs_files import docs_files
+from fleetsim.validate.documents import docs_files
 from fleetsim.validate.fit import fit, search
-from fleetsim.validate.ranges import HELD_LEAST, HELD_MOST, RangedArm, held_share, ranged, ranged_arms
-from fleetsim.validate.run import run_case
+from fleetsim.validate.run import HELD_LEAST, HELD_MOST, RangedArm, held_share, ranged, ranged_arms, run_case
 from fleetsim.validate.verdict import ABSOLUTE, BLIND_MEDIAN, RATIO_MEDIAN, RATIO_WORST, CaseResult, summary
 from tests.once import once
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fleetsim.config.lengths import Empirical
+from fleetsim.config.workload import Empirical
 from fleetsim.errors import InputError, OutsideError
 from fleetsim.workload import mean_length, quantile_length, sample_lengths
 from fleetsim.workload.empirical import measured_values

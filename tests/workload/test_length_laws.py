@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from scipy import stats
 
-from fleetsim.config.lengths import (
+from fleetsim.config.workload import (
     ConstantSeconds,
     ConstantTokens,
     Gamma,

@@ -17,17 +17,16 @@ from fleetsim.calibrate.fit.design import (
     Array,
     Basis,
     Grams,
+    Observations,
     candidates,
     expanded,
+    in_a_row,
     solve,
     sum_up,
 )
-from fleetsim.calibrate.fit.identifiability import Prior, held_by, require, resting_on, separable, spans
+from fleetsim.calibrate.fit.identifiability import Prior, Weights, held_by, require, resting_on, separable, spans, weigh
 from fleetsim.calibrate.fit.knots import NEGLIGIBLE, KnotChoice, choose, draws, fold_fits, folds, interval, with_curve
-from fleetsim.calibrate.fit.observations import Observations, in_a_row
-from fleetsim.calibrate.fit.outliers import Weights, weigh
-from fleetsim.config.coefficients import Coefficients, EstimateFields
-from fleetsim.config.engine_profile import FitError, Ranges
+from fleetsim.config.engine_profile import Coefficients, EstimateFields, FitError, Ranges
 from fleetsim.dataclass import dataclass
 from fleetsim.engine.step_time import StepTime
 

@@ -1,6 +1,6 @@
 """A running OpenAI-compatible server, measured from outside: vLLM, SGLang, TensorRT-LLM, or what speaks like them.
 
-    client -> probe, identity -> loads of plan -> calibrate/session.py -> engine -> http_player -> observe -> records
+    client -> probe, identity -> loads of play -> calibrate/session.py -> engine -> http_player -> records
 
 A client sees no iterations, only when tokens arrive. Three things follow from that: a decode iteration is the time
 between two tokens of a stream while exactly b streams decode; a prompt is the time to its first token, in which the

@@ -2,19 +2,169 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import field
+from itertools import pairwise
 from typing import Any, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fleetsim import units
-from fleetsim.calibrate.drafts import DraftCounts
-from fleetsim.calibrate.loads import Limits, Load, Ran, warm_ups
+from fleetsim.calibrate.facts import DraftCounts
+from fleetsim.calibrate.loads import Limits, Load, Ran, prompt_chunks, warm_ups
 from fleetsim.calibrate.raw import RawWriter, request_columns
 from fleetsim.calibrate.server.metrics import Gauges
-from fleetsim.calibrate.server.observe import ObservationColumns, decode_rows, mixed_rows, prefill_rows
-from fleetsim.calibrate.server.plan import longer, plays_of
-from fleetsim.calibrate.server.play import Play, Played, Player
+from fleetsim.calibrate.server.play import Play, Played, Player, Stream, longer, plays_of
 from fleetsim.calibrate.session import load_words
 from fleetsim.dataclass import dataclass
+
+# --- From arrival times to observations: which iterations must have lain between two moments that a client saw.
+# Pure functions of streams. A server sends the tokens of one iteration together, so moments are taken at arrivals, and
+# every figure is the median over the streams: a late packet of one of them moves nothing.
+
+STRETCH = 8  # iterations per observation of a decode window
+
+
+@dataclass(slots=True)
+class ObservationColumns:
+    """Observations as columns of an `obs` record: dt in microseconds, and the iterations that each held."""
+
+    dt: list[int] = field(default_factory=list)
+    ovh: list[int] = field(default_factory=list)
+    of: list[int] = field(default_factory=list)
+    nd: list[float] = field(default_factory=list)
+    K: list[float] = field(default_factory=list)
+    np: list[float] = field(default_factory=list)
+    A: list[float] = field(default_factory=list)
+    dr: list[float] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.dt)
+
+    def add(self, seconds: float, iterations: Sequence[tuple[float, float, float, float]], overhead: bool) -> None:
+        """One observation. iterations: (decodes, KV tokens, prefill tokens, attention pairs) each."""
+        self.of += [len(self.dt)] * len(iterations)
+        self.dt.append(round(seconds * 1e6))
+        self.ovh.append(int(overhead))
+        self.dr += [0.0] * len(iterations)
+        for column, values in zip((self.nd, self.K, self.np, self.A), zip(*iterations, strict=True), strict=True):
+            column += [round(float(v), 3) for v in values]
+
+    def columns(self) -> dict[str, list[Any]]:
+        """The record's fields."""
+        return {name: getattr(self, name) for name in ("dt", "ovh", "of", "nd", "K", "np", "A", "dr")}
+
+    def drafting(self, tokens: float, drafted: float) -> None:
+        """Seconds per token of a stream become seconds per iteration: it brings so many tokens of each decode, and
+        verifies so many drafted ones."""
+        self.dt = [round(dt * tokens) for dt in self.dt]
+        self.dr = [round(nd * drafted, 3) for nd in self.nd]
+
+
+def decode_rows(streams: Sequence[Stream], rows: ObservationColumns) -> None:
+    """Stretches in which exactly these streams decode: from the last one's first token to the first one's end.
+
+    Each gives the mean of its iterations: seconds per token of a stream, the KV tokens that they read on average.
+    Adds nothing where the streams never all decoded at once for two iterations.
+    """
+    if not streams or any(len(s.times) < 3 for s in streams):
+        return
+    series = [(np.asarray(s.times), np.asarray(s.counts)) for s in streams]
+    opened, closed = max(s.times[0] for s in streams), min(s.times[-1] for s in streams)
+    gap = float(np.median([(t[-1] - t[0]) / max(c[-1] - c[0], 1.0) for t, c in series]))
+    opened += 1.5 * gap  # the last one's first token came with an iteration that held its prompt
+    inside = np.median([c[_at(t, closed)] - c[_at(t, opened)] for t, c in series]) if closed > opened else 0
+    pieces = max(1, int(inside // STRETCH))
+    while pieces and not _stretches(streams, series, np.linspace(opened, closed, pieces + 1), rows):
+        pieces //= 2  # so much came at once that longer stretches are needed
+
+
+def _stretches(
+    streams: Sequence[Stream],
+    series: Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]],
+    edges: NDArray[np.float64],
+    rows: ObservationColumns,
+) -> bool:
+    """A row per stretch in which at least half of the streams had two arrivals. Returns whether there was one."""
+    before = len(rows)
+    for left, right in pairwise(edges):
+        per, kv = [], []
+        for (t, c), s in zip(series, streams, strict=True):
+            i, j = _at(t, left), _at(t, right)
+            made = c[j] - c[i]
+            if made >= 2:
+                per.append((t[j] - t[i]) / made)
+                kv.append(s.prompt_tokens - 1 + (c[i] + c[j] - 1) / 2)
+        if 2 * len(per) >= len(streams):
+            rows.add(float(np.median(per)), [(len(streams), float(np.mean(kv)) * len(streams), 0, 0)], overhead=False)
+    return len(rows) > before
+
+
+def prefill_rows(streams: Sequence[Stream], budget: int, rows: ObservationColumns) -> None:
+    """The time to the last first token of prompts sent together to an idle server, in which nothing decodes.
+
+    Several prompts do not arrive as one: the first is computed alone, the others are there when it is done. The
+    client's fixed cost of a request lies in it (ovh). Adds nothing where a prompt was found in the prefix cache.
+    """
+    if not streams or any(not s.times or s.cached_tokens for s in streams):
+        return
+    order = sorted(streams, key=lambda s: s.times[0])
+    lengths = [s.prompt_tokens for s in order]
+    parts = prompt_chunks(lengths[:1], budget) + prompt_chunks(lengths[1:], budget)
+    seconds = max(s.times[0] for s in streams) - min(s.submitted_s for s in streams)
+    rows.add(seconds, [(0, 0, tokens, pairs) for tokens, pairs in parts], overhead=True)
+
+
+def mixed_rows(
+    streams: Sequence[Stream], late: Stream, budget: int, rows: ObservationColumns, *, together: bool = True
+) -> bool:
+    """The gap in decoding streams while a prompt is computed: from their last tokens before it was sent to its first.
+
+    together: chunks share iterations with the decodes (vLLM), which take their part of the budget first; otherwise
+    they run alone in between (SGLang without mixed chunks). Returns whether there was something to observe: not where
+    the streams' iterations cannot be told apart.
+    """
+    if not late.times or late.cached_tokens:
+        return False
+    found = []
+    for s in streams:
+        t, c = np.asarray(s.times), np.asarray(s.counts)
+        before = t <= late.submitted_s
+        if not before.any() or t[-1] < late.first_s - 0.5 * _usual_gap(t):
+            continue
+        i, j = int(before.sum()) - 1, int(np.argmin(np.abs(t - late.first_s)))
+        found.append((round(float(c[j] - c[i])), float(t[j] - t[i]), s.prompt_tokens - 1 + float(c[i])))
+    if len(found) < max(1, len(streams) // 2):
+        return False
+    made = np.array([n for n, _, _ in found])
+    n = int(np.bincount(np.maximum(made, 0)).argmax())
+    seconds = float(np.median([d for m, d, _ in found if m == n]))
+    kv = float(np.mean([k for _, _, k in found])) * len(streams)
+    b = len(streams)
+    parts = prompt_chunks([late.prompt_tokens], max(1, budget - b) if together else budget)
+    alone = n - len(parts) if together else n
+    if alone < 0 or n == 0 or seconds <= 0:
+        return False
+    decodes = [(float(b), kv + k * b, 0.0, 0.0) for k in range(n)]
+    if together:
+        iterations = decodes[:alone] + [
+            (b, kv + (alone + k) * b, tokens, pairs) for k, (tokens, pairs) in enumerate(parts)
+        ]
+    else:
+        iterations = [*decodes, *((0.0, 0.0, tokens, pairs) for tokens, pairs in parts)]
+    rows.add(seconds, iterations, overhead=False)
+    return True
+
+
+def _at(times: NDArray[np.float64], moment: float) -> int:
+    """The first arrival at or after a moment, the last one past the end."""
+    return min(int(np.searchsorted(times, moment)), len(times) - 1)
+
+
+def _usual_gap(times: NDArray[np.float64]) -> float:
+    return float(np.median(np.diff(times))) if len(times) > 1 else 0.0
+
 
 BUSY_CLIENT = 0.9
 

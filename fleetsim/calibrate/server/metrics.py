@@ -11,7 +11,7 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable
 
-from fleetsim.calibrate.drafts import DraftCounts
+from fleetsim.calibrate.facts import DraftCounts
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import OutsideError
 

@@ -99,7 +99,7 @@ async def _engine(
     from fleetsim.calibrate.server.http_player import Dialect, HttpPlayer, Prompts
     from fleetsim.calibrate.server.identity import choose_model, identify, models_of
     from fleetsim.calibrate.server.metrics import Guard, gauges_of
-    from fleetsim.calibrate.server.plan import loads_in_turn
+    from fleetsim.calibrate.server.play import loads_in_turn
     from fleetsim.calibrate.server.probe import dialect_of, try_limits
 
     given, shown = how.given, client.address.shown

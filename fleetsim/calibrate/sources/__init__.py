@@ -3,11 +3,28 @@
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fleetsim.calibrate.facts import GivenFlags
 from fleetsim.calibrate.raw import first_record
-from fleetsim.calibrate.sources.source import FileReading, Source, csv_rows, json_documents, text_of, unknown
+from fleetsim.calibrate.sources.benchmark_run import Run, measured_of
+from fleetsim.calibrate.sources.benchmarks import MEANS
+from fleetsim.calibrate.sources.source import (
+    DocumentFields,
+    Duration,
+    FileReading,
+    Source,
+    csv_rows,
+    iteration,
+    json_documents,
+    of_a_prompt,
+    source_of,
+    text_of,
+    unknown,
+)
+from fleetsim.errors import InputError, Problem
 from fleetsim.files import reason
 
 OPERATORS = "aiconfigurator"
@@ -27,7 +44,6 @@ def read_source(path: str, given: GivenFlags | None = None) -> Source:
     that is missing or impossible; OutsideError where aiconfigurator is not installed.
     """
     from fleetsim.calibrate.sources.benchmarks import FORMATS, SERVE, read_benchmarks
-    from fleetsim.calibrate.sources.csv_table import read_csv
 
     how = FileReading(given or GivenFlags())
     if path == OPERATORS or path.startswith(f"{OPERATORS}:"):
@@ -59,3 +75,102 @@ def read_source(path: str, given: GivenFlags | None = None) -> Source:
     if form is None:
         raise unknown(path, f"is JSON with the keys {', '.join(sorted(map(str, documents[0]))[:8]) or '(none)'}")
     return read_benchmarks(form, documents, path, how)
+
+
+# --- A CSV of somebody's measurements: batch, context and what an iteration took or how many tokens came per second.
+#     batch,context,tok_s            decodes, tokens of context each, output tokens/s
+#     batch,context,step_ms          the same with the time of an iteration
+#     batch,context,prefill,step_ms  with prefill tokens in the iteration
+#     concurrency,input_len,output_len,tpot_ms[,ttft_ms]   the means of a whole run
+# Headers are matched without regard to case and punctuation ("Batch Size", "tokens/s").
+
+NAMES = {
+    "batch": "batch batch_size bs concurrency max_concurrency decodes num_seqs running",
+    "context": "context context_tokens context_len context_length ctx kv kv_len seq_len",
+    "kv_tokens": "kv_tokens",
+    "prefill": "prefill prefill_tokens chunk chunk_tokens",
+    "prompt": "prompt prompt_tokens prompt_len prompt_length input_len input_length isl",
+    "output": "output output_tokens output_len output_length osl",
+    "rate": "tok_s toks_s tokens_s tps throughput tokens_per_s tokens_per_second output_tok_s output_tokens_s "
+    "output_throughput",
+}
+TIMES = ("step", "iteration", "tpot", "itl", "latency", "seconds")
+UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
+LOOKED_FOR = (
+    "a batch column (batch, concurrency, decodes), a context column (context, kv, seq_len, or input_len), "
+    "and one of tok_s, tokens_s, throughput, tpot_ms, step_ms"
+)
+
+
+def read_csv(rows: Sequence[Mapping[str, str]], path: str, how: FileReading) -> Source:
+    """The rows of a CSV, each a run of its own. Raises InputError with all problems, by row."""
+    columns, scale = _columns(list(rows[0]), path)
+    means = "output" in columns and "context" not in columns and "prefill" not in columns
+    how.notes += [MEANS] * means
+    fields = [
+        DocumentFields({name: row.get(header) for name, header in columns.items()}, f"{path}: row {i + 2}", scale)
+        for i, row in enumerate(rows)
+    ]
+    return source_of(path, "CSV", fields, _of_run if means else _of_iteration, how, single=not means)
+
+
+def _columns(headers: Sequence[str], path: str) -> tuple[dict[str, str], dict[str, float]]:
+    """Which header says what, and seconds per unit of the times. Raises InputError where one is missing or doubled."""
+    columns: dict[str, str] = {}
+    scale: dict[str, float] = {}
+    problems = []
+    for header in headers:
+        key = re.sub(r"[^a-z0-9]+", "_", header.lower()).strip("_")
+        stem, _, unit = key.rpartition("_")
+        name = next((n for n, aliases in NAMES.items() if key in aliases.split()), None)
+        if name is None and unit in UNITS and stem.split("_")[-1] in (*TIMES, "ttft"):
+            name = "ttft" if stem.endswith("ttft") else "time"
+            scale[name] = UNITS[unit]
+        elif name is None and key == "seconds":
+            name, scale["time"] = "time", 1.0
+        if name in columns:
+            rule = f"says the same as {columns[name]!r}"
+            problems.append(Problem(f"{path}: header", header, rule, "leave one of the two out"))
+        elif name is not None:
+            columns[name] = header
+    context = columns.keys() & {"context", "kv_tokens", "prompt"}
+    if not problems and ("batch" not in columns or not context or not columns.keys() & {"rate", "time"}):
+        rule = f"looked for {LOOKED_FOR}"
+        problems.append(Problem(f"{path}: header", ",".join(headers), rule, "name the columns like that"))
+    if problems:
+        raise InputError(problems)
+    return columns, scale
+
+
+def _seconds(fields: DocumentFields, tokens: float) -> float | None:
+    """The time of an iteration that made this many tokens."""
+    if "time" in fields.document:
+        return fields.number("time", above=True, needed=True)
+    rate = fields.number("rate", above=True, needed=True)
+    return None if rate is None else tokens / rate
+
+
+def _of_iteration(fields: DocumentFields, how: FileReading) -> list[Duration]:
+    batch, prefill = fields.number("batch", needed=True), fields.number("prefill") or 0.0
+    context, total = fields.number("context", "prompt") or 0.0, fields.number("kv_tokens")
+    if batch is None or fields.problems:
+        return []
+    if batch + prefill <= 0.0:
+        fields.refused("batch", batch, "an iteration holds decodes or prefill", "leave the row out")
+        return []
+    seconds = _seconds(fields, batch or prefill)
+    row = iteration(batch, batch * context if total is None else total, prefill, prefill * (prefill + 1.0) / 2.0)
+    return [] if seconds is None else [Duration(seconds, row, run=how.number)]
+
+
+def _of_run(fields: DocumentFields, how: FileReading) -> list[Duration]:
+    batch = fields.number("batch", above=True, needed=True)
+    prompt, output = (fields.number(name, least=1.0, needed=True) for name in ("prompt", "output"))
+    first_s = fields.number("ttft", above=True)
+    seconds = _seconds(fields, batch or 1.0)
+    if batch is None or prompt is None or output is None or seconds is None:
+        return []
+    found = measured_of(Run(prompt, output, batch, seconds), how.budget, how.number) if output > 1.0 else []
+    if first_s is not None and batch <= 1.0:
+        found.append(Duration(first_s, of_a_prompt(prompt, how.budget), overheads=1.0, run=how.number))
+    return found

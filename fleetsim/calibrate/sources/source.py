@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim.calibrate.facts import GivenFlags
-from fleetsim.calibrate.fit.observations import PER_DURATION, PER_ITERATION, Observations, in_a_row
+from fleetsim.calibrate.fit.design import PER_DURATION, PER_ITERATION, Observations, in_a_row
 from fleetsim.calibrate.loads import prompt_chunks
-from fleetsim.config.files import read_text
+from fleetsim.config.data_files import read_text
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.json_text import from_loose_json

@@ -13,7 +13,7 @@ from dataclasses import field
 from time import perf_counter
 from typing import Any
 
-from fleetsim.calibrate.drafts import DraftCounts
+from fleetsim.calibrate.facts import DraftCounts
 from fleetsim.calibrate.raw import COLUMNS, RawWriter
 from fleetsim.dataclass import dataclass
 

@@ -1,12 +1,137 @@
 """One run as a trace that ui.perfetto.dev and chrome://tracing open: the JSON of Chrome's trace event format.
 
-`run_trace.py` says what goes in, `window.py` which steps; `job.py` draws trainer, syncs and queue, `groups.py` the
-fleet and sampled groups with their flows; `events.py` is the format.
+`tracks.py` is the format, which steps are shown, and draws trainer, syncs and queue; `groups.py` draws the fleet and
+sampled groups with their flows.
 """
 
 from __future__ import annotations
 
-from fleetsim.export.perfetto.run_trace import Trace, record, trace_of
-from fleetsim.export.perfetto.window import StepChoice, parse_steps
+import gzip
+import io
+import json
+from collections.abc import Iterator
+from typing import Any
 
-__all__ = ["StepChoice", "Trace", "parse_steps", "record", "trace_of"]
+import numpy as np
+
+import fleetsim
+from fleetsim.config.scenario import Scenario
+from fleetsim.dataclass import dataclass
+from fleetsim.engine.limits import EngineLimits
+from fleetsim.engine.step_time import StepTime
+from fleetsim.export.perfetto.groups import draw_groups, draw_instances, sampled_groups, stays_of
+from fleetsim.export.perfetto.tracks import Events, StepChoice, draw_queue, draw_syncs, draw_trainer
+from fleetsim.sim import timeline
+from fleetsim.sim.records import Records
+from fleetsim.sim.run import simulate
+
+# --- A run as a trace: which part of it is shown, drawn onto tracks, and written as JSON.
+
+# What keeps a trace small enough for a browser.
+MOST_GROUPS, MOST_EVENTS = 200, 400_000
+# Looks at the fleet for the counters of its instances: so many in a trace, fewer where instances are many.
+MOST_LOOKS, LEAST_LOOKS, MOST_LOOKED = 400, 20, 40_000
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """events: all of them. metadata: what the file says of itself. left_out: what it does not show, in words."""
+
+    events: Events
+    metadata: dict[str, Any]
+    left_out: tuple[str, ...]
+
+    def text(self) -> Iterator[str]:
+        """The JSON document, an event a line. The same run gives the same bytes."""
+        yield '{"displayTimeUnit":"ms","otherData":'
+        yield json.dumps(self.metadata, sort_keys=True, ensure_ascii=False, allow_nan=False)
+        yield ',"traceEvents":['
+        for k, line in enumerate(self.events.lines()):
+            yield ("\n" if k == 0 else ",\n") + line
+        yield "\n]}\n"
+
+    def data(self, *, compressed: bool) -> bytes:
+        """The document as the bytes of a file, gzip's if `compressed`: without a name or a time in them."""
+        buffer = io.BytesIO()
+        if not compressed:
+            buffer.writelines(text.encode() for text in self.text())
+            return buffer.getvalue()
+        with gzip.GzipFile(filename="", mode="wb", fileobj=buffer, mtime=0, compresslevel=6) as packed:
+            packed.writelines(text.encode() for text in self.text())
+        return buffer.getvalue()
+
+
+def record(
+    scenario: Scenario, plain: Records, steps: StepChoice, engine: tuple[StepTime, EngineLimits] | None = None
+) -> Records:
+    """The run `plain` of the scenario once more, with all that its trace needs. The same records, to the byte.
+
+    Its instances are looked at often enough for `steps` of it, and not more often. Raises InputError as
+    `StepChoice.of`.
+    """
+    start, end = timeline.steps_window(plain, *steps.of(plain))
+    n = int(plain.steps["instances"].max())
+    looks = min(MOST_LOOKS, max(LEAST_LOOKS, MOST_LOOKED // n))
+    every = max((end - start) / looks, 1e-6)
+    return simulate(
+        scenario,
+        replication=plain.replication,
+        engine=engine,
+        activity=True,
+        scrape_every_s=every,
+        scrape_between_s=(start, end),
+    )
+
+
+def trace_of(records: Records, steps: StepChoice) -> Trace:
+    """Draws these steps of a run whose activity was recorded, fewer of them where they are more than a browser holds.
+
+    Counters of instances need a run that was scraped too, as `record` makes it.
+    Raises InputError as `StepChoice.of`, ValueError for a run without activity.
+    """
+    first, asked = steps.of(records)
+    last = _fitting(records, first, asked)
+    window = timeline.steps_window(records, first, last)
+    picked, of = sampled_groups(records, window, MOST_GROUPS)
+    events = Events()
+    trainer = draw_trainer(events, records, window)
+    draw_syncs(events, records, window)
+    draw_queue(events, records, window)
+    stays = stays_of(records, picked, window)
+    # Groups stand above the instances, but flows need to know where their samples are.
+    groups = events.process("sampled groups")
+    on = draw_instances(events, records, window, stays)
+    flows = draw_groups(events, records, window, groups, picked, stays, on, trainer)
+    total = len(records.steps)
+    left_out = []
+    if last - first + 1 < total:
+        left_out.append(f"steps {first} to {last} of 0 to {total - 1}")
+    if last < asked:
+        left_out.append(f"not the steps up to {asked}: a trace holds about {MOST_EVENTS:,} events")
+    left_out.append(f"{len(picked):,} of {of:,} groups submitted then, {flows:,} of them with a flow")
+    metadata = {
+        "fleetsim_version": fleetsim.__version__,
+        "scenario": records.scenario.name,
+        "seed": records.seed,
+        "replication": records.replication,
+        "first_step": first,
+        "last_step": last,
+        "steps_of_the_run": total,
+        "start_s": window[0],
+        "end_s": window[1],
+        "groups_sampled": len(picked),
+        "groups_submitted": of,
+        "flows": flows,
+        "time": "microseconds of the simulated run, rounded",
+    }
+    return Trace(events, metadata, tuple(left_out))
+
+
+def _fitting(records: Records, first: int, last: int) -> int:
+    """The last step up to which a trace from step `first` on stays below MOST_EVENTS, one step at least."""
+    start, end = timeline.steps_window(records, first, last)
+    spans, depths = timeline.instance_spans(records, start, end), timeline.queue_depth(records, start, end)
+    times = np.sort(np.concatenate([spans["start_s"], depths["time_s"]]))
+    ends = records.steps["end_s"][first : last + 1]
+    fit = int(np.count_nonzero(np.searchsorted(times, ends) <= MOST_EVENTS))
+    return first + max(1, fit) - 1

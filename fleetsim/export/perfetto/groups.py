@@ -12,9 +12,7 @@ from numpy.typing import NDArray
 
 from fleetsim.dataclass import dataclass
 from fleetsim.engine.kernel.tables import ACC_OFF, DONE, G_ABORTED, G_FILTERED, G_OVERFLOW, G_STALE, G_TRAINED, SCORING
-from fleetsim.export.perfetto.events import Events, TrackPoint
-from fleetsim.export.perfetto.job import TrainingStarts
-from fleetsim.export.perfetto.window import looks_in
+from fleetsim.export.perfetto.tracks import Events, TrackPoint, TrainingStarts, looks_in
 from fleetsim.sim import timeline
 from fleetsim.sim.fleet_settings import most_instances
 from fleetsim.sim.records import Records

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from fleetsim.config.load import with_changes
-from fleetsim.config.run_length import most_steps
-from fleetsim.config.scenario import Scenario
+from fleetsim.config.scenario import Scenario, most_steps
 from fleetsim.dataclass import dataclass
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.step_time import StepTime

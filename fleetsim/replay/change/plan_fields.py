@@ -11,10 +11,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError
 
 from fleetsim.config.base import MAX_COUNT, ConfigSection, Count, Fraction
-from fleetsim.config.coefficients import Value
-from fleetsim.config.engine_profile import Profile
-from fleetsim.config.files import read_text
-from fleetsim.config.fleet import Instances
+from fleetsim.config.data_files import read_text
+from fleetsim.config.engine_profile import Profile, Value
+from fleetsim.config.pools import Instances
 from fleetsim.config.problems import problems_of
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.tree import tree_of

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from fleetsim import units
-from fleetsim.config.paths import is_touched
+from fleetsim.config.tree import is_touched
 from fleetsim.replay.diagnose.checks.case import Case, Reply
 from fleetsim.replay.diagnose.finding import MENDS, Check, Mend, Withheld
 

@@ -13,16 +13,14 @@ from typing import Any
 
 from fleetsim.config.law_numbers import law_of
 from fleetsim.config.load import with_changes
-from fleetsim.config.paths import field_at
-from fleetsim.config.scenario import Scenario
-from fleetsim.config.unread_settings import unread_notes
+from fleetsim.config.scenario import Scenario, unread_notes
+from fleetsim.config.tree import field_at
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem, StuckError
 from fleetsim.estimates import Estimate
 from fleetsim.faces import flag
-from fleetsim.job.derived_values import SECONDS
+from fleetsim.job.derived_values import PRICE, SECONDS, price_notes
 from fleetsim.job.engine_source import accuracy_of
-from fleetsim.job.notes import PRICE, price_notes
 from fleetsim.job.trainer_scaling import scaled
 from fleetsim.job.trials import Trial, flat, trial_of
 from fleetsim.replay.change.extrapolation import (

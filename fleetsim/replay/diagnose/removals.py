@@ -15,7 +15,7 @@ from fleetsim.config.base import MAX_COUNT
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.errors import FleetsimError
 from fleetsim.job.nameplate import mean_output_tokens, mean_prompt_tokens
-from fleetsim.policies.age_actions import AGE_ACTIONS
+from fleetsim.policies.samples import AGE_ACTIONS
 from fleetsim.replay.arrivals import Engine, Sent, play
 from fleetsim.replay.backtest import Backtest
 from fleetsim.replay.change.what_if import changed

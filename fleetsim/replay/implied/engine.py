@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from fleetsim.config.base import MAX_COUNT
-from fleetsim.config.lengths import longest_length
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
+from fleetsim.config.workload import longest_length
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.step_time import StepTime
 from fleetsim.engine.transport import sync_times

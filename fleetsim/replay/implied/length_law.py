@@ -13,7 +13,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetsim.config.lengths import Histogram
+from fleetsim.config.workload import Histogram
 from fleetsim.dataclass import dataclass
 from fleetsim.replay.observe.observed import LengthHistogram
 

@@ -16,8 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from fleetsim.config.load import with_changes
-from fleetsim.config.run_length import most_steps
-from fleetsim.config.scenario import Scenario
+from fleetsim.config.scenario import Scenario, most_steps
 from fleetsim.dataclass import dataclass
 from fleetsim.errors import FleetsimError
 from fleetsim.replay.observe.observed import Observed

@@ -10,8 +10,8 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from fleetsim.config.load import with_changes
-from fleetsim.config.paths import field_at, given_paths, is_given, is_touched
 from fleetsim.config.scenario import Scenario
+from fleetsim.config.tree import field_at, given_paths, is_given, is_touched
 from fleetsim.job.derived_values import as_alone
 
 # Two numbers that differ by more than this share are told to differ; counts of instances by one.

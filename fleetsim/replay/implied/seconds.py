@@ -9,7 +9,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.engine.transport import SyncTimes, sync_times
 from fleetsim.errors import InputError
 from fleetsim.job.nameplate import mean_batch_tokens, mean_output_tokens
-from fleetsim.policies.in_flight import IN_FLIGHT
+from fleetsim.policies.samples import IN_FLIGHT
 from fleetsim.replay.implied.observed_load import found_pauses
 from fleetsim.replay.implied.scenario_draft import ScenarioDraft
 from fleetsim.replay.observe.observed import Observed, Reading

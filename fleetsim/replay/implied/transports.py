@@ -7,8 +7,8 @@ from typing import Any
 
 from fleetsim import units
 from fleetsim.config.load import with_changes
-from fleetsim.config.paths import is_given
 from fleetsim.config.scenario import Scenario
+from fleetsim.config.tree import is_given
 from fleetsim.engine.transport import SyncTimes, sync_times
 from fleetsim.errors import InputError
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fleetsim.config.lengths import Lognormal, longest_length
+from fleetsim.config.workload import Lognormal, longest_length
 from fleetsim.job.nameplate import mean_output_tokens, mean_prompt_tokens
 from fleetsim.replay.implied.length_law import length_law
 from fleetsim.replay.implied.scenario_draft import ScenarioDraft

@@ -8,7 +8,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from fleetsim.config.lengths import LEAST_CV, MOST_CV
+from fleetsim.config.workload import LEAST_CV, MOST_CV
 from fleetsim.history.history import Floats, History
 from fleetsim.replay.observe.lengths import DRIFT_H, quantile
 from fleetsim.replay.observe.logged_rollout import LoggedLaw

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from fleetsim.config.load import with_changes
-from fleetsim.config.paths import is_touched
 from fleetsim.config.scenario import Scenario
+from fleetsim.config.tree import is_touched
 from fleetsim.engine.transport import sync_times
 from fleetsim.errors import InputError
 from fleetsim.job.assumptions import is_estimated

@@ -6,9 +6,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fleetsim.config.load import scenario_from_mapping
-from fleetsim.config.override import parse_override, with_overrides
-from fleetsim.config.paths import is_touched
+from fleetsim.config.load import parse_override, scenario_from_mapping, with_overrides
+from fleetsim.config.tree import is_touched
 from fleetsim.config.yaml_text import from_yaml
 from fleetsim.dataclass import dataclass
 from fleetsim.frameworks.scenario_text import SECTIONS, scenario_yaml

@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from fleetsim.config.load import with_changes
-from fleetsim.config.observation import ObservedConfig
-from fleetsim.config.paths import is_touched, value_at
 from fleetsim.config.scenario import Scenario
+from fleetsim.config.sections import ObservedConfig
+from fleetsim.config.tree import is_touched, value_at
 from fleetsim.dataclass import dataclass
 from fleetsim.faces import flag, setting
 from fleetsim.history.history import History

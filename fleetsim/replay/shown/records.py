@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fleetsim.config.observation import ObservedConfig
+from fleetsim.config.sections import ObservedConfig
 from fleetsim.history.history import Floats, History
 from fleetsim.job.derived_values import SLOWDOWN
 from fleetsim.job.facts import STEP_SEEN

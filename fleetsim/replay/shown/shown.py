@@ -14,10 +14,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from fleetsim.config.load import load_scenario
-from fleetsim.config.observation import ObservedConfig
-from fleetsim.config.override import parse_override
-from fleetsim.config.paths import is_touched
+from fleetsim.config.load import load_scenario, parse_override
+from fleetsim.config.sections import ObservedConfig
+from fleetsim.config.tree import is_touched
 from fleetsim.errors import InputError
 from fleetsim.faces import flag, setting
 from fleetsim.frameworks.convert import FRAMEWORKS, scenario_from

@@ -10,8 +10,7 @@ from fleetsim import units
 from fleetsim.config.scenario import Scenario
 from fleetsim.dataclass import dataclass
 from fleetsim.history.signals import BY_NAME
-from fleetsim.policies.age_actions import AGE_ACTIONS
-from fleetsim.policies.batches import BATCH_RULES
+from fleetsim.policies.samples import AGE_ACTIONS, BATCH_RULES
 from fleetsim.replay.backtest import Backtest
 from fleetsim.replay.diagnose.cost import Claims, Slice, observed_slices, shorter
 from fleetsim.replay.diagnose.finding import Check

@@ -1,0 +1,272 @@
+"""`fleetsim scenario from` and `to`: a framework's own configuration as a scenario, and back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fleetsim.cli.terminal import say
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from fleetsim.config.scenario import Scenario
+    from fleetsim.frameworks.convert import Imported
+    from fleetsim.frameworks.export import Exported
+    from fleetsim.frameworks.patch import ConfigPatch
+
+
+# --- Options that several commands of `fleetsim scenario` take.
+
+FRAMEWORKS = "verl, roll, openrlhf, open-instruct, trl, areal, nemo-rl, slime, skyrl, prime-rl or ms-swift."
+
+OutputFile = Annotated[
+    str | None, typer.Option("-o", "--output", metavar="FILE", help="Write it there instead of to stdout.")
+]
+ConfigFile = Annotated[
+    str | None, typer.Option("--config", metavar="FILE", help="Your own configuration: what must change of it.")
+]
+Settings = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any key of the scenario. Repeatable.")
+]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite the file if there is one.")]
+
+
+# --- `fleetsim scenario from`: a framework's own configuration as a scenario.
+
+# How a model without a built-in shape is given.
+_MODEL_FILE = "engine.model=PATH/config.json"
+
+
+def from_(
+    framework: Annotated[str | None, typer.Argument(help=FRAMEWORKS)] = None,
+    config: Annotated[
+        list[str] | None,
+        typer.Argument(help="Its file or launch script; - is standard input. Its own flags go after --."),
+    ] = None,
+    run: Annotated[
+        str | None,
+        typer.Option("--run", metavar="PATH|URL", help="What a run showed: its log, tracker, dump or Prometheus."),
+    ] = None,
+    output: OutputFile = None,
+    set_: Settings = None,
+    force: Force = False,
+    json_: Annotated[bool, typer.Option("--json", help="One JSON document: scenario and report.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="List every key that was not looked at.")] = False,
+) -> None:
+    """Make a scenario of a framework's own configuration; say what was taken, assumed and left out.
+
+    Examples:
+
+    [bold]fleetsim scenario from verl run_dapo.sh -o job.yaml[/bold]
+
+    [bold]fleetsim scenario from verl config.yaml -- trainer.nnodes=2 actor_rollout_ref.rollout.n=16[/bold]
+
+    [bold]fleetsim scenario from openrlhf -- --rollout.batch_size 128 --rollout.n_samples_per_prompt 8 ...[/bold]
+
+    [bold]fleetsim scenario from --run train.log --set engine.gpu=H100 -o job.yaml[/bold]
+
+    [bold]fleetsim scenario from prime-rl rl.toml --set workload.output_tokens.mean=2100 --json[/bold]
+    """
+    if framework is None:
+        _of_run(run, output, set_ or (), force, json_)
+        return
+    result = _of_framework(framework, config or (), set_ or ())
+    if run is not None:
+        _of_run(run, output, set_ or (), force, json_, result.raw)
+        return
+    _tell_imported(result, output, force, json_, verbose)
+
+
+def _of_framework(framework: str, config: Sequence[str], sets: Sequence[str]) -> Imported:
+    """The job of a configuration. Raises InputError."""
+    from fleetsim.frameworks.convert import framework_name, scenario_from
+    from fleetsim.frameworks.source import settings_from
+    from fleetsim.trainer.estimate import token_seconds
+
+    name = framework_name(framework)
+    shown, settings = settings_from(config)
+    return scenario_from(name, settings, shown, sets, token_seconds)
+
+
+def _tell_imported(result: Imported, output: str | None, force: bool, as_json: bool, verbose: bool) -> None:
+    """Writes the scenario where it was asked for, else shows it, and what there is to say about it."""
+    from fleetsim.files import new_file, write_text
+
+    place = None if output is None else new_file("--output", output, force)
+    if place is not None:
+        write_text(place, result.text)
+    _show(result, place, as_json, verbose)
+
+
+def _of_run(
+    run: str | None,
+    output: str | None,
+    sets: Sequence[str],
+    force: bool,
+    as_json: bool,
+    start: Mapping[str, Any] | None = None,
+) -> None:
+    """The job of a run. start: the configuration of the framework that was named. Raises InputError without a run."""
+    import json
+
+    from fleetsim.errors import InputError, Problem
+    from fleetsim.files import new_file, write_text
+    from fleetsim.replay.shown.file import run_file
+
+    if run is None:
+        remedy = "fleetsim scenario from verl CONFIG, or --run LOG"
+        raise InputError([Problem("FRAMEWORK", None, "nothing to make a scenario of", remedy)])
+    place = None if output is None else new_file("--output", output, force)
+    found = run_file(start, sets, run)
+    if as_json:
+        say(json.dumps({"scenario": found.raw, "notes": list(found.notes)}, indent=2, sort_keys=True))
+        return
+    for note in found.notes:
+        say(f"warning: {note}", err=True)
+    if place is None:
+        say(found.text, nl=False)
+        return
+    write_text(place, found.text)
+    say(f"wrote {place}; next: fleetsim size --scenario {place}", err=True)
+
+
+def _show(result: Imported, place: Path | None, as_json: bool, verbose: bool) -> None:
+    """The scenario, unless it is in a file by now, and what there is to say about it."""
+    import json
+
+    from fleetsim.frameworks.convert import report_document, report_lines
+
+    if as_json:
+        say(json.dumps(report_document(result), indent=2, sort_keys=True))
+        return
+    if place is None:
+        say(result.text, nl=False)
+    for line in report_lines(result, verbose):
+        say(line, err=True)
+    unknown = _unknown_model(result.scenario.engine.model)
+    if unknown:
+        say(f"warning: {unknown}", err=True)
+    if place is not None:
+        needs = f" --set {_MODEL_FILE}" if unknown else ""
+        say(f"wrote {place}; next: fleetsim simulate {place}{needs}", err=True)
+
+
+def _unknown_model(model: str) -> str | None:
+    """What is wrong with a model that the simulator has no shape for."""
+    from fleetsim.engine.model.names import model_shape
+    from fleetsim.errors import InputError
+
+    try:
+        model_shape(model)
+    except InputError as error:
+        return f"engine.model: {error.problems[0].remedy}: --set {_MODEL_FILE}"
+    return None
+
+
+# --- `fleetsim scenario to`: a scenario as a framework's own configuration.
+
+
+def to(
+    framework: Annotated[str, typer.Argument(help=FRAMEWORKS)],
+    scenario: Annotated[str, typer.Argument(metavar="SCENARIO", help="Scenario file, or the name of a shipped one.")],
+    config: ConfigFile = None,
+    output: OutputFile = None,
+    set_: Settings = None,
+    force: Force = False,
+    json_: Annotated[bool, typer.Option("--json", help="One JSON document: text, settings, what is left out.")] = False,
+) -> None:
+    """Write a scenario as a framework's own configuration, ready to paste; say what cannot be told to it.
+
+    The mode of the framework is the one that can say most of the scenario. What is written, `fleetsim scenario from`
+    reads as the same scenario, but for what is listed.
+
+    With --config, your own file: only the settings that say something else change. A YAML, TOML or Python file is
+    shown as a diff, which [bold]patch[/bold] takes, and written whole with -o; of a script, the words for its command
+    are shown.
+
+    Examples:
+
+    [bold]fleetsim scenario to verl job.yaml -o run.sh[/bold]
+
+    [bold]fleetsim scenario to prime-rl job.yaml --set fleet.instances=6 -o rl.toml[/bold]
+
+    [bold]fleetsim scenario to verl job.yaml --config run.yaml | patch run.yaml[/bold]
+    """
+    import json
+
+    from fleetsim.config.load import load_scenario
+    from fleetsim.files import new_file, write_text
+    from fleetsim.frameworks.export import to_document
+
+    place = None if output is None else new_file("--output", output, force)
+    if config is not None:
+        _patched(patched(framework, load_scenario(scenario, set_ or ()), config), place, json_)
+        return
+    result = _made(framework, scenario, set_ or ())
+    if place is not None:
+        write_text(place, result.text)
+    if json_:
+        say(json.dumps(to_document(result), indent=2, sort_keys=True))
+        return
+    say(result.text if place is None else f"wrote {place}", nl=place is not None, err=place is not None)
+    _tell_exported(result)
+
+
+def patched(framework: str, scenario: Scenario, config: str) -> ConfigPatch:
+    """What of a framework's own configuration must change to say a scenario. Raises InputError."""
+    from fleetsim.frameworks.patch import patch_of
+    from fleetsim.job.nameplate import limits_of
+
+    return patch_of(framework, scenario, limits_of, config)
+
+
+def _patched(patch: ConfigPatch, place: Path | None, as_json: bool) -> None:
+    """The changed file in its place, the diff, and what there is to say."""
+    import json
+
+    from fleetsim.files import write_text
+
+    if place is not None:
+        write_text(place, patch.text)
+    if as_json:
+        say(json.dumps(patch.document(), indent=2, sort_keys=True))
+        return
+    if place is None:
+        say(patch.diff, nl=False)
+    for line in patch.lines():
+        say(line, err=True)
+    if place is not None:
+        say(f"wrote {place}", err=True)
+
+
+def _made(framework: str, scenario: str, sets: Sequence[str]) -> Exported:
+    """The scenario of a file in the framework's words. Raises InputError."""
+    import os
+
+    from fleetsim.config.load import load_scenario
+    from fleetsim.frameworks.export import scenario_to
+    from fleetsim.job.derived_values import training_step_s
+    from fleetsim.job.nameplate import generated_mean, limits_of
+
+    job = load_scenario(scenario, sets)
+    means = generated_mean(job), training_step_s(job)
+    return scenario_to(framework, job, limits_of, os.path.basename(scenario), *means)
+
+
+def _tell_exported(result: Exported) -> None:
+    """What was written, what could not be said, and what is still to add."""
+    from fleetsim import units
+    from fleetsim.frameworks.export import left_out_words
+
+    say(f"{result.framework}: {result.mode}; {units.plural(len(result.settings), 'setting')}", err=True)
+    if result.left_out:
+        say("cannot be told to it:", err=True)
+    for left in result.left_out:
+        say(f"  {left_out_words(result.framework, left)}", err=True)
+    say(f"the plan holds for {'; '.join(result.facts)}", err=True)
+    say(f"yours to add: {result.yours}", err=True)
+    for note in result.notes:
+        say(f"note: {note}", err=True)

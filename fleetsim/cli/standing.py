@@ -1,0 +1,284 @@
+"""`fleetsim alerts`, `dashboard` and `watch`: what stands beside a running fleet."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fleetsim.alerts.ask import Alerts, Dashboard
+from fleetsim.alerts.ask import alerts as ask_alerts
+from fleetsim.alerts.ask import dashboard as ask_dashboard
+from fleetsim.cli.terminal import say
+from fleetsim.dataclass import dataclass
+from fleetsim.job.settings import RUN, Option
+from fleetsim.watch.ask import FleetWatch, log_watch, watcher
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from fleetsim.alerts.ask import AlertsResult, DashboardResult
+    from fleetsim.watch.ask import Watcher
+    from fleetsim.watch.watch import WallClock
+
+
+# --- `fleetsim alerts`: recording and alerting rules of a plan, with thresholds from simulated runs of it.
+
+OUTPUT = "Output"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Files:
+    """Where the rules go."""
+
+    output: Annotated[
+        str | None, Option("The rule file; else stdout.", OUTPUT, metavar="FILE", short="-o", after="scenario")
+    ] = None
+    tests: Annotated[
+        str | None, Option("Its tests, for promtool test rules.", OUTPUT, metavar="FILE", after="output")
+    ] = None
+    force: Annotated[bool, Option("Overwrite them.", OUTPUT, after="tests")] = False
+    json_: Annotated[bool, Option("One JSON document.", OUTPUT)] = False
+
+
+def alerts(asked: Alerts, files: Files) -> None:
+    """Prometheus rules for a plan: thresholds and `for:` from simulated runs of it, with and without faults.
+
+    Examples:
+
+    [bold]fleetsim alerts job.yaml -o rules.yaml[/bold]
+
+    [bold]fleetsim alerts job.yaml -o rules.yaml --tests tests.yaml && promtool test rules tests.yaml[/bold]
+
+    [bold]fleetsim alerts --plan PLAN.json -o rules.yaml --selector 'job="rollout"'[/bold]
+
+    [bold]fleetsim alerts --preset verl-fully-async --budget 0.2 --json[/bold]
+
+    Each alert says how often it fires without its fault, and how soon it sees it. docs/alerts.md has the method.
+    """
+    from fleetsim.cli.output import show, show_json, warn
+    from fleetsim.cli.progress import progress
+
+    places = _checked(asked, files)
+    asked = asked.ready()
+    with progress("loading the simulator") as watch:
+        result = ask_alerts(asked, watch)
+        places.write(result)
+    if files.json_:
+        show_json(result.document())
+    elif places.rules is None:
+        say(result.rule_file(), nl=False)
+    else:
+        from fleetsim.alerts.told import document
+        from fleetsim.tell.terminal import draw
+
+        show(draw(document(result.standing, str(places.rules), None if places.tests is None else str(places.tests))))
+    warn(result.warnings)
+
+
+@dataclass(frozen=True, slots=True)
+class RuleFiles:
+    """The rule file and its tests, each None where it is not asked for; no tests without rules."""
+
+    rules: Path | None
+    tests: Path | None
+
+    def write(self, result: AlertsResult) -> None:
+        """Writes what is asked for. Raises OutsideError."""
+        from os.path import relpath
+
+        from fleetsim.files import write_text
+
+        if self.rules is None:
+            return
+        if self.tests is not None:
+            write_text(self.tests, result.test_file(relpath(self.rules, self.tests.parent)))
+        write_text(self.rules, result.rule_file())
+
+
+def _checked(asked: Alerts, files: Files) -> RuleFiles:
+    """Where the rules go, before the plan is read. Raises InputError."""
+    from fleetsim.errors import InputError, Problem
+    from fleetsim.files import apart, new_file
+
+    problems = list(asked.wrong())
+    if files.tests is not None and files.output is None:
+        problems.append(Problem("--tests", files.tests, "tests name their rule file", "give --output as well"))
+    if problems:
+        raise InputError(problems)
+    apart({"--output": files.output, "--tests": files.tests})
+    rules = None if files.output is None else new_file("--output", files.output, files.force)
+    tests = None if files.tests is None else new_file("--tests", files.tests, files.force)
+    return RuleFiles(rules, tests)
+
+
+# --- `fleetsim dashboard`: a Grafana dashboard of the standing signals, predicted against observed.
+
+
+@dataclass(frozen=True, kw_only=True)
+class File:
+    """Where the dashboard goes, and what it is held against."""
+
+    output: Annotated[
+        str | None, Option("The dashboard's JSON; else stdout.", None, metavar="FILE", short="-o", after="scenario")
+    ] = None
+    force: Annotated[bool, Option("Overwrite it.", None, after="output")] = False
+    check_against: Annotated[
+        str | None,
+        Option(
+            "A /metrics page, names a line, or a Prometheus: exit 10 if a metric is not there.",
+            None,
+            metavar="FILE|URL",
+            after="force",
+        ),
+    ] = None
+
+
+def dashboard(asked: Dashboard, file: File) -> None:
+    """Grafana dashboard of a plan: every standing signal, with what the plan predicts and where its alert begins.
+
+    Examples:
+
+    [bold]fleetsim dashboard job.yaml -o dashboard.json[/bold]
+
+    [bold]fleetsim dashboard --plan PLAN.json -o dashboard.json --selector 'namespace="rl"'[/bold]
+
+    [bold]fleetsim dashboard job.yaml -o dashboard.json --check-against http://prometheus:9090[/bold]
+
+    Import it in Grafana, or put it into its provisioning folder. It asks for data source, jobs and instances.
+    """
+    from fleetsim.cli.output import stop_at, warn
+    from fleetsim.cli.progress import progress
+    from fleetsim.errors import InputError
+    from fleetsim.files import new_file
+
+    if problems := list(asked.wrong()):
+        raise InputError(problems)
+    place = None if file.output is None else new_file("--output", file.output, file.force)
+    missing = None
+    if file.check_against is not None:
+        from fleetsim.alerts.dashboard_metrics import missing_at
+
+        missing = missing_at(file.check_against)
+    asked = asked.ready()
+    with progress("loading the simulator") as watch:
+        result = ask_dashboard(asked, watch)
+    _put(place, result)
+    warn(result.warnings)
+    if missing is not None:
+        stop_at([f"not there: {metric}" for metric in missing(result.expressions())])
+
+
+def _put(place: Path | None, result: DashboardResult) -> None:
+    """The dashboard in its file, or on stdout. Raises OutsideError."""
+    from fleetsim.files import write_text
+
+    if place is None:
+        say(result.text(), nl=False)
+        return
+    write_text(place, result.text())
+    say(f"wrote {place}: {len(result.document['panels'])} panels, to be imported in Grafana", err=True)
+
+
+# --- `fleetsim watch`: looks at the fleet again and again, and exports what it should be.
+
+
+class Stopped(BaseException):
+    """SIGTERM: raised in whatever the main thread does, so that a long evaluation does not hold up the end."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Export:
+    """Where what is found goes."""
+
+    listen: Annotated[
+        str,
+        Option("Where to export; without a host, loopback only.", None, metavar="[HOST]:PORT", after="prometheus"),
+    ] = ":9105"
+    once: Annotated[bool, Option("One evaluation, printed; no export.", None)] = False
+    json_: Annotated[bool, Option("One JSON document.", RUN)] = False
+
+
+def watch(asked: FleetWatch, export: Export) -> None:
+    """Looks at the fleet again and again, and exports what it should be.
+
+    Examples:
+
+    [bold]fleetsim watch --prometheus http://localhost:9090 --scenario job.yaml[/bold]
+
+    [bold]fleetsim watch --prometheus https://mimir/prometheus --listen 0.0.0.0:9105 --selector 'job="rollout"'[/bold]
+
+    [bold]fleetsim watch --prometheus http://localhost:9090 --once --json[/bold]
+
+    [bold]fleetsim watch --log train.log --every 30s[/bold]
+
+    Reads only, recommends from fresh data only, and changes nothing itself: KEDA or an HPA acts on
+    fleetsim_recommended_instances. docs/watch.md has the rules, and both manifests.
+    """
+    from fleetsim.cli.output import show, show_json
+
+    if asked.log is not None:
+        follow(asked, export)
+        return
+    found = watcher(asked, logged)
+    if not export.once:
+        serve(found, export.listen)
+    elif export.json_:
+        show_json(found.once().document())
+    else:
+        show(found.once().view())
+
+
+def logged(text: str) -> None:
+    """A line on stderr, with the time: it is a log. Nobody may be there to read it any longer."""
+    from datetime import UTC, datetime
+
+    with suppress(OSError):
+        say(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {text}", err=True)
+
+
+def follow(asked: FleetWatch, export: Export) -> None:
+    """Follows a log until SIGTERM or Ctrl-C; nothing is exported."""
+    from fleetsim.errors import InputError, Problem
+    from fleetsim.watch.watch import WallClock
+
+    if export.once:
+        rule, remedy = "one look at a log is a replay", f"fleetsim replay --from {asked.log}"
+        raise InputError([Problem("--once", asked.log, rule, remedy)])
+    clock = WallClock()
+    watching = log_watch(asked, clock, logged)
+    with _ended_by_signal(clock):
+        logged(f"following {asked.log}, looking every {asked.every}")
+        watching.run()
+    logged("ended")
+
+
+@contextmanager
+def _ended_by_signal(clock: WallClock) -> Iterator[None]:
+    """SIGTERM ends what is under way, cleanly."""
+
+    def end(number: int, frame: Any) -> None:
+        clock.stop()
+        raise Stopped
+
+    signal.signal(signal.SIGTERM, end)
+    with suppress(Stopped):
+        yield
+
+
+def serve(found: Watcher, listen: str) -> None:
+    """Exports until SIGTERM, which is a clean end, or Ctrl-C."""
+    from fleetsim.watch.exporter import Exporter, is_loopback, parse_listen
+    from fleetsim.watch.watch import WallClock
+
+    host, port = parse_listen(listen)
+    clock = WallClock()
+    watching = found.watch(clock)
+
+    with _ended_by_signal(clock), Exporter(watching.status, host, port) as exporter:
+        logged(f"exporting on http://{exporter.address}/metrics, looking every {found.options.every_s:g} s")
+        if not is_loopback(host):
+            logged(f"{host} is open to others: what is exported has no secrets, and nothing can be changed through it")
+        watching.run()
+    logged("ended")

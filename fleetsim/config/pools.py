@@ -1,0 +1,206 @@
+"""The two pools: the `fleet` section, its instances and what goes wrong with them; the `trainer` section, its steps."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator
+from pydantic_core import PydanticCustomError
+
+from fleetsim.config.base import (
+    MAX_SECONDS,
+    ConfigSection,
+    Count,
+    CountOrZero,
+    Factor,
+    Fraction,
+    Interval,
+    Name,
+    PositiveSeconds,
+    Seconds,
+)
+
+# --- The `fleet` section: how many instances, how samples reach them, and what goes wrong with them.
+
+Instances = Annotated[int, Field(ge=1, le=1_000_000)]
+
+
+class FailuresConfig(ConfigSection):
+    """Instance failures: exponential times between them; lost work is queued again and counted."""
+
+    mtbf_s: Annotated[float, Field(ge=1, le=MAX_SECONDS)] | None = Field(
+        default=None, description="mean seconds between failures of one instance; null = never"
+    )
+    restart_s: Seconds = Field(default=300.0, description="seconds until a failed instance serves again")
+
+
+class LendingConfig(ConfigSection):
+    """Placement colocated_lending: the trainer's GPUs serve rollout while it waits for samples."""
+
+    instances: Count | None = Field(
+        default=None, description="instances that the trainer's GPUs make; null = as many as fit on trainer.gpus"
+    )
+    return_at: Fraction = Field(
+        default=1.0,
+        description="share of the batch that is ready when the trainer calls its GPUs back; below 1 for a trainer that "
+        "streams mini-batches",
+    )
+
+
+class RepackConfig(ConfigSection):
+    """Tail consolidation (Laminar): the requests of nearly empty instances move to fuller ones that have room."""
+
+    every_s: Interval | None = Field(default=None, description="seconds between two looks; null = never")
+    below_kv_use: Fraction = Field(default=0.5, description="instances under this KV use, nothing waiting, are emptied")
+    up_to_kv_use: Fraction = Field(default=0.9, description="KV use up to which a receiving instance is filled")
+
+
+class FleetConfig(ConfigSection):
+    """The rollout instances and the client in front of them."""
+
+    placement: Literal["disaggregated", "colocated", "colocated_lending"] = Field(
+        default="disaggregated",
+        description="own GPUs for rollout; the trainer's GPUs in turn; or own ones, and the trainer's while it waits",
+    )
+    instances: Instances = Field(
+        default=8,
+        description="rollout engine replicas of engine.tp x engine.pp GPUs each, or of engine.disaggregation",
+    )
+    max_in_flight_samples: Count | None = Field(
+        default=None, description="samples that the client keeps in flight over the whole fleet; null = no cap"
+    )
+    max_in_flight_samples_per_instance: Count | None = Field(
+        default=None, description="samples in flight on one instance; null = no cap"
+    )
+    in_flight_unit: Literal["samples", "groups"] = Field(
+        default="samples",
+        description="what holds a place under these caps: a sample, until it is generated; or a group, which holds "
+        "group_size places until its last sample has its reward (the cap per instance then counts over the whole "
+        "fleet: so many for each instance)",
+    )
+    group_placement: Literal["together", "spread"] = Field(
+        default="together", description="the samples of a group go to one instance, or anywhere"
+    )
+    routing: Literal["round_robin", "least_loaded", "prefix_affinity"] = Field(
+        default="least_loaded", description="which instance takes the next sample or group"
+    )
+    imbalance_limit: CountOrZero = Field(
+        default=8, description="prefix_affinity: samples above the least loaded instance before affinity gives way"
+    )
+    switch_s: Seconds = Field(default=0.0, description="colocated and lending: seconds to hand the GPUs over, each way")
+    lending: LendingConfig = LendingConfig()
+    repack: RepackConfig = RepackConfig()
+    speed_factors: tuple[Factor, ...] = Field(
+        default=(),
+        strict=False,
+        max_length=1_000_000,
+        description="iteration time multiplier per instance (1.2 = 20 % slower); missing ones are 1.0",
+    )
+    straggler_share: Fraction = Field(default=0.0, description="share of the instances (rounded) that are slow")
+    straggler_slowdown: Annotated[float, Field(ge=1, le=1e6)] = Field(
+        default=1.0, description="iteration time multiplier of the slow instances"
+    )
+    failures: FailuresConfig = FailuresConfig()
+
+
+# --- The `trainer` section: what one optimizer step costs.
+
+Backend = Literal["fsdp", "megatron"]
+ScalingPoint = Annotated[tuple[Count, PositiveSeconds], Field(strict=False)]
+
+
+class PhaseConfig(ConfigSection):
+    """One pass before the update (log-probs, reference model), named in the report."""
+
+    name: Name = Field(description="as it appears in the report")
+    fixed_s: Seconds = Field(default=0.0, description="seconds per optimizer step")
+    per_token_s: Seconds = Field(default=0.0, description="seconds per trained token (prompt + output) of the batch")
+
+
+class CheckpointConfig(ConfigSection):
+    """Saving the trainer's state, while it does not train."""
+
+    every_steps: Count | None = Field(default=None, description="optimizer steps between checkpoints; null = never")
+    stall_s: Seconds = Field(default=0.0, description="seconds that the trainer stands still for one")
+
+
+class ScalingConfig(ConfigSection):
+    """How the compute seconds change with the trainer's GPUs; they are given at trainer.gpus.
+
+    Only plans that move GPUs between the pools use it. Checkpoints and weight sync do not scale.
+    """
+
+    parallel_share: Fraction | None = Field(
+        default=None,
+        description="share p of the seconds at trainer.gpus that more GPUs divide: on g GPUs they take "
+        "(1 - p) + p * gpus / g times as long; null = 1 / (1 + gpus / 90), from published verl runs",
+    )
+    points: tuple[ScalingPoint, ...] = Field(
+        default=(),
+        strict=False,
+        max_length=1000,
+        description="measured [GPUs, seconds of a step]: between them a power law, beyond them the law above",
+    )
+
+    @field_validator("points")
+    @classmethod
+    def _every_count_once(cls, points: tuple[tuple[int, float], ...]) -> tuple[tuple[int, float], ...]:
+        """Sorted by GPUs. Two times for one count cannot both hold."""
+        counts = [gpus for gpus, _ in points]
+        if len(set(counts)) < len(counts):
+            raise PydanticCustomError(
+                "points", "a GPU count stands there twice", {"remedy": "give one time for each GPU count"}
+            )
+        return tuple(sorted(points))
+
+
+class RecipeConfig(ConfigSection):
+    """How the batch is trained: read where the trainer's seconds are estimated (fleetsim/trainer)."""
+
+    framework: Name | None = Field(
+        default=None, description="whose trainer: verl, nemo-rl, prime-rl, skyrl, areal, trl...; null = any"
+    )
+    backend: Backend | None = Field(
+        default=None,
+        description="fully sharded weights (FSDP2, DTensor, ZeRO 3), or Megatron; null = fsdp up to 40 billion weights "
+        "(mixtures: 20), else megatron",
+    )
+    model: Name | None = Field(default=None, description="what is trained; null = engine.model")
+    gpu: Name | None = Field(default=None, description="the trainer's GPU; null = engine.gpu")
+    tune: Literal["full", "lora"] = Field(default="full", description="all weights, or adapters")
+    recompute: bool = Field(default=True, description="activations are computed again in the backward pass")
+    packing: bool = Field(default=True, description="sequences are packed; else padded to the longest")
+    epochs: Count = Field(default=1, description="times that a batch is trained on")
+    optimizer_steps: Count = Field(default=1, description="optimizer steps per epoch: equal parts of the batch")
+    micro_tokens: Count = Field(default=16384, description="tokens of a micro-batch, per GPU")
+    old_log_probs: bool = Field(default=True, description="a pass for log-probs of the policy before the update")
+    reference: bool = Field(default=False, description="a pass for log-probs of a reference model")
+    critic: bool = Field(default=False, description="a critic of the same size is trained as well")
+    offload: Literal["none", "states", "adam"] = Field(
+        default="none", description="optimizer states in host memory between updates; adam: its arithmetic, too"
+    )
+    precision: Literal["bf16", "fp8"] = Field(default="bf16", description="of matrix products")
+    tp: Count | None = Field(default=None, description="tensor parallel ranks; null = the fastest that fit")
+    pp: Count | None = Field(default=None, description="pipeline parallel ranks; null = the fastest that fit")
+    cp: Count | None = Field(default=None, description="context parallel ranks; null = as few as fit")
+    ep: Count | None = Field(default=None, description="expert parallel ranks; null = the fastest that fit")
+
+
+class TrainerConfig(ConfigSection):
+    """The trainer's GPUs, batch and compute time."""
+
+    gpus: Count = Field(default=8, description="GPUs of the trainer")
+    batch_samples: Count = Field(default=512, description="samples per optimizer step (B), a multiple of group_size")
+    fixed_s: Seconds = Field(default=20.0, description="compute seconds per optimizer step, whatever the batch holds")
+    per_token_s: Seconds = Field(default=0.0, description="seconds per trained token (prompt + output) of the batch")
+    phases: tuple[PhaseConfig, ...] = Field(
+        default=(), strict=False, max_length=100, description="passes before the update, in order"
+    )
+    minibatches: Count = Field(
+        default=1,
+        description="streaming: equal parts of the batch, each trained as soon as it is complete; fixed seconds are "
+        "spread evenly over them",
+    )
+    recipe: RecipeConfig = RecipeConfig()
+    checkpoint: CheckpointConfig = CheckpointConfig()
+    scaling: ScalingConfig = ScalingConfig()
