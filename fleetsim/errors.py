@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
-from fleetsim.dataclass import dataclass
 from fleetsim.visible import visible
 
 NOT_HELD, OUTSIDE_RANGE = 10, 12

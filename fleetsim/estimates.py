@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from statistics import NormalDist
-
-from fleetsim.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

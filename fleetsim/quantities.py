@@ -8,9 +8,9 @@ Nothing heavy is imported here: the command line reads the names before it knows
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
-from fleetsim.dataclass import dataclass
 from fleetsim.units import Unit
 
 Better = Literal["less", "more"]

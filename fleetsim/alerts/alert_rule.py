@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,6 @@ from fleetsim.alerts.rate import Floats, lowest_lately
 from fleetsim.alerts.rehearsal import Rehearsal
 from fleetsim.alerts.signal_values import Scraped, view
 from fleetsim.alerts.signals import StandingSignal
-from fleetsim.dataclass import dataclass
 
 Booleans = NDArray[np.bool_]
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from fleetsim.alerts.planned_fleet import AnyPlan, PlanFields, PlannedFleet
-from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import flag, text
 from fleetsim.job.result import SILENT, Watch, unchanging

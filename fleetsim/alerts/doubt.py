@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from numpy.random import Generator
@@ -17,7 +17,6 @@ from numpy.random import Generator
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.tree import is_touched
-from fleetsim.dataclass import dataclass
 from fleetsim.job.settings import LENGTHS
 from fleetsim.job.uncertainty import RERUN, UNCERTAIN, Z80, Axis, Interval, observed_at
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from fleetsim.alerts.alert_rule import AlertRule, Standing
@@ -14,7 +15,6 @@ from fleetsim.alerts.metric_names import MetricNames
 from fleetsim.alerts.rules import MISSING, MISSING_FOR, Writing
 from fleetsim.alerts.signal_text import duration
 from fleetsim.alerts.signal_values import Expected
-from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 
 # How far beyond its threshold a signal is put, as a share of its distance from the healthy level; and how far on the

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
 from fleetsim.alerts.rate import Floats
-from fleetsim.dataclass import dataclass
 
 MONTH_H = 730.0
 EULER = 0.5772156649015329

@@ -8,10 +8,10 @@ exactly on the window's start, Prometheus 3 does not (`left_open`).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
-
-from fleetsim.dataclass import dataclass
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

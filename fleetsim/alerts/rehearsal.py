@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -24,7 +25,6 @@ from fleetsim.alerts.signal_values import Expected, Scraped
 from fleetsim.config.load import with_changes
 from fleetsim.config.pools import PhaseConfig, TrainerConfig
 from fleetsim.config.scenario import Scenario
-from fleetsim.dataclass import dataclass
 from fleetsim.sim.engines import engine_of
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate

@@ -5,7 +5,7 @@ One group, evaluated in order: signals, then conditions, then alerts, so that al
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fleetsim import units
@@ -15,7 +15,6 @@ from fleetsim.alerts.inhibition import active_evaluations
 from fleetsim.alerts.metric_names import MetricNames
 from fleetsim.alerts.signal_text import duration, per_month, shown, template
 from fleetsim.alerts.signals import BY_STANDING_NAME
-from fleetsim.dataclass import dataclass
 
 MISSING = "RolloutTrainerMetricsMissing"
 MISSING_FOR = "10m"

@@ -6,13 +6,13 @@ Every formula here has its twin in PromQL in `signals.py`; tests let a real Prom
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim.alerts.rate import Floats, Windows, averages, counts, rates, total, windows
-from fleetsim.dataclass import dataclass
 from fleetsim.engine.kernel.tables import DONE
 from fleetsim.sim.records import Records
 from fleetsim.sim.timeline import waits_for_samples

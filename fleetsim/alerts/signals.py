@@ -7,13 +7,13 @@ explains it, has just been over its own threshold.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Literal
 
 from fleetsim import units
 from fleetsim.alerts import signal_values as traces
 from fleetsim.alerts.metric_names import INSTANCE, MetricNames
 from fleetsim.alerts.signal_values import PRESENT, Expected, Trace
-from fleetsim.dataclass import dataclass
 from fleetsim.quantities import quantity
 
 Expression = Callable[[MetricNames, str, Expected], str]

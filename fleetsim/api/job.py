@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
-from fleetsim.dataclass import dataclass
 from fleetsim.job.base_job import BaseJob, reads_runs
 from fleetsim.job.options import Options
 from fleetsim.job.result import keywords, told, unchanging

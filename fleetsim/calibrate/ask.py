@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from fleetsim.dataclass import dataclass
 from fleetsim.errors import Problem, Problems
 from fleetsim.faces import flag
 from fleetsim.job.settings import Argument, Option

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 from fleetsim import units
 from fleetsim.calibrate.raw import Raw
 from fleetsim.config.engine_profile import MeasuredDrafts
 from fleetsim.config.speculation import METHODS
-from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 
 

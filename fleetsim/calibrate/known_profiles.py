@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fleetsim.calibrate.points import rows_of
 from fleetsim.config.engine_profile import BatchCheck, Profile
 from fleetsim.config.profile_files import load_profile, shipped_profiles
-from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.tell.data import versions
 from fleetsim.tell.document import Table

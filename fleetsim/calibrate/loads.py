@@ -8,13 +8,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from fleetsim.calibrate.raw import FITTED
-from fleetsim.dataclass import dataclass
 
 # What a label says of how a load was run on a day, not of what it asks for: left out of its key.
 OF_THE_DAY = frozenset({"length_scale", "est", "tokens", "held_blocks", "pool_blocks"})

@@ -6,11 +6,11 @@ Plain Python: a profile is shown in less time than numpy takes to import.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fleetsim import units
 from fleetsim.config.engine_profile import Coefficients, curve_s, iteration_s
-from fleetsim.dataclass import dataclass
 
 if TYPE_CHECKING:
     from fleetsim.config.engine_profile import BatchCheck, Point, Profile

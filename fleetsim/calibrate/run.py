@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,6 @@ from fleetsim.calibrate.facts import NAMES, GivenFlags
 from fleetsim.calibrate.output_paths import SUFFIX, OutputPaths, ended, locked, prepare, same_engine, slug
 from fleetsim.calibrate.raw import RawWriter, compress
 from fleetsim.config.profile_files import profile_text
-from fleetsim.dataclass import dataclass
 from fleetsim.errors import FleetsimError, InputError, OutsideError, Problem
 from fleetsim.faces import flag
 from fleetsim.files import new_file, write_text

@@ -11,7 +11,7 @@ import heapq
 import math
 import traceback
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from fleetsim.calibrate.loads import Limits, Load, Ran, key_of, scaled
 from fleetsim.calibrate.raw import RawWriter
-from fleetsim.dataclass import dataclass
 from fleetsim.errors import OutsideError
 
 LEAST_SCALE = 0.2  # of a batch's response lengths: below it a batch says little and is left out

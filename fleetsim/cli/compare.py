@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
 from fleetsim.cli.terminal import say
 from fleetsim.compare.ask import ask
 from fleetsim.compare.checked_question import checked
 from fleetsim.compare.question import Compare
-from fleetsim.dataclass import dataclass
 from fleetsim.job.settings import RUN, Option
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import os
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -17,7 +17,6 @@ from fleetsim.cli import installation as here
 from fleetsim.cli.help import VARIABLES
 from fleetsim.cli.installation import Check, guarded
 from fleetsim.cli.terminal import columns, say, wrapped
-from fleetsim.dataclass import dataclass
 from fleetsim.errors import FleetsimError, InputError
 from fleetsim.job.settings import RUN, Option
 from fleetsim.replay.history_fields import AccessFields

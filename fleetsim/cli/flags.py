@@ -5,12 +5,11 @@ from __future__ import annotations
 import inspect
 import typing
 from collections.abc import Callable, Iterator
-from dataclasses import MISSING, Field, fields, is_dataclass
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from typing import Annotated, Any
 
 import typer
 
-from fleetsim.dataclass import dataclass
 from fleetsim.job.settings import RUN, Argument, Lends, Option
 
 

@@ -9,12 +9,11 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import typer
 from typer.core import TyperCommand
-
-from fleetsim.dataclass import dataclass
 
 _BOLD = re.compile(r"\[/?bold\]")
 _MARGIN = 4

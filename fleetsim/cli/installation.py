@@ -12,13 +12,12 @@ import sys
 import time
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
 
 import fleetsim
-from fleetsim.dataclass import dataclass
 
 # --- One thing that was looked at, and what became of it. Looking never raises: the machine may be broken anywhere.
 

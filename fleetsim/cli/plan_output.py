@@ -6,12 +6,12 @@ Where something is to be written is checked before the work.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from fleetsim.cli.flags import BriefOutput
 from fleetsim.cli.terminal import say
-from fleetsim.dataclass import dataclass
 from fleetsim.errors import Problems
 from fleetsim.job.settings import RUN, Option, Question
 

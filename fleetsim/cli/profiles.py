@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,7 +11,6 @@ from fleetsim import units
 from fleetsim.calibrate.ask import OUTPUT, Calibrate
 from fleetsim.cli.flags import command
 from fleetsim.cli.terminal import say
-from fleetsim.dataclass import dataclass
 from fleetsim.errors import NOT_HELD
 from fleetsim.job.fields import JobFields, ready
 from fleetsim.job.settings import RUN, TRAINER, AnyJob, Lends, Option, said

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +12,6 @@ import typer
 
 from fleetsim import units
 from fleetsim.cli.terminal import say
-from fleetsim.dataclass import dataclass
 from fleetsim.errors import NOT_HELD, InputError, Problem, Problems
 from fleetsim.files import new_file, reason, write_text
 from fleetsim.job.settings import RUN, Option

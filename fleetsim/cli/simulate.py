@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from fleetsim.cli.flags import BriefOutput
 from fleetsim.cli.terminal import say
-from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem, Problems
 from fleetsim.files import new_file, unwritten, whole, write_bytes
 from fleetsim.job.settings import RUN, Option

@@ -5,13 +5,13 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fleetsim.alerts.ask import Alerts, Dashboard
 from fleetsim.alerts.ask import alerts as ask_alerts
 from fleetsim.alerts.ask import dashboard as ask_dashboard
 from fleetsim.cli.terminal import say
-from fleetsim.dataclass import dataclass
 from fleetsim.job.settings import RUN, Option
 from fleetsim.watch.ask import FleetWatch, log_watch, watcher
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from fleetsim.cli.flags import Printed
-from fleetsim.dataclass import dataclass
 from fleetsim.errors import Problems
 from fleetsim.job.settings import RUN, Option
 from fleetsim.sweep.ask import Sweep, ask

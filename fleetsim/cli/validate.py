@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 from fleetsim.cli.terminal import say
-from fleetsim.dataclass import dataclass
 from fleetsim.errors import NOT_HELD
 from fleetsim.job.settings import Option
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from fleetsim.compare.checked_question import Checked, checked
 from fleetsim.compare.inputs import told_apart
 from fleetsim.compare.question import Compare
 from fleetsim.compare.spans import IN_PYTHON
-from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Interrupted, Problem
 from fleetsim.job.result import SILENT, Briefed, Watch, keywords, told, unchanging
 

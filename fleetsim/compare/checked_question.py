@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fleetsim.compare.inputs import GivenSide, What, given_of, told_apart
 from fleetsim.compare.question import Compare
 from fleetsim.compare.spans import spans_of
-from fleetsim.dataclass import dataclass
 from fleetsim.errors import Problem, Problems
 from fleetsim.faces import Text, flag
 from fleetsim.job.metrics import Gate, parse_conditions

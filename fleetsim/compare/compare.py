@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.tree import is_given, is_touched
-from fleetsim.dataclass import dataclass
 from fleetsim.estimates import Estimate
 from fleetsim.sim.contrast import Mean
 

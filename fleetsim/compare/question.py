@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from fleetsim.compare.inputs import GivenSide
-from fleetsim.dataclass import dataclass
 from fleetsim.job.fields import CountedFlags
 from fleetsim.job.settings import RUN, SIMULATED, Argument, Lends, Option
 from fleetsim.replay.history_fields import SOURCE, AccessFields

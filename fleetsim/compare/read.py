@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from fleetsim.compare.inputs import GivenSide
 from fleetsim.compare.question import Compare
 from fleetsim.compare.spans import Span
-from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import text
 from fleetsim.history.history import History

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fleetsim.compare.compare import PROFILE_HASH, Comparison, Side, assumed_of, inputs_of
 from fleetsim.compare.verdicts import compare
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
-from fleetsim.dataclass import dataclass
 from fleetsim.errors import Interrupted, StuckError
 from fleetsim.job.engine_source import accuracy_of
 from fleetsim.job.trials import Measure, flat, simulated

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -17,7 +17,6 @@ from pydantic import ValidationError
 import fleetsim
 from fleetsim.compare.compare import PROFILE_HASH, WORDS, Side
 from fleetsim.config.scenario import Scenario
-from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.estimates import t_quantile
 from fleetsim.job.engine_source import accuracy_of

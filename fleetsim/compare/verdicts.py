@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from pydantic import ValidationError
 
@@ -27,7 +27,6 @@ from fleetsim.compare.compare import (
 )
 from fleetsim.compare.words import band_of, headline_of
 from fleetsim.config.sections import CostConfig
-from fleetsim.dataclass import dataclass
 from fleetsim.job.derived_values import PRICE, price_notes
 from fleetsim.quantities import quantity
 from fleetsim.sim.contrast import Contrast, Mean, holm, mean_of, paired, unpaired

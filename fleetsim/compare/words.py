@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from fleetsim import units
 from fleetsim.compare.compare import BY_ITSELF, Comparison, MetricChange
-from fleetsim.dataclass import dataclass
 from fleetsim.estimates import Estimate
 from fleetsim.quantities import quantity
 

@@ -11,12 +11,11 @@ import json
 import re
 import typing
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cache
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Union
 
-from fleetsim.dataclass import dataclass
 from fleetsim.errors import Problem
 from fleetsim.faces import Text
 

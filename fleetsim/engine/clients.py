@@ -7,13 +7,12 @@ requests (10 requests of each client: a tenth).
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fleetsim.dataclass import dataclass
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.operators.curves import Curves, shipped_curves
 from fleetsim.engine.requests import RequestResult, run_requests

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from fleetsim.dataclass import dataclass
+from dataclasses import dataclass
+
 from fleetsim.engine.gpus import GpuSpec
 
 # Tokens per KV block: vLLM on CUDA; SGLang's page_size; TensorRT-LLM's KvCacheConfig.tokens_per_block.

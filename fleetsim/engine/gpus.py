@@ -8,10 +8,9 @@ because vLLM takes `gpu_memory_utilization` of that number and not of the one on
 from __future__ import annotations
 
 import difflib
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from fleetsim.config.engine import EngineConfig
-from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 
 _GIB = 2**30

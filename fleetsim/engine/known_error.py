@@ -10,12 +10,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 
 from fleetsim import units
-from fleetsim.dataclass import dataclass
 from fleetsim.engine.gpus import GpuSpec
 from fleetsim.engine.model.precision import PRECISIONS
 from fleetsim.engine.model.shape import ModelShape

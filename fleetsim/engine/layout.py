@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 from fleetsim.config.engine import EngineConfig
-from fleetsim.dataclass import dataclass
 from fleetsim.engine.model.mixers import Attention
 from fleetsim.engine.model.shape import ModelShape
 from fleetsim.errors import Problem

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 
 SCHEDULERS = ("vllm", "sglang", "tensorrt-llm")

@@ -11,11 +11,11 @@ import io
 import math
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 
 from fleetsim.config.data_files import data_path, read_text
 from fleetsim.config.scenario import Scenario
-from fleetsim.dataclass import dataclass
 from fleetsim.engine.gpus import gpu_spec
 from fleetsim.errors import InputError, Problem
 

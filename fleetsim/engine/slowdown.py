@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from statistics import median
-
-from fleetsim.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

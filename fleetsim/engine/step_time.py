@@ -17,14 +17,13 @@ more than one token of each decode: `speculation` says how many (`engine/specula
 from __future__ import annotations
 
 import math
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim.config.engine_profile import iteration_s
-from fleetsim.dataclass import dataclass
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.speculation import Speculation
 from fleetsim.engine.window import AttentionWindow

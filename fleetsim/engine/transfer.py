@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from fleetsim.config.sync import LinkConfig
-from fleetsim.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

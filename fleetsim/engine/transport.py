@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from fleetsim import units
@@ -11,7 +11,6 @@ from fleetsim.config.engine import EngineConfig
 from fleetsim.config.pools import Backend
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.sync import GATHER_BYTES_S, SyncConfig
-from fleetsim.dataclass import dataclass
 from fleetsim.engine.gpus import GpuSpec, gpu_of, gpu_spec
 from fleetsim.engine.kv_memory import stage_bytes
 from fleetsim.engine.layout import Layout, layout_of

@@ -8,11 +8,11 @@ a request is prefilled again; a sample of several turns is one request; histogra
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import TextIO
 
 import numpy as np
 
-from fleetsim.dataclass import dataclass
 from fleetsim.engine.kernel.tables import G_ABORTED, G_FILTERED, G_OVERFLOW, G_STALE
 from fleetsim.export.series import (
     Family,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim.config.workload import longest_length
-from fleetsim.dataclass import dataclass
 from fleetsim.engine.kernel.tables import GONE
 from fleetsim.sim.records import Records
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from fleetsim import units
-from fleetsim.dataclass import dataclass
 from fleetsim.frameworks.draft import Assumed, Draft
 from fleetsim.frameworks.reading import Back, Read
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from fleetsim import units
@@ -11,7 +12,6 @@ from fleetsim.config.load import parse_override, scenario_from_mapping, with_ove
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.tree import did_you_mean, put
 from fleetsim.config.yaml_text import from_yaml
-from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.frameworks import (
     areal,

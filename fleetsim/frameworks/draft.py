@@ -10,11 +10,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from fleetsim.config.tree import is_touched
-from fleetsim.dataclass import dataclass
 from fleetsim.errors import Problem
 from fleetsim.frameworks.reading import Back, Link, Read, T, one_line, one_of
 from fleetsim.frameworks.settings import RunSettings

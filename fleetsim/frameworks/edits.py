@@ -8,12 +8,12 @@ from __future__ import annotations
 import ast
 import os
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import yaml
 
 from fleetsim.config.tree import put
-from fleetsim.dataclass import dataclass
 from fleetsim.frameworks.scenario_text import scalar
 from fleetsim.frameworks.settings import normal
 from fleetsim.frameworks.trl import CLASSES

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from fleetsim import units
 from fleetsim.config.scenario import Scenario
-from fleetsim.dataclass import dataclass
 from fleetsim.frameworks.convert import FRAMEWORKS, framework_name
 from fleetsim.frameworks.equal_parts import divides, refusal
 from fleetsim.frameworks.forms import written

@@ -6,7 +6,8 @@ sglang/config.py and megatron/config.py (`merged_inference_megatron_cfg`).
 
 from __future__ import annotations
 
-from fleetsim.dataclass import dataclass
+from dataclasses import dataclass
+
 from fleetsim.frameworks import recipe, roles
 from fleetsim.frameworks.common import engine_name, weights_type
 from fleetsim.frameworks.draft import Draft

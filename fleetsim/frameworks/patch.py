@@ -10,6 +10,7 @@ import difflib
 import re
 import shlex
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,6 @@ import yaml
 from fleetsim import units
 from fleetsim.config.data_files import read_text
 from fleetsim.config.scenario import Scenario
-from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.frameworks.common import Framework
 from fleetsim.frameworks.convert import FRAMEWORKS, framework_name

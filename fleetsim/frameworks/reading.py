@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
-
-from fleetsim.dataclass import dataclass
 
 T = TypeVar("T")
 # A wanted value -> the settings that say it; None if none do.

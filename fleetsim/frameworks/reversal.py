@@ -8,12 +8,12 @@ from the scenario cannot be said to this framework, and is listed: the list is w
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from fleetsim.config.load import scenario_from_mapping
 from fleetsim.config.scenario import Scenario, reader_of
 from fleetsim.config.tree import field_at
-from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.frameworks.common import OUTPUT_CAP, Framework, Mode
 from fleetsim.frameworks.convert import FRAMEWORKS, nested

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from fleetsim.config.plain_scalar import plain_scalar
 from fleetsim.config.tree import is_at
-from fleetsim.dataclass import dataclass
 from fleetsim.frameworks.arithmetic import whole_number
 
 Version = tuple[int, ...]

@@ -10,7 +10,7 @@ A variable that nothing in the script sets is presumed to be unset where the scr
 from __future__ import annotations
 
 import re
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -18,7 +18,6 @@ from posixpath import basename, dirname
 from typing import TYPE_CHECKING
 
 from fleetsim.config.data_files import read_text
-from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError
 from fleetsim.frameworks.arguments import entry_of, with_processes
 from fleetsim.frameworks.shell_branches import Run, shown

@@ -7,9 +7,9 @@ about the scenario value that it would change, with the flag that settles it. Al
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Any
 
-from fleetsim.dataclass import dataclass
 from fleetsim.frameworks.draft import SWITCHED_OFF, Draft
 from fleetsim.frameworks.reading import one_line
 from fleetsim.frameworks.roles import TURNS

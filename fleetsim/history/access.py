@@ -9,12 +9,11 @@ import base64
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 from urllib.parse import unquote, urlsplit
 
-from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, OutsideError, Problem
 from fleetsim.faces import text
 from fleetsim.history.option_names import CREDENTIALS, MAP, PROMETHEUS, SELECTOR, STEP, way_in

@@ -17,6 +17,7 @@ import csv
 import importlib.util
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from pathlib import Path
@@ -24,7 +25,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, OutsideError, Problem
 from fleetsim.history.catalogue import Catalogue, Exposed, SignalMetrics, wanted
 from fleetsim.history.grid import history_of

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from operator import itemgetter
 from typing import Any
@@ -17,7 +17,6 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from fleetsim.dataclass import dataclass
 from fleetsim.errors import OutsideError, Problem
 from fleetsim.faces import text
 from fleetsim.history.access import IS_IT_UP, Access, PrometheusError, Refusal, address_of

@@ -16,9 +16,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Literal
-
-from fleetsim.dataclass import dataclass
 
 Kind = Literal["counter", "gauge", "histogram", "info"]
 _KINDS: Mapping[str, Kind] = {"counter": "counter", "gauge": "gauge", "histogram": "histogram", "info": "info"}

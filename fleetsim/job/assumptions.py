@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from fleetsim import units
@@ -10,7 +11,6 @@ from fleetsim.config.law_numbers import law_of
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.tree import is_touched, value_at
 from fleetsim.config.workload import Lognormal
-from fleetsim.dataclass import dataclass
 from fleetsim.engine.prices import prices_of
 from fleetsim.faces import flag, setting, text
 from fleetsim.job import words

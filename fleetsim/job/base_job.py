@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 from fleetsim.config.load import dump_scenario, dump_short
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.tree import did_you_mean
-from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.job.grounds import pool_words
 from fleetsim.job.job import Start as File

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from fleetsim import units
 from fleetsim.config.law_numbers import law_of
 from fleetsim.config.scenario import Scenario
-from fleetsim.dataclass import dataclass
 from fleetsim.estimates import Estimate
 from fleetsim.job.engine_source import EngineSource
 from fleetsim.job.nameplate import mean_output_tokens

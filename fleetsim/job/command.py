@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
@@ -18,7 +18,6 @@ from fleetsim.config.data_files import find_scenario, is_preset
 from fleetsim.config.load import default_scenario, parse_override, scenario_from_mapping
 from fleetsim.config.scenario import Scenario, reader_of
 from fleetsim.config.tree import given_paths, is_at, is_given, is_touched
-from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError
 from fleetsim.job.base_job import Heard, made
 from fleetsim.job.derived_values import SECONDS, SYNC

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +19,6 @@ from numpy.typing import NDArray
 from fleetsim import units
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.workload import ConstantTokens
-from fleetsim.dataclass import dataclass
 from fleetsim.engine.gpus import gpu_of
 from fleetsim.engine.known_error import bias_words, domain_of, known_error
 from fleetsim.engine.limits import EngineLimits

@@ -7,10 +7,9 @@ place.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
-from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem, Problems
 from fleetsim.faces import flag, text
 from fleetsim.job.settings import JOB, SIMULATED, AnyJob, Argument, Option, flag_words, said

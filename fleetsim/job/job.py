@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,6 @@ from fleetsim.config.load import (
 )
 from fleetsim.config.scenario import Scenario, rounded_note, unread_notes
 from fleetsim.config.tree import given_paths, is_at, is_given, is_touched, value_at
-from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import flag, setting, text
 from fleetsim.job.derived_values import SECONDS, TP, instance_gpus, model_notes, unlisted_price, with_derived

@@ -9,11 +9,11 @@ import math
 import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fleetsim import units
 from fleetsim.config.tree import did_you_mean
-from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, OutsideError, Problem
 from fleetsim.estimates import Estimate
 from fleetsim.quantities import BY_NAME, METRICS

@@ -9,10 +9,9 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import FrozenInstanceError, replace
+from dataclasses import FrozenInstanceError, dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Interrupted, OutsideError, Problem
 from fleetsim.faces import in_python
 

@@ -11,9 +11,9 @@ scenario is kept under the same path: the words of a default in `assumptions.py`
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
-from fleetsim.dataclass import dataclass
 from fleetsim.faces import flag
 
 # --- What a question's fields are on the command line. Plain data: a question imports neither typer nor the like.

@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, TypeVar
 
 from fleetsim import units
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario, most_steps
-from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, StuckError
 from fleetsim.estimates import Estimate
 from fleetsim.job.lengths import where_longest

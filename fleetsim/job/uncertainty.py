@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from fleetsim import units
@@ -18,7 +19,6 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.config.sections import ObservedConfig
 from fleetsim.config.tree import is_given, is_touched
 from fleetsim.config.workload import Lognormal
-from fleetsim.dataclass import dataclass
 from fleetsim.engine.known_error import sigma_of
 from fleetsim.engine.slowdown import off_by
 from fleetsim.engine.transport import sync_times

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from fleetsim import units
 from fleetsim.config.scenario import Scenario
-from fleetsim.dataclass import dataclass
 from fleetsim.engine.defaults import ENTRY_POINTS, default_limits
 from fleetsim.engine.gpus import gpu_of
 from fleetsim.engine.model.names import model_shape

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Annotated, Any, Self, Unpack, cast
 
-from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Interrupted, Problem, Problems
 from fleetsim.faces import Text, flag, text
 from fleetsim.job.fields import ready

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Literal, get_args
-
-from fleetsim.dataclass import dataclass
 
 Objective = Literal["step", "cost", "token"]
 OBJECTIVES: tuple[Objective, ...] = get_args(Objective)

@@ -8,7 +8,7 @@ not chosen again. Where rollout and trainer stand, and on how many GPUs, is in `
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
@@ -16,7 +16,6 @@ from fleetsim.config.law_numbers import law_of
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.tree import is_given, is_touched
-from fleetsim.dataclass import dataclass
 from fleetsim.engine.gpus import gpu_of
 from fleetsim.engine.layout import layout_of
 from fleetsim.engine.model.names import model_shape

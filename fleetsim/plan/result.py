@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fleetsim.dataclass import dataclass
 from fleetsim.job.result import Recommendation, unchanging
 
 if TYPE_CHECKING:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from fleetsim.config.scenario import Scenario
-from fleetsim.dataclass import dataclass
 from fleetsim.estimates import Estimate
 from fleetsim.job.facts import Spans
 from fleetsim.job.input_moves import MetricRanges

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -17,7 +17,6 @@ from fleetsim.config.load import with_changes
 from fleetsim.config.rules import broken_rules
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.tree import is_given
-from fleetsim.dataclass import dataclass
 from fleetsim.engine.prices import prices_of
 from fleetsim.errors import InputError
 from fleetsim.frameworks.equal_parts import divides

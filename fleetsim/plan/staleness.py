@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from fleetsim.config.law_numbers import budget_steps, law_of, steps_per_version
 from fleetsim.config.scenario import Scenario
-from fleetsim.dataclass import dataclass
 from fleetsim.policies.admission import MAX_STALENESS
 
 # Steps ahead that are tried below the largest that is allowed, and steps between two publications.

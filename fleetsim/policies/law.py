@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from fleetsim.dataclass import dataclass
 from fleetsim.errors import Problem
 
 # --- What an admission law is asked with: settings, what a job counts in, how far the run is, how batches are made.

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar, get_args
-
-from fleetsim.dataclass import dataclass
 
 # --- Tables of policies: one entry for each name that a scenario file may give.
 

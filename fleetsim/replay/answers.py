@@ -5,10 +5,9 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from fleetsim.dataclass import dataclass
 from fleetsim.errors import FleetsimError, InputError, Problem
 from fleetsim.faces import Text, flag, text
 from fleetsim.replay.change.patch import Patch, patch_of

@@ -8,12 +8,11 @@ beginning have a part of theirs left: a long one is met more often, and at any p
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetsim.dataclass import dataclass
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.requests import run_requests
 from fleetsim.engine.step_time import StepTime

@@ -14,6 +14,7 @@ Engines that serve users have no trainer whose loop could be simulated: what was
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from typing import Any, Literal
@@ -22,7 +23,6 @@ import numpy as np
 
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario, most_steps
-from fleetsim.dataclass import dataclass
 from fleetsim.estimates import estimate
 from fleetsim.replay.arrivals import PlayedRequests, Sent, play
 from fleetsim.replay.compared_quantities import MEASURES, QUANTITIES, Compared, ComparedRow

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 from fleetsim import units
-from fleetsim.dataclass import dataclass
 from fleetsim.estimates import Estimate
 from fleetsim.quantities import Quantity, quantity
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fleetsim import units
-from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import Text, flag, text
 from fleetsim.job.result import SILENT, Briefed, Later, Watch, unchanging

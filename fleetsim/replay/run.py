@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 
 from fleetsim.config.load import default_scenario
 from fleetsim.config.scenario import Scenario
-from fleetsim.dataclass import dataclass
 from fleetsim.errors import FleetsimError
 from fleetsim.history.history import History
 from fleetsim.replay.arrivals import Sent, sent_of, serves

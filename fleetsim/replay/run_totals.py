@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetsim.dataclass import dataclass
 from fleetsim.replay.compared_quantities import Compared
 from fleetsim.replay.window_view import GroupQueue
 from fleetsim.sim.records import Records

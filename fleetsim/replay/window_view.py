@@ -6,10 +6,11 @@ with a pause of 20 s in every minute, 207 samples are in flight outside pauses a
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetsim.dataclass import dataclass
 from fleetsim.engine.kernel.tables import G_FILTERED
 from fleetsim.history.history import Floats
 from fleetsim.sim.records import Records

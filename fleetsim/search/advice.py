@@ -7,12 +7,11 @@ their seeds, widened for the seeds of the other run. What is not known of the in
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from math import sqrt
 from typing import TYPE_CHECKING, Any
 
 from fleetsim.config.scenario import Scenario
-from fleetsim.dataclass import dataclass
 from fleetsim.estimates import Estimate
 from fleetsim.search.alternative import Alternatives
 

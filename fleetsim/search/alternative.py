@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
-from fleetsim.dataclass import dataclass
 from fleetsim.estimates import Estimate
 from fleetsim.job.result import Later
 from fleetsim.job.trials import Trial

@@ -13,10 +13,10 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 from fleetsim.config.scenario import Scenario
-from fleetsim.dataclass import dataclass
 from fleetsim.job import nameplate
 from fleetsim.job.trainer_scaling import can_be, takes_turns
 from fleetsim.job.trials import Trial, Trials, unit_of, with_instances

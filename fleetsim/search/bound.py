@@ -35,7 +35,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -45,7 +45,6 @@ from numpy.typing import NDArray
 from fleetsim.config.law_numbers import law_of, sizes_of, steps_per_version
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.workload import WorkloadConfig
-from fleetsim.dataclass import dataclass
 from fleetsim.engine.transport import sync_times
 from fleetsim.job.nameplate import context_in_flight, mean_prompt_tokens
 from fleetsim.job.trials import look_steps

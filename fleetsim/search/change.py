@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from fleetsim import units
-from fleetsim.dataclass import dataclass
 from fleetsim.faces import flag, setting
 from fleetsim.job.settings import PATHS
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fleetsim import units
@@ -17,7 +17,6 @@ from fleetsim.config.law_numbers import law_of, sizes_of
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.workload import ConstantTokens, Gamma, LengthSpec, Lognormal
-from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError
 from fleetsim.frameworks.equal_parts import divides
 from fleetsim.job.assumptions import is_estimated

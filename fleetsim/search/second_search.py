@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from fleetsim.config.scenario import Scenario
-from fleetsim.dataclass import dataclass
 from fleetsim.errors import StuckError
 from fleetsim.job.trials import Measure, Trial, Trials, with_instances
 from fleetsim.search.best import best_of

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from fleetsim.config.scenario import Scenario
-from fleetsim.dataclass import dataclass
 from fleetsim.estimates import Estimate
 
 RULE = "a target holds when the upper end of the 95 % interval of its mean over the replications is within it"

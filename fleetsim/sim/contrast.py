@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from fleetsim.dataclass import dataclass
 from fleetsim.estimates import Estimate
 
 LEVEL = 0.95

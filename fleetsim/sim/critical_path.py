@@ -13,7 +13,7 @@ Source of the idea: perturbation analysis of discrete event systems (Ho and Cao,
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 
 from fleetsim.config.law_numbers import law_of
 from fleetsim.config.scenario import Scenario
-from fleetsim.dataclass import dataclass
 from fleetsim.engine.kernel.tables import DONE, G_FILTERED
 from fleetsim.policies.samples import IN_FLIGHT
 from fleetsim.sim.records import SYNC_HELD, WAIT, Records

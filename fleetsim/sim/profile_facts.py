@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
-from fleetsim.dataclass import dataclass
 from fleetsim.engine.limits import SCHEDULERS
 from fleetsim.errors import InputError, Problem
 from fleetsim.sim.engines import other_tp, profile_of

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from threading import Event
 from typing import Any
 
 from fleetsim.config.scenario import Scenario, most_steps
-from fleetsim.dataclass import dataclass
 from fleetsim.errors import Interrupted
 from fleetsim.estimates import Estimate, estimate
 from fleetsim.sim.metrics import metrics_of

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import simpy
 
 from fleetsim.config.scenario import Scenario
-from fleetsim.dataclass import dataclass
 from fleetsim.engine.first_rows import UNLIMITED
 from fleetsim.engine.kernel.tables import BATCH_READY, EMPTY, OUT_OF_PATIENCE, TOO_FULL
 from fleetsim.engine.transport import SyncTimes, sync_times

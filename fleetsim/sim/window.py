@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,6 @@ from numpy.typing import NDArray
 
 from fleetsim.config.law_numbers import law_of, sizes_of
 from fleetsim.config.scenario import Scenario
-from fleetsim.dataclass import dataclass
 from fleetsim.sim.engines import engine_of
 from fleetsim.sim.records import Records
 from fleetsim.workload.lengths import mean_length

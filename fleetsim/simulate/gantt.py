@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from numpy.typing import NDArray
 
 from fleetsim import units
-from fleetsim.dataclass import dataclass
 from fleetsim.sim import timeline
 from fleetsim.sim.records import TRAINER_DOES, Records
 from fleetsim.sim.window import window_of

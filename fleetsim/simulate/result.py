@@ -6,12 +6,11 @@ import math
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fleetsim import units
-from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.files import replace_file, whole
 from fleetsim.job.result import SILENT, Briefed, Later, Watch, keywords, unchanging

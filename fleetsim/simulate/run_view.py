@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from numpy.typing import NDArray
 
 from fleetsim import units
 from fleetsim.config.scenario import Scenario
-from fleetsim.dataclass import dataclass
 from fleetsim.engine.kernel.tables import G_TRAINED
 from fleetsim.engine.prices import prices_of
 from fleetsim.estimates import Estimate

@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from fleetsim.config.scenario import Scenario
-from fleetsim.dataclass import dataclass
 from fleetsim.errors import StuckError
 from fleetsim.job.trainer_scaling import can_be, next_count
 from fleetsim.job.trials import Measure, Tell, flat, unit_of, with_instances

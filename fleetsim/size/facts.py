@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from fleetsim import units
-from fleetsim.dataclass import dataclass
 from fleetsim.job import words as job_words
 from fleetsim.job.facts import assumed_line, measure_line, run_differs, run_facts, run_line
 from fleetsim.job.grounds import assumed_section, observed_line, observed_section, rests_on

@@ -22,12 +22,12 @@ time (every response is then too old).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.workload import ConstantTokens
-from fleetsim.dataclass import dataclass
 from fleetsim.engine.transport import sync_times
 from fleetsim.errors import StuckError
 from fleetsim.job.nameplate import mean_output_tokens, mean_prompt_tokens

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from fleetsim import units
 from fleetsim.config.scenario import Scenario
-from fleetsim.dataclass import dataclass
 from fleetsim.job.trials import Measure, Tell, Trial, Trials, unit_of
 from fleetsim.search.rate_matching import MOST_INSTANCES
 

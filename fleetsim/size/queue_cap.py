@@ -13,11 +13,11 @@ the bound may fill with those of later steps and stop the job: then the answer i
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from fleetsim.config.law_numbers import law_of, sizes_of
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
-from fleetsim.dataclass import dataclass
 from fleetsim.errors import StuckError
 from fleetsim.job.trials import Measure, Tell, flat, with_instances
 from fleetsim.policies.samples import AGE_ACTIONS

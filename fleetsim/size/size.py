@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.tree import is_given
-from fleetsim.dataclass import dataclass
 from fleetsim.job.engine_choices import drafts_of, sides_of
 from fleetsim.job.engine_source import engine_source
 from fleetsim.job.facts import run_step_s

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
 
-from fleetsim.dataclass import dataclass
 from fleetsim.job.input_moves import METRICS, InputPart, IntervalEnd
 from fleetsim.job.trials import Trial
 from fleetsim.job.uncertainty import CONFIDENCE, RERUN, Z80

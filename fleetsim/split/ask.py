@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
 
-from fleetsim.dataclass import dataclass
 from fleetsim.errors import Interrupted, Problem, Problems
 from fleetsim.faces import Text, flag, text
 from fleetsim.job.fields import PlannedJob, ready

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from fleetsim.dataclass import dataclass
 from fleetsim.estimates import Estimate
 from fleetsim.job.trials import Trial, trial_of
 from fleetsim.sim.paired_difference import Runs, differs, ratio_of

@@ -10,7 +10,7 @@ GPUs is simpler and fresher.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
@@ -18,7 +18,6 @@ from fleetsim.config.law_numbers import budget_steps
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.tree import is_given
-from fleetsim.dataclass import dataclass
 from fleetsim.errors import Interrupted
 from fleetsim.estimates import Estimate
 from fleetsim.job.engine_choices import Drafts, Sides, drafts_of, sides_of

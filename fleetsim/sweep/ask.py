@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, Self, Unpack
 
-from fleetsim.dataclass import dataclass
 from fleetsim.errors import Interrupted, OutsideError, Problem, Problems, UnfinishedError
 from fleetsim.faces import Text, flag, text
 from fleetsim.job.fields import CountedJob, ready

@@ -8,6 +8,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -18,7 +19,6 @@ from fleetsim.config.plain_scalar import plain_scalar
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.tree import is_touched
 from fleetsim.config.yaml_text import as_yaml
-from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, StuckError
 from fleetsim.estimates import Estimate, estimate
 from fleetsim.job.derived_values import TP, instance_gpus, with_derived

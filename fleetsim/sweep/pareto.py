@@ -14,6 +14,7 @@ only: whom they do not beat, the cells below them do not beat by more than luck.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import fsum, inf
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -22,7 +23,6 @@ from numpy.typing import NDArray
 
 from fleetsim import units
 from fleetsim.config.tree import did_you_mean
-from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.estimates import t_quantile
 from fleetsim.faces import Text

@@ -12,10 +12,10 @@ import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from functools import cache
 
 from fleetsim.config.scenario import Scenario
-from fleetsim.dataclass import dataclass
 from fleetsim.engine.transport import sync_times
 from fleetsim.errors import InputError, Interrupted, OutsideError, Problem, UnfinishedError
 from fleetsim.sim.engines import engine_of, in_engine

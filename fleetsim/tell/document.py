@@ -10,11 +10,10 @@ the rest only when it is asked to explain. Pages and Markdown show all. A Docume
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from fleetsim import units
-from fleetsim.dataclass import dataclass
 from fleetsim.estimates import Estimate
 from fleetsim.quantities import quantity
 from fleetsim.tell.charts.chart import Chart

@@ -7,11 +7,10 @@ have a title as tiles, and says the same lines; JSON has all facts, with their v
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from fleetsim import units
-from fleetsim.dataclass import dataclass
 from fleetsim.estimates import Estimate
 from fleetsim.quantities import quantity
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
 
@@ -12,7 +12,6 @@ import numpy as np
 from fleetsim import units
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.workload import WorkloadConfig
-from fleetsim.dataclass import dataclass
 from fleetsim.engine.gpus import GpuSpec, gpu_spec
 from fleetsim.engine.model.names import model_shape
 from fleetsim.engine.transport import backend_for, known_gpu

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
 from fleetsim.config.pools import Backend
-from fleetsim.dataclass import dataclass
 from fleetsim.engine.gpus import GpuSpec
 from fleetsim.engine.model.mixers import Attention
 from fleetsim.engine.model.mlps import Dense, Mixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from statistics import fmean, mode, stdev
 from threading import Lock
 from typing import Any
@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from fleetsim.config.load import scenario_from_mapping, with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.workload import Lognormal
-from fleetsim.dataclass import dataclass
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.model.names import model_shape
 from fleetsim.engine.slowdown import slowdown_of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
-from fleetsim.dataclass import dataclass
 from fleetsim.engine.slowdown import slowdown_of
 from fleetsim.validate.arms import figures_of, scenario_of
 from fleetsim.validate.case import REPLICATIONS, PublishedCase

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -22,7 +23,6 @@ from fleetsim.config.base import ConfigSection, Name
 from fleetsim.config.data_files import read_text
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.yaml_text import MAX_BYTES, from_yaml, to_yaml
-from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.job.job import job_from_flags
 from fleetsim.job.trials import simulated

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from statistics import fmean
 
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.tree import given_paths
-from fleetsim.dataclass import dataclass
 from fleetsim.engine.slowdown import slowdown_of
 from fleetsim.errors import Interrupted
 from fleetsim.job.derived_values import SLOWDOWN

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 from statistics import median
 
 from fleetsim import units
-from fleetsim.dataclass import dataclass
 from fleetsim.tell.document import Table, Words
 from fleetsim.units import plural
 from fleetsim.validate.arms import Figures

@@ -13,8 +13,8 @@ fleet. Then it is the present count of instances, or more where all of them want
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
-from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import flag
 

@@ -16,11 +16,10 @@ import re
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from fleetsim import units
-from fleetsim.dataclass import dataclass
 from fleetsim.errors import FleetsimError, InputError, Problem
 from fleetsim.faces import flag, text
 from fleetsim.replay.diagnose.finding import Mend

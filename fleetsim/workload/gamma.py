@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
-
-from fleetsim.dataclass import dataclass
 
 _CELLS = 4096
 _TINY = math.log(1e-18)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from copy import deepcopy
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim.config.workload import Empirical, WorkloadConfig
-from fleetsim.dataclass import dataclass
 from fleetsim.workload.lengths import sample_latencies, sample_lengths
 from fleetsim.workload.streams import substream
 

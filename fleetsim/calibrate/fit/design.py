@@ -11,6 +11,7 @@ all.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,6 @@ from scipy.linalg import solve_triangular
 from scipy.optimize import nnls
 
 from fleetsim.calibrate.raw import FITTED, Raw
-from fleetsim.dataclass import dataclass
 
 # --- What the fit sees: seconds, and the iterations that took them.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,6 @@ from fleetsim.calibrate.fit.design import (
 from fleetsim.calibrate.fit.identifiability import Prior, Weights, held_by, require, resting_on, separable, spans, weigh
 from fleetsim.calibrate.fit.knots import NEGLIGIBLE, KnotChoice, choose, draws, fold_fits, folds, interval, with_curve
 from fleetsim.config.engine_profile import Coefficients, EstimateFields, FitError, Ranges
-from fleetsim.dataclass import dataclass
 from fleetsim.engine.step_time import StepTime
 
 DRAWS = 400

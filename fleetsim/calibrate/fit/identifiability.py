@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
@@ -22,7 +23,6 @@ from fleetsim.calibrate.fit.design import (
     solve,
     sum_up,
 )
-from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 
 # --- Which durations count, and how much. Hiccups are left out; loads count alike, but one that is known badly less.

@@ -14,12 +14,13 @@ apart, with Student's t, 0.90 and 0.91; and no load known better than to half a 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from fleetsim.calibrate.fit.design import Array, Basis, Grams, solve, solve_many
-from fleetsim.dataclass import dataclass
 
 FOLDS = 10
 WITHIN = 1.0  # standard errors that a smaller model may be worse than the best

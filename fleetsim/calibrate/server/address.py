@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Protocol
 
@@ -17,7 +17,6 @@ from fleetsim.calibrate.raw import RawWriter, request_columns
 from fleetsim.calibrate.server.metrics import Gauges
 from fleetsim.calibrate.server.play import Play, Played, Player, Stream, longer, plays_of
 from fleetsim.calibrate.session import load_words
-from fleetsim.dataclass import dataclass
 
 # --- From arrival times to observations: which iterations must have lain between two moments that a client saw.
 # Pure functions of streams. A server sends the tokens of one iteration together, so moments are taken at arrivals, and

@@ -7,7 +7,7 @@ import contextlib
 import json
 import time
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,6 @@ import numpy as np
 from fleetsim.calibrate.server.client import Client, GoneError
 from fleetsim.calibrate.server.play import Ask, Course, Play, Played, Stream
 from fleetsim.calibrate.server.stream import BrokenStreamError, Response
-from fleetsim.dataclass import dataclass
 from fleetsim.errors import OutsideError
 
 

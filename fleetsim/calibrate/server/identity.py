@@ -6,14 +6,13 @@ Only named fields are read from a server's own description of itself: SGLang's h
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from fleetsim.calibrate.facts import GivenFlags
 from fleetsim.calibrate.loads import Limits
 from fleetsim.calibrate.server.client import Client
 from fleetsim.calibrate.server.metrics import Gauges
-from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, OutsideError, Problem
 from fleetsim.json_text import from_json
 

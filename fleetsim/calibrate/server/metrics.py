@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 from fleetsim.calibrate.facts import DraftCounts
-from fleetsim.dataclass import dataclass
 from fleetsim.errors import OutsideError
 
 NAME = re.compile(r"^(?:ray_)?(vllm|sglang)[:_](.+?)(?:_total)?$")

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
 
 from fleetsim.calibrate.loads import LENGTHS, QUICK_LENGTHS, G, Limits, Load, Request, batch
-from fleetsim.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -20,7 +20,6 @@ from fleetsim.calibrate.server.identity import Identity
 from fleetsim.calibrate.server.metrics import Guard
 from fleetsim.calibrate.server.play import Ask, Play, Player
 from fleetsim.calibrate.session import LoadRefusedError
-from fleetsim.dataclass import dataclass
 from fleetsim.errors import OutsideError
 
 PROBE_TOKENS, PROBE_PROMPT = 16, 24

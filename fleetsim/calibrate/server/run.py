@@ -6,12 +6,11 @@ import asyncio
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from fleetsim.calibrate.facts import GivenFlags
 from fleetsim.calibrate.server.address import address_of, key_of
-from fleetsim.dataclass import dataclass
 from fleetsim.errors import OutsideError
 
 if TYPE_CHECKING:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from fleetsim.calibrate.server.play import Stream
-from fleetsim.dataclass import dataclass
 from fleetsim.json_text import from_json
 
 DONE = "[DONE]"

@@ -17,12 +17,12 @@ iteration lies within 7 % of the model for runs of ten requests per slot; this i
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
 from fleetsim.calibrate.sources.source import Array, Duration, iteration, of_a_prompt
-from fleetsim.dataclass import dataclass
 
 ALONE = 1.05  # mean requests in flight up to which a first token waits for nobody else
 MOST_ITERATIONS = 256  # between two prompts; beyond, the prompt's share is averaged in

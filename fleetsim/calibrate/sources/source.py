@@ -7,7 +7,7 @@ import io
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,6 @@ from fleetsim.calibrate.facts import GivenFlags
 from fleetsim.calibrate.fit.design import PER_DURATION, PER_ITERATION, Observations, in_a_row
 from fleetsim.calibrate.loads import prompt_chunks
 from fleetsim.config.data_files import read_text
-from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 from fleetsim.json_text import from_loose_json
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -18,7 +18,6 @@ from fleetsim.calibrate.session import EngineLostError
 from fleetsim.calibrate.vllm import description
 from fleetsim.calibrate.vllm.order import computed
 from fleetsim.calibrate.vllm.recorder import Recorder, Tracked, request_rows
-from fleetsim.dataclass import dataclass
 
 # For dummy weights, token-id prompts and an offline machine. A user's own environment and arguments win.
 ENVIRONMENT = {"VLLM_NO_USAGE_STATS": "1", "VLLM_HOST_IP": "127.0.0.1"}

@@ -15,13 +15,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from fleetsim.calibrate.loads import key_of
 from fleetsim.calibrate.vllm.failures import End, diagnose, telling
-from fleetsim.dataclass import dataclass
 from fleetsim.errors import OutsideError
 from fleetsim.files import reason, unwritten
 

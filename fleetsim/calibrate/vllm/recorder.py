@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
 from fleetsim.calibrate.facts import DraftCounts
 from fleetsim.calibrate.raw import COLUMNS, RawWriter
-from fleetsim.dataclass import dataclass
 
 S, DS, DU, DV, DT, IDLE, WARM, ND, K, NPF, NP, A, KP, HIT, ADM, OUT, FIN, PRE, RUN, WAIT, BLK, DR = range(len(COLUMNS))
 ROWS = 500  # per record: what a crash loses at most, and a few milliseconds to write

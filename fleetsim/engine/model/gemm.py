@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
-
-from fleetsim.dataclass import dataclass
 
 Part = Literal["attention", "mlp", "expert"]
 Split = Literal["columns", "rows", "none"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from fleetsim.dataclass import dataclass
+from dataclasses import dataclass
+
 from fleetsim.engine.model.gemm import Gemm
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from fleetsim.dataclass import dataclass
 from fleetsim.engine.model.gemm import Gemm, Part, weights
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
-from fleetsim.dataclass import dataclass
 from fleetsim.engine.model.gemm import Gemm, weights
 from fleetsim.engine.model.mixers import SHORT_WINDOW, Attention, CompressedAttention, LatentAttention
 from fleetsim.engine.model.mlps import Mixture, Mlp

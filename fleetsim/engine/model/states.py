@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 
-from fleetsim.dataclass import dataclass
 from fleetsim.engine.model.gemm import Gemm, weights
 
 

@@ -9,7 +9,8 @@ adapters of the largest rank is taken when the engine starts.
 
 from __future__ import annotations
 
-from fleetsim.dataclass import dataclass
+from dataclasses import dataclass
+
 from fleetsim.engine.layout import Layout
 from fleetsim.engine.model.gemm import Gemm
 from fleetsim.engine.model.mixers import Attention, LatentAttention

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from fleetsim.dataclass import dataclass
 from fleetsim.engine.gpus import GpuSpec
 from fleetsim.engine.model.gemm import Gemm
 from fleetsim.engine.model.indexer import Indexer

@@ -10,12 +10,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 
 

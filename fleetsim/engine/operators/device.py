@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetsim.dataclass import dataclass
 from fleetsim.engine.gpus import GpuSpec
 from fleetsim.engine.layout import near
 from fleetsim.engine.model.precision import PRECISIONS, Precision

@@ -14,10 +14,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
-from fleetsim.dataclass import dataclass
 from fleetsim.engine.layout import Layout
 from fleetsim.engine.model.gemm import Gemm
 from fleetsim.engine.model.mixers import Attention

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fleetsim.dataclass import dataclass
 from fleetsim.engine.layout import Layout
 from fleetsim.engine.model.mlps import Mixture
 from fleetsim.engine.model.precision import PRECISIONS, Precision

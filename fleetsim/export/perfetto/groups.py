@@ -5,12 +5,12 @@ submission over the instances and the buffer to the step that trained them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetsim.dataclass import dataclass
 from fleetsim.engine.kernel.tables import ACC_OFF, DONE, G_ABORTED, G_FILTERED, G_OVERFLOW, G_STALE, G_TRAINED, SCORING
 from fleetsim.export.perfetto.tracks import Events, TrackPoint, TrainingStarts, looks_in
 from fleetsim.sim import timeline

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Literal
 
-from fleetsim.dataclass import dataclass
 from fleetsim.history.history import Floats
 
 CLOCKS = ("_timestamp", "timestamp", "time", "time_s", "Wall Time", "wall_time")

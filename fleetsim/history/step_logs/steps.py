@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim import units
-from fleetsim.dataclass import dataclass
 from fleetsim.history.history import Floats, Note
 from fleetsim.history.step_logs.columns import CLOCKS, RUNNING, FrameworkLog
 from fleetsim.history.step_logs.rows import RunLogTable, last_kept

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario, most_steps
-from fleetsim.dataclass import dataclass
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.step_time import StepTime
 from fleetsim.estimates import Estimate

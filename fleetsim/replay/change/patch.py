@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from fleetsim.config.yaml_text import to_yaml
-from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem
 
 Kind = Literal["Deployment", "StatefulSet", "RayCluster"]

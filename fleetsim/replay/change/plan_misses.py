@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 from fleetsim import units
-from fleetsim.dataclass import dataclass
 from fleetsim.replay.change.plan_fields import IntervalFields, SavedPlan
 
 Promised = Literal["trainer_idle", "queue", "oldest_age", "cost_per_step"]

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fleetsim.config.load import with_changes
 from fleetsim.config.profile_files import profile_text
 from fleetsim.config.scenario import Scenario
-from fleetsim.dataclass import dataclass
 from fleetsim.estimates import Estimate
 from fleetsim.job.trials import Trial, trial_of, with_instances
 from fleetsim.replay.change.extrapolation import Extrapolated, context_of, extrapolated, running_per_instance, widened

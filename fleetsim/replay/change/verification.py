@@ -9,10 +9,10 @@ an admission law is set to is no tolerance, and is not called a budget.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 from fleetsim import units
-from fleetsim.dataclass import dataclass
 from fleetsim.quantities import quantity
 from fleetsim.replay.change.plan_fields import SavedPlan
 from fleetsim.replay.change.plan_file import cost_of

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fleetsim.config.law_numbers import law_of
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario, unread_notes
 from fleetsim.config.tree import field_at
-from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError, Problem, StuckError
 from fleetsim.estimates import Estimate
 from fleetsim.faces import flag

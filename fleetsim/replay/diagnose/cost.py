@@ -15,11 +15,11 @@ same training takes so much less of both pools, without the GPUs that the remedy
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from fleetsim import units
 from fleetsim.config.scenario import Scenario
-from fleetsim.dataclass import dataclass
 from fleetsim.engine.prices import prices_of
 from fleetsim.replay.observe.observed import Observed, Reading, engines_idle
 

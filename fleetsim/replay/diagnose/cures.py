@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from fleetsim import units
-from fleetsim.dataclass import dataclass
 from fleetsim.replay.diagnose.finding import Check, Finding, Verdict
 from fleetsim.replay.diagnose.levers import StepLever, levers_of
 from fleetsim.replay.diagnose.remedies import remedy_for, undo_of

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from fleetsim.dataclass import dataclass
 from fleetsim.tell.next_lines import resolved
 
 Check = Literal[

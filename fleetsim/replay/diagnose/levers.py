@@ -18,11 +18,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
 
-from fleetsim.dataclass import dataclass
 from fleetsim.replay.observe.observed import LengthHistogram, Observed
 from fleetsim.replay.observe.phases import UNEXPLAINED, Account, Phase
 

@@ -9,6 +9,7 @@ law, not the proven one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,6 @@ import numpy as np
 from fleetsim import units
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario, most_steps
-from fleetsim.dataclass import dataclass
 from fleetsim.engine.defaults import BLOCK_SIZE
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.step_time import StepTime

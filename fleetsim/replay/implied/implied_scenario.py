@@ -15,10 +15,10 @@ Where the window and what was said differ, a line says so.
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 
 from fleetsim.config.load import default_scenario, with_changes
 from fleetsim.config.scenario import Scenario
-from fleetsim.dataclass import dataclass
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.step_time import StepTime
 from fleetsim.errors import InputError, Problem

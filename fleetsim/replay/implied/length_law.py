@@ -8,13 +8,13 @@ makes. Inside each bucket the mass is then tilted, all buckets alike, until the 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim.config.workload import Histogram
-from fleetsim.dataclass import dataclass
 from fleetsim.replay.observe.observed import LengthHistogram
 
 Floats = NDArray[np.float64]

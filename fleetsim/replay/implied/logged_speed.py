@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
 
@@ -17,7 +18,6 @@ import numpy as np
 
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario, most_steps
-from fleetsim.dataclass import dataclass
 from fleetsim.errors import FleetsimError
 from fleetsim.replay.observe.observed import Observed
 from fleetsim.sim.metrics import metrics_of

@@ -25,7 +25,7 @@ show.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
@@ -33,7 +33,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim import units
-from fleetsim.dataclass import dataclass
 from fleetsim.engine.step_time import LinearStepTime, StepTime
 from fleetsim.history.history import History
 from fleetsim.replay.implied.observed_load import seen_of

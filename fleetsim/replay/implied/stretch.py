@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-
-from fleetsim.dataclass import dataclass
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
-from fleetsim.dataclass import dataclass
 from fleetsim.history.history import History, InstanceId
 from fleetsim.replay.observe.intervals import Intervals, runs_of
 from fleetsim.replay.observe.observed import Observed

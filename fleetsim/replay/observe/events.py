@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from fleetsim import units
-from fleetsim.dataclass import dataclass
 from fleetsim.history.history import History
 from fleetsim.replay.observe.departures import departure_words
 from fleetsim.replay.observe.intervals import Intervals, runs_of

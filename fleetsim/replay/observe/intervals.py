@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetsim.dataclass import dataclass
 from fleetsim.history.counters import MAX_HOLE_S, increments, restarts
 from fleetsim.history.history import Floats, History
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
-from fleetsim.dataclass import dataclass
 from fleetsim.history.history import Floats, History
 
 # Rows whose wait was seen, to say how much of it lay beside a batch that was ready.

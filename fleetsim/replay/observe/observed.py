@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from fleetsim.dataclass import dataclass
 from fleetsim.history.history import InstanceId, Note
 from fleetsim.replay.observe.interruptions import Hole, Pauses, Rolling
 from fleetsim.replay.observe.logged_rollout import LoggedLaw, LoggedRollout

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from fleetsim.dataclass import dataclass
+from dataclasses import dataclass
+
 from fleetsim.history.history import History
 from fleetsim.replay.observe.activity import Activity, activity_of
 from fleetsim.replay.observe.events import Event, events_of

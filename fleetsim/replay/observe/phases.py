@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Literal
 
 from fleetsim import units
-from fleetsim.dataclass import dataclass
 
 Mode = Literal["synchronous", "one step off", "asynchronous", "unknown"]
 Kind = Literal["constant", "since", "rising", "periodic"]

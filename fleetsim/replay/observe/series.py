@@ -7,10 +7,10 @@ is known is NaN, never zero.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
-from fleetsim.dataclass import dataclass
 from fleetsim.history.history import Floats, History
 from fleetsim.replay.observe.intervals import Intervals, fleet_total, mean
 from fleetsim.replay.observe.steps import Steps

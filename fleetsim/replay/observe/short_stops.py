@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from fleetsim.dataclass import dataclass
 from fleetsim.history.history import Floats
 from fleetsim.replay.observe.intervals import ALIKE, Intervals, Mask, runs_of
 

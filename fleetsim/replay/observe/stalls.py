@@ -7,11 +7,11 @@ can have been, is a lower bound of the growth; what is missing to it was a stop,
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
-from fleetsim.dataclass import dataclass
 from fleetsim.history.history import Floats, History
 from fleetsim.replay.observe.intervals import Intervals, Mask, mean, runs_of
 from fleetsim.replay.observe.load_curve import LoadCurve

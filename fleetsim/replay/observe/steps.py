@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from fleetsim.dataclass import dataclass
 from fleetsim.history.counters import MAX_HOLE_S, growth_between, increments
 from fleetsim.history.history import Floats, History, Note, StepLog
 from fleetsim.replay.observe.interruptions import Pause

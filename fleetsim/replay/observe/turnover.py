@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from fleetsim.dataclass import dataclass
 from fleetsim.history.counters import increments
 from fleetsim.history.history import Floats, History
 from fleetsim.replay.observe.intervals import Mask

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetsim.dataclass import dataclass
 from fleetsim.history.counters import mended
 from fleetsim.history.history import Floats, History
 from fleetsim.replay.observe.blocks import FEWEST, MOST, edges_of, ratio_mean, section_mean

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from fleetsim.config.load import parse_override, scenario_from_mapping, with_overrides
 from fleetsim.config.tree import is_touched
 from fleetsim.config.yaml_text import from_yaml
-from fleetsim.dataclass import dataclass
 from fleetsim.frameworks.scenario_text import SECTIONS, scenario_yaml
 from fleetsim.job.grounds import record_words
 from fleetsim.replay.shown.shown import with_run

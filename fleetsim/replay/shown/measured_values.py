@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.sections import ObservedConfig
 from fleetsim.config.tree import is_touched, value_at
-from fleetsim.dataclass import dataclass
 from fleetsim.faces import flag, setting
 from fleetsim.history.history import History
 from fleetsim.job.derived_values import SECONDS as GIVEN_SECONDS

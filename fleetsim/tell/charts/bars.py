@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fleetsim import units
-from fleetsim.dataclass import dataclass
 from fleetsim.estimates import Estimate
 from fleetsim.tell.charts.chart import LEGEND, Chart, axis, plain_text
 from fleetsim.tell.charts.parts import BEHIND, Mark, PartLook, look, upright, whiskers, wrapped

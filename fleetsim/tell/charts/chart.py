@@ -7,10 +7,9 @@ script; their colours are names that the page's style sheet resolves, for light 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from math import ceil, floor, log10
 from typing import Any
-
-from fleetsim.dataclass import dataclass
 
 # Shades of one hue, from the palest to the strongest, for what has an order; --shade-1 .. of the style sheet.
 SHADES = 6

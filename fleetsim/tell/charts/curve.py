@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from fleetsim import units
-from fleetsim.dataclass import dataclass
 from fleetsim.estimates import Estimate
 from fleetsim.tell.charts.chart import Chart, axis, plain_text
 from fleetsim.tell.charts.parts import Mark, across, look, whiskers

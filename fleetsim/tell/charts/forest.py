@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import ceil, floor, log10
 from typing import Any
 
 from fleetsim import units
-from fleetsim.dataclass import dataclass
 from fleetsim.tell.charts.chart import Chart, axis, plain_text
 from fleetsim.tell.charts.panels import legend_px
 

@@ -7,12 +7,12 @@ merged (`merged`), at most PARTS of them in a row.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetsim.dataclass import dataclass
 from fleetsim.history.window import has_clock
 from fleetsim.tell.charts.chart import Chart, axis, plain_text
 from fleetsim.tell.charts.parts import PartLook

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from fleetsim.dataclass import dataclass
 from fleetsim.tell.charts.chart import Chart, axis, plain_text
 from fleetsim.tell.charts.gantt import Clock
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from fleetsim.dataclass import dataclass
 from fleetsim.estimates import Estimate
 from fleetsim.tell.charts.chart import plain_text
 

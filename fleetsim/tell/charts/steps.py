@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fleetsim.dataclass import dataclass
 from fleetsim.tell.charts.chart import Chart, axis, plain_text
 from fleetsim.tell.charts.gantt import Clock
 from fleetsim.tell.charts.panels import legend_px

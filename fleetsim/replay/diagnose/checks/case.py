@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from fleetsim import units
 from fleetsim.config.scenario import Scenario
-from fleetsim.dataclass import dataclass
 from fleetsim.history.signals import BY_NAME
 from fleetsim.policies.samples import AGE_ACTIONS, BATCH_RULES
 from fleetsim.replay.backtest import Backtest

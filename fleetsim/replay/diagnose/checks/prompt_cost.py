@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from fleetsim.dataclass import dataclass
+from dataclasses import dataclass
+
 from fleetsim.errors import InputError
 from fleetsim.replay.diagnose.checks.case import Case
 from fleetsim.replay.diagnose.cost import observed_slices

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from statistics import fmean
 
 from fleetsim import units
-from fleetsim.dataclass import dataclass
 from fleetsim.errors import InputError
 from fleetsim.replay.diagnose.checks.case import WORTH, Case, Earlier, Reply, told
 from fleetsim.replay.diagnose.cost import Claims
