@@ -7,7 +7,7 @@ have a title as tiles, and says the same lines; JSON has all facts, with their v
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from fleetsim import units
@@ -129,7 +129,7 @@ class Facts:
 
     def and_more(self, *rows: Fact) -> Facts:
         """The table with further facts."""
-        return replace(self, rows=(*self.rows, *rows))
+        return facts(self.answer, self.rows, rows, tone=self.tone, rest=self.rest)
 
     def data(self) -> list[dict[str, Any]]:
         """The table as JSON has it, by name; what is not known of a fact is left out."""
@@ -151,12 +151,13 @@ def _data(fact: Fact) -> dict[str, Any]:
 
 
 def facts(answer: str, *rows: Fact | Iterable[Fact] | None, tone: Tone = "good", rest: bool = True) -> Facts:
-    """A table of facts, one by one or several at a time; None for one that there is not."""
+    """A table of facts, one by one or several at a time; None for one that there is not. What says nothing and has no
+    value is left out."""
     found: list[Fact] = []
     for row in rows:
         if row is not None:
             found += (row,) if isinstance(row, Fact) else row
-    return Facts(answer, tuple(found), tone, rest)
+    return Facts(answer, tuple(row for row in found if row.said or row.value is not None), tone, rest)
 
 
 def explained(name: str, said: Cell | None) -> Fact:

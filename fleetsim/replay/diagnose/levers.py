@@ -23,6 +23,7 @@ from statistics import NormalDist
 
 import numpy as np
 
+from fleetsim.history.step_logs.steps import TRAINING
 from fleetsim.replay.observe.observed import LengthHistogram, Observed
 from fleetsim.replay.observe.phases import UNEXPLAINED, Account, Phase
 
@@ -101,6 +102,11 @@ class StepScene:
     def update_s(self) -> float:
         """Seconds of the update; where it has no timer, of all that the trainer computes."""
         return self.now("update_s") or self.now("train_s")
+
+    @property
+    def trainer_s(self) -> float:
+        """Seconds of all that the trainer computes in a step."""
+        return max(self.update_s, self.now(*TRAINING, "train_s"))
 
     @property
     def rollout_binds(self) -> bool:
@@ -266,7 +272,7 @@ def _rollout(scene: StepScene) -> Iterator[StepLever]:
     """Generation that holds the step: which of its causes it is, and what the others leave."""
     wait = scene.now("wait_s")
     if scene.account.mode == "synchronous":
-        other = scene.update_s
+        other = scene.trainer_s
         if other <= 0 or wait < BALANCE * other:
             return
         cause, why = _why_slow(scene)
