@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -70,7 +70,7 @@ class Rehearsal:
     healthy: tuple[Scraped, ...]
     onsets: Mapping[str, tuple[Onset, ...]]
     other: tuple[Scraped, ...] = ()
-    doubt: Doubt = Doubt()
+    doubt: Doubt = field(default_factory=Doubt)
 
     @property
     def hours(self) -> float:

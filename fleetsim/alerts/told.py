@@ -10,6 +10,7 @@ from fleetsim.alerts.faults import BY_FAULT
 from fleetsim.alerts.signal_text import FEWEST, duration, per_month, short
 from fleetsim.alerts.signals import BY_STANDING_NAME
 from fleetsim.tell.document import Document, Listed, Section, Table, Words
+from fleetsim.tell.facts import explained, facts
 
 
 def document(standing: Standing, rule_file: str, test_file: str | None) -> Document:
@@ -18,12 +19,9 @@ def document(standing: Standing, rule_file: str, test_file: str | None) -> Docum
     alerts, instances = units.plural(len(standing.rules), "alert"), units.plural(made.expected.instances, "instance")
     commands = [f"promtool check rules {rule_file}"] + ([f"promtool test rules {test_file}"] if test_file else [])
     return Document(
-        kind="fleetsim alerts",
-        title=f"{rule_file}: {alerts} for {made.scenario.name}, {instances}",
-        lede=(_behind(standing),),
-        tiles=(),
-        warnings=(),
-        sections=(
+        "fleetsim alerts",
+        facts(f"{rule_file}: {alerts} for {made.scenario.name}, {instances}", explained("behind", _behind(standing))),
+        (
             Section("alerts", (_thresholds(standing),)),
             Section("their faults", (_delays(standing),)),
             Section("what else these faults fire", (_also(standing),) if any(r.also for r in standing.rules) else ()),

@@ -13,6 +13,7 @@ from fleetsim.config.engine_profile import BatchCheck, Profile
 from fleetsim.config.speculation import METHODS
 from fleetsim.tell.characters import bar
 from fleetsim.tell.document import Document, Section, Table, Under, Words
+from fleetsim.tell.facts import explained, facts
 
 # --- A profile in tables, as both the terminal and the page show them.
 
@@ -251,12 +252,9 @@ def document(profile: Profile, give: str, seen: Sequence[ClientView] = ()) -> Do
         title = f"batches kept out of the fit ({MEASURED} measured, {PREDICTED} predicted)"
         told.insert(1, Section(title, tuple(_bars(profile.checks)), on=("terminal",)))
     return Document(
-        kind="fleetsim profile show",
-        title=profile.name,
-        lede=opening(profile),
-        tiles=(),
-        warnings=(),
-        sections=(
+        "fleetsim profile show",
+        facts(profile.name, (explained(f"opening_{i}", said) for i, said in enumerate(opening(profile)))),
+        (
             Section("Measured and predicted", charts(profile), on=("page",)),
             Section("In numbers", (first, *kept_out, *others), on=("page",)),
             *told,
@@ -312,12 +310,12 @@ def checked_document(profile: Profile, checked: Sequence[Rechecked], limit: floa
         marked=frozenset(i for i, one in enumerate(checked) if not one.passed),
     )
     return Document(
-        kind="fleetsim profile check",
-        title=f"{profile.name}: {held} predicted within {units.share(limit)}",
-        lede=(drift_words(drift_of(checked)),),
-        tiles=(),
-        warnings=(),
-        sections=(Section("errors: of the makespan, as stored, of the finish times (median)", (table,)),),
+        "fleetsim profile check",
+        facts(
+            f"{profile.name}: {held} predicted within {units.share(limit)}",
+            explained("drift", drift_words(drift_of(checked))),
+        ),
+        (Section("errors: of the makespan, as stored, of the finish times (median)", (table,)),),
     )
 
 

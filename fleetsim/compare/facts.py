@@ -15,7 +15,7 @@ from fleetsim.quantities import quantity
 from fleetsim.tell.charts.chart import Chart, axis
 from fleetsim.tell.charts.forest import Dot, Heading, Style, forest, ratio_axis
 from fleetsim.tell.data import told, versions
-from fleetsim.tell.document import Block, Bullets, Document, Section, Table, answered, page_only, present, terminal_only
+from fleetsim.tell.document import Block, Bullets, Document, Section, Table, page_only, present, terminal_only
 from fleetsim.tell.facts import Fact, Facts, Words, explained, facts
 
 _RATIO = "B / A, of shares B - A"
@@ -30,10 +30,9 @@ def document(found: Comparison) -> Document:
     """What `compare` says."""
     equal = "; ".join(quantity(c.metric).title for c in found.changes if c.equal)
     reasons = tuple(_reasons(found))
-    return answered(
+    return Document(
         "fleetsim compare",
         compare_facts(found),
-        (),
         (
             _changed(found),
             _same(found, equal),

@@ -19,6 +19,7 @@ from fleetsim.job.input_moves import InputPart, MetricRanges, Swing
 from fleetsim.job.settings import typed_for
 from fleetsim.job.words import THEMES
 from fleetsim.tell.document import Block, Document, Listed, Section, Table, Words, page_only, terminal_only
+from fleetsim.tell.facts import explained, facts
 
 # --- What kind of system a scenario describes, in a few plain words: where it runs, what may start, how old it may get.
 
@@ -207,8 +208,8 @@ def document(scenario: Scenario, given: Collection[str], notes: Sequence[str]) -
         Section("assumed (and the keywords that change it)", (assumption_list(assumed, THEMES),) if assumed else ()),
         Section("notes", tuple(notes)),
     )
-    lede = (s.description.strip(),) if s.description else ()
-    return Document("fleetsim", f"{s.name}: {pool_words(s)}", lede, (), (), sections)
+    described = explained("description", s.description.strip())
+    return Document("fleetsim", facts(f"{s.name}: {pool_words(s)}", described), sections)
 
 
 def _said(scenario: Scenario, given: Collection[str]) -> Iterator[tuple[str, str]]:

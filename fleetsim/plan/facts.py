@@ -26,7 +26,7 @@ from fleetsim.plan.search import Found
 from fleetsim.tell.charts.chart import Chart
 from fleetsim.tell.charts.curve import Curve, curve_chart
 from fleetsim.tell.data import estimate, head, told
-from fleetsim.tell.document import Document, Listed, Section, Table, answered, page_only, present, terminal_only
+from fleetsim.tell.document import Document, Listed, Section, Table, page_only, present, terminal_only
 from fleetsim.tell.facts import Fact, Facts, Words, explained, facts
 
 if TYPE_CHECKING:
@@ -56,10 +56,9 @@ def document(
     """What `plan` says. call: the words that ask the same again."""
     best = result.best
     front, table = present(_chart(result)), front_table(result)
-    return answered(
+    return Document(
         kind_of("plan", result.scenario),
         plan_facts(result),
-        warnings,
         (
             Section(
                 "Plans worth a look",
@@ -82,6 +81,7 @@ def document(
             assumed_section(assumptions),
             rests_on(profile, assumptions, "Nothing was assumed: every value that matters was given."),
         ),
+        tuple(warnings),
     )
 
 
@@ -124,7 +124,7 @@ def so_far(found: Sequence[Found]) -> Document:
     )
     table = Table("", ("plan", "step, s", "$/step"), rows, wordy=True)
     return Document(
-        "fleetsim plan", "", (), (), (), (Section("the best plans that were simulated, one run each", (table,)),)
+        "fleetsim plan", facts(""), (Section("the best plans that were simulated, one run each", (table,)),)
     )
 
 

@@ -12,10 +12,11 @@ from fleetsim.replay.change.recommendation import AdvisedFleet
 from fleetsim.replay.change.verification import Verification
 from fleetsim.replay.diagnose.cures import cures_of
 from fleetsim.replay.diagnose.finding import Withheld
+from fleetsim.replay.facts import window_facts
 from fleetsim.replay.implied.implied_scenario import Implied
 from fleetsim.replay.observe.observed import Observed
 from fleetsim.replay.run import Replayed
-from fleetsim.tell.data import versions
+from fleetsim.tell.data import told, versions
 
 
 def replay_document(result: Replayed, answers: Answers, advice: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
@@ -28,6 +29,7 @@ def replay_document(result: Replayed, answers: Answers, advice: Sequence[Mapping
     advised = answers.recommendation
     return {
         **versions("replay"),
+        **told(window_facts(result, answers)),
         "phases": _phases(result.observed),
         "diagnosis": [cure.document() for cure in cures_of(result.observed, result.verdict)],
         "verdict": asdict(result.verdict),

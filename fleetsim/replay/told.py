@@ -10,8 +10,8 @@ from fleetsim import units
 from fleetsim.replay import words
 from fleetsim.replay.answers import Answers
 from fleetsim.replay.backtest_tables import backtest_blocks
-from fleetsim.replay.brief import brief_of
 from fleetsim.replay.diagnose.finding import QUESTIONS, Finding, Verdict
+from fleetsim.replay.facts import window_facts
 from fleetsim.replay.model_pictures import backtest_charts, lengths_chart
 from fleetsim.replay.observe.observed import Observed
 from fleetsim.replay.observe.over_time import OverTime
@@ -36,12 +36,6 @@ from fleetsim.tell.document import (
 
 NOTHING = Answers()
 _MOST_NOTES = 12
-_STARVES = {
-    "trainer": "the trainer, for samples",
-    "rollout": "the rollout fleet, for the trainer",
-    "neither": "neither",
-    "unknown": "not known",
-}
 
 
 def document(
@@ -57,13 +51,9 @@ def document(
     numbers = tuple(_numbers(result, answers))
     verified = () if answers.verification is None else verification_blocks(answers.verification)
     return Document(
-        kind="fleetsim replay",
-        title=result.verdict.headline,
-        brief=brief_of(result, answers),
-        lede=present(*_lede(result)),
-        tiles=(),
-        warnings=tuple(warnings),
-        sections=(
+        "fleetsim replay",
+        window_facts(result, answers),
+        (
             Section(title, () if first is None else (NextLines("", first, strong=True),), on=("page",)),
             replace(_section("Verification, in the runbook's order", *verified), asked=True),
             _section(units.capital(words.FINDINGS), _findings(result.verdict)),
@@ -73,25 +63,12 @@ def document(
             *(replace(section, on=("terminal",)) for section in numbers),
             Section("In numbers", tuple(block for one in numbers for block in one.shown("page")), on=("page",)),
         ),
+        tuple(warnings),
     )
 
 
 def _section(title: str, *blocks: Block) -> Section:
     return Section(title, blocks, short=title[:1].lower() + title[1:])
-
-
-def _lede(result: Replayed) -> Iterator[Block | None]:
-    """How far the verdict is to be trusted, and what was looked at."""
-    observed, verdict = result.observed, result.verdict
-    few = words.few_words(observed)
-    yield None if few is None else page_only(Words(few, strong=True))
-    if result.backtest is not None and result.backtest.verdict == "wrong":
-        yield "The back-test misses this window: read what-ifs as directions, not as numbers."
-    yield words.total_words(verdict)
-    yield from words.differs_words(result.implied)
-    window, fleet = f"{observed.source}: {words.span_words(observed)}", words.fleet_words(observed)
-    yield terminal_only(Words(tail=window), Words(tail=fleet))
-    yield page_only(f"{window}.", f"{units.capital(fleet)}.", f"Side that waits: {_STARVES[verdict.starves]}.")
 
 
 def _findings(verdict: Verdict) -> Judged:

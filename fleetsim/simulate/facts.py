@@ -41,7 +41,6 @@ from fleetsim.tell.document import (
     Document,
     Section,
     Table,
-    answered,
     estimated,
     page_only,
     present,
@@ -65,10 +64,9 @@ def document(view: RunView, warnings: tuple[str, ...] = (), run: Records | None 
     """
     outcome = published(view)
     wasted = quantity("tokens_per_trained_token").title
-    return answered(
+    return Document(
         "fleetsim simulate",
         run_told(view),
-        warnings,
         (
             *(() if run is None else (over_time(run, view.metrics, "The run"),)),
             Section(
@@ -87,6 +85,7 @@ def document(view: RunView, warnings: tuple[str, ...] = (), run: Records | None 
             *(() if view.ranges is None else (how_sure(view.ranges),)),
             rests_on(view.profile, view.assumed, "Every value that bears on the run was given."),
         ),
+        warnings,
     )
 
 
@@ -124,12 +123,9 @@ def run_told(view: RunView) -> Facts:
 def warm_up(view: RunView) -> Document:
     """What a terminal shows of a run that was cut off in its warm-up: the steps as they were, no metric."""
     return Document(
-        kind="fleetsim simulate",
-        title="",
-        lede=(),
-        tiles=(),
-        warnings=(),
-        sections=(
+        "fleetsim simulate",
+        facts(""),
+        (
             Section(f"where the seconds went ({time_legend(view.steps)})", (time_split(view.steps),)),
             Section("accuracy", (words.profile(view.profile),)),
         ),

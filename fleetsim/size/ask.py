@@ -213,9 +213,9 @@ class SizeResult(Recommendation):
         """The same without what a terminal shows under --explain, which takes a tenth of the whole command."""
         from fleetsim.job.words import kind_of
         from fleetsim.size.facts import brief_facts
-        from fleetsim.tell.document import answered
+        from fleetsim.tell.document import Document as Answer
 
-        return answered(kind_of("size", self.plan.scenario), brief_facts(self.plan), self.plan.warnings)
+        return Answer(kind_of("size", self.plan.scenario), brief_facts(self.plan), warnings=self.plan.warnings)
 
     def page(self, watch: Watch = SILENT) -> str:
         """What the command writes under --html."""

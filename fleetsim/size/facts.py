@@ -29,7 +29,6 @@ from fleetsim.tell.document import (
     Document,
     Listed,
     Section,
-    answered,
     page_only,
     present,
     terminal_only,
@@ -140,10 +139,9 @@ class Pictured:
 def document(result: Sizing, pictured: Pictured | None = None, call: Sequence[str] = ("fleetsim", "size")) -> Document:
     """What `size` says. pictured: None without a page. call: the words that ask the same again. Raises ValueError for a
     run whose activity was not recorded."""
-    return answered(
+    return Document(
         job_words.kind_of("size", result.scenario),
         all_facts(result),
-        result.warnings,
         (
             Section("Why", _why(result) if pictured else (), on=("page",)),
             Section(
@@ -171,13 +169,14 @@ def document(result: Sizing, pictured: Pictured | None = None, call: Sequence[st
             rests_on(result.profile, result.assumptions, "Nothing was assumed: every value that matters was given."),
             Section("Next", (Listed(words.next_commands(result, call), code=True),), short="next"),
         ),
+        result.warnings,
     )
 
 
 def tried(trials: Sequence[Trial]) -> Document:
     """What a terminal shows of fleets that were tried before one could be recommended."""
     title = "fleets that were tried (mean ± half of the 95 % interval)"
-    return Document("fleetsim size", "", (), (), (), (Section(title, (trials_table(trials),)),))
+    return Document("fleetsim size", facts(""), (Section(title, (trials_table(trials),)),))
 
 
 def _why(result: Sizing) -> tuple[Block, ...]:

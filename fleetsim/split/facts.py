@@ -32,7 +32,6 @@ from fleetsim.tell.document import (
     Listed,
     Section,
     Table,
-    answered,
     page_only,
     pair,
     present,
@@ -58,10 +57,9 @@ def document(result: Advice, runs: Mapping[str, Records] | None = None) -> Docum
 
     Raises ValueError for a run whose activity was not recorded.
     """
-    return answered(
+    return Document(
         f"{kind_of('split', result.scenario)} · {units.plural(result.gpus, 'GPU')}",
         split_facts(result),
-        result.warnings,
         (
             Section("Why", () if runs is None else tuple(_why(result)), on=("page",)),
             Section(
@@ -100,6 +98,7 @@ def document(result: Advice, runs: Mapping[str, Records] | None = None) -> Docum
             assumed_section(result.assumptions),
             rests_on(result.profile, result.assumptions, "Nothing was assumed: every value that matters was given."),
         ),
+        result.warnings,
     )
 
 
@@ -140,7 +139,7 @@ def bought(result: Advice) -> Listed:
 def ways_so_far(outcomes: Sequence[Outcome]) -> Document:
     """What a terminal shows of ways that were simulated before there was an advice."""
     title = "ways that were simulated (rollout + trainer GPUs), best first so far"
-    return Document("fleetsim split", "", (), (), (), (Section(title, (ways_table(outcomes),)),))
+    return Document("fleetsim split", facts(""), (Section(title, (ways_table(outcomes),)),))
 
 
 def _how_sure(spread: WaySpread) -> Section:

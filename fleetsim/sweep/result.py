@@ -68,19 +68,22 @@ class SweepResult(Briefed):
 
     def told(self) -> Document:
         """The Document of the sweep."""
-        from fleetsim.sweep.told import document
+        from fleetsim.sweep.facts import document
 
         return document(self.swept, self.call)
 
     def page(self, watch: Watch = SILENT) -> str:
         """What the command writes under --html."""
-        from fleetsim.sweep.told import document
+        from fleetsim.sweep.facts import document
         from fleetsim.tell.page import document_page
 
         return document_page(document(self.swept, self.call, self.warnings))
 
     def document(self) -> dict[str, Any]:
         """What the command prints under --json."""
+        from fleetsim.sweep.facts import sweep_facts
         from fleetsim.sweep.table import sweep_document
+        from fleetsim.tell.data import told
 
-        return sweep_document(self.swept, (*self.warnings, *([self.stopped] if self.stopped else [])))
+        warnings = (*self.warnings, *([self.stopped] if self.stopped else []))
+        return {**sweep_document(self.swept, warnings), **told(sweep_facts(self.swept))}

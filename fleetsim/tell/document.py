@@ -3,21 +3,21 @@
 A result is told once, as a Document. `terminal` draws it in a terminal, `page` as an HTML page, `markdown` as a page of
 the documentation. A picture is drawn on pages alone; `Only` holds what not every face is to say.
 
-A Document of facts (`tell/facts.py`) is read in about eight lines: a terminal shows the answer and its lines, and all
-the rest only when it is asked to explain. Pages and Markdown show all. A Document without facts is shown whole.
+A Document whose facts (`tell/facts.py`) stand in lines is read in about eight of them: a terminal shows the answer and
+its lines, and all the rest only when it is asked to explain. Pages and Markdown show all. One without lines is shown
+whole.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from fleetsim import units
 from fleetsim.estimates import Estimate
-from fleetsim.quantities import quantity
 from fleetsim.tell.charts.chart import Chart
-from fleetsim.tell.facts import Cell, Fact, Facts, NextLines, Tone, Words
+from fleetsim.tell.facts import Cell, Facts, NextLines, Words
 
 Face = Literal["terminal", "page", "markdown"]
 FACES: tuple[Face, ...] = ("terminal", "page", "markdown")
@@ -68,34 +68,8 @@ class Table:
         return replace(self, narrower=(*fewer, self))
 
 
-@dataclass(frozen=True, slots=True)
-class Tile:
-    """One figure that matters, with what it is and, in small letters, what belongs to it."""
-
-    title: str
-    figure: str
-    beside: str = ""
-
-
 # Of a table whose figures have intervals in brackets.
 SEEDS_ALONE = "In brackets: 95 % intervals of seeds alone, without the doubt about the inputs."
-
-
-def figure(name: str, value: units.Interval, spans: Mapping[str, tuple[float, float]] | None = None) -> Tile:
-    """The tile of a quantity: its title, its mean, and between what it lies.
-
-    spans: from, to of quantities by name, as far as the inputs are in doubt. Where a mean has none, or one that is
-    written as the mean is, it is what luck alone does, by its name.
-    """
-    q = quantity(name)
-    mean, half = units.mean_and_half(value, q.unit)
-    return Tile(q.title, mean, likely_ends((spans or {}).get(name), mean, q.unit) or units.of_seeds(half))
-
-
-def likely_ends(ends: tuple[float, float] | None, mean: str, unit: units.Unit) -> str:
-    """ "likely 25.0 s to 44.4 s"; empty where both ends read as the mean does, or there are none."""
-    low, high = (mean, mean) if ends is None else (units.written(x, unit) for x in ends)
-    return "" if low == high == mean else f"likely {low} to {high}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,36 +160,21 @@ class Section:
         return blocks_on(face, self.blocks) if face in self.on else ()
 
 
-def brief(*lines: tuple[str, Cell | NextLines | None], tone: Tone = "good", rest: bool = True) -> Facts:
-    """A table of facts that have words alone."""
-    return Facts("", tuple(Fact(label, said) for label, said in lines if said), tone, rest)
-
-
 @dataclass(frozen=True, slots=True)
 class Document:
-    """kind: what wrote it, above the title of a page. title: "" = none, of an answer that is not known
-    yet. lede: sentences under the title. tiles: of a page. warnings: what the terminal warns of. headline: the first
-    line in a terminal, where it is not the title. brief: what a terminal shows first, None = all of it."""
+    """kind: what wrote it, above the title of a page. facts: the answer, and what is said in lines and paragraphs. An
+    empty answer is one that is not known yet. warnings: what the terminal warns of."""
 
     kind: str
-    title: str
-    lede: tuple[Block, ...]
-    tiles: tuple[Tile | Fact, ...]
-    warnings: tuple[str, ...]
-    sections: tuple[Section, ...]
-    headline: str = ""
-    brief: Facts | None = None
+    facts: Facts
+    sections: tuple[Section, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     def shown(self, face: Face, asked: bool = False) -> Iterator[tuple[str, tuple[Block, ...]]]:
         """The sections that have something to show on a face: title and blocks. asked: of those that were asked for."""
         for section in self.sections:
             if (section.asked or not asked) and (blocks := section.shown(face)):
                 yield section.short if face == "terminal" and section.short else section.title, blocks
-
-
-def answered(kind: str, facts: Facts, warnings: Iterable[str], sections: Iterable[Section] = ()) -> Document:
-    """The Document of an answer that is a table of facts."""
-    return Document(kind, facts.answer, facts.explained, facts.tiles, tuple(warnings), tuple(sections), brief=facts)
 
 
 def blocks_on(face: Face, blocks: Iterable[Block]) -> tuple[Block, ...]:

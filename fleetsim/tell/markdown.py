@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fleetsim.tell.charts.chart import Chart
-from fleetsim.tell.document import Block, Bullets, Cell, Document, Listed, Pair, Table, Words, blocks_on, charts_of
+from fleetsim.tell.document import Block, Bullets, Cell, Document, Listed, Pair, Table, Words, charts_of
 
 _FIGURE = re.compile(r"\d[\d,]*(?:\.\d+)?")
 
@@ -21,12 +21,9 @@ def markdown_files(document: Document, stem: str) -> dict[str, str]:
     sections = tuple(document.shown("markdown"))
     charts = [chart for _, blocks in sections for chart in charts_of(blocks)]
     names = {chart.id: f"{stem}-{chart.id}.svg" if i else f"{stem}.svg" for i, chart in enumerate(charts)}
-    lines = () if document.brief is None else document.brief.lines
-    blocks = [
-        f"# {document.title}",
-        *(["\n".join(f"- **{label}**: {said}" for label, said in lines)] if lines else []),
-        *_blocks(blocks_on("markdown", document.lede), names),
-    ]
+    facts = document.facts
+    lines = "\n".join(f"- **{label}**: {said}" for label, said in facts.lines)
+    blocks = [f"# {facts.answer}", *([lines] if lines else []), *map(_words, facts.explained)]
     for title, found in sections:
         blocks += [f"## {title}", *_blocks(found, names)]
     return {f"{stem}.md": "\n\n".join(blocks) + "\n", **{names[chart.id]: svg(chart) for chart in charts}}

@@ -26,7 +26,6 @@ from fleetsim.tell.document import (
     Table,
     Verbatim,
     Words,
-    blocks_on,
     charts_of,
 )
 from fleetsim.tell.next_lines import broken, is_command
@@ -57,16 +56,16 @@ def document_page(document: Document) -> str:
     """The text of the page. Raises OutsideError where jinja2 or plotly is missing."""
     sections = tuple(document.shown("page"))
     charts = [chart for _, blocks in sections for chart in charts_of(blocks)]
-    facts, lede = document.brief, blocks_on("page", document.lede)
+    facts = document.facts
     return render(
         "report.html.j2",
         charts,
-        title=document.title,
+        title=facts.answer,
         kind=document.kind,
-        lede=() if facts is not None else lede,
-        tiles=document.tiles,
-        lines=() if facts is None else facts.lines,
-        explained=() if facts is None else lede,
+        lede=(),
+        tiles=facts.tiles,
+        lines=facts.lines,
+        explained=facts.explained,
         warnings=document.warnings,
         sections=[(title, [(_KINDS[type(block)], block) for block in blocks]) for title, blocks in sections],
     )

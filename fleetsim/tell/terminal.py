@@ -6,7 +6,7 @@ yellow or red as well (`Tone`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -28,11 +28,10 @@ from fleetsim.tell.document import (
     Table,
     Under,
     Verbatim,
-    blocks_on,
     estimated,
     present,
 )
-from fleetsim.tell.facts import Cell, Facts, NextLines, Tone, Words
+from fleetsim.tell.facts import Cell, NextLines, Tone, Words
 from fleetsim.tell.next_lines import broken, is_command, parted
 from fleetsim.tell.word_tables import Wordy
 
@@ -50,28 +49,27 @@ _UNBOUNDED = 10_000
 
 def draw(document: Document, explain: bool = False) -> Group:
     """Everything that a command prints on stdout: of facts the answer and its lines, the rest to explain it."""
-    headline, told = document.headline or document.title, document.brief
-    style = "bold" if told is None else _TONES[told.tone]
-    shown: list[RenderableType] = [Text(headline, style=style)] if headline else []
-    in_brief = told is not None and not explain
+    facts, lines = document.facts, document.facts.lines
+    style = _TONES[facts.tone] if lines else "bold"
+    shown: list[RenderableType] = [Text(facts.answer, style=style)] if facts.answer else []
+    in_brief = bool(lines) and not explain
     sections = [section(title, *map(drawn, blocks)) for title, blocks in document.shown("terminal", asked=in_brief)]
-    if told is not None:
-        shown += _brief(told)
-        if not explain:
-            rest = Text(f"\n{_REST}" if sections else _REST, style="dim")
-            return Group(*shown, *sections, *([rest] if told.rest else []))
-        shown.append(Text(""))
-    shown += (drawn(block) for block in blocks_on("terminal", document.lede))
-    return Group(*shown, *sections)
+    if lines:
+        shown += _lines(lines)
+    if in_brief:
+        rest = Text(f"\n{_REST}" if sections else _REST, style="dim")
+        return Group(*shown, *sections, *([rest] if facts.rest else []))
+    paragraphs = [text_of(one) for one in facts.explained]
+    return Group(*shown, *([Text("")] if lines and paragraphs else []), *paragraphs, *sections)
 
 
-def _brief(told: Facts) -> list[RenderableType]:
+def _lines(lines: Sequence[tuple[str, Cell | NextLines]]) -> list[RenderableType]:
     """Its lines beside their words; a command stands below the words that lead to it, outside the table, which would
     cut it."""
-    width = max((len(label) for label, _ in told.lines), default=0)
+    width = max((len(label) for label, _ in lines), default=0)
     shown: list[RenderableType] = []
     table: Grid | None = None
-    for label, said in told.lines:
+    for label, said in lines:
         if table is None:
             table = grid("", "", align=("left", "left"))
             table.columns[0].width = width

@@ -10,6 +10,7 @@ from fleetsim import units
 from fleetsim.config.scenario import Scenario
 from fleetsim.tell.data import head
 from fleetsim.tell.document import Document, Section, Table
+from fleetsim.tell.facts import explained, facts
 from fleetsim.trainer.estimate import TrainerEstimate, laid_out
 from fleetsim.trainer.plan import Memory, TrainerLayout, TrainingPlan
 from fleetsim.trainer.seconds import KnownTrainerError, StepSeconds, shipped_fit, step_seconds
@@ -24,14 +25,15 @@ def document(found: TrainerEstimate) -> Document:
     title = f"about {units.seconds(found.step_s)} a step: {plan.shape.name} on {plan.layout.words} {plan.gpu.name}"
     samples = f"{plan.batch.samples:,} samples of {units.tokens(plan.batch.mean)} tokens"
     chosen = "; the smallest trainer that fits, because nobody gave its GPUs" if found.chosen else ""
-    lede = (f"{recipe_words(found)}, {samples}{chosen}.", error_words(found.error))
+    answer = facts(
+        title,
+        explained("recipe", f"{recipe_words(found)}, {samples}{chosen}."),
+        explained("error", error_words(found.error)),
+    )
     return Document(
-        kind="fleetsim profile trainer",
-        title=title,
-        lede=lede,
-        tiles=(),
-        warnings=(),
-        sections=(
+        "fleetsim profile trainer",
+        answer,
+        (
             Section("where the seconds go", (_seconds(found),)),
             Section("on other counts of GPUs", (_scaling(found),)),
             Section("memory of one GPU", (_memory(found.memory),)),

@@ -29,6 +29,7 @@ from fleetsim.job.trials import simulated
 from fleetsim.sim.threads import side_by_side
 from fleetsim.tell.data import SCHEMA_VERSION
 from fleetsim.tell.document import Document, Section, Table
+from fleetsim.tell.facts import facts
 from fleetsim.validate.run import Ranged, ranged
 
 ENDING, RESULTS = ".yaml", ".results.yaml"
@@ -219,13 +220,9 @@ def document(files: Sequence[OpenedFile]) -> Document:
     known = [f for file in files for f in file.figures if f.held is not None]
     held = f"{sum(bool(f.held) for f in known)} of {len(known)} published figures lie within their ranges"
     return Document(
-        kind="fleetsim validate --predictions",
-        title="Frozen predictions",
-        headline=f"{units.plural(len(files), 'prediction')}; {held if known else 'no result is known yet'}",
-        lede=(),
-        tiles=(),
-        warnings=(),
-        sections=tuple(_section(file) for file in files),
+        "fleetsim validate --predictions",
+        facts(f"{units.plural(len(files), 'prediction')}; {held if known else 'no result is known yet'}"),
+        tuple(_section(file) for file in files),
     )
 
 

@@ -22,6 +22,7 @@ from fleetsim.tell.document import (
     present,
     terminal_only,
 )
+from fleetsim.tell.facts import explained, facts
 from fleetsim.units import number, plural
 from fleetsim.validate.case import STATED
 from fleetsim.validate.pictures import (
@@ -72,16 +73,14 @@ def document(results: Sequence[CaseResult], of: int, arms: Sequence[RangedArm] =
     missed = f"Arms that miss: {', '.join(total.missed)}. Each has a paragraph below." if total.missed else None
     unknown = tuple(_unpublished(results))
     return Document(
-        kind="fleetsim validate",
-        title="Published runs, predicted",
-        headline=(
+        "fleetsim validate",
+        facts(
             f"{plural(total.cases, 'published case')}, {plural(total.arms, 'arm')}; one scalar fitted per case at "
-            "most, the rest predicted"
+            "most, the rest predicted",
+            (explained(f"opening_{i}", said) for i, said in enumerate(_lede(total, of))),
         ),
-        lede=(page_only(*_lede(total, of)), Only(("markdown",), (WRITTEN,))),
-        tiles=(),
-        warnings=(),
-        sections=(
+        (
+            Section("Where this is from", (WRITTEN,), on=("markdown",)),
             Section("How to read it", (HOW_TO_READ,), on=("markdown",)),
             Section("What is assumed in every case", (Bullets(STATED),), on=("markdown",)),
             Section("What engines lose inside a job", (IN_A_JOB, in_a_job()), on=("markdown", "page")),

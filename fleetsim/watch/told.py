@@ -7,7 +7,8 @@ from typing import Any
 from fleetsim import units
 from fleetsim.quantities import quantity
 from fleetsim.tell.data import SCHEMA_VERSION
-from fleetsim.tell.document import Document, Listed
+from fleetsim.tell.document import Document
+from fleetsim.tell.facts import Fact, facts
 from fleetsim.watch.watch import Look
 
 
@@ -51,4 +52,4 @@ def document(look: Look, now_s: float) -> Document:
         ("faults", ", ".join(check for check, fault in look.faults.items() if fault) or "none"),
         *(("note", note) for note in look.notes),
     ]
-    return Document("fleetsim watch", look.headline, (Listed(tuple(rows)),), (), (), ())
+    return Document("fleetsim watch", facts(look.headline, (Fact(*row, apart=True) for row in rows), rest=False))

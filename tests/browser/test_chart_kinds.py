@@ -17,6 +17,7 @@ from fleetsim.tell.charts.parts import Mark, PartLook
 from fleetsim.tell.charts.parts import look as style
 from fleetsim.tell.charts.steps import Sampled, StepSeries, histogram_chart, step_chart
 from fleetsim.tell.document import Document, Section
+from fleetsim.tell.facts import facts
 from fleetsim.tell.page import document_page
 from tests.browser.conftest import Look as Eye
 
@@ -80,7 +81,7 @@ def charts() -> list[Chart]:
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("kinds") / "kinds.html"
-    made = Document("", f"kinds {BAD}", (), (), (), (Section("Charts", tuple(charts())),))
+    made = Document("", facts(f"kinds {BAD}"), (Section("Charts", tuple(charts())),))
     place.write_text(document_page(made), encoding="utf-8")
     return place
 

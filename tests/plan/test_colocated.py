@@ -137,7 +137,7 @@ def test_the_answer_is_in_gpus_and_what_is_assumed_of_the_trainer_is_said() -> N
     result = fs.load(in_turn()).size()
     n = result.instances
     assert result.job.scenario.trainer.gpus == n
-    first = result.in_brief().title
+    first = result.in_brief().facts.answer
     assert first.startswith(f"{n} GPUs ({n} instances of TP 1")
     assert ", trainer and rollout take turns: the least step time x cost." in first
     assert not any("split" in warning for warning in result.warnings)
@@ -153,6 +153,6 @@ def test_the_answer_is_in_gpus_and_what_is_assumed_of_the_trainer_is_said() -> N
 def test_an_idle_target_that_no_count_holds_is_refused_first() -> None:
     result = fs.load(load_scenario("sync-colocated")).size(target_idle=0.05)
     assert not result.feasible
-    assert result.in_brief().title.startswith(
+    assert result.in_brief().facts.answer.startswith(
         "No fleet holds trainer idle at most 5.0 %, for a colocated trainer waits while its GPUs generate. The best: "
     )

@@ -17,6 +17,7 @@ from fleetsim.tell.document import (
     Words,
     followed,
 )
+from fleetsim.tell.facts import facts
 from fleetsim.tell.page import document_page
 from fleetsim.tell.terminal import draw
 from tests.report.test_profile_html import Page, without_plotly
@@ -34,7 +35,7 @@ FIGURES = Table("", ("", "step, s", "rollout idle"), (("rollout-engines-0", "12,
 
 
 def document(*blocks: Block) -> Document:
-    return Document("fleetsim test", "title", (), (), (), (Section("Section", blocks),))
+    return Document("fleetsim test", facts("title"), (Section("Section", blocks),))
 
 
 def lines_of(*blocks: Block, width: int = 60) -> list[str]:

@@ -13,13 +13,13 @@ from fleetsim.estimates import Estimate
 from fleetsim.history.history import InstanceId, Note
 from fleetsim.replay.answers import Answers
 from fleetsim.replay.backtest import Backtest, Slice
-from fleetsim.replay.brief import further_faults
 from fleetsim.replay.change.verification import Verification, VerifyItem
 from fleetsim.replay.change.what_if import Effect, KeyPoint, KeySweep, WhatIf
 from fleetsim.replay.compared_quantities import ComparedRow, error_words
 from fleetsim.replay.data import replay_document
 from fleetsim.replay.diagnose.cost import pools_of
 from fleetsim.replay.diagnose.diagnosis import diagnose
+from fleetsim.replay.facts import further_faults
 from fleetsim.replay.observe.observed import Observed, Reading
 from fleetsim.replay.observed_tables import lengths
 from fleetsim.replay.run import Replayed

@@ -13,9 +13,9 @@ import fleetsim as fs
 from fleetsim import units
 from fleetsim.cli.main import app
 from fleetsim.sweep.cell import text_of
+from fleetsim.sweep.facts import document
 from fleetsim.sweep.pictures import front_chart
 from fleetsim.sweep.run import SweepRows
-from fleetsim.sweep.told import document
 from fleetsim.tell.document import Table
 from fleetsim.tell.page import document_page
 
@@ -87,7 +87,7 @@ def test_one_objective_has_no_front_and_no_cell_has_no_chart(swept: SweepRows) -
     assert front_chart(alone) is None
     nothing = replace(swept, rows=swept.rows[:1], pareto=replace(swept.pareto, marks={}, best=()))
     story = document(nothing, [SCENARIO])
-    assert story.title == "No cell could be simulated."
+    assert "No cell is finished." in story.facts.explained
     assert [title for title, _ in story.shown("page")] == ["Cells that could not be simulated"]
 
 

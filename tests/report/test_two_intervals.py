@@ -16,7 +16,7 @@ from fleetsim.estimates import Estimate
 from fleetsim.job.facts import run_facts
 from fleetsim.job.trials import trial_of
 from fleetsim.tell.document import Document
-from fleetsim.tell.facts import Facts, facts, measured
+from fleetsim.tell.facts import facts, measured
 from tests.plan.fakes import metrics
 
 pytestmark = pytest.mark.usefixtures("quick")
@@ -55,15 +55,14 @@ def told_of(command: str) -> Any:
 def test_tiles_say_what_the_first_lines_say(command: str) -> None:
     found = told_of(command)
     document: Document = found.told()
-    tiles = {tile.title: tile for tile in document.tiles}
-    assert isinstance(document.brief, Facts)
-    first = " ".join([document.headline, document.title, *(str(said) for _, said in document.brief.lines)])
+    tiles = {tile.title: tile for tile in document.facts.tiles}
+    first = " ".join([document.facts.answer, *(str(said) for _, said in document.facts.lines)])
     for label in ("optimizer step", "cost per step"):
         tile = tiles[label]
         low, high = re.fullmatch(r"likely (.+) to (.+)", tile.beside).groups()  # type: ignore[union-attr]
         assert f"{tile.figure} ({low} to {high})" in first
-    assert all(not tile.beside or "[" not in tile.beside for tile in document.tiles)
-    assert all("of seeds" in tile.beside for tile in document.tiles if "±" in tile.beside)
+    assert all(not tile.beside or "[" not in tile.beside for tile in document.facts.tiles)
+    assert all("of seeds" in tile.beside for tile in document.facts.tiles if "±" in tile.beside)
 
 
 def test_losses_and_age_are_facts_of_every_fleet() -> None:
@@ -79,10 +78,9 @@ def test_a_headline_of_a_comparison_has_no_interval_of_seeds() -> None:
     job = fs.load(**SMALL)
     found = fs.compare(job, job.with_({"sync.every_steps": 4}))
     document: Document = found.told()
-    assert "shorter" in document.title
-    assert "(" not in document.title
-    assert isinstance(document.brief, Facts)
-    lines = " ".join(str(said) for _, said in document.brief.lines)
+    assert "shorter" in document.facts.answer
+    assert "(" not in document.facts.answer
+    lines = " ".join(str(said) for _, said in document.facts.lines)
     assert '"likely" is for eight in ten cases of what both sides assume, verdicts are by seeds alone' in lines
     step = found.comparison.changes[0].ratio
     assert step is not None

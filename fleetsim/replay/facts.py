@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from fleetsim import units
 from fleetsim.replay import words
@@ -13,26 +13,50 @@ from fleetsim.replay.diagnose.cures import Cure, cures_of
 from fleetsim.replay.diagnose.finding import QUESTIONS, Finding, Verdict
 from fleetsim.replay.diagnose.removals import trusted
 from fleetsim.replay.run import Replayed
-from fleetsim.tell.document import brief
-from fleetsim.tell.facts import Cell, Facts, NextLines, Tone
+from fleetsim.tell.facts import Cell, Fact, Facts, NextLines, Tone, explained, facts
 
 # What fits beside a label in 80 columns: two lines of evidence, and one of what is fine.
 _EVIDENCE, _LINE = 136, 68
+_STARVES = {
+    "trainer": "the trainer, for samples",
+    "rollout": "the rollout fleet, for the trainer",
+    "neither": "neither",
+    "unknown": "not known",
+}
 
 
-def brief_of(result: Replayed, answers: Answers) -> Facts:
-    """What one must know of a window; its headline is the verdict."""
+def window_facts(result: Replayed, answers: Answers) -> Facts:
+    """What one must know of a window, as a table; the answer is the verdict."""
     verdict, observed = result.verdict, result.observed
     worst, cures = worst_fault(verdict), cures_of(result.observed, verdict)
-    return brief(
-        ("doubt", doubt(result)),
-        *(() if observed.logs_alone else (("seconds", None if observed.account is None else observed.account.words),)),
-        *_lines(worst, cures, result),
-        ("fine", _fine(verdict)),
-        ("open", _open(verdict)),
-        ("differs", " ".join(words.differs_words(result.implied))),
+    account = None if observed.logs_alone or observed.account is None else observed.account.words
+    wrong = result.backtest is not None and result.backtest.verdict == "wrong"
+    caution = "The back-test misses this window: read what-ifs as directions, not as numbers." if wrong else None
+    return facts(
+        verdict.headline,
+        Fact("doubt", doubt(result) or ""),
+        Fact("seconds", account or ""),
+        _told(_lines(worst, cures, result)),
+        Fact("fine", _fine(verdict)),
+        Fact("open", _open(verdict)),
+        Fact("differs", " ".join(words.differs_words(result.implied))),
+        explained("backtest", caution),
+        explained("total", words.total_words(verdict)),
+        explained("window", f"{observed.source}: {words.span_words(observed)}."),
+        explained("fleet", f"{units.capital(words.fleet_words(observed))}."),
+        explained("starves", f"Side that waits: {_STARVES[verdict.starves]}."),
         tone=_tone(result, answers),
     )
+
+
+def _told(lines: Iterable[tuple[str, Cell | NextLines | None]]) -> Iterator[Fact]:
+    """A fact a line; those of one label are counted."""
+    labels: list[str] = []
+    for label, said in lines:
+        if said:
+            labels.append(label)
+            nth = labels.count(label)
+            yield Fact(label if nth == 1 else f"{label}_{nth}", said, label, apart=True)
 
 
 def _lines(

@@ -18,13 +18,10 @@ from fleetsim.tell.document import (
     Listed,
     Section,
     Table,
-    Tile,
-    brief,
-    figure,
     page_only,
     terminal_only,
 )  # fmt: skip
-from fleetsim.tell.facts import Facts
+from fleetsim.tell.facts import Fact, Facts, explained, facts, measured
 
 # Engines that a terminal shows.
 _MOST_ENGINES = 40
@@ -35,32 +32,40 @@ _MOST_BEST, _FEW = 3, 10
 def document(result: SweepRows, call: Sequence[str], warnings: Sequence[str] = ()) -> Document:
     """What `sweep` says. call: the words of a command line that name the scenario."""
     ran = bool(result.pareto.best)
-    title = best_words(result, result.pareto.best[0]) if ran else "No cell could be simulated"
     return Document(
-        kind=kind_of("sweep", result.scenario),
-        title=f"{title}.",
-        headline="" if ran else f"{result.scenario.name}: {_count(result)}, {_shape(result)}",
-        brief=_brief(result) if ran else None,
-        lede=(terminal_only(*_opening(result)), page_only(*_lede(result))),
-        tiles=tuple(_tiles(result)),
-        warnings=tuple(warnings),
-        sections=(
+        kind_of("sweep", result.scenario),
+        sweep_facts(result),
+        (
             *(_cells(result) if ran else ()),
             _failed(result),
             _rests_on(result),
             *([_next(result, call)] if ran else []),
         ),
+        tuple(warnings),
     )
 
 
-def _brief(result: SweepRows) -> Facts:
-    """What one must know of a sweep; its headline is the best cell by the first objective."""
+def sweep_facts(result: SweepRows) -> Facts:
+    """What one must know of a sweep, as a table; the answer is the best cell by the first objective."""
     failed = [row for row in result.rows if row.status != "ok"]
-    runs = units.plural(result.design.replications, "replication")
-    return brief(
-        *(("also", best_words(result, best)) for best in result.pareto.best[1:_MOST_BEST]),
-        ("cells", f"{result.scenario.name}: {_count(result)}, {_shape(result)}; {runs} each"),
-        ("failed", f"{units.plural(len(failed), 'cell')}: {failures(result, failed)[0]}" if failed else None),
+    runs, best = units.plural(result.design.replications, "replication"), result.pareto.best
+    grid = f"{_count(result)}, {_shape(result)}"
+    if not best:
+        why = "No cell could be simulated." if result.complete else "No cell is finished."
+        return facts(f"{result.scenario.name}: {grid}", explained("runs", f"{runs} each."), explained("none", why))
+    found = result.row(best[0].cell).estimates()
+    front, cells = len(result.pareto.front), units.plural(len(result.rows), "cell")
+    return facts(
+        f"{best_words(result, best[0])}.",
+        (
+            Fact(f"best_{one.objective.metric}", best_words(result, one), "also", apart=True)
+            for one in best[1:_MOST_BEST]
+        ),
+        Fact("cells", f"{result.scenario.name}: {grid}; {runs} each"),
+        Fact("failed", f"{units.plural(len(failed), 'cell')}: {failures(result, failed)[0]}" if failed else ""),
+        (measured(o.metric, found[o.metric]) for o in result.pareto.objectives[:4]),
+        Fact("front", value=front, title="on the Pareto front", note=f"of {cells}"),
+        explained("draws", "The same draws in every cell: two of them are compared run by run."),
     )
 
 
@@ -72,22 +77,6 @@ def _count(result: SweepRows) -> str:
 
 def _shape(result: SweepRows) -> str:
     return " x ".join(f"{axis.path} ({len(axis.values):,})" for axis in result.design.grid.axes)
-
-
-def _opening(result: SweepRows) -> Iterator[str]:
-    """What a terminal says first: what ran, and the best cell of each objective."""
-    yield f"{units.plural(result.design.replications, 'replication')} each, the same draws in every cell"
-    yield from (best_words(result, best) for best in result.pareto.best)
-    if not result.pareto.best:
-        yield "No cell could be simulated." if result.complete else "No cell is finished."
-
-
-def _lede(result: SweepRows) -> Iterator[str]:
-    """What a page says first; its title is the best cell of the first objective."""
-    runs = units.plural(result.design.replications, "replication")
-    yield f"{_count(result)}: {_shape(result)}."
-    yield f"{runs} each, the same draws in every cell: two of them are compared run by run."
-    yield from (f"{best_words(result, best)}." for best in result.pareto.best[1:])
 
 
 def _cells(result: SweepRows) -> Iterator[Section]:
@@ -132,15 +121,3 @@ def _next(result: SweepRows, call: Sequence[str]) -> Section:
     simulate, size = commands(result, call)
     told = ((simulate, "simulates the best cell"), (size, "sizes the fleet from there"))
     return Section("Next", (Listed(told, code=True, pasted=True),), short="next")
-
-
-def _tiles(result: SweepRows) -> Iterator[Tile]:
-    if result.pareto.best:
-        row = result.row(result.pareto.best[0].cell)
-        found = row.estimates()
-        for objective in result.pareto.objectives[:4]:
-            e, q = found[objective.metric], quantity(objective.metric)
-            yield replace(figure(objective.metric, e), title=f"{q.title}, best cell")
-        yield Tile(
-            "on the Pareto front", f"{len(result.pareto.front):,}", f"of {units.plural(len(result.rows), 'cell')}"
-        )
