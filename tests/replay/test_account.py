@@ -68,7 +68,7 @@ def test_a_healthy_job_is_left_alone_also_with_evaluations_checkpoints_and_jitte
         ({"old_log_prob": 60.0}, "log-probs slow", 50.0, None),
         ({"reward": 60.0}, "reward slow", 60.0, None),
         ({"update_weights": 40.0}, "weight sync slow", 37.7, None),
-        ({"gen": 90.0}, "rollout slow", 50.0, None),
+        ({"gen": 90.0}, "rollout slow", 47.3, None),  # beside 42.7 s of log-probs, reference and update
         ({"update_actor": np.where(np.arange(STEPS) < 30, 40.0, 90.0)}, "trainer slow", 50.0, 31),
         ({"reward": np.where(np.arange(STEPS) < 30, 0.5, 50.0)}, "reward slow", 49.5, 31),
     ],

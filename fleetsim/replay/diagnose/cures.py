@@ -15,6 +15,7 @@ from fleetsim.replay.observe.observed import Observed
 from fleetsim.replay.observe.phases import plain
 
 FEWEST_AFTER, MOST_AFTER = 3, 50  # steps after which a change is looked at
+_AFTER = 10  # steps after which a fault of the engines is looked at again
 SETTLES = 2  # steps that a pipeline of samples takes to follow a change
 
 # What a check of engines' metrics found, in the words for causes.
@@ -163,11 +164,13 @@ def _of_finding(finding: Finding, observed: Observed, step_s: float) -> Cure:
     low, high = finding.step_range or ((share, share) if finding.simulated else (0.0, share))
     mean_s, wait = share * step_s, observed.trainer.wait_s
     phase, metric, now = "waiting for samples", "trainer.wait_s", 0.0 if wait is None else wait.value
-    if finding.check in ("trainer", "sync"):
-        part = observed.trainer.train_s if finding.check == "trainer" else observed.trainer.sync_s
-        phase = "training" if finding.check == "trainer" else "weights"
-        metric, now = f"trainer.{'train' if finding.check == 'trainer' else 'sync'}_s", part.value if part else 0.0
+    if finding.check in ("trainer", "sync", "backlog"):
+        part = observed.trainer.sync_s if finding.check == "sync" else observed.trainer.train_s
+        phase = "weights" if finding.check == "sync" else "training"
+        metric, now = f"trainer.{'sync' if finding.check == 'sync' else 'train'}_s", part.value if part else 0.0
     do = tuple(line for line in (finding.next or "").splitlines() if line) or ("fleetsim replay ... --recommend",)
-    verify = Verify(metric, max(0.0, now - mean_s), max(0.0, now - mean_s / 2.0), 10)
+    if now <= mean_s / 2.0:  # that phase says nothing of it: the step does
+        metric, now = "trainer.step_s", step_s
+    verify = Verify(metric, max(0.0, now - mean_s), max(0.0, now - mean_s / 2.0), _AFTER)
     why = "; ".join(finding.evidence[:2]) or finding.title
     return Cure(CAUSE_OF[finding.check], phase, mean_s, low * step_s, high * step_s, None, why, do, verify, undo_of(do))

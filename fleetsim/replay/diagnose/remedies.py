@@ -131,8 +131,9 @@ def remedy_for(cause: str, framework: str | None, values: Mapping[str, str]) -> 
 
 
 def undo_of(do: tuple[str, ...]) -> tuple[str, ...]:
-    """What takes it back: every setting to the value that it has now; a command changes nothing."""
-    keys = [re.split(r"[= ]", row)[0] for row in do if not row.startswith("fleetsim ")]
+    """What takes it back: every setting to the value that it has now; a command, or advice in words, names none."""
+    rows = [re.match(r"(?:--[\w.-]+)|(?:[+~]*[\w.]+(?==))", row) for row in do if not row.startswith("fleetsim ")]
+    keys = [found[0] for found in rows if found]
     if not keys:
         return ("put back what you changed: the command itself changes nothing",)
     return (f"set back to their values of now: {', '.join(keys)}",)
