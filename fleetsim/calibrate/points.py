@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fleetsim import units
-from fleetsim.config.engine_profile import Coefficients, curve_s, iteration_s
+from fleetsim.config.engine_profile import Coefficients
+from fleetsim.config.iteration import curve_s, iteration_s
 
 if TYPE_CHECKING:
     from fleetsim.config.engine_profile import BatchCheck, Point, Profile

@@ -130,9 +130,10 @@ def compare_facts(found: Comparison) -> Facts:
         found.headline,
         [_change(c, found.kind, brief=i < _MOST_CHANGES) for i, c in enumerate(changed)],
         Fact("inputs", _inputs_in_brief(found)),
-        Fact("runs", f"{_runs(found)}{_seeds_alone(found)}"),
+        Fact("runs", _runs(found)),
         explained("a", f"A: {found.a_label}"),
         explained("b", f"B: {found.b_label}"),
+        explained("intervals", _intervals(found)),
         explained("smallest_change", f"The smallest change of interest is {band}, of shares {points}."),
         explained("verdicts", f"Of {units.plural(len(verdicts), 'metric')}: {', '.join(counts) or 'none compared'}."),
         tone="unsure" if "worse" in verdicts or any(_may_be_none(c) for c in changed) else "good",
@@ -144,7 +145,7 @@ def _change(change: MetricChange, kind: Kind, *, brief: bool) -> Fact:
     q = quantity(change.metric)
     a, b = (None if side is None else units.written(side.mean, q.unit) for side in (change.a, change.b))
     size, ends = change_of(change)
-    beside = ends if kind == "windows" else "; ".join(filter(None, (likely_of(change), luck_of(change))))
+    beside = ends if kind == "windows" else likely_of(change) or luck_of(change)
     said = f"{q.title} {a} -> {b}: {size}{f' ({beside})' if beside else ''}"
     by = change.difference if q.unit == "share" or change.ratio is None else change.ratio
     low, high = change.likely or ((None, None) if by is None else (by.ci_low, by.ci_high))
@@ -172,13 +173,13 @@ def _short(value: object) -> str:
     return "-" if value is None else "..." if isinstance(value, (dict, list)) else short(value)
 
 
-def _seeds_alone(found: Comparison) -> str:
+def _intervals(found: Comparison) -> str | None:
     """Of simulated sides: what their intervals leave out."""
     if found.kind == "windows":
-        return ""
+        return None
     if any(c.likely is not None for c in found.changes):
-        return '; "likely" is for eight in ten cases of what both sides assume, verdicts are by seeds alone'
-    return "; intervals are of seeds alone, the doubt about the inputs is not in them"
+        return '"Likely" is for eight in ten cases of what both sides assume; verdicts are by seeds alone.'
+    return "Intervals are of seeds alone, the doubt about the inputs is not in them."
 
 
 def _runs(found: Comparison) -> str:

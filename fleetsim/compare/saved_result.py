@@ -38,6 +38,10 @@ class SavedResult:
     notes: tuple[str, ...]
 
 
+# Of 1, what is read here stands where it does in 2.
+_READ = (1, SCHEMA_VERSION)
+
+
 def is_result(document: object) -> bool:
     """Whether parsed JSON is what a fleetsim command wrote."""
     return isinstance(document, Mapping) and "command" in document and "fleetsim_version" in document
@@ -49,8 +53,8 @@ def result_of(document: Mapping[str, Any], label: str, where: str) -> SavedResul
     if command not in COMMANDS:
         remedy = f"give a result of fleetsim {', '.join(COMMANDS)}"
         raise InputError([Problem(where, label, f"is a result of fleetsim {command}, which has no runs", remedy)])
-    if schema != SCHEMA_VERSION:
-        rule = f"has schema_version {schema}; this fleetsim reads {SCHEMA_VERSION}"
+    if schema not in _READ:
+        rule = f"has schema_version {schema}; this fleetsim reads {' and '.join(map(str, _READ))}"
         raise InputError([Problem(where, label, rule, "write it again with this version")])
     try:
         side = _simulated(document, label) if command == "simulate" else _recommended(document, label)
@@ -62,6 +66,8 @@ def result_of(document: Mapping[str, Any], label: str, where: str) -> SavedResul
         side = replace(side, accuracy=accuracy_of(scenario))
     if side.means:
         notes = (*notes, f"{label} has estimates and no single runs: unpaired, from means and intervals")
+    if schema != SCHEMA_VERSION:
+        notes = (*notes, f"{label} is in an older layout (schema_version {schema}), which is read as it was")
     version = str(document["fleetsim_version"])
     if version != fleetsim.__version__:
         notes = (*notes, f"{label} was written by fleetsim {version}, this is {fleetsim.__version__}")

@@ -252,7 +252,7 @@ def _built(raw: object, overrides: Sequence[str], where: str, base: Path, rounde
     changed: Mapping[str, Any] = raw
     try:
         changed = raw = written_out(raw)
-        changed = with_overrides(raw, overrides)
+        changed = written_out(with_overrides(raw, overrides), last_word=True)
         changed = followed(raw, changed, [parse_override(text)[0] for text in overrides])
     except InputError as error:
         problems += error.problems

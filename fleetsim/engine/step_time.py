@@ -23,7 +23,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetsim.config.engine_profile import iteration_s
+from fleetsim.config.iteration import iteration_s
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.speculation import Speculation
 from fleetsim.engine.window import AttentionWindow

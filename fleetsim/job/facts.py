@@ -123,7 +123,7 @@ def _hourly(of: Mapping[str, Estimate], scenario: Scenario) -> tuple[str, str, f
     usd = 3600.0 * of["cost_per_step"].mean / of["step_s"].mean
     rollout, trainer = scenario.fleet.instances * scenario.engine.gpus, scenario.trainer.gpus
     gpus = f"{rollout:,}" if takes_turns(scenario) else f"{rollout:,} + {trainer:,}"
-    return f"{units.money(usd)} an hour for {gpus} GPUs", "cost", usd, "money"
+    return f"{units.money(usd)} an hour for {gpus} GPU{'' if gpus == '1' else 's'}", "cost", usd, "money"
 
 
 def _age(of: Mapping[str, Estimate], age: float | None) -> Fact:

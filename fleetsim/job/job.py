@@ -124,8 +124,8 @@ def _outside(sets: Sequence[str]) -> tuple[list[str], list[Problem]]:
         problems += error.problems
     for one in [*written, *sets]:
         try:
-            parse_override(one)
-            readable.append(one)
+            path, _ = parse_override(one)
+            readable.append(f"{path}={one.partition('=')[2]}")
         except InputError as error:
             problems += error.problems
     return readable, problems

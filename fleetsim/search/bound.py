@@ -112,7 +112,7 @@ def pace_of(scenario: Scenario) -> TokenPace:
     shared = w.group_size if scenario.engine.prefix_caching and scenario.fleet.group_placement == "together" else 1
     held = limits.held_tokens(context - prompt + prompt / shared)
     most = min(float(limits.max_num_seqs), max(1.0, limits.kv_tokens / held))
-    c = np.unique(np.geomspace(1.0, max(1.0, most), _CONCURRENCIES))
+    c = np.geomspace(1.0, most, _CONCURRENCIES) if most > 1.0 else np.ones(1)
     # A constant rate, and drafts that are switched off in larger batches, know no order: none is faster than the best.
     seconds = np.minimum.accumulate(np.asarray(step_time.mixed_s(c, context, 0.0, 0.0))[::-1])[::-1]
     fastest = min([1.0, *scenario.fleet.speed_factors])

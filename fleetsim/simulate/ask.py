@@ -7,22 +7,18 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Self
 
-from fleetsim.config.load import with_changes
-from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError, Interrupted, Problem, StuckError
 from fleetsim.faces import flag, text
 from fleetsim.job.fields import CountedJob, ready
 from fleetsim.job.result import SILENT, Later, Watch
 from fleetsim.job.settings import SIMULATED, AnyJob, Lends, Option, said
-from fleetsim.job.trainer_scaling import next_count
-from fleetsim.job.trials import Measure, Trials, one_more, with_instances
-from fleetsim.search.alternative import Alternatives
-from fleetsim.search.moves import alternatives_of
 from fleetsim.simulate.result import HOUR_S, SimulateResult
 
 if TYPE_CHECKING:
     from fleetsim.config.scenario import Scenario
     from fleetsim.job.base_job import Job
+    from fleetsim.job.trials import Measure
+    from fleetsim.search.alternative import Alternatives
     from fleetsim.sim.replications import Replicated
 
 
@@ -164,6 +160,11 @@ def alternatives_here(scenario: Scenario, measure: Measure, given: Collection[st
     measure should remember runs. given: as in levers_of. Events of the scenario are left out, and runs are as long
     as they must be to be steady.
     """
+    from fleetsim.config.load import with_changes
+    from fleetsim.job.trainer_scaling import next_count
+    from fleetsim.job.trials import Trials, one_more, with_instances
+    from fleetsim.search.moves import alternatives_of
+
     job = with_changes(scenario, {"run.events": [], "run.warmup_steps": None, "run.steps": None})
     n, runs = job.fleet.instances, min(_MOST, job.run.replications)
     try:

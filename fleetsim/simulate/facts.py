@@ -17,7 +17,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.engine.transport import sync_times, sync_words
 from fleetsim.estimates import Estimate
 from fleetsim.job import words
-from fleetsim.job.assumptions import assumed_values
+from fleetsim.job.assumptions import assumed_values, short
 from fleetsim.job.engine_choices import BUSY, engine_words, side_words
 from fleetsim.job.facts import (
     assumed_line,
@@ -111,6 +111,7 @@ def run_told(view: RunView) -> Facts:
         Fact("assumed", assumed_line(s, view.assumed, () if ranges is None else [part.path for part in ranges.parts])),
         Fact("measure", "" if ranges is None else swing_line(ranges) or ""),
         explained("run", f"{_length_words(view)}; {counted_words(view.warmups, len(view.steps))}"),
+        explained("unmeasured", _unmeasured(s)),
         explained("transport", units.sentence(transport) if transport else ""),
         explained("why", words.binds(binding)),
         explained("drafts", engine_words(s) if speculation_of(s) is not None else ""),
@@ -143,6 +144,12 @@ def _length_words(view: RunView) -> str:
     """ "40 steps, 5 replications, seed 0"."""
     s, runs = view.scenario, units.plural(view.replications, "replication")
     return f"{units.plural(len(view.steps), 'step')}, {runs}, seed {s.run.seed}"
+
+
+def _unmeasured(scenario: Scenario) -> str:
+    """What the scenario itself calls assumed: "Assumed, not measured: fleet.switch_s = 0"."""
+    assumed = ", ".join(f"{path} = {short(value)}" for path, value in assumed_values(scenario).items())
+    return f"Assumed, not measured: {assumed}" if assumed else ""
 
 
 def _defaults_words(view: RunView) -> str:

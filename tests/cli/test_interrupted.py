@@ -58,7 +58,7 @@ def test_a_long_run_shows_its_steps_and_what_they_came_to(scenario: str, tmp_pat
     )
     assert re.search(r"left step \d.* s so far", ended.drawn)
     assert re.match(r"Interrupted: [\d,]+ of 1,000,000 steps were simulated", ended.stdout)
-    assert "idle     the trainer" in ended.stdout
+    assert "trainer idle" in ended.stdout
 
 
 def test_of_several_replications_the_finished_ones_are_shown(scenario: str, tmp_path: Path) -> None:

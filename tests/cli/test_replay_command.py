@@ -81,7 +81,7 @@ def test_the_cap_that_binds_is_found(folder: Path) -> None:
 def test_json_is_one_document_and_progress_goes_elsewhere(folder: Path) -> None:
     result = run(folder, "--no-backtest", "--json")
     document = json.loads(result.stdout)
-    assert document["schema_version"] == 1
+    assert document["schema_version"] == 2
     assert document["verdict"]["binding"] == "in_flight_cap"
     assert document["verdict"]["starves"] == "trainer"
     assert document["observed"]["fleet"]["instances_now"] == 3

@@ -189,7 +189,7 @@ def test_the_view_names_what_nobody_measured(job: str) -> None:
 def test_dollars_stand_beside_their_prices(job: str) -> None:
     assert "cost per step, at $3.64 a GPU-hour  " in run(job, "--explain").stdout
     shown = run(job, "--explain", "--set", "cost.trainer_price_usd_per_gpu_h=4.5").stdout
-    assert "a step, at $3.64 a rollout and $4.50 a trainer GPU-hour" in " ".join(shown.split())
+    assert "cost per step, at $3.64 a rollout and $4.50 a trainer GPU-hour" in " ".join(shown.split())
 
 
 def test_what_is_assumed_can_be_pasted(tmp_path: Path) -> None:

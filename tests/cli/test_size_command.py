@@ -57,7 +57,7 @@ def test_the_document_has_what_it_promises_and_the_same_bytes_every_time() -> No
     assert first.exit_code == 0
     assert first.stdout_bytes == second.stdout_bytes
     document = json.loads(first.stdout)
-    assert document["schema_version"] == 1
+    assert document["schema_version"] == 2
     assert {"instances", "queue_cap_samples", "queue_cap_steps", "binding"} <= document["recommendation"].keys()
     assert {"instances", "consume_tok_s", "instance_tok_s", "headroom"} <= document["rate_matching"].keys()
     assert {"computed", "parts"} <= document["headroom"].keys()

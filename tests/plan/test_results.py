@@ -10,10 +10,10 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleetsim.compare.ask import compare_results
 from fleetsim.compare.facts import compare_document
 from fleetsim.compare.facts import document as told
 from fleetsim.compare.question import Compare
+from fleetsim.compare.result_pair import compare_results
 from fleetsim.compare.saved_result import is_result, result_of
 from fleetsim.compare.spans import spans_of
 from fleetsim.compare.words import headline_of

@@ -153,4 +153,4 @@ def test_workers_that_score_bound_a_step() -> None:
     long = with_changes(job, {"run.steps": 100})  # the first steps are of what is scored before the trainer begins
     assert float(simulated(long, 0)["step_s"]) >= 320.0 * 0.98
     free = with_changes(job, {"workload.reward.workers": None})
-    assert Bounds().by_resource(free)["rewards"] == 0.0
+    assert "rewards" not in Bounds().by_resource(free)

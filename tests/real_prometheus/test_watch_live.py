@@ -123,7 +123,7 @@ def test_once(fleet: Backfilled) -> None:
     )
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
-    assert document["schema_version"] == 1
+    assert document["schema_version"] == 2
     assert document["current_instances"] == 4
     assert document["starves"] == "trainer"
     assert document["wanted_instances"] >= 1

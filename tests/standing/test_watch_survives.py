@@ -66,18 +66,18 @@ def test_a_log_that_is_not_there_yet_is_waited_for(tmp_path: Path) -> None:
     with watch("--log", str(path)) as watching:
         watching.says("is not there: waiting for it")
         path.write_text(console(STARVED, 24))
-        watching.says("step 24: verdict: The trainer waits")
+        watching.says("step 24: verdict: 107 s a step")
 
 
 def test_a_trainer_that_resumed_at_an_earlier_step_is_spoken_of_again(tmp_path: Path) -> None:
     path = tmp_path / "train.log"
     path.write_text(console(STARVED, 60))
     with watch("--log", str(path), "--window", "900s") as watching:
-        seen = watching.says("step 60: verdict: The trainer waits")
+        seen = watching.says("step 60: verdict: 107 s a step")
         with path.open("a") as file:
             file.write(console(IDLE, 30, first=20))
         seen = watching.says("went back from step 60 to step 49: the run resumed there, or began anew", seen)
-        watching.says("step 49: verdict: Rollout GPUs idle", seen)
+        watching.says("step 49: verdict: .*trainer slow", seen)
 
 
 @pytest.mark.parametrize("way", ["another file", "emptied"])
@@ -85,7 +85,7 @@ def test_a_new_run_in_the_place_of_the_log_is_told(tmp_path: Path, way: str) -> 
     path = tmp_path / "train.log"
     path.write_text(console(STARVED, 40))
     with watch("--log", str(path)) as watching:
-        seen = watching.says("step 40: verdict: The trainer waits")
+        seen = watching.says("step 40: verdict: 107 s a step")
         if way == "another file":
             (tmp_path / "new.log").write_text(console(IDLE, 60))
             (tmp_path / "new.log").replace(path)
@@ -93,7 +93,7 @@ def test_a_new_run_in_the_place_of_the_log_is_told(tmp_path: Path, way: str) -> 
             path.write_text(console(IDLE, 4))
         seen = watching.says("is another file than before|4 steps so far", seen)
         path.write_text(console(IDLE, 61))
-        watching.says("verdict: Rollout GPUs idle", seen)
+        watching.says("verdict: .*trainer slow", seen)
 
 
 Answer = Callable[[BaseHTTPRequestHandler], None]

@@ -23,6 +23,7 @@ from statistics import NormalDist
 
 import numpy as np
 
+from fleetsim import units
 from fleetsim.history.step_logs.steps import TRAINING
 from fleetsim.replay.observe.observed import LengthHistogram, Observed
 from fleetsim.replay.observe.phases import UNEXPLAINED, Account, Phase
@@ -316,7 +317,7 @@ def _why_slow(scene: StepScene) -> tuple[str, str]:
 def _fetched(scene: StepScene) -> str:
     if scene.ready < READY:
         return ""
-    return f"{100 * scene.ready:.0f} % of the wait lies beside a whole batch that stands ready"
+    return f"{units.share(scene.ready, 0)} of the wait lies beside a whole batch that stands ready"
 
 
 def _dropped(scene: StepScene) -> str:
@@ -339,7 +340,7 @@ def _runs_out(scene: StepScene) -> str:
     idle = m.get("rollout_idle") if active is None or not window else 1.0 - active / window
     if idle is None or idle < RUNS_OUT:
         return ""
-    return f"rollout has nothing in flight for {100 * idle:.0f} % of the time, for it may not run further ahead"
+    return f"rollout has nothing in flight for {units.share(idle, 0)} of the time, for it may not run further ahead"
 
 
 def _capped(scene: StepScene) -> str:
@@ -383,7 +384,8 @@ def _late(scene: StepScene) -> str:
     share = _outside(scene)
     if share < OUTSIDE:
         return ""
-    return f"{100 * share:.0f} % of a sample's seconds do not grow with its length: a judge, a tool or a queue has them"
+    part = units.share(share, 0)
+    return f"{part} of a sample's seconds do not grow with its length: a judge, a tool or a queue has them"
 
 
 def _tail(scene: StepScene) -> str:
@@ -395,10 +397,9 @@ def _tail(scene: StepScene) -> str:
     if "length_max" not in m:  # the longest of a batch swings where the mean of all does not
         seconds, tokens = (scene.account.scatter.get(name, 0.0) for name in ("wait_s", "length_mean"))
         clear = scene.account.mode != "asynchronous" and seconds >= SWINGS * max(tokens, 0.5 * SWINGING)
-        swings = (
-            f"generation swings by {100 * seconds:.0f} % from step to step, the mean response by {100 * tokens:.0f}"
-        )
-        return f"{swings} %: the longest of a batch decides, and the others wait for it" if clear else ""
+        by, mean = units.share(seconds, 0), units.share(tokens, 0)
+        swings = f"generation swings by {by} from step to step, the mean response by {mean}"
+        return f"{swings}: the longest of a batch decides, and the others wait for it" if clear else ""
     if scene.p90 is None or m["length_max"] < TAIL * scene.p90:
         return ""
     return (
@@ -421,7 +422,7 @@ def _beside(scene: StepScene) -> Iterator[StepLever]:
         phase = scene.account.phase(column)
         if phase is not None and phase.share >= EVALUATES:
             half = phase.seconds / 2
-            why = f"it takes {100 * phase.share:.0f} % of the run's time"
+            why = f"it takes {units.share(phase.share, 0)} of the run's time"
             yield StepLever(cause, phase.name, column, half, half / 2, phase.seconds, why)
     hidden = scene.account.phase(UNEXPLAINED)
     timed = scene.update_s > 0  # of a log that does not time the training, most is unexplained
