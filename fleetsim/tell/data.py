@@ -46,8 +46,10 @@ def estimate(value: Estimate) -> dict[str, float]:
 
 
 def told(facts: Facts) -> dict[str, Any]:
-    """A result's facts, and what a terminal shows first of them: the answer, and each line by its label."""
-    lines = {label: str(said) for label, said in facts.lines}
+    """A result's facts, and what a terminal shows first of them: the answer, and the lines by their labels."""
+    lines: dict[str, str] = {}
+    for label, said in facts.lines:
+        lines[label] = f"{lines[label]}; {said}" if label in lines else str(said)
     return {"facts": facts.data(), "brief": {"answer": facts.answer, "tone": facts.tone, **lines}}
 
 
