@@ -18,7 +18,8 @@ INTRO = """\
 A scenario says only what differs from the defaults: every section and key may be left out, an unknown key is an error,
 and all problems of a file are told at once. `fleetsim scenario init` writes one to start from, `scenario check` reads
 one, `scenario schema` prints a JSON Schema for editors, with every bound. `--set section.key=value` sets any key on a
-command line; the heading is the section. In parentheses stand type, bounds, unit and, behind =, the default or null.
+command line; the heading is the section. In parentheses stand type, bounds (0..1 has both ends), unit and, behind =,
+the default or null.
 
 ```yaml
 schema_version: 1
@@ -199,7 +200,7 @@ def _type(schema: Mapping[str, Any], field: Mapping[str, Any]) -> str:
     words = WORDS.get(field.get("type", ""), field.get("type", ""))
     bounds = {sign: f"{field[key]:,g}" for key, sign in BOUNDS if key in field and abs(field[key]) < FAR}
     if bounds.keys() == {"≥", "≤"}:
-        return f"{words} {bounds['≥']} to {bounds['≤']}"
+        return f"{words} {bounds['≥']}..{bounds['≤']}"
     return " ".join([words, ", ".join(f"{sign} {bound}" for sign, bound in bounds.items())]).strip()
 
 
