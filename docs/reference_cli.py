@@ -24,12 +24,15 @@ of a [scenario](scenario.md); what stands in parentheses is taken if nobody says
 SHARED_INTRO = """\
 ## Options of several commands
 
-*job* stands for `size`, `split`, `plan`, `simulate`, `compare` and `sweep`. At the end stand the commands that take it.
+*job* stands for `size`, `split`, `plan`, `simulate`, `compare` and `sweep`, *server* for `compare`, `replay`, `watch`
+and `doctor`. At the end stand the commands that take it.
 
 """
 _MARKUP = re.compile(r"\[/?(?:bold|dim|italic)\]")
 # Commands whose flags are keys of the scenario, and their name in the table of shared options.
 _JOB = ("size", "split", "plan", "simulate", "compare", "sweep")
+# Commands that ask a Prometheus, and their name there.
+_SERVER = ("compare", "replay", "watch", "doctor")
 # An option of so many commands, with one meaning, stands in the table of shared options.
 _SHARED = 3
 
@@ -54,6 +57,8 @@ def shared_rows(every: Iterable[tuple[str, Any]]) -> dict[str, list[str]]:
 
 
 def _commands(of: list[str]) -> str:
+    if of == list(_SERVER):
+        return "*server*"
     names = ["*job*", *(name for name in of if name not in _JOB)] if set(_JOB) <= set(of) else of
     return ", ".join(name if name == "*job*" else f"`{name}`" for name in names)
 

@@ -164,10 +164,14 @@ def _row(
 
 
 def _short(value: Any) -> Any:
-    """A default without what it leaves out itself; a law that is always the same is its value."""
-    if isinstance(value, dict) and value.get("kind") == "constant":
-        return value["value"]
-    return {k: v for k, v in value.items() if v is not None} if isinstance(value, dict) else value
+    """A default without what it leaves out itself; a law that is always the same is its value; 1.0 is 1."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if not isinstance(value, dict):
+        return value
+    if value.get("kind") == "constant":
+        return _short(value["value"])
+    return {k: _short(v) for k, v in value.items() if v is not None}
 
 
 def _unit(name: str) -> str:
