@@ -45,9 +45,9 @@ A key without a type is text, *n* a number, *e* an estimate (`{mean, ci_low, ci_
 its 95 % interval), *o* an object, *b* true or false, *?* null or a value; `[]` a list. *metrics* stands for
 [metrics](metrics.md) by their names.
 
-`facts` is the table from which terminal, page and Markdown select, by name: each fact with its `name`, its words (`said`), the `line`
-of the brief that it stands in, and where it is a figure its `value`, `unit`, `low` and `high`, and what it lies between
-them for (`of`: doubt about *inputs*, or the *seeds* alone). `brief` is what a terminal shows first.
+`facts` is the table from which terminal, page and Markdown select, by name: each fact with its `name`, its words
+(`said`), the `line` of the brief that it stands in, and where it is a figure its `value`, `unit`, `low` and `high`, and
+what it lies between them for (`of`: doubt about *inputs*, or the *seeds* alone). `brief` is what a terminal shows first.
 
 """
 

@@ -106,7 +106,10 @@ def _section(
     law: bool = False,
     alike: tuple[str, Mapping[str, Any]] | None = None,
 ) -> Iterator[str]:
-    """A model's table, then those of the models below it. alike: a section and its model, whose keys this one has too."""
+    """A model's table, then those of the models below it.
+
+    alike: a section and its model, whose keys this one has, too.
+    """
     yield cell(model.get("description", "").partition("\n\n")[0]) + "\n"
     rows: list[str] = []
     below: list[tuple[str, Mapping[str, Any]]] = []
@@ -145,7 +148,7 @@ def _row(
     required: bool,
     types: dict[str, str] | None = None,
 ) -> str:
-    """A key: type, unit, default, meaning. types: the first key that has each long type, which stands for the others."""
+    """A key: type, unit, default, meaning. types: each long type with the first key of the section that has it."""
     meaning = field.get("description") or next(
         (o["description"] for o in field.get("anyOf", ()) if "description" in o), ""
     )
