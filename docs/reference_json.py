@@ -47,7 +47,8 @@ its 95 % interval), *o* an object, *b* true or false, *?* null or a value; `[]` 
 
 `facts` is the table from which terminal, page and Markdown select, by name: each fact with its `name`, its words
 (`said`), the `line` of the brief that it stands in, and where it is a figure its `value`, `unit`, `low` and `high`, and
-what it lies between them for (`of`: doubt about *inputs*, or the *seeds* alone). `brief` is what a terminal shows first.
+what it lies between them for (`of`: doubt about *inputs*, or the *seeds* alone).
+`brief` is what a terminal shows first.
 
 """
 
