@@ -18,18 +18,21 @@ INTRO = """\
 Results go to stdout, progress and warnings to stderr; `--json` prints one document ([its keys](json.md)). A flag wins
 over a `FLEETSIM_*` variable, that over the scenario file, that over the default. `fleetsim COMMAND --help` says the
 same as this page. Each command has the options that stand below it and those of
-[several commands](#options-of-several-commands) that name it.
+[several commands](#options-of-several-commands) that name it. A key behind an option, as `engine.gpu`, is what it sets
+of a [scenario](scenario.md); what stands in parentheses is taken if nobody says otherwise.
 """
 SHARED_INTRO = """\
 ## Options of several commands
 
-*job* stands for `size`, `split`, `plan`, `simulate`, `compare` and `sweep`. A link is the key of a scenario that the
-option sets; what stands in parentheses is taken if nobody says otherwise. At the end stand the commands that take it.
+*job* stands for `size`, `split`, `plan`, `simulate`, `compare` and `sweep`, *server* for `compare`, `replay`, `watch`
+and `doctor`. At the end stand the commands that take it.
 
 """
 _MARKUP = re.compile(r"\[/?(?:bold|dim|italic)\]")
 # Commands whose flags are keys of the scenario, and their name in the table of shared options.
 _JOB = ("size", "split", "plan", "simulate", "compare", "sweep")
+# Commands that ask a Prometheus, and their name there.
+_SERVER = ("compare", "replay", "watch", "doctor")
 # An option of so many commands, with one meaning, stands in the table of shared options.
 _SHARED = 3
 
@@ -54,6 +57,8 @@ def shared_rows(every: Iterable[tuple[str, Any]]) -> dict[str, list[str]]:
 
 
 def _commands(of: list[str]) -> str:
+    if of == list(_SERVER):
+        return "*server*"
     names = ["*job*", *(name for name in of if name not in _JOB)] if set(_JOB) <= set(of) else of
     return ", ".join(name if name == "*job*" else f"`{name}`" for name in names)
 
@@ -133,7 +138,7 @@ def _of_scenario(name: str) -> str:
     path = PATHS.get(name)
     if path is None:
         return ""
-    return f"[`{path}`](scenario.md#{path.partition('.')[0]})"
+    return f"`{path}`"
 
 
 def _type(param: Any) -> str:

@@ -32,6 +32,8 @@ DOCUMENTS: tuple[tuple[str, tuple[str, ...]], ...] = (
 METRICS = {name for quantity in CATALOGUE for name in (quantity.name, quantity.name.partition(".")[0])}
 # So many metrics side by side are not listed by name.
 FEW = 4
+# The scenario has a page of its own, and the introduction says what a fact has.
+ELSEWHERE = ("scenario", "facts")
 INTRO = """\
 # JSON documents
 
@@ -43,9 +45,10 @@ A key without a type is text, *n* a number, *e* an estimate (`{mean, ci_low, ci_
 its 95 % interval), *o* an object, *b* true or false, *?* null or a value; `[]` a list. *metrics* stands for
 [metrics](metrics.md) by their names.
 
-`facts` is the table from which terminal, page and Markdown select, by name: each fact with its words (`said`), the line
-of the brief that it stands in, and where it is a figure its `value`, `unit`, `low` and `high`, and what it lies between
-them for (`of`: doubt about *inputs*, or the *seeds* alone). `brief` is what a terminal shows first.
+`facts` is the table from which terminal, page and Markdown select, by name: each fact with its `name`, its words
+(`said`), the `line` of the brief that it stands in, and where it is a figure its `value`, `unit`, `low` and `high`, and
+what it lies between them for (`of`: doubt about *inputs*, or the *seeds* alone).
+`brief` is what a terminal shows first.
 
 """
 
@@ -74,12 +77,12 @@ def run(arguments: tuple[str, ...], folder: str) -> str:
 
 
 def keys(document: Mapping[str, Any], seen: set[tuple[str, ...]]) -> Iterator[str]:
-    """The keys of the first level, then those below each that no earlier command had; the scenario has a page."""
+    """The keys of the first level, then those below each that no earlier command had."""
     yield ", ".join(kind(key, value) for key, value in document.items())
-    below = []
+    below: dict[str, str] = {}
     for key, value in document.items():
         inner = value[0] if isinstance(value, list) and value else value
-        if not isinstance(inner, dict) or key == "scenario" or is_estimate(inner):
+        if not isinstance(inner, dict) or key in ELSEWHERE or is_estimate(inner):
             continue
         told = (key, *inner)
         if told not in seen:
@@ -89,8 +92,10 @@ def keys(document: Mapping[str, Any], seen: set[tuple[str, ...]]) -> Iterator[st
                 others.append("*metrics*")
             else:
                 others = [kind(name, held) for name, held in inner.items()]
-            below.append(f"- `{key}`: {', '.join(others)}")
-    yield from ("", *below) if below else ()
+            said = ", ".join(others)
+            same = next((name for name, text in below.items() if text == said), None)
+            below[key] = f"as `{same}`" if same else said
+    yield from ("", *(f"- `{key}`: {said}" for key, said in below.items())) if below else ()
 
 
 def is_estimate(value: Any) -> bool:

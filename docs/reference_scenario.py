@@ -18,7 +18,8 @@ INTRO = """\
 A scenario says only what differs from the defaults: every section and key may be left out, an unknown key is an error,
 and all problems of a file are told at once. `fleetsim scenario init` writes one to start from, `scenario check` reads
 one, `scenario schema` prints a JSON Schema for editors, with every bound. `--set section.key=value` sets any key on a
-command line; the heading is the section. In parentheses stand type, bounds, unit and, behind =, the default or null.
+command line; the heading is the section. In parentheses stand type, bounds (0..1 has both ends), unit and, behind =,
+the default or null.
 
 ```yaml
 schema_version: 1
@@ -28,13 +29,17 @@ fleet: {instances: 6}
 trainer: {gpus: 8, batch_samples: 512, fixed_s: 20}
 ```
 """
-LAWS = ("ConstantTokens", "ConstantSeconds", "Lognormal", "Gamma", "Empirical", "Histogram")
+CONSTANTS = ("ConstantTokens", "ConstantSeconds")
+LAWS = ("Lognormal", "Gamma", "Empirical", "Histogram")
+# Keys that the introduction of the laws says of all of them.
+SAID_OF_LAWS = ("kind", "max")
 LAW_INTRO = """\
 ## Laws of lengths and latencies
 
-Where a key takes a *law*, it takes a bare number (always the same) or one of these mappings. `kind` may be left out
-where the other keys say which law it is; mean, median, cv and p99 without `kind` mean lognormal. They describe the law
-before the cap: `max` cuts every value above it to `max`, as an engine's `max_tokens` does.
+Where a key takes a *law*, it takes a bare number (always the same: `{kind: constant, value: 512}`) or one of these
+mappings, whose `kind` is the heading. It may be left out where the other keys say which law it is; mean, median, cv and
+p99 without `kind` mean lognormal. They describe the law before the cap, in tokens or seconds: `max` (number > 0) of any
+law cuts every value above it to `max`, as an engine's `max_tokens` does.
 """
 RULES_INTRO = """\
 ## Rules that join keys
@@ -63,13 +68,15 @@ UNITS = (
 WORDS = {"integer": "integer", "number": "number", "string": "text", "boolean": "true or false", "null": "null"}
 # A bound beyond this only keeps numbers that a computer can hold.
 FAR = 1e5
+# A type of more letters is written once in a section.
+LONG = 60
 BOUNDS = (("exclusiveMinimum", ">"), ("minimum", "≥"), ("exclusiveMaximum", "<"), ("maximum", "≤"))
 
 
 def page() -> str:
     """The whole page."""
     schema = json_schema()
-    parts = [INTRO, "## Top level\n", *_section(schema, schema, "", skip_models=True)]
+    parts = [INTRO, "## Top level\n", *_top(schema)]
     for name, field in schema["properties"].items():
         model = _model(schema, field)
         if model is not None:
@@ -78,10 +85,17 @@ def page() -> str:
     for law in LAWS:
         model = schema["$defs"][law]
         kind = model["properties"]["kind"]["const"]
-        of = {"ConstantTokens": ", tokens", "ConstantSeconds": ", seconds"}.get(law, "")
-        parts += [f"### {kind}{of}\n", *_section(schema, model, "", law=True)]
+        parts += [f"### {kind}\n", *_section(schema, model, "", law=True)]
     parts.append(RULES_INTRO + "\n".join(_rules()))
     return "\n".join(parts) + "\n"
+
+
+def _top(schema: Mapping[str, Any]) -> Iterator[str]:
+    """The keys of the first level: plain values, then the names of the sections."""
+    sections = [name for name, field in schema["properties"].items() if _model(schema, field) is not None]
+    plain = {name: field for name, field in schema["properties"].items() if name not in sections}
+    yield "\n".join(_row(schema, name, field, required=False) for name, field in plain.items()) + "\n"
+    yield f"Sections: {', '.join(f'[{name}](#{_anchor(name)})' for name in sections)}.\n"
 
 
 def _section(
@@ -89,30 +103,36 @@ def _section(
     model: Mapping[str, Any],
     path: str,
     *,
-    skip_models: bool = False,
     law: bool = False,
+    alike: tuple[str, Mapping[str, Any]] | None = None,
 ) -> Iterator[str]:
-    """A model's table, then those of the models below it."""
-    if path or law:
-        yield cell(model.get("description", "").partition("\n\n")[0]) + "\n"
+    """A model's table, then those of the models below it.
+
+    alike: a section and its model, whose keys this one has, too.
+    """
+    yield cell(model.get("description", "").partition("\n\n")[0]) + "\n"
     rows: list[str] = []
     below: list[tuple[str, Mapping[str, Any]]] = []
+    types: dict[str, str] = {}
+    if alike is not None:
+        yield f"The keys of [{alike[0]}](#{_anchor(alike[0])}), and:\n"
     for name, field in model["properties"].items():
-        inner = _model(schema, field)
-        here = f"{path}.{name}" if path else name
-        if inner is not None and (skip_models or not law):
-            items = "[]" if "items" in field else ""
-            if not skip_models:
-                below.append((f"{here}{items}", inner))
-            kind = f"[{'list' if items else 'mapping'}](#{_anchor(here + items)})"
-            # What a section is stands below its heading.
-            rows.append(f"- `{name}` {kind}" + ("" if skip_models else f": {cell(field.get('description'))}"))
+        if (alike is not None and name in alike[1]["properties"]) or (law and name in SAID_OF_LAWS):
             continue
-        rows.append(_row(schema, name, field, required=name in model.get("required", ())))
+        inner = None if law else _model(schema, field)
+        if inner is not None:
+            here = f"{path}.{name}" + ("[]" if "items" in field else "")
+            below.append((here, inner))
+            kind = f"[{'list' if 'items' in field else 'mapping'}](#{_anchor(here)})"
+            said = cell(field.get("description"))
+            rows.append(f"- `{name}` {kind}" + (f": {said}" if said else ""))
+            continue
+        rows.append(_row(schema, name, field, required=name in model.get("required", ()), types=types))
     yield "\n".join(rows) + "\n"
-    for here, inner in below:
+    for n, (here, inner) in enumerate(below):
         yield f"### {here}\n"
-        yield from _section(schema, inner, here)
+        same = next((one for one in below[:n] if one[1]["properties"].items() <= inner["properties"].items()), None)
+        yield from _section(schema, inner, here, alike=same)
 
 
 def _anchor(title: str) -> str:
@@ -120,12 +140,24 @@ def _anchor(title: str) -> str:
     return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
 
 
-def _row(schema: Mapping[str, Any], name: str, field: Mapping[str, Any], *, required: bool) -> str:
+def _row(
+    schema: Mapping[str, Any],
+    name: str,
+    field: Mapping[str, Any],
+    *,
+    required: bool,
+    types: dict[str, str] | None = None,
+) -> str:
+    """A key: type, unit, default, meaning. types: each long type with the first key of the section that has it."""
     meaning = field.get("description") or next(
         (o["description"] for o in field.get("anyOf", ()) if "description" in o), ""
     )
     unit = _unit(name)
-    said = _type(schema, field).removesuffix(" or null") + (f", {unit}" if unit and unit not in meaning else "")
+    said = _type(schema, field).removesuffix(" or null")
+    if types is not None and len(said) > LONG:
+        first = types.setdefault(said, name)
+        said = said if first == name else f"as `{first}`"
+    said += f", {unit}" if unit and unit not in meaning else ""
     default = _short(field.get("default"))
     if required:
         said += ", required"
@@ -135,10 +167,14 @@ def _row(schema: Mapping[str, Any], name: str, field: Mapping[str, Any], *, requ
 
 
 def _short(value: Any) -> Any:
-    """A default without what it leaves out itself; a law that is always the same is its value."""
-    if isinstance(value, dict) and value.get("kind") == "constant":
-        return value["value"]
-    return {k: v for k, v in value.items() if v is not None} if isinstance(value, dict) else value
+    """A default without what it leaves out itself; a law that is always the same is its value; 1.0 is 1."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if not isinstance(value, dict):
+        return value
+    if value.get("kind") == "constant":
+        return _short(value["value"])
+    return {k: _short(v) for k, v in value.items() if v is not None}
 
 
 def _unit(name: str) -> str:
@@ -149,7 +185,7 @@ def _model(schema: Mapping[str, Any], field: Mapping[str, Any]) -> Mapping[str, 
     """The model behind a field or behind the items of a list; None where it is a plain value or a law."""
     refs = [field, field.get("items", {}), *field.get("anyOf", ())]
     names = [r["$ref"].rpartition("/")[2] for r in refs if "$ref" in r]
-    if not names or any(name in LAWS for name in names):
+    if not names or any(name in (*CONSTANTS, *LAWS) for name in names):
         return None
     found: Mapping[str, Any] = schema["$defs"][names[0]]
     return found
@@ -169,8 +205,10 @@ def _type(schema: Mapping[str, Any], field: Mapping[str, Any]) -> str:
     if field.get("type") == "array":
         return f"list of {_type(schema, field['items'])}" if "items" in field else "pair"
     words = WORDS.get(field.get("type", ""), field.get("type", ""))
-    bounds = [f"{sign} {field[key]:,g}" for key, sign in BOUNDS if key in field and abs(field[key]) < FAR]
-    return " ".join([words, ", ".join(bounds)]).strip()
+    bounds = {sign: f"{field[key]:,g}" for key, sign in BOUNDS if key in field and abs(field[key]) < FAR}
+    if bounds.keys() == {"≥", "≤"}:
+        return f"{words} {bounds['≥']}..{bounds['≤']}"
+    return " ".join([words, ", ".join(f"{sign} {bound}" for sign, bound in bounds.items())]).strip()
 
 
 def _rules() -> Iterator[str]:

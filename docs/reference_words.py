@@ -19,7 +19,7 @@ METRICS_INTRO = """\
 
 Every name is a key of `metrics` in JSON (dots are levels), and what `--fail-if 'NAME>NUMBER'` of `simulate`, `size` and
 `split` understands. The window is what is left after [warm-up](../model.md#metrics); every value is the mean over
-replications, with its 95 % interval.
+replications, with its 95 % interval. A share is 0 to 1.
 
 | name | is | unit | formula | better |
 | --- | --- | --- | --- | --- |
@@ -28,7 +28,8 @@ REPLAY_INTRO = """
 ## Of a window of history
 
 What `fleetsim replay --fail-if` understands, over the window that was read. A condition on a value that the window does
-not have counts as tripped: unknown is not passed. [Which Prometheus metrics they are read from](../metrics.md).
+not have counts as tripped: unknown is not passed. [Which Prometheus metrics they are read from](../metrics.md). These
+have the formula that stands above: {shared}. And these their own:
 
 """
 WORDS_INTRO = """\
@@ -68,7 +69,7 @@ CODES_INTRO = """\
 The same for every command.
 
 """
-UNITS = {"seconds": "s", "share": "share of 1", "money": "US dollars", "number": "", "count": ""}
+UNITS = {"seconds": "s", "share": "share", "money": "US dollars", "number": "", "count": ""}
 
 
 def metrics_page() -> str:
@@ -77,7 +78,10 @@ def metrics_page() -> str:
     shared = ", ".join(f"`{name}`" for name in WINDOW_METRICS if name not in own)
     windows = WINDOWS_INTRO.format(shared=shared) + "\n".join(map(_row, OBSERVED)) + "\n"
     runs = METRICS_INTRO + "\n".join(map(_row, CATALOGUE)) + "\n"
-    return runs + REPLAY_INTRO + table(("name", "is"), {name: formula(name) for name in FIGURES}) + windows
+    above = {m.name: m.formula for m in CATALOGUE}
+    same = [name for name in FIGURES if formula(name) == above.get(name)]
+    replay = REPLAY_INTRO.format(shared=", ".join(f"`{name}`" for name in same))
+    return runs + replay + table(("name", "is"), {n: formula(n) for n in FIGURES if n not in same}) + windows
 
 
 def _row(m: Quantity) -> str:
