@@ -14,6 +14,7 @@ from fleetsim.config.law_numbers import law_of
 from fleetsim.config.pools import FleetConfig
 from fleetsim.config.rules import broken_rules
 from fleetsim.config.sections import Sections
+from fleetsim.config.stations import StationConfig
 from fleetsim.config.tree import is_at
 from fleetsim.policies.admission import readers
 from fleetsim.policies.law import Order
@@ -160,6 +161,14 @@ _READERS: dict[str, tuple[Callable[[Scenario], bool], str]] = {
         "buffer.batch_rule oldest_version_first",
     ),
     "buffer.on_full": (lambda s: s.buffer.capacity_samples is not None, "a buffer.capacity_samples"),
+    "stations.tools": (
+        lambda s: s.workload.turns.count > 1 or s.stations.reward.at == "tools",
+        "a workload.turns.count above 1, or stations.reward.at tools,",
+    ),
+    **{
+        f"stations.reward.{name}": (lambda s: s.stations.reward.at == "reward", "stations.reward.at reward")
+        for name in StationConfig.model_fields
+    },
 }
 
 

@@ -9,7 +9,7 @@ from fleetsim import units
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError
-from fleetsim.job import facts as brief
+from fleetsim.job import facts as job_facts
 from fleetsim.job.command import unused_name
 from fleetsim.job.facts import run_differs, run_line
 from fleetsim.job.trainer_scaling import count_words, gpus_each, takes_turns
@@ -86,7 +86,7 @@ def _likely(result: Sizing) -> str:
         return ""
     each = gpus_each(result.scenario) or 1
     low, high = (n * each for n in result.spread.instances)
-    return brief.likely(f"{low:,}", f"{high:,}", result.spread.wide)
+    return job_facts.likely(f"{low:,}", f"{high:,}", result.spread.wide)
 
 
 def _cases(share: float) -> str:
@@ -128,7 +128,7 @@ def measure_first(result: Sizing) -> str:
     assert result.spread is not None
     first = result.spread.parts[0]
     wide = "The range is wide. " if result.spread.wide else ""
-    costs = f": not knowing costs {units.money(first.usd_per_h)} an hour" if first.usd_per_h >= brief.CENT else ""
+    costs = f": not knowing costs {units.money(first.usd_per_h)} an hour" if first.usd_per_h >= job_facts.CENT else ""
     return f"{wide}Measure first {first.what} ({first.why}), with `{first.measure}`{costs}."
 
 

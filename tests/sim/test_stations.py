@@ -18,6 +18,8 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from fleetsim.config import Scenario, default_scenario, dump_scenario, scenario_from_mapping, with_changes
+from fleetsim.config.load import load_scenario
+from fleetsim.config.scenario import unread_notes
 from fleetsim.config.yaml_text import from_yaml
 from fleetsim.engine import EngineLimits, LinearStepTime
 from fleetsim.engine.kernel import tables as t
@@ -352,3 +354,17 @@ def test_full_sandboxes_bind_and_a_fifth_more_of_them_saves_a_sixth() -> None:
         assert found["step_s"] == pytest.approx(128 * 2 * 5.0 / workers, rel=0.05)
         steps.append(found["step_s"])
     assert steps[1] / steps[0] == pytest.approx(1 / 1.2, abs=0.03)
+
+
+@pytest.mark.parametrize(
+    ("sets", "told"),
+    [
+        (["stations.tools.workers=4"], "only a workload.turns.count above 1"),
+        (["stations.reward.workers=4", "stations.reward.at=tools"], "only stations.reward.at reward reads it"),
+        (["stations.reward.workers=4"], ""),
+    ],
+)
+def test_what_no_station_reads_is_told(sets: list[str], told: str) -> None:
+    notes = " ".join(unread_notes(load_scenario("async-one-step", sets), sets))
+    assert told in notes
+    assert bool(notes) == bool(told)
