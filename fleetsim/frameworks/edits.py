@@ -118,6 +118,17 @@ def _root(text: str) -> _Spot:
     return _place(next(events), events, text)
 
 
+def _end(event: Any) -> int:
+    """Where an event ends in the text: every one that was parsed of a text has its marks."""
+    found: int = event.end_mark.index
+    return found
+
+
+def _column(event: Any) -> int:
+    found: int = event.start_mark.column
+    return found
+
+
 def _place(event: Any, events: Iterator[Any], text: str) -> _Spot:
     start, end = event.start_mark.index, event.end_mark.index
     fixed = isinstance(event, yaml.AliasEvent) or event.anchor is not None
@@ -125,20 +136,20 @@ def _place(event: Any, events: Iterator[Any], text: str) -> _Spot:
         last = end
         while not isinstance(item := next(events), yaml.SequenceEndEvent):
             last = _place(item, events, text).end
-        return _Spot(start, item.end_mark.index if event.flow_style else last, fixed=fixed)
+        return _Spot(start, _end(item) if event.flow_style else last, fixed=fixed)
     if not isinstance(event, yaml.MappingStartEvent):
         return _Spot(start, start + len(text[start:end].rstrip()), fixed=fixed)
-    found = _Spot(start, end, {}, event.start_mark.column, bool(event.flow_style), fixed)
+    found = _Spot(start, end, {}, _column(event), bool(event.flow_style), fixed)
     while not isinstance(name := next(events), yaml.MappingEndEvent):
         _place(name, events, text)
         below = _place(next(events), events, text)
         if isinstance(name, yaml.ScalarEvent) and found.entries is not None:
-            found.column = found.column if found.entries else name.start_mark.column
+            found.column = found.column if found.entries else _column(name)
             found.entries[name.value] = below
-            if "\n" in text[name.end_mark.index : below.start]:
-                below.colon = text.index(":", name.end_mark.index) + 1
+            if "\n" in text[_end(name) : below.start]:
+                below.colon = text.index(":", _end(name)) + 1
         found.end = below.end
-    found.end = name.end_mark.index if found.flow else found.end
+    found.end = _end(name) if found.flow else found.end
     return found
 
 
