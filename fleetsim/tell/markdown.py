@@ -16,14 +16,15 @@ from fleetsim.tell.document import Block, Bullets, Cell, Document, Listed, Pair,
 _FIGURE = re.compile(r"\d[\d,]*(?:\.\d+)?")
 
 
-def markdown_files(document: Document, stem: str) -> dict[str, str]:
-    """Name and text of each file: "STEM.md", and "STEM.svg" for its picture, further ones "STEM-ID.svg"."""
+def markdown_files(document: Document, stem: str, title: str = "") -> dict[str, str]:
+    """Name and text of each file: "STEM.md", and "STEM.svg" for its picture, further ones "STEM-ID.svg". title: of the
+    page, where it is not the answer."""
     sections = tuple(document.shown("markdown"))
     charts = [chart for _, blocks in sections for chart in charts_of(blocks)]
     names = {chart.id: f"{stem}-{chart.id}.svg" if i else f"{stem}.svg" for i, chart in enumerate(charts)}
     facts = document.facts
     lines = "\n".join(f"- **{label}**: {said}" for label, said in facts.lines)
-    blocks = [f"# {facts.answer}", *([lines] if lines else []), *map(_words, facts.explained)]
+    blocks = [f"# {title or facts.answer}", *([lines] if lines else []), *map(_words, facts.explained)]
     for title, found in sections:
         blocks += [f"## {title}", *_blocks(found, names)]
     return {f"{stem}.md": "\n\n".join(blocks) + "\n", **{names[chart.id]: svg(chart) for chart in charts}}

@@ -126,4 +126,4 @@ def docs_files(results: Sequence[CaseResult], arms: Sequence[RangedArm]) -> dict
     from fleetsim.tell.markdown import markdown_files
     from fleetsim.validate.told import document
 
-    return markdown_files(document(results, len(results), arms), STEM)
+    return markdown_files(document(results, len(results), arms), STEM, "Published runs, predicted")
