@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fleetsim.config import with_changes
@@ -173,6 +173,7 @@ def test_a_count_that_was_chosen_is_not_assumed() -> None:
 
 
 @settings(max_examples=25, deadline=None)
+@example(set(), {(11, 1)}, 0.0)
 @given(
     st.sets(st.integers(1, 30)),
     st.sets(st.tuples(st.integers(1, 30), st.integers(0, 2))),
@@ -197,7 +198,7 @@ def test_a_count_that_gets_stuck_is_left_out(always: set[int], sometimes: set[tu
     assert result.largest is None or result.largest.instances not in once
     assert math.isfinite(result.recommended.mean("step_s"))
     assert floor_s or not result.missed
-    if result.instances + 1 in stuck:
+    if result.instances + 1 in once:  # in a later replication it is told where that was run
         assert any("cannot run this job and were left out" in w for w in result.warnings)
 
 
