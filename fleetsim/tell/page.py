@@ -62,7 +62,6 @@ def document_page(document: Document) -> str:
         charts,
         title=facts.answer,
         kind=document.kind,
-        lede=(),
         tiles=facts.tiles,
         lines=facts.lines,
         explained=facts.explained,
