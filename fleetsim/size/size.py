@@ -111,6 +111,27 @@ class Sizing(Reasons[CountSpread]):
         return next(c for c in self.candidates if c.instances == instances)
 
 
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """The count alone. job: as it is sized; guess: where rate matching put it; trials: its runs so far."""
+
+    job: Scenario
+    rate: RateMatching
+    guess: int
+    targets: tuple[Target, ...]
+    trials: Trials
+    best: Best
+
+
+def decided(scenario: Scenario, given: Collection[str], measure: Measure, tell: Tell | None = None) -> Decided:
+    """Chooses the count, in the likeliest case. Arguments and errors as of `size`."""
+    job = _on_its_gpus(planned(scenario, given), frozenset(given))
+    rate, guess = matched(job)
+    targets = targets_of(job)
+    trials = Trials(job, measure, tell)
+    return Decided(job, rate, guess, targets, trials, best_of(trials, guess, targets, job.run.replications))
+
+
 def size(
     scenario: Scenario,
     *,
@@ -131,13 +152,12 @@ def size(
     Raises InputError for a scenario that cannot be sized and StuckError when its limits block each other
     in every fleet that was tried; a count that alone gets stuck is left out, with a warning.
     """
-    job = _on_its_gpus(planned(scenario, given), frozenset(given))
-    rate, guess = matched(job)
-    targets = targets_of(job)
     measure = remembered(measure)
-    trials = Trials(job, measure, tell)
+    found = decided(scenario, given, measure, tell)
+    job, rate, targets, trials, best, guess = (
+        found.job, found.rate, found.targets, found.trials, found.best, found.guess
+    )  # fmt: skip
     replications = job.run.replications
-    best = best_of(trials, guess, targets, replications)
     doubt = count_doubt(job, best.instances, given, targets, measure, tell)
     best, enough = _enough(best, doubt, confidence)
     instances, chosen = best.instances, trials.at(best.instances, replications)
