@@ -38,6 +38,21 @@ def _limits(station: StationConfig) -> bool:
     return any(getattr(station, name) != getattr(_PLAIN, name) for name in StationConfig.model_fields)
 
 
+def timed_stations(scenario: Scenario) -> tuple[str, ...]:
+    """The stations whose calls take time, so that their workers count."""
+    turns, reward, at = scenario.workload.turns, scenario.workload.reward, scenario.stations.reward.at
+    scores = mean_length(reward.latency_s, at_least=0.0) > 0.0
+    calls = turns.count > 1 and mean_length(turns.tool_latency_s, at_least=0.0) > 0.0
+    found = {"tools": calls or (scores and at == "tools"), "reward": scores and at == "reward"}
+    return tuple(name for name, timed in found.items() if timed)
+
+
+def workers_usd_per_h(scenario: Scenario) -> float:
+    """What the workers cost in an hour that are there whether they are used or not."""
+    own = stations_of(scenario).values()
+    return sum(s.worker_price_usd_per_h * (s.warm if s.workers is None else s.workers) for s in own)
+
+
 def station_rows(stations: dict[str, StationConfig]) -> NDArray[Any]:
     """Their rows in the kernel, in this order."""
     rows = np.zeros(len(stations), t.STATION)
@@ -131,7 +146,7 @@ def station_metrics(records: Records, window: StepWindow) -> dict[str, dict[str,
 
 
 # The smallest number of each level, and of one beyond: see `level_of` (`engine/kernel/stations.py`).
-_EDGES = np.concatenate([np.arange(32.0), *((16.0 + np.arange(16.0)) * 2.0**s for s in range(1, int(t.LEVELS) // 16))])
+EDGES = np.concatenate([np.arange(32.0), *((16.0 + np.arange(16.0)) * 2.0**s for s in range(1, int(t.LEVELS) // 16))])
 
 
 def quantile_of(levels: NDArray[np.float64], share: float) -> float:
@@ -140,7 +155,7 @@ def quantile_of(levels: NDArray[np.float64], share: float) -> float:
     if total[-1] <= 0.0:
         return 0.0
     level = int(np.searchsorted(total, min(share, 1.0 - 1e-12) * total[-1]))
-    low, above = _EDGES[level], _EDGES[level + 1]
+    low, above = EDGES[level], EDGES[level + 1]
     inside = 1.0 - (total[level] - share * total[-1]) / levels[level]
     return float(low + inside * (above - 1.0 - low))
 
