@@ -41,7 +41,8 @@ class StationConfig(ConfigSection):
         "times at most, then it is dropped)",
     )
     worker_price_usd_per_h: Price = Field(
-        default=0.0, description="US dollars per worker and hour; without a limit on workers, per hour in use or kept warm"
+        default=0.0,
+        description="US dollars per worker and hour; without a limit on workers, per hour in use or kept warm",
     )
 
 

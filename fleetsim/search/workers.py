@@ -135,16 +135,16 @@ class Crewing:
     def _crew(self, here: Scenario, name: str) -> Crew:
         given, free, of = self.given.get(name), self._run(with_workers(here, {name: PLENTY})), f"stations.{name}"
         p99, most = free.mean(f"{of}.workers_p99"), free.mean(f"{of}.workers_most")
-        n = max(1, math.ceil(p99)) if given is None else getattr(here.stations, name).workers
+        n = max(1, math.ceil(p99)) if given is None else self.chosen[name]
         found = free if given is None else self._run(here)
-        fewer = given if given not in (None, n) else max(1, math.floor(_FEWER * n))
+        fewer = given if given is not None and given != n else max(1, math.floor(_FEWER * n))
         busy = found.mean(f"{of}.busy_fraction") * (PLENTY / n if given is None else 1.0)
         other = self._run(with_workers(here, {name: fewer}))
         return Crew(name, n, given, p99, most, busy, found, fewer, other)
 
     def as_given(self, crew: Crew, now: Trial, targets: Sequence[Target]) -> Anew | None:
         """The fleet that is best with the workers that the job has, where they are others."""
-        if crew.given in (None, crew.workers):
+        if crew.given is None or crew.given == crew.workers:
             return None
         return anew(with_workers(self._job, {**self.chosen, crew.station: crew.given}), now, targets, self._measure)
 

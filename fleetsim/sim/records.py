@@ -74,8 +74,8 @@ SYNC = np.dtype(
 # What a station counted since the start of the run, one row per step and station, at the step's end: seconds in which
 # calls waited, were served, and workers were taken; calls made, and ended in each way; rollouts lost.
 STATION_COUNTS = ("waited_s", "served_s", "used_s", "calls", "served", "failed", "late", "lost")
-# And in the step alone, by `level_of` (`engine/kernel/stations.py`): seconds by how many workers were taken, calls by the
-# milliseconds of their wait.
+# And in the step alone, by `level_of` (`engine/kernel/stations.py`): seconds by how many workers were taken, calls by
+# the milliseconds of their wait.
 STATION_LEVELS = tuple((name, "f4", (int(LEVELS),)) for name in ("used", "waits"))
 STATION_STEP = np.dtype(
     [("step", "i4"), ("station", "i4"), *((name, "f8") for name in STATION_COUNTS), *STATION_LEVELS]

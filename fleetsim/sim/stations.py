@@ -122,9 +122,10 @@ def station_metrics(records: Records, window: StepWindow) -> dict[str, dict[str,
     """
     stations = stations_of(records.scenario)
     found: dict[str, dict[str, float]] = {}
-    own = records.stations["station"], records.stations["step"] >= window.first
+    rows = records.stations[records.stations["step"] >= window.first]
     for k, (name, station, of) in enumerate(zip(stations, stations.values(), _grown(records, window), strict=True)):
-        used, waits = (records.stations[of][(own[0] == k) & own[1]].sum(axis=0, dtype=float) for of in ("used", "waits"))
+        own = rows[rows["station"] == k]
+        used, waits = (own[levels].sum(axis=0, dtype=np.float64) for levels in ("used", "waits"))
         ended = of["served"] + of["failed"] + of["late"]
         row = {
             "waiting": of["waited_s"] / window.span_s,

@@ -230,7 +230,7 @@ WORKERS: Mapping[str, str] = {"tools": "sandboxes", "reward": "reward workers"}
 
 
 def workers(result: Sizing) -> str:
-    """ "96 sandboxes, 91 % in use; with the 64 given a step is 18 % longer and costs 12 % more"; "" without stations."""
+    """ "96 sandboxes, 91 % in use; with the 64 given a step is 18 % longer and costs 12 % more"; "" without one."""
     return "; ".join(map(_crew, result.crews))
 
 
@@ -241,8 +241,10 @@ def _crew(crew: Crew) -> str:
     else:
         there = f"{n} {called}{' as given' if crew.given == crew.workers else ''}, {units.share(crew.busy, 0)} in use"
     fewer = f"the {crew.fewer:,} given" if crew.fewer == crew.given else f"{crew.fewer:,}"
-    return f"{there}; with {fewer} a step {_beside(crew.longer, 'is', 'takes', ('longer', 'shorter'), 'long')} and " \
+    return (
+        f"{there}; with {fewer} a step {_beside(crew.longer, 'is', 'takes', ('longer', 'shorter'), 'long')} and "
         f"{_beside(crew.dearer, 'costs', 'costs', ('more', 'less'), 'much')}"
+    )
 
 
 def _beside(change: float, is_: str, takes: str, ways: tuple[str, str], far: str) -> str:

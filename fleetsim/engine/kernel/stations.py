@@ -1,9 +1,9 @@
 """Stations of workers: tools and rewards whose number, start-up or patience is limited.
 
 A call waits, first come first served, until a worker is free; the worker starts, serves it, and is free again, or stays
-with its rollout. A worker that is kept warm needs no start. Where calls begin at a rate at most, a call keeps its worker
-until its turn: nobody behind it could have used it. What the call does to its sample is `landing.py`'s: nothing here knows a route. A call that was made
-is answered, also where nobody wants its rollout any more.
+with its rollout. A worker that is kept warm needs no start. Where calls begin at a rate at most, a call keeps its
+worker until its turn: nobody behind it could have used it. What the call does to its sample is `landing.py`'s: nothing
+here knows a route. A call that was made is answered, also where nobody wants its rollout any more.
 """
 
 from __future__ import annotations
