@@ -298,6 +298,9 @@ STATIONS: tuple[Quantity, ...] = tuple(
         ("lost", "rollouts lost per step", "number", "rollouts whose last try was in vain / steps", "less"),
     )
 )
+STATION_METRICS: tuple[str, ...] = tuple(m.name for m in STATIONS)
+# All that a run may have; those of stations only where there are any.
+RUN_METRICS: tuple[str, ...] = (*METRICS, *STATION_METRICS)
 _ALL: dict[str, Quantity] = {m.name: m for m in (*CATALOGUE, *OBSERVED, PREFILL_BUSY, *STATIONS)}
 
 # What a user pays for, in money, time or quality of training; the other metrics say where it comes from. Throughput of

@@ -151,5 +151,8 @@ class Records:
     cut: bool = False
 
     def tables(self) -> dict[str, NDArray[Any]]:
-        """Table name -> structured array."""
-        return {name: getattr(self, name) for name in ("steps", "samples", "groups", "syncs", "failures")}
+        """Table name -> structured array; stations where there are any, without their levels."""
+        found = {name: getattr(self, name) for name in ("steps", "samples", "groups", "syncs", "failures")}
+        if len(self.stations):
+            found["stations"] = self.stations[["step", "station", *STATION_COUNTS]]
+        return found
