@@ -35,6 +35,8 @@ _MOST_ASSUMED = 3
 # From these shares on a loss is told: of samples, of responses that the cap cuts; tokens made per trained one.
 _LOST, _CUT, _MADE = 0.01, 0.02, 1.1
 _NOISE = 1e-9
+# A share that is written as more than 0.0 %.
+_SHOWN = 0.0005
 # What a station says of its losses.
 _LOSES = ("lost", "late", "failed")
 # What is less than a cent an hour is worth nothing.
@@ -206,7 +208,7 @@ def _lost_at_stations(estimates: Mapping[str, Estimate], scenario: Scenario) -> 
         if share < _LOST:
             continue
         why = {"timed out": of["late"], "failed": of["failed"]}
-        parts = [f"{units.share(x)} {word}" for word, x in why.items() if x > 0.0]
+        parts = [f"{units.share(x)} {word}" for word, x in why.items() if x >= _SHOWN]
         parts[0] = parts[0].replace(" % ", " % of the calls ", 1)
         policy = getattr(scenario.stations, name).lost
         who = "" if policy == "dropped" else f"{units.share(share)} of the rollouts "

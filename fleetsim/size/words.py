@@ -15,7 +15,7 @@ from fleetsim.job.facts import run_differs, run_line
 from fleetsim.job.trainer_scaling import count_words, gpus_each, takes_turns
 from fleetsim.job.words import target
 from fleetsim.search.alternative import never_waits
-from fleetsim.search.levers import ONE_MORE
+from fleetsim.search.levers import CALLED, ONE_MORE
 from fleetsim.search.workers import Crew
 from fleetsim.size.headroom import FAILURES, INTERACTION, LONG_TAIL, PREFILL, SLACK, STRAGGLERS, SYNC, Headroom
 from fleetsim.size.size import Sizing
@@ -225,17 +225,13 @@ def queue(result: Sizing) -> str:
     )
 
 
-WORKERS: Mapping[str, str] = {"tools": "sandboxes", "reward": "reward workers"}
-"""What the workers of a station are called."""
-
-
 def workers(result: Sizing) -> str:
     """ "96 sandboxes, 91 % in use; with the 64 given a step is 18 % longer and costs 12 % more"; "" without one."""
     return "; ".join(map(_crew, result.crews))
 
 
 def _crew(crew: Crew) -> str:
-    n, called = f"{crew.workers:,}", WORKERS[crew.station]
+    n, called = f"{crew.workers:,}", CALLED[crew.station]
     if crew.given is None:
         there = f"{n} {called} for 99 % of the time, {crew.most:,.0f} at most"
     else:
