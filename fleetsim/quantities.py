@@ -288,12 +288,19 @@ STATIONS: tuple[Quantity, ...] = tuple(
         ("in_service", "calls in service", "number", "mean over time of calls that a worker starts or serves", None),
         ("busy_fraction", "workers in use", "share", "worker-seconds in use or kept / (workers x window)", None),
         ("wait_s", "wait of a call", "seconds", "seconds that calls wait for a worker / calls made", "less"),
+        ("wait_p50_s", "wait of a call, median", "seconds", "half of the calls wait no longer", "less"),
+        ("wait_p99_s", "wait of a call, p99", "seconds", "99 % of the calls wait no longer", "less"),
+        ("workers_p99", "workers in use, p99", "number", "for 99 % of the time no more are in use", None),
+        ("workers_most", "workers in use, most", "number", "the most in use at once, to a sixteenth", None),
         ("calls", "calls per step", "number", "calls that ended / steps", None),
         ("failed", "calls that fail", "share", "calls that failed / calls that ended", "less"),
         ("late", "calls timed out", "share", "calls timed out, waiting or in service / calls that ended", "less"),
         ("lost", "rollouts lost per step", "number", "rollouts whose last try was in vain / steps", "less"),
     )
 )
+STATION_METRICS: tuple[str, ...] = tuple(m.name for m in STATIONS)
+# All that a run may have; those of stations only where there are any.
+RUN_METRICS: tuple[str, ...] = (*METRICS, *STATION_METRICS)
 _ALL: dict[str, Quantity] = {m.name: m for m in (*CATALOGUE, *OBSERVED, PREFILL_BUSY, *STATIONS)}
 
 # What a user pays for, in money, time or quality of training; the other metrics say where it comes from. Throughput of

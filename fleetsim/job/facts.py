@@ -35,6 +35,10 @@ _MOST_ASSUMED = 3
 # From these shares on a loss is told: of samples, of responses that the cap cuts; tokens made per trained one.
 _LOST, _CUT, _MADE = 0.01, 0.02, 1.1
 _NOISE = 1e-9
+# A share that is written as more than 0.0 %.
+_SHOWN = 0.0005
+# What a station says of its losses.
+_LOSES = ("lost", "late", "failed")
 # What is less than a cent an hour is worth nothing.
 CENT = 0.01
 # Ages in optimizer steps, and what samples of up to such an age ask of the algorithm.
@@ -123,7 +127,10 @@ def _hourly(of: Mapping[str, Estimate], scenario: Scenario) -> tuple[str, str, f
     usd = 3600.0 * of["cost_per_step"].mean / of["step_s"].mean
     rollout, trainer = scenario.fleet.instances * scenario.engine.gpus, scenario.trainer.gpus
     gpus = f"{rollout:,}" if takes_turns(scenario) else f"{rollout:,} + {trainer:,}"
-    return f"{units.money(usd)} an hour for {gpus} GPU{'' if gpus == '1' else 's'}", "cost", usd, "money"
+    paid = {"sandboxes": scenario.stations.tools, "reward workers": scenario.stations.reward}
+    workers = [f"{s.workers:,} {name}" for name, s in paid.items() if s.workers and s.worker_price_usd_per_h]
+    what = " and ".join([f"{gpus} GPU{'' if gpus == '1' else 's'}", *workers])
+    return f"{units.money(usd)} an hour for {what}", "cost", usd, "money"
 
 
 def _age(of: Mapping[str, Estimate], age: float | None) -> Fact:
@@ -171,11 +178,12 @@ def losses_line(estimates: Mapping[str, Estimate], scenario: Scenario) -> str | 
     )
     if not math.isfinite(made):  # of a fleet that gets stuck
         return None
-    said = []
+    said, at_stations = [], list(_lost_at_stations(estimates, scenario))
     if max(every, longest) >= _LOST:
         why = _WHY[max(("waste.stale", "waste.aborted"), key=lambda name: estimates[name].mean)]
         of_all, of_longest = (units.share(x, 0 if x >= _LOST else 1) for x in (every, longest))
-        said.append(f"{of_all} of all samples, {of_longest} of the longest tenth: {why}")
+        why = "" if any(text.startswith("dropped") for text in at_stations) else f": {why}"
+        said.append(f"{of_all} of all samples, {of_longest} of the longest tenth{why}")
     most = max(_WHY, key=lambda name: estimates[name].mean)
     if made >= _MADE and estimates[most].mean >= _LOST:
         cause = "" if said else f", most of the others {_WHY[most]}"
@@ -183,10 +191,28 @@ def losses_line(estimates: Mapping[str, Estimate], scenario: Scenario) -> str | 
     cut = share_at_cap(scenario.workload.output_tokens)
     if cut >= _CUT:
         said.append(f"{units.share(cut)} of the responses cut at the cap")
+    said += at_stations
     preempted = estimates["preemptions"].mean / scenario.trainer.batch_samples
     if preempted >= _LOST:
         said.append(f"{preempted:.2g} preemptions a sample")
     return "; ".join(said) or None
+
+
+def _lost_at_stations(estimates: Mapping[str, Estimate], scenario: Scenario) -> Iterator[str]:
+    """ "dropped at their tools: 2.0 % of the calls timed out, 0.5 % failed", "3.1 % of the rollouts truncated at their
+    tools: ...", for each station that loses a notable share of them; the word is that of the policy. Those that are
+    dropped are among the samples that are lost."""
+    for name in ("tools", "reward"):
+        of = {key: estimates[f"stations.{name}.{key}"].mean for key in _LOSES if f"stations.{name}.{key}" in estimates}
+        share = of.get("lost", 0.0) / scenario.trainer.batch_samples
+        if share < _LOST:
+            continue
+        why = {"timed out": of["late"], "failed": of["failed"]}
+        parts = [f"{units.share(x)} {word}" for word, x in why.items() if x >= _SHOWN]
+        parts[0] = parts[0].replace(" % ", " % of the calls ", 1)
+        policy = getattr(scenario.stations, name).lost
+        who = "" if policy == "dropped" else f"{units.share(share)} of the rollouts "
+        yield f"{who}{policy} at their {name}: {', '.join(parts)}"
 
 
 def pace(of: Mapping[str, Estimate]) -> str:

@@ -27,10 +27,11 @@ from fleetsim.search.alternative import (
     risk_of,
 )
 from fleetsim.search.change import Typed
-from fleetsim.search.levers import ONE_MORE, STALENESS, Lever, cuts_many, levers_of
+from fleetsim.search.levers import CALLED, ONE_MORE, STALENESS, Lever, cuts_many, levers_of
 from fleetsim.search.objective import objective
 from fleetsim.search.second_search import LEAST_GAIN, Anew, anew
 from fleetsim.search.targets import Target
+from fleetsim.sim.binding import FULL
 from fleetsim.sim.paired_difference import Runs, differs, ratio_of
 from fleetsim.sim.threads import side_by_side
 
@@ -67,7 +68,8 @@ def alternatives_of(
     if tell is not None:
         tell("trying what else would help")
     preempted = now is not None and now.mean("preemptions") > 0.01 * scenario.trainer.batch_samples
-    levers = levers_of(scenario, grown, more, given, trainer=search and now is not None, preempted=preempted)
+    trainer, full = search and now is not None, () if now is None else full_stations(now)
+    levers = levers_of(scenario, grown, more, given, trainer=trainer, preempted=preempted, full=full)
     beside = _Beside(scenario, levers, replications, measure)
     if now is not None and own_count:
         beside.levers[COUNT] = Lever(COUNT, "another count", Typed({}), scenario)
@@ -84,6 +86,12 @@ def alternatives_of(
             beside.levers.pop(COUNT, None)
     each = {name: Later(partial(_told, beside, name, found.get(name))) for name in beside.levers}
     return Alternatives(each, tuple(a for a in found.values() if a.anew is not None))
+
+
+def full_stations(now: Trial) -> tuple[str, ...]:
+    """Those whose workers are always in use."""
+    busy = {name: f"stations.{name}.busy_fraction" for name in CALLED}
+    return tuple(name for name, metric in busy.items() if metric in now.estimates and now.mean(metric) > FULL)
 
 
 class _Beside:

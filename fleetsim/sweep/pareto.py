@@ -194,7 +194,7 @@ class BestSoFar:
         column, sign = self._objective.column, -1.0 if self._objective.most else 1.0
         for row in rows:
             if row.values:
-                mean = sign * fsum(run[column] for run in row.values) / len(row.values)
+                mean = sign * fsum(run[column] or 0.0 for run in row.values) / len(row.values)
                 if mean < self._best:
                     self._best, self._cell = mean, row.cell
         if not self._watch.counts:
