@@ -61,7 +61,6 @@ class Site:
         installed()
         from aiohttp import web
 
-
         @web.middleware
         async def guarded(request: web.Request, handler: _Handler) -> web.StreamResponse:
             return await self._guarded(request, handler)

@@ -271,8 +271,8 @@ def test_a_rate_limit_is_m_d_1() -> None:
 
 
 def test_levels_are_poisson_and_waits_exponential() -> None:
-    """Without a limit the workers in use are Poisson (M/G/inf); with one server a wait is above t with load e^-(1-load)t
-    (M/M/1)."""
+    """Without a limit the workers in use are Poisson (M/G/inf); with one server a wait is above t with the chance
+    load e^-(1 - load)t (M/M/1)."""
     exponential = {"kind": "gamma", "mean": 1.0, "cv": 1.0}
     _, levels = poisson_calls({"workers": 1_000_000}, exponential, 9.0, 20_000, 0)
     share = np.cumsum(levels[0]) / levels[0].sum()
