@@ -7,7 +7,6 @@ async_utils/trajectory_collector.py, replay_buffer.py and staleness_sampler.py.
 
 from __future__ import annotations
 
-from fleetsim.engine.defaults import entry_point_of
 from fleetsim.frameworks import common, recipe
 from fleetsim.frameworks.common import Framework, Mode
 from fleetsim.frameworks.draft import Draft
@@ -127,9 +126,10 @@ def _limits(draft: Draft) -> None:
         return
     engine = draft.flag(f"{GENERATION}.vllm_cfg.async_engine", default=False)
     training = draft.flag("grpo.async_grpo.enabled", default=False).value or draft.settings.has("async_rl")
-    beside = engine.value or training
-    started = "AsyncLLM.from_engine_args" if beside else "vllm.LLM"
-    common.entry_point(draft, entry_point_of("nemo-rl", beside), started)
+    if engine.value or training:
+        common.entry_point(draft, "async_engine", "AsyncLLM.from_engine_args")
+    else:
+        common.entry_point(draft, "llm", "vllm.LLM")
     common.engine_limits(draft, f"{GENERATION}.vllm_kwargs.")
     draft.take("engine.prefix_caching", draft.flag(f"{GENERATION}.vllm_cfg.enable_prefix_caching", default=True))
     asked = vllm_drafts(draft, f"{GENERATION}.vllm_kwargs.speculative_config.")

@@ -53,9 +53,9 @@ class Ledger(ConfigSection):
     schema_version: Literal[1] = 1
     cases: Annotated[tuple[Sealed, ...], Field(strict=False)] = ()
 
-    def first(self, file: str) -> dict[str, float]:
-        """The first predictions of a case's file, by arm."""
-        return next((entry.first for entry in self.cases if entry.file == file), {})
+    def first(self, case: str) -> dict[str, float]:
+        """The first predictions of a case, by arm: its file begins with its id."""
+        return next((entry.first for entry in self.cases if entry.file.startswith(f"{case}-")), {})
 
 
 def hash_of(path: Path) -> str:
@@ -86,7 +86,9 @@ def check(ledger: Ledger, sealed: dict[str, Path], folder: Path) -> None:
     """
     known = {entry.file: entry for entry in ledger.cases}
     problems = [
-        Problem(name, hash_of(path), f"is sealed, and {FILE} has no entry for it", "enter its hash before predicting it")
+        Problem(
+            name, hash_of(path), f"is sealed, and {FILE} has no entry for it", "enter its hash before predicting it"
+        )
         for name, path in sealed.items()
         if name not in known
     ]
