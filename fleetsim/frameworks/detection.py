@@ -50,6 +50,10 @@ MARKS: Mapping[str, tuple[str, ...]] = {
         "rlhf_type", "rlhf_type", "tuner_type", "external_plugins", "sleep_level", "move_model_batches",
         "multi_turn_scheduler", "load_from_cache_file", "async_generate",
     ),
+    "rlinf": (
+        "cluster.component_placement", "cluster.component_placement", "runner.task_type", "rollout.rollout_backend",
+        "data.rollout_batch_size", "algorithm.group_size",
+    ),
 }  # fmt: skip
 PROGRAMS: Mapping[str, tuple[str, ...]] = {
     "verl": ("verl.", "main_ppo"),
@@ -62,6 +66,7 @@ PROGRAMS: Mapping[str, tuple[str, ...]] = {
     "slime": ("slime",),
     "skyrl": ("skyrl", "main_fully_async"),
     "prime-rl": ("prime_rl", "prime-rl"),
+    "rlinf": ("rlinf",),
     "ms-swift": ("swift rlhf", "megatron rlhf", "swift/cli", "rlhf.py"),
 }
 _ENOUGH = 2
