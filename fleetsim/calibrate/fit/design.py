@@ -15,10 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
-from scipy.optimize import nnls
 
 from fleetsim.calibrate.raw import FITTED, Raw
+from fleetsim.least_squares import non_negative
 
 # --- What the fit sees: seconds, and the iterations that took them.
 
@@ -307,8 +306,6 @@ def solve_many(xx: Array, xys: Array, free: NDArray[np.bool_]) -> Array:
 
 
 def _back(use: NDArray[np.intp], root: Array, length: Array, xy: Array, width: int) -> Array:
-    target = solve_triangular(root, xy[use] / length, trans="T")
-    found, _ = nnls(root, target, maxiter=100 * len(use))
     out = np.zeros(width)
-    out[use] = found / length
+    out[use] = non_negative(root, np.linalg.solve(root.T, xy[use] / length)) / length
     return out
