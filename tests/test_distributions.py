@@ -42,6 +42,8 @@ def test_least_squares_with_coefficients_of_0_at_least(rng: np.random.Generator)
         y = a @ np.maximum(rng.normal(size=columns), 0.0) + rng.normal(size=rows)
         ours, (theirs, error) = non_negative(a, y), optimize.nnls(a, y)
         assert (ours >= 0.0).all()
+        for likely in (ours > 0.0, rng.random(columns) < 0.5):
+            np.testing.assert_allclose(a @ non_negative(a, y, likely), a @ ours, atol=1e-9 * np.linalg.norm(y))
         assert np.linalg.norm(a @ ours - y) <= error * (1 + 1e-9) + 1e-9 * np.linalg.norm(y)
         if rows >= columns:
             np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-9 * theirs.max(initial=0.0))
