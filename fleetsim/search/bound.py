@@ -17,8 +17,9 @@ at a time.
 - Batch by batch, all B start together, and fewer and fewer are left: the sum of t(c) over the tokens of the longest, c
   being those that are not yet written.
 - Where nothing bounds what is out, the rate alone counts, and only of a long run.
-- Rewards. W workers score one sample each at a time: B / W times the seconds of one. These seconds, and those of tools,
-  are also seconds for which a group is out.
+- Tools and rewards. W workers serve one call each at a time: B / W times the seconds of a sample's calls, with the
+  starts of fresh workers; no calls begin faster than their rate. These seconds, without starts, are also seconds for
+  which a group is out.
 - The trainer's seconds T on a mean batch, and what the trainer waits for a sync. Apart from the rollout the longer of
   both counts, on shared GPUs their sum and the two switches.
 - What interrupts generation, a sync or GPUs that are handed over, costs two iterations less than it takes: that which
@@ -253,17 +254,22 @@ def _workers_s(scenario: Scenario) -> dict[str, float]:
     if _chosen(scenario):
         return {}
     stations, batch, turns = scenario.stations, scenario.trainer.batch_samples, scenario.workload.turns
-    tools = (turns.count - 1) * mean_length(turns.tool_latency_s, at_least=0.0)
-    reward = mean_length(scenario.workload.reward.latency_s, at_least=0.0)
-    demand = {"tools": tools, "rewards": reward}
+    calls, scores = turns.count - 1, mean_length(scenario.workload.reward.latency_s, at_least=0.0)
+    tools = calls * mean_length(turns.tool_latency_s, at_least=0.0)
+    demand = {"tools": (calls, tools), "rewards": (1, scores)}
     if stations.reward.at == "tools":
-        demand = {"tools": tools + reward}
+        demand = {"tools": (calls + 1, tools + scores)}
     found = {}
-    for name, each_s in demand.items():
+    for name, (each, each_s) in demand.items():
         station = stations.tools if name == "tools" else stations.reward
-        ends_early = station.timeout_s is not None or station.failure_share > 0.0
-        if station.workers is not None and not ends_early and each_s > 0.0:
-            found[name] = _LEFT * batch * each_s / station.workers
+        if station.timeout_s is not None or station.failure_share > 0.0:
+            continue
+        if station.start_s and not station.warm:
+            each_s += station.start_s * (each if station.fresh_per == "call" else min(each, 1))
+        by_workers = 0.0 if station.workers is None else each_s / station.workers
+        by_rate = 0.0 if station.calls_per_s is None else each / station.calls_per_s
+        if by_workers or by_rate:
+            found[name] = _LEFT * batch * max(by_workers, by_rate)
     return found
 
 

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
-from fleetsim.job.trials import Memo, Tell, Trial, Trials, trial_of, with_instances
+from fleetsim.errors import StuckError
+from fleetsim.job.trials import Memo, Tell, Trial, Trials, never, trial_of, with_instances
 from fleetsim.search.best import best_of
 from fleetsim.search.bisection import smallest
 from fleetsim.search.bound import Bounds
@@ -52,8 +53,8 @@ class Crew:
 
     workers: those of the plan; where the job sets no limit, as many as are in use for 99 % of the time. given: the
     job's own limit, None = none. p99, most: in use with plenty of them, for 99 % of the time and at once. busy: the
-    share of `workers` that is in use. with_them, other: the fleet with these, or with plenty where the job sets no
-    limit, and with `fewer`, which are those given where they are others.
+    share of `workers` that is in use. with_them, other: the fleet as it is recommended, and with `fewer`, which are
+    those given where they are others.
     """
 
     station: str
@@ -80,7 +81,10 @@ class Crew:
     def told(self) -> dict[str, object]:
         """As it stands in a JSON document."""
         names = ("step_s", "cost_per_step")
-        other = {"workers": self.fewer, **{name: self.other.mean(name) for name in names}}
+        other: dict[str, object] = {"workers": self.fewer, "stuck": self.other.stuck is not None}
+        if self.other.stuck is None:
+            other |= {name: self.other.mean(name) for name in names}
+            other |= {"step_longer": self.longer, "cost_more": self.dearer}
         return {
             "workers": self.workers,
             "given": self.given,
@@ -88,7 +92,7 @@ class Crew:
             "in_use_most": self.most,
             "busy_fraction": self.busy,
             **{name: self.with_them.mean(name) for name in names},
-            "fewer": {**other, "step_longer": self.longer, "cost_more": self.dearer},
+            "fewer": other,
         }
 
 
@@ -133,14 +137,18 @@ class Crewing:
         return with_instances(with_workers(self._job, workers), instances)
 
     def _crew(self, here: Scenario, name: str) -> Crew:
-        given, free, of = self.given.get(name), self._run(with_workers(here, {name: PLENTY})), f"stations.{name}"
-        p99, most = free.mean(f"{of}.workers_p99"), free.mean(f"{of}.workers_most")
-        n = max(1, math.ceil(p99)) if given is None else self.chosen[name]
-        found = free if given is None else self._run(here)
+        given, of, now = self.given.get(name), f"stations.{name}", self._run(here)
+        free = self._run(with_workers(here, {name: PLENTY}))
+        p99, most, in_use = (free.mean(f"{of}.{what}") for what in ("workers_p99", "workers_most", "busy_fraction"))
+        if given is not None:
+            n, busy = self.chosen[name], now.mean(f"{of}.busy_fraction")
+        else:
+            if getattr(here.stations, name).calls_per_s is not None:  # what waits for its turn has a worker there
+                p99 = most = float(self._enough(here, name))
+            n = max(1, math.ceil(p99))
+            busy = min(1.0, in_use * PLENTY / n)
         fewer = given if given is not None and given != n else max(1, math.floor(_FEWER * n))
-        busy = found.mean(f"{of}.busy_fraction") * (PLENTY / n if given is None else 1.0)
-        other = self._run(with_workers(here, {name: fewer}))
-        return Crew(name, n, given, p99, most, busy, found, fewer, other)
+        return Crew(name, n, given, p99, most, busy, now, fewer, self._run(with_workers(here, {name: fewer})))
 
     def as_given(self, crew: Crew, now: Trial, targets: Sequence[Target]) -> Anew | None:
         """The fleet that is best with the workers that the job has, where they are others."""
@@ -149,8 +157,11 @@ class Crewing:
         return anew(with_workers(self._job, {**self.chosen, crew.station: crew.given}), now, targets, self._measure)
 
     def _run(self, scenario: Scenario) -> Trial:
-        """A long run."""
-        return trial_of(scenario.fleet.instances, [self._measure(scenario, 0)])
+        """A long run; where calls that time out leave no batch complete, it gets stuck."""
+        try:
+            return trial_of(scenario.fleet.instances, [self._measure(scenario, 0)])
+        except StuckError as error:
+            return never(scenario.fleet.instances, 1, error)
 
     def _best(self, here: Scenario, name: str, hardly: bool) -> int:
         """The workers of one station that are best for a count of instances. hardly: for a step that is hardly longer

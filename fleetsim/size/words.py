@@ -22,6 +22,8 @@ from fleetsim.size.size import Sizing
 
 # The file that commands name where the job was not saved.
 JOB_FILE = "job.yaml"
+# Changes of time and cost that are told as one, or as none.
+_ALIKE = 0.005
 PARTS: Mapping[str, str] = {
     LONG_TAIL: "the long tail of responses",
     SYNC: "weight syncs: pauses and caches lost",
@@ -237,17 +239,28 @@ def _crew(crew: Crew) -> str:
     else:
         there = f"{n} {called}{' as given' if crew.given == crew.workers else ''}, {units.share(crew.busy, 0)} in use"
     fewer = f"the {crew.fewer:,} given" if crew.fewer == crew.given else f"{crew.fewer:,}"
-    return (
-        f"{there}; with {fewer} a step {_beside(crew.longer, 'is', 'takes', ('longer', 'shorter'), 'long')} and "
-        f"{_beside(crew.dearer, 'costs', 'costs', ('more', 'less'), 'much')}"
+    return f"{there}; with {fewer} {_with_fewer(crew)}"
+
+
+def _with_fewer(crew: Crew) -> str:
+    """ "a step is 18 % longer and costs 12 % more"; "a step takes and costs 2.4 times as much"."""
+    if crew.other.stuck is not None:
+        return "no batch is ever complete"
+    longer, dearer = crew.longer, crew.dearer
+    if abs(longer - dearer) >= _ALIKE * (1.0 + longer):
+        takes = _more(longer, "is {} longer", "is {} shorter", "takes {} times as long")
+        return f"a step {takes} and {_more(dearer, 'costs {} more', 'costs {} less', 'costs {} times as much')}"
+    if abs(longer) < _ALIKE:
+        return "a step is no longer"
+    return "a step " + _more(
+        longer, "is {} longer and dearer", "is {} shorter and cheaper", "takes and costs {} times as much"
     )
 
 
-def _beside(change: float, is_: str, takes: str, ways: tuple[str, str], far: str) -> str:
-    """ "is 18 % longer"; "takes 2.4 times as long"."""
+def _more(change: float, more: str, less: str, times: str) -> str:
     if change >= 1.0:
-        return f"{takes} {1.0 + change:.3g} times as {far}"
-    return f"{is_} {units.share(abs(change), 0)} {ways[change < 0.0]}"
+        return times.format(f"{1.0 + change:.3g}")
+    return (less if change < 0.0 else more).format(units.share(abs(change), 0))
 
 
 def next_commands(result: Sizing, call: Sequence[str]) -> tuple[tuple[str, str], ...]:
