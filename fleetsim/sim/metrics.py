@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from fleetsim.engine.kernel.tables import DONE, G_ABORTED, G_FILTERED, G_OVERFLOW, G_STALE, G_TRAINED
 from fleetsim.engine.prices import prices_of
 from fleetsim.errors import InputError, Problem
+from fleetsim.policies.samples import AGE_ACTIONS
 from fleetsim.quantities import PREFILL_BUSY
 from fleetsim.sim.binding import binding_of
 from fleetsim.sim.fleet_settings import lent_instances, most_instances, slowness
@@ -57,7 +58,15 @@ def numbers_of(records: Records, window: StepWindow | None = None) -> dict[str, 
     if not span > 0:
         remedy = "give trainer.fixed_s, or an engine whose iterations take time"
         raise InputError([Problem("run", f"{span:g} s", "takes no time, so it has no rates", remedy)])
-    trained = float(steps["output_tokens"].sum())
+    masked = masked_in(records, window)
+    trained = float(steps["output_tokens"].sum()) - float(_of_samples(records, "made", masked).sum())
+    if masked.any() and not _trained_in(records, window).any():
+        age = records.scenario.admission.max_age
+        rule, remedy = (
+            "every sample of the window was older and masked: nothing is learned",
+            "raise it, or have them wait",
+        )
+        raise InputError([Problem("admission.max_age", age, rule, remedy)])
     busy, paused, idle, down = (window.total(f"{name}_s") for name in ("busy", "paused", "idle", "down"))
     instance_s = busy + paused + idle + down
     generated = window.total("generated_tokens")
@@ -159,9 +168,23 @@ def _of_samples(records: Records, column: str, groups: NDArray[np.bool_]) -> NDA
     return np.asarray(records.samples[column][groups[records.samples["group"]]])
 
 
-def _trained_in(records: Records, window: StepWindow) -> NDArray[np.bool_]:
+def _taken_in(records: Records, window: StepWindow) -> NDArray[np.bool_]:
+    """Groups that the trainer took in the window."""
     groups = records.groups
     return np.asarray((groups["status"] == G_TRAINED) & (groups["trained_step"] >= window.first))
+
+
+def masked_in(records: Records, window: StepWindow) -> NDArray[np.bool_]:
+    """Of them those that nothing was learned from, being older than `max_age` versions under an action that masks."""
+    groups, limit = records.groups, records.scenario.admission.max_age
+    if limit is None or not AGE_ACTIONS[records.scenario.admission.age_action].masks:
+        return np.zeros(len(groups), bool)
+    made = np.searchsorted(records.updates, groups["trained_step"], side="right") - 1
+    return np.asarray(_taken_in(records, window) & (made - groups["version"] > limit))
+
+
+def _trained_in(records: Records, window: StepWindow) -> NDArray[np.bool_]:
+    return np.asarray(_taken_in(records, window) & ~masked_in(records, window))
 
 
 def _staleness(records: Records, window: StepWindow) -> dict[str, float]:
@@ -192,7 +215,7 @@ def _waste(records: Records, window: StepWindow, trained: float) -> dict[str, fl
     groups = records.groups
     left = np.where(groups["status"] == G_FILTERED, groups["ready_s"], groups["left_s"])
     inside = (left > window.start_s) & (left <= window.end_s)
-    stale = inside & ((groups["status"] == G_STALE) | (groups["status"] == G_OVERFLOW))
+    stale = inside & ((groups["status"] == G_STALE) | (groups["status"] == G_OVERFLOW)) | masked_in(records, window)
     filtered = inside & (groups["status"] == G_FILTERED)
     return {
         "stale": float(_of_samples(records, "made", stale).sum()) / trained if stale.any() else 0.0,
@@ -235,9 +258,9 @@ def _length_bias(records: Records, window: StepWindow) -> float:
 def _samples_lost(records: Records, window: StepWindow) -> dict[str, float]:
     """Share of the samples that were thrown away: of all, and of the longest tenth.
 
-    Counted are the samples whose fate was decided in the window: trained, or lost, which is stale, pushed out of the
-    buffer, or aborted (a group aborted in flight counts from when it was sent: no record says when it ended; one that
-    is put off to a long round is not lost). What is unfinished at the end counts on neither side, nor does what the
+    Counted are the samples whose fate was decided in the window: trained, or lost, which is stale or masked, pushed out
+    of the buffer, or aborted (a group aborted in flight counts from when it was sent: no record says when it ended; one
+    that is put off to a long round is not lost). What is unfinished at the end counts on neither side, nor does what the
     reward filter removed: it looks at rewards, not at time. Lengths are those that samples have when they are left
     alone; ties at the shortest of the longest tenth belong to it.
     """
@@ -252,7 +275,7 @@ def _samples_lost(records: Records, window: StepWindow) -> dict[str, float]:
     ended = (status == G_STALE) | (status == G_OVERFLOW)
     if records.scenario.buffer.leftover != "defer":  # there, what is aborted comes back in a long round
         ended |= status == G_ABORTED
-    thrown_away = inside & ended
+    thrown_away = inside & ended | masked_in(records, window)
     group = records.samples["group"]
     counted = (trained | thrown_away)[group]
     # Of a group that was trained, the samples that were started beyond its size are lost too.
