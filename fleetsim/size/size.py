@@ -37,6 +37,7 @@ from fleetsim.search.alternative import Alternatives
 from fleetsim.search.best import Best, best_of
 from fleetsim.search.moves import alternatives_of
 from fleetsim.search.rate_matching import RateMatching, matched
+from fleetsim.search.runnable_counts import look_at_next
 from fleetsim.search.targets import Target, targets_of
 from fleetsim.size.assumptions import fleet_assumptions, implausible
 from fleetsim.size.caveats import stuck_warnings, warnings_of
@@ -151,6 +152,7 @@ def size(
     drafts, sides = drafts_of(here, few, measure, tell), sides_of(here, few, measure, tell)
     binding = bound_by(chosen.binding, alternatives)
     profile = engine_source(job, instances)
+    look_at_next(trials, instances, replications)
     said = warnings_of(job, chosen, missed, queue_cap, profile, asked=scenario, given=given)
     return Sizing(
         scenario=job,
