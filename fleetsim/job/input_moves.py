@@ -83,6 +83,14 @@ def reach(moves: Iterable[Sequence[float]]) -> tuple[float, float]:
     return math.hypot(*(-min(ends) for ends in each)), math.hypot(*(max(ends) for ends in each))
 
 
+def ratio_around(ratio: Estimate, moves: Iterable[Sequence[float]]) -> tuple[float, float]:
+    """From, to of a positive ratio, with the luck of the seeds. moves: of each input, by its ends, of the ratio's
+    logarithm."""
+    down, up = reach(moves)
+    low, mean, high = (math.log(x) if x > 0.0 else -math.inf for x in (ratio.ci_low, ratio.mean, ratio.ci_high))
+    return math.exp(mean - math.hypot(down, mean - low)), math.exp(mean + math.hypot(up, high - mean))
+
+
 def moved_metrics(scenario: Scenario, inputs: Sequence[InDoubt], measure: Measure) -> Moved:
     """The metrics of a job with each input at its ends, by one short run each. measure should remember runs.
 

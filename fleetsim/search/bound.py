@@ -47,8 +47,9 @@ from fleetsim.config.law_numbers import law_of, sizes_of, steps_per_version
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.workload import WorkloadConfig
 from fleetsim.engine.transport import sync_times
-from fleetsim.job.nameplate import context_in_flight, mean_prompt_tokens
+from fleetsim.job.nameplate import context_in_flight, mean_prompt_tokens, samples_in_flight
 from fleetsim.job.trials import look_steps
+from fleetsim.policies.samples import AGE_ACTIONS
 from fleetsim.sim.engines import engine_of
 from fleetsim.workload.groups import GroupSource
 from fleetsim.workload.lengths import mean_length
@@ -152,9 +153,8 @@ class Bounds:
         """Seconds that a step takes at least, by what takes them: trainer and rollout, or both in turn; workers."""
         lengths, t, law = _lengths(scenario), scenario.trainer, law_of(scenario)
         per_token = t.per_token_s + sum(p.per_token_s for p in t.phases)
-        training = _training_s(
-            scenario, lengths, t.fixed_s + sum(p.fixed_s for p in t.phases), per_token, _selects(scenario)
-        )
+        fixed_s = t.fixed_s + sum(p.fixed_s for p in t.phases)
+        training = _training_s(scenario, lengths, fixed_s, per_token, self._trains_shorter(scenario))
         found = _workers_s(scenario)
         sync = sync_times(scenario).slower(_least(scenario, "sync_slowdown"))
         k = steps_per_version(scenario)
@@ -176,6 +176,14 @@ class Bounds:
             held = max(0.0, (k + 1) / 2 * training + sync.publish_s - beside / k)
         rollout = _LEFT * self._generation_s(scenario, lengths, pace, often, paused, held)
         return found | {"trainer": training + sync.trainer_block_s * often, "rollout": rollout}
+
+    def _trains_shorter(self, scenario: Scenario) -> bool:
+        """Whether what is trained may be shorter than what is drawn. In a long run what is out is no reason, as long as
+        it has an end; what is dropped is one."""
+        if not self._steady:
+            return _selects(scenario)
+        drops = AGE_ACTIONS[scenario.admission.age_action].drops
+        return _chosen(scenario) or drops or math.isinf(samples_in_flight(scenario))
 
     def _generation_s(
         self, scenario: Scenario, lengths: DecodeLengths, pace: TokenPace, stops: float, pause_s: float = 0.0,

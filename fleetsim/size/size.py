@@ -37,6 +37,7 @@ from fleetsim.search.alternative import Alternatives
 from fleetsim.search.best import Best, best_of
 from fleetsim.search.moves import alternatives_of
 from fleetsim.search.rate_matching import RateMatching, matched
+from fleetsim.search.runnable_counts import look_at_next
 from fleetsim.search.second_search import Anew
 from fleetsim.search.targets import Target, targets_of
 from fleetsim.search.workers import Crew, Crewing
@@ -182,6 +183,7 @@ def size(
     drafts, sides = drafts_of(here, few, measure, tell), sides_of(here, few, measure, tell)
     binding, crews = bound_by(chosen.binding, alternatives), crewing.crews(here)
     profile = engine_source(job, instances)
+    look_at_next(trials, instances, replications)
     said = warnings_of(job, chosen, missed, queue_cap, profile, asked=scenario, given=given)
     return Sizing(
         scenario=job,
