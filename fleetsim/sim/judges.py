@@ -24,6 +24,8 @@ from fleetsim.workload.streams import stream
 
 HOUR_S = 3600.0
 _MILLION = 1e6
+# Engines that compute for more than this share of the time always have something to do.
+_FULL = 0.98
 # An API takes as many prompt tokens at once as there are.
 _API_TOKENS, _API_BLOCKS = 1 << 20, 1 << 40
 Floats = NDArray[np.float64]
@@ -210,6 +212,25 @@ def judge_metrics(records: Records, window: StepWindow) -> dict[str, dict[str, f
             row["busy_fraction"] = of["busy_s"] / (judge.instances * window.span_s)
         found[name] = row
     return found
+
+
+def judging_s(records: Records, window: StepWindow) -> float:
+    """Seconds that a sample is with its judges, on average: with the slowest of samples, then with that of groups."""
+    each = {"sample": 0.0, "group": 0.0}
+    for judge, of in zip(judges_of(records.scenario).values(), _grown(records, window), strict=True):
+        if of["answered"]:
+            each[judge.per] = max(each[judge.per], (of["waited_s"] + of["served_s"]) / of["answered"])
+    return sum(each.values())
+
+
+def judges_full(records: Records, window: StepWindow) -> bool:
+    """Whether a judge never has nothing to do: its engines compute all the time, or an API lets requests wait for
+    longer than it takes to answer them."""
+    for judge, of in zip(judges_of(records.scenario).values(), _grown(records, window), strict=True):
+        busy = of["busy_s"] / (judge.instances * window.span_s)
+        if of["waited_s"] > of["served_s"] if judge.api is not None else busy > _FULL:
+            return True
+    return False
 
 
 def judges_gpu_seconds(scenario: Scenario, span_s: float) -> float:

@@ -21,11 +21,13 @@ from fleetsim.engine import EngineLimits, LinearStepTime
 from fleetsim.engine.kernel import tables as t
 from fleetsim.engine.native import command
 from fleetsim.errors import InputError, StuckError
+from fleetsim.sim.binding import gains_of
 from fleetsim.sim.engines import engine_of
 from fleetsim.sim.fleet import Fleet
 from fleetsim.sim.judges import JudgeFleet
 from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.run import simulate
+from fleetsim.sim.window import window_of
 from tests.sim.random_scenarios import scenarios
 from tests.sim.test_stations import erlang_wait, same_samples
 from tests.sim.timelines import done, play, sends, whole
@@ -261,6 +263,43 @@ def test_what_a_judge_costs() -> None:
     assert last["prompt_tokens"] == last["asked"] * (50 + 100 + 300)
     each = (450 * 3.0 + 40 * 15.0) / 1e6
     assert found["usd"] == pytest.approx(found["calls"] * each, rel=0.02)
+
+
+WAITING: dict[str, Any] = {
+    "workload.output_tokens": {"mean": 400, "cv": 0.5, "max": 1500},
+    "trainer.batch_samples": 128,
+    "trainer.fixed_s": 2.0,
+    "admission.law": "version_window",
+    "admission.max_staleness": 4.0,
+    "run.steps": 40,
+    "run.warmup_steps": 15,
+}
+
+
+def test_a_judge_that_is_full_binds_and_a_fifth_more_of_it_saves_a_sixth() -> None:
+    """Where its engines always compute, the step is tokens / their rate; a request's first token is free."""
+    steps = []
+    for engines in (5, 6):
+        judge = {"engine": {"kind": "constant", "instance_tok_s": 1000.0}, "instances": engines, "output_tokens": 301}
+        found = metrics_of(simulate(with_changes(default_scenario(), WAITING | {"stations.judge": judge})))
+        assert found["binding"] == "judge"
+        assert found["step_s"] == pytest.approx(128 * 300 / (engines * 1000.0), rel=0.05)
+        steps.append(found["step_s"])
+    assert steps[1] / steps[0] == pytest.approx(1 / 1.2, abs=0.03)
+
+
+def test_what_a_faster_judge_saves_is_foretold() -> None:
+    """Answers of ten seconds after every rollout, batch after batch: a fifth faster saves what the gain says."""
+    steps, gains = [], {}
+    for tok_s in (30.0, 36.0):
+        judge = {"api": {"tok_s": tok_s}, "output_tokens": 301}
+        run = simulate(
+            with_changes(default_scenario(), WAITING | {"admission.law": "barrier", "stations.teacher": judge})
+        )
+        steps.append(metrics_of(run)["step_s"])
+        gains = gains or gains_of(run, window_of(run))
+    assert max(gains, key=gains.__getitem__) == "judge"
+    assert gains["judge"] == pytest.approx(1 - steps[1] / steps[0], rel=0.1)
 
 
 @st.composite
