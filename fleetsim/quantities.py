@@ -165,7 +165,7 @@ CATALOGUE: tuple[Quantity, ...] = (
         "goodput",
         "goodput, trained tok/GPU-s",
         "number",
-        "output tokens trained / GPU-seconds of both pools (shared GPUs once)",
+        "output tokens trained / GPU-seconds of both pools (shared GPUs once) and of judges",
         "more",
         "tok/GPU-s",
     ),
@@ -173,7 +173,7 @@ CATALOGUE: tuple[Quantity, ...] = (
         "cost_per_step",
         "cost per step",
         "money",
-        "US dollars: (rollout GPU-hours x their price + trainer GPU-hours x theirs) / steps",
+        "US dollars: (GPU-hours of rollout, trainer and judges x their prices, with workers and rented tokens) / steps",
         "less",
         "$/step",
     ),
@@ -298,10 +298,23 @@ STATIONS: tuple[Quantity, ...] = tuple(
         ("lost", "rollouts lost per step", "number", "rollouts whose last try was in vain / steps", "less"),
     )
 )
-STATION_METRICS: tuple[str, ...] = tuple(m.name for m in STATIONS)
+# Of runs with judges alone (`sim/judges.py`).
+OF_JUDGES: tuple[Quantity, ...] = tuple(
+    Quantity(f"stations.{judge}.{name}", f"{judge}: {title}", unit, formula, better)
+    for judge in ("judge", "teacher", "reference")
+    for name, title, unit, formula, better in (
+        ("waiting", "requests that wait", "number", "mean over time of requests that wait for a place", "less"),
+        ("in_service", "requests in service", "number", "mean over time of requests that run", None),
+        ("busy_fraction", "engines at work", "share", "seconds in which they compute / (engines x window)", None),
+        ("wait_s", "wait of a request", "seconds", "seconds that requests wait for a place / requests", "less"),
+        ("calls", "requests per step", "number", "requests that were answered / steps", None),
+        ("usd", "cost per step", "money", "GPU-hours of its engines x their price, or an API's tokens / steps", "less"),
+    )
+)
+STATION_METRICS: tuple[str, ...] = tuple(m.name for m in (*STATIONS, *OF_JUDGES))
 # All that a run may have; those of stations only where there are any.
 RUN_METRICS: tuple[str, ...] = (*METRICS, *STATION_METRICS)
-_ALL: dict[str, Quantity] = {m.name: m for m in (*CATALOGUE, *OBSERVED, PREFILL_BUSY, *STATIONS)}
+_ALL: dict[str, Quantity] = {m.name: m for m in (*CATALOGUE, *OBSERVED, PREFILL_BUSY, *STATIONS, *OF_JUDGES)}
 
 # What a user pays for, in money, time or quality of training; the other metrics say where it comes from. Throughput of
 # an instance or a GPU falls by itself when a fleet grows, and is no regression if what the step costs is none.

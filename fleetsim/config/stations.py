@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from fleetsim.config.base import ConfigSection, Count, CountOrZero, Factor, PositiveSeconds, Price, Seconds
+from fleetsim.config.judges import JudgeConfig
 
 LostName = Literal["dropped", "truncated", "retried"]
 
@@ -52,6 +53,9 @@ class RewardStationConfig(StationConfig):
     at: Literal["reward", "tools"] = Field(
         default="reward", description="tools: samples are scored by the workers of stations.tools"
     )
+    holds_slot: bool = Field(
+        default=False, description="a rollout stays in flight, and keeps its place at its engine, until it is scored"
+    )
 
 
 class StationsConfig(ConfigSection):
@@ -59,3 +63,6 @@ class StationsConfig(ConfigSection):
 
     tools: StationConfig = StationConfig()
     reward: RewardStationConfig = RewardStationConfig()
+    judge: JudgeConfig | None = Field(default=None, description="a judge or a reward model; null = none")
+    teacher: JudgeConfig | None = Field(default=None, description="whose log-probabilities are distilled; null = none")
+    reference: JudgeConfig | None = Field(default=None, description="the reference model; null = none")

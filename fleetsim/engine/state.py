@@ -9,7 +9,7 @@ they are used up.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -77,6 +77,7 @@ class World:
         self.address = int(self.fleet.ctypes.data)  # what the kernel's functions take
         self._shown: dict[str, NDArray[Any]] = {}  # tables whose places the kernel knows
         self.n_instances = instances
+        self.followers: list[Callable[[], None]] = []  # told at each `bind`: what holds a row for each row here
         self.rows = _rows_of(instances, up, limits, slow, prefill)
         self.ends = np.zeros((instances, limits.max_num_seqs), np.int64)
         self.crossings = np.zeros((instances, 1 if step_time.window is None else limits.max_num_seqs), np.int64)
@@ -204,6 +205,8 @@ class World:
                 raise IndexError(f"table {name} is {table.dtype} of {table.shape}, needs {size.dtype} of {need}")
             self._show(name)
         self.set(n_groups=self.n_groups)
+        for follow in self.followers:
+            follow()
         return self.address
 
     def add_samples(self, n: int) -> slice:

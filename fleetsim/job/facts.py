@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fleetsim import units
+from fleetsim.config.judges import judges_of
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.transport import sync_times
 from fleetsim.estimates import Estimate
@@ -17,6 +18,7 @@ from fleetsim.job.input_moves import InputPart, MetricRanges
 from fleetsim.job.lengths import share_at_cap
 from fleetsim.job.nameplate import generated_mean, trainer_step_s
 from fleetsim.job.trainer_scaling import takes_turns
+from fleetsim.sim.judges import judges_gpu_seconds
 from fleetsim.tell.facts import Fact, Spans, explained, measured
 
 # What the job is: where one of these is assumed, the plan may be for another job than the reader's.
@@ -119,6 +121,7 @@ def run_facts(
     yield _age(of, age)
     lost = of["samples_lost.all"]
     yield measured("samples_lost.all", lost, said=losses_line(of, scenario) or "", line="lost", tile=False)
+    yield Fact("judges", judges_line(of, scenario))
     yield Fact("backlog", backlog_line(scenario, of) or "")
     yield explained("pace", units.sentence(pace(of)))
 
@@ -127,10 +130,27 @@ def _hourly(of: Mapping[str, Estimate], scenario: Scenario) -> tuple[str, str, f
     usd = 3600.0 * of["cost_per_step"].mean / of["step_s"].mean
     rollout, trainer = scenario.fleet.instances * scenario.engine.gpus, scenario.trainer.gpus
     gpus = f"{rollout:,}" if takes_turns(scenario) else f"{rollout:,} + {trainer:,}"
+    judging = round(judges_gpu_seconds(scenario, 1.0))
+    gpus += f" + {judging:,}" if judging else ""
     paid = {"sandboxes": scenario.stations.tools, "reward workers": scenario.stations.reward}
     workers = [f"{s.workers:,} {name}" for name, s in paid.items() if s.workers and s.worker_price_usd_per_h]
     what = " and ".join([f"{gpus} GPU{'' if gpus == '1' else 's'}", *workers])
     return f"{units.money(usd)} an hour for {what}", "cost", usd, "money"
+
+
+def judges_line(of: Mapping[str, Estimate], scenario: Scenario) -> str:
+    """ "judge: 2 engines, 87 % of the time at work, 0.3 s of waiting, $0.12 a step"; empty without one, and where the
+    fleet gets stuck."""
+    said = []
+    for name, judge in judges_of(scenario).items():
+        known = {m: of[path].mean for m in ("busy_fraction", "wait_s", "usd") if (path := f"stations.{name}.{m}") in of}
+        if known and all(map(math.isfinite, known.values())):
+            parts = ["rented" if judge.api is not None else units.plural(judge.instances, "engine")]
+            if judge.api is None:
+                parts.append(f"{units.share(known['busy_fraction'], 0)} of the time at work")
+            waits, usd = units.seconds(known["wait_s"]), units.money(known["usd"])
+            said.append(f"{name}: {', '.join([*parts, f'{waits} of waiting', f'{usd} a step'])}")
+    return "; ".join(said)
 
 
 def _age(of: Mapping[str, Estimate], age: float | None) -> Fact:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fleetsim import units
+from fleetsim.config.judges import JUDGES, judges_of
 from fleetsim.config.law_numbers import law_of, sizes_of
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
@@ -50,8 +51,10 @@ _TRAINER_GPUS = "trainer.gpus"
 CUT_SHARE = 0.05
 # What is called a risk: this much older on average, in steps; this much more of the samples, or the long ones, lost.
 _OLDER, _MORE_LOST = 0.02, 0.005
+# Judge -> one more of its engines.
+MORE_OF = {name: f"one_more_{name}" for name in JUDGES}
 # Levers that change no part of the recipe, whatever else they do.
-OUTSIDE_THE_ALGORITHM = (ONE_MORE, CAP, NO_CAP, HELD, WORKERS, LARGER_TRAINER, SMALLER_TRAINER)
+OUTSIDE_THE_ALGORITHM = (*MORE_OF.values(), ONE_MORE, CAP, NO_CAP, HELD, WORKERS, LARGER_TRAINER, SMALLER_TRAINER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +89,7 @@ def levers_of(
     whose workers are always in use.
     """
     found = [Lever(ONE_MORE, more, Typed({"fleet.instances": grown.fleet.instances}), grown)]
-    for lever in (_caps, _staleness, _cadence):
+    for lever in (_judges, _caps, _staleness, _cadence):
         found += lever(scenario)
     if preempted:
         found += _held(scenario)
@@ -119,6 +122,14 @@ def kept_choices(now: Scenario, changed: Scenario, given: Collection[str] | None
 
 def _pulled(scenario: Scenario, name: str, text: str, changes: Mapping[str, Any]) -> Lever:
     return Lever(name, text, Typed(changes), with_changes(scenario, changes))
+
+
+def _judges(scenario: Scenario) -> Iterator[Lever]:
+    """One more engine of each judge that has its own."""
+    for name, judge in judges_of(scenario).items():
+        if judge.api is None:
+            path, n = f"stations.{name}.instances", judge.instances + judge.engine.dp
+            yield _pulled(scenario, MORE_OF[name], f"{n:,} engines of the {name}", {path: n})
 
 
 def _caps(scenario: Scenario) -> Iterator[Lever]:

@@ -22,6 +22,7 @@ from fleetsim.search.best import best_of
 from fleetsim.search.bisection import smallest
 from fleetsim.search.bound import Bounds
 from fleetsim.search.objective import least, price_per_s
+from fleetsim.search.rate_matching import matched
 from fleetsim.search.second_search import Anew, anew
 from fleetsim.search.targets import Target
 from fleetsim.sim.stations import EDGES, timed_stations
@@ -154,7 +155,8 @@ class Crewing:
         """The fleet that is best with the workers that the job has, where they are others."""
         if crew.given is None or crew.given == crew.workers:
             return None
-        return anew(with_workers(self._job, {**self.chosen, crew.station: crew.given}), now, targets, self._measure)
+        changed = with_workers(self._job, {**self.chosen, crew.station: crew.given})
+        return anew(Trials(changed, self._measure), matched(changed)[1], now, targets)
 
     def _run(self, scenario: Scenario) -> Trial:
         """A long run; where calls that time out leave no batch complete, it gets stuck."""

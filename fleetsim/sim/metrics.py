@@ -15,6 +15,7 @@ from fleetsim.policies.samples import AGE_ACTIONS
 from fleetsim.quantities import PREFILL_BUSY
 from fleetsim.sim.binding import binding_of
 from fleetsim.sim.fleet_settings import lent_instances, most_instances, slowness
+from fleetsim.sim.judges import judge_metrics, judges_gpu_seconds
 from fleetsim.sim.load import mix_of
 from fleetsim.sim.records import NOT_TRAINING, Records
 from fleetsim.sim.stations import station_metrics, station_usd
@@ -45,11 +46,12 @@ def numbers_of(records: Records, window: StepWindow | None = None) -> dict[str, 
     generated_tok_s: output tokens per second, whole fleet. instance_tok_s: the same per instance that is up.
     completions_per_s: samples whose generation is complete, per second, whole fleet. iterations_per_day: optimizer
     steps in 24 hours.
-    goodput: trained output tokens per GPU-second of both pools. cost_per_step: US dollars. preemptions: per step.
-    kv_use: mean share of KV blocks in use on an instance that computes. trained_length_bias: mean length of trained
-    samples / mean length of all samples sent in the window (below 1: long samples are lost). samples_lost: share of the
-    samples that were generated for nothing, see `_samples_lost`. prefill_busy_fraction: of disaggregated fleets.
-    stations: name -> see `station_metrics`.
+    goodput: trained output tokens per GPU-second of both pools and judges. cost_per_step: US dollars. preemptions: per
+    step. kv_use: mean share of KV blocks in use on an instance that computes. trained_length_bias: mean length of
+    trained samples / mean length of all samples sent in the window (below 1: long samples are lost). samples_lost:
+    share of the samples that were generated for nothing, see `_samples_lost`. prefill_busy_fraction: of disaggregated
+    fleets.
+    stations: name -> see `station_metrics` and `judge_metrics`.
     Raises InputError for a run that took no time.
     """
     window = window or window_of(records)
@@ -72,6 +74,7 @@ def numbers_of(records: Records, window: StepWindow | None = None) -> dict[str, 
     generated = window.total("generated_tokens")
     gpu_s = gpu_seconds(records, window)
     waste = _waste(records, window, trained)
+    judges = judge_metrics(records, window)
     return {
         "step_s": span / n,
         "trainer_idle_fraction": float(steps["wait_s"].sum()) / span,
@@ -91,14 +94,15 @@ def numbers_of(records: Records, window: StepWindow | None = None) -> dict[str, 
         "completions_per_s": _completed(records, window) / span,
         "iterations_per_day": n / span * DAY_S,
         "instance_tok_s": generated / (busy + paused + idle) if instance_s > down else 0.0,
-        "goodput": trained / (gpu_s["rollout"] + gpu_s["trainer"]),
-        "cost_per_step": (cost_usd(records, gpu_s) + station_usd(records, window)) / n,
+        "goodput": trained / (gpu_s["rollout"] + gpu_s["trainer"] + judges_gpu_seconds(records.scenario, span)),
+        "cost_per_step": (cost_usd(records, gpu_s) + station_usd(records, window)) / n
+        + sum(judge["usd"] for judge in judges.values()),
         "preemptions": window.total("preemptions") / n,
         "kv_use": window.total("block_s") / (busy * records.engine[1].kv_blocks) if busy > 0 else 0.0,
         "trained_length_bias": _length_bias(records, window),
         "samples_lost": _samples_lost(records, window),
         **_of_prefill(records, window),
-        **({"stations": station_metrics(records, window)} if len(records.stations) else {}),
+        **({"stations": station_metrics(records, window) | judges} if len(records.stations) or judges else {}),
     }
 
 

@@ -80,6 +80,11 @@ STATION_LEVELS = tuple((name, "f4", (int(LEVELS),)) for name in ("used", "waits"
 STATION_STEP = np.dtype(
     [("step", "i4"), ("station", "i4"), *((name, "f8") for name in STATION_COUNTS), *STATION_LEVELS]
 )
+# What a judge counted since the start of the run, one row per step and judge, at the step's end: seconds in which its
+# requests waited and ran, and in which its engines computed; requests, and those that were answered; prompt tokens of
+# the former, output tokens of the latter.
+JUDGE_COUNTS = ("waited_s", "served_s", "busy_s", "asked", "answered", "prompt_tokens", "output_tokens")
+JUDGE_STEP = np.dtype([("step", "i4"), ("judge", "i4"), *((name, "f8") for name in JUDGE_COUNTS)])
 FAILURE = np.dtype([("instance", "i4"), ("down_s", "f8"), ("up_s", "f8")])
 # What an instance does, if that is recorded: from time_s on its GPU-seconds go to this account (ACC_IDLE, ACC_BUSY,
 # ACC_PAUSED, ACC_DOWN or ACC_OFF of `engine/kernel/tables.py`) until its next row.
@@ -129,7 +134,7 @@ class Records:
     steps contained in weight version v. scrapes, queue_scrapes, discards: dtypes above, empty unless it was scraped.
     trainer: dtype above, what the trainer did from the first step on; the last row lasts until the last step's end.
     activity: dtype above, every instance with a row at its start; empty unless it was recorded. stations: dtype above,
-    of `stations_of` the scenario (`stations.py`). cut: ended by Ctrl-C.
+    of `stations_of` the scenario (`stations.py`). judges: dtype above, of `judges_of` it. cut: ended by Ctrl-C.
     """
 
     scenario: Scenario
@@ -148,6 +153,7 @@ class Records:
     discards: NDArray[Any] = field(default_factory=lambda: np.zeros(0, DISCARD))
     activity: NDArray[Any] = field(default_factory=lambda: np.zeros(0, ACTIVITY))
     stations: NDArray[Any] = field(default_factory=lambda: np.zeros(0, STATION_STEP))
+    judges: NDArray[Any] = field(default_factory=lambda: np.zeros(0, JUDGE_STEP))
     cut: bool = False
 
     def tables(self) -> dict[str, NDArray[Any]]:

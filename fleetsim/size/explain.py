@@ -17,6 +17,7 @@ from fleetsim.search.levers import (
     HELD,
     LARGER_TRAINER,
     LENGTH,
+    MORE_OF,
     NO_CAP,
     ONE_MORE,
     SMALLER_TRAINER,
@@ -36,6 +37,7 @@ _STUCK = {
     HELD: "fewer samples in flight",
     LARGER_TRAINER: "a larger trainer",
     SMALLER_TRAINER: "a smaller trainer",
+    **{lever: f"one more engine of the {judge}" for judge, lever in MORE_OF.items()},
 }
 
 
@@ -44,6 +46,7 @@ _DOUBTFUL = 0.01
 # The levers that move what a verdict names.
 _LEVERS_OF = {
     "rollout": (ONE_MORE,),
+    "judge": tuple(MORE_OF.values()),
     "in_flight_cap": (CAP, NO_CAP),
     "staleness_window": (STALENESS,),
     "sync": (CADENCE,),

@@ -312,5 +312,6 @@ def _back(use: NDArray[np.intp], root: Array, length: Array, xy: Array, likely: 
     """likely: coefficients of which the same will be 0."""
     out = np.zeros(len(xy))
     same = None if likely is None else likely[use] > 0.0
-    out[use] = non_negative(root, np.asarray(np.linalg.solve(root.T, xy[use] / length)), same) / length
+    there = np.asarray(np.linalg.solve(root.T, xy[use] / length), dtype=np.float64)
+    out[use] = non_negative(root, there, same) / length
     return out
