@@ -16,7 +16,7 @@ from fleetsim.policies.law import PLENTY
 from fleetsim.sim.engines import engine_of
 from fleetsim.sim.failures import fail
 from fleetsim.sim.fleet import Fleet
-from fleetsim.sim.records import FAILURE, STATION_STEP, STEP, SYNC, TRAINER, Records
+from fleetsim.sim.records import EVALUATION_ROW, FAILURE, STATION_STEP, STEP, SYNC, TRAINER, Records
 from fleetsim.sim.repack import repack
 from fleetsim.sim.rolling import follow
 from fleetsim.sim.run_state import Process, RunState, drive
@@ -83,6 +83,7 @@ def simulate(
         updates=np.array(job.progress.updates),
         trainer=np.array(job.trainer, TRAINER),
         stations=np.array(job.stations, STATION_STEP),
+        evaluations=np.array(job.evaluations, EVALUATION_ROW),
         cut=stopping() and len(job.steps) < most_steps(scenario),
         **(job.scraper.tables() if job.scraper is not None else {}),
         **({"activity": fleet.activity.table()} if fleet.activity is not None else {}),

@@ -31,6 +31,7 @@ from fleetsim.engine.kernel.tables import (
     BROUGHT,
     DECODING,
     DONE,
+    EVALUATED,
     FIRST,
     G_ABORTED,
     G_BLOCKED,
@@ -103,6 +104,9 @@ def complete(fleet: int, g: int, t: float) -> None:
     w = fleet_at(fleet, 0)
     group = group_at(w.groups, g)
     group.ready_s = t
+    if group.zero_variance == EVALUATED:  # nobody trains it: who waits for it is told at once
+        w.wake = 0
+        return
     w.completed_groups += 1
     if group.need < group.size:
         lose_rest(fleet, g, t)
@@ -123,7 +127,7 @@ def shrink(fleet: int, g: int, t: float) -> None:
     group = group_at(w.groups, g)
     group.dropped += 1
     group.need = min(group.need, group.size - group.dropped)
-    if group.need == 0:
+    if group.need == 0 and group.zero_variance != EVALUATED:
         group.status = G_ABORTED
         w.aborted_groups += 1
         w.credits += w.returns + w.pool
