@@ -48,7 +48,7 @@ class Course:
     @property
     def points(self) -> tuple[Point, ...]:
         """All points in the order of steps."""
-        return tuple(point for _, points in self.stretches for point in points)
+        return tuple({point.step: point for _, points in self.stretches for point in points}.values())
 
     def per_step(self, of: Callable[[Point], float]) -> Floats:
         """A figure of every step, shape (steps,)."""
@@ -99,7 +99,9 @@ def course_of(
         if not schedule.moves(first, last):
             stretches.append(((first, last), (at(first),)))
             continue
-        points, worst = _refined(at, first, last)
+        # where nothing jumps, one stretch ends with the point that the next begins with
+        end = last if last + 1 == steps or schedule.jumps(last + 1) else last + 1
+        points, worst = _refined(at, first, end)
         off = max(off, worst)
         stretches.append(((first, last), points))
     return Course(steps, tuple(stretches), off)
@@ -111,7 +113,8 @@ def _refined(at: Callable[[int], Point], first: int, last: int) -> tuple[tuple[P
     gaps, worst = [(first, last, 0.0)], 0.0
     while gaps:
         a, b, left = gaps.pop(0)
-        if b - a < 2 or len(points) >= _MOST_POINTS:
+        flat = abs(_step(points[b]) / _step(points[a]) - 1.0) <= _OFF
+        if b - a < 2 or flat or len(points) >= _MOST_POINTS:
             worst = max(worst, left)
             continue
         middle = (a + b) // 2
@@ -135,6 +138,6 @@ def _between(a: Point, b: Point, step: int) -> float:
 
 def drifting(mean: Callable[[float], float], drift: float, steps: int) -> tuple[tuple[int, float], ...]:
     """Points of lengths that grow by a share of themselves in each step. mean: of lengths so many times as long."""
-    at = sorted({round(x) for x in np.linspace(0, max(1, steps - 1), min(steps, 17))})
+    at = sorted({round(x) for x in np.linspace(0, max(1, steps - 1), min(steps, 9))})
     return tuple((step, mean((1.0 + drift) ** step)) for step in at)
 

@@ -14,7 +14,7 @@ from fleetsim.errors import StuckError
 from fleetsim.forecast.course import Course, Point
 from fleetsim.job.trainer_scaling import can_be
 from fleetsim.job.trials import Measure, looked, unit_of, with_instances
-from fleetsim.search.objective import price_per_s, usd_per_h
+from fleetsim.search.objective import usd_per_h
 from fleetsim.sim.threads import side_by_side
 
 Floats = NDArray[np.float64]
@@ -62,7 +62,6 @@ def resize_plan(course: Course, measure: Measure, tell: Callable[[str], None] = 
     step_s = _steps(course, counts, measure)
     usd_s = np.array([usd_per_h(first, n) / 3600.0 for n in counts])
     usd = step_s * usd_s[:, None]
-    price = np.array([price_per_s(first, n) for n in counts])
     resize_s = first.fleet.failures.restart_s
     worth = first.targets.worth
     own = counts.index(first.fleet.instances)
@@ -71,7 +70,7 @@ def resize_plan(course: Course, measure: Measure, tell: Callable[[str], None] = 
         per_s = worth * float(usd[best].sum() / step_s[best].sum())
         score = usd + per_s * step_s
         best = int(np.argmin(score.sum(axis=1)))
-    started = resize_s * float(np.mean(np.diff(price))) if len(counts) > 1 else 0.0
+    started = resize_s * float(np.mean(np.diff(usd_s))) if len(counts) > 1 else 0.0
     chosen = _cheapest_way(score, started)
     return ResizePlan(
         _total(course, counts, chosen, step_s, usd, resize_s, usd_s),

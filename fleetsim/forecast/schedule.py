@@ -66,6 +66,11 @@ class Schedule:
         start, end = self.at(first), self.at(last)
         return any(SCHEDULED[name].smooth and start.get(name) != end.get(name) for name in self.columns)
 
+    def jumps(self, step: int) -> bool:
+        """Whether a value takes another in this step at once."""
+        held = [points for name, points in self.columns.items() if not SCHEDULED[name].smooth]
+        return any(at == step for points in held for at, _ in points)
+
     def stretches(self, steps: int) -> tuple[tuple[int, int], ...]:
         """The run in stretches from one point to the next: first and last step of each. Inside one nothing jumps."""
         begins = {0, *(at for points in self.columns.values() for at, _ in points if 0 < at < steps)}
