@@ -127,7 +127,7 @@ class CheckpointConfig(ConfigSection):
     )
     state_bytes: Annotated[float, Field(gt=0, le=1e18)] | None = Field(
         default=None,
-        description="bytes of one; null = 14 a weight of trainer.recipe.model: 2 of it, 4 of its master copy, 8 of Adam",
+        description="bytes of one; null = 14 a weight of trainer.recipe.model: itself 2, its master copy 4, Adam 8",
     )
     background: bool = Field(
         default=False,

@@ -253,4 +253,3 @@ def left_out(scenario: Scenario, schedule: Schedule) -> tuple[str, ...]:
             "give --set trainer.per_token_s=SECONDS instead, or leave them to the model"
         )
     return tuple(found)
-

@@ -28,8 +28,9 @@ _GROWS_TO = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Backtest:
-    """seen: steps of the log that the forecast knew, of `steps`. observed_s: of the rest, as the log has it; forecast_s:
-    as forecast; held_s: as the mean of the seen steps has it, the plain guess. trend: what was taken to go on."""
+    """seen: steps of the log that the forecast knew, of `steps`. observed_s: of the rest, as the log has it;
+    forecast_s: as forecast; held_s: as the mean of the seen steps has it, the plain guess. trend: what was taken to go
+    on."""
 
     seen: int
     steps: int
@@ -98,7 +99,9 @@ def first_steps(history: History, seen: int) -> History:
     assert log is not None
     columns = {name: values[:seen] for name, values in log.columns.items()}
     times = columns.get("time_s")
-    found = history if times is None or not np.isfinite(times[-1]) else window(history, history.start_s, float(times[-1]))
+    found = (
+        history if times is None or not np.isfinite(times[-1]) else window(history, history.start_s, float(times[-1]))
+    )
     return replace(found, steps=StepLog(log.framework, columns, log.metrics))
 
 

@@ -140,4 +140,3 @@ def drifting(mean: Callable[[float], float], drift: float, steps: int) -> tuple[
     """Points of lengths that grow by a share of themselves in each step. mean: of lengths so many times as long."""
     at = sorted({round(x) for x in np.linspace(0, max(1, steps - 1), min(steps, 9))})
     return tuple((step, mean((1.0 + drift) ** step)) for step in at)
-

@@ -15,7 +15,7 @@ from fleetsim.job.grounds import how_sure, observed_line, rests_on
 from fleetsim.job.words import binding_words
 from fleetsim.tell.charts.curve import Curve, curve_chart
 from fleetsim.tell.data import estimate, head, told
-from fleetsim.tell.document import Document, Section, Table, page_only, present, terminal_only
+from fleetsim.tell.document import Document, Section, Table, present
 from fleetsim.tell.facts import Fact, Facts, explained, facts
 
 if TYPE_CHECKING:
@@ -67,9 +67,7 @@ def forecast_facts(result: ForecastResult) -> Facts:
     )  # fmt: skip
 
 
-def _total(
-    result: ForecastResult, name: str, title: str, unit: units.Unit, said: str = "", line: str = ""
-) -> Fact:
+def _total(result: ForecastResult, name: str, title: str, unit: units.Unit, said: str = "", line: str = "") -> Fact:
     value, (low, high) = float(getattr(result.totals, name)), result.totals.ranges[name]
     of = "seeds" if result.ranges is None else "inputs"
     return Fact(name, said, line, value, unit, low, high, of, title=title)

@@ -26,7 +26,7 @@ _STUCK = 1e3
 
 @dataclass(frozen=True, slots=True)
 class FleetTotal:
-    """A run with such counts: (from step, instances) in order; seconds and US dollars of all steps, resizes included."""
+    """A run with such counts: (from step, instances) in order; seconds and US dollars of all of it, resizes too."""
 
     counts: tuple[tuple[int, int], ...]
     seconds: float
@@ -141,6 +141,8 @@ def _total(
 ) -> FleetTotal:
     at = np.arange(course.steps)
     begins = np.flatnonzero(np.diff(chosen, prepend=-1))
-    grown = sum(max(0.0, float(usd_s[b] - usd_s[a])) for a, b in zip(chosen[begins][:-1], chosen[begins][1:], strict=True))
+    grown = sum(
+        max(0.0, float(usd_s[b] - usd_s[a])) for a, b in zip(chosen[begins][:-1], chosen[begins][1:], strict=True)
+    )
     moves = tuple((int(step), counts[int(chosen[step])]) for step in begins)
     return FleetTotal(moves, float(step_s[chosen, at].sum()), float(usd[chosen, at].sum()) + resize_s * grown)

@@ -59,8 +59,7 @@ def totals_of(course: Course, ranges: MetricRanges | None, interval: Interval | 
         ranges={name: (found[name] * a, found[name] * b) for name, (a, b) in factors.items()},
         step_s=(float(step_s[0]), float(step_s[-1])),
         held_h={
-            name: float((course.metric(f"{column}_fraction") * step_s).sum()) / _HOUR_S
-            for name, column in held.items()
+            name: float((course.metric(f"{column}_fraction") * step_s).sum()) / _HOUR_S for name, column in held.items()
         },
         lost_h=hours * (again - 1.0),
     )
@@ -74,9 +73,7 @@ def gpus_of(scenario: Scenario) -> int:
     return (max(rollout, trainer) if takes_turns(scenario) else rollout + trainer) + evaluating
 
 
-def _reach(
-    course: Course, metric: str, ranges: MetricRanges | None, interval: Interval | None
-) -> tuple[float, float]:
+def _reach(course: Course, metric: str, ranges: MetricRanges | None, interval: Interval | None) -> tuple[float, float]:
     """Factors on a total: inputs at the middle of the run, or its seeds alone, and failures; they add as squares."""
     low, high = (float(course.metric(metric, end).sum()) for end in ("ci_low", "ci_high"))
     mean = float(course.metric(metric).sum())
@@ -87,7 +84,10 @@ def _reach(
         down, up = math.log(max(1.0, at / a)) if a > 0 else down, math.log(max(1.0, b / at))
     if interval is not None and math.isfinite(interval.now.seconds):
         now = interval.now
-        down, up = math.hypot(down, math.log(now.seconds / now.low_s)), math.hypot(up, math.log(now.high_s / now.seconds))
+        down, up = (
+            math.hypot(down, math.log(now.seconds / now.low_s)),
+            math.hypot(up, math.log(now.high_s / now.seconds)),
+        )
     return math.exp(-down), math.exp(up)
 
 

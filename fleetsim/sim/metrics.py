@@ -32,10 +32,10 @@ def numbers_of(records: Records, window: StepWindow | None = None) -> dict[str, 
     """The numbers of one run, over its window if given.
 
     step_s: window / steps. trainer_idle_fraction: sample-wait / window, the wait for a drain included. sync_fraction:
-    trainer held by sync / window. switch_fraction: GPUs changing hands / window. not_training_fraction: these three, and
-    the seconds in which checkpoints and evaluations hold it (checkpoint_fraction, evaluation_fraction) / window, which
-    is all that the trainer does not compute. evaluation_s: mean seconds of one, held or not, of those that began. lent_fraction: the trainer's GPUs
-    serve rollout / window (the trainer waits meanwhile, its GPUs do not).
+    trainer held by sync / window. switch_fraction: GPUs changing hands / window. checkpoint_fraction,
+    evaluation_fraction: trainer held by them / window. not_training_fraction: all of these, which is all that the
+    trainer does not compute. evaluation_s: mean seconds of one, held or not, of those that began. lent_fraction: the
+    trainer's GPUs serve rollout / window (the trainer waits meanwhile, its GPUs do not).
     rollout_idle_fraction: idle / (busy + idle + paused + down) instance-seconds. rollout_utilization: see
     `utilization`. queue_depth: mean samples in the buffer over time. oldest_sample_age_steps: mean over steps, when the
     batch is taken.

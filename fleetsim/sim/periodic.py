@@ -56,11 +56,11 @@ def evaluate(job: RunState, step: int) -> Process:
     if given.every_steps is None or (step + 1) % given.every_steps:
         return 0.0
     began, waits = job.now, given.blocking or given.at == "trainer"
-    earlier = job.evaluation is not None and not job.evaluation.processed
-    if waits or earlier:
+    earlier = None if job.evaluation is None or job.evaluation.processed else job.evaluation
+    if waits or earlier is not None:
         job.trainer_does(EVALUATION, step)
-    if earlier:
-        yield job.evaluation
+    if earlier is not None:
+        yield earlier
     job.evaluation = job.env.process(_evaluation(job, step))
     if waits:
         yield job.evaluation

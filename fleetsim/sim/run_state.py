@@ -40,9 +40,9 @@ class RunState:
     them have. pulls, samples: of the trainer since the last publication. deferred: groups put off to a long round.
     lent_s: instance-seconds on the trainer's GPUs. lost: instances that failed for good. scraper: who reads the
     fleet at even times, if anyone. watch: who is told of each step, and may end the run there. drain: when the last
-    drain for a global sync began and ended. written_s: when the last checkpoint is written. evaluation: the last one's process; evaluated: an
-    event for its last answer on the fleet; questions: where its requests are drawn; evaluated_tokens: generated for
-    evaluations that are over.
+    drain for a global sync began and ended. written_s: when the last checkpoint is written. evaluation: the last one's
+    process; evaluated: an event for its last answer on the fleet; questions: where its requests are drawn;
+    evaluated_tokens: generated for evaluations that are over.
     """
 
     scenario: Scenario

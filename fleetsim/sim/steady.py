@@ -4,9 +4,9 @@ The steps after warm-up are cut into equal batches. Their means are nearly indep
 pipeline is deep, so the t interval over them holds the long run's mean (batch means: Law & Kelton, "Simulation Modeling
 and Analysis", chapter 9). A run whose steps still grow has batches that differ, and goes on.
 
-What happens every N steps (`evaluation`, `trainer.checkpoint`) is in a mean as often as in the long run only if the mean
-is over whole periods: batches are whole periods, and a run ends with one. Where eight periods are more than a run may
-have, there are fewer batches, and t is larger.
+What happens every N steps (`evaluation`, `trainer.checkpoint`) is in a mean as often as in the long run only if the
+mean is over whole periods: batches are whole periods, and a run ends with one. Where eight periods are more than a run
+may have, there are fewer batches, and t is larger.
 """
 
 from __future__ import annotations

@@ -30,7 +30,14 @@ KINDS = {
     LENT: Kind("their GPUs are the trainer's", PartLook("quiet", pattern="\\")),
     DOWN: Kind("down", PartLook("bad", pattern="x")),
 }
-_TRAINER = {"wait": IDLE, "train": WORK, "switch": SWITCH, "checkpoint": CHECKPOINT, "evaluation": EVALUATION, "sync": HELD}
+_TRAINER = {
+    "wait": IDLE,
+    "train": WORK,
+    "switch": SWITCH,
+    "checkpoint": CHECKPOINT,
+    "evaluation": EVALUATION,
+    "sync": HELD,
+}
 # "off" is not drawn: those GPUs are not the fleet's then.
 _INSTANCE = {"idle": IDLE, "busy": WORK, "down": DOWN}
 

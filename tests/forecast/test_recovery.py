@@ -42,7 +42,9 @@ def test_walks_by_hand(late: float, after: list[float], seconds: float, lost: in
     assert found == (pytest.approx(seconds), len(after), lost)
 
 
-@pytest.mark.parametrize(("mtbf_s", "restart_s", "every"), [(7200.0, 300.0, 20), (3600.0, 0.0, 5), (20_000.0, 900.0, 100)])
+@pytest.mark.parametrize(
+    ("mtbf_s", "restart_s", "every"), [(7200.0, 300.0, 20), (3600.0, 0.0, 5), (20_000.0, 900.0, 100)]
+)
 def test_the_mean_of_walks_is_that_of_theory(mtbf_s: float, restart_s: float, every: int) -> None:
     recovery = Recovery(mtbf_s, restart_s, 30.0)
     walked = [walk(recovery, STEPS, every, stream(1, r, "trainer failures"))[0] for r in range(400)]
