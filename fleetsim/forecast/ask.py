@@ -249,7 +249,7 @@ def left_out(scenario: Scenario, schedule: Schedule) -> tuple[str, ...]:
     t, moves = scenario.trainer, [name for name in ("len", "batch", "turns") if name in schedule.columns]
     if moves and t.fixed_s and not t.per_token_s and not is_estimated(scenario):
         found.append(
-            f"the trainer's {t.fixed_s:g} s a step stay as they are while {' and '.join(moves)} change; "
+            f"the trainer's {t.fixed_s:g} s a step stay as they are while {' and '.join(moves)} change{'s' if len(moves) == 1 else ''}; "
             "give --set trainer.per_token_s=SECONDS instead, or leave them to the model"
         )
     return tuple(found)

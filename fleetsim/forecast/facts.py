@@ -101,7 +101,10 @@ def _fleet_words(result: ForecastResult) -> str:
     counts = sorted({p.scenario.fleet.instances for p in result.course.points})
     many = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,}"
     noun = "instance" if counts[-1] == 1 else "instances"
-    return f"{many} {noun} of {units.plural(s.engine.gpus, 'GPU')}, {units.plural(s.trainer.gpus, 'trainer GPU')}{paid}"
+    each, trainer = units.plural(s.engine.gpus, "GPU"), units.plural(s.trainer.gpus, "trainer GPU")
+    own = s.evaluation.every_steps is not None and s.evaluation.at == "own"
+    evaluating = f", {s.evaluation.instances or 1:,} more to evaluate" if own else ""
+    return f"{many} {noun} of {each}{evaluating}, {trainer}{paid}"
 
 
 def _step_words(result: ForecastResult) -> str:

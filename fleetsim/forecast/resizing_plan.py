@@ -102,9 +102,9 @@ def _steps(course: Course, counts: list[int], measure: Measure) -> Floats:
         except StuckError:
             return np.inf
 
-    found = dict(zip(((id(point), n) for point, n in jobs), side_by_side(run, jobs), strict=True))
+    found = dict(zip(((point.step, n) for point, n in jobs), side_by_side(run, jobs), strict=True))
     worst = _STUCK * max(x for x in found.values() if np.isfinite(x))
-    rows = [course.per_step(lambda p, n=n: min(worst, found[id(p), n])) for n in counts]
+    rows = [course.per_step(lambda p, n=n: min(worst, found[p.step, n])) for n in counts]
     return np.minimum.accumulate(np.array(rows), axis=0)
 
 
