@@ -248,8 +248,9 @@ def left_out(scenario: Scenario, schedule: Schedule) -> tuple[str, ...]:
         found.append(f"run.events: {', '.join(sorted(names))} are not in a forecast; --schedule says what changes")
     t, moves = scenario.trainer, [name for name in ("len", "batch", "turns") if name in schedule.columns]
     if moves and t.fixed_s and not t.per_token_s and not is_estimated(scenario):
+        change = "changes" if len(moves) == 1 else "change"
         found.append(
-            f"the trainer's {t.fixed_s:g} s a step stay as they are while {' and '.join(moves)} change{'s' if len(moves) == 1 else ''}; "
+            f"the trainer's {t.fixed_s:g} s a step stay as they are while {' and '.join(moves)} {change}; "
             "give --set trainer.per_token_s=SECONDS instead, or leave them to the model"
         )
     return tuple(found)
