@@ -24,7 +24,7 @@ class ApiConfig(ConfigSection):
     tok_s: Factor = Field(default=50.0, description="output tokens per second of one request")
     first_token_s: Seconds = Field(default=0.0, description="seconds until a request is begun")
     concurrency: Annotated[int, Field(ge=1, le=4096)] = Field(default=4096, description="requests at the same time")
-    requests_per_s: Factor | None = Field(default=None, description="rate limit; null = none")
+    requests_per_s: Factor | None = Field(default=None, description="rate limit of requests; null = none")
     tokens_per_s: Factor | None = Field(
         default=None, description="rate limit of prompt and output tokens together; null = none"
     )
