@@ -20,7 +20,7 @@ from fleetsim.tell.facts import Fact, Facts, explained, facts
 
 if TYPE_CHECKING:
     from fleetsim.forecast.course import RunCourse
-    from fleetsim.forecast.recovery import SaveInterval, Losses
+    from fleetsim.forecast.recovery import Losses, SaveInterval
     from fleetsim.forecast.resizing_plan import FleetTotal, ResizePlan
     from fleetsim.forecast.whole_run import WholeRun
 

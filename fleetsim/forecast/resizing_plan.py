@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import StuckError
-from fleetsim.forecast.course import RunCourse, CoursePoint
+from fleetsim.forecast.course import CoursePoint, RunCourse
 from fleetsim.job.trainer_scaling import can_be
 from fleetsim.job.trials import Measure, looked, unit_of, with_instances
 from fleetsim.search.objective import usd_per_h

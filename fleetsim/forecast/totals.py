@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim.config.scenario import Scenario
-from fleetsim.forecast.course import RunCourse, CoursePoint
+from fleetsim.forecast.course import CoursePoint, RunCourse
 from fleetsim.forecast.recovery import SaveInterval
 from fleetsim.job.input_moves import MetricRanges
 from fleetsim.job.trainer_scaling import takes_turns
