@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from fleetsim import units
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import flag
+from fleetsim.forecast.whole_run import WholeRun
 from fleetsim.job.fields import CountedJob, ready
 from fleetsim.job.result import SILENT, Briefed, Watch, unchanging
 from fleetsim.job.settings import SIMULATED, AnyJob, Lends, Option
@@ -17,15 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from fleetsim.config.scenario import Scenario
-    from fleetsim.forecast.backtest import Backtest
-    from fleetsim.forecast.course import Course
-    from fleetsim.forecast.recovery import Interval
-    from fleetsim.forecast.resizing_plan import ResizePlan
+    from fleetsim.forecast.course import RunCourse
     from fleetsim.forecast.schedule import Schedule
-    from fleetsim.forecast.totals import RunTotals
     from fleetsim.job.base_job import Job
-    from fleetsim.job.engine_source import EngineSource
-    from fleetsim.job.input_moves import MetricRanges
     from fleetsim.job.trials import Measure
     from fleetsim.tell.document import Document
 
@@ -85,24 +80,8 @@ class Forecast:
 
 @unchanging
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class ForecastResult(Briefed):
-    """A whole run. course: a few long runs and what lies between. totals: of all its steps, failures among them.
-
-    ranges: how far inputs may be off, at the middle of the run. interval: what failures of the trainer do; None where
-    it never fails. resizes: with `resize`. backtest: with `backtest`.
-    """
-
-    job: Job
-    scenario: Scenario
-    schedule: Schedule
-    course: Course
-    totals: RunTotals
-    ranges: MetricRanges | None
-    profile: EngineSource
-    warnings: tuple[str, ...]
-    interval: Interval | None = None
-    resizes: ResizePlan | None = None
-    backtest: Backtest | None = None
+class ForecastResult(WholeRun, Briefed):
+    """A whole run, as it is read in a terminal, on a page and as JSON."""
 
     def __repr__(self) -> str:
         t = self.totals
@@ -176,7 +155,7 @@ def forecast(asked: Forecast, watch: Watch = SILENT) -> ForecastResult:
     )  # fmt: skip
 
 
-def _course(job: Job, schedule: Schedule, steps: int, measure: Measure, watch: Watch) -> Course:
+def _course(job: Job, schedule: Schedule, steps: int, measure: Measure, watch: Watch) -> RunCourse:
     from fleetsim.forecast.course import course_of
 
     schedule = _beside(schedule, own_schedule(job, steps))
@@ -248,9 +227,8 @@ def left_out(scenario: Scenario, schedule: Schedule) -> tuple[str, ...]:
         found.append(f"run.events: {', '.join(sorted(names))} are not in a forecast; --schedule says what changes")
     t, moves = scenario.trainer, [name for name in ("len", "batch", "turns") if name in schedule.columns]
     if moves and t.fixed_s and not t.per_token_s and not is_estimated(scenario):
-        change = "changes" if len(moves) == 1 else "change"
         found.append(
-            f"the trainer's {t.fixed_s:g} s a step stay as they are while {' and '.join(moves)} {change}; "
+            f"the trainer's {t.fixed_s:g} s a step stay as they are, whatever {' and '.join(moves)} may be; "
             "give --set trainer.per_token_s=SECONDS instead, or leave them to the model"
         )
     return tuple(found)

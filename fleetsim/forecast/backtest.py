@@ -16,7 +16,7 @@ from fleetsim.history.history import History, StepLog
 from fleetsim.history.window import window
 
 if TYPE_CHECKING:
-    from fleetsim.forecast.course import Course
+    from fleetsim.forecast.course import RunCourse
     from fleetsim.job.base_job import Job
 
 Floats = NDArray[np.float64]
@@ -27,7 +27,7 @@ _GROWS_TO = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Backtest:
+class LogBacktest:
     """seen: steps of the log that the forecast knew, of `steps`. observed_s: of the rest, as the log has it;
     forecast_s: as forecast; held_s: as the mean of the seen steps has it, the plain guess. trend: what was taken to go
     on."""
@@ -105,7 +105,7 @@ def first_steps(history: History, seen: int) -> History:
     return replace(found, steps=StepLog(log.framework, columns, log.metrics))
 
 
-def backtest_of(job: Job, share: float, course: Callable[[Job, Schedule, int], Course]) -> Backtest:
+def backtest_of(job: Job, share: float, course: Callable[[Job, Schedule, int], RunCourse]) -> LogBacktest:
     """A forecast of the rest of the job's run from the first `share` of its steps. course: of a job, with a schedule
     and so many steps. Raises as `log_of` and the simulation do."""
     from fleetsim.job.base_job import made
@@ -124,7 +124,7 @@ def backtest_of(job: Job, share: float, course: Callable[[Job, Schedule, int], C
     rest = np.isfinite(step_s[seen:])
     forecast = course(then, trend, steps).metric("step_s")[seen:]
     held = float(np.nanmean(step_s[:seen]))
-    return Backtest(
+    return LogBacktest(
         seen,
         steps,
         float(step_s[seen:][rest].sum()),

@@ -26,7 +26,7 @@ _OFF, _MOST_POINTS = 0.01, 9
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class CoursePoint:
     """A step at which a long run was made. metrics: of its replications, flat. binding: what held it up."""
 
     step: int
@@ -37,20 +37,20 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class RunCourse:
     """steps: of the run. stretches: the points of each, ascending; one alone holds for all of its stretch. off: by how
     much of a step the points that were added last differ from the line that they replaced, at most."""
 
     steps: int
-    stretches: tuple[tuple[tuple[int, int], tuple[Point, ...]], ...]
+    stretches: tuple[tuple[tuple[int, int], tuple[CoursePoint, ...]], ...]
     off: float
 
     @property
-    def points(self) -> tuple[Point, ...]:
+    def points(self) -> tuple[CoursePoint, ...]:
         """All points in the order of steps."""
         return tuple({point.step: point for _, points in self.stretches for point in points}.values())
 
-    def per_step(self, of: Callable[[Point], float]) -> Floats:
+    def per_step(self, of: Callable[[CoursePoint], float]) -> Floats:
         """A figure of every step, shape (steps,)."""
         found = np.empty(self.steps)
         for (first, last), points in self.stretches:
@@ -62,7 +62,7 @@ class Course:
         """A metric of every step: its mean, or an end of its interval over the seeds (ci_low, ci_high)."""
         return self.per_step(lambda point: float(getattr(point.metrics[name], end)))
 
-    def middle(self) -> Point:
+    def middle(self) -> CoursePoint:
         """The point nearest to the step at which half of the seconds are over."""
         over = np.cumsum(self.metric("step_s"))
         half = int(np.searchsorted(over, over[-1] / 2))
@@ -79,11 +79,11 @@ def course_of(
     replications: int,
     measure: Measure,
     tell: Callable[[str], None] = lambda text: None,
-) -> Course:
+) -> RunCourse:
     """The course of a run. scene: the scenario of a step's values. Raises InputError, StuckError as a simulation."""
     known: dict[tuple[tuple[str, Any], ...], tuple[Scenario, Mapping[str, Estimate], str]] = {}
 
-    def at(step: int) -> Point:
+    def at(step: int) -> CoursePoint:
         values = schedule.at(step)
         key = tuple(sorted(values.items()))
         if key not in known:
@@ -92,7 +92,7 @@ def course_of(
             runs = side_by_side(lambda r: measure(scenario, r), range(replications))
             trial = trial_of(scenario.fleet.instances, runs)
             known[key] = scenario, trial.estimates, trial.binding
-        return Point(step, values, *known[key])
+        return CoursePoint(step, values, *known[key])
 
     stretches, off = [], 0.0
     for first, last in schedule.stretches(steps):
@@ -104,10 +104,10 @@ def course_of(
         points, worst = _refined(at, first, end)
         off = max(off, worst)
         stretches.append(((first, last), points))
-    return Course(steps, tuple(stretches), off)
+    return RunCourse(steps, tuple(stretches), off)
 
 
-def _refined(at: Callable[[int], Point], first: int, last: int) -> tuple[tuple[Point, ...], float]:
+def _refined(at: Callable[[int], CoursePoint], first: int, last: int) -> tuple[tuple[CoursePoint, ...], float]:
     """Points of a stretch in which something moves, and by how much those that were added last were off the line."""
     points = {step: at(step) for step in (first, last)}
     gaps, worst = [(first, last, 0.0)], 0.0
@@ -128,11 +128,11 @@ def _refined(at: Callable[[int], Point], first: int, last: int) -> tuple[tuple[P
     return tuple(points[step] for step in sorted(points)), worst
 
 
-def _step(point: Point) -> float:
+def _step(point: CoursePoint) -> float:
     return point.metrics["step_s"].mean
 
 
-def _between(a: Point, b: Point, step: int) -> float:
+def _between(a: CoursePoint, b: CoursePoint, step: int) -> float:
     return _step(a) + (_step(b) - _step(a)) * (step - a.step) / (b.step - a.step)
 
 

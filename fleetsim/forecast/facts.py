@@ -19,16 +19,16 @@ from fleetsim.tell.document import Document, Section, Table, present
 from fleetsim.tell.facts import Fact, Facts, explained, facts
 
 if TYPE_CHECKING:
-    from fleetsim.forecast.ask import ForecastResult
-    from fleetsim.forecast.course import Course
-    from fleetsim.forecast.recovery import Interval, Losses
+    from fleetsim.forecast.course import RunCourse
+    from fleetsim.forecast.recovery import Losses, SaveInterval
     from fleetsim.forecast.resizing_plan import FleetTotal, ResizePlan
+    from fleetsim.forecast.whole_run import WholeRun
 
 _HOUR_S = 3600.0
 _SHOWN = 0.005  # of the hours: what holds the trainer for less is not told
 
 
-def forecast_facts(result: ForecastResult) -> Facts:
+def forecast_facts(result: WholeRun) -> Facts:
     """What one must know of a run, as a table."""
     t, course, s = result.totals, result.course, result.scenario
     middle, ranges = course.middle(), result.ranges
@@ -67,7 +67,7 @@ def forecast_facts(result: ForecastResult) -> Facts:
     )  # fmt: skip
 
 
-def _total(result: ForecastResult, name: str, title: str, unit: units.Unit, said: str = "", line: str = "") -> Fact:
+def _total(result: WholeRun, name: str, title: str, unit: units.Unit, said: str = "", line: str = "") -> Fact:
     value, (low, high) = float(getattr(result.totals, name)), result.totals.ranges[name]
     of = "seeds" if result.ranges is None else "inputs"
     return Fact(name, said, line, value, unit, low, high, of, title=title)
@@ -94,7 +94,7 @@ def _tokens(n: float) -> str:
     return f"{n / size:.3g} {name}".strip() if name else units.number(n)
 
 
-def _fleet_words(result: ForecastResult) -> str:
+def _fleet_words(result: WholeRun) -> str:
     s = result.scenario
     per_h = result.totals.usd / result.totals.hours if result.totals.hours else 0.0
     paid = f" at {units.money(per_h)} an hour" if math.isfinite(per_h) else ""
@@ -107,7 +107,7 @@ def _fleet_words(result: ForecastResult) -> str:
     return f"{many} {noun} of {each}{evaluating}, {trainer}{paid}"
 
 
-def _step_words(result: ForecastResult) -> str:
+def _step_words(result: WholeRun) -> str:
     first, last = result.totals.step_s
     mean = float(result.course.metric("step_s").mean())
     if units.seconds(first) == units.seconds(last):
@@ -115,14 +115,14 @@ def _step_words(result: ForecastResult) -> str:
     return f"{units.seconds(first)} at first, {units.seconds(last)} at the end, {units.seconds(mean)} on average"
 
 
-def _held_words(result: ForecastResult) -> str:
+def _held_words(result: WholeRun) -> str:
     total = result.totals.hours - result.totals.lost_h
     seen = {name: h for name, h in result.totals.held_h.items() if h > _SHOWN * total}
     parts = [f"{name} {units.seconds(_HOUR_S * h)} ({units.share(h / total, 0)})" for name, h in seen.items()]
     return f"the trainer waits for {units.listed(parts)}" if parts else ""
 
 
-def _binds(result: ForecastResult) -> str:
+def _binds(result: WholeRun) -> str:
     from fleetsim.forecast.totals import bound_by
 
     def words(binding: str) -> str:
@@ -134,7 +134,7 @@ def _binds(result: ForecastResult) -> str:
     return ", ".join(f"{words(name)}{f' from about step {step:,}' if step else ''}" for step, name in found)
 
 
-def _failure_facts(interval: Interval | None) -> Iterator[Fact]:
+def _failure_facts(interval: SaveInterval | None) -> Iterator[Fact]:
     if interval is None:
         return
     now, best, r = interval.now, interval.best, interval.recovery
@@ -164,7 +164,7 @@ def _every(of: Losses) -> str:
     return "no checkpoint" if of.every is None else f"a checkpoint every {_steps(of.every)}"
 
 
-def _theory_words(interval: Interval | None) -> str:
+def _theory_words(interval: SaveInterval | None) -> str:
     if interval is None or not math.isfinite(interval.now.seconds):
         return ""
     off = interval.now.seconds / interval.expected_s - 1.0 if math.isfinite(interval.expected_s) else 0.0
@@ -207,7 +207,7 @@ def _saves(seconds: float, usd: float) -> str:
     return f"{money}, {time}"
 
 
-def _backtest_facts(result: ForecastResult) -> Iterator[Fact]:
+def _backtest_facts(result: WholeRun) -> Iterator[Fact]:
     back = result.backtest
     if back is None:
         return
@@ -222,7 +222,7 @@ def _backtest_facts(result: ForecastResult) -> Iterator[Fact]:
     )
 
 
-def document(result: ForecastResult) -> Document:
+def document(result: WholeRun) -> Document:
     """What `forecast` says."""
     return Document(
         "fleetsim forecast",
@@ -241,7 +241,7 @@ def document(result: ForecastResult) -> Document:
     )
 
 
-def _chart(course: Course) -> Any:
+def _chart(course: RunCourse) -> Any:
     points = course.points
     if len({p.step for p in points}) < 2:
         return None
@@ -256,7 +256,7 @@ def _chart(course: Course) -> Any:
     )
 
 
-def _points(result: ForecastResult) -> Table:
+def _points(result: WholeRun) -> Table:
     names = list(result.schedule.columns)
     rows = tuple(
         (
@@ -291,7 +291,7 @@ def _counts(plan: ResizePlan) -> Table:
     return Table("", ("", "time", "cost", "instances"), rows, words_last=1, note=note)
 
 
-def forecast_document(result: ForecastResult) -> dict[str, Any]:
+def forecast_document(result: WholeRun) -> dict[str, Any]:
     """The document of `fleetsim forecast --json`."""
     points = [
         {

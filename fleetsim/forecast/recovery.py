@@ -73,7 +73,7 @@ class Losses:
 
 
 @dataclass(frozen=True, slots=True)
-class Interval:
+class SaveInterval:
     """now: as the scenario has it. best: of the intervals that were walked. theory: steps by Daly; expected_s: seconds
     of the run as it is, by theory. calm_s: without failures."""
 
@@ -138,7 +138,7 @@ def losses_of(recovery: Recovery, step_s: Floats, every: int | None, seed: int, 
     return Losses(every, seconds, float(low), float(high), failures, lost)
 
 
-def interval_of(recovery: Recovery, step_s: Floats, every: int | None, seed: int) -> Interval:
+def interval_of(recovery: Recovery, step_s: Floats, every: int | None, seed: int) -> SaveInterval:
     """The run with its own interval, and the one that is best. step_s: of every step, without checkpoints.
 
     All intervals see failures of the same streams, so that chance does not choose between them.
@@ -152,4 +152,4 @@ def interval_of(recovery: Recovery, step_s: Floats, every: int | None, seed: int
     now = best if best.every == every else losses_of(recovery, step_s, every, seed)
     expected = expected_run_s(recovery, step_s, every)
     calm = float(step_s.sum()) + (recovery.held_s * (len(step_s) // every) if every else 0.0)
-    return Interval(recovery, now, best, theory, expected, calm)
+    return SaveInterval(recovery, now, best, theory, expected, calm)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import StuckError
-from fleetsim.forecast.course import Course, Point
+from fleetsim.forecast.course import CoursePoint, RunCourse
 from fleetsim.job.trainer_scaling import can_be
 from fleetsim.job.trials import Measure, looked, unit_of, with_instances
 from fleetsim.search.objective import usd_per_h
@@ -51,7 +51,7 @@ class ResizePlan:
         return self.fixed.seconds - self.plan.seconds, self.fixed.usd - self.plan.usd
 
 
-def resize_plan(course: Course, measure: Measure, tell: Callable[[str], None] = lambda text: None) -> ResizePlan:
+def resize_plan(course: RunCourse, measure: Measure, tell: Callable[[str], None] = lambda text: None) -> ResizePlan:
     """The plan of a run whose course is known. Short runs of every count at every point; lines between the points.
 
     The counts' own schedule is left out: this says what it should be.
@@ -89,12 +89,12 @@ def _counts(scenario: Scenario) -> list[int]:
     return sorted(n for n in found if can_be(scenario, n))
 
 
-def _steps(course: Course, counts: list[int], measure: Measure) -> Floats:
+def _steps(course: RunCourse, counts: list[int], measure: Measure) -> Floats:
     """Seconds of every step with every count, shape (counts, steps). More instances never count as slower: where the
     simulation says so, it is chance or a limit that more of them do not lift."""
     jobs = [(point, n) for point in course.points for n in counts]
 
-    def run(job: tuple[Point, int]) -> float:
+    def run(job: tuple[CoursePoint, int]) -> float:
         point, n = job
         try:
             bare = with_changes(point.scenario, {"run.warmup_steps": None})
@@ -131,7 +131,7 @@ def _cheapest_way(score: Floats, started: float) -> NDArray[np.int64]:
 
 
 def _total(
-    course: Course,
+    course: RunCourse,
     counts: list[int],
     chosen: NDArray[np.int64],
     step_s: Floats,

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim.config.scenario import Scenario
-from fleetsim.forecast.course import Course, Point
-from fleetsim.forecast.recovery import Interval
+from fleetsim.forecast.course import CoursePoint, RunCourse
+from fleetsim.forecast.recovery import SaveInterval
 from fleetsim.job.input_moves import MetricRanges
 from fleetsim.job.trainer_scaling import takes_turns
 
@@ -20,7 +20,7 @@ _HOUR_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class RunTotals:
+class WholeTotals:
     """Of the whole run. ranges: name -> from, to of hours, gpu_hours and usd, in eight of ten cases: inputs that may be
     off, seeds, and failures. step_s: of the first and of the last step. held_h: hours in which the trainer waits for
     samples, checkpoints and evaluations. lost_h: that failures add."""
@@ -37,7 +37,7 @@ class RunTotals:
     lost_h: float
 
 
-def totals_of(course: Course, ranges: MetricRanges | None, interval: Interval | None) -> RunTotals:
+def totals_of(course: RunCourse, ranges: MetricRanges | None, interval: SaveInterval | None) -> WholeTotals:
     """The totals of a course."""
     step_s, usd = course.metric("step_s"), course.metric("cost_per_step")
     gpus = course.per_step(lambda point: float(gpus_of(point.scenario)))
@@ -51,7 +51,7 @@ def totals_of(course: Course, ranges: MetricRanges | None, interval: Interval | 
     found = {"hours": hours * again, "gpu_hours": gpu_hours * again, "usd": dollars * again}
     factors = {"hours": (low, high), "gpu_hours": (low, high), "usd": (cheap, dear)}
     held = {"samples": "trainer_idle", "sync": "sync", "checkpoints": "checkpoint", "evaluations": "evaluation"}
-    return RunTotals(
+    return WholeTotals(
         **found,
         trained_samples=float(batch.sum()),
         trained_tokens=float((generated / course.metric("tokens_per_trained_token")).sum()),
@@ -73,7 +73,9 @@ def gpus_of(scenario: Scenario) -> int:
     return (max(rollout, trainer) if takes_turns(scenario) else rollout + trainer) + evaluating
 
 
-def _reach(course: Course, metric: str, ranges: MetricRanges | None, interval: Interval | None) -> tuple[float, float]:
+def _reach(
+    course: RunCourse, metric: str, ranges: MetricRanges | None, interval: SaveInterval | None
+) -> tuple[float, float]:
     """Factors on a total: inputs at the middle of the run, or its seeds alone, and failures; they add as squares."""
     low, high = (float(course.metric(metric, end).sum()) for end in ("ci_low", "ci_high"))
     mean = float(course.metric(metric).sum())
@@ -91,7 +93,7 @@ def _reach(course: Course, metric: str, ranges: MetricRanges | None, interval: I
     return math.exp(-down), math.exp(up)
 
 
-def bound_by(points: tuple[Point, ...]) -> tuple[tuple[int, str], ...]:
+def bound_by(points: tuple[CoursePoint, ...]) -> tuple[tuple[int, str], ...]:
     """What binds, from which of the points on."""
     found: list[tuple[int, str]] = []
     for point in points:
