@@ -150,7 +150,7 @@ def size(
     here, few = with_instances(job, instances), min(_FEW, replications)
     alternatives = _alternatives(here, chosen, brief, targets, measure, given, tell)
     drafts, sides = drafts_of(here, few, measure, tell), sides_of(here, few, measure, tell)
-    binding = bound_by(chosen.binding, alternatives)
+    binding = bound_by(chosen.binding, alternatives, here, chosen.mean("step_s"))
     profile = engine_source(job, instances)
     look_at_next(trials, instances, replications)
     said = warnings_of(job, chosen, missed, queue_cap, profile, asked=scenario, given=given)
