@@ -99,7 +99,20 @@ def test_the_contract_of_diagnosis(tmp_path: Path) -> None:
     assert one["undo"]
     assert one["verify"]["after_steps"] >= 3
     json.dumps(told)
+    assert one["usd_per_day"] is None  # nobody says what it runs on
     assert replay(_log(tmp_path)).document()["diagnosis"] == []
+
+
+def test_seconds_are_dollars_where_gpus_and_prices_are_known(tmp_path: Path) -> None:
+    given = {"fleet.instances": 4, "engine.tp": 2, "trainer.gpus": 8}
+    prices = {"cost.instance_price_usd_per_gpu_h": 3.0, "cost.trainer_price_usd_per_gpu_h": 3.0}
+    log = _log(tmp_path, ref=80.0)
+    one = replay(log, given=given | prices, backtest=False).document()["diagnosis"][0]
+    account = observe(read_file(log)).account
+    assert account is not None
+    a_day = 24.0 * 3.0 * 8 / account.step_s  # both sides take turns on the same 8 GPUs
+    for end in ("low", "mean", "high"):
+        assert one["usd_per_day"][end] == pytest.approx(one["seconds_per_step"][end] * a_day, rel=0.01)
 
 
 def test_one_segmentation_tells_constant_rising_periodic_and_since_apart() -> None:

@@ -234,8 +234,8 @@ def _overlaps(columns: Mapping[str, Floats]) -> bool:
 
 
 def _taken_off(columns: Mapping[str, Floats]) -> tuple[float, float] | None:
-    """(slope, its standard error) of a wait by the seconds of the step before outside its wait: -1 where generation runs
-    beside the trainer and binds, 0 where it begins when the trainer is done. None of too few steps."""
+    """(slope, its standard error) of a wait by the seconds of the step before outside its wait: -1 where generation
+    runs beside the trainer and binds, 0 where it begins when the trainer is done. None of too few steps."""
     wait, rest = columns["wait_s"][1:], (columns["step_s"] - columns["wait_s"])[:-1]
     known = np.isfinite(wait) & np.isfinite(rest)
     x, y = rest[known], wait[known]
