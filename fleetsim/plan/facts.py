@@ -14,6 +14,7 @@ from fleetsim.job.facts import (
     AHEAD_NOT_AGE,
     assumed_line,
     run_facts,
+    run_line,
     swing_line,
 )
 from fleetsim.job.grounds import assumed_section, how_sure, observed_line, rests_on
@@ -175,14 +176,18 @@ def plan_facts(result: Plans) -> Facts:
     idle, doubt = of["trainer_idle_fraction"].mean, () if ranges is None else [part.path for part in ranges.parts]
     binds = binding_words(row.binding, s.admission.law, s.sync.scope, s.fleet.in_flight_unit, idle)
     token = "cost of a million trained tokens"
+    run, observed = Fact("run", run_line(result.scenario, result.as_run_s)), Fact("observed", observed_line(s))
+    if result.contradicted:
+        return facts(words.headline(result), run, observed, tone="unsure")
     return facts(
         words.headline(result),
+        run,
         Fact("gpus", value=share.gpus, title="GPUs", note=words.share_words(share)),
         run_facts(of, s, row.spans, row.age),
         Fact("cost_per_million_tokens", "", "", usd, "money", title=token),
         Fact("binds", binds.name),
         Fact("allow", _allow(result)),
-        Fact("observed", observed_line(s)),
+        observed,
         Fact("assumed", assumed_line(s, assumed(result), doubt)),
         Fact("measure", "" if ranges is None else swing_line(ranges) or ""),
         explained("searched", f"Asked for: {words.asked_for(result.budget)}. {words.searched(result)}"),

@@ -22,13 +22,14 @@ from fleetsim.errors import InputError, Interrupted, Problem
 from fleetsim.faces import flag, text
 from fleetsim.job.input_moves import ranges_of
 from fleetsim.job.trainer_scaling import anchored
-from fleetsim.job.trials import Measure, Tell, planned, remembered, simulated, trial_of
+from fleetsim.job.trials import Measure, Tell, Trials, planned, remembered, simulated, trial_of
 from fleetsim.plan.budget import SAME, Budget
 from fleetsim.plan.choices import AHEAD, LIMITS, ChoiceInputs, combined
 from fleetsim.plan.front import MOST_ROWS, Goal, front_of, thinned
 from fleetsim.plan.rows import Bought, PlanRow, Plans
 from fleetsim.plan.search import Found, Search
 from fleetsim.plan.shares import Candidate, Engines, neighbours
+from fleetsim.size.reasons import as_run
 from fleetsim.split.arrangements import SWITCH_S
 from fleetsim.split.permissions import NAMES, Allowed, stale
 
@@ -71,7 +72,8 @@ def plan(
         found = sorted(search.found.values(), key=lambda f: budget.badness(f.step_s, f.usd))
         known = sorted(thinned(front_of(found), found[0]), key=lambda f: f.step_s) if found else []
         raise Interrupted((job, known) if known else None, missing) from None
-    return Plans(job, given, budget, allowed, rows, bought, search.tally)
+    as_run_s = as_run(Trials(planned(scenario, given), measure), scenario, given)
+    return Plans(job, given, budget, allowed, rows, bought, search.tally, as_run_s)
 
 
 def planned_job(scenario: Scenario, given: frozenset[str]) -> Scenario:

@@ -137,6 +137,8 @@ class PlanResult(Recommendation):
         from fleetsim.plan.words import plan_words
         from fleetsim.search.advice import Advised, advice_data
 
+        if self.found.contradicted:
+            return []
         plans = [Advised(plan_words(row, several_types=True), row.scenario, row.estimates) for row in self.found.rows]
         bought = [
             Advised(plan_words(b.row, several_types=True), b.row.scenario, b.row.estimates, b.permission)

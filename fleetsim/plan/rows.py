@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from fleetsim.config.scenario import Scenario
 from fleetsim.estimates import Estimate
-from fleetsim.job.facts import Spans
+from fleetsim.job.facts import Spans, run_differs
 from fleetsim.job.input_moves import MetricRanges
 from fleetsim.plan.budget import Budget
 from fleetsim.plan.search import SearchTally
@@ -76,7 +76,8 @@ class Plans:
     """What was found for a job.
 
     rows: the recommended one, then the others of the front by their step. bought: a line for each thing that is
-    forbidden and could be had. tally: what was looked at.
+    forbidden and could be had. tally: what was looked at. as_run_s: seconds of a step, simulated, on the fleet of the
+    run that shows the job; None where none does, or nobody says its fleet.
     """
 
     scenario: Scenario
@@ -86,6 +87,12 @@ class Plans:
     rows: tuple[PlanRow, ...]
     bought: tuple[Bought, ...]
     tally: SearchTally
+    as_run_s: float | None = None
+
+    @property
+    def contradicted(self) -> bool:
+        """Whether the job, simulated as its run was, is another than the run: then nothing is to be advised."""
+        return self.as_run_s is not None and run_differs(self.scenario, self.as_run_s)
 
     @property
     def best(self) -> PlanRow:

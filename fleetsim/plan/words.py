@@ -10,6 +10,7 @@ from typing import Any
 from fleetsim import units
 from fleetsim.config.scenario import Scenario
 from fleetsim.job.command import unused_name
+from fleetsim.job.facts import run_line
 from fleetsim.plan.budget import Budget
 from fleetsim.plan.rows import Bought, PlanRow, Plans
 from fleetsim.plan.shares import Share
@@ -59,6 +60,8 @@ def plan_words(row: PlanRow, several_types: bool) -> str:
 
 def headline(result: Plans) -> str:
     """The answer in one sentence."""
+    if result.contradicted:
+        return f"No plan is advised. {run_line(result.scenario, result.as_run_s)}."
     row = result.best
     share, gpu, engines = row.candidate.share, row.scenario.engine.gpu, engine_words(row.scenario)
     if share.kind == "split":

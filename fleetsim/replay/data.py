@@ -10,7 +10,6 @@ from fleetsim.replay.answers import Answers
 from fleetsim.replay.backtest import Backtest
 from fleetsim.replay.change.recommendation import AdvisedFleet
 from fleetsim.replay.change.verification import Verification
-from fleetsim.replay.diagnose.cures import cures_of
 from fleetsim.replay.diagnose.finding import Withheld
 from fleetsim.replay.facts import window_facts
 from fleetsim.replay.implied.implied_scenario import Implied
@@ -31,7 +30,7 @@ def replay_document(result: Replayed, answers: Answers, advice: Sequence[Mapping
         **versions("replay"),
         **told(window_facts(result, answers)),
         "phases": _phases(result.observed),
-        "diagnosis": [cure.document() for cure in cures_of(result.observed, result.verdict)],
+        "diagnosis": [cure.document() for cure in result.cures],
         "verdict": asdict(result.verdict),
         "priced_on_assumptions": list(result.priced),
         "observed": {**asdict(result.observed), "span_s": result.observed.span_s},

@@ -9,7 +9,7 @@ from fleetsim.replay import words
 from fleetsim.replay.answers import Answers
 from fleetsim.replay.compared_quantities import catalogued, error_words
 from fleetsim.replay.diagnose.checks.case import WAITS
-from fleetsim.replay.diagnose.cures import Cure, cures_of
+from fleetsim.replay.diagnose.cures import Cure
 from fleetsim.replay.diagnose.finding import QUESTIONS, Finding, Verdict
 from fleetsim.replay.diagnose.removals import trusted
 from fleetsim.replay.run import Replayed
@@ -28,7 +28,7 @@ _STARVES = {
 def window_facts(result: Replayed, answers: Answers) -> Facts:
     """What one must know of a window, as a table; the answer is the verdict."""
     verdict, observed = result.verdict, result.observed
-    worst, cures = worst_fault(verdict), cures_of(result.observed, verdict)
+    worst, cures = worst_fault(verdict), result.cures
     account = None if observed.logs_alone or observed.account is None else observed.account.words
     wrong = result.backtest is not None and result.backtest.verdict == "wrong"
     caution = "The back-test misses this window: read what-ifs as directions, not as numbers." if wrong else None

@@ -13,7 +13,8 @@ from fleetsim.replay.arrivals import Sent, sent_of, serves
 from fleetsim.replay.backtest import Backtest, backtest, backtest_of_arrivals
 from fleetsim.replay.diagnose.checks.case import Case
 from fleetsim.replay.diagnose.checks.in_flight_cap import counts_groups
-from fleetsim.replay.diagnose.cost import pools_of
+from fleetsim.replay.diagnose.cost import job_usd_h, pools_of
+from fleetsim.replay.diagnose.cures import Cure, cures_of
 from fleetsim.replay.diagnose.diagnosis import diagnose, remedy_of
 from fleetsim.replay.diagnose.finding import Check, Verdict
 from fleetsim.replay.diagnose.removals import enough_of, gains_of, rough, served_gains, trusted
@@ -32,12 +33,14 @@ NO_ENGINES = (
 class Replayed:
     """What became of a window.
 
-    priced: what the sizes of the findings rest on that nobody gave. implied, backtest: None where the window does not
-    say enough to simulate it (`unsimulated` says what is missing), backtest also where none was asked for.
+    cures: what is wrong, the largest first. priced: what the sizes of the findings rest on that nobody gave. implied,
+    backtest: None where the window does not say enough to simulate it (`unsimulated` says what is missing), backtest
+    also where none was asked for.
     """
 
     observed: Observed
     verdict: Verdict
+    cures: tuple[Cure, ...]
     priced: tuple[str, ...]
     implied: Implied | None
     backtest: Backtest | None
@@ -90,7 +93,8 @@ def replay(
         verdict = _served(observed, start, given, found, sent, back, verdict, progress)
     elif found is not None and rough(back):
         verdict = _weighed(observed, start, given, found, back, verdict, progress)
-    return Replayed(observed, verdict, pools_of(observed, start, given).assumed, found, back, missing)
+    cures = cures_of(observed, verdict, job_usd_h(observed, start, given))
+    return Replayed(observed, verdict, cures, pools_of(observed, start, given).assumed, found, back, missing)
 
 
 def _served(

@@ -21,7 +21,9 @@ from fleetsim.job.assumptions import assumed_values, short
 from fleetsim.job.engine_choices import BUSY, engine_words, side_words
 from fleetsim.job.facts import (
     assumed_line,
+    run_differs,
     run_facts,
+    run_line,
     surplus_line,
     swing_line,
 )
@@ -98,15 +100,18 @@ def run_told(view: RunView) -> Facts:
     )
     transport = sync_words(sync_times(s))
     wide = ", a wide range" if ranges is not None and ranges.wide else ""
+    step_s = of["step_s"].mean
+    known = not run_differs(s, step_s)
     return facts(
         f"{s.name}: a step takes {ranged('step_s', of['step_s'].mean, spans)}{wide}.",
+        Fact("run", run_line(s, step_s)),
         Fact("fleet", _fleet_words(s)),
         run_facts(of, s, spans),
         measured("rollout_utilization", of["rollout_utilization"]),
         measured("goodput", of["goodput"]),
         Fact("binds", binding.name),
-        Fact("supply", surplus_line(view.enough) or ""),
-        Fact("change", binding.lift if view.change is None else view.change.words_in(gpus_each(s))),
+        Fact("supply", surplus_line(view.enough) or "" if known else ""),
+        Fact("change", _change(view, binding.lift) if known else ""),
         Fact("observed", observed_line(s)),
         Fact("assumed", assumed_line(s, view.assumed, () if ranges is None else [part.path for part in ranges.parts])),
         Fact("measure", "" if ranges is None else swing_line(ranges) or ""),
@@ -119,6 +124,10 @@ def run_told(view: RunView) -> Facts:
         explained("defaults", _defaults_words(view)),
         tone="unsure" if ranges is not None and ranges.wide else "good",
     )
+
+
+def _change(view: RunView, lift: str) -> str:
+    return lift if view.change is None else view.change.words_in(gpus_each(view.scenario))
 
 
 def warm_up(view: RunView) -> Document:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from fleetsim.config.scenario import Scenario
+from fleetsim.config.tree import is_given
 from fleetsim.job.assumptions import Assumption
 from fleetsim.job.engine_choices import Drafts, Sides
 from fleetsim.job.engine_source import EngineSource
+from fleetsim.job.facts import run_differs, run_step_s
 from fleetsim.job.input_moves import InputPart
 from fleetsim.job.result import Later
+from fleetsim.job.trials import Trials
 from fleetsim.search.alternative import Alternatives
 from fleetsim.search.change import Change
 
@@ -34,6 +37,15 @@ class Doubts(Protocol):
 S = TypeVar("S", bound=Doubts)
 
 
+def as_run(trials: Trials, job: Scenario, given: Collection[str], replications: int = 1) -> float | None:
+    """Seconds of a step on the fleet that a run had; None where no run shows the job, or nobody says its fleet."""
+    if run_step_s(job) is None or not is_given("fleet.instances", given):
+        return None
+    count = job.fleet.instances
+    trial = trials.at(count, replications)
+    return None if count in trials.stuck else trial.mean("step_s")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reasons(Generic[S]):
     """Why an answer is what it is.
@@ -41,6 +53,8 @@ class Reasons(Generic[S]):
     scenario: the job. alternatives: what one more instance and every other lever would buy; explanation: that in words.
     drafts: what speculative decoding does in the advised fleet, None without it; sides: what disaggregation does,
     likewise. spread: how far the answer may be off; None where no input is in doubt. change: the one that helps most.
+    as_run_s: seconds of a step, simulated, on the instances that the run of the job had; None where no run showed it,
+    or nobody says how many these were.
     """
 
     scenario: Scenario
@@ -54,6 +68,12 @@ class Reasons(Generic[S]):
     sides: Sides | None = None
     spread: S | None = None
     change: Change | None = None
+    as_run_s: float | None = None
+
+    @property
+    def contradicted(self) -> bool:
+        """Whether the job, simulated as its run was, is another than the run: then nothing is to be advised."""
+        return self.as_run_s is not None and run_differs(self.scenario, self.as_run_s)
 
     @property
     def explanation(self) -> str:

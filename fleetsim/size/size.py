@@ -14,10 +14,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from fleetsim.config.scenario import Scenario
-from fleetsim.config.tree import is_given
 from fleetsim.job.engine_choices import drafts_of, sides_of
 from fleetsim.job.engine_source import engine_source
-from fleetsim.job.facts import run_step_s
 from fleetsim.job.nameplate import nameplate_rate
 from fleetsim.job.result import Later
 from fleetsim.job.trainer_scaling import anchored, can_be, next_count, takes_turns, with_all_gpus
@@ -47,7 +45,7 @@ from fleetsim.size.doubt import CountDoubt, count_doubt
 from fleetsim.size.explain import bound_by, explanation
 from fleetsim.size.headroom import Headroom, headroom_of
 from fleetsim.size.queue_cap import QueueCap, queue_cap_of
-from fleetsim.size.reasons import Reasons
+from fleetsim.size.reasons import Reasons, as_run
 from fleetsim.size.spread import CountSpread, spread_of
 
 # Replications of fleets far from the recommendation, of drafts and of sides: few are enough.
@@ -67,8 +65,6 @@ class Sizing(Reasons[CountSpread]):
     share of cases that it was sized for, None = the likeliest; enough: whether some count is enough in so many.
     crews: the workers of each station, and what fewer of them do; the scenario has those that were chosen. as_given:
     station -> the fleet that is best with the workers that the job has, where they are others.
-    as_run_s: seconds of a step, simulated, on the instances that the run of the job had; None where no run showed it,
-    or nobody says how many.
     """
 
     instances: int
@@ -84,7 +80,6 @@ class Sizing(Reasons[CountSpread]):
     candidates_later: Later[tuple[Trial, ...]] = field(repr=False, compare=False)
     confidence: float | None = None
     enough: bool | None = None
-    as_run_s: float | None = None
     crews: tuple[Crew, ...] = ()
     as_given: Mapping[str, Later[Anew | None]] = field(default_factory=dict, repr=False, compare=False)
 
@@ -210,20 +205,11 @@ def size(
         spread=spread_of(doubt, chosen),
         confidence=confidence,
         enough=enough,
-        as_run_s=_as_run(trials, job, given, few),
+        as_run_s=as_run(trials, job, given, few),
         crews=crews,
         as_given={crew.station: Later(partial(crewing.as_given, crew, chosen, targets)) for crew in crews},
         change=alternatives.change(mends=bool(missed)),
     )
-
-
-def _as_run(trials: Trials, job: Scenario, given: Collection[str], replications: int) -> float | None:
-    """Seconds of a step on the fleet that a run had."""
-    if run_step_s(job) is None or not is_given("fleet.instances", given):
-        return None
-    count = job.fleet.instances
-    trial = trials.at(count, replications)
-    return None if count in trials.stuck else trial.mean("step_s")
 
 
 def _on_its_gpus(job: Scenario, given: frozenset[str]) -> Scenario:

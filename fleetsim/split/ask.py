@@ -186,6 +186,8 @@ class SplitResult(Recommendation):
         """The advised way and the moves beside it: what, the command that simulates it, its promise, permission."""
         from fleetsim.search.advice import Advised, advice_data, moves_advised
 
+        if self.advice.contradicted:
+            return []
         chosen = self.advice.chosen
         way = Advised(self.way, chosen.arrangement.scenario, chosen.estimates)
         return advice_data(self.asked, [way, *moves_advised(self.advice.alternatives)])

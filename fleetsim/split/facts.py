@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from fleetsim import units
-from fleetsim.job.facts import AHEAD_NOT_AGE, assumed_line, measure_line, run_facts
+from fleetsim.job.facts import AHEAD_NOT_AGE, assumed_line, measure_line, run_facts, run_line
 from fleetsim.job.grounds import assumed_section, observed_line, observed_section, rests_on, worth_knowing
 from fleetsim.job.metrics import CANDIDATE_METRICS
 from fleetsim.job.words import binding_words, instance_words, kind_of
@@ -101,6 +101,10 @@ def document(result: Advice, runs: Mapping[str, Records] | None = None) -> Docum
     )
 
 
+def _measure(result: Advice) -> str:
+    return "" if result.spread is None else measure_line(result.spread.parts[0])
+
+
 def split_facts(result: Advice) -> Facts:
     """What one must know of an advice, as a table."""
     spread, way, ratio = result.spread, result.chosen.arrangement, result.ratio
@@ -108,8 +112,13 @@ def split_facts(result: Advice) -> Facts:
     turns = "the same GPUs in turn" if not way.apart else "rollout + trainer GPUs"
     fleet = f"{units.plural(way.instances, 'instance')} ({instance_words(way.scenario)})"
     less = "" if ratio is None else units.ratio_change(ratio).partition(" [")[0]
+    run = Fact("run", run_line(result.scenario, result.as_run_s))
+    observed, measure = Fact("observed", observed_line(result.scenario)), Fact("measure", _measure(result))
+    if result.contradicted:
+        return facts(words.headline(result), run, observed, measure, tone="unsure")
     return facts(
         words.headline(result),
+        run,
         Fact("arrangement", value=way.label, title="advised", note=turns),
         Fact("fleet", fleet, value=way.instances),
         run_facts(of, way.scenario, result.spans, age_of(result.chosen.runs)),
@@ -118,9 +127,9 @@ def split_facts(result: Advice) -> Facts:
         Fact("binds", binding_words(result.binding, idle=of["trainer_idle_fraction"].mean).name),
         Fact("change", "" if result.change is None else result.change.words),
         Fact("allow", words.allow(result)),
-        Fact("observed", observed_line(result.scenario)),
+        observed,
         Fact("assumed", assumed_line(result.scenario, result.assumptions, result.in_doubt)),
-        Fact("measure", "" if spread is None else measure_line(spread.parts[0])),
+        measure,
         explained("on_policy", words.on_policy(result)),
         explained("explanation", result.explanation),
         explained("drafts", None if result.drafts is None else result.drafts.text),

@@ -27,6 +27,7 @@ from fleetsim.job.trainer_scaling import anchored, least_trainer_gpus, scaled
 from fleetsim.job.trials import (
     Measure,
     Tell,
+    Trials,
     one_more,
     planned,
     remembered,
@@ -39,7 +40,7 @@ from fleetsim.search.moves import alternatives_of
 from fleetsim.sim.paired_difference import differs, ratio_of
 from fleetsim.size.assumptions import implausible
 from fleetsim.size.explain import bound_by, explanation
-from fleetsim.size.reasons import Reasons
+from fleetsim.size.reasons import Reasons, as_run
 from fleetsim.split.arrangements import SWITCH_S, Arrangement, Rules, gpus_per_engine, split_counts
 from fleetsim.split.assumptions import age_warnings, assumed, warnings_of
 from fleetsim.split.outcome import Outcome, outcome_of, ranked
@@ -164,6 +165,7 @@ def split(
         sides=sides,
         spread=spread,
         change=alternatives.change(),
+        as_run_s=as_run(Trials(planned(scenario, given), measure, tell), scenario, given),
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from fleetsim import units
 from fleetsim.config.law_numbers import law_of
 from fleetsim.estimates import Estimate
-from fleetsim.job.facts import likely
+from fleetsim.job.facts import likely, run_line
 from fleetsim.job.nameplate import mean_step_s
 from fleetsim.job.trainer_scaling import course_of, law_words, time_factor
 from fleetsim.job.words import instance_words
@@ -31,6 +31,8 @@ def headline(result: Advice) -> str:
     """The answer in one sentence."""
     way = result.chosen.arrangement
     each = instance_words(way.scenario)
+    if result.contradicted:
+        return f"No way is advised. {run_line(result.scenario, result.as_run_s)}."
     if result.verdict == "split":
         return f"Split {way.label}{_likely(result)}: rollout + trainer GPUs."
     fleet = units.plural(way.instances, "instance")

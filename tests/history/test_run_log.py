@@ -86,7 +86,7 @@ LOGS: Mapping[str, tuple[Mapping[str, float], Mapping[str, float], str]] = {
     "openrlhf async": (
         {"global_step": 1, "timing/generation": 30.0, "timing/make_experience": 8.0, "timing/ppo_train": 20.0,
          "timing/broadcast": 2.0, "timing/step_total": 37.0},
-        {"step_s": 37, "wait_s": 7, "generate_s": 30, "train_s": 28, "sync_s": 2},
+        {"step_s": 37, "wait_s": 7, "rollout_active_s": 30, "train_s": 28, "sync_s": 2},
         "beyond experience",
     ),
     "nemo-rl": (

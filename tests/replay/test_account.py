@@ -99,7 +99,20 @@ def test_the_contract_of_diagnosis(tmp_path: Path) -> None:
     assert one["undo"]
     assert one["verify"]["after_steps"] >= 3
     json.dumps(told)
+    assert one["usd_per_day"] is None  # nobody says what it runs on
     assert replay(_log(tmp_path)).document()["diagnosis"] == []
+
+
+def test_seconds_are_dollars_where_gpus_and_prices_are_known(tmp_path: Path) -> None:
+    given = {"fleet.instances": 4, "engine.tp": 2, "trainer.gpus": 8}
+    prices = {"cost.instance_price_usd_per_gpu_h": 3.0, "cost.trainer_price_usd_per_gpu_h": 3.0}
+    log = _log(tmp_path, ref=80.0)
+    one = replay(log, given=given | prices, backtest=False).document()["diagnosis"][0]
+    account = observe(read_file(log)).account
+    assert account is not None
+    a_day = 24.0 * 3.0 * 8 / account.step_s  # both sides take turns on the same 8 GPUs
+    for end in ("low", "mean", "high"):
+        assert one["usd_per_day"][end] == pytest.approx(one["seconds_per_step"][end] * a_day, rel=0.01)
 
 
 def test_one_segmentation_tells_constant_rising_periodic_and_since_apart() -> None:
@@ -113,6 +126,14 @@ def test_one_segmentation_tells_constant_rising_periodic_and_since_apart() -> No
     assert (spiked.kind, spiked.every) == ("periodic", 10)
     assert spiked.usual == pytest.approx(40, abs=0.5)
     assert spiked.mean == pytest.approx(55, abs=1)
+
+
+def test_rare_spikes_are_found_beside_small_ones() -> None:
+    values = np.full(STEPS, 0.2)
+    values[[9, 17]], values[[19, 39, 59]] = (1.0, 2.6), 90.0
+    found = course_of(values)
+    assert (found.kind, found.every) == ("periodic", 20)
+    assert found.usual < 0.5
 
 
 def test_noise_is_seldom_a_change() -> None:
@@ -130,6 +151,54 @@ def test_generation_without_a_timer_is_told_by_its_lengths() -> None:
     assert found is not None
     assert found.mean() == pytest.approx(0.007 * longest.mean(), rel=0.1)
     assert by_lengths({**columns, "step_s": 40 + random.normal(0, 1, STEPS)}) is None
+
+
+def _roll(folder: Path, *, beside: bool, train: float) -> Observed:
+    """An agentic log of ROLL, which does not say whether its generation runs beside the trainer; if so, a batch comes
+    every 60 s, and else a generation takes 25 s."""
+    path, random, left = folder / "roll.jsonl", np.random.default_rng(2), train
+    with path.open("w") as file:
+        for n in range(STEPS):
+            wait = max(0.2, 60.0 + random.normal(0, 2.0) - left) if beside else 25.0 + random.normal(0, 2.0)
+            left = train * random.normal(1, 0.05)
+            row = {"time/step_rollout": wait, "time/step_train": left, "time/step_total": wait + left}
+            file.write(json.dumps({"step": n, **row, "tokens/response_length/max": 3000.0}) + "\n")
+    return observe(read_file(path))
+
+
+@pytest.mark.parametrize(
+    ("beside", "train", "mode", "causes"),
+    [
+        (False, 150.0, "synchronous", ["trainer slow"]),
+        (True, 40.0, "asynchronous", ["rollout slow"]),
+        (True, 70.0, "asynchronous", []),  # a wait of 0.2 s generates no response of 3,000 tokens
+    ],
+)
+def test_waits_tell_whether_generation_runs_beside_the_trainer(
+    tmp_path: Path, beside: bool, train: float, mode: str, causes: list[str]
+) -> None:
+    seen = _roll(tmp_path, beside=beside, train=train)
+    assert seen.account is not None
+    assert seen.account.mode == mode
+    assert [lever.cause for lever in levers_of(seen)] == causes
+
+
+def test_seconds_of_judges_that_a_log_times_are_no_slow_instance(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    with path.open("w") as file:
+        for n in range(STEPS):
+            timing = {
+                "agent/model/mean": 20.0,
+                "agent/model/max": 200.0,
+                "agent/harness/mean": 0.0,
+                "scoring/mean": 80.0,
+            }
+            row = {f"train/agg/effective/agent/timing/{name}": value for name, value in timing.items()}
+            lengths = {"mean": 1500.0, "max": 8000.0, "p90": 2900.0}
+            row |= {f"train/agg/effective/num_output_tokens/{name}": value for name, value in lengths.items()}
+            row |= {"time/step": 160.0, "time/wait_for_batch": 115.0 + n % 3, "time/forward_backward": 42.0}
+            file.write(json.dumps({"step": n, **row, "progress/rollouts": 512}) + "\n")
+    assert [lever.cause for lever in levers_of(observe(read_file(path)))] == ["judge or tool slow"]
 
 
 def test_every_cause_has_a_remedy_for_any_framework() -> None:

@@ -18,6 +18,7 @@ from fleetsim.replay.change.what_if import Effect, KeyPoint, KeySweep, WhatIf
 from fleetsim.replay.compared_quantities import ComparedRow, error_words
 from fleetsim.replay.data import replay_document
 from fleetsim.replay.diagnose.cost import pools_of
+from fleetsim.replay.diagnose.cures import cures_of
 from fleetsim.replay.diagnose.diagnosis import diagnose
 from fleetsim.replay.facts import further_faults
 from fleetsim.replay.observe.observed import Observed, Reading
@@ -53,7 +54,7 @@ def result_of(observed: Observed, backtest: Backtest | None = None, **changes: A
     scenario = Scenario()
     verdict = diagnose(observed, scenario, backtest)
     priced = pools_of(observed, scenario).assumed
-    return replace(Replayed(observed, verdict, priced, None, backtest, None), **changes)
+    return replace(Replayed(observed, verdict, cures_of(observed, verdict), priced, None, backtest, None), **changes)
 
 
 def estimate(mean: float, half: float = 0.0) -> Estimate:

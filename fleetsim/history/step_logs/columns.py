@@ -81,7 +81,7 @@ COLUMNS: Mapping[str, str] = {
     "window_cap_groups": "groups that the staleness bound lets begin between two weight syncs",
     "generated_groups": "groups generated",
     "generated_samples": "samples generated",
-    "sample_s_mean": "mean seconds from a sample's begin to its end, tools included",
+    "sample_s_mean": "mean seconds of a sample's generation; with its tools', where no tool_s_mean stands beside it",
     "sample_s_p50": "its median",
     "sample_s_p90": "what a tenth exceed",
     "sample_s_p95": "what one in twenty exceed",

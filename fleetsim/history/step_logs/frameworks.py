@@ -61,7 +61,17 @@ def _openrlhf_mode(names: Collection[str], values: Values) -> str:
     left = np.nanmedian(total - trained - values["timing/broadcast"])
     held = np.nanmedian(values["timing/generation"] - trained)
     small = _LITTLE * np.nanmedian(total)
-    return "locked" if left <= small < held else ASYNC
+    return "locked" if left <= small < held and _waits_for_lock(values, trained) else ASYNC
+
+
+def _waits_for_lock(values: Values, trained: Floats) -> bool:
+    """Whether the broadcasts take longer where the next generation does."""
+    held, broadcast = values["timing/generation"][1:] - trained[:-1], values["timing/broadcast"][:-1]
+    known = np.isfinite(held) & np.isfinite(broadcast)
+    x, y = held[known], broadcast[known]
+    if len(x) < 2 or x.std() == 0 or y.std() == 0:
+        return True
+    return float(np.corrcoef(x, y)[0, 1]) > 0.5
 
 
 _WHOLE = 0.05  # of a generation: what a wait may be shorter and still be all of it
@@ -214,6 +224,7 @@ FRAMEWORKS: tuple[FrameworkLog, ...] = (
             "": "prime-rl: time/wait_for_batch is the trainer's wait for the orchestrator's batch. The orchestrator "
             "logs a time/step of its own: keep its rows apart from the trainer's."
         },
+        rests={"": "update_s"},
     ),
     FrameworkLog(
         "skyrl",

@@ -130,7 +130,7 @@ wait_s | timing/generation | synchronous
 experience_s | timing/make_experience
 update_s | timing/ppo_train
 sync_s | timing/broadcast | synchronous, asynchronous
-generate_s | timing/generation
+generate_s | timing/generation | synchronous, locked
 rollout_active_s | timing/generation | asynchronous, locked
 rollout_window_s | timing/step_total | asynchronous, locked
 samples | rollout/num_samples
@@ -169,12 +169,16 @@ logp_s | time/old_log_probs, else time/step_old_log_probs_values
 advantage_s | time/step_adv
 update_s | time/step_train
 sync_s | time/step_model_update
-other_s | time/step_stop_server + time/step_shrink + time/step_cal_norm_rewards + time/step_cal_response_level_mask
-    + time/step_cal_token_reward + time/step_compute_data_metrics + time/step_log
+reward_s | time/step_cal_norm_rewards + time/step_cal_token_reward
+other_s | time/step_stop_server + time/step_shrink + time/step_cal_response_level_mask
+    + time/step_compute_data_metrics + time/step_log
 eval_s | time/val_step, else time/step_val
 groups | scheduler/collect_query_count
 dropped_groups | scheduler/query_filter_count
 staleness_steps | scheduler/off_policy_ratio
+sample_s_mean | time/generate/mean
+sample_s_max | time/generate/max
+tool_s_mean | time/reward/mean
 samples | system/batch_size
 length_min | token/response_length/min, else tokens/response_length/min
 prompt_mean | token/prompt_length/mean, else tokens/prompt_length/mean
@@ -197,6 +201,7 @@ samples | ppo_actor/n_seqs
 output_tokens | ppo_actor/n_valid_tokens
 total_tokens | ppo_actor/n_tokens
 clip_share | ppo_actor/no_eos_ratios/avg
+length_max | ppo_actor/seq_len/max - ppo_actor/prompt_len/avg
 prompt_mean | ppo_actor/prompt_len/avg
 prompt_max | ppo_actor/prompt_len/max
 staleness_steps | version_stats/sample_staleness_theta_avg
@@ -238,6 +243,16 @@ staleness_steps | off_policy/mean
 staleness_max_steps | off_policy/max
 dropped_samples | off_policy/dropped
 groups | progress/tasks
+length_mean | num_output_tokens/mean
+length_min | num_output_tokens/min
+length_p90 | num_output_tokens/p90
+length_max | num_output_tokens/max
+prompt_mean | num_input_tokens/mean
+turns_mean | num_turns/mean
+sample_s_mean | timing/agent/model/mean
+sample_s_p90 | timing/agent/model/p90
+sample_s_max | timing/agent/model/max
+tool_s_mean | timing/agent/harness/mean + timing/scoring/mean
 other_s | time/load_data + time/pack
 in_flight_samples | dispatcher/inflight/train
 in_flight_cap_samples | concurrency/max_inflight
@@ -263,15 +278,19 @@ other_s | timing/postprocess_generator_output + timing/convert_to_training_input
 other_s | timing/convert_to_training_input | asynchronous
 eval_s | timing/eval
 samples | generate/batch_num_seq
-length_mean | generate/avg_num_tokens
-length_min | generate/min_num_tokens
-length_max | generate/max_num_tokens
-length_std | generate/std_num_tokens
+length_mean | generate/avg_assistant_tokens, else generate/avg_num_tokens
+length_min | generate/min_assistant_tokens, else generate/min_num_tokens
+length_max | generate/max_assistant_tokens, else generate/max_num_tokens
+length_std | generate/std_assistant_tokens, else generate/std_num_tokens
 queue_groups | async/gen_buffer_qsize_at_wait_start
 dropped_groups | async/num_groups_dropped
 staleness_steps | async/staleness_mean
 staleness_max_steps | async/staleness_max
 stale_share | async/staleness_ratio
+sample_s_mean | generate/trajectory_time_llm_mean
+sample_s_p90 | generate/trajectory_time_llm_p90
+sample_s_max | generate/trajectory_time_llm_max
+tool_s_mean | generate/trajectory_time_env_mean
 group_s_mean | generate/group_completion_time_mean
 group_s_p90 | generate/group_completion_time_p90
 group_s_max | generate/group_completion_time_max

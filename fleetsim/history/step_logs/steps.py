@@ -101,7 +101,7 @@ def derive(
     """Adds the columns that follow from others, and returns a note on each. serial: whether a step's parts come one
     after the other, beside a total of its own. rest: the part that is what the others leave of a step."""
     _training(columns)
-    if rest is not None and {"step_s", "wait_s"} <= set(columns):
+    if rest is not None and rest not in columns and {"step_s", "wait_s"} <= set(columns):
         named = _named(columns, [part for part in PARTS if part != rest])
         columns[rest] = np.maximum(columns["step_s"] - named, 0.0)
         _training(columns)

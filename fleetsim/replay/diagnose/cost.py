@@ -94,6 +94,22 @@ def pools_of(observed: Observed, scenario: Scenario, given: Collection[str] = ()
     )
 
 
+def job_usd_h(observed: Observed, scenario: Scenario, given: Collection[str] = ()) -> float | None:
+    """US dollars an hour of all GPUs of a job; None where neither the window nor anybody says how many these are.
+
+    given: dotted paths that somebody wrote.
+    """
+    pools = pools_of(observed, scenario, given)
+    rollout, trainer = pools.rollout_gpus, pools.trainer_gpus
+    if not rollout and "fleet.instances" in given:
+        rollout = float(scenario.fleet.instances * scenario.engine.gpus)
+    if pools.shared and not rollout and "trainer.gpus" in given:
+        rollout = float(scenario.trainer.gpus)
+    if not rollout or (trainer and "trainer.gpus" not in given):
+        return None
+    return rollout * pools.rollout_usd_h + trainer * pools.trainer_usd_h
+
+
 def pause_shares(observed: Observed) -> tuple[float, float]:
     """(held, empty): shares of the window in which the fleet stood still with work in hand, and without any.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fleetsim import units
@@ -46,7 +46,8 @@ class Verify:
 class Cure:
     """One entry of `diagnosis`. cause: a word of `levers.CAUSES` or of CAUSE_OF. phase: where its seconds stand.
     mean_s, low_s, high_s: seconds of a step that it takes. since_step: None = throughout. do: settings of the framework
-    or commands; undo: what takes them back."""
+    or commands; undo: what takes them back. usd: US dollars a day that one of these seconds costs; None = nobody says
+    what the job runs on."""
 
     cause: str
     phase: str
@@ -58,14 +59,16 @@ class Cure:
     do: tuple[str, ...]
     verify: Verify
     undo: tuple[str, ...]
+    usd: float | None = None
 
     def document(self) -> dict[str, Any]:
         """As in the JSON."""
-        v = self.verify
+        v, seconds = self.verify, {"mean": self.mean_s, "low": self.low_s, "high": self.high_s}
         return {
             "cause": self.cause,
             "phase": self.phase,
-            "seconds_per_step": {"mean": self.mean_s, "low": self.low_s, "high": self.high_s},
+            "seconds_per_step": seconds,
+            "usd_per_day": None if self.usd is None else {end: s * self.usd for end, s in seconds.items()},
             "since_step": self.since_step,
             "why": self.why,
             "do": list(self.do),
@@ -78,7 +81,8 @@ class Cure:
         share = units.share(self.mean_s / step_s) if step_s > 0 else "?"
         when = "throughout" if self.since_step is None else f"since step {self.since_step}"
         low, high = (plain(x) for x in (self.low_s, self.high_s))
-        yield "trigger", f"{self.cause}: {plain(self.mean_s)} of a step ({low} to {high}), {share}, {when}"
+        usd = "" if self.usd is None else f", {units.money(self.mean_s * self.usd)} a day"
+        yield "trigger", f"{self.cause}: {plain(self.mean_s)} of a step ({low} to {high}), {share}{usd}, {when}"
         yield "why", f"because {self.why}"
         yield "do", "; ".join(self.do)
         v = self.verify
@@ -87,14 +91,21 @@ class Cure:
         yield "undo", "; ".join(self.undo)
 
 
-def cures_of(observed: Observed, verdict: Verdict) -> tuple[Cure, ...]:
-    """What is wrong with a window, the largest first: of a run log by its accounting, of engines by the findings."""
-    if observed.logs_alone:
-        return tuple(cure_of(lever, observed) for lever in levers_of(observed))
+def cures_of(observed: Observed, verdict: Verdict, usd_h: float | None = None) -> tuple[Cure, ...]:
+    """What is wrong with a window, the largest first: of a run log by its accounting, of engines by the findings.
+
+    usd_h: US dollars an hour of the whole job; None = nobody says.
+    """
     step = observed.trainer.step_s
-    faults = [f for f in verdict.findings if f.state == "fault" and f.check in CAUSE_OF]
-    found = [_of_finding(f, observed, 0.0 if step is None else step.value) for f in faults]
-    return tuple(sorted(found, key=lambda c: (c.cause != _first(verdict), -c.mean_s)))
+    if observed.logs_alone:
+        found = [cure_of(lever, observed) for lever in levers_of(observed)]
+    else:
+        faults = [f for f in verdict.findings if f.state == "fault" and f.check in CAUSE_OF]
+        found = [_of_finding(f, observed, 0.0 if step is None else step.value) for f in faults]
+        found.sort(key=lambda c: (c.cause != _first(verdict), -c.mean_s))
+    if usd_h is None or step is None or step.value <= 0:
+        return tuple(found)
+    return tuple(replace(cure, usd=24.0 * usd_h / step.value) for cure in found)
 
 
 def _first(verdict: Verdict) -> str | None:

@@ -144,8 +144,10 @@ def _scene(account: Account, lengths: LengthHistogram | None, ready: float) -> S
         found = math.exp(math.log(law.mean) - sigma**2 / 2 + sigma * NormalDist().inv_cdf(quantile))
         return found if law.cap is None else min(found, law.cap)
 
-    size = max(1.0, account.present.get("group_size", 1.0))
-    longest = float(np.mean([length(((n + 0.5) / _POINTS) ** (1.0 / size)) for n in range(_POINTS)]))
+    size = account.present.get("group_size")
+    if size is None:
+        return StepScene(account, ready, p90, length(0.95))
+    longest = float(np.mean([length(((n + 0.5) / _POINTS) ** (1.0 / max(1.0, size))) for n in range(_POINTS)]))
     return StepScene(account, ready, p90, length(0.95), longest)
 
 
@@ -186,7 +188,7 @@ def _forward(scene: StepScene) -> Iterator[StepLever]:
         ("ref_s", "reference log-probs slow", 1),
         ("logp_s", "log-probs slow", 1),
         ("logps_s", "log-probs slow", 2),
-        ("experience_s", "experience slow", 3),
+        ("experience_s", "experience slow", 2 if scene.account.phase("values_s") is None else 4),
     ):
         allowed = passes * FORWARD_MOST * update
         if scene.now(column) - allowed < WORTH * scene.step_s:
@@ -254,8 +256,8 @@ def _trainer(scene: StepScene) -> Iterator[StepLever]:
 
 
 def _rollout_s(scene: StepScene) -> float | None:
-    """Seconds in which rollout makes a batch, where that shows: the generation; beside a trainer that is behind, by
-    Little's law with the samples that may be in flight."""
+    """Seconds in which rollout makes a batch, where that shows: the generation; its time with work; beside a trainer
+    that is behind, by Little's law with the samples that may be in flight."""
     m = scene.means
     if scene.account.mode == "synchronous":
         return scene.now("wait_s") or None
@@ -263,6 +265,8 @@ def _rollout_s(scene: StepScene) -> float | None:
         return m.get("generate_s")
     batch, ready = m.get("samples"), m.get("queue_samples")
     held = m.get("sample_s_mean", m.get("group_s_mean"))
+    if held is None and m.get("rollout_window_s"):  # timed, batch by batch
+        return scene.step_s * m.get("rollout_active_s", scene.step_s) / m["rollout_window_s"]
     if not batch or ready is None or ready < BEHIND * batch or held is None:
         return None
     flying = min(max(batch, m.get("in_flight_samples", batch)), m.get("in_flight_cap_samples", math.inf))
@@ -302,6 +306,7 @@ def _why_slow(scene: StepScene) -> tuple[str, str]:
         ("KV preemption", _preempted(scene)),
         ("staleness window", _runs_out(scene)),
         ("in-flight cap", _capped(scene)),
+        ("judge or tool slow", _late(scene) if "tool_s_mean" in scene.means else ""),  # timed, and not inferred
         ("straggler", _straggles(scene)),
         ("judge or tool slow", _late(scene)),
         ("long tail", _tail(scene)),
@@ -371,8 +376,12 @@ def _straggles(scene: StepScene) -> str:
 
 
 def _outside(scene: StepScene) -> float:
-    """The share of a sample's seconds that does not grow with its length: a judge, a tool, a queue. 0 where samples
-    begin together, for then the later tokens are faster."""
+    """The share of a sample's seconds outside its generation: of a judge, a tool, a queue. Where the log does not time
+    them, it is what does not grow with the length; 0 where samples begin together, for then the later tokens are
+    faster."""
+    tools, own = scene.means.get("tool_s_mean"), scene.means.get("sample_s_mean")
+    if tools and own is not None:
+        return tools / (tools + own)
     work = _work(scene)
     if scene.account.mode == "synchronous" or work is None or work[3] <= work[2]:
         return 0.0
@@ -385,7 +394,7 @@ def _late(scene: StepScene) -> str:
     if share < OUTSIDE:
         return ""
     part = units.share(share, 0)
-    return f"{part} of a sample's seconds do not grow with its length: a judge, a tool or a queue has them"
+    return f"{part} of a sample's seconds lie outside its generation: a judge, a tool or a queue has them"
 
 
 def _tail(scene: StepScene) -> str:
@@ -395,7 +404,8 @@ def _tail(scene: StepScene) -> str:
     if scene.account.mode == "asynchronous" and not _narrow(m):
         return ""
     if "length_max" not in m:  # the longest of a batch swings where the mean of all does not
-        seconds, tokens = (scene.account.scatter.get(name, 0.0) for name in ("wait_s", "length_mean"))
+        timer = "generate_s" if "generate_s" in m else "wait_s"
+        seconds, tokens = (scene.account.scatter.get(name, 0.0) for name in (timer, "length_mean"))
         clear = scene.account.mode != "asynchronous" and seconds >= SWINGS * max(tokens, 0.5 * SWINGING)
         by, mean = units.share(seconds, 0), units.share(tokens, 0)
         swings = f"generation swings by {by} from step to step, the mean response by {mean}"

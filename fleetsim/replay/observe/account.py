@@ -63,10 +63,16 @@ def _of_log(log: StepLog) -> Account | None:
         present["length_growth"] = grown
     scatter = {
         name: float(np.nanstd(columns[name][first:])) / abs(present[name])
-        for name in ("wait_s", "length_mean")
+        for name in ("wait_s", "generate_s", "length_mean")
         if present.get(name)
     }
-    return replace(account, estimated=found is not None, either=_either(log), present=present, scatter=scatter)
+    return replace(
+        account,
+        estimated=found is not None,
+        either=_either(log) and _undecided(columns),
+        present=present,
+        scatter=scatter,
+    )
 
 
 CHANGED = 0.05  # of a step: a phase that moved by so much parts the run into before and now
@@ -194,7 +200,7 @@ def mode_of(log: StepLog) -> Mode:
         return "asynchronous" if float(np.nanmean(age)) > 0.01 else "synchronous"
     if wait is None:
         return "unknown" if _AHEAD.isdisjoint(columns) else "asynchronous"
-    return "synchronous" if _either(log) else "asynchronous"
+    return "synchronous" if _either(log) and not _overlaps(columns) else "asynchronous"
 
 
 # What only a log has whose generation runs ahead of its trainer.
@@ -206,3 +212,35 @@ def _either(log: StepLog) -> bool:
     otherwise, and time the wait for a batch alike."""
     known = {"staleness_steps", "generate_s", *_AHEAD}
     return log.framework in ("roll", "areal") and known.isdisjoint(log.columns)
+
+
+def _undecided(columns: Mapping[str, Floats]) -> bool:
+    slope = _taken_off(columns)
+    return not _overlaps(columns) and (slope is None or slope[0] - 2.0 * slope[1] < -0.5)
+
+
+FASTEST_S = 0.002  # a token of one response takes a small model on a fast GPU this long at least (launches of kernels)
+_OFTEN = 0.1  # of the steps
+
+
+def _overlaps(columns: Mapping[str, Floats]) -> bool:
+    """Whether generation runs beside the trainer: the wait is too short to generate the longest response, or what the
+    trainer takes longer is taken off the next wait."""
+    wait, longest = columns["wait_s"], columns.get("length_max")
+    if longest is not None and np.nanmean(wait < FASTEST_S * longest) > _OFTEN:
+        return True
+    slope = _taken_off(columns)
+    return slope is not None and slope[0] + 2.0 * slope[1] < -0.5
+
+
+def _taken_off(columns: Mapping[str, Floats]) -> tuple[float, float] | None:
+    """(slope, its standard error) of a wait by the seconds of the step before outside its wait: -1 where generation
+    runs beside the trainer and binds, 0 where it begins when the trainer is done. None of too few steps."""
+    wait, rest = columns["wait_s"][1:], (columns["step_s"] - columns["wait_s"])[:-1]
+    known = np.isfinite(wait) & np.isfinite(rest)
+    x, y = rest[known], wait[known]
+    if len(x) < 8 or x.std() <= 0:
+        return None
+    slope = float(np.cov(x, y)[0, 1] / x.var(ddof=1))
+    left = y - y.mean() - slope * (x - x.mean())
+    return slope, float(np.sqrt((left**2).sum() / (len(x) - 2) / ((x - x.mean()) ** 2).sum()))

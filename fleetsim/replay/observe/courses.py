@@ -9,7 +9,8 @@ from fleetsim.replay.observe.intervals import Mask
 from fleetsim.replay.observe.phases import Kind, PhaseCourse
 
 FEWEST = 4  # rows on either side of a change
-SPIKE, ROBUST = 0.5, 8.0  # of the median, and robust standard deviations: what stands out above both is a spike
+# Of the median, robust standard deviations, and of the highest row: what stands out above all three is a spike.
+SPIKE, ROBUST, HEIGHT = 0.5, 8.0, 0.1
 REGULAR = 0.8  # of the distances between spikes: so many must be the usual one, or a multiple of it
 SURE = 4.0  # standard errors by which two levels differ
 BY = 0.1  # of the higher level: a change by less is no other level
@@ -59,7 +60,8 @@ def _spikes(values: Floats, known: Mask) -> tuple[Mask, int | None]:
     y = values[known]
     middle = float(np.median(y))
     scatter = 1.4826 * float(np.median(np.abs(y - middle)))
-    high = known & (np.nan_to_num(values) > middle + max(SPIKE * middle, ROBUST * scatter))
+    out = max(SPIKE * middle, ROBUST * scatter, HEIGHT * (float(y.max()) - middle))
+    high = known & (np.nan_to_num(values) > middle + out)
     at = np.flatnonzero(high)
     nothing = np.zeros(len(values), dtype=bool)
     if not at.size or at.size > 0.4 * len(y):
