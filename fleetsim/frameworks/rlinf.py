@@ -64,6 +64,8 @@ def _lengths(draft: Draft) -> None:
     turns = draft.maybe_count("agentloop.max_turns", "agentloop.max_toolcall_per_worker")
     mark = next((key for key in ("agentloop", "tools") if draft.settings.has(key)), "")
     put_turns(draft, turns, "agentloop.max_turns", mark)
+    pools = [key for key in draft.settings.below("tools") if key.endswith(".concurrency_limit")]
+    roles.workers(draft, "tools", [draft.maybe_count(key) for key in pools])
     if answer is not None:
         answer = trajectory(answer, turns, whole, "runner.seq_length", several=bool(mark))
         own = draft.settings.get("algorithm.sampling_params.max_new_tokens")
