@@ -177,8 +177,7 @@ def _recipe(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     recipe.passes(draft, old_log_probs=(old.value, own), reference=(penalty.value > 0, with_kl))
     recipe.words(draft, "backend", {"megatron": "megatron", "fsdp": "fsdp"}, "actor.training_backend")
     if draft.values.get("trainer.recipe.backend") == "megatron":
-        words = {"tp": "tensor_model", "pp": "pipeline_model", "cp": "context", "ep": "expert_model"}
-        recipe.counts(draft, {name: f"actor.model.{word}_parallel_size" for name, word in words.items()})
+        recipe.megatron(draft, "actor.model.")
         recipe.words(draft, "offload", {"true": "states"}, "actor.offload_optimizer")
     else:
         recipe.words(draft, "offload", {"true": "adam"}, "actor.fsdp_config.cpu_offload")

@@ -117,7 +117,7 @@ def _roles(draft: Draft, reference: bool) -> None:
             elif key.endswith(".judge_model_type") and value == "api":
                 roles.judged(draft, f"{key} = api")
     pools = [key for key in settings.below("rewards") if key.endswith(".world_size")]
-    pools = [key for key in pools if not settings.has(key.replace(".world_size", ".judge_model_type"))]
+    pools = [key for key in pools if not settings.has(key.replace(".world_size", ".device_mapping"))]
     roles.workers(draft, "reward", [draft.maybe_count(key) for key in pools])
     # traj_env_manager.py: so many steps of an environment at a time, 0 for any number
     roles.workers(draft, "tools", _in_environments(draft, "max_env_step_concurrent", 0))
@@ -137,9 +137,8 @@ def _recipe(draft: Draft, reference: Read[bool]) -> None:
     recipe.passes(draft, reference=(reference.value, one_of({True: {reference.key: True, **place}, False: off})))
     known = {"megatron_train": "megatron", "fsdp2_train": "fsdp", "deepspeed_train": "fsdp"}
     recipe.words(draft, "backend", known, "actor_train.strategy_args.strategy_name")
-    ranks = {"tp": "tensor_model", "pp": "pipeline_model", "cp": "context", "ep": "expert_model"}
     section = "actor_train.strategy_args.strategy_config"
-    recipe.counts(draft, {name: f"{section}.{word}_parallel_size" for name, word in ranks.items()})
+    recipe.megatron(draft, f"{section}.")
     recipe.counts(draft, {"epochs": "ppo_epochs"})
     # fsdp2_strategy.py: parameters, gradients and optimizer in host memory
     recipe.words(draft, "offload", {"true": "adam"}, f"{section}.offload_policy")

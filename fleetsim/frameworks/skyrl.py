@@ -235,8 +235,7 @@ def _recipe(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     recipe.words(draft, "backend", {"fsdp": "fsdp", "fsdp2": "fsdp", "megatron": "megatron"}, "trainer.strategy")
     recipe.counts(draft, {"epochs": "trainer.update_epochs_per_batch"})
     if draft.values.get("trainer.recipe.backend") == "megatron":
-        ranks = {"tp": "tensor_model", "pp": "pipeline_model", "cp": "context", "ep": "expert_model"}
-        recipe.counts(draft, {k: f"{POLICY}.megatron_config.{word}_parallel_size" for k, word in ranks.items()})
+        recipe.megatron(draft, f"{POLICY}.megatron_config.")
     else:
         recipe.counts(draft, {"cp": f"{POLICY}.sequence_parallel_size"})
     offload = {"megatron": f"{POLICY}.megatron_config.optimizer_config_kwargs.optimizer_cpu_offload"}

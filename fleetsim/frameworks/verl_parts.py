@@ -109,8 +109,7 @@ def put_recipe(draft: Draft) -> None:
     engine = f"{ACTOR}.{'megatron' if megatron else own}"
     recipe.counts(draft, {"epochs": f"{ACTOR}.ppo_epochs"})
     if megatron:
-        ranks = {"tp": "tensor_model", "pp": "pipeline_model", "cp": "context", "ep": "expert_model"}
-        recipe.counts(draft, {name: f"{engine}.{word}_parallel_size" for name, word in ranks.items()})
+        recipe.megatron(draft, f"{engine}.")
     else:
         turbo = f"{engine}.turbo_config.distributed"
         recipe.counts(
