@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from fleetsim.job.base_job import BaseJob, reads_runs
 from fleetsim.job.options import Options
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from fleetsim.alerts.ask import AlertsResult, DashboardResult
     from fleetsim.forecast.ask import ForecastResult
     from fleetsim.frameworks.export import Exported
+    from fleetsim.frameworks.patch import ConfigPatch
     from fleetsim.history.history import History
     from fleetsim.plan.result import PlanResult
     from fleetsim.replay.result import ReplayResult
@@ -51,8 +52,16 @@ class Job(BaseJob):
         (4, 5, 4)
     """
 
-    def to(self, framework: str) -> Exported:
+    @overload
+    def to(self, framework: str) -> Exported: ...
+
+    @overload
+    def to(self, framework: str, config: str | os.PathLike[str]) -> ConfigPatch: ...
+
+    def to(self, framework: str, config: str | os.PathLike[str] | None = None) -> Exported | ConfigPatch:
         """The scenario as a framework's own configuration, and what cannot be told to it.
+
+        config: your own file of that framework: what of it must change, with its text then and the diff.
 
             >>> import fleetsim as fs
             >>> made = fs.load("presets/verl-fully-async").to("verl")
@@ -62,9 +71,12 @@ class Job(BaseJob):
         `text` is what to paste. Raises InputError for a framework that is not known or cannot run this at all.
         """
         from fleetsim.frameworks.export import scenario_to
+        from fleetsim.frameworks.patch import patch_of
         from fleetsim.job.derived_values import training_step_s
         from fleetsim.job.nameplate import generated_mean, limits_of
 
+        if config is not None:
+            return patch_of(framework, self.scenario, limits_of, os.fspath(config))
         name = self.scenario.name or "scenario"
         means = generated_mean(self.scenario), training_step_s(self.scenario)
         return scenario_to(framework, self.scenario, limits_of, name, *means)

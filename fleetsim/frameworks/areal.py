@@ -26,6 +26,7 @@ _NO_BOUND = 1e6  # versions
 # The class that AReaL's own defaults name: with it alone nobody asked for an agent.
 _OWN_AGENT = "online_agent._OnlineAgent"
 NOT_MODELLED = {
+    "rollout.agent.subproc_max_workers": "agents that run at a time: --set fleet.max_in_flight_samples=SAMPLES",
     "rollout.queue_size": "the input queue's own bound",
     "rollout.pause_grace_period": "seconds of grace at a pause: --set sync.pause_s=SECONDS",
     "dynamic_bs": "batches of varying size",

@@ -165,8 +165,7 @@ def _trainer(draft: Draft, megatron: bool) -> None:
     draft.could(_MEGATRON, "megatron" if megatron else "fsdp", one_of({}))
     if megatron:
         draft.semantics(_MEGATRON, "megatron", "Megatron-Core trains")
-        words = {"tp": "tensor_model", "pp": "pipeline_model", "cp": "context", "ep": "expert_model"}
-        recipe.counts(draft, {k: tuple(f"{s}{w}_parallel_size" for s in sections) for k, w in words.items()})
+        recipe.megatron(draft, *sections)
         recipe.words(draft, "offload", {"true": "adam"}, "optimizer_cpu_offload")
     else:
         recipe.words(draft, "offload", {"zero3_offload": "adam", "zero2_offload": "adam"}, "deepspeed")

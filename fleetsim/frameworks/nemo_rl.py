@@ -7,7 +7,7 @@ async_utils/trajectory_collector.py, replay_buffer.py and staleness_sampler.py.
 
 from __future__ import annotations
 
-from fleetsim.frameworks import common, recipe
+from fleetsim.frameworks import common, recipe, roles
 from fleetsim.frameworks.common import Framework, Mode
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.nemo_rl_parts import GENERATION, put_beside, put_pools, put_recipe
@@ -26,7 +26,6 @@ NOT_MODELLED = {
     "policy.draft.enabled": "the drafter's own passes and loss in the trainer's seconds",
     "grpo.async_grpo.max_generation_failures": "failed rollouts: --set fleet.failures.mtbf_s=SECONDS",
     "async_rl.rollout_failure.on_dropped_prompt": "dropped prompts",
-    "env.math.num_workers": "workers of the reward: --set stations.reward.workers=N with latency_s",
 }
 
 
@@ -74,6 +73,9 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     common.hardware_and_times(draft, speed, {"policy log-probs": True, "reference log-probs": made})
     recipe.passes(draft, reference=(penalty.value > 0, one_of({True: {penalty.key: 0.01}, False: {penalty.key: 0.0}})))
     put_recipe(draft)
+    own = draft.maybe_text("data.default.env_name", "data.train.env_name", "data.env_name")
+    pool = f"env.{'math' if own is None else own.value}.num_workers"
+    roles.workers(draft, "reward", [draft.maybe_count(pool)], pool)
     draft.leave_out(NOT_MODELLED)
 
 

@@ -184,8 +184,7 @@ def put_recipe(draft: Draft) -> None:
     else:
         draft.could("trainer.recipe.backend", None, back, None)
     if megatron.value:
-        ranks = {"tp": "tensor_model", "pp": "pipeline_model", "cp": "context", "ep": "expert_model"}
-        recipe.counts(draft, {k: f"policy.megatron_cfg.{word}_parallel_size" for k, word in ranks.items()})
+        recipe.megatron(draft, "policy.megatron_cfg.")
         recipe.words(draft, "offload", {"true": "adam"}, "policy.megatron_cfg.optimizer.optimizer_cpu_offload")
     else:
         words = {"tp": "tensor", "cp": "context", "ep": "expert"}

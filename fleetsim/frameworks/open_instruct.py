@@ -68,6 +68,8 @@ def _beside(draft: Draft) -> None:
     if tools is not None and calls is not None:
         turns = Read(f"{calls} + 1", calls.value + 1, True, lambda want: calls.written(want - 1))
     put_turns(draft, turns, "", "" if tools is None else f"{tools[0].key} = {one_line(tools[1], 40)}")
+    if tools is not None:
+        roles.workers(draft, "tools", [draft.maybe_count("pool_size")], "pool_size")
     for judge in (draft.maybe_text("llm_judge_model"), draft.maybe_text("code_api_url")):
         if judge is not None:
             roles.judged(draft, str(judge))

@@ -19,8 +19,7 @@ from itertools import islice
 from typing import IO, Any
 
 from fleetsim.errors import InputError, Problem
-from fleetsim.frameworks.arithmetic import whole_number
-from fleetsim.frameworks.settings import RunSettings
+from fleetsim.frameworks.settings import RunSettings, whole_number
 
 _MOST_CHARACTERS = 300_000
 # Arguments whose presence says something, whatever object they are.

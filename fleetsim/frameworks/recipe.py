@@ -22,6 +22,12 @@ def counts(draft: Draft, keys: Mapping[str, str | tuple[str, ...]]) -> None:
         draft.where_said(f"{PATH}.{name}", draft.maybe_count(*spellings), spellings[0], now=ours, unless=ours)
 
 
+def megatron(draft: Draft, *sections: str) -> None:
+    """The ranks under Megatron's names. sections: the prefix of the keys with its dot, or several of them."""
+    names = {"tp": "tensor_model", "pp": "pipeline_model", "cp": "context", "ep": "expert_model"}
+    counts(draft, {ours: tuple(f"{s}{name}_parallel_size" for s in sections) for ours, name in names.items()})
+
+
 def flags(draft: Draft, keys: Mapping[str, tuple[str | tuple[str, ...], bool]]) -> None:
     """True or false. keys: field of the recipe -> the framework's key or spellings of it, and its default there."""
     for name, (key, default) in keys.items():

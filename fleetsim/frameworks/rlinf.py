@@ -64,6 +64,8 @@ def _lengths(draft: Draft) -> None:
     turns = draft.maybe_count("agentloop.max_turns", "agentloop.max_toolcall_per_worker")
     mark = next((key for key in ("agentloop", "tools") if draft.settings.has(key)), "")
     put_turns(draft, turns, "agentloop.max_turns", mark)
+    pools = [key for key in draft.settings.below("tools") if key.endswith(".concurrency_limit")]
+    roles.workers(draft, "tools", [draft.maybe_count(key) for key in pools])
     if answer is not None:
         answer = trajectory(answer, turns, whole, "runner.seq_length", several=bool(mark))
         own = draft.settings.get("algorithm.sampling_params.max_new_tokens")
@@ -175,8 +177,7 @@ def _recipe(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     recipe.passes(draft, old_log_probs=(old.value, own), reference=(penalty.value > 0, with_kl))
     recipe.words(draft, "backend", {"megatron": "megatron", "fsdp": "fsdp"}, "actor.training_backend")
     if draft.values.get("trainer.recipe.backend") == "megatron":
-        words = {"tp": "tensor_model", "pp": "pipeline_model", "cp": "context", "ep": "expert_model"}
-        recipe.counts(draft, {name: f"actor.model.{word}_parallel_size" for name, word in words.items()})
+        recipe.megatron(draft, "actor.model.")
         recipe.words(draft, "offload", {"true": "states"}, "actor.offload_optimizer")
     else:
         recipe.words(draft, "offload", {"true": "adam"}, "actor.fsdp_config.cpu_offload")

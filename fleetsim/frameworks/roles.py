@@ -7,7 +7,7 @@ a plan knows neither its cost nor its seconds. A trajectory has its turns and th
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fleetsim import units
@@ -21,6 +21,19 @@ REWARD = "workload.reward.latency_s"
 def judged(draft: Draft, who: str, gpus: int = 0) -> None:
     """Something that scores samples, of which no configuration says how long it takes."""
     draft.assume(REWARD, 0.0, _apart(draft, who, gpus), f"--set {REWARD}=SECONDS, from your own logs")
+
+
+def workers(draft: Draft, station: str, reads: Sequence[Read[int] | None], key: str = "") -> None:
+    """Workers that serve the calls of tools, or score samples (`reward`): those of all pools together.
+
+    key: where they would stand, for a framework that can be told.
+    """
+    path, found = f"stations.{station}.workers", [read for read in reads if read is not None and read.value]
+    if not found:
+        draft.could(path, None, Read(key, 1, False).written, None)
+        return
+    total, back = sum(read.value for read in found), found[0].written if len(found) == 1 else lambda _: None
+    draft.put(path, total, *found, why="" if len(found) == 1 else "of all pools together", back=back)
 
 
 def passed(draft: Draft, who: str, gpus: int = 0) -> None:

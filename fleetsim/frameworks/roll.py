@@ -116,6 +116,11 @@ def _roles(draft: Draft, reference: bool) -> None:
                 roles.judged(draft, f"{key}: {len(gpus)} GPUs that judge", len(gpus - held))
             elif key.endswith(".judge_model_type") and value == "api":
                 roles.judged(draft, f"{key} = api")
+    pools = [key for key in settings.below("rewards") if key.endswith(".world_size")]
+    pools = [key for key in pools if not settings.has(key.replace(".world_size", ".device_mapping"))]
+    roles.workers(draft, "reward", [draft.maybe_count(key) for key in pools])
+    # traj_env_manager.py: so many steps of an environment at a time, 0 for any number
+    roles.workers(draft, "tools", _in_environments(draft, "max_env_step_concurrent", 0))
     if lora is not None:
         roles.adapters(draft, lora)
         rank = draft.count("actor_infer.model_args.lora_rank", "actor_train.model_args.lora_rank", default=8)
@@ -132,9 +137,8 @@ def _recipe(draft: Draft, reference: Read[bool]) -> None:
     recipe.passes(draft, reference=(reference.value, one_of({True: {reference.key: True, **place}, False: off})))
     known = {"megatron_train": "megatron", "fsdp2_train": "fsdp", "deepspeed_train": "fsdp"}
     recipe.words(draft, "backend", known, "actor_train.strategy_args.strategy_name")
-    ranks = {"tp": "tensor_model", "pp": "pipeline_model", "cp": "context", "ep": "expert_model"}
     section = "actor_train.strategy_args.strategy_config"
-    recipe.counts(draft, {name: f"{section}.{word}_parallel_size" for name, word in ranks.items()})
+    recipe.megatron(draft, f"{section}.")
     recipe.counts(draft, {"epochs": "ppo_epochs"})
     # fsdp2_strategy.py: parameters, gradients and optimizer in host memory
     recipe.words(draft, "offload", {"true": "adam"}, f"{section}.offload_policy")
@@ -168,18 +172,22 @@ def _turns(draft: Draft) -> Read[int] | None:
 
 def _of_environments(draft: Draft, word: str) -> Read[int] | None:
     """The largest value of a word among the environments that train: `custom_envs`, which may point to a section."""
-    settings = draft.settings
+    return max(_in_environments(draft, word), key=lambda read: read.value, default=None)
+
+
+def _in_environments(draft: Draft, word: str, least: int = 1) -> list[Read[int]]:
+    """A word's values, of each environment that trains."""
+    settings, found = draft.settings, []
     tags = settings.get("train_env_manager.tags")
-    found = []
     for tag in tags[1] if tags is not None and isinstance(tags[1], list) else ():
         section, key = f"custom_envs.{tag}", f"custom_envs.{tag}.{word}"
         there = settings.found.get(normal(section))
         pointer = _POINTER.fullmatch(there.value.strip()) if there and isinstance(there.value, str) else None
         if pointer:
             settings.see(section)
-        read = draft.maybe_count(f"{pointer[1]}.{word}" if pointer else key)
+        read = draft.maybe_count(f"{pointer[1]}.{word}" if pointer else key, least=least)
         found += [read] if read is not None else []
-    return max(found, key=lambda read: read.value, default=None)
+    return found
 
 
 def _lengths(draft: Draft, turns: Read[int] | None, agentic: bool) -> None:

@@ -66,6 +66,8 @@ def put_gpus(draft: Draft) -> None:
         drafts = vllm_drafts(draft, f"{config}.speculative_config.")
     else:
         drafts = sglang_drafts(draft, f"{config}.")
+    cached = f"{config}.enable_prefix_caching"
+    draft.where_said("engine.prefix_caching", draft.flag(cached, default=True), cached, now=True, unless=True)
     if drafts:
         frozen(draft, f"{config}: a drafter that ROLL does not train")
     common.engine_limits(draft, f"{config}.")

@@ -12,7 +12,19 @@ from fleetsim.config.plain_scalar import plain_scalar
 from fleetsim.config.yaml_text import to_yaml
 from fleetsim.frameworks.reading import one_line
 
-SECTIONS = ("workload", "engine", "fleet", "trainer", "sync", "admission", "buffer", "targets", "cost", "run")
+SECTIONS = (
+    "workload",
+    "stations",
+    "engine",
+    "fleet",
+    "trainer",
+    "sync",
+    "admission",
+    "buffer",
+    "targets",
+    "cost",
+    "run",
+)
 _COMMENT_COLUMN = 40
 
 

@@ -75,6 +75,15 @@ def _lengths(draft: Draft) -> None:
     turns = own or draft.maybe_count("generator.max_turns")
     if several and own is None and (turns is None or turns.value == 1):
         turns = None
+    pool = "environment.skyrl_gym.max_env_workers"
+    threads = draft.maybe_count(pool, least=0)  # without threads, its own loop makes one step after the other
+    threads = threads and Read(threads.key, max(1, threads.value), True, threads.written)
+    roles.workers(draft, "tools" if several or (turns and turns.value > 1) else "reward", [threads], pool)
+    limit = "generator.rate_limit"
+    if draft.flag(f"{limit}.enabled", default=False).value and not draft.settings.has("trainer.fully_async.enabled"):
+        most = draft.maybe_count(f"{limit}.max_concurrency")
+        draft.where_said("fleet.max_in_flight_samples", most, f"{limit}.max_concurrency", back=lambda _: None)
+        draft.leave_out({f"{limit}.trajectories_per_second": "trajectories that may begin in a second"})
     put_turns(draft, turns, "generator.max_turns", "an environment of several turns" if several else "")
     most = draft.maybe_count("generator.max_input_length") or prompt
     longest = lambda want: most.written(max(want - turn.value, prompt.value))  # noqa: E731 back to its setting
@@ -226,8 +235,7 @@ def _recipe(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     recipe.words(draft, "backend", {"fsdp": "fsdp", "fsdp2": "fsdp", "megatron": "megatron"}, "trainer.strategy")
     recipe.counts(draft, {"epochs": "trainer.update_epochs_per_batch"})
     if draft.values.get("trainer.recipe.backend") == "megatron":
-        ranks = {"tp": "tensor_model", "pp": "pipeline_model", "cp": "context", "ep": "expert_model"}
-        recipe.counts(draft, {k: f"{POLICY}.megatron_config.{word}_parallel_size" for k, word in ranks.items()})
+        recipe.megatron(draft, f"{POLICY}.megatron_config.")
     else:
         recipe.counts(draft, {"cp": f"{POLICY}.sequence_parallel_size"})
     offload = {"megatron": f"{POLICY}.megatron_config.optimizer_config_kwargs.optimizer_cpu_offload"}

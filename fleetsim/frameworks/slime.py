@@ -58,8 +58,7 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     recipe.passes(
         draft, old_log_probs=(not own.value, lambda want: own.written(not want)), reference=(reference, loss.written)
     )
-    words = {"tp": "tensor_model", "pp": "pipeline_model", "cp": "context", "ep": "expert_model"}
-    recipe.counts(draft, {name: f"{word}_parallel_size" for name, word in words.items()})
+    recipe.megatron(draft, "")
     recipe.words(draft, "backend", {"megatron": "megatron"}, "train_backend")
     # slime/utils/arguments.py and ray/placement_group.py: a critic of the actor's GPUs, in turn with it
     estimator = draft.text("advantage_estimator", default="grpo")

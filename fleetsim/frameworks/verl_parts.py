@@ -77,6 +77,10 @@ def put_roles(draft: Draft) -> None:
             pool = draft.flag(f"{reward}.enable_resource_pool", default=False).value
             gpus = roles.nodes(draft, f"{reward}.nnodes", f"{reward}.n_gpus_per_node", 8) if pool else 0
             roles.judged(draft, f"{reward}.enable: a reward model", gpus)
+    own, sandbox = "reward.num_workers", "reward.sandbox_fusion"
+    apart = settings.has(f"{sandbox}.url", "reward_model.sandbox_fusion.url")
+    calls = draft.count(f"{sandbox}.max_concurrent", "reward_model.sandbox_fusion.max_concurrent", default=64)
+    roles.workers(draft, "reward", [calls if apart else draft.maybe_count(own)], calls.key if apart else own)
     settings.see("distillation", "reward", "reward_model", "critic", "actor_rollout_ref.ref")
     section = f"{ROLLOUT}.multi_turn"
     on = draft.flag(f"{section}.enable", default=False)
@@ -105,8 +109,7 @@ def put_recipe(draft: Draft) -> None:
     engine = f"{ACTOR}.{'megatron' if megatron else own}"
     recipe.counts(draft, {"epochs": f"{ACTOR}.ppo_epochs"})
     if megatron:
-        ranks = {"tp": "tensor_model", "pp": "pipeline_model", "cp": "context", "ep": "expert_model"}
-        recipe.counts(draft, {name: f"{engine}.{word}_parallel_size" for name, word in ranks.items()})
+        recipe.megatron(draft, f"{engine}.")
     else:
         turbo = f"{engine}.turbo_config.distributed"
         recipe.counts(

@@ -16,7 +16,7 @@ from fleetsim.frameworks.common import OUTPUT_CAP, PROMPT_OF_CAP, cap_of_prompts
 Limits = Callable[[Scenario], Mapping[str, Any]]
 # Stands for: the scenario says nothing here.
 NOTHING: Any = object()
-SECTIONS = ("workload", "engine", "fleet", "trainer", "sync", "admission", "buffer")
+SECTIONS = ("workload", "stations", "engine", "fleet", "trainer", "sync", "admission", "buffer")
 # Facts about the data, the hardware and the measured system: the plan rests on them, and no framework is told them.
 _FACTS = (
     "workload.prompt_tokens", "workload.output_tokens", "workload.group_correlation", "workload.shared_prefix_tokens",
@@ -61,7 +61,8 @@ class Wanted:
 @cache
 def is_fact(path: str) -> bool:
     """Whether a value is a fact that no framework is told."""
-    return is_given(path, _FACTS) and path != OUTPUT_CAP
+    of_station = path.startswith("stations.") and not path.endswith(".workers")
+    return of_station or (is_given(path, _FACTS) and path != OUTPUT_CAP)
 
 
 def policies_of(scenario: Scenario) -> Iterator[str]:

@@ -548,9 +548,9 @@ CASES = (
     Case(
         "rlinf.yaml",
         "trl-grpo",
-        {"fleet.placement": "colocated", "trainer.gpus": 64, "fleet.instances": 32,
+        {"fleet.placement": "colocated", "trainer.gpus": 16, "fleet.instances": 8,
          "trainer.recipe.optimizer_steps": 4},
-        words=("cluster.component_placement.actor=all", "cluster.component_placement.rollout,reward=all"),
+        words=("cluster.component_placement.actor=0-15",),
     ),
 )  # fmt: skip
 

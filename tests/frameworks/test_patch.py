@@ -285,3 +285,12 @@ def test_size_says_it_to_the_framework(folder: Path, tmp_path: Path) -> None:
     alone = run("size", *words)
     assert alone.returncode == 2
     assert "needs the other" in alone.stderr
+
+
+def test_python_says_it_to_the_users_own_file(folder: Path) -> None:
+    import fleetsim as fs
+
+    path = folder / "areal.yaml"
+    job = fs.load(scenario_from("areal", read_source(str(path), (), CLASSES), path.name).scenario)
+    patch = job.with_({"workload.group_size": 2 * job["workload.group_size"]}).to("areal", config=path)
+    assert [change.key for change in patch.changes if "group_size" in "".join(change.paths)] == ["gconfig.n_samples"]
