@@ -69,8 +69,8 @@ class SeenLoad:
         return (
             f"{self.load.concurrency:,} clients, {self.load.isl:,} + {self.load.osl:,} tokens: {a.value:,.0f} tok/s "
             f"({a.low:,.0f} to {a.high:,.0f}), first token {1e3 * b.value:,.0f} ms ({1e3 * b.low:,.0f} to "
-            f"{1e3 * b.high:,.0f}), later ones {1e3 * c.value:.1f} ms ({1e3 * c.low:.1f} to {1e3 * c.high:.1f}); eight of "
-            "ten engines lie between these"
+            f"{1e3 * b.high:,.0f}), later ones {1e3 * c.value:.1f} ms ({1e3 * c.low:.1f} to {1e3 * c.high:.1f}); eight "
+            "of ten engines lie between these"
         )
 
     @property
@@ -81,7 +81,7 @@ class SeenLoad:
 
 def read_point(text: str) -> Point:
     """`concurrency=64 isl=1000 osl=1000 tok_s=4100`. Raises InputError with value, rule and remedy."""
-    said = dict(part.partition("=")[::2] for part in text.split())
+    said = {key: value for key, _, value in (part.partition("=") for part in text.split())}
     rule = f"each of {', '.join(f'{key}=NUMBER' for key in _KEYS)}, once"
     if sorted(said) != sorted(_KEYS) or len(said) != len(text.split()):
         raise InputError([Problem("--point", text, rule, f"for example --point '{EXAMPLE}'")])
