@@ -28,7 +28,7 @@ FIRST_P90 = 0.7
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class ClosedLoad:
     """concurrency: clients. isl, osl: tokens of each prompt and response."""
 
     concurrency: int
@@ -37,15 +37,15 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class MeasuredLoad:
     """A measured load: output tokens per second of all clients together."""
 
-    load: Load
+    load: ClosedLoad
     tok_s: float
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class RangedFigure:
     """A figure, and between what it lies in eight of ten cases."""
 
     value: float
@@ -57,10 +57,10 @@ class Told:
 class SeenLoad:
     """What clients see of a load: output tokens per second of all, seconds to the first token and per later one."""
 
-    load: Load
-    tok_s: Told
-    ttft_s: Told
-    tpot_s: Told
+    load: ClosedLoad
+    tok_s: RangedFigure
+    ttft_s: RangedFigure
+    tpot_s: RangedFigure
 
     @property
     def words(self) -> str:
@@ -79,7 +79,7 @@ class SeenLoad:
         return {**asdict(self.load), **{name: asdict(getattr(self, name)) for name in ("tok_s", "ttft_s", "tpot_s")}}
 
 
-def read_point(text: str) -> Point:
+def read_point(text: str) -> MeasuredLoad:
     """`concurrency=64 isl=1000 osl=1000 tok_s=4100`. Raises InputError with value, rule and remedy."""
     said = {key: value for key, _, value in (part.partition("=") for part in text.split())}
     rule = f"each of {', '.join(f'{key}=NUMBER' for key in _KEYS)}, once"
@@ -90,14 +90,14 @@ def read_point(text: str) -> Point:
         tok_s = float(said["tok_s"])
     except ValueError:
         raise InputError([Problem("--point", text, rule, f"for example --point '{EXAMPLE}'")]) from None
-    load = Load(*counts)
+    load = ClosedLoad(*counts)
     check_load(load, "--point")
     if not 0 < tok_s < 1e9:
         raise InputError([Problem("--point", tok_s, "tokens per second above 0", "give what was measured")])
-    return Point(load, tok_s)
+    return MeasuredLoad(load, tok_s)
 
 
-def check_load(load: Load, path: str) -> None:
+def check_load(load: ClosedLoad, path: str) -> None:
     """Raises InputError for a load that is none."""
     for name, value, most in (
         ("concurrency", load.concurrency, 4096),
@@ -108,7 +108,7 @@ def check_load(load: Load, path: str) -> None:
             raise InputError([Problem(f"{path} {name}", value, f"a whole number from 1 to {most:,}", f"{name}=64")])
 
 
-def seen_of(load: Load, gpu: str, model: str, known: KnownError | None = None, **engine: Any) -> SeenLoad:
+def seen_of(load: ClosedLoad, gpu: str, model: str, known: KnownError | None = None, **engine: Any) -> SeenLoad:
     """What clients see of a load. engine: further arguments of `roofline`. known: how far off such engines are, None =
     by their kind. Raises InputError as `roofline` does, and for a load that does not fit."""
     import numpy as np
@@ -128,11 +128,20 @@ def seen_of(load: Load, gpu: str, model: str, known: KnownError | None = None, *
         float(x) for x in (ranks * n * load.osl / seen.finish_s.max(), seen.first_s.mean(), seen.later_s.mean())
     )
     far = exp(1.2816 * sigma_of(FIRST_P90))
-    first = Told(first_s, first_s / far, first_s * far)
-    return SeenLoad(load, Told(tok_s, *error.around(tok_s)), first, Told(later_s, *error.around(later_s)))
+    first = RangedFigure(first_s, first_s / far, first_s * far)
+    return SeenLoad(
+        load, RangedFigure(tok_s, *error.around(tok_s)), first, RangedFigure(later_s, *error.around(later_s))
+    )
 
 
-def calibrated(points: Sequence[Point], gpu: str, model: str, tp: int = 1, dtype: str = "auto") -> Profile:
+def told_of(load: tuple[int, int, int], gpu: str, model: str, **engine: Any) -> SeenLoad:
+    """The same of a load as flags give it: concurrency, isl, osl. Raises InputError for one that is none."""
+    asked = ClosedLoad(*load)
+    check_load(asked, "--concurrency, --isl, --osl:")
+    return seen_of(asked, gpu, model, **engine)
+
+
+def calibrated(points: Sequence[MeasuredLoad], gpu: str, model: str, tp: int = 1, dtype: str = "auto") -> Profile:
     """The roofline as a profile, made slower or faster as measured loads say. Raises InputError as `seen_of` does."""
     from fleetsim.calibrate.derivation import estimate_profile
 

@@ -261,26 +261,24 @@ def estimate(
 
     from fleetsim.calibrate.derivation import estimate_profile
     from fleetsim.calibrate.known_profiles import seen_by_clients
-    from fleetsim.calibrate.one_load import Load, check_load, seen_of
+    from fleetsim.calibrate.one_load import told_of
     from fleetsim.config.profile_files import profile_text
     from fleetsim.errors import InputError
     from fleetsim.files import new_file, write_text
 
     place = None if output is None else new_file("--output", output, force)
-    load = Load(concurrency, isl, osl)
-    check_load(load, "--concurrency, --isl, --osl:")
     try:
         profile = estimate_profile(gpu, model, tp=tp, dtype=dtype)
-        told = seen_of(load, gpu, model, tp=tp, dtype=dtype, kv_dtype=kv_dtype, dp=dp, engine=engine)
+        load = concurrency, isl, osl
+        told = told_of(load, gpu, model, tp=tp, dtype=dtype, kv_dtype=kv_dtype, dp=dp, engine=engine)
     except InputError as error:
         flags = ("gpu", "model", "tp", "dtype", "kv_dtype", "dp", "engine")
         raise InputError(
             [replace(p, path=f"--{p.path}".replace("_", "-") if p.path in flags else p.path) for p in error.problems]
         ) from None
-    if place is not None:
-        write_text(place, profile_text(profile))
     _show(profile, str(place or "FILE"), "profile estimate", json_, seen_by_clients(profile), told)
     if place is not None:
+        write_text(place, profile_text(profile))
         say(f"wrote {place}", err=True)
 
 

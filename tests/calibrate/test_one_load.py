@@ -8,7 +8,7 @@ import re
 import pytest
 from typer.testing import CliRunner
 
-from fleetsim.calibrate.one_load import FOLLOWED, Load, Point, calibrated, read_point, seen_of
+from fleetsim.calibrate.one_load import FOLLOWED, ClosedLoad, MeasuredLoad, calibrated, read_point, seen_of
 from fleetsim.cli.main import app
 from fleetsim.errors import InputError
 
@@ -16,7 +16,7 @@ MODEL = "Qwen/Qwen2.5-1.5B"
 
 
 def test_a_point_is_read() -> None:
-    assert read_point("concurrency=64 isl=1000 osl=900 tok_s=4100.5") == Point(Load(64, 1000, 900), 4100.5)
+    assert read_point("concurrency=64 isl=1000 osl=900 tok_s=4100.5") == MeasuredLoad(ClosedLoad(64, 1000, 900), 4100.5)
 
 
 @pytest.mark.parametrize(
@@ -36,10 +36,10 @@ def test_a_point_that_is_none_is_refused(text: str, said: str) -> None:
 
 def test_one_load_moves_the_engine_by_most_of_what_it_shows_and_two_by_all() -> None:
     """An engine that is measured at half the speed of its roofline at every load."""
-    loads = Load(4, 100, 20), Load(8, 200, 20)
-    points = [Point(load, seen_of(load, "H100", MODEL).tok_s.value / 2) for load in loads]
+    loads = ClosedLoad(4, 100, 20), ClosedLoad(8, 200, 20)
+    points = [MeasuredLoad(load, seen_of(load, "H100", MODEL).tok_s.value / 2) for load in loads]
     plain, one, both = (
-        calibrated(some, "H100", MODEL) for some in ([Point(loads[0], 2 * points[0].tok_s)], points[:1], points)
+        calibrated(some, "H100", MODEL) for some in ([MeasuredLoad(loads[0], 2 * points[0].tok_s)], points[:1], points)
     )
     first = [p.coefficients.knots_s[0].value for p in (plain, one, both)]
     assert first[1] / first[0] == pytest.approx(2**FOLLOWED)
