@@ -43,8 +43,9 @@ request.
 An error is |predicted / measured - 1|, of the median response, the makespan, or the seconds per output token.
 
 - *fitted*: the curves were fitted to this run, too.
-- *model left out*: the fit saw no run of this model on this GPU. An answer shows this error, of its own kind of
-  engine.
+- *model left out*: the fit saw no run of this model on this GPU. An answer shows this error, of the
+  narrowest kind of engine that has 60 runs; of engines kept out whole, its ranges hold 84 % of the points, 76 % where
+  each engine counts once. One measured load of an engine (`calibrate --point`) makes 11.0 % of its others 6.9 %.
 - *GPU left out*: the fit saw no run of this GPU. An answer shows this error for a GPU without public runs.
 
 `python calibration/fit_engine.py` fits the curves and writes this part. `--check` holds it against the committed

@@ -35,6 +35,10 @@ class Calibrate:
             metavar="FILE",
         ),
     ] = None
+    point: Annotated[
+        list[str] | None,
+        Option("One measured load: concurrency=64 isl=1000 osl=1000 tok_s=4100. Repeatable.", WHAT, metavar="LOAD"),
+    ] = None
     engine: Annotated[str, Option("Which engine runs in process.", ENGINE)] = "vllm"
     tp: Annotated[int | None, Option("GPUs per instance.", ENGINE)] = None
     dtype: Annotated[str | None, Option("Type of the weights.", ENGINE)] = None
@@ -68,8 +72,10 @@ class Calibrate:
         return (*(self.from_ or ()), *(self.more or ()))
 
     @property
-    def source(self) -> Literal["vllm", "server", "files"]:
+    def source(self) -> Literal["vllm", "server", "files", "points"]:
         """Where the numbers come from."""
+        if self.point:
+            return "points"
         return "files" if self.files else "server" if self.url else "vllm"
 
     @property
@@ -101,6 +107,8 @@ class Calibrate:
         """Options that exclude or need each other."""
         if self.url and self.files:
             yield Problem(flag("url"), self.url, "one of --url and --from", "leave one of them out")
+        if self.point:
+            yield from self._of_points()
         if self.source == "vllm" and not self.model:
             rule = "one of --model (in process), --url (a server) and --from (files) is needed"
             yield Problem(flag("model"), None, rule, "for example --model Qwen/Qwen2.5-7B")
@@ -115,9 +123,23 @@ class Calibrate:
                     )
         elif self.engine_arg:
             yield Problem(flag("engine_arg"), self.engine_arg, "is for an engine in process", "leave it out")
-        if self.files and (self.resume or self.measure_only):
+        if (self.files or self.point) and (self.resume or self.measure_only):
             name = "resume" if self.resume else "measure_only"
-            yield Problem(flag(name), True, "nothing is measured with --from", "leave it out")
+            yield Problem(flag(name), True, "nothing is measured with --from or --point", "leave it out")
+
+    def _of_points(self) -> Iterator[Problem]:
+        """What a roofline needs that is calibrated at measured loads."""
+        for name in ("url", "files"):
+            if getattr(self, name):
+                yield Problem(flag("point"), self.point, f"cannot be combined with {flag(name)}", "leave one out")
+        for name in ("gpu", "model"):
+            if not getattr(self, name):
+                yield Problem(
+                    flag(name),
+                    None,
+                    "the roofline that --point calibrates is of a GPU and a model",
+                    f"add {flag(name)}",
+                )
 
     def _out_of_range(self) -> Iterator[Problem]:
         """Single values that cannot be."""

@@ -110,6 +110,8 @@ def what_it_is(profile: Profile) -> str:
     model = " ".join(text for text in (p.model or "a model of no name", p.dtype) if text)
     if is_estimate(profile):
         return f"An estimate, not a measurement: {model} on {gpu}, from the data sheet and the model's shape."
+    if p.source.startswith("roofline calibrated"):
+        return f"An estimate, {p.source.removeprefix('roofline ')}: {model} on {gpu}."
     if profile.kind == "derived":
         date = f", {p.date}" if p.date else ""
         return f"Derived from {p.source or 'an unnamed source'}{date}: {model} on {gpu}, {engine}."

@@ -48,6 +48,8 @@ def run(asked: Calibrate, tell: Tell) -> Calibrated:
     """
     if asked.source == "files":
         return _from_files(asked, tell)
+    if asked.source == "points":
+        return _from_points(asked, tell)
     with locked(asked.places):
         return _measured(asked, tell)
 
@@ -168,6 +170,20 @@ def _fitted(raw_file: Path, asked: Calibrate, raw_name: str) -> tuple[Profile, t
     profile = build_profile(raw, name=asked.name or default_name(facts_of(raw)), raw_file=raw_name)
     damage = f"{raw.damaged} lines of {raw_file} are damaged or cut short; the profile rests on the others"
     return profile, ((damage,) if raw.damaged else ()) + warnings_of(profile)
+
+
+def _from_points(asked: Calibrate, tell: Tell) -> Calibrated:
+    """The roofline of a GPU and a model, calibrated at measured loads."""
+    from fleetsim.calibrate.one_load import calibrated, read_point
+
+    points = [read_point(text) for text in asked.point or ()]
+    place = new_file("--output", str(asked.places.profile), asked.force)
+    tell("predicting the measured loads")
+    profile = calibrated(points, str(asked.gpu), str(asked.model), asked.tp or 1, asked.dtype or "auto")
+    if asked.name:
+        profile = profile.model_copy(update={"name": asked.name})
+    write_text(place, profile_text(profile))
+    return Calibrated(profile, place, None, warnings_of(profile))
 
 
 def _from_files(asked: Calibrate, tell: Tell) -> Calibrated:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fleetsim.calibrate.known_profiles import ClientView
+    from fleetsim.calibrate.one_load import SeenLoad
     from fleetsim.config.engine_profile import Profile
     from fleetsim.job.base_job import Job
     from fleetsim.trainer.estimate import TrainerEstimate
@@ -46,6 +47,8 @@ def calibrate(asked: Calibrate, output: ProfileOutput) -> None:
     [bold]fleetsim calibrate --url http://localhost:8000[/bold]
 
     [bold]fleetsim calibrate --from bench-1.json --from bench-2.json --gpu H100 --model Qwen/Qwen2.5-7B[/bold]
+
+    [bold]fleetsim calibrate --gpu H100 --model M --point 'concurrency=64 isl=1000 osl=1000 tok_s=4100'[/bold]
 
     Sweeps decodes, prompts and mixtures, then runs batches that stay out of the fit and predicts them. Needs a GPU box
     with vLLM, a server to reach, or files. Interrupted, it keeps what it measured; --resume goes on.
@@ -228,6 +231,12 @@ def estimate(
     model: Annotated[str, typer.Option(help="Hugging Face id, or a config.json.")],
     tp: Annotated[int, typer.Option(help="GPUs per instance.")] = 1,
     dtype: Annotated[str, typer.Option(help="Type of the weights: bfloat16, fp8, nvfp4, mxfp4, int4, auto.")] = "auto",
+    kv_dtype: Annotated[str, typer.Option(help="Type of the KV cache: bfloat16, fp8, auto.")] = "auto",
+    dp: Annotated[int, typer.Option(help="Ranks that share a mixture's experts.")] = 1,
+    engine: Annotated[str, typer.Option(help="vllm, sglang or tensorrt-llm.")] = "vllm",
+    concurrency: Annotated[int, typer.Option(help="Clients, each with one request at a time.")] = 64,
+    isl: Annotated[int, typer.Option(help="Tokens of each prompt.")] = 1024,
+    osl: Annotated[int, typer.Option(help="Tokens of each response.")] = 1024,
     output: Annotated[
         str | None, typer.Option("-o", "--output", metavar="FILE", help="Write it there: NAME.profile.json.")
     ] = None,
@@ -242,13 +251,17 @@ def estimate(
 
     [bold]fleetsim profile estimate --gpu H200 --model Qwen/Qwen2.5-32B --tp 2 -o h200-32b.profile.json[/bold]
 
+    [bold]fleetsim profile estimate --gpu B200 --model Qwen/Qwen3-8B --engine sglang --concurrency 128 --json[/bold]
+
     It is what `size` uses where no profile is given. Saved, it can be compared with a measured one. It says too what
-    clients of a server with this engine would see: seconds to the first token and per later one.
+    clients of a server with this engine would see: tokens per second, seconds to the first token and per later one,
+    with the range of eight of ten engines.
     """
     from dataclasses import replace
 
     from fleetsim.calibrate.derivation import estimate_profile
     from fleetsim.calibrate.known_profiles import seen_by_clients
+    from fleetsim.calibrate.one_load import told_of
     from fleetsim.config.profile_files import profile_text
     from fleetsim.errors import InputError
     from fleetsim.files import new_file, write_text
@@ -256,15 +269,16 @@ def estimate(
     place = None if output is None else new_file("--output", output, force)
     try:
         profile = estimate_profile(gpu, model, tp=tp, dtype=dtype)
+        load = concurrency, isl, osl
+        told = told_of(load, gpu, model, tp=tp, dtype=dtype, kv_dtype=kv_dtype, dp=dp, engine=engine)
     except InputError as error:
-        flags = ("gpu", "model", "tp", "dtype")
+        flags = ("gpu", "model", "tp", "dtype", "kv_dtype", "dp", "engine")
         raise InputError(
-            [replace(p, path=f"--{p.path}" if p.path in flags else p.path) for p in error.problems]
+            [replace(p, path=f"--{p.path}".replace("_", "-") if p.path in flags else p.path) for p in error.problems]
         ) from None
+    _show(profile, str(place or "FILE"), "profile estimate", json_, seen_by_clients(profile), told)
     if place is not None:
         write_text(place, profile_text(profile))
-    _show(profile, str(place or "FILE"), "profile estimate", json_, seen_by_clients(profile))
-    if place is not None:
         say(f"wrote {place}", err=True)
 
 
@@ -297,15 +311,24 @@ def trainer(asked: TrainerStep, output: TrainerOutput) -> None:
 app.command("trainer")(command(trainer))
 
 
-def _show(profile: Profile, give: str, command: str, as_json: bool, seen: Sequence[ClientView] = ()) -> None:
+def _show(
+    profile: Profile,
+    give: str,
+    command: str,
+    as_json: bool,
+    seen: Sequence[ClientView] = (),
+    told: SeenLoad | None = None,
+) -> None:
     from fleetsim.cli.output import show, show_json
 
     if as_json:
         from fleetsim.calibrate.known_profiles import profile_data
 
-        show_json(profile_data(profile, command, seen))
+        show_json({**profile_data(profile, command, seen), **({} if told is None else told.data)})
     else:
         from fleetsim.calibrate.told import document
         from fleetsim.tell.terminal import draw
 
         show(draw(document(profile, give, seen)))
+        if told is not None:
+            say(told.words)

@@ -76,12 +76,7 @@ def validate(asked: Validation) -> None:
         tell("simulating published runs")
         tell.at(0, len(order))
         results = run_cases(cases, progress=lambda done: tell.at(order.index(done) + 1, len(order)))
-        arms: Sequence[RangedArm] = ()
-        if asked.ranges or folder is not None:
-            from fleetsim.validate.run import ranged_arms
-
-            tell("moving what is not certain to both ends of its interval")
-            arms = ranged_arms(results)
+        arms = _ranges(results, tell) if asked.ranges or folder is not None else ()
     rows = _rows(results, place)
     _show(results, asked.json_, arms, rows)
     if page is not None:
@@ -92,6 +87,14 @@ def validate(asked: Validation) -> None:
         _failed(f"the page in {asked.check} has drifted: run fleetsim validate --write {asked.check}")
     if asked.strict and not summary(results).holds:
         _failed("error: --strict: a gate does not hold")
+
+
+def _ranges(results: Sequence[CaseResult], tell: Callable[[str], None]) -> Sequence[RangedArm]:
+    """Every arm with its range as a plan tells it."""
+    from fleetsim.validate.run import ranged_arms
+
+    tell("moving what is not certain to both ends of its interval")
+    return ranged_arms(results)
 
 
 def _rows(results: Sequence[CaseResult], folder: Path | None) -> Sequence[Row]:

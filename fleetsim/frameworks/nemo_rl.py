@@ -128,10 +128,9 @@ def _limits(draft: Draft) -> None:
         return
     engine = draft.flag(f"{GENERATION}.vllm_cfg.async_engine", default=False)
     training = draft.flag("grpo.async_grpo.enabled", default=False).value or draft.settings.has("async_rl")
-    if engine.value or training:
-        common.entry_point(draft, "async_engine", "AsyncLLM.from_engine_args")
-    else:
-        common.entry_point(draft, "llm", "vllm.LLM")
+    beside = engine.value or training
+    started = "AsyncLLM.from_engine_args" if beside else "vllm.LLM"
+    common.entry_point(draft, common.entry_point_of("nemo-rl", asynchronous=beside), started)
     common.engine_limits(draft, f"{GENERATION}.vllm_kwargs.")
     draft.take("engine.prefix_caching", draft.flag(f"{GENERATION}.vllm_cfg.enable_prefix_caching", default=True))
     asked = vllm_drafts(draft, f"{GENERATION}.vllm_kwargs.speculative_config.")

@@ -19,7 +19,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.config.sections import ObservedConfig
 from fleetsim.config.tree import is_given, is_touched
 from fleetsim.config.workload import Lognormal
-from fleetsim.engine.known_error import sigma_of
+from fleetsim.engine.known_error import ANOTHER_ENGINE, sigma_of
 from fleetsim.engine.residual import residual_of
 from fleetsim.engine.slowdown import off_by
 from fleetsim.engine.transport import sync_times
@@ -134,7 +134,9 @@ def _engine(scenario: Scenario, given: Collection[str]) -> Interval | None:
     if source.kind == "constant" or source.error_median is None:
         return None
     # where only their median is known: 2.4388 medians of a normal law hold 90 %
-    return _within(source.error_p90 or (1 + source.error_median) ** 2.4388 - 1)
+    low, high = _within(source.error_p90 or (1 + source.error_median) ** 2.4388 - 1)
+    wider = ANOTHER_ENGINE if source.kind == "roofline" else 1.0
+    return low**wider, high**wider
 
 
 def _in_a_job(scenario: Scenario, given: Collection[str]) -> Interval | None:

@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from fleetsim.config.load import scenario_from_mapping, with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.workload import Lognormal
-from fleetsim.engine.defaults import entry_point_of
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.model.names import model_shape
 from fleetsim.engine.slowdown import slowdown_of
 from fleetsim.engine.step_time import StepTime
 from fleetsim.errors import InputError
+from fleetsim.frameworks.common import entry_point_of
 from fleetsim.job.derived_values import seconds_of
 from fleetsim.job.nameplate import mean_step_s
 from fleetsim.sim.binding import SMALL_WAIT
@@ -147,7 +147,7 @@ def _made(
     raw["run"] = {"steps": case.steps, "replications": 1, **raw["run"]}
     slowdown = scalar if _kind(case) == "decode_slowdown" and scalar is not None else slowdown_of(case.framework)
     _put(raw, "engine.slowdown", slowdown)
-    point = entry_point_of(case.framework, raw.get("admission", {}).get("law", "barrier") != "barrier")
+    point = entry_point_of(case.framework, asynchronous=raw.get("admission", {}).get("law", "barrier") != "barrier")
     if point != "api_server" and raw["engine"].get("name", "vllm") == "vllm":
         raw["engine"].setdefault("entry_point", point)
     trainer = raw.setdefault("trainer", {})

@@ -38,7 +38,7 @@ class Sealed(ConfigSection):
     file: Annotated[str, Field(min_length=1, max_length=200)]
     sealed: Date
     sha256: Hash
-    first: dict[str, float] = {}
+    first: dict[str, float] = Field(default={})
     edits: Annotated[tuple[Edit, ...], Field(strict=False)] = ()
 
     @property

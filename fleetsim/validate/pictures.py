@@ -210,7 +210,8 @@ HOW_TO_READ = """\
   waits for samples less than 3 % of the time, else the client's cap if it was reached, else *generation*.
 
 All but the sealed cases are no predictions before the fact: settings that a source leaves out were looked up in its
-code after a first comparison had shown a gap. [Frozen predictions](predictions/README.md) are of runs that nobody knows."""
+code after a first comparison had shown a gap. [Frozen predictions](predictions/README.md) are of runs that nobody
+knows."""
 
 GROUPS = """\
 *Trainer given*: the arm's own seconds of training are an input, so only its waiting is predicted. *Trainer not given*:

@@ -11,6 +11,7 @@ import pytest
 from fleetsim.engine import roofline
 from fleetsim.engine.gpus import GPUS, gpu_spec
 from fleetsim.engine.known_error import (
+    LEAST_RUNS,
     Domain,
     KnownError,
     bias_words,
@@ -44,8 +45,8 @@ def test_a_deepseek_on_a_b200_does_not_claim_what_a_dense_model_on_an_h100_has_s
     assert latent.p90 > dense.p90
 
 
-def record(domain: Domain, seen: bool = True, bias: float = 0.0) -> KnownError:
-    return KnownError(domain, seen, 0.1, 0.2, bias, 9, ("a",))
+def record(domain: Domain, seen: bool = True, bias: float = 0.0, runs: int = LEAST_RUNS) -> KnownError:
+    return KnownError(domain, seen, 0.1, 0.2, bias, runs, ("a",))
 
 
 def test_the_narrowest_record_counts() -> None:
@@ -57,6 +58,13 @@ def test_the_narrowest_record_counts() -> None:
     with pytest.raises(InputError, match="record of all runs"):
         known_error(other, records)
     assert not known_error(other, [*records, record(Domain(), seen=False)]).gpu_seen
+
+
+def test_a_kind_of_few_runs_falls_back_to_a_wider_one() -> None:
+    whole = Domain("B200-SXM", "mixture", "8", "vllm")
+    records = [record(whole, runs=LEAST_RUNS - 1), record(Domain("B200-SXM", "mixture")), record(Domain(), runs=9)]
+    assert known_error(whole, records).domain == Domain("B200-SXM", "mixture")
+    assert known_error(whole, records[::2]).runs == 9, "of all runs, there is nothing wider"
 
 
 def test_a_bias_is_told() -> None:

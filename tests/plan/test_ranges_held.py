@@ -20,7 +20,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.estimates import estimate
 from fleetsim.job.input_moves import METRICS, in_doubt, ranges_of
 from fleetsim.job.trials import looked, simulated
-from fleetsim.job.uncertainty import RERUN
+from fleetsim.job.uncertainty import step_off
 from fleetsim.sim.threads import side_by_side
 from fleetsim.split.arrangements import split
 from tests.plan.draws import all_off
@@ -34,8 +34,8 @@ Measured = Callable[[Scenario], Mapping[str, Any]]
 
 
 def worlds(job: Scenario, given: frozenset[str], draws: int) -> Iterator[tuple[Measured, float]]:
-    """Runs in which every input is off by a draw from the law that has its interval; and what a run is off by that
-    repeats another, as a factor on its seconds."""
+    """Runs in which every input is off by a draw from the law that has its interval; and what a step is off by beside
+    its inputs, as a factor on its seconds."""
     inputs = in_doubt(job, given)
     for draw in (draw for draw in map(np.random.default_rng, SEEDS) for _ in range(draws)):
         z, again = draw.normal(size=len(inputs)) / 1.2816, draw.normal() / 1.2816
@@ -44,7 +44,7 @@ def worlds(job: Scenario, given: frozenset[str], draws: int) -> Iterator[tuple[M
         def measure(scenario: Scenario, factors: Any = factors) -> Mapping[str, Any]:
             return simulated(all_off(scenario, factors), 0)
 
-        yield measure, 1.0 + RERUN * again
+        yield measure, 1.0 + step_off(job)[again > 0] * again
 
 
 @pytest.mark.parts

@@ -1,0 +1,58 @@
+"""A roofline that one measured load calibrates, and what is told of a load."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from typer.testing import CliRunner
+
+from fleetsim.calibrate.one_load import FOLLOWED, ClosedLoad, MeasuredLoad, calibrated, read_point, seen_of
+from fleetsim.cli.main import app
+from fleetsim.errors import InputError
+
+MODEL = "Qwen/Qwen2.5-1.5B"
+
+
+def test_a_point_is_read() -> None:
+    assert read_point("concurrency=64 isl=1000 osl=900 tok_s=4100.5") == MeasuredLoad(ClosedLoad(64, 1000, 900), 4100.5)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("concurrency=64", "each of concurrency=NUMBER"),
+        ("concurrency=64 isl=1000 osl=900 tok_s=many", "each of concurrency=NUMBER"),
+        ("concurrency=64 concurrency=64 isl=9 osl=9 tok_s=1", "once"),
+        ("concurrency=0 isl=1000 osl=900 tok_s=4100", "a whole number from 1"),
+        ("concurrency=4 isl=1000 osl=900 tok_s=-1", "tokens per second above 0"),
+    ],
+)
+def test_a_point_that_is_none_is_refused(text: str, said: str) -> None:
+    with pytest.raises(InputError, match=re.escape(said)):
+        read_point(text)
+
+
+def test_one_load_moves_the_engine_by_most_of_what_it_shows_and_two_by_all() -> None:
+    """An engine that is measured at half the speed of its roofline at every load."""
+    loads = ClosedLoad(4, 100, 20), ClosedLoad(8, 200, 20)
+    points = [MeasuredLoad(load, seen_of(load, "H100", MODEL).tok_s.value / 2) for load in loads]
+    plain, one, both = (
+        calibrated(some, "H100", MODEL) for some in ([MeasuredLoad(loads[0], 2 * points[0].tok_s)], points[:1], points)
+    )
+    first = [p.coefficients.knots_s[0].value for p in (plain, one, both)]
+    assert first[1] / first[0] == pytest.approx(2**FOLLOWED)
+    assert first[2] / first[0] == pytest.approx(2.0)
+    assert "calibrated at 4 clients" in one.provenance.source
+
+
+def test_an_estimate_of_a_load_has_a_range() -> None:
+    flags = ["--gpu", "H100", "--model", MODEL, "--concurrency", "4", "--isl", "100", "--osl", "20"]
+    answer = CliRunner().invoke(app, ["profile", "estimate", *flags, "--json"])
+    assert answer.exit_code == 0, answer.output
+    document = json.loads(answer.stdout)
+    for name in ("tok_s", "ttft_s", "tpot_s"):
+        figure = document[name]
+        assert 0 < figure["low"] < figure["value"] < figure["high"], name
+    assert (document["concurrency"], document["isl"], document["osl"]) == (4, 100, 20)
