@@ -21,7 +21,7 @@ LEAST_S = 600.0
 
 def edges_of(start_s: float, end_s: float) -> Floats:
     """Bounds of the slices: hours from the start, a rest of under half an hour joined to the last; a window below three
-    hours in four equal parts, or fewer so that each has ten minutes; of a window over MOST hours, each so many hours."""
+    hours in four equal parts, or fewer so that each has ten minutes; beyond MOST hours, slices of so many hours."""
     span = end_s - start_s
     if span < SHORT_S:
         parts = int(min(PARTS, max(1, span // LEAST_S)))
