@@ -19,8 +19,12 @@ def non_negative(a: Array, y: Array, likely: NDArray[np.bool_] | None = None) ->
         small = np.asarray(np.linalg.qr(np.column_stack((a, y)), mode="r"))
         a, y = small[:, :-1], small[:, -1]
     x, free = np.zeros(columns), np.zeros(columns, np.bool_)
-    if likely is not None and (found := _free_solution(a, y, likely))[likely].min(initial=1.0) > 0.0:
-        x, free = found, likely.copy()
+    while likely is not None and likely.any():
+        found = _free_solution(a, y, likely)
+        if found[likely].min() > 0.0:
+            x, free = found, likely.copy()
+            break
+        likely = likely & (found > 0.0)
     tolerance = 10.0 * max(a.shape) * np.finfo(np.float64).eps * float(np.abs(a).sum(axis=0).max(initial=0.0))
     for _ in range(100 * columns):
         gain = np.where(free, -np.inf, a.T @ (y - a @ x))

@@ -5,6 +5,7 @@ Nothing but typer is imported before a command is asked for, so that `fleetsim -
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import sys
@@ -27,6 +28,10 @@ _MARGIN = 2  # what typer begins a line of its help with
 # The base of typer's usage errors, which older releases of typer do not export: BadParameter, UsageError, this.
 USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[2]
 _NUMBERS = {"int_parsing": "must be a whole number", "float_parsing": "must be a number"}
+
+
+# No room on the disk or in the quota; the disk fails; the file would be too long.
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)
 
 
 class ErrorsToExitCodes(TyperGroup):
@@ -75,6 +80,10 @@ class ErrorsToExitCodes(TyperGroup):
         except BrokenPipeError:  # a reader that has seen enough: what is left goes nowhere
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit from None
+        except OSError as error:
+            if error.errno in _FULL:
+                raise  # `main` has a word for it
+            raise _ours(error) from None
         except (typer.Exit, typer.Abort):
             raise  # typer's own
         except USAGE_ERROR as error:
@@ -187,6 +196,12 @@ def main() -> None:
         return
     try:
         app(prog_name="fleetsim")
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nor can what is left be written
+        say(f"error: the output cannot be written: {error.strerror}; make room there, or write elsewhere", err=True)
+        sys.exit(OutsideError.exit_code)
     finally:
         # The process ends here: a last collection over numba's object graph would take a third of a second.
         gc.freeze()

@@ -87,7 +87,8 @@ def _an_age_action_needs_an_age(s: Sections) -> Iterator[Problem]:
 def _minibatches_are_whole_groups(s: Sections) -> Iterator[Problem]:
     parts, groups = s.trainer.minibatches, s.groups_per_step
     if groups % parts:
-        divisor = max(d for d in range(1, parts + 1) if groups % d == 0)
+        small = [d for d in range(1, math.isqrt(groups) + 1) if groups % d == 0]
+        divisor = max(d for k in small for d in (k, groups // k) if d <= parts)
         yield Problem(
             "trainer.minibatches",
             parts,

@@ -15,8 +15,9 @@ import ipaddress
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from socket import AF_INET6
+from socket import AF_INET6, SHUT_RDWR
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -108,10 +109,28 @@ def families(status: Status) -> Iterator[Metric]:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    timeout = 10  # a client that says nothing does not hold a thread
+    timeout = 10  # a client that says nothing does not hold a thread,
+    most_s = 30.0  # nor one that sends a byte now and then
+
+    def setup(self) -> None:
+        super().setup()
+        self._end = threading.Timer(self.most_s, self._cut)
+        self._end.daemon = True
+        self._end.start()
+
+    def finish(self) -> None:
+        self._end.cancel()
+        super().finish()
+
+    def _cut(self) -> None:
+        with suppress(OSError):  # it has gone by itself
+            self.connection.shutdown(SHUT_RDWR)
 
     def do_GET(self) -> None:
-        place = urlsplit(self.path).path
+        try:
+            place = urlsplit(self.path).path
+        except ValueError:
+            place = ""
         if place == "/metrics":
             assert isinstance(self.server, _Server)
             self._send(200, *self.server.exposition(self.headers.get("Accept", "")))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from fleetsim.calibrate.facts import GivenFlags
 from fleetsim.calibrate.raw import RawWriter
 from fleetsim.calibrate.sources import is_raw, read_source
 from fleetsim.calibrate.sources.benchmark_run import batch_iterations, seen_decodes
-from fleetsim.calibrate.sources.source import Source, joined, subset
+from fleetsim.calibrate.sources.source import Duration, Source, iteration, joined, observations_from, subset
 from fleetsim.engine import EngineLimits, run_requests
 from fleetsim.errors import InputError
 from tests.calibrate.bench import TRUTH, Request, guidellm_benchmark, play, serve_result
@@ -248,3 +249,10 @@ def test_raw_measurements_are_recognised(tmp_path: Path) -> None:
     assert not any(is_raw(write(tmp_path / "c.json", {"t": kind})) for kind in ([], {}, None, 3))
     with pytest.raises(InputError, match="raw measurements"):
         read_source(str(path))
+
+
+@pytest.mark.parametrize(("seconds", "tokens", "said"), [(1.0, 2e10, "2e+10 tokens"), (1e10, 8.0, "1e+10 seconds")])
+def test_what_no_engine_can_do_is_refused_with_its_number(seconds: float, tokens: float, said: str) -> None:
+    with pytest.raises(InputError, match=re.escape(said)) as refused:
+        observations_from([Duration(seconds, iteration(tokens, tokens))], "results.json")
+    assert "unit" in refused.value.problems[0].remedy

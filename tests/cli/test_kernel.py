@@ -43,3 +43,14 @@ def test_memory_that_ends_in_a_run_is_said_in_a_line(monkeypatch: pytest.MonkeyP
         "error: out of memory: Unable to allocate 687. MiB",
         "simulate fewer steps, samples or replications, or on a larger machine",
     ]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a system without a device that is always full")
+@pytest.mark.parametrize("words", [("profile", "ls"), ("--version",)])
+def test_a_disk_that_is_full_is_no_bug(words: tuple[str, ...]) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "fleetsim", *words], stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    said = "error: the output cannot be written: No space left on device; make room there, or write elsewhere\n"
+    assert (done.returncode, done.stderr) == (3, said)

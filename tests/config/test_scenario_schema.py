@@ -159,6 +159,7 @@ def test_wrong_values_are_named_with_rule_and_remedy(path: str, value: object, r
         ({"fleet": {"instances": 2, "speed_factors": [1, 1, 1]}}, "fleet.speed_factors"),
         ({"trainer": {"phases": [{"name": "ref"}, {"name": "ref"}]}}, "trainer.phases[1].name"),
         ({"buffer": {"capacity_samples": 7}}, "buffer.capacity_samples"),
+        ({"trainer": {"minibatches": 500_000_000}}, "trainer.minibatches"),  # at once, not after so many divisions
         ({"buffer": {"capacity_samples": 1, "on_full": "drop_oldest"}}, "buffer.capacity_samples"),
     ],
 )  # fmt: skip

@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from docs.make_readme import filled, with_rows
+from docs.package_page import absolute, repository
 from fleetsim.cli.main import app
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -52,3 +53,14 @@ def test_files_that_readme_links_to_exist() -> None:
 def test_commands_that_readme_names_exist(name: str) -> None:
     done = CliRunner().invoke(app, [name, "--help"])
     assert done.exit_code == 0, done.output
+
+
+def test_on_a_package_page_every_link_leads_to_the_repository() -> None:
+    page = absolute(README, "https://host/owner/name", "v1")
+    links = re.findall(r"(!?)\[[^]]*\]\(([^)]+)\)", page)
+    assert len(links) == len(re.findall(r"\]\(([^)]+)\)", README))
+    assert {target.partition("/docs/")[0] for picture, target in links if picture} == {"https://host/owner/name/raw/v1"}
+    assert all(target.startswith(("https://host/owner/name/", "http")) for _, target in links)
+    assert "(https://host/owner/name/blob/v1/docs/model.md#metrics)" in page
+    assert repository({}) is None
+    assert repository({"GITHUB_REPOSITORY": "o/n"}) == "https://github.com/o/n"

@@ -11,7 +11,7 @@ from fleetsim.errors import InputError
 from fleetsim.history.history import History
 from fleetsim.replay.observe.lengths import group_from_hits, quantile
 from fleetsim.replay.observe.observe import observe
-from fleetsim.replay.observe.slices import edges_of
+from fleetsim.replay.observe.slices import MOST, edges_of
 from tests.replay.histories import START, Fleet, buckets_of, history_of, log_of
 
 
@@ -295,6 +295,12 @@ def test_slices_cover_the_window_without_overlap(span: float) -> None:
     elif span >= 600:
         assert widths.min() >= 599
         assert len(widths) <= 4
+
+
+def test_a_clock_that_jumps_over_a_century_makes_no_million_slices() -> None:
+    edges = edges_of(START, START + 136 * 365 * 86_400.0)
+    assert 1000 < len(edges) <= MOST + 1
+    assert np.diff(edges)[:-1] / 3600 == pytest.approx(round(np.diff(edges)[0] / 3600))
 
 
 def test_every_hour_has_its_own_rate() -> None:

@@ -13,6 +13,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from fleetsim.errors import InputError, OutsideError
+from fleetsim.watch import exporter as exporter_module
 from fleetsim.watch.exporter import Exporter, is_loopback, parse_listen
 from fleetsim.watch.watch import Look, Status
 
@@ -196,3 +197,28 @@ def test_slow_huge_and_malformed_requests_and_many_connections_leave_it_serving(
         for line in silent:
             line.close()
     assert "Traceback" not in capfd.readouterr().err
+
+
+def test_an_address_that_is_none_gets_an_answer() -> None:
+    with Exporter(lambda: STATUS, "127.0.0.1", 0) as exporter:
+        host, port = exporter.address.rsplit(":", 1)
+        with socket.create_connection((host, int(port)), timeout=10) as client:
+            client.sendall(b"GET http://[bad HTTP/1.0\r\n\r\n")
+            assert client.recv(99).startswith(b"HTTP/1.0 404 ")
+
+
+def test_a_client_that_sends_a_byte_now_and_then_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exporter_module._Handler, "most_s", 0.3)
+    with Exporter(lambda: STATUS, "127.0.0.1", 0) as exporter:
+        host, port = exporter.address.rsplit(":", 1)
+        with socket.create_connection((host, int(port)), timeout=10) as client:
+            sent = 0
+            with contextlib.suppress(ConnectionError):
+                for byte in b"GET /healthz HTTP/1.0" * 3:
+                    client.send(bytes([byte]))
+                    sent += 1
+                    client.settimeout(0.05)
+                    with contextlib.suppress(TimeoutError):
+                        if client.recv(1) == b"":
+                            break
+            assert 2 < sent < 63

@@ -309,9 +309,9 @@ def solve_many(xx: Array, xys: Array, free: NDArray[np.bool_]) -> Array:
 
 
 def _back(use: NDArray[np.intp], root: Array, length: Array, xy: Array, likely: Array | None = None) -> Array:
-    """likely: coefficients of which the same will be 0."""
+    """likely: coefficients of which the same will be 0 (default: none)."""
     out = np.zeros(len(xy))
-    same = None if likely is None else likely[use] > 0.0
-    there = np.asarray(np.linalg.solve(root.T, xy[use] / length), dtype=np.float64)
-    out[use] = non_negative(root, there, same) / length
+    above = np.ones(len(use), np.bool_) if likely is None else likely[use] > 0.0
+    target = np.asarray(np.linalg.solve(root.T, xy[use] / length), np.float64)
+    out[use] = non_negative(root, target, above) / length
     return out

@@ -32,6 +32,10 @@ def config_of(model: str | None) -> str | None:
     return model
 
 
+# More is no measurement: of a duration, and of the tokens that an iteration computes.
+MOST_S, MOST_TOKENS = 10_000_000, 100_000_000
+
+
 @dataclass(frozen=True, slots=True)
 class Duration:
     """A duration and the iterations that it took.
@@ -106,10 +110,16 @@ def source_of(
 
 
 def observations_from(measured: Sequence[Duration], path: str) -> tuple[Observations, NDArray[np.int64]]:
-    """Durations as the fit takes them, a segment each, and the run of each. Raises InputError if there are none."""
+    """Durations as the fit takes them, a segment each, and the run of each. Raises InputError if there are none, or if
+    one says what no engine can do."""
     if not measured:
         raise InputError([Problem("--from", path, "holds no usable duration", "give results of finished runs")])
     rows = np.concatenate([m.iterations for m in measured])
+    tokens, seconds = float((rows[:, 0] + rows[:, 2]).max()), max(m.seconds for m in measured)
+    for most, found, what in ((MOST_TOKENS, tokens, "tokens in an iteration"), (MOST_S, seconds, "seconds")):
+        if found > most:
+            rule = f"its numbers make {found:.3g} {what}: no engine has more than {most:,}"
+            raise InputError([Problem("--from", path, rule, "see whether a unit or a digit of a result is wrong")])
     observations = Observations(
         seconds=np.array([m.seconds for m in measured]),
         segment=np.arange(len(measured), dtype=np.int32),

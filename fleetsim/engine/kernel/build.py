@@ -25,7 +25,7 @@ import llvmlite.binding as llvm
 
 
 @dataclass(frozen=True)
-class Target:
+class System:
     """A system that a library is built for. triple, cpu: as LLVM names them; zig: as zig does. tag: of a wheel."""
 
     triple: str
@@ -36,21 +36,21 @@ class Target:
 
 # By `sys.platform` and `platform.machine()`. A Linux library needs no libc, so it suits every one.
 TARGETS = {
-    ("linux", "x86_64"): Target(
+    ("linux", "x86_64"): System(
         "x86_64-unknown-linux-gnu",
         "x86-64-v2",
         "x86_64-linux-gnu",
         "manylinux_2_17_x86_64.manylinux2014_x86_64.musllinux_1_1_x86_64",
     ),
-    ("linux", "aarch64"): Target(
+    ("linux", "aarch64"): System(
         "aarch64-unknown-linux-gnu",
         "generic",
         "aarch64-linux-gnu",
         "manylinux_2_17_aarch64.manylinux2014_aarch64.musllinux_1_1_aarch64",
     ),
-    ("darwin", "x86_64"): Target("x86_64-apple-macosx11.0", "x86-64-v2", "x86_64-macos", "macosx_11_0_x86_64"),
-    ("darwin", "arm64"): Target("arm64-apple-macosx11.0", "apple-m1", "aarch64-macos", "macosx_11_0_arm64"),
-    ("win32", "amd64"): Target("x86_64-pc-windows-gnu", "x86-64-v2", "x86_64-windows-gnu", "win_amd64"),
+    ("darwin", "x86_64"): System("x86_64-apple-macosx11.0", "x86-64-v2", "x86_64-macos", "macosx_11_0_x86_64"),
+    ("darwin", "arm64"): System("arm64-apple-macosx11.0", "apple-m1", "aarch64-macos", "macosx_11_0_arm64"),
+    ("win32", "amd64"): System("x86_64-pc-windows-gnu", "x86-64-v2", "x86_64-windows-gnu", "win_amd64"),
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 
 import numpy as np
@@ -14,19 +15,21 @@ from fleetsim.replay.observe.steps import Steps
 HOUR_S = 3600.0
 SHORT_S = 3 * HOUR_S  # below: too few hours to compare
 PARTS = 4
+MOST = 2000  # slices; a window of over 12 weeks, or one whose clock jumped, has longer ones
 LEAST_S = 600.0
 
 
 def edges_of(start_s: float, end_s: float) -> Floats:
     """Bounds of the slices: hours from the start, a rest of under half an hour joined to the last; a window below three
-    hours in four equal parts, or fewer so that each has ten minutes."""
+    hours in four equal parts, or fewer so that each has ten minutes; beyond MOST hours, slices of so many hours."""
     span = end_s - start_s
     if span < SHORT_S:
         parts = int(min(PARTS, max(1, span // LEAST_S)))
         return np.linspace(start_s, end_s, parts + 1)
-    whole = int(span // HOUR_S)
-    parts = whole + (span - whole * HOUR_S >= HOUR_S / 2)
-    return np.append(start_s + HOUR_S * np.arange(parts), end_s)
+    each_s = HOUR_S * math.ceil(span / (MOST * HOUR_S))
+    whole = int(span // each_s)
+    parts = whole + (span - whole * each_s >= each_s / 2)
+    return np.append(start_s + each_s * np.arange(parts), end_s)
 
 
 def hours_of(history: History, intervals: Intervals | None, steps: Steps | None) -> tuple[Hour, ...]:
