@@ -80,12 +80,23 @@ CATALOGUE: tuple[Quantity, ...] = (
         "seconds of handing shared GPUs over / window (colocated)",
         "less",
     ),
+    *(
+        Quantity(
+            f"{what}_fraction",
+            f"trainer held by {what}s",
+            "share",
+            f"seconds in which {what}s hold the trainer / window",
+            "less",
+            f"held by {what}s",
+        )
+        for what in ("checkpoint", "evaluation")
+    ),
     Quantity(
         "not_training_fraction",
         "trainer not training",
         "share",
-        "seconds that the trainer waits for samples, is held by weight sync, hands GPUs over or saves a checkpoint / "
-        "window",
+        "seconds that the trainer waits for samples, is held by weight sync, hands GPUs over, saves a checkpoint or "
+        "waits for an evaluation / window",
         "less",
         "not training",
     ),
@@ -279,6 +290,10 @@ PREFILL_BUSY = Quantity(
     "seconds in which they compute prompts / seconds that they are up (engine.disaggregation)",
     short="prefill busy",
 )
+# Of runs with evaluations alone.
+EVALUATION_S = Quantity(
+    "evaluation_s", "an evaluation", "seconds", "mean of last answer - first request, of evaluations", "less"
+)
 # Of runs with stations alone: whose workers, start-up or patience is limited (`sim/stations.py`).
 STATIONS: tuple[Quantity, ...] = tuple(
     Quantity(f"stations.{station}.{name}", f"{station}: {title}", unit, formula, better)
@@ -288,6 +303,10 @@ STATIONS: tuple[Quantity, ...] = tuple(
         ("in_service", "calls in service", "number", "mean over time of calls that a worker starts or serves", None),
         ("busy_fraction", "workers in use", "share", "worker-seconds in use or kept / (workers x window)", None),
         ("wait_s", "wait of a call", "seconds", "seconds that calls wait for a worker / calls made", "less"),
+        ("wait_p50_s", "wait of a call, median", "seconds", "half of the calls wait no longer", "less"),
+        ("wait_p99_s", "wait of a call, p99", "seconds", "99 % of the calls wait no longer", "less"),
+        ("workers_p99", "workers in use, p99", "number", "for 99 % of the time no more are in use", None),
+        ("workers_most", "workers in use, most", "number", "the most in use at once, to a sixteenth", None),
         ("calls", "calls per step", "number", "calls that ended / steps", None),
         ("failed", "calls that fail", "share", "calls that failed / calls that ended", "less"),
         ("late", "calls timed out", "share", "calls timed out, waiting or in service / calls that ended", "less"),
@@ -307,7 +326,12 @@ OF_JUDGES: tuple[Quantity, ...] = tuple(
         ("usd", "cost per step", "money", "GPU-hours of its engines x their price, or an API's tokens / steps", "less"),
     )
 )
-_ALL: dict[str, Quantity] = {m.name: m for m in (*CATALOGUE, *OBSERVED, PREFILL_BUSY, *STATIONS, *OF_JUDGES)}
+STATION_METRICS: tuple[str, ...] = tuple(m.name for m in (*STATIONS, *OF_JUDGES))
+# All that a run may have; those of stations only where there are any.
+RUN_METRICS: tuple[str, ...] = (*METRICS, *STATION_METRICS)
+_ALL: dict[str, Quantity] = {
+    m.name: m for m in (*CATALOGUE, *OBSERVED, PREFILL_BUSY, EVALUATION_S, *STATIONS, *OF_JUDGES)
+}
 
 # What a user pays for, in money, time or quality of training; the other metrics say where it comes from. Throughput of
 # an instance or a GPU falls by itself when a fleet grows, and is no regression if what the step costs is none.

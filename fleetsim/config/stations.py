@@ -7,7 +7,17 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from fleetsim.config.base import ConfigSection, Count, Factor, Fraction, PositiveSeconds, Price, Seconds, Tokens
+from fleetsim.config.base import (
+    ConfigSection,
+    Count,
+    CountOrZero,
+    Factor,
+    Fraction,
+    PositiveSeconds,
+    Price,
+    Seconds,
+    Tokens,
+)
 from fleetsim.config.engine import EngineConfig
 from fleetsim.config.workload import ConstantTokens, Length
 
@@ -19,6 +29,12 @@ class StationConfig(ConfigSection):
 
     workers: Count | None = Field(default=None, description="calls at the same time; null = no limit")
     start_s: Seconds = Field(default=0.0, description="seconds until a fresh worker begins with a call")
+    warm: CountOrZero = Field(
+        default=0, description="fresh workers that are kept started; one that is taken is replaced within start_s"
+    )
+    calls_per_s: Factor | None = Field(
+        default=None, description="calls that begin per second at most, as an API's rate limit; null = no limit"
+    )
     fresh_per: Literal["call", "episode"] = Field(
         default="call", description="each call takes a fresh worker, or a rollout keeps its first one until its end"
     )
@@ -38,7 +54,8 @@ class StationConfig(ConfigSection):
         "times at most, then it is dropped)",
     )
     worker_price_usd_per_h: Price = Field(
-        default=0.0, description="US dollars per worker and hour; without a limit on workers, per hour in use"
+        default=0.0,
+        description="US dollars per worker and hour; without a limit on workers, per hour in use or kept warm",
     )
 
 

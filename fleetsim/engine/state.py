@@ -19,7 +19,7 @@ from fleetsim.engine.compiled import is_checked
 from fleetsim.engine.first_rows import UNLIMITED, clock_tree, instance_rows, limit_fields, prefill_fields, time_fields
 from fleetsim.engine.kernel.guard import guarded, inspect
 from fleetsim.engine.kernel.sizes import SIZES
-from fleetsim.engine.kernel.tables import ACCOUNTS, FLEET, GROUP, LOG, NEEDS, PREFIX, SAMPLE, STATION, VISIT
+from fleetsim.engine.kernel.tables import ACCOUNTS, FLEET, GROUP, LEVELS, LOG, NEEDS, PREFIX, SAMPLE, STATION, VISIT
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.speculation import DraftTables
 from fleetsim.engine.step_time import PrefillSide, StepTime
@@ -88,6 +88,9 @@ class World:
         self.loads = clock_tree(np.where(np.arange(half) < up, 0.0, np.inf))
         self._timed(step_time, limits, drafts)
         self.stations, self.needs = stations, np.zeros((2 if len(stations) else 0, int(NEEDS)))
+        most_warm = int(max(stations["warm"], default=0))
+        self.levels = np.zeros((2 * len(stations), int(LEVELS)))
+        self.warm_s = np.zeros((len(stations), max(1, most_warm)))
         self._without_work(turns)
         self.set(
             cap=UNLIMITED,
@@ -103,6 +106,7 @@ class World:
             **limit_fields(limits, step_time.window),
             turns=turns,
             n_stations=len(stations),
+            most_warm=most_warm,
             tool_station=-1,
             reward_station=-1,
             late_s=math.inf,

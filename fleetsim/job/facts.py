@@ -18,6 +18,7 @@ from fleetsim.job.input_moves import InputPart, MetricRanges
 from fleetsim.job.lengths import share_at_cap
 from fleetsim.job.nameplate import generated_mean, trainer_step_s
 from fleetsim.job.trainer_scaling import takes_turns
+from fleetsim.quantities import EVALUATION_S
 from fleetsim.sim.judges import judges_gpu_seconds
 from fleetsim.tell.facts import Fact, Spans, explained, measured
 
@@ -37,6 +38,10 @@ _MOST_ASSUMED = 3
 # From these shares on a loss is told: of samples, of responses that the cap cuts; tokens made per trained one.
 _LOST, _CUT, _MADE = 0.01, 0.02, 1.1
 _NOISE = 1e-9
+# A share that is written as more than 0.0 %.
+_SHOWN = 0.0005
+# What a station says of its losses.
+_LOSES = ("lost", "late", "failed")
 # What is less than a cent an hour is worth nothing.
 CENT = 0.01
 # Ages in optimizer steps, and what samples of up to such an age ask of the algorithm.
@@ -52,6 +57,13 @@ _WHY: Mapping[str, str] = {
     "waste.filtered": "filtered by their reward",
     "waste.recomputed": "computed again",
     "waste.lost": "lost with failed instances",
+}
+# What holds a trainer that does not wait for samples: in words -> the metric.
+_HELD_BY = {"sync": "sync", "hand-over": "switch", "checkpoint": "checkpoint", "evaluation": "evaluation"}
+_EVALUATED_AT = {
+    "rollout": "on the rollout instances",
+    "trainer": "on the trainer's GPUs",
+    "own": "on instances of their own",
 }
 # Said once where ages are told beside a budget.
 AHEAD_NOT_AGE = (
@@ -115,6 +127,8 @@ def run_facts(
     yield measured("cost_per_step", of["cost_per_step"], spans, "{} a step", "cost")
     yield Fact("cost_per_hour", *_hourly(of, scenario))
     yield _age(of, age)
+    yield Fact("evaluation", evaluation_line(of, scenario))
+    yield Fact("checkpoint", checkpoint_line(of, scenario))
     lost = of["samples_lost.all"]
     yield measured("samples_lost.all", lost, said=losses_line(of, scenario) or "", line="lost", tile=False)
     yield Fact("judges", judges_line(of, scenario))
@@ -128,7 +142,10 @@ def _hourly(of: Mapping[str, Estimate], scenario: Scenario) -> tuple[str, str, f
     gpus = f"{rollout:,}" if takes_turns(scenario) else f"{rollout:,} + {trainer:,}"
     judging = round(judges_gpu_seconds(scenario, 1.0))
     gpus += f" + {judging:,}" if judging else ""
-    return f"{units.money(usd)} an hour for {gpus} GPU{'' if gpus == '1' else 's'}", "cost", usd, "money"
+    paid = {"sandboxes": scenario.stations.tools, "reward workers": scenario.stations.reward}
+    workers = [f"{s.workers:,} {name}" for name, s in paid.items() if s.workers and s.worker_price_usd_per_h]
+    what = " and ".join([f"{gpus} GPU{'' if gpus == '1' else 's'}", *workers])
+    return f"{units.money(usd)} an hour for {what}", "cost", usd, "money"
 
 
 def judges_line(of: Mapping[str, Estimate], scenario: Scenario) -> str:
@@ -155,12 +172,37 @@ def _age(of: Mapping[str, Estimate], age: float | None) -> Fact:
 
 def _not_training(of: Mapping[str, Estimate]) -> str:
     """ "not training 8.2 % (sync adds 4.1 %)"; empty where waiting is all there is."""
-    names = ("trainer_idle_fraction", "not_training_fraction", "sync_fraction", "switch_fraction")
-    idle, all_, sync, hand_over = (of[name].mean for name in names)
-    parts = {"sync": sync, "hand-over": hand_over, "checkpoint": max(0.0, all_ - idle - sync - hand_over)}
+    all_ = of["not_training_fraction"].mean
+    parts = {name: of[f"{column}_fraction"].mean for name, column in _HELD_BY.items()}
     seen = {name: said for name, part in parts.items() if (said := units.share(part)) != units.share(0.0)}
     added = ", ".join(f"{name}{' adds' if i == 0 else ''} {said}" for i, (name, said) in enumerate(seen.items()))
     return f"not training {units.share(all_)} ({added})" if added else ""
+
+
+def evaluation_line(of: Mapping[str, Estimate], scenario: Scenario) -> str:
+    """ "every 20 steps, 512 samples on the rollout instances: 35.0 s each, adds 1.75 s a step"; empty without any."""
+    e = scenario.evaluation
+    if e.every_steps is None or EVALUATION_S.name not in of or not math.isfinite(of["step_s"].mean):
+        return ""
+    held = of["evaluation_fraction"].mean * of["step_s"].mean
+    adds = f"holds the trainer {units.seconds(held)} a step" if held else "beside training"
+    what = "as measured" if e.seconds is not None else f"{units.plural(e.samples, 'sample')} {_EVALUATED_AT[e.at]}"
+    return f"every {_steps(e.every_steps)}, {what}: {units.seconds(of[EVALUATION_S.name].mean)} each, {adds}"
+
+
+def checkpoint_line(of: Mapping[str, Estimate], scenario: Scenario) -> str:
+    """ "every 50 steps: holds the trainer 0.6 s a step, 30.0 s each"; empty without any that take time."""
+    saving = scenario.trainer.checkpoint
+    held = of["checkpoint_fraction"].mean * of["step_s"].mean
+    if saving.every_steps is None or not saving.costs or not math.isfinite(held):
+        return ""
+    how = ", written in the background" if saving.background else ""
+    each = units.seconds(held * saving.every_steps)
+    return f"every {_steps(saving.every_steps)}{how}: {each} each, holds the trainer {units.seconds(held)} a step"
+
+
+def _steps(every: int) -> str:
+    return "step" if every == 1 else f"{every:,} steps"
 
 
 def regime_line(estimates: Mapping[str, Estimate], age: float | None = None) -> str:
@@ -191,11 +233,12 @@ def losses_line(estimates: Mapping[str, Estimate], scenario: Scenario) -> str | 
     )
     if not math.isfinite(made):  # of a fleet that gets stuck
         return None
-    said = []
+    said, at_stations = [], list(_lost_at_stations(estimates, scenario))
     if max(every, longest) >= _LOST:
         why = _WHY[max(("waste.stale", "waste.aborted"), key=lambda name: estimates[name].mean)]
         of_all, of_longest = (units.share(x, 0 if x >= _LOST else 1) for x in (every, longest))
-        said.append(f"{of_all} of all samples, {of_longest} of the longest tenth: {why}")
+        why = "" if any(text.startswith("dropped") for text in at_stations) else f": {why}"
+        said.append(f"{of_all} of all samples, {of_longest} of the longest tenth{why}")
     most = max(_WHY, key=lambda name: estimates[name].mean)
     if made >= _MADE and estimates[most].mean >= _LOST:
         cause = "" if said else f", most of the others {_WHY[most]}"
@@ -203,10 +246,28 @@ def losses_line(estimates: Mapping[str, Estimate], scenario: Scenario) -> str | 
     cut = share_at_cap(scenario.workload.output_tokens)
     if cut >= _CUT:
         said.append(f"{units.share(cut)} of the responses cut at the cap")
+    said += at_stations
     preempted = estimates["preemptions"].mean / scenario.trainer.batch_samples
     if preempted >= _LOST:
         said.append(f"{preempted:.2g} preemptions a sample")
     return "; ".join(said) or None
+
+
+def _lost_at_stations(estimates: Mapping[str, Estimate], scenario: Scenario) -> Iterator[str]:
+    """ "dropped at their tools: 2.0 % of the calls timed out, 0.5 % failed", "3.1 % of the rollouts truncated at their
+    tools: ...", for each station that loses a notable share of them; the word is that of the policy. Those that are
+    dropped are among the samples that are lost."""
+    for name in ("tools", "reward"):
+        of = {key: estimates[f"stations.{name}.{key}"].mean for key in _LOSES if f"stations.{name}.{key}" in estimates}
+        share = of.get("lost", 0.0) / scenario.trainer.batch_samples
+        if share < _LOST:
+            continue
+        why = {"timed out": of["late"], "failed": of["failed"]}
+        parts = [f"{units.share(x)} {word}" for word, x in why.items() if x >= _SHOWN]
+        parts[0] = parts[0].replace(" % ", " % of the calls ", 1)
+        policy = getattr(scenario.stations, name).lost
+        who = "" if policy == "dropped" else f"{units.share(share)} of the rollouts "
+        yield f"{who}{policy} at their {name}: {', '.join(parts)}"
 
 
 def pace(of: Mapping[str, Estimate]) -> str:

@@ -126,7 +126,9 @@ def look_steps(scenario: Scenario) -> int:
         return most_steps(scenario)
     steps = max(_FEWEST, min(_LOOK, _LOOK_SAMPLES // scenario.trainer.batch_samples))
     deep = max(least_warmup_steps(scenario) - 1, math.ceil(pipeline_steps(scenario)))
-    return min(max(steps, _DEPTHS * deep), most_steps(scenario))
+    period = scenario.period_steps  # a part of one would have too many evaluations, or none
+    whole = 0 if period == 1 else least_warmup_steps(scenario) + period
+    return min(max(steps, _DEPTHS * deep, whole), most_steps(scenario))
 
 
 def looked(scenario: Scenario) -> Scenario:
@@ -229,12 +231,12 @@ class Trials:
         A count that gets stuck in one of them counts as stuck and is not tried again.
         """
         if instances in self.stuck:
-            return _never(instances, replications, self.stuck[instances])
+            return never(instances, replications, self.stuck[instances])
         key = (instances, replications)
         if key not in self._trials:
             self._run(instances, replications)
             if instances in self.stuck:
-                return _never(instances, replications, self.stuck[instances])
+                return never(instances, replications, self.stuck[instances])
             self._trials[key] = trial_of(instances, [self._runs[instances, r] for r in range(replications)])
         return self._trials[key]
 
@@ -261,7 +263,7 @@ class Trials:
             self._tell(f"simulating {units.plural(instances, 'instance')}: {done} of {of} runs")
 
 
-def _never(instances: int, replications: int, error: StuckError) -> Trial:
+def never(instances: int, replications: int, error: StuckError) -> Trial:
     """The trial of a fleet that gets stuck."""
     unknown = Estimate(math.inf, math.inf, math.inf)
     return Trial(instances, replications, defaultdict(lambda: unknown), stuck=error)

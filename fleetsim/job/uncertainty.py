@@ -20,6 +20,7 @@ from fleetsim.config.sections import ObservedConfig
 from fleetsim.config.tree import is_given, is_touched
 from fleetsim.config.workload import Lognormal
 from fleetsim.engine.known_error import sigma_of
+from fleetsim.engine.residual import residual_of
 from fleetsim.engine.slowdown import off_by
 from fleetsim.engine.transport import sync_times
 from fleetsim.errors import InputError
@@ -36,12 +37,15 @@ Z80 = 1.2816
 # (C11), 3.6, 5.7, 16 and 21 % (D09, D09b) in the seconds of a step, 5.7 % in the median. Two normal draws differ by so
 # much in half of all cases if each has a deviation of 0.055 / (sqrt(2) x 0.6745); 80 % lie within 1.28 of these.
 RERUN = 0.074
+
 # Trainer seconds that nobody gave, of a model that is not known, are a guess.
 _TRAINER = (0.5, 2.0)
 # A weight sync that nobody gave.
 _SYNC = (0.5, 4.0)
 # One that is worked out from bytes and links: 8 in 10 published ones lie within (docs/transports.md counts them).
 SYNC_DERIVED = (0.5, 2.5)
+# Seconds of a checkpoint whose bytes and file system nobody measured: rates of shared ones differ so much.
+_WRITING = (0.5, 3.0)
 # Coefficient of variation of lengths: 0.6 in verl's runs of D04, 1.15 in marin-community/marin issue 8936.
 _SPREAD = (0.6, 1.15)
 _CV = f"{LENGTHS}.cv"
@@ -114,6 +118,15 @@ def observed_at(scenario: Scenario, *paths: str) -> ObservedConfig | None:
     return next((o for o in scenario.observed if any(is_touched(path, [o.path]) for path in paths)), None)
 
 
+def step_off(scenario: Scenario) -> tuple[float, float]:
+    """What the seconds of a step are off by below and above beside all inputs, as shares: what a repeated run is, and
+    of a job that nobody measured what no input explains."""
+    if SLOWDOWN not in scenario.assumed:
+        return RERUN, RERUN
+    up, down = residual_of(scenario.trainer.recipe.framework, scenario.fleet.placement != "disaggregated")
+    return math.hypot(RERUN, -math.expm1(-down)), math.hypot(RERUN, math.expm1(up))
+
+
 def _engine(scenario: Scenario, given: Collection[str]) -> Interval | None:
     if observed_at(scenario, SLOWDOWN):  # of the engine as it ran, whatever its model says
         return None
@@ -172,6 +185,18 @@ def _spread(scenario: Scenario, given: Collection[str]) -> Interval | None:
     assert law.cv is not None  # the schema works it out of quantiles
     low, high = (cv / law.cv for cv in _SPREAD)
     return min(low, 1.0), max(high, 1.0)
+
+
+def _writing(scenario: Scenario, given: Collection[str]) -> Interval | None:
+    saving = scenario.trainer.checkpoint
+    derived = saving.costs and saving.write_bytes_s is not None
+    sure = is_given("trainer.checkpoint.write_bytes_s", given) and saving.state_bytes is not None
+    return _WRITING if derived and not saving.background and not sure else None
+
+
+def _slower_writing(scenario: Scenario, factor: float) -> dict[str, Any]:
+    rate = scenario.trainer.checkpoint.write_bytes_s
+    return {} if rate is None else {"trainer.checkpoint.write_bytes_s": rate / factor}
 
 
 def _slower_engines(scenario: Scenario, factor: float) -> dict[str, Any]:
@@ -246,5 +271,17 @@ UNCERTAIN: tuple[Uncertain, ...] = (
         lambda s, i: _why(s, f"published runs have a cv of {_SPREAD[0]:g} to {_SPREAD[1]:g}", _CV),
         _spread,
         _wider_lengths,
+    ),
+)
+
+# What a run is held by at times: it moves no count of a fleet, whose doubt is worked out over the axes alone.
+AT_TIMES: tuple[Uncertain, ...] = (
+    Uncertain(
+        "checkpoint seconds",
+        "trainer",
+        "trainer.checkpoint.write_bytes_s",
+        lambda s, i: "worked out from bytes and a rate of writing",
+        _writing,
+        _slower_writing,
     ),
 )

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from fleetsim.engine.kernel.tables import DONE, G_ABORTED, G_FILTERED, G_OVERFLOW, G_STALE, G_TRAINED
 from fleetsim.engine.prices import prices_of
 from fleetsim.errors import InputError, Problem
-from fleetsim.quantities import PREFILL_BUSY
+from fleetsim.policies.samples import AGE_ACTIONS
+from fleetsim.quantities import EVALUATION_S, PREFILL_BUSY
 from fleetsim.sim.binding import binding_of
 from fleetsim.sim.fleet_settings import lent_instances, most_instances, slowness
 from fleetsim.sim.judges import judge_metrics, judges_gpu_seconds
@@ -33,9 +34,10 @@ def numbers_of(records: Records, window: StepWindow | None = None) -> dict[str, 
     """The numbers of one run, over its window if given.
 
     step_s: window / steps. trainer_idle_fraction: sample-wait / window, the wait for a drain included. sync_fraction:
-    trainer held by sync / window. switch_fraction: GPUs changing hands / window. not_training_fraction: these three and
-    the stall of checkpoints / window, which is all that the trainer does not compute. lent_fraction: the trainer's GPUs
-    serve rollout / window (the trainer waits meanwhile, its GPUs do not).
+    trainer held by sync / window. switch_fraction: GPUs changing hands / window. checkpoint_fraction,
+    evaluation_fraction: trainer held by them / window. not_training_fraction: all of these, which is all that the
+    trainer does not compute. evaluation_s: mean seconds of one, held or not, of those that began. lent_fraction: the
+    trainer's GPUs serve rollout / window (the trainer waits meanwhile, its GPUs do not).
     rollout_idle_fraction: idle / (busy + idle + paused + down) instance-seconds. rollout_utilization: see
     `utilization`. queue_depth: mean samples in the buffer over time. oldest_sample_age_steps: mean over steps, when the
     batch is taken.
@@ -59,10 +61,18 @@ def numbers_of(records: Records, window: StepWindow | None = None) -> dict[str, 
     if not span > 0:
         remedy = "give trainer.fixed_s, or an engine whose iterations take time"
         raise InputError([Problem("run", f"{span:g} s", "takes no time, so it has no rates", remedy)])
-    trained = float(steps["output_tokens"].sum())
+    masked = masked_in(records, window)
+    trained = float(steps["output_tokens"].sum()) - float(_of_samples(records, "made", masked).sum())
+    if masked.any() and not _trained_in(records, window).any():
+        age = records.scenario.admission.max_age
+        rule, remedy = (
+            "every sample of the window was older and masked: nothing is learned",
+            "raise it, or have them wait",
+        )
+        raise InputError([Problem("admission.max_age", age, rule, remedy)])
     busy, paused, idle, down = (window.total(f"{name}_s") for name in ("busy", "paused", "idle", "down"))
     instance_s = busy + paused + idle + down
-    generated = window.total("generated_tokens")
+    generated = window.total("generated_tokens") - window.total("evaluation_tokens")
     gpu_s = gpu_seconds(records, window)
     waste = _waste(records, window, trained)
     judges = judge_metrics(records, window)
@@ -73,6 +83,8 @@ def numbers_of(records: Records, window: StepWindow | None = None) -> dict[str, 
         "rollout_utilization": utilization(records, window),
         "sync_fraction": float(steps["sync_block_s"].sum()) / span,
         "switch_fraction": float(steps["switch_s"].sum()) / span,
+        "checkpoint_fraction": float(steps["checkpoint_s"].sum()) / span,
+        "evaluation_fraction": float(steps["evaluation_s"].sum()) / span,
         "not_training_fraction": sum(float(steps[name].sum()) for name in NOT_TRAINING) / span,
         "lent_fraction": _lent(records, window),
         "queue_depth": _mean_queue(records, window),
@@ -84,8 +96,8 @@ def numbers_of(records: Records, window: StepWindow | None = None) -> dict[str, 
         "generated_tok_s": generated / span,
         "completions_per_s": _completed(records, window) / span,
         "iterations_per_day": n / span * DAY_S,
-        "instance_tok_s": generated / (busy + paused + idle) if instance_s > down else 0.0,
-        "goodput": trained / (gpu_s["rollout"] + gpu_s["trainer"] + judges_gpu_seconds(records.scenario, span)),
+        "instance_tok_s": window.total("generated_tokens") / (busy + paused + idle) if instance_s > down else 0.0,
+        "goodput": trained / (sum(gpu_s.values()) + judges_gpu_seconds(records.scenario, span)),
         "cost_per_step": (cost_usd(records, gpu_s) + station_usd(records, window)) / n
         + sum(judge["usd"] for judge in judges.values()),
         "preemptions": window.total("preemptions") / n,
@@ -93,6 +105,7 @@ def numbers_of(records: Records, window: StepWindow | None = None) -> dict[str, 
         "trained_length_bias": _length_bias(records, window),
         "samples_lost": _samples_lost(records, window),
         **_of_prefill(records, window),
+        **_of_evaluations(records, window),
         **({"stations": station_metrics(records, window) | judges} if len(records.stations) or judges else {}),
     }
 
@@ -132,13 +145,22 @@ def _of_prefill(records: Records, window: StepWindow) -> dict[str, float]:
     return {PREFILL_BUSY.name: window.total("prefill_busy_s") / (side.engines * up) if up > 0 else 0.0}
 
 
+def _of_evaluations(records: Records, window: StepWindow) -> dict[str, float]:
+    """What one takes, where there are any."""
+    if records.scenario.evaluation.every_steps is None:
+        return {}
+    found = records.evaluations[records.evaluations["begin_s"] >= window.start_s]
+    return {EVALUATION_S.name: float((found["end_s"] - found["begin_s"]).mean()) if len(found) else 0.0}
+
+
 def _lent(records: Records, window: StepWindow) -> float:
     lent = lent_instances(records.scenario)
     return window.total("lent_s") / (lent * window.span_s) if lent else 0.0
 
 
 def gpu_seconds(records: Records, window: StepWindow) -> dict[str, float]:
-    """GPU-seconds paid for in the window: rollout = instance-seconds x TP, trainer = its GPUs x window.
+    """GPU-seconds paid for in the window: rollout = instance-seconds x TP, trainer = its GPUs x window, evaluation =
+    instances of its own x TP x window.
 
     Colocated pools are the same GPUs: they are counted once, as rollout, and the trainer adds what it has more. GPUs
     that the trainer lends are its own.
@@ -149,13 +171,17 @@ def gpu_seconds(records: Records, window: StepWindow) -> dict[str, float]:
     trainer = scenario.trainer.gpus * window.span_s
     if scenario.fleet.placement == "colocated":
         trainer = max(0.0, trainer - rollout)
-    return {"rollout": rollout, "trainer": trainer}
+    own = scenario.evaluation
+    evaluating = own.every_steps is not None and own.at == "own"
+    evaluation = (own.instances or 1) * scenario.engine.gpus * window.span_s if evaluating else 0.0
+    return {"rollout": rollout, "trainer": trainer, "evaluation": evaluation}
 
 
 def cost_usd(records: Records, gpu_s: dict[str, float]) -> float:
-    """US dollars for so many GPU-seconds of each pool."""
+    """US dollars for so many GPU-seconds of each pool; instances that only evaluate cost what rollout costs."""
     prices = prices_of(records.scenario)
-    return (gpu_s["rollout"] * prices.rollout + gpu_s["trainer"] * prices.trainer) / 3600.0
+    rollout = gpu_s["rollout"] + gpu_s["evaluation"]
+    return (rollout * prices.rollout + gpu_s["trainer"] * prices.trainer) / 3600.0
 
 
 def _of_samples(records: Records, column: str, groups: NDArray[np.bool_]) -> NDArray[Any]:
@@ -163,9 +189,23 @@ def _of_samples(records: Records, column: str, groups: NDArray[np.bool_]) -> NDA
     return np.asarray(records.samples[column][groups[records.samples["group"]]])
 
 
-def _trained_in(records: Records, window: StepWindow) -> NDArray[np.bool_]:
+def _taken_in(records: Records, window: StepWindow) -> NDArray[np.bool_]:
+    """Groups that the trainer took in the window."""
     groups = records.groups
     return np.asarray((groups["status"] == G_TRAINED) & (groups["trained_step"] >= window.first))
+
+
+def masked_in(records: Records, window: StepWindow) -> NDArray[np.bool_]:
+    """Of them those that nothing was learned from, being older than `max_age` versions under an action that masks."""
+    groups, limit = records.groups, records.scenario.admission.max_age
+    if limit is None or not AGE_ACTIONS[records.scenario.admission.age_action].masks:
+        return np.zeros(len(groups), bool)
+    made = np.searchsorted(records.updates, groups["trained_step"], side="right") - 1
+    return np.asarray(_taken_in(records, window) & (made - groups["version"] > limit))
+
+
+def _trained_in(records: Records, window: StepWindow) -> NDArray[np.bool_]:
+    return np.asarray(_taken_in(records, window) & ~masked_in(records, window))
 
 
 def _staleness(records: Records, window: StepWindow) -> dict[str, float]:
@@ -196,7 +236,7 @@ def _waste(records: Records, window: StepWindow, trained: float) -> dict[str, fl
     groups = records.groups
     left = np.where(groups["status"] == G_FILTERED, groups["ready_s"], groups["left_s"])
     inside = (left > window.start_s) & (left <= window.end_s)
-    stale = inside & ((groups["status"] == G_STALE) | (groups["status"] == G_OVERFLOW))
+    stale = inside & ((groups["status"] == G_STALE) | (groups["status"] == G_OVERFLOW)) | masked_in(records, window)
     filtered = inside & (groups["status"] == G_FILTERED)
     return {
         "stale": float(_of_samples(records, "made", stale).sum()) / trained if stale.any() else 0.0,
@@ -239,11 +279,11 @@ def _length_bias(records: Records, window: StepWindow) -> float:
 def _samples_lost(records: Records, window: StepWindow) -> dict[str, float]:
     """Share of the samples that were thrown away: of all, and of the longest tenth.
 
-    Counted are the samples whose fate was decided in the window: trained, or lost, which is stale, pushed out of the
-    buffer, or aborted (a group aborted in flight counts from when it was sent: no record says when it ended; one that
-    is put off to a long round is not lost). What is unfinished at the end counts on neither side, nor does what the
-    reward filter removed: it looks at rewards, not at time. Lengths are those that samples have when they are left
-    alone; ties at the shortest of the longest tenth belong to it.
+    Counted are the samples whose fate was decided in the window: trained, or lost, which is stale or masked, pushed
+    out of the buffer, or aborted (a group aborted in flight counts from when it was sent: no record says when it
+    ended; one that is put off to a long round is not lost). What is unfinished at the end counts on neither side, nor
+    does what the reward filter removed: it looks at rewards, not at time. Lengths are those that samples have when
+    they are left alone; ties at the shortest of the longest tenth belong to it.
     """
     groups, status = records.groups, records.groups["status"]
     trained = _trained_in(records, window)
@@ -256,7 +296,7 @@ def _samples_lost(records: Records, window: StepWindow) -> dict[str, float]:
     ended = (status == G_STALE) | (status == G_OVERFLOW)
     if records.scenario.buffer.leftover != "defer":  # there, what is aborted comes back in a long round
         ended |= status == G_ABORTED
-    thrown_away = inside & ended
+    thrown_away = inside & ended | masked_in(records, window)
     group = records.samples["group"]
     counted = (trained | thrown_away)[group]
     # Of a group that was trained, the samples that were started beyond its size are lost too.

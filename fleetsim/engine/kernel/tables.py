@@ -19,6 +19,8 @@ def _codes(n: int) -> list[np.int64]:
 UNSENT, WAITING, RUNNING, AWAY, SCORING, DONE, GONE = _codes(7)
 # group status
 G_NEW, G_OPEN, G_READY, G_BLOCKED, G_TRAINED, G_FILTERED, G_STALE, G_OVERFLOW, G_ABORTED = _codes(9)
+# in the column zero_variance: its samples are an evaluation's, which nobody trains
+EVALUATED = np.int64(2)
 # what an instance is doing until next_s
 IDLE, JUMP, STEP, WAKE, DOWN, LANDING = _codes(6)
 # where its GPU-seconds go
@@ -36,6 +38,8 @@ DROPPED, TRUNCATED, RETRIED = _codes(3)
 # lines of `needs`: seconds of calls that are made again
 TOOL_NEEDS, REWARD_NEEDS = _codes(2)
 NEEDS = np.int64(4096)
+# counts and milliseconds by size, see `level_of`; of each station two lines of `levels`: of its workers, of its waits
+LEVELS = np.int64(384)
 # times that a rollout starts again from its prompt before it is dropped
 RESTARTS = np.int64(3)
 # whose scheduler plans an iteration
@@ -191,6 +195,10 @@ STATION = np.dtype(
     [
         ("workers", "i8"),
         ("start_s", "f8"),  # until a fresh worker begins with what it is asked
+        ("warm", "i8"),  # fresh workers that are kept started; one that is taken is replaced in start_s
+        ("warm_next", "i8"),  # of them the one that is ready first
+        ("gap_s", "f8"),  # between the beginnings of two calls, at least
+        ("open_s", "f8"),  # when the next call may begin
         ("timeout_s", "f8"),  # of a call: waiting, start-up and service together
         ("failure_share", "f8"),
         ("tries", "i8"),  # of a call, the first one included
@@ -239,8 +247,8 @@ LOG = np.dtype([("time_s", "f8"), ("instance", "i4"), ("account", "i1")], align=
 ADDRESSES = (
     "samples", "groups", "prefixes", "instances", "ends", "crossings", "residues", "clock", "loads", "table_s",
     "prompt_table_s", "timer_s", "timer_key", "requeue", "ready", "blocked", "owed", "dirty", "stations", "visits",
-    "needs", "reward_s", "tool_s", "tool_tokens", "arrival_s", "arrival", "accounts", "drafts", "draft_s", "draft_kv_s",
-    "growths", "log",
+    "needs", "levels", "warm_s", "reward_s", "tool_s", "tool_tokens", "arrival_s", "arrival", "accounts", "drafts",
+    "draft_s", "draft_kv_s", "growths", "log",
 )  # fmt: skip
 
 FLEET = np.dtype(
@@ -310,6 +318,7 @@ FLEET = np.dtype(
         ("max_num_seqs", "i8"),
         ("max_tokens", "i8"),
         ("n_stations", "i8"),
+        ("most_warm", "i8"),  # of any station
         ("tool_station", "i8"),  # where tools are called and rewards are computed; -1 = nowhere: nothing limits them
         ("reward_station", "i8"),
         ("late_s", "f8"),  # when the next call that waits is timed out
