@@ -252,6 +252,15 @@ def test_a_judge_beside_another_changes_nothing_of_it() -> None:
     assert all(alone[name].tobytes() == beside[name].tobytes() for name in alone.dtype.names)
 
 
+@pytest.mark.parametrize("per", ["sample", "group"])
+def test_an_evaluation_on_the_fleet_ends_beside_judges(per: str) -> None:
+    """Judges of samples read its responses, too; it is no group of which a judge of groups would be asked."""
+    changes = {"evaluation": {"every_steps": 2, "samples": 64}, "stations.judge": {"per": per, "output_tokens": 40}}
+    run = simulate(with_changes(default_scenario(), changes | {"run.steps": 5, "trainer.batch_samples": 64}))
+    assert len(run.steps) == 5
+    assert run.judges["answered"][-1] > 5 * 64 / (8 if per == "group" else 1)
+
+
 def test_what_a_judge_costs() -> None:
     """Own engines by the hour, 2 x 4 GPUs at 2 dollars; an API by the token: all that is asked and answered."""
     base = {"run.steps": 6, "run.warmup_steps": 2, "workload.prompt_tokens": 100, "workload.output_tokens": 300}

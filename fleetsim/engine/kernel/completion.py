@@ -85,8 +85,8 @@ def judged(fleet: int, s: int, t: float) -> None:
 def all_scored(fleet: int, g: int, t: float) -> None:
     """A group has all its samples: judges of groups read them, where there are any; the rest is aborted before."""
     w = fleet_at(fleet, 0)
-    if w.judges != 0:
-        group = group_at(w.groups, g)
+    group = group_at(w.groups, g)
+    if w.judges != 0 and group.zero_variance != EVALUATED:  # an evaluation is no group
         if group.need < group.size:
             lose_rest(fleet, g, t)
         tokens = sample_at(w.samples, group.first).prompt
