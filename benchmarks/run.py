@@ -69,7 +69,6 @@ def machine() -> dict[str, str]:
         "load before": f"{os.getloadavg()[0]:.1f}",
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
-        "numba": version("numba"),
         "numpy": version("numpy"),
     }
 
@@ -81,9 +80,9 @@ def case(name: str) -> dict[str, Any]:
     return measured
 
 
-def process_seconds(arguments: list[str], site: Path, cache: Path) -> float:
-    """Seconds of one `fleetsim` process: the package in `site`, its machine code kept in `cache`."""
-    environment = {**os.environ, "PYTHONPATH": str(site), "FLEETSIM_CACHE_DIR": str(cache)}
+def process_seconds(arguments: list[str], site: Path) -> float:
+    """Seconds of one `fleetsim` process: the package in `site`."""
+    environment = {**os.environ, "PYTHONPATH": str(site)}
     start = time.perf_counter()
     subprocess.run([*FLEETSIM, *arguments], env=environment, cwd=site, check=True, capture_output=True)
     return time.perf_counter() - start
@@ -91,7 +90,7 @@ def process_seconds(arguments: list[str], site: Path, cache: Path) -> float:
 
 @contextmanager
 def installed() -> Iterator[Path]:
-    """A folder with the package as a wheel installs it: it carries the kernel as LLVM code, a checkout does not."""
+    """A folder with the package as a wheel installs it: with the kernel as a library."""
     with tempfile.TemporaryDirectory() as folder:
         build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder]
         subprocess.run(build, cwd=HERE.parent, check=True, capture_output=True)
@@ -115,17 +114,16 @@ def measure() -> dict[str, float]:
     out["cost_ratio"] = case("cost_per_request")["ratio"]
     out["fit_100000"] = statistics.median(case("fit_100000")["seconds"])
     with installed() as site:
-        caches = [site / f"cache-{i}" for i in range(3)]
-        out["size_first"] = statistics.median(process_seconds(SIZE, site, cache) for cache in caches)
-        out["size_warm"] = statistics.median(process_seconds(SIZE, site, caches[0]) for _ in range(7))
+        out["size_first"] = process_seconds(SIZE, site)  # Python compiles what it imports, too
+        out["size_warm"] = statistics.median(process_seconds(SIZE, site) for _ in range(7))
         split = ["split", "--gpus", "64"]
-        out["split_64"] = statistics.median(process_seconds(split, site, caches[0]) for _ in range(3))
-        out["validate"] = process_seconds(["validate"], site, caches[0])
-        out["help"] = statistics.median(process_seconds(["--help"], site, caches[0]) for _ in range(11))
+        out["split_64"] = statistics.median(process_seconds(split, site) for _ in range(3))
+        out["validate"] = process_seconds(["validate"], site)
+        out["help"] = statistics.median(process_seconds(["--help"], site) for _ in range(11))
         profile = str(site / "cpu-tiny.profile.json")
-        process_seconds(["calibrate", "--from", str(RAW), "-o", profile], site, caches[0])
+        process_seconds(["calibrate", "--from", str(RAW), "-o", profile], site)
         show = ["profile", "show", profile]
-        out["profile_show"] = statistics.median(process_seconds(show, site, caches[0]) for _ in range(11))
+        out["profile_show"] = statistics.median(process_seconds(show, site) for _ in range(11))
     out["recording"] = 100.0 * recording_share()
     return out
 

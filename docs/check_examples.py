@@ -164,7 +164,7 @@ def picked(output: str, show: Sequence[str]) -> str:
 
 def environment(folder: Path) -> dict[str, str]:
     """What commands see: this checkout as `fleetsim`, no colour, 80 columns, nobody's own settings."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("FLEETSIM_") or k == "FLEETSIM_CACHE_DIR"}
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("FLEETSIM_")}
     shim = folder / "bin"
     shim.mkdir(parents=True, exist_ok=True)
     program = shim / "fleetsim"

@@ -81,6 +81,17 @@ SPECS: Mapping[str, Spec] = {
             "gradient_checkpointing": "transformers, TrainingArguments",
         },
     ),
+    "rlinf": Spec(
+        "RLinf/RLinf",
+        yaml=("examples/reasoning/config/math/*.yaml",),
+        more={
+            "cluster.component_placement.*": "rlinf/scheduler/placement/placement.py",
+            "actor.model.context_parallel_size": "rlinf/config.py",
+            "actor.model.expert_model_parallel_size": "rlinf/config.py",
+            "actor.fsdp_config.gradient_checkpointing": "rlinf/config.py",
+            "agentloop.max_turns": "examples/agent/searchr1/config",
+        },
+    ),
     "openrlhf": Spec("OpenRLHF/OpenRLHF", flags=("openrlhf/cli/train_ppo_ray.py",)),
     "open-instruct": Spec(
         "allenai/open-instruct",

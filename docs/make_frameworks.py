@@ -41,6 +41,7 @@ FORMS = {
     "skyrl": "launch scripts, `key=value` overrides, YAML",
     "prime-rl": "`rl.toml`, flags; files from before 2026-05, and verifiers' of hosted trainings, too",
     "ms-swift": "launch scripts of `swift rlhf` and `megatron rlhf` with `NPROC_PER_NODE`, YAML (for Ray, too), flags",
+    "rlinf": "YAML of reasoning and agents, `key=value` overrides",
 }
 WRITTEN = {
     "yaml": "YAML",

@@ -17,7 +17,7 @@ INTRO = """\
 
 Results go to stdout, progress and warnings to stderr; `--json` prints one document ([its keys](json.md)). A flag wins
 over a `FLEETSIM_*` variable, that over the scenario file, that over the default. `fleetsim COMMAND --help` says the
-same as this page. Each command has the options that stand below it and those of
+same, with more examples. Each command has the options that stand below it and those of
 [several commands](#options-of-several-commands) that name it. A key behind an option, as `engine.gpu`, is what it sets
 of a [scenario](scenario.md); what stands in parentheses is taken if nobody says otherwise.
 """
@@ -98,11 +98,11 @@ def split_help(text: str) -> tuple[list[str], str]:
 
 
 def section(path: str, command: Any, shared: Mapping[str, object]) -> str:
-    """One command: examples first. shared: rows that stand elsewhere."""
+    """One command: its first example, the others stand in --help. shared: rows that stand elsewhere."""
     examples, text = split_help(command.help)
     parts = [f"## fleetsim {path}", ""]
     if examples:
-        parts += ["```sh", *examples, "```", ""]
+        parts += ["```sh", examples[0], "```", ""]
     parts += [text, ""]
     arguments = [p for p in command.params if p.param_type_name == "argument"]
     if arguments:

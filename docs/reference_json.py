@@ -68,7 +68,7 @@ def page() -> str:
 
 def run(arguments: tuple[str, ...], folder: str) -> str:
     """What a command prints. Raises RuntimeError where it fails."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("FLEETSIM_") or k == "FLEETSIM_CACHE_DIR"}
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("FLEETSIM_")}
     with chdir(folder), mock.patch.dict(os.environ, kept, clear=True):
         done = CliRunner().invoke(app, list(arguments))
     if done.exit_code:

@@ -17,10 +17,12 @@ from fleetsim.api import SplitResult as SplitResult
 from fleetsim.api import StuckError as StuckError
 from fleetsim.api import SweepResult as SweepResult
 from fleetsim.api import compare as compare
+from fleetsim.api import estimate_profile as estimate_profile
 from fleetsim.api import load as load
 from fleetsim.api import plan as plan
 from fleetsim.api import profile as profile
 from fleetsim.api import profiles as profiles
+from fleetsim.api import read_config as read_config
 from fleetsim.api import replay as replay
 from fleetsim.api import scenarios as scenarios
 from fleetsim.api import sweep as sweep

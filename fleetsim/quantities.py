@@ -165,7 +165,7 @@ CATALOGUE: tuple[Quantity, ...] = (
         "goodput",
         "goodput, trained tok/GPU-s",
         "number",
-        "output tokens trained / GPU-seconds of both pools (shared GPUs once)",
+        "output tokens trained / GPU-seconds of both pools (shared GPUs once) and of judges",
         "more",
         "tok/GPU-s",
     ),
@@ -173,7 +173,7 @@ CATALOGUE: tuple[Quantity, ...] = (
         "cost_per_step",
         "cost per step",
         "money",
-        "US dollars: (rollout GPU-hours x their price + trainer GPU-hours x theirs) / steps",
+        "US dollars: (GPU-hours of rollout, trainer and judges x their prices, with workers and rented tokens) / steps",
         "less",
         "$/step",
     ),
@@ -288,13 +288,33 @@ STATIONS: tuple[Quantity, ...] = tuple(
         ("in_service", "calls in service", "number", "mean over time of calls that a worker starts or serves", None),
         ("busy_fraction", "workers in use", "share", "worker-seconds in use or kept / (workers x window)", None),
         ("wait_s", "wait of a call", "seconds", "seconds that calls wait for a worker / calls made", "less"),
+        ("wait_p50_s", "wait of a call, median", "seconds", "half of the calls wait no longer", "less"),
+        ("wait_p99_s", "wait of a call, p99", "seconds", "99 % of the calls wait no longer", "less"),
+        ("workers_p99", "workers in use, p99", "number", "for 99 % of the time no more are in use", None),
+        ("workers_most", "workers in use, most", "number", "the most in use at once, to a sixteenth", None),
         ("calls", "calls per step", "number", "calls that ended / steps", None),
         ("failed", "calls that fail", "share", "calls that failed / calls that ended", "less"),
         ("late", "calls timed out", "share", "calls timed out, waiting or in service / calls that ended", "less"),
         ("lost", "rollouts lost per step", "number", "rollouts whose last try was in vain / steps", "less"),
     )
 )
-_ALL: dict[str, Quantity] = {m.name: m for m in (*CATALOGUE, *OBSERVED, PREFILL_BUSY, *STATIONS)}
+# Of runs with judges alone (`sim/judges.py`).
+OF_JUDGES: tuple[Quantity, ...] = tuple(
+    Quantity(f"stations.{judge}.{name}", f"{judge}: {title}", unit, formula, better)
+    for judge in ("judge", "teacher", "reference")
+    for name, title, unit, formula, better in (
+        ("waiting", "requests that wait", "number", "mean over time of requests that wait for a place", "less"),
+        ("in_service", "requests in service", "number", "mean over time of requests that run", None),
+        ("busy_fraction", "engines at work", "share", "seconds in which they compute / (engines x window)", None),
+        ("wait_s", "wait of a request", "seconds", "seconds that requests wait for a place / requests", "less"),
+        ("calls", "requests per step", "number", "requests that were answered / steps", None),
+        ("usd", "cost per step", "money", "GPU-hours of its engines x their price, or an API's tokens / steps", "less"),
+    )
+)
+STATION_METRICS: tuple[str, ...] = tuple(m.name for m in (*STATIONS, *OF_JUDGES))
+# All that a run may have; those of stations only where there are any.
+RUN_METRICS: tuple[str, ...] = (*METRICS, *STATION_METRICS)
+_ALL: dict[str, Quantity] = {m.name: m for m in (*CATALOGUE, *OBSERVED, PREFILL_BUSY, *STATIONS, *OF_JUDGES)}
 
 # What a user pays for, in money, time or quality of training; the other metrics say where it comes from. Throughput of
 # an instance or a GPU falls by itself when a fleet grows, and is no regression if what the step costs is none.

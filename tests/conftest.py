@@ -128,7 +128,6 @@ SLOW = (
     "config/test_scenario_files.py::test_files_of_another_kind_are_refused_briefly",
     "config/test_yaml_text.py::test_what_is_written_reads_back_equal",
     "docs/test_house.py",
-    "engine/test_cache.py",
     "engine/test_control.py::test_nothing_is_lost_and_nothing_leaks",
     "engine/test_guard.py",
     "engine/test_jump_equals_loop.py",

@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
 # An environment with the oldest releases that pyproject.toml promises to work with.
-# usage: tests/oldest.sh [VENV]   (default: .venv-oldest); then VENV/bin/python -m pytest tests/engine
+# usage: tests/oldest.sh [VENV]   (default: .venv-oldest); then FLEETSIM_KERNEL=fresh VENV/bin/python -m pytest tests/engine
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 venv=${1:-$root/.venv-oldest}
 
 python3 -m venv "$venv"
-sed -n '/^dependencies = \[$/,/^]/s/ *"\([a-z-]*\)>=\([0-9.]*\).*/\1==\2/p' "$root/pyproject.toml" > "$venv/oldest.txt"
+sed -n -e '/^dependencies = \[$/,/^]/s/ *"\([a-z-]*\)>=\([0-9.]*\).*/\1==\2/p' \
+  -e 's/^kernel = \["\(numba\)>=\([0-9.]*\).*/\1==\2/p' -e 's/ *"\(scipy\)>=\([0-9.]*\)".*/\1==\2/p' \
+  "$root/pyproject.toml" > "$venv/oldest.txt"
 install=("$root/tests/pip.sh" "$venv")
 "${install[@]}" -c "$venv/oldest.txt" \
   'hatchling>=1.26' hypothesis pytest pytest-xdist editables -r "$venv/oldest.txt"
-"${install[@]}" --no-deps --no-build-isolation -e "$root"
+FLEETSIM_KERNEL=fresh "${install[@]}" --no-deps --no-build-isolation -e "$root"
 "$venv/bin/python" -c 'import numba, numpy; print("numba", numba.__version__, "and numpy", numpy.__version__)'

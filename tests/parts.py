@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import zlib
 from datetime import UTC, datetime
 
@@ -27,3 +28,14 @@ def takes(part: int, check: str, number: int) -> bool:
 def words(part: int) -> str:
     """Which part is taken, as it is told."""
     return "all parts" if part == ALL else f"part {part} of {PARTS}, chosen by the day; {VARIABLE}={ALL} takes all"
+
+
+def main() -> None:
+    """`python -m tests.parts NAME...`: those of some names that are taken now, one a line."""
+    for number, name in enumerate(sys.argv[1:]):
+        if takes(part_of_the_day(), "names", number):
+            print(name)
+
+
+if __name__ == "__main__":
+    main()

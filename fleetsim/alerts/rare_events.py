@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fleetsim.alerts.rate import Floats
+from fleetsim.distributions import poisson_most
 
 MONTH_H = 730.0
 EULER = 0.5772156649015329
@@ -90,6 +91,4 @@ def most_per_month(seen: int, hours: float) -> float:
 
     None seen gives the rule of three: 3 / hours.
     """
-    from scipy.special import gammaincinv  # scipy.stats, with its chi2.ppf, takes a second to import
-
-    return float(gammaincinv(seen + 1, LEVEL) / hours * MONTH_H)
+    return poisson_most(seen, LEVEL) / hours * MONTH_H

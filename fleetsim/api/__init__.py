@@ -11,7 +11,8 @@ The same question gives the same digits here and on the command line: a result's
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from fleetsim.api.job import Job
 from fleetsim.compare.ask import CompareResult, compare
@@ -21,6 +22,7 @@ from fleetsim.errors import FleetsimError, InfeasibleError, InputError, Interrup
 from fleetsim.estimates import Estimate
 from fleetsim.job.base_job import load
 from fleetsim.job.metrics import Metrics
+from fleetsim.job.result import keywords
 from fleetsim.plan.ask import plan
 from fleetsim.plan.result import PlanResult
 from fleetsim.replay.ask import replay
@@ -33,6 +35,7 @@ from fleetsim.sweep.result import SweepResult
 
 if TYPE_CHECKING:
     from fleetsim.config.engine_profile import Profile
+    from fleetsim.frameworks.convert import Imported
 
 
 # --- What comes with fleetsim, by name: scenarios, presets and measured engines.
@@ -58,6 +61,41 @@ def profile(path_or_name: str | os.PathLike[str]) -> Profile:
     return load_profile(path_or_name)
 
 
+@keywords()
+def estimate_profile(gpu: str, model: str, *, tp: int = 1, dtype: str = "auto") -> Profile:
+    """An engine that nobody measured, from its GPU's data sheet and its model's shape: `fleetsim profile estimate`.
+
+    gpu, model: as for `load`. tp: GPUs of an instance. dtype: of the weights. Raises InputError for what is not known.
+    """
+    from fleetsim.calibrate.derivation import estimate_profile as estimated
+
+    return estimated(gpu, model, tp=tp, dtype=dtype)
+
+
+@keywords()
+def read_config(framework: str, *config: str, changes: Mapping[str, Any] | None = None) -> Imported:
+    """A framework's own configuration as a scenario: `fleetsim scenario from`.
+
+    config: its file or launch script, then its own flags; or those alone. changes: dotted paths of the scenario and
+    their values. `load(read_config(...).raw)` is the job; what was taken, assumed and left out stands beside it.
+
+        >>> import fleetsim as fs
+        >>> words = "data.train_batch_size=64 actor_rollout_ref.rollout.n=16 actor_rollout_ref.model.path=Qwen/Qwen3-8B"
+        >>> fs.load(fs.read_config("verl", *words.split()).raw)["trainer.batch_samples"]
+        1024
+
+    Raises InputError with all that is wrong.
+    """
+    from fleetsim.frameworks.convert import framework_name, scenario_from
+    from fleetsim.frameworks.source import settings_from
+    from fleetsim.job.options import change_texts
+    from fleetsim.trainer.estimate import token_seconds
+
+    name = framework_name(framework)
+    shown, settings = settings_from(config)
+    return scenario_from(name, settings, shown, list(change_texts(changes or {}).values()), token_seconds)
+
+
 __all__ = [
     "CompareResult",
     "Estimate",
@@ -76,10 +114,12 @@ __all__ = [
     "StuckError",
     "SweepResult",
     "compare",
+    "estimate_profile",
     "load",
     "plan",
     "profile",
     "profiles",
+    "read_config",
     "replay",
     "scenarios",
     "sweep",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from fleetsim.job.base_job import BaseJob, reads_runs
@@ -12,6 +13,7 @@ from fleetsim.job.options import Options
 from fleetsim.job.result import keywords, told, unchanging
 
 if TYPE_CHECKING:
+    from fleetsim.alerts.ask import AlertsResult, DashboardResult
     from fleetsim.frameworks.export import Exported
     from fleetsim.history.history import History
     from fleetsim.plan.result import PlanResult
@@ -154,3 +156,31 @@ class Job(BaseJob):
         from fleetsim.replay.ask import replay
 
         return replay(history, self, **options)
+
+    @keywords()
+    def alerts(
+        self, *, metrics: Mapping[str, Any] = MappingProxyType({}), tell: Tell | None = None, **rules: Any
+    ) -> AlertsResult:
+        """Prometheus rules that say when a fleet is no longer what this job plans: `fleetsim alerts`.
+
+        metrics: `engine`, `selector`, `trainer_selector`, and `map_`, a list of "SIGNAL=METRIC". rules: `name`,
+        `budget` (false alarms a month), `hours` (healthy ones to simulate), `interval` and `scrape_interval` (seconds),
+        `runbook_url`, `engines_only`. `rule_file()` is the file, `test_file(...)` its tests. Raises as `simulate`.
+        """
+        from fleetsim.alerts.ask import Alerts, MetricFields, PlannedFleet, alerts
+
+        of = PlannedFleet(self.scenario, None, self.notes, given=self.given)
+        return alerts(Alerts(of=of, metrics=MetricFields(**metrics), **rules), told(tell))
+
+    @keywords()
+    def dashboard(
+        self, *, metrics: Mapping[str, Any] = MappingProxyType({}), tell: Tell | None = None, **more: Any
+    ) -> DashboardResult:
+        """A Grafana dashboard of what this job plans beside what is observed: `fleetsim dashboard`.
+
+        metrics: as for `alerts`. more: `name`, `hours`. `document` is what Grafana imports. Raises as `simulate`.
+        """
+        from fleetsim.alerts.ask import Dashboard, MetricFields, PlannedFleet, dashboard
+
+        of = PlannedFleet(self.scenario, None, self.notes, given=self.given)
+        return dashboard(Dashboard(of=of, metrics=MetricFields(**metrics), **more), told(tell))

@@ -31,6 +31,7 @@ LINES = {
     "dashboard": "Grafana dashboard of a plan: every standing signal, with what the plan predicts and where its alert "
     "begins.",
     "watch": "Looks at the fleet again and again, and exports what it should be.",
+    "serve": "A page to type into: the job as a form, the answer and its curve while a slider moves.",
     "validate": "How far is the simulation from what real projects published? One scalar fitted, everything else "
     "predicted.",
     "calibrate": "Measure an engine under RL-like load and write a profile that size and simulate use.",

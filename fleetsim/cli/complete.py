@@ -132,7 +132,7 @@ def _files(*patterns: str) -> Iterator[str]:
 
 
 def _gate_metrics(command: str) -> Iterable[str]:
-    from fleetsim.quantities import METRICS
+    from fleetsim.quantities import RUN_METRICS
 
     if command == "replay":
         from fleetsim.replay import figures
@@ -141,7 +141,7 @@ def _gate_metrics(command: str) -> Iterable[str]:
     from fleetsim.plan.result import COUNTS
 
     more = {"size": ("instances",), "split": ("rollout_gpus", "trainer_gpus"), "plan": COUNTS}
-    return (*METRICS, *more.get(command, ()))
+    return (*RUN_METRICS, *more.get(command, ()))
 
 
 def _objectives() -> Iterator[str]:
@@ -154,10 +154,10 @@ def _objectives() -> Iterator[str]:
 
 def _comparisons() -> Iterator[str]:
     """What the gate of a comparison knows, without its condition."""
-    from fleetsim.quantities import METRICS
+    from fleetsim.quantities import RUN_METRICS
 
     yield "regression"
-    for name in METRICS:
+    for name in RUN_METRICS:
         yield from (f"regression.{name}", f"ratio.{name}", f"difference.{name}", name)
 
 

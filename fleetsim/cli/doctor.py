@@ -138,7 +138,7 @@ class DoctorAccess(AccessFields):
 
 
 def doctor(asked: Doctor, access: DoctorAccess) -> None:
-    """Look at this installation: versions, extras, kernel, caches, GPU, and a Prometheus if one is named.
+    """Look at this installation: versions, extras, kernel, GPU, and a Prometheus if one is named.
 
     Examples:
 
@@ -181,7 +181,6 @@ def examined(url: str | None, access: AccessFields, compile_now: bool) -> list[C
         guarded("machine", here.cores),
         guarded("packages", here.required, "fault"),
         guarded("kernel", lambda: here.kernel(compile_now), "fault"),
-        guarded("cache", here.cache),
     ]
     try:
         checks += here.extras()

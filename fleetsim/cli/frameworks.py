@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 # --- Options that several commands of `fleetsim scenario` take.
 
-FRAMEWORKS = "verl, roll, openrlhf, open-instruct, trl, areal, nemo-rl, slime, skyrl, prime-rl or ms-swift."
+FRAMEWORKS = "verl, roll, openrlhf, open-instruct, trl, areal, nemo-rl, slime, skyrl, prime-rl, ms-swift or rlinf."
 
 OutputFile = Annotated[
     str | None, typer.Option("-o", "--output", metavar="FILE", help="Write it there instead of to stdout.")

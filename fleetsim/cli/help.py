@@ -132,27 +132,23 @@ CODES: Mapping[int, str] = {
     130: "interrupted",
 }
 _ANY = (0, 1, 2, 130)  # of every command
-SCENARIO, CACHE = "FLEETSIM_<SECTION>__<FIELD>", "FLEETSIM_CACHE_DIR"
+SCENARIO = "FLEETSIM_<SECTION>__<FIELD>"
 PROMETHEUS = ("FLEETSIM_PROMETHEUS_TOKEN", "FLEETSIM_PROMETHEUS_USER", "FLEETSIM_PROMETHEUS_PASSWORD")
-_JOB = (SCENARIO, CACHE, *PROMETHEUS)  # of a job that --run may read from Prometheus
-_KERNEL = "~/.cache/fleetsim holds the kernel's machine code"
+_JOB = (SCENARIO, *PROMETHEUS)  # of a job that --run may read from Prometheus
 
 
 # The environment variables that fleetsim reads.
 VARIABLES: Mapping[str, str] = {
     "FLEETSIM_<SECTION>__<FIELD>": "a value of the scenario, as `--set` would give it: FLEETSIM_FLEET__INSTANCES=12 is "
     "fleet.instances=12. Flags win over it, it wins over the file",
-    "FLEETSIM_CACHE_DIR": "folder of the kernel's machine code; default XDG_CACHE_HOME/fleetsim or ~/.cache/fleetsim. "
-    "Code is run from a folder that is yours alone, nobody else may write to it",
     "FLEETSIM_DEBUG": "anything: an internal error prints its traceback",
     "FLEETSIM_KERNEL": "checked: the kernel's build that checks every index of its tables, some times slower; to look "
-    "for faults in fleetsim. Any other word is an error",
+    "for faults in fleetsim. fresh: compiled by this machine's numba in every process. Any other word is an error",
     "FLEETSIM_PROMETHEUS_TOKEN": "bearer token for Prometheus, where no file names one",
     "FLEETSIM_PROMETHEUS_USER": "user name for Prometheus, with FLEETSIM_PROMETHEUS_PASSWORD",
     "FLEETSIM_PROMETHEUS_PASSWORD": "password for Prometheus",
     "FLEETSIM_API_KEY": "bearer token of the server that `calibrate --url` measures",
     "OPENAI_API_KEY": "the same, only for a server that asks for a key when FLEETSIM_API_KEY is not set",
-    "XDG_CACHE_HOME": "where FLEETSIM_CACHE_DIR is by default",
 }
 
 
@@ -179,27 +175,27 @@ class Manual:
 
 
 MANUALS: Mapping[str, Manual] = {
-    "size": Manual((3, 10, 11, 12), _JOB, _KERNEL, ("docs/model.md", "split", "simulate", "alerts")),
-    "split": Manual((3, 10, 12), _JOB, _KERNEL, ("docs/model.md", "size", "compare")),
-    "plan": Manual((3, 10, 11, 12), _JOB, _KERNEL, ("docs/plan.md", "size", "split")),
-    "simulate": Manual((3, 10, 12), _JOB, _KERNEL, ("docs/metrics.md", "docs/presets.md", "scenario")),
-    "compare": Manual((3, 10), (SCENARIO, CACHE, *PROMETHEUS), _KERNEL, ("docs/metrics.md", "simulate", "replay")),
-    "sweep": Manual((3, 10, 11), _JOB, _KERNEL, ("docs/metrics.md", "compare", "size")),
-    "replay": Manual((3, 10), (SCENARIO, CACHE, *PROMETHEUS), _KERNEL, ("docs/replay.md", "docs/run_logs.md", "watch")),
-    "alerts": Manual((3, 10), (SCENARIO, CACHE), _KERNEL, ("docs/alerts.md", "dashboard", "watch")),
-    "dashboard": Manual((3, 10), (SCENARIO, CACHE, *PROMETHEUS), _KERNEL, ("docs/alerts.md", "alerts")),
-    "watch": Manual((3,), (SCENARIO, CACHE, *PROMETHEUS), _KERNEL, ("docs/watch.md", "replay", "alerts")),
-    "validate": Manual((3, 10), (CACHE,), _KERNEL, ("docs/validation.md", "docs/accuracy.md")),
+    "size": Manual((3, 10, 11, 12), _JOB, see=("docs/model.md", "split", "simulate", "alerts")),
+    "split": Manual((3, 10, 12), _JOB, see=("docs/model.md", "size", "compare")),
+    "plan": Manual((3, 10, 11, 12), _JOB, see=("docs/plan.md", "size", "split")),
+    "simulate": Manual((3, 10, 12), _JOB, see=("docs/metrics.md", "docs/presets.md", "scenario")),
+    "compare": Manual((3, 10), _JOB, see=("docs/metrics.md", "simulate", "replay")),
+    "sweep": Manual((3, 10, 11), _JOB, see=("docs/metrics.md", "compare", "size")),
+    "replay": Manual((3, 10), _JOB, see=("docs/replay.md", "docs/run_logs.md", "watch")),
+    "alerts": Manual((3, 10), (SCENARIO,), see=("docs/alerts.md", "dashboard", "watch")),
+    "dashboard": Manual((3, 10), _JOB, see=("docs/alerts.md", "alerts")),
+    "watch": Manual((3,), _JOB, see=("docs/watch.md", "replay", "alerts")),
+    "validate": Manual((3, 10), see=("docs/validation.md", "docs/accuracy.md")),
     "calibrate": Manual(
         (3,),
         ("FLEETSIM_API_KEY", "OPENAI_API_KEY"),
         "beside NAME.profile.json, NAME.raw.jsonl.gz keeps every measurement",
         ("docs/calibrate.md", "profile"),
     ),
-    "doctor": Manual((3,), (CACHE, *PROMETHEUS), _KERNEL, ("docs/calibrate.md", "validate")),
+    "doctor": Manual((3,), PROMETHEUS, see=("docs/calibrate.md", "validate")),
     "profile ls": Manual(files="*.profile.json in this folder", see=("docs/calibrate.md", "profile show")),
     "profile show": Manual((3,), see=("docs/calibrate.md", "profile check")),
-    "profile check": Manual((3, 10), (CACHE,), see=("docs/calibrate.md", "profile show")),
+    "profile check": Manual((3, 10), see=("docs/calibrate.md", "profile show")),
     "profile estimate": Manual((3,), see=("docs/accuracy.md", "calibrate")),
     "profile trainer": Manual((3,), (SCENARIO, *PROMETHEUS), see=("docs/accuracy.md", "size", "split")),
     "scenario from": Manual((3,), PROMETHEUS, see=("docs/frameworks.md", "docs/next_run.md", "scenario to")),

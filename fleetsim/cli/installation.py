@@ -46,7 +46,7 @@ def guarded(name: str, look: Callable[[], Check], on_error: State = "warning") -
         return Check(name, on_error, f"could not be looked at: {said}", facts={"error": said})
 
 
-# --- The simulation kernel: is its machine code there, can it be kept, and does it compute what arithmetic says?
+# --- The simulation kernel: is its library there, and does it compute what arithmetic says?
 
 # On policy with all lengths equal, a step is its three parts one after the other.
 TOKENS, RATE_TOK_S, TRAIN_S, SYNC_S = 1000, 2000.0, 3.0, 1.0
@@ -61,40 +61,13 @@ _TEST = {
 }
 
 
-def cache() -> Check:
-    """The folder of the machine code: where, how large, what in it is of other versions."""
-    from fleetsim.engine.compiled import CODE, cache_folder, cache_root, chosen_root, unusable
-
-    wanted = chosen_root()
-    why, root = unusable(wanted), cache_root()
-    here = cache_folder()
-    stale = [p for p in root.glob("kernel-*") if p != here and p.is_dir()]
-    size, old = _bytes(root), sum(map(_bytes, stale))
-    facts = {
-        "folder": str(root),
-        "chosen": str(wanted),
-        "kernel": str(here / CODE),
-        "bytes": size,
-        "stale": [p.name for p in sorted(stale)],
-        "stale_bytes": old,
-        "compiled": (here / CODE).is_file(),
-    }
-    text = f"{root}, {size / 2**20:.1f} MiB"
-    if stale:
-        text += f", of which {old / 2**20:.1f} MiB in {len(stale)} folders of other versions, which may be deleted"
-    if root != wanted:
-        text = f"{wanted} {why}; {text} is used instead"
-        return Check("cache", "warning", text, "mend its permissions, or set FLEETSIM_CACHE_DIR", facts)
-    return Check("cache", "ok", text, None, facts)
-
-
 def kernel(compile_now: bool) -> Check:
     """A tiny simulation against its closed form. Where the kernel has to be compiled first, which takes seconds, only
     if that was asked for."""
     from fleetsim.engine.compiled import is_compiled
 
     if not is_compiled() and not compile_now:
-        text = "not compiled yet on this machine; the first simulation does it, which takes some seconds"
+        text = "no library for this machine and these sources; the first simulation builds it, which takes some seconds"
         return Check("kernel", "info", text, "fleetsim doctor --compile does it now", {"ran": False})
     from fleetsim.config.load import scenario_from_mapping
     from fleetsim.sim.metrics import metrics_of
@@ -112,7 +85,7 @@ def judged(step_s: float, took_s: float) -> Check:
     facts = {"ran": True, "step_s": step_s, "closed_form_s": wanted, "seconds": took_s}
     if not abs(step_s - wanted) <= 1e-9 * wanted:
         text = f"computes {step_s:.9g} s for a step that takes {wanted:.9g} s"
-        return Check("kernel", "fault", text, "delete the cache folder; if it stays wrong, report it", facts)
+        return Check("kernel", "fault", text, "install fleetsim again; if it stays wrong, report it", facts)
     return Check("kernel", "ok", f"agrees with the closed form of a tiny fleet ({wanted:g} s a step)", None, facts)
 
 
@@ -122,14 +95,11 @@ def closed_form_s() -> float:
     return (TOKENS - 1) / each + TRAIN_S + SYNC_S
 
 
-def _bytes(folder: Path) -> int:
-    return sum(p.stat().st_size for p in folder.rglob("*") if p.is_file())
-
-
 # --- Which packages are installed, whether in a version that fleetsim works with, and what each extra enables.
 
 # What an extra is for, as a user would ask for it; those for developers are not listed.
 ENABLES: Mapping[str, str] = {
+    "kernel": "a changed kernel, or one for a machine that there is no wheel for: compiled by numba",
     "prometheus": "replay --prometheus, watch, dashboard --check-against URL, history tables",
     "gpu": "calibrate --model (on a GPU)",
     "server": "calibrate --url, watch's export",

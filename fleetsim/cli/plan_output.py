@@ -51,7 +51,8 @@ def checked(asked: Q, output: SavedOutput, more: Sequence[str]) -> tuple[Q, Plac
     """
     from fleetsim.cli.output import new_page
     from fleetsim.files import apart, new_file
-    from fleetsim.job.metrics import METRICS, parse_gate
+    from fleetsim.job.metrics import parse_gate
+    from fleetsim.quantities import RUN_METRICS
 
     wrong = Problems()
     with wrong.check():
@@ -61,7 +62,7 @@ def checked(asked: Q, output: SavedOutput, more: Sequence[str]) -> tuple[Q, Plac
     with wrong.check():
         page = new_page("--html", output.html)
     with wrong.check():
-        gate = parse_gate(output.fail_if or (), (*METRICS, *more))
+        gate = parse_gate(output.fail_if or (), (*RUN_METRICS, *more))
     with wrong.check():
         check_config(output.to, output.config)
     with wrong.check():

@@ -250,12 +250,13 @@ def _checked(asked: Simulate, output: SimulateOutput, files: FirstRun) -> tuple[
     from fleetsim.cli.output import new_page
     from fleetsim.export.parquet import check_folder
     from fleetsim.files import apart
-    from fleetsim.job.metrics import METRICS, parse_gate
+    from fleetsim.job.metrics import parse_gate
+    from fleetsim.quantities import RUN_METRICS
 
     first = {"--openmetrics": files.openmetrics, "--perfetto": files.perfetto}
     wrong = Problems()
     with wrong.check():
-        gate = parse_gate(output.fail_if or (), METRICS)
+        gate = parse_gate(output.fail_if or (), RUN_METRICS)
     with wrong.check():
         asked = asked.ready()
     with wrong.check():

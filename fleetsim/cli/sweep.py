@@ -67,11 +67,12 @@ def sweep(asked: Sweep, output: SweptOutput) -> None:
 def _checked(asked: Sweep, output: SweptOutput) -> tuple[Sweep, Gate, Path | None]:
     """The question with its job, the condition, and the page's place. Raises InputError with all that is wrong."""
     from fleetsim.cli.output import new_page
-    from fleetsim.job.metrics import METRICS, parse_gate
+    from fleetsim.job.metrics import parse_gate
+    from fleetsim.quantities import RUN_METRICS
 
     wrong = Problems()
     with wrong.check():
-        gate = parse_gate(output.fail_if or (), METRICS)
+        gate = parse_gate(output.fail_if or (), RUN_METRICS)
     with wrong.check():
         asked = asked.ready()
     with wrong.check():

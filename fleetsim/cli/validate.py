@@ -13,6 +13,9 @@ from fleetsim.errors import NOT_HELD
 from fleetsim.job.settings import Option
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from fleetsim.validate.groups import Row
     from fleetsim.validate.run import RangedArm
     from fleetsim.validate.verdict import CaseResult
 
@@ -22,6 +25,7 @@ class Validation:
     """Which cases, and what is done with their verdicts."""
 
     case: Annotated[list[str] | None, Option("Only this case, as C01. Repeatable.", None, metavar="ID")] = None
+    cases: Annotated[str | None, Option("Cases of this folder instead (*.case.yaml).", None, metavar="DIR")] = None
     write: Annotated[str | None, Option("Write validation.md and validation.svg there.", None, metavar="DIR")] = None
     check: Annotated[str | None, Option("Exit 10 if the page there would change.", None, metavar="DIR")] = None
     ranges: Annotated[bool, Option("Do 80 % ranges hold what was published?", None)] = False
@@ -40,12 +44,16 @@ def validate(asked: Validation) -> None:
 
     [bold]fleetsim validate --case C02 --json[/bold]
 
+    [bold]fleetsim validate --cases my-runs --json[/bold]
+
     [bold]fleetsim validate --ranges --html validation.html[/bold]
 
     [bold]fleetsim validate --write docs[/bold]
 
     [bold]fleetsim validate --predictions docs/predictions[/bold]
     """
+    from pathlib import Path
+
     from fleetsim.cli.interrupts import loaded
     from fleetsim.cli.output import if_interrupted, new_page, write_page
     from fleetsim.cli.progress import progress
@@ -54,14 +62,15 @@ def validate(asked: Validation) -> None:
     if asked.predictions is not None:
         _predictions(asked.predictions, asked.json_)
         return
-    folder = checked_folder(asked.case or (), asked.write, asked.check)
+    folder = checked_folder(asked.case or (), asked.cases, asked.write, asked.check)
+    place = None if asked.cases is None else Path(asked.cases)
     page = new_page("--html", asked.html)
-    with if_interrupted(_so_far(asked.json_)), progress("loading the simulator") as tell:
+    with if_interrupted(_so_far(place, asked.json_)), progress("loading the simulator") as tell:
         from fleetsim.validate.case import case_files, load_cases
         from fleetsim.validate.run import run_cases
         from fleetsim.validate.verdict import summary
 
-        cases = load_cases(tuple(asked.case or ()))
+        cases = load_cases(tuple(asked.case or ()), place)
         order = [c.id for c in cases]
         loaded()
         tell("simulating published runs")
@@ -73,23 +82,33 @@ def validate(asked: Validation) -> None:
 
             tell("moving what is not certain to both ends of its interval")
             arms = ranged_arms(results)
-    _show(results, asked.json_, arms)
+    rows = _rows(results, place)
+    _show(results, asked.json_, arms, rows)
     if page is not None:
-        write_page(page, _page(results, len(case_files()), arms))
+        write_page(page, _page(results, len(case_files(place)), arms, rows))
     if folder is not None and asked.write is not None:
-        write_docs(folder, results, arms)
-    elif folder is not None and drifted(folder, results, arms):
+        write_docs(folder, results, arms, rows)
+    elif folder is not None and drifted(folder, results, arms, rows):
         _failed(f"the page in {asked.check} has drifted: run fleetsim validate --write {asked.check}")
     if asked.strict and not summary(results).holds:
         _failed("error: --strict: a gate does not hold")
 
 
-def _page(results: Sequence[CaseResult], cases: int, arms: Sequence[RangedArm]) -> str:
+def _rows(results: Sequence[CaseResult], folder: Path | None) -> Sequence[Row]:
+    """A row for every arm. folder: where the cases are, None = the shipped ones."""
+    from fleetsim.validate.case import shipped
+    from fleetsim.validate.groups import rows_of
+    from fleetsim.validate.ledger import read_ledger
+
+    return rows_of(results, read_ledger(folder or shipped()))
+
+
+def _page(results: Sequence[CaseResult], cases: int, arms: Sequence[RangedArm], rows: Sequence[Row]) -> str:
     """The page of --html. cases: how many there are in all."""
     from fleetsim.tell.page import document_page
     from fleetsim.validate.told import document
 
-    return document_page(document(results, cases, arms))
+    return document_page(document(results, cases, arms, rows))
 
 
 def _predictions(folder: str, as_json: bool) -> None:
@@ -116,27 +135,29 @@ def _failed(why: str) -> NoReturn:
     raise typer.Exit(NOT_HELD)
 
 
-def _show(results: Sequence[CaseResult], as_json: bool, arms: Sequence[RangedArm], **more: Any) -> None:
+def _show(
+    results: Sequence[CaseResult], as_json: bool, arms: Sequence[RangedArm], rows: Sequence[Row], **more: Any
+) -> None:
     """more: of the document alone."""
     from fleetsim.cli.output import show, show_json
 
     if as_json:
         from fleetsim.validate.documents import data
 
-        show_json({**data(results, arms), **more})
+        show_json({**data(results, rows, arms), **more})
     else:
         from fleetsim.tell.terminal import draw
         from fleetsim.validate.told import document
 
-        show(draw(document(results, len(results), arms)))
+        show(draw(document(results, len(results), arms, rows)))
 
 
-def _so_far(as_json: bool) -> Callable[[Sequence[CaseResult], str], None]:
+def _so_far(folder: Path | None, as_json: bool) -> Callable[[Sequence[CaseResult], str], None]:
     """Shows the cases that were simulated, after Ctrl-C."""
 
     def show(results: Sequence[CaseResult], missing: str) -> None:
         if not as_json:
             say(f"Interrupted: {missing}; what follows is of those alone.")
-        _show(results, as_json, (), warnings=[f"interrupted: {missing}"])
+        _show(results, as_json, (), _rows(results, folder), warnings=[f"interrupted: {missing}"])
 
     return show

@@ -14,7 +14,7 @@ from fleetsim.compare.spans import spans_of
 from fleetsim.errors import Problem, Problems
 from fleetsim.faces import Text, flag
 from fleetsim.job.metrics import Gate, parse_conditions
-from fleetsim.quantities import METRICS, PAID_FOR, WINDOW_METRICS, quantity
+from fleetsim.quantities import PAID_FOR, RUN_METRICS, WINDOW_METRICS, quantity
 
 if TYPE_CHECKING:
     from fleetsim.compare.compare import Comparison, MetricChange
@@ -44,7 +44,7 @@ def checked(asked: Compare) -> Checked:
     given = asked.given or given
     server = asked.prometheus is not None
     kinds: frozenset[What] = frozenset(("history",) if server else (one.what for one in given))
-    there = WINDOW_METRICS if kinds == {"history"} else METRICS
+    there = WINDOW_METRICS if kinds == {"history"} else RUN_METRICS
     metrics = tuple(name for name in there if not asked.metric or name in asked.metric)
     problems = Problems([*numbers(asked), *wrong, *misplaced(asked, kinds, given, not wrong)])
     problems += unknown(asked.metric or (), there)

@@ -14,7 +14,7 @@ from dataclasses import replace
 from fleetsim.compare.compare import Comparison, MetricChange
 from fleetsim.compare.runs import ToRun
 from fleetsim.estimates import Estimate
-from fleetsim.job.input_moves import METRICS, Figures, Moved, in_doubt, moved_metrics, reach
+from fleetsim.job.input_moves import METRICS, Figures, Moved, in_doubt, moved_metrics, ratio_around, reach
 from fleetsim.job.trials import Measure
 from fleetsim.quantities import quantity
 
@@ -52,7 +52,7 @@ def _ranged(
         return _apart(a, b, as_share) - at
 
     moves = [[off(name, end) for end in (0, 1)] for name in names]
-    return replace(change, likely=_around(size, *reach(moves), as_share))
+    return replace(change, likely=_around(size, moves) if as_share else ratio_around(size, moves))
 
 
 def _apart(a: float, b: float, as_share: bool) -> float:
@@ -62,11 +62,7 @@ def _apart(a: float, b: float, as_share: bool) -> float:
     return math.log(b / a) if a > 0.0 and b > 0.0 else math.nan
 
 
-def _around(size: Estimate, down: float, up: float, as_share: bool) -> tuple[float, float]:
-    """The moves from the mean, with the luck of the seeds."""
-    if as_share:
-        return size.mean - math.hypot(down, size.mean - size.ci_low), size.mean + math.hypot(
-            up, size.ci_high - size.mean
-        )
-    low, mean, high = (math.log(x) if x > 0.0 else -math.inf for x in (size.ci_low, size.mean, size.ci_high))
-    return math.exp(mean - math.hypot(down, mean - low)), math.exp(mean + math.hypot(up, high - mean))
+def _around(size: Estimate, moves: Sequence[Sequence[float]]) -> tuple[float, float]:
+    """A difference and its moves, with the luck of the seeds."""
+    down, up = reach(moves)
+    return size.mean - math.hypot(down, size.mean - size.ci_low), size.mean + math.hypot(up, size.ci_high - size.mean)

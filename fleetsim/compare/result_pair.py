@@ -13,7 +13,7 @@ from fleetsim.compare.verdicts import compare
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError, Problem
-from fleetsim.quantities import METRICS
+from fleetsim.quantities import RUN_METRICS
 
 
 def compare_results(
@@ -21,7 +21,7 @@ def compare_results(
     b: ToRun | SavedResult,
     *,
     min_change: float = 0.01,
-    metrics: Sequence[str] = METRICS,
+    metrics: Sequence[str] = RUN_METRICS,
     notes: Sequence[str] = (),
     tell: Callable[[str], None] = lambda text: None,
 ) -> Comparison:

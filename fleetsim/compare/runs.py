@@ -13,7 +13,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.errors import Interrupted, StuckError
 from fleetsim.job.engine_source import accuracy_of
 from fleetsim.job.trials import Measure, flat, simulated
-from fleetsim.quantities import METRICS
+from fleetsim.quantities import RUN_METRICS
 from fleetsim.sim.threads import side_by_side
 from fleetsim.units import count
 
@@ -115,7 +115,7 @@ def compare_scenarios(
     replications: int = REPLICATIONS,
     *,
     min_change: float = 0.01,
-    metrics: Sequence[str] = METRICS,
+    metrics: Sequence[str] = RUN_METRICS,
     notes: Sequence[str] = (),
     progress: Callable[[int, int], None] = lambda done, of: None,
     measure: Measure = simulated,

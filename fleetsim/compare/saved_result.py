@@ -21,7 +21,7 @@ from fleetsim.errors import InputError, Problem
 from fleetsim.estimates import t_quantile
 from fleetsim.job.engine_source import accuracy_of
 from fleetsim.job.metrics import CANDIDATE_METRICS
-from fleetsim.quantities import METRICS
+from fleetsim.quantities import METRICS, RUN_METRICS
 from fleetsim.sim.contrast import Mean
 from fleetsim.tell.data import SCHEMA_VERSION
 
@@ -80,12 +80,14 @@ def _simulated(document: Mapping[str, Any], label: str) -> Side:
     side = Side(label, replications=replications, **_inputs(document))
     if runs is None:
         found = _leaves(document["metrics"])
-        means = {m: _mean(e, replications) for m, e in found.items() if m in METRICS and isinstance(e, Mapping)}
+        means = {m: _mean(e, replications) for m, e in found.items() if m in RUN_METRICS and isinstance(e, Mapping)}
         return replace(side, means=_some(means), binds=str(document["metrics"].get("binding", "")))
     keys = [(int(s["seed"]), int(s["replication"])) for s in document["seeds"]]
     # The list of seeds is of the scenario's own replications: as many runs, of the same seed, from 0.
     keys = keys if len(keys) == len(runs) else [(int(document["scenario"]["run"]["seed"]), r) for r in range(len(runs))]
-    numbers = {k: {m: _number(v) for m, v in run.items() if m in METRICS} for k, run in zip(keys, runs, strict=True)}
+    numbers = {
+        k: {m: _number(v) for m, v in run.items() if m in RUN_METRICS} for k, run in zip(keys, runs, strict=True)
+    }
     _some(next(iter(numbers.values())))
     binding = [str(run["binding"]) for run in runs if "binding" in run]
     return replace(side, runs=numbers, binds=max(dict.fromkeys(binding), key=binding.count, default=""))

@@ -28,7 +28,7 @@ from fleetsim.compare.compare import (
 from fleetsim.compare.words import band_of, headline_of
 from fleetsim.config.sections import CostConfig
 from fleetsim.job.derived_values import PRICE, price_notes
-from fleetsim.quantities import quantity
+from fleetsim.quantities import STATION_METRICS, quantity
 from fleetsim.sim.contrast import Contrast, Mean, holm, mean_of, paired, unpaired
 
 ALPHA = 0.05
@@ -58,6 +58,7 @@ def compare(
     """metrics: names of `quantities.py`, in their order. pair: runs of the same seed and replication drew the
     same. min_change: smallest relative change of interest, 0.01 = 1 % (of shares: 1 point)."""
     common = [key for key in a.runs if key in b.runs] if pair else []
+    metrics = [name for name in metrics if name not in STATION_METRICS or _has(a, name) or _has(b, name)]
     judged = [_judged(a, b, name, common, min_change) for name in metrics]
     tested = [j for j in judged if j.p_value is not None]
     adjusted = holm([j.p_value for j in tested if j.p_value is not None])
@@ -68,6 +69,10 @@ def compare(
     said = (*notes, *_notes(a, b, inputs, changes, len(tested), kind))
     found = Comparison(a.label, b.label, kind, bool(common), replications, changes, inputs, "", said, min_change)
     return replace(found, headline=headline_of(found))
+
+
+def _has(side: Side, name: str) -> bool:
+    return name in side.means or any(name in run for run in side.runs.values())
 
 
 def _notes(

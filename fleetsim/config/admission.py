@@ -60,8 +60,8 @@ class AdmissionConfig(ConfigSection):
     age_action: AgeActionName = Field(
         default="train_anyway",
         description="what happens to a group older than max_age: it is trained; dropped when the trainer comes upon "
-        "it; dropped at the publication that makes it too old; cancelled then, even in flight; or the trainer waits "
-        "for the groups that the next publication would make too old",
+        "it; dropped at the publication that makes it too old; cancelled then, even in flight; the trainer waits for "
+        "the groups that the next publication would make too old; or it fills its place in the batch and is masked",
     )
     max_age: Age | None = Field(
         default=None, description="age limit in weight versions, for every age_action but train_anyway"

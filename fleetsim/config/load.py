@@ -89,7 +89,7 @@ def env_overrides(environ: Mapping[str, str]) -> tuple[str, ...]:
     """The overrides that FLEETSIM_<SECTION>__<FIELD> variables ask for, sorted by name, as `--set` would write them.
 
     FLEETSIM_FLEET__INSTANCES=12 is fleet.instances=12, whatever the case. Variables without a double underscore
-    (FLEETSIM_CACHE_DIR) are settings of the program and left alone. To let flags win, put these before the flags'.
+    (FLEETSIM_DEBUG) are settings of the program and left alone. To let flags win, put these before the flags'.
     Raises InputError for a variable that names no field.
     """
     overrides, problems = [], []

@@ -7,8 +7,10 @@ the loader: the run stops with StuckError and names them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import pairwise
 
+from fleetsim.config.judges import JUDGES, as_rollout, judges_of
 from fleetsim.config.law_numbers import POLICY_RULES
 from fleetsim.config.sections import Sections
 from fleetsim.config.sync import LinkConfig
@@ -285,6 +287,15 @@ def _phases_have_names_of_their_own(s: Sections) -> Iterator[Problem]:
         seen.add(phase.name)
 
 
+def _judges_have_engines(s: Sections) -> Iterator[Problem]:
+    """What a rollout engine must be, a judge's own must be too."""
+    for name, judge in judges_of(s).items():
+        for rule in (_engine_kind_has_its_source, *(rule for rule, _ in ENGINE_RULES)) if judge.api is None else ():
+            for p in rule(as_rollout(s, judge)):
+                own = p.path.removeprefix("fleet.").removeprefix("workload.")
+                yield replace(p, path=f"stations.{name}.{own}")
+
+
 # Each rule with the fields it reads: a field that is itself wrong must not raise a second, derived complaint.
 RULES: tuple[tuple[Rule, tuple[str, ...]], ...] = (
     (_batch_is_whole_groups, ("trainer.batch_samples", "workload.group_size")),
@@ -297,6 +308,7 @@ RULES: tuple[tuple[Rule, tuple[str, ...]], ...] = (
     (_lost_instances_exist, ("fleet.instances", "run.events")),
     (_speed_factors_have_instances, ("fleet.speed_factors", "fleet.instances", "run.events")),
     (_phases_have_names_of_their_own, ("trainer.phases",)),
+    (_judges_have_engines, tuple(f"stations.{name}" for name in JUDGES)),
     *ENGINE_RULES,
     *POLICY_RULES,
     *TRANSPORT_RULES,

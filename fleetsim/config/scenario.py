@@ -10,6 +10,7 @@ from pydantic_core import PydanticCustomError
 from typing_extensions import TypeIs
 
 from fleetsim.config.engine import EngineConfig
+from fleetsim.config.judges import JUDGES
 from fleetsim.config.law_numbers import law_of
 from fleetsim.config.pools import FleetConfig
 from fleetsim.config.rules import broken_rules
@@ -168,6 +169,14 @@ _READERS: dict[str, tuple[Callable[[Scenario], bool], str]] = {
     **{
         f"stations.reward.{name}": (lambda s: s.stations.reward.at == "reward", "stations.reward.at reward")
         for name in StationConfig.model_fields
+    },
+    **{
+        f"stations.{judge}.{name}": (
+            lambda s, judge=judge: getattr(s.stations, judge) is None or getattr(s.stations, judge).api is None,
+            f"a stations.{judge} without an api",
+        )
+        for judge in JUDGES
+        for name in ("engine", "instances", "price_usd_per_gpu_h")
     },
 }
 

@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 from typing_extensions import TypeIs
 
 from fleetsim.config.admission import AdmissionConfig, BufferConfig
-from fleetsim.config.base import ConfigSection, CountOrZero, Factor, Fraction, Name, PositiveSeconds, Price
+from fleetsim.config.base import MAX_COUNT, ConfigSection, CountOrZero, Factor, Fraction, Name, PositiveSeconds, Price
 from fleetsim.config.engine import EngineConfig
 from fleetsim.config.pools import FleetConfig, Instances, TrainerConfig
 from fleetsim.config.stations import StationsConfig
@@ -159,7 +159,7 @@ class RunConfig(ConfigSection):
 
 # --- Values that follow another one: a system whose queue holds two batches holds two of every other batch as well.
 
-BATCH, GROUP = "trainer.batch_samples", "workload.group_size"
+BATCH, GROUP, STALENESS = "trainer.batch_samples", "workload.group_size", "admission.max_staleness"
 Follower = Literal[
     "fleet.max_in_flight_samples",
     "fleet.max_in_flight_samples_per_instance",
@@ -172,7 +172,7 @@ Followers = tuple[Follower, ...]
 
 
 class FollowConfig(ConfigSection):
-    """Values of this file that change with another batch or group size, unless they are given beside it."""
+    """Values of this file that change with another batch, group size or staleness, unless they are given beside it."""
 
     batch: Followers = Field(
         default=(), strict=False, max_length=10, description="values in multiples of trainer.batch_samples"
@@ -183,6 +183,22 @@ class FollowConfig(ConfigSection):
     at_least_batch: Followers = Field(
         default=(), strict=False, max_length=10, description="values of their own that hold at least one whole batch"
     )
+    staleness: Followers = Field(
+        default=(), strict=False, max_length=10, description="values in multiples of admission.max_staleness"
+    )
+    window: Followers = Field(
+        default=(), strict=False, max_length=10, description="values in multiples of admission.max_staleness + 1"
+    )
+
+
+# What each kind of them follows, and what is added to it.
+_REFERENCES = (
+    ("batch", BATCH, 0),
+    ("group", GROUP, 0),
+    ("at_least_batch", BATCH, 0),
+    ("staleness", STALENESS, 0),
+    ("window", STALENESS, 1),
+)
 
 
 def followed(before: Mapping[str, Any], after: Mapping[str, Any], said: Collection[str]) -> dict[str, Any]:
@@ -193,19 +209,19 @@ def followed(before: Mapping[str, Any], after: Mapping[str, Any], said: Collecti
     """
     changes: dict[str, int] = {}
     follow, group = _at(after, "follow"), _count(after, GROUP)
-    for kind, reference in (("batch", BATCH), ("group", GROUP), ("at_least_batch", BATCH)):
+    for kind, reference, more in _REFERENCES:
         names = follow.get(kind) if isinstance(follow, Mapping) else None
         if not names or not isinstance(names, (list, tuple)):
             continue
-        old, new = _count(before, reference), _count(after, reference)
-        if old is None or new is None or group is None or old == new:
+        old, new = (_reference(raw, reference, more) for raw in (before, after))
+        if not old or not new or group is None or old == new:
             continue
         for path in names:
             value = changes.get(path, _at(after, path)) if isinstance(path, str) else None
             if _whole(value) and not is_given(path, said):
                 there = max(value, new) if kind == "at_least_batch" else -(-value * new // (old * group)) * group
                 if there != value:
-                    changes[path] = there
+                    changes[path] = int(there)
     result = dict(after)
     for path, count in changes.items():
         here = result
@@ -238,6 +254,15 @@ def _count(raw: Mapping[str, Any], path: str) -> int | None:
     if value is None:
         return TrainerConfig().batch_samples if path == BATCH else WorkloadConfig().group_size
     return value if _whole(value) else None
+
+
+def _reference(raw: Mapping[str, Any], path: str, more: int) -> float | None:
+    """What a value follows, None where it is no number."""
+    if path != STALENESS:
+        return _count(raw, path)
+    value = _at(raw, path)
+    number = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= MAX_COUNT
+    return value + more if number else None
 
 
 def _names_a_value(path: str) -> str:

@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from fleetsim.config.base import ConfigSection, Count, PositiveSeconds, Price, Seconds
+from fleetsim.config.base import ConfigSection, Count, CountOrZero, Factor, PositiveSeconds, Price, Seconds
+from fleetsim.config.judges import JudgeConfig
 
 LostName = Literal["dropped", "truncated", "retried"]
 
@@ -16,6 +17,12 @@ class StationConfig(ConfigSection):
 
     workers: Count | None = Field(default=None, description="calls at the same time; null = no limit")
     start_s: Seconds = Field(default=0.0, description="seconds until a fresh worker begins with a call")
+    warm: CountOrZero = Field(
+        default=0, description="fresh workers that are kept started; one that is taken is replaced within start_s"
+    )
+    calls_per_s: Factor | None = Field(
+        default=None, description="calls that begin per second at most, as an API's rate limit; null = no limit"
+    )
     fresh_per: Literal["call", "episode"] = Field(
         default="call", description="each call takes a fresh worker, or a rollout keeps its first one until its end"
     )
@@ -35,7 +42,8 @@ class StationConfig(ConfigSection):
         "times at most, then it is dropped)",
     )
     worker_price_usd_per_h: Price = Field(
-        default=0.0, description="US dollars per worker and hour; without a limit on workers, per hour in use"
+        default=0.0,
+        description="US dollars per worker and hour; without a limit on workers, per hour in use or kept warm",
     )
 
 
@@ -45,6 +53,9 @@ class RewardStationConfig(StationConfig):
     at: Literal["reward", "tools"] = Field(
         default="reward", description="tools: samples are scored by the workers of stations.tools"
     )
+    holds_slot: bool = Field(
+        default=False, description="a rollout stays in flight, and keeps its place at its engine, until it is scored"
+    )
 
 
 class StationsConfig(ConfigSection):
@@ -52,3 +63,6 @@ class StationsConfig(ConfigSection):
 
     tools: StationConfig = StationConfig()
     reward: RewardStationConfig = RewardStationConfig()
+    judge: JudgeConfig | None = Field(default=None, description="a judge or a reward model; null = none")
+    teacher: JudgeConfig | None = Field(default=None, description="whose log-probabilities are distilled; null = none")
+    reference: JudgeConfig | None = Field(default=None, description="the reference model; null = none")

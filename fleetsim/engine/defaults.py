@@ -40,6 +40,21 @@ ENTRY_POINTS = {
     "async_engine": EntryPoint((128, 2048), (128, 2048), "an AsyncLLM from engine arguments"),
 }
 
+# How a framework starts vLLM: where the trainer waits for the batch, and where generation goes on beside it. Each is
+# read in the framework's code (frameworks/*.py name the places); a framework that is not here starts an API server.
+STARTED_BY = {
+    "ms-swift": ("llm", "llm"),
+    "nemo-rl": ("llm", "async_engine"),
+    "open-instruct": ("async_engine", "async_engine"),
+    "openrlhf": ("async_engine", "async_engine"),
+    "roll": ("async_engine", "async_engine"),
+}
+
+
+def entry_point_of(framework: str | None, asynchronous: bool) -> str:
+    """How a framework's engines are started where its configuration does not say."""
+    return STARTED_BY.get(framework or "", ("api_server", "api_server"))[asynchronous]
+
 
 def default_limits(gpu: GpuSpec, engine: str = "vllm", entry_point: str = "api_server") -> tuple[int, int]:
     """(max_num_seqs, max_num_batched_tokens) of an engine that is given neither.

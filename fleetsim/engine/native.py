@@ -1,127 +1,27 @@
-"""The kernel as machine code: from disk if this machine has it, else from LLVM code, else compiled; then called.
+"""The kernel as machine code, ready to be called: a shared library, or compiled now where there is none.
 
-Importing numba and waking its compiler takes a second, and compiling the kernel takes several: more than all of
-`fleetsim size` besides. So a wheel carries the kernel as LLVM code (`build_hook.py` puts it there), from which
-llvmlite, which numba brings, makes machine code for this processor in a third of a second, once. A checkout has no
-such file: there the first use compiles the kernel with numba, and the LLVM code is kept for whoever builds a wheel.
-Either way the machine code is kept, and every later process just loads it.
+A checkout whose sources changed since it was installed has no library of them: numba compiles them, which takes
+seconds, and the library is kept for later processes. So whoever installed a wheel needs no compiler.
 """
 
 from __future__ import annotations
 
 import ctypes
-import hashlib
-import os
-import tempfile
+import sys
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
-from pathlib import Path
 
-import llvmlite.binding as llvm
-
-from fleetsim.engine.compiled import (
-    CODE,
-    LLVM_CODE,
-    asked_build,
-    cache_folder,
-    identity,
-    is_checked,
-    shipped_code,
-    strange,
-    warn,
-)
+from fleetsim.engine.compiled import asked_build, is_checked, is_compiled, is_fresh, library
 from fleetsim.engine.kernel.guard import inspect
-from fleetsim.errors import InputError, Problem
+from fleetsim.errors import InputError, OutsideError, Problem
 
 # numba's calling convention: status = f(&result, &exception, arguments...); 0 is success
-_ENTRIES: dict[str, tuple[type, tuple[type, ...]]] = {
+ENTRIES: dict[str, tuple[type, tuple[type, ...]]] = {
     "fleetsim_advance": (ctypes.c_int64, (ctypes.c_int64, ctypes.c_double, ctypes.c_int64)),
     "fleetsim_command": (
         ctypes.c_double,
         (ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_double, ctypes.c_double),
     ),
 }
-
-
-def _machine() -> llvm.TargetMachine:
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    features = llvm.get_host_cpu_features().flatten()
-    return llvm.Target.from_default_triple().create_target_machine(
-        cpu=llvm.get_host_cpu_name(), features=features, opt=2, jit=True, codemodel="jitdefault"
-    )
-
-
-def _module() -> llvm.ModuleRef:
-    """The kernel's LLVM code, parsed: the package's own, or compiled now."""
-    code = shipped_code()
-    if code is not None:
-        try:
-            return llvm.parse_assembly(code)
-        except RuntimeError:
-            pass  # made by a newer LLVM than this one, which cannot read it
-    return llvm.parse_assembly(llvm_code())
-
-
-def llvm_code() -> str:
-    """The kernel as LLVM code, headed by the digests of its sources and of itself: kept on this machine, or compiled
-    now, which takes seconds, and kept."""
-    path = cache_folder() / LLVM_CODE
-    kept = _read(path)
-    if kept is None:
-        from fleetsim.engine.kernel.build import kernel_code
-
-        kept = kernel_code().encode()
-        _write(path, kept)
-    return kept.decode()
-
-
-def _compile(machine: llvm.TargetMachine) -> bytes:
-    """Machine code of the kernel for this processor."""
-    module = _module()
-    module.triple, module.data_layout = machine.triple, str(machine.target_data)
-    return bytes(machine.emit_object(module))
-
-
-def _read(path: Path) -> bytes | None:
-    """The machine code in a file that is the user's own and starts with its checksum and what it must be of.
-
-    None if it does not. The very file and folder that were looked at are read: no path is followed twice.
-    """
-    try:
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        with ExitStack() as opened:
-            opened.callback(os.close, folder)
-            fd = os.open(path.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
-            file = opened.enter_context(open(fd, "rb"))
-            why = strange(os.fstat(folder)) or strange(os.fstat(fd))
-            if why is not None:
-                warn(path, why)
-                return None
-            head, of, code = file.read().split(b"\n", 2)
-    except (OSError, ValueError):
-        return None
-    return code if of == _of() and head == _checksum(code) else None
-
-
-def _write(path: Path, code: bytes) -> None:
-    """All or nothing, also with two processes at once or a killed one; a cache that cannot be written is no error."""
-    with suppress(OSError), ExitStack() as on_error:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fd, name = tempfile.mkstemp(dir=path.parent)
-        on_error.callback(Path(name).unlink, missing_ok=True)
-        with open(fd, "wb") as file:
-            file.write(b"\n".join([_checksum(code), _of(), code]))
-        os.replace(name, path)
-
-
-def _checksum(code: bytes) -> bytes:
-    return hashlib.sha256(_of() + code).hexdigest().encode()
-
-
-def _of() -> bytes:
-    """What machine code must be of: its sources and compilers, and this processor, for homes may be shared."""
-    return f"{identity()}; {llvm.get_host_cpu_name()} {llvm.get_host_cpu_features().flatten()}".encode()
 
 
 def _callable(address: int, result: type, arguments: tuple[type, ...]) -> Callable[..., float]:
@@ -142,39 +42,57 @@ def _callable(address: int, result: type, arguments: tuple[type, ...]) -> Callab
     return call
 
 
-def _check_build() -> None:
-    """Raises InputError for a build that there is not: whoever misspells it would believe that indices are checked."""
+def from_library(path: str) -> dict[str, Callable[..., float]]:
+    """The entries of a library. Raises OutsideError where this machine cannot load it."""
+    try:
+        loaded = ctypes.CDLL(path)
+    except OSError as error:
+        raise OutsideError(
+            f"the simulation kernel cannot be loaded: {error}; install fleetsim again for this machine, or, in a "
+            "checkout, delete the file"
+        ) from error
+    return _entries({name: ctypes.cast(getattr(loaded, name), ctypes.c_void_p).value or 0 for name in ENTRIES})
+
+
+def _entries(addresses: dict[str, int]) -> dict[str, Callable[..., float]]:
+    return {name: _callable(addresses[name], *of) for name, of in ENTRIES.items()}
+
+
+def _compiled_now() -> dict[str, Callable[..., float]]:
+    """The entries of a kernel that numba compiles; kept as a library where there is a linker and the folder can be
+    written. Raises OutsideError without numba."""
+    try:
+        from fleetsim.engine.kernel.build import build, in_memory, kernel_code
+    except ImportError as error:
+        raise OutsideError(
+            f"the simulation kernel is not built for this machine ({library().name} is missing), and numba, which "
+            f"compiles it, cannot be imported ({error}): pip install 'fleetsim[kernel]', or install a wheel"
+        ) from error
+    print("note: numba compiles the simulation kernel, which takes some seconds", file=sys.stderr)
+    code = kernel_code()
+    if not is_fresh() and build(code, library()):
+        return from_library(str(library()))
+    return _entries(in_memory(code, tuple(ENTRIES)))
+
+
+def _load() -> dict[str, Callable[..., float]]:
+    """Raises InputError for another build than there are: whoever misspells it would believe that indices are
+    checked."""
     asked = asked_build()
-    if asked and not is_checked():
-        rule = "checked is the only other build there is"
-        raise InputError([Problem("FLEETSIM_KERNEL", asked, rule, "set it to checked, or unset it")])
+    if asked and not is_checked() and not is_fresh():
+        rule = "checked and fresh are the only other builds there are"
+        raise InputError([Problem("FLEETSIM_KERNEL", asked, rule, "set it to one of them, or unset it")])
+    return from_library(str(library())) if is_compiled() else _compiled_now()
 
 
-def _load() -> tuple[llvm.ExecutionEngine, dict[str, Callable[..., float]]]:
-    """The engine that owns the machine code, and the entries. Raises InputError for another build than there are."""
-    _check_build()
-    machine, path = _machine(), cache_folder() / CODE
-    code = _read(path)
-    if code is None:
-        code = _compile(machine)
-        _write(path, code)
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
-    engine.add_object_file(llvm.ObjectFileRef.from_data(code))
-    engine.finalize_object()
-    return engine, {
-        name: _callable(engine.get_function_address(name), result, arguments)
-        for name, (result, arguments) in _ENTRIES.items()
-    }
-
-
-_engine, _entries = _load()
+_calls = _load()
 
 
 def advance(fleet: int, limit: float, want: int) -> int:
     """`kernel.fleet.advance`."""
-    return int(_entries["fleetsim_advance"](fleet, limit, want))
+    return int(_calls["fleetsim_advance"](fleet, limit, want))
 
 
 def command(fleet: int, what: int, which: int, t: float, value: float) -> float:
     """`kernel.control.command`."""
-    return _entries["fleetsim_command"](fleet, what, which, t, value)
+    return _calls["fleetsim_command"](fleet, what, which, t, value)

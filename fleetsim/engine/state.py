@@ -9,7 +9,7 @@ they are used up.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from fleetsim.engine.compiled import is_checked
 from fleetsim.engine.first_rows import UNLIMITED, clock_tree, instance_rows, limit_fields, prefill_fields, time_fields
 from fleetsim.engine.kernel.guard import guarded, inspect
 from fleetsim.engine.kernel.sizes import SIZES
-from fleetsim.engine.kernel.tables import ACCOUNTS, FLEET, GROUP, LOG, NEEDS, PREFIX, SAMPLE, STATION, VISIT
+from fleetsim.engine.kernel.tables import ACCOUNTS, FLEET, GROUP, LEVELS, LOG, NEEDS, PREFIX, SAMPLE, STATION, VISIT
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.speculation import DraftTables
 from fleetsim.engine.step_time import PrefillSide, StepTime
@@ -77,6 +77,7 @@ class World:
         self.address = int(self.fleet.ctypes.data)  # what the kernel's functions take
         self._shown: dict[str, NDArray[Any]] = {}  # tables whose places the kernel knows
         self.n_instances = instances
+        self.followers: list[Callable[[], None]] = []  # told at each `bind`: what holds a row for each row here
         self.rows = _rows_of(instances, up, limits, slow, prefill)
         self.ends = np.zeros((instances, limits.max_num_seqs), np.int64)
         self.crossings = np.zeros((instances, 1 if step_time.window is None else limits.max_num_seqs), np.int64)
@@ -87,6 +88,9 @@ class World:
         self.loads = clock_tree(np.where(np.arange(half) < up, 0.0, np.inf))
         self._timed(step_time, limits, drafts)
         self.stations, self.needs = stations, np.zeros((2 if len(stations) else 0, int(NEEDS)))
+        most_warm = int(max(stations["warm"], default=0))
+        self.levels = np.zeros((2 * len(stations), int(LEVELS)))
+        self.warm_s = np.zeros((len(stations), max(1, most_warm)))
         self._without_work(turns)
         self.set(
             cap=UNLIMITED,
@@ -102,6 +106,7 @@ class World:
             **limit_fields(limits, step_time.window),
             turns=turns,
             n_stations=len(stations),
+            most_warm=most_warm,
             tool_station=-1,
             reward_station=-1,
             late_s=math.inf,
@@ -200,6 +205,8 @@ class World:
                 raise IndexError(f"table {name} is {table.dtype} of {table.shape}, needs {size.dtype} of {need}")
             self._show(name)
         self.set(n_groups=self.n_groups)
+        for follow in self.followers:
+            follow()
         return self.address
 
     def add_samples(self, n: int) -> slice:

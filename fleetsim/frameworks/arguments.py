@@ -20,7 +20,7 @@ _FLAG = re.compile(r"--([A-Za-z_][\w.-]*)(?:=(.*))?", re.DOTALL)
 _NUMBER = re.compile(r"-[\d.]")
 _LAUNCHERS = ("python", "torchrun", "accelerate", "deepspeed", "uv")
 _LAUNCHER_MODULES = ("torch.distributed", "accelerate.commands", "deepspeed.launcher")
-_PROCESS_FLAGS = {"num_processes", "nproc_per_node", "nnodes", "num_machines"}
+_PROCESS_FLAGS = {"num_processes", "nproc_per_node", "nnodes", "num_machines", "config_file"}
 _COMMANDS = ("trl", "rl", "openrlhf")
 # These start one thing of several, which their next word names, on as many processes as the environment says.
 _NAMING = ("swift", "megatron")

@@ -20,6 +20,7 @@ from fleetsim.frameworks import (
     open_instruct,
     openrlhf,
     prime_rl,
+    rlinf,
     roll,
     skyrl,
     slime,
@@ -50,6 +51,7 @@ FRAMEWORKS: Mapping[str, Framework] = {
     "skyrl": skyrl.FRAMEWORK,
     "prime-rl": prime_rl.FRAMEWORK,
     "ms-swift": ms_swift.FRAMEWORK,
+    "rlinf": rlinf.FRAMEWORK,
 }
 # Names of those whose configurations another framework's reader reads: verifiers trains by prime-rl.
 _ALIASES = {"verifiers": "prime-rl", "swift": "ms-swift"}

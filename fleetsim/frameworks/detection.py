@@ -50,6 +50,10 @@ MARKS: Mapping[str, tuple[str, ...]] = {
         "rlhf_type", "rlhf_type", "tuner_type", "external_plugins", "sleep_level", "move_model_batches",
         "multi_turn_scheduler", "load_from_cache_file", "async_generate",
     ),
+    "rlinf": (
+        "cluster.component_placement", "cluster.component_placement", "runner.task_type", "rollout.rollout_backend",
+        "data.rollout_batch_size", "algorithm.group_size",
+    ),
 }  # fmt: skip
 PROGRAMS: Mapping[str, tuple[str, ...]] = {
     "verl": ("verl.", "main_ppo"),
@@ -62,6 +66,7 @@ PROGRAMS: Mapping[str, tuple[str, ...]] = {
     "slime": ("slime",),
     "skyrl": ("skyrl", "main_fully_async"),
     "prime-rl": ("prime_rl", "prime-rl"),
+    "rlinf": ("rlinf",),
     "ms-swift": ("swift rlhf", "megatron rlhf", "swift/cli", "rlhf.py"),
 }
 _ENOUGH = 2
@@ -69,10 +74,13 @@ _REMEDY = "give a configuration of RL with a rollout"
 # What a file is instead, its sections (or the parts of a program's name) that say so, and what is wrong with it.
 _OTHER_JOBS = (
     ("supervised fine-tuning", ("sft", "sft_train", "sft_args"), ("sft", "finetune", "SFTConfig", "SFTTrainer"), ""),
-    ("preference optimization (DPO)", ("dpo", "chosen_key"), ("dpo", "DPOTrainer", "KTO", "ORPO", "CPO"), ""),
-    ("a reward model's training", ("rm",), ("train_rm", "reward_model", "RewardTrainer", "_rw", "run_rm"), ""),
-    ("PPO of NeMo-RL", ("ppo",), ("run_ppo",), "its critic and its step are not modelled"),
-    ("distillation", ("distillation", "teacher", "student"), ("distil",), "its step is not modelled"),
+    ("preference optimization (as DPO)", ("dpo", "chosen_key"),
+     ("dpo", "DPOTrainer", "KTO", "ORPO", "CPO", "bco.", "tpo.", "xpo.", "nash_md"), ""),
+    ("a reward model's training", ("rm",),
+     ("train_rm", "reward_model", "RewardTrainer", "_rw", "run_rm", "PRMTrainer", "prm."), ""),
+    ("PPO or RLOO", ("ppo",), ("run_ppo", "PPOTrainer", "RLOO"), "its step is not modelled"),
+    ("distillation", ("distillation", "teacher", "student"), ("distil", "GKD", "gold.", "sdft.", "ssd"),
+     "its step is not modelled"),
     ("a rollout without training", ("rollout",), ("rollout_pipeline",), "no trainer to plan for"),
 )  # fmt: skip
 
@@ -113,19 +121,19 @@ def no_rollout(settings: RunSettings, framework: str) -> Problem | None:
 
 def unlike(settings: RunSettings, framework: str) -> Problem | None:
     """That a file with settings of its own has none by which this framework is known, and does not start it."""
-    if len(settings.found) < _ENOUGH or marks(settings)[framework]:
+    if len(settings.found) == 1 or marks(settings)[framework]:  # one word of the user's own: he is told what it lacks
         return None
     rule = f"holds no setting of {framework}, and does not start it"
     return Problem("CONFIG", None, rule, "give its configuration file, launch script or flags")
 
 
-def other_job(settings: RunSettings) -> Problem | None:
-    """What a file is that lacks what a rollout needs; None where nothing says it."""
+def other_job(settings: RunSettings, *, sections: bool = True) -> Problem | None:
+    """What a file is that lacks what a rollout needs; None where nothing says it. sections: whether they count, too."""
     rollout = settings.get("rollout_function_path", "loss_type")  # slime's
     if rollout is not None and "sft" in str(rollout[1]):
         return Problem("CONFIG", f"{rollout[0].key} = {rollout[1]}", "no rollout to plan: fine-tuning", _REMEDY)
     for what, keys, programs, why in _OTHER_JOBS:
-        if settings.has(*keys) or settings.runs(*programs):
+        if (sections and settings.has(*keys)) or settings.runs(*programs):
             return Problem("CONFIG", what, why or "no rollout to plan", _REMEDY)
     return None
 
@@ -133,6 +141,8 @@ def other_job(settings: RunSettings) -> Problem | None:
 def mixed_up(settings: RunSettings, framework: str) -> Problem | None:
     """A problem when the settings are plainly another framework's."""
     counts = marks(settings)
+    if not counts[framework] and (job := other_job(settings, sections=False)) is not None:
+        return job
     other = max(counts, key=lambda name: counts[name])
     if counts[framework] or counts[other] < _ENOUGH:
         return None

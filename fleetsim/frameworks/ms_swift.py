@@ -22,6 +22,12 @@ _SERVED, _RAY = "vllm_serve.", "rollout."
 # swift/trainers/arguments.py: a step has at least so many samples where nothing says how many.
 _LEAST = 16
 _MEGATRON = "trainer.recipe.backend"
+_OTHERS = {
+    **dict.fromkeys(("dpo", "kto", "cpo", "orpo", "simpo"), "preference optimization: no rollout to plan"),
+    "rm": "a reward model's training: no rollout to plan",
+    "ppo": "its critic and its step are not modelled",
+    "gkd": "distillation: its step is not modelled",
+}
 NOT_MODELLED = {
     "use_liger_kernel": "kernels: the trainer's seconds per token say how well they work",
     "overlong_filter": "truncated samples are generated, but not trained",
@@ -34,12 +40,13 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     megatron = draft.settings.runs("megatron") or draft.settings.has("global_batch_size", "micro_batch_size")
     kind = draft.text("rlhf_type", default="")
     if kind.value != "grpo":
-        draft.refuse(
-            "rlhf_type", kind.value or None, "no rollout that is modelled", "give a training with rlhf_type grpo"
-        )
+        what = _OTHERS.get(kind.value, "fine-tuning, inference or a server: no rollout to plan")
+        draft.refuse("rlhf_type", kind.value or None, what, "give a training with rlhf_type grpo")
+        if len(draft.settings.found) > 1:
+            return
     draft.preset = "trl-grpo"
     common.model(draft, "model", f"{_SERVED}model", remedy="-- --model Qwen/Qwen2.5-7B")
-    n = draft.take("workload.group_size", draft.count("num_generations", default=8, least=2))
+    n = draft.take("workload.group_size", draft.count("num_generations", default=8))
     _lengths(draft)
     gpus = _processes(draft)
     samples, step = _megatron_samples(draft, n) if megatron else put_samples(draft, gpus, n, _LEAST, 1)
@@ -59,7 +66,8 @@ def _lengths(draft: Draft) -> None:
     """args_mixin.py, completion_length_limit_scope: the cap is one turn's unless it is told to be the whole's."""
     answer = draft.count("max_completion_length", "response_length", "max_new_tokens", default=512)
     turns = draft.maybe_count("max_turns", f"{_SERVED}max_turns")
-    marks = ("multi_turn_scheduler", "gym_env", f"{_SERVED}multi_turn_scheduler", f"{_SERVED}gym_env", "use_gym_env")
+    marks = ("multi_turn_scheduler", "gym_env", "use_gym_env")
+    marks = (*marks, *(f"{_SERVED}{mark}" for mark in marks), "vllm_server_pass_dataset")
     found = next((key for key in marks if draft.settings.get(key) is not None), "")
     put_turns(draft, turns, "max_turns", found)
     if draft.text("completion_length_limit_scope", default="per_round").value == "per_round":

@@ -63,11 +63,11 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
 
 def _beside(draft: Draft) -> None:
     """Tools, whose calls stand between turns within one response length (vllm_utils.py), and a judge on a server."""
-    calls, tools = draft.maybe_count("max_steps", "max_tool_calls"), draft.settings.get("tools")
+    calls, tools = draft.maybe_count("max_steps", "max_tool_calls"), draft.settings.get("tools", "tool_parser_type")
     turns = None
     if tools is not None and calls is not None:
         turns = Read(f"{calls} + 1", calls.value + 1, True, lambda want: calls.written(want - 1))
-    put_turns(draft, turns, "", "" if tools is None else f"tools = {one_line(tools[1], 40)}")
+    put_turns(draft, turns, "", "" if tools is None else f"{tools[0].key} = {one_line(tools[1], 40)}")
     for judge in (draft.maybe_text("llm_judge_model"), draft.maybe_text("code_api_url")):
         if judge is not None:
             roles.judged(draft, str(judge))

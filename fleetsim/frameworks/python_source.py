@@ -24,7 +24,7 @@ from fleetsim.frameworks.settings import RunSettings
 
 _MOST_CHARACTERS = 300_000
 # Arguments whose presence says something, whatever object they are.
-_OBJECTS = ("tools", "environment_factory", "rollout_func", "peft_config")
+_OBJECTS = ("tools", "environment_factory", "rollout_func", "rollout_worker", "peft_config")
 
 
 def settings_of_python(text: str, classes: tuple[str, ...], where: str) -> RunSettings:

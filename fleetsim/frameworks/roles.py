@@ -30,6 +30,13 @@ def passed(draft: Draft, who: str, gpus: int = 0) -> None:
     draft.assume(REFERENCE, True, why, f"--set {REFERENCE}=false --set trainer.phases=[], where it keeps up")
 
 
+def elsewhere(draft: Draft, who: str, gpus: int) -> None:
+    """Passes of the policy on GPUs of their own."""
+    path = "trainer.recipe.old_log_probs"
+    why = f"{_apart(draft, who, gpus)}; its passes are timed on the trainer's GPUs"
+    draft.assume(path, draft.values.get(path, True), why, f"--set {path}=false --set trainer.phases=[]")
+
+
 def critic(draft: Draft, on: Read[Any], made: bool, back: Back, gpus: int = 0) -> None:
     """A critic of the policy's size. gpus: its own, where it does not sit on the trainer's."""
     draft.could(CRITIC, made, back, False)

@@ -66,6 +66,17 @@ def _short(version: Version) -> Version:
     return version
 
 
+# Resolvers of NeMo-RL, of verl and of RLinf.
+_SIGNS = {
+    "mul": "*",
+    "add": "+",
+    "sub": "-",
+    "div": "//",
+    "eval": "",
+    "multiply": "*",
+    "subtract": "-",
+    "int_div": "//",
+}
 _POINTER = re.compile(r"\$\{([^${}]*)\}")
 _MOST_POINTERS = 50  # followed for one value
 _LONGEST = 10_000
@@ -214,8 +225,10 @@ class RunSettings:
     def _target(self, pointer: str, key: str, seen: frozenset[str]) -> Any:
         """What stands behind `${...}`: another key, one with a fallback, or a product; None if nothing does."""
         name, colon, rest = pointer.partition(":")
-        if colon and name in ("mul", "add", "sub", "div", "eval"):
-            sign = {"mul": "*", "add": "+", "sub": "-", "div": "//", "eval": ""}[name]
+        if name == "not":
+            return str(plain_scalar(rest.strip())).lower() not in ("true", "1")
+        if colon and name in _SIGNS:
+            sign = _SIGNS[name]
             parts = [p.strip() for p in rest.split(",")] if sign else [rest]
             return whole_number(sign.join(f"({p})" for p in parts))
         if colon:

@@ -33,6 +33,7 @@ _SUCCEEDS = frozenset({"true", ":", "echo", "printf", "set", "shopt", "trap", "u
 _SHELLS = frozenset({"bash", "sh", "zsh", "sbatch"})
 _DEEPEST = 20
 _LARGEST_FILE = 2**20
+_MOST_ABOVE = 6
 _SHORTEST_SCRIPT = 20
 
 
@@ -133,7 +134,9 @@ class _Shell(Assigning):
         words = self.words(c for i, c in enumerate(node.children) if node.field_name_for_child(i) in names)
         before = {name: self.values.get(name, UNSET) for name in (source_of(child.children[0]) for child in own)}
         self.sequence(own)
+        self.exported |= (added := before.keys() - self.exported)
         status = self._call(words) if words else True
+        self.exported -= added
         self.values |= before if words else {}
         return status
 
@@ -174,6 +177,8 @@ class _Shell(Assigning):
             case "read" | "mapfile" | "readarray" | "getopts":
                 self.values |= {word: UNKNOWN for word in rest if word.isidentifier()}
                 return None
+            case "bash" | "sh" if rest and rest[0].endswith(".sh"):
+                return self._another(*rest)
             case "exec" | "command" | "builtin" | "time" if rest and not rest[0].startswith("-"):
                 status = self._call(rest)
                 self.ends = "exit" if name == "exec" else self.ends
@@ -199,16 +204,32 @@ class _Shell(Assigning):
         self.not_understood, self.remarks = notes
 
     def _sourced(self, file: str) -> bool | None:
+        return self._run_file(file, "source ")
+
+    def _another(self, file: str, *arguments: str) -> bool | None:
+        """A script that this one starts: it has what is exported, and functions of its own."""
+        functions, values, presumed = self.functions, self.values, self.presumed and not arguments
+        given = {"@": UNSET if presumed else arguments}
+        self.functions = {}
+        self.values = {name: value for name, value in values.items() if name in self.exported} | given
+        status = self.apart(partial(self._run_file, file, ""))
+        self.functions, self.values = functions, values
+        return status
+
+    def _run_file(self, file: str, how: str) -> bool | None:
+        """A script in another file, beside this one or above it: repositories start theirs from their root."""
         # A folder that is not known is taken for the script's own, which `$(dirname "$0")` asks for.
         outer, path = self.folder, file.lstrip(UNKNOWN).lstrip("/")
+        places = [folder / path for folder in (outer, *outer.parents[:_MOST_ABOVE])] if outer is not None else []
         try:
-            if outer is None or not is_known(path):
-                raise OSError
-            text = read_text(outer / path, "SCRIPT", _LARGEST_FILE)
-        except (OSError, InputError):
-            self.say(self.not_understood, f"source {shown([file])[0][0]}: not read")
+            place = next((place for place in places if is_known(path) and place.is_file()), None)
+            text = None if place is None else read_text(place, "SCRIPT", _LARGEST_FILE)
+        except (OSError, ValueError, InputError):
+            text = None
+        if place is None or text is None:
+            self.say(self.not_understood if how else self.remarks, f"{how}{shown([file])[0][0]}: not read")
             return None
-        self.folder = (outer / path).parent
+        self.folder = place.parent
         status = self.run_text(text)
         self.folder = outer
         return status

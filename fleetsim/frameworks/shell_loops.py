@@ -92,16 +92,19 @@ class Looping(Branching):
             self._either([round_, lambda: True])
 
 
+_OR_NOTHING = re.compile(r"\"?\$\{(\w+):?-\}\"?")
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(?:\[.*?\])?(\+?)=(.*)", re.DOTALL)
 _ELEMENT = re.compile(r"\[([^]]+)\]=(.*)", re.DOTALL)
 
 
 class Assigning(Looping):
-    """Runs assignments. locals: of each function at work, the values that its own variables have outside of it."""
+    """Runs assignments. locals: of each function at work, the values that its own variables have outside of it.
+    exported: names that scripts which this one starts have as well."""
 
     def __init__(self) -> None:
         super().__init__()
+        self.exported: set[str] = set()
         self.locals: list[dict[str, Value]] = []
 
     def _run_variable_assignments(self, node: Node) -> bool | None:
@@ -125,6 +128,8 @@ class Assigning(Looping):
             self.assign(name, (*start, *words) if not elements else UNKNOWN)
             return True
         text = self.text(given) if given is not None else ""
+        asked = _OR_NOTHING.fullmatch(source_of(given)) if given is not None else None
+        text = UNSET if asked and self.values.get(asked[1], UNSET) == UNSET else text
         text += UNSET * (text == UNSET)  # it is set, to what may be nothing
         if isinstance(before, tuple):
             self.assign(name, ("".join(before[:1]) + text, *before[1:]))
@@ -152,6 +157,7 @@ class Assigning(Looping):
             for word in self.words([child]):
                 match = _ASSIGNMENT.fullmatch(word)
                 if match:
+                    self._own(kind, word)
                     self.assign(match[1], match[3])
                 elif self._own(kind, word):
                     self.values[word] = None
@@ -160,6 +166,7 @@ class Assigning(Looping):
     def _own(self, kind: str, word: str) -> bool:
         """Keep the value that a variable has outside the function at hand."""
         name = _NAME.match(word)
+        self.exported |= {name[0]} if name is not None and kind == "export" else set()
         if name is None or not self.locals or kind not in ("local", "declare", "typeset"):
             return False
         self.locals[-1].setdefault(name[0], self.values.get(name[0], UNSET))

@@ -70,7 +70,7 @@ def _lengths(draft: Draft) -> None:
     prompt = draft.count("trainer.max_prompt_length", default=512)
     settings, kind = draft.settings, draft.text("environment.env_class", default="").value
     own = draft.maybe_count("harbor_trial_config.agent.kwargs.max_turns")
-    loops = settings.has("harbor_trial_config", "generator.use_conversation_multi_turn")
+    loops = settings.has("harbor_trial_config", "generator.task", "generator.use_conversation_multi_turn")
     several = loops or "multi_turn" in kind or settings.runs("harbor", "mini_swe", "openenv", "verifiers", "multi_turn")
     turns = own or draft.maybe_count("generator.max_turns")
     if several and own is None and (turns is None or turns.value == 1):

@@ -90,6 +90,7 @@ def _settings(text: str, name: str, classes: tuple[str, ...], folder: Path | Non
         if shown:
             settings = _of_script(shown, name, folder, depth).over(settings)
             settings.not_understood.append("its command line: read from the command that its docstring shows")
+        settings.programs.append(os.path.basename(name))
         settings.pinned = requirements_of(text)
         return settings
     if text.lstrip().startswith("{"):
@@ -148,7 +149,8 @@ def _other_file(named: str, folder: Path | None, depth: int) -> RunSettings | No
     if folder is None or depth >= _DEEPEST_PARENT or "\0" in named or not named or len(named) > 1000:
         return None
     path = Path(named)
-    for place in (folder / path, folder / f"{named}.yaml", path):
+    # What a command names lies below the root of its repository, from which it is started.
+    for place in (folder / path, folder / f"{named}.yaml", path, *(above / path for above in folder.parents[:6])):
         try:
             is_there = place.is_file()
         except (OSError, ValueError):
@@ -208,6 +210,10 @@ def _command(words: Words, where: str) -> RunSettings:
 
 def _with_named_files(settings: RunSettings, folder: Path | None, depth: int) -> RunSettings:
     """The settings of the configuration file that a program is given (`--config`, `@ file`), under its flags."""
+    launched = settings.found.pop("launcher.config_file", None)  # `accelerate launch --config_file`
+    processes = _other_file(str(launched.value), folder, depth) if launched is not None else None
+    settings = settings if processes is None else settings.over(processes.below_key("launcher"))
+    settings.see("launcher")
     named = [p for p in settings.parents if p.endswith(tuple(_TREES))]
     for key in _CONFIG_KEYS:
         setting = settings.found.get(key)

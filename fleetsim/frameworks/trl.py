@@ -74,7 +74,7 @@ def _agent(draft: Draft) -> None:
     calls = draft.maybe_count("max_tool_calling_iterations")
     more = lambda want: calls.written(want - 1) if calls is not None else None  # noqa: E731 calls are between turns
     turns = None if calls is None else Read(f"{calls} + 1", calls.value + 1, True, more)
-    marks = ("tools", "environment_factory", "rollout_func")
+    marks = ("tools", "environment_factory", "rollout_func", "rollout_worker")
     found = next((key for key in marks if draft.settings.get(key) is not None), "")
     put_turns(draft, turns, "", found and f"{found}=")
     peft = draft.settings.get("peft_config") is not None

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fleetsim import units
+from fleetsim.config.judges import judges_of
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.transport import sync_times
 from fleetsim.estimates import Estimate
@@ -17,6 +18,7 @@ from fleetsim.job.input_moves import InputPart, MetricRanges
 from fleetsim.job.lengths import share_at_cap
 from fleetsim.job.nameplate import generated_mean, trainer_step_s
 from fleetsim.job.trainer_scaling import takes_turns
+from fleetsim.sim.judges import judges_gpu_seconds
 from fleetsim.tell.facts import Fact, Spans, explained, measured
 
 # What the job is: where one of these is assumed, the plan may be for another job than the reader's.
@@ -35,6 +37,10 @@ _MOST_ASSUMED = 3
 # From these shares on a loss is told: of samples, of responses that the cap cuts; tokens made per trained one.
 _LOST, _CUT, _MADE = 0.01, 0.02, 1.1
 _NOISE = 1e-9
+# A share that is written as more than 0.0 %.
+_SHOWN = 0.0005
+# What a station says of its losses.
+_LOSES = ("lost", "late", "failed")
 # What is less than a cent an hour is worth nothing.
 CENT = 0.01
 # Ages in optimizer steps, and what samples of up to such an age ask of the algorithm.
@@ -115,6 +121,7 @@ def run_facts(
     yield _age(of, age)
     lost = of["samples_lost.all"]
     yield measured("samples_lost.all", lost, said=losses_line(of, scenario) or "", line="lost", tile=False)
+    yield Fact("judges", judges_line(of, scenario))
     yield Fact("backlog", backlog_line(scenario, of) or "")
     yield explained("pace", units.sentence(pace(of)))
 
@@ -123,7 +130,27 @@ def _hourly(of: Mapping[str, Estimate], scenario: Scenario) -> tuple[str, str, f
     usd = 3600.0 * of["cost_per_step"].mean / of["step_s"].mean
     rollout, trainer = scenario.fleet.instances * scenario.engine.gpus, scenario.trainer.gpus
     gpus = f"{rollout:,}" if takes_turns(scenario) else f"{rollout:,} + {trainer:,}"
-    return f"{units.money(usd)} an hour for {gpus} GPU{'' if gpus == '1' else 's'}", "cost", usd, "money"
+    judging = round(judges_gpu_seconds(scenario, 1.0))
+    gpus += f" + {judging:,}" if judging else ""
+    paid = {"sandboxes": scenario.stations.tools, "reward workers": scenario.stations.reward}
+    workers = [f"{s.workers:,} {name}" for name, s in paid.items() if s.workers and s.worker_price_usd_per_h]
+    what = " and ".join([f"{gpus} GPU{'' if gpus == '1' else 's'}", *workers])
+    return f"{units.money(usd)} an hour for {what}", "cost", usd, "money"
+
+
+def judges_line(of: Mapping[str, Estimate], scenario: Scenario) -> str:
+    """ "judge: 2 engines, 87 % of the time at work, 0.3 s of waiting, $0.12 a step"; empty without one, and where the
+    fleet gets stuck."""
+    said = []
+    for name, judge in judges_of(scenario).items():
+        known = {m: of[path].mean for m in ("busy_fraction", "wait_s", "usd") if (path := f"stations.{name}.{m}") in of}
+        if known and all(map(math.isfinite, known.values())):
+            parts = ["rented" if judge.api is not None else units.plural(judge.instances, "engine")]
+            if judge.api is None:
+                parts.append(f"{units.share(known['busy_fraction'], 0)} of the time at work")
+            waits, usd = units.seconds(known["wait_s"]), units.money(known["usd"])
+            said.append(f"{name}: {', '.join([*parts, f'{waits} of waiting', f'{usd} a step'])}")
+    return "; ".join(said)
 
 
 def _age(of: Mapping[str, Estimate], age: float | None) -> Fact:
@@ -171,11 +198,12 @@ def losses_line(estimates: Mapping[str, Estimate], scenario: Scenario) -> str | 
     )
     if not math.isfinite(made):  # of a fleet that gets stuck
         return None
-    said = []
+    said, at_stations = [], list(_lost_at_stations(estimates, scenario))
     if max(every, longest) >= _LOST:
         why = _WHY[max(("waste.stale", "waste.aborted"), key=lambda name: estimates[name].mean)]
         of_all, of_longest = (units.share(x, 0 if x >= _LOST else 1) for x in (every, longest))
-        said.append(f"{of_all} of all samples, {of_longest} of the longest tenth: {why}")
+        why = "" if any(text.startswith("dropped") for text in at_stations) else f": {why}"
+        said.append(f"{of_all} of all samples, {of_longest} of the longest tenth{why}")
     most = max(_WHY, key=lambda name: estimates[name].mean)
     if made >= _MADE and estimates[most].mean >= _LOST:
         cause = "" if said else f", most of the others {_WHY[most]}"
@@ -183,10 +211,28 @@ def losses_line(estimates: Mapping[str, Estimate], scenario: Scenario) -> str | 
     cut = share_at_cap(scenario.workload.output_tokens)
     if cut >= _CUT:
         said.append(f"{units.share(cut)} of the responses cut at the cap")
+    said += at_stations
     preempted = estimates["preemptions"].mean / scenario.trainer.batch_samples
     if preempted >= _LOST:
         said.append(f"{preempted:.2g} preemptions a sample")
     return "; ".join(said) or None
+
+
+def _lost_at_stations(estimates: Mapping[str, Estimate], scenario: Scenario) -> Iterator[str]:
+    """ "dropped at their tools: 2.0 % of the calls timed out, 0.5 % failed", "3.1 % of the rollouts truncated at their
+    tools: ...", for each station that loses a notable share of them; the word is that of the policy. Those that are
+    dropped are among the samples that are lost."""
+    for name in ("tools", "reward"):
+        of = {key: estimates[f"stations.{name}.{key}"].mean for key in _LOSES if f"stations.{name}.{key}" in estimates}
+        share = of.get("lost", 0.0) / scenario.trainer.batch_samples
+        if share < _LOST:
+            continue
+        why = {"timed out": of["late"], "failed": of["failed"]}
+        parts = [f"{units.share(x)} {word}" for word, x in why.items() if x >= _SHOWN]
+        parts[0] = parts[0].replace(" % ", " % of the calls ", 1)
+        policy = getattr(scenario.stations, name).lost
+        who = "" if policy == "dropped" else f"{units.share(share)} of the rollouts "
+        yield f"{who}{policy} at their {name}: {', '.join(parts)}"
 
 
 def pace(of: Mapping[str, Estimate]) -> str:

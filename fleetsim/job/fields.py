@@ -77,6 +77,15 @@ class JobFlags:
     len_cv: Annotated[float | None, said("len_cv")] = None
     group_size: Annotated[int | None, said("group_size")] = None
     prompt_len: Annotated[int | None, said("prompt_len")] = None
+    turns: Annotated[int | None, said("turns")] = None
+    tool_s: Annotated[float | None, said("tool_s")] = None
+    tool_tokens: Annotated[int | None, said("tool_tokens")] = None
+    sandboxes: Annotated[int | None, said("sandboxes")] = None
+    sandbox_start_s: Annotated[float | None, said("sandbox_start_s")] = None
+    sandbox_price: Annotated[float | None, said("sandbox_price")] = None
+    tool_timeout_s: Annotated[float | None, said("tool_timeout_s")] = None
+    reward_s: Annotated[float | None, said("reward_s")] = None
+    reward_workers: Annotated[int | None, said("reward_workers")] = None
     gpu: Annotated[str | None, said("gpu")] = None
     model: Annotated[str | None, said("model")] = None
     tp: Annotated[int | None, said("tp")] = None

@@ -17,7 +17,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.errors import StuckError
 from fleetsim.estimates import Estimate
 from fleetsim.job.trials import Measure, looked
-from fleetsim.job.uncertainty import CONFIDENCE, RERUN, UNCERTAIN, Interval, Uncertain
+from fleetsim.job.uncertainty import CONFIDENCE, RERUN, UNCERTAIN, Interval, Uncertain, step_off
 
 METRICS = ("trainer_idle_fraction", "step_s", "cost_per_step")
 # Those that the seconds of a step are a part of.
@@ -45,10 +45,12 @@ def _moved(measure: Measure, uncertain: Uncertain, factor: float, scenario: Scen
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """base: metrics of the job as it is. ends: of each input in doubt, those at its low and its high end."""
+    """base: metrics of the job as it is. ends: of each input in doubt, those at its low and its high end. beside: what
+    a step is off by below and above beside the inputs, as shares."""
 
     base: Figures
     ends: tuple[tuple[Figures, Figures], ...]
+    beside: tuple[float, float] = (RERUN, RERUN)
 
     def off(self, metric: str) -> tuple[float, float]:
         """How far a metric may lie below and above what was simulated, by all inputs together."""
@@ -65,13 +67,13 @@ class Moved:
 
     def around(self, estimates: Mapping[str, Estimate]) -> dict[str, tuple[float, float]]:
         """name -> from, to of each metric, with the simulation's own noise, and what seconds of a step, and their cost,
-        are off by in a run that is repeated."""
+        are off by beside the inputs."""
         found = {}
         for name in METRICS:
             e, (down, up) = estimates[name], self.off(name)
-            again = RERUN * e.mean if name in _PER_STEP else 0.0
-            low = max(0.0, e.mean - math.hypot(down, e.mean - e.ci_low, again))
-            found[name] = (low, e.mean + math.hypot(up, e.ci_high - e.mean, again))
+            less, more = (x * e.mean if name in _PER_STEP else 0.0 for x in self.beside)
+            low = max(0.0, e.mean - math.hypot(down, e.mean - e.ci_low, less))
+            found[name] = (low, e.mean + math.hypot(up, e.ci_high - e.mean, more))
         return found
 
 
@@ -79,6 +81,14 @@ def reach(moves: Iterable[Sequence[float]]) -> tuple[float, float]:
     """How far down and how far up all inputs together move a value, both >= 0. moves: of each input, by its ends."""
     each = [(0.0, *ends) for ends in moves]  # a zero first: an end that is not a number moves nothing
     return math.hypot(*(-min(ends) for ends in each)), math.hypot(*(max(ends) for ends in each))
+
+
+def ratio_around(ratio: Estimate, moves: Iterable[Sequence[float]]) -> tuple[float, float]:
+    """From, to of a positive ratio, with the luck of the seeds. moves: of each input, by its ends, of the ratio's
+    logarithm."""
+    down, up = reach(moves)
+    low, mean, high = (math.log(x) if x > 0.0 else -math.inf for x in (ratio.ci_low, ratio.mean, ratio.ci_high))
+    return math.exp(mean - math.hypot(down, mean - low)), math.exp(mean + math.hypot(up, high - mean))
 
 
 def moved_metrics(scenario: Scenario, inputs: Sequence[InDoubt], measure: Measure) -> Moved:
@@ -99,7 +109,7 @@ def moved_metrics(scenario: Scenario, inputs: Sequence[InDoubt], measure: Measur
     ends = (
         (figures(moved(measure, u, low), base), figures(moved(measure, u, high), base)) for u, (low, high) in inputs
     )
-    return Moved(base, tuple(ends))
+    return Moved(base, tuple(ends), step_off(scenario))
 
 
 @dataclass(frozen=True, slots=True)

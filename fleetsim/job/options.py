@@ -19,7 +19,9 @@ class Options(TypedDict, total=False):
     """Keywords of `load`, `Job.with_` and of what a job is asked; each is the flag of the same name.
 
     The job: batch (samples per optimizer step), len (mean generated tokens per sample), max_len (tokens), len_cv
-    (deviation / mean), group_size (samples per prompt), prompt_len (tokens). The engine: gpu, model, tp (GPUs per
+    (deviation / mean), group_size (samples per prompt), prompt_len (tokens). Tools and rewards: turns, tool_s
+    (seconds of a call), tool_tokens, sandboxes, sandbox_start_s, sandbox_price (US dollars an hour), tool_timeout_s,
+    reward_s (seconds), reward_workers. The engine: gpu, model, tp (GPUs per
     instance), dtype (of the weights), kv_dtype (of the KV cache), profile (name or file), instance_tok_s (output tok/s
     of one instance), slowdown (an iteration in the job / of the engine alone), instances (of the fleet). Trainer and
     sync: trainer_step_s (seconds), trainer_gpus, trainer_point ([(GPUs, seconds), ...]), parallel_share, switch_s
@@ -35,6 +37,15 @@ class Options(TypedDict, total=False):
     len_cv: float
     group_size: int
     prompt_len: int
+    turns: int
+    tool_s: float
+    tool_tokens: int
+    sandboxes: int
+    sandbox_start_s: float
+    sandbox_price: float
+    tool_timeout_s: float
+    reward_s: float
+    reward_workers: int
     gpu: str
     model: str
     tp: int

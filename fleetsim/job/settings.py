@@ -68,7 +68,7 @@ class Question(Protocol):
 
 
 # Panels of `--help`.
-JOB, ENGINE, TRAINER, RUN = "The job", "The engine", "Trainer and sync", "Run and output"
+JOB, AGENTS, ENGINE, TRAINER, RUN = "The job", "Tools and rewards", "The engine", "Trainer and sync", "Run and output"
 SIMULATED, PRICES, TARGETS = "What is simulated", "Prices", "Targets and prices"
 # The law of lengths: its flags say it together, so none of them has a path of its own.
 LENGTHS = "workload.output_tokens"
@@ -104,6 +104,20 @@ def _table() -> Iterator[JobSetting]:
     yield JobSetting("len_cv", f"{LENGTHS}.cv", "Spread of the lengths: deviation / mean", "1", JOB, 1.0)
     yield JobSetting("group_size", "workload.group_size", "Samples per prompt, G", "8", JOB, 8)
     yield JobSetting("prompt_len", "workload.prompt_tokens", "Tokens per prompt", "512", JOB, 512)
+
+    # Agents, and who serves them. Where size chooses workers, theirs is the count to beat.
+    turns, tools = "workload.turns", "stations.tools"
+    served, start = "Sandboxes, or workers of tools: calls at the same time", "Seconds until a fresh sandbox begins"
+    late = "A tool call is given up after so many seconds"
+    yield JobSetting("turns", f"{turns}.count", "Generations per sample, a tool call between two", "1", AGENTS, 10)
+    yield JobSetting("tool_s", f"{turns}.tool_latency_s", "Seconds of a tool call", "0", AGENTS, 20)
+    yield JobSetting("tool_tokens", f"{turns}.tool_tokens", "Tokens of a tool's answer", "0", AGENTS, 500)
+    yield JobSetting("sandboxes", f"{tools}.workers", served, "no limit", AGENTS, 64)
+    yield JobSetting("sandbox_start_s", f"{tools}.start_s", start, "0", AGENTS, 4)
+    yield JobSetting("sandbox_price", f"{tools}.worker_price_usd_per_h", "USD per sandbox-hour", "0", AGENTS, 0.05)
+    yield JobSetting("tool_timeout_s", f"{tools}.timeout_s", late, "never", AGENTS, 60)
+    yield JobSetting("reward_s", "workload.reward.latency_s", "Seconds to score a sample", "0", AGENTS, 5)
+    yield JobSetting("reward_workers", "stations.reward.workers", "Samples scored at once", "no limit", AGENTS, 32)
 
     # The engine. A speed has one source, so a flag of one says which kind it is.
     model, tok_s = "Qwen/Qwen2.5-7B", "Output tok/s of one instance, as measured; prompts then take no time"

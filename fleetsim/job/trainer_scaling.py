@@ -222,12 +222,18 @@ def on_all_gpus(scenario: Scenario, instances: int) -> dict[str, Any]:
 
 
 def counted(scenario: Scenario, instances: int, trainer: int) -> dict[str, Any]:
-    """The changes that make a job one of so many instances, beside a trainer of so many GPUs. Speed factors beyond the
-    count are dropped."""
+    """The changes that make a job one of so many instances, beside a trainer of so many GPUs."""
+    return fleet_of(scenario, instances) | (
+        {} if trainer == scenario.trainer.gpus else moved_trainer(scenario, trainer)
+    )
+
+
+def fleet_of(scenario: Scenario, instances: int) -> dict[str, Any]:
+    """The changes that make the fleet one of so many instances; speed factors beyond them are dropped."""
     changes: dict[str, Any] = {"fleet.instances": instances}
     if len(scenario.fleet.speed_factors) > instances:
         changes["fleet.speed_factors"] = scenario.fleet.speed_factors[:instances]
-    return changes | ({} if trainer == scenario.trainer.gpus else moved_trainer(scenario, trainer))
+    return changes
 
 
 def moved_trainer(scenario: Scenario, gpus: int) -> dict[str, Any]:

@@ -229,12 +229,12 @@ class Trials:
         A count that gets stuck in one of them counts as stuck and is not tried again.
         """
         if instances in self.stuck:
-            return _never(instances, replications, self.stuck[instances])
+            return never(instances, replications, self.stuck[instances])
         key = (instances, replications)
         if key not in self._trials:
             self._run(instances, replications)
             if instances in self.stuck:
-                return _never(instances, replications, self.stuck[instances])
+                return never(instances, replications, self.stuck[instances])
             self._trials[key] = trial_of(instances, [self._runs[instances, r] for r in range(replications)])
         return self._trials[key]
 
@@ -261,7 +261,7 @@ class Trials:
             self._tell(f"simulating {units.plural(instances, 'instance')}: {done} of {of} runs")
 
 
-def _never(instances: int, replications: int, error: StuckError) -> Trial:
+def never(instances: int, replications: int, error: StuckError) -> Trial:
     """The trial of a fleet that gets stuck."""
     unknown = Estimate(math.inf, math.inf, math.inf)
     return Trial(instances, replications, defaultdict(lambda: unknown), stuck=error)

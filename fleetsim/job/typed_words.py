@@ -101,7 +101,7 @@ def words_for(paths: Collection[str], scenario: Scenario) -> Iterator[Word]:
     for path in paths:
         value, name = there(scenario, path), NAMES.get(path, "")
         also = dict(map(parse_override, ALSO.get(name, ())))
-        if path == "workload.prompt_tokens" and value.keys() == {"kind", "value"}:
+        if name and isinstance(value, dict) and value.keys() == {"kind", "value"}:  # a constant law
             value = value["value"]
         elif isinstance(value, dict) or (name == "max_staleness" and law_of(scenario).budget != "versions"):
             name = ""

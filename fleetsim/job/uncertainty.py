@@ -20,6 +20,7 @@ from fleetsim.config.sections import ObservedConfig
 from fleetsim.config.tree import is_given, is_touched
 from fleetsim.config.workload import Lognormal
 from fleetsim.engine.known_error import sigma_of
+from fleetsim.engine.residual import residual_of
 from fleetsim.engine.slowdown import off_by
 from fleetsim.engine.transport import sync_times
 from fleetsim.errors import InputError
@@ -36,6 +37,7 @@ Z80 = 1.2816
 # (C11), 3.6, 5.7, 16 and 21 % (D09, D09b) in the seconds of a step, 5.7 % in the median. Two normal draws differ by so
 # much in half of all cases if each has a deviation of 0.055 / (sqrt(2) x 0.6745); 80 % lie within 1.28 of these.
 RERUN = 0.074
+
 # Trainer seconds that nobody gave, of a model that is not known, are a guess.
 _TRAINER = (0.5, 2.0)
 # A weight sync that nobody gave.
@@ -112,6 +114,15 @@ def law_name(interval: Interval) -> str:
 def observed_at(scenario: Scenario, *paths: str) -> ObservedConfig | None:
     """What a run showed of one of these values, or of a part of it; None where none did."""
     return next((o for o in scenario.observed if any(is_touched(path, [o.path]) for path in paths)), None)
+
+
+def step_off(scenario: Scenario) -> tuple[float, float]:
+    """What the seconds of a step are off by below and above beside all inputs, as shares: what a repeated run is, and
+    of a job that nobody measured what no input explains."""
+    if SLOWDOWN not in scenario.assumed:
+        return RERUN, RERUN
+    up, down = residual_of(scenario.trainer.recipe.framework, scenario.fleet.placement != "disaggregated")
+    return math.hypot(RERUN, -math.expm1(-down)), math.hypot(RERUN, math.expm1(up))
 
 
 def _engine(scenario: Scenario, given: Collection[str]) -> Interval | None:

@@ -64,6 +64,11 @@ BINDINGS: dict[str, Binding] = {
         "the fleet may run no further ahead of the trainer, so each batch waits for its slowest groups",
         "a larger --max-staleness, if the recipe tolerates it",
     ),
+    "judge": Binding(
+        "judges",
+        "responses wait for a judge, a teacher or a reference, while the trainer waits for them",
+        "more engines of the judge (stations.judge.instances), faster ones, shorter answers or fewer votes",
+    ),
     "environment": Binding(
         "tools and rewards",
         "responses wait for tool calls or for their reward, while the trainer waits for them",

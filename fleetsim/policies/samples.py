@@ -28,7 +28,7 @@ def listed(names: list[str]) -> str:
 
 # --- What happens to a group older than `max_age` (`admission.age_action`): one record for each action.
 
-AgeActionName = Literal["train_anyway", "drop_on_dequeue", "drop_and_refill", "cancel_in_flight", "wait"]
+AgeActionName = Literal["train_anyway", "drop_on_dequeue", "drop_and_refill", "cancel_in_flight", "wait", "mask"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,8 @@ class AgeAction:
 
     says: what becomes of the group, in a few words. drops: it is thrown away once it is finished. at_publication: that
     happens when the version is made that makes it too old, and not when the trainer comes upon it. cancels: it goes
-    then even in flight. waits: the trainer waits for the groups that the next publication would make too old.
+    then even in flight. waits: the trainer waits for the groups that the next publication would make too old. masks: it
+    fills its place in the batch, and nothing is learned from it.
     """
 
     says: str
@@ -45,11 +46,12 @@ class AgeAction:
     at_publication: bool
     cancels: bool
     waits: bool
+    masks: bool = False
 
     @property
     def limits_age(self) -> bool:
         """Whether the action needs an age limit."""
-        return self.drops or self.waits
+        return self.drops or self.waits or self.masks
 
 
 AGE_ACTIONS: Mapping[AgeActionName, AgeAction] = complete(
@@ -66,6 +68,9 @@ AGE_ACTIONS: Mapping[AgeActionName, AgeAction] = complete(
             says="cancelled in flight", drops=True, at_publication=True, cancels=True, waits=False
         ),
         "wait": AgeAction(says="waited for", drops=False, at_publication=False, cancels=False, waits=True),
+        "mask": AgeAction(
+            says="masked in the loss", drops=False, at_publication=False, cancels=False, waits=False, masks=True
+        ),
     },
 )
 

@@ -96,12 +96,14 @@ class Alternatives:
 
     each: what one does beside the job at its count, simulated when it is first asked for; None for one with which the
     job gets stuck. moved: those with a count of their own that as many long runs as the job's decided. oldest: steps
-    that samples may be old (p99) with the cheapest of them; None = any.
+    that samples may be old (p99) with the cheapest of them; None = any. looked: the step of a lever over that of the
+    job, in a look at its count; 0 where nobody looks.
     """
 
     each: Mapping[str, Later[Alternative | None]]
     moved: tuple[Alternative, ...] = ()
     oldest: float | None = None
+    looked: Callable[[str], float] = lambda name: 0.0
 
     @cached_property
     def tried(self) -> tuple[Alternative, ...]:

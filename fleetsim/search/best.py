@@ -154,7 +154,8 @@ class _Search:
         long: dict[int, float] = {}
         for k in close[:_DECIDED]:
             missed = min((long[n] / by_look[n] for n in long), default=1.0)
-            if not long or _SURE * missed * by_look[k] < min(long.values()):
+            least_of_it = self._objective(k, self._floor_s(k)) if long else 0.0
+            if not long or max(_SURE * missed * by_look[k], least_of_it) < min(long.values()):
                 long[k] = self._objective(k, self._long(k, 1).mean("step_s"))
         return min(long, key=long.__getitem__)
 

@@ -17,8 +17,9 @@ at a time.
 - Batch by batch, all B start together, and fewer and fewer are left: the sum of t(c) over the tokens of the longest, c
   being those that are not yet written.
 - Where nothing bounds what is out, the rate alone counts, and only of a long run.
-- Rewards. W workers score one sample each at a time: B / W times the seconds of one. These seconds, and those of tools,
-  are also seconds for which a group is out.
+- Tools and rewards. W workers serve one call each at a time: B / W times the seconds of a sample's calls, with the
+  starts of fresh workers; no calls begin faster than their rate. These seconds, without starts, are also seconds for
+  which a group is out.
 - The trainer's seconds T on a mean batch, and what the trainer waits for a sync. Apart from the rollout the longer of
   both counts, on shared GPUs their sum and the two switches.
 - What interrupts generation, a sync or GPUs that are handed over, costs two iterations less than it takes: that which
@@ -46,8 +47,9 @@ from fleetsim.config.law_numbers import law_of, sizes_of, steps_per_version
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.workload import WorkloadConfig
 from fleetsim.engine.transport import sync_times
-from fleetsim.job.nameplate import context_in_flight, mean_prompt_tokens
+from fleetsim.job.nameplate import context_in_flight, mean_prompt_tokens, samples_in_flight
 from fleetsim.job.trials import look_steps
+from fleetsim.policies.samples import AGE_ACTIONS
 from fleetsim.sim.engines import engine_of
 from fleetsim.workload.groups import GroupSource
 from fleetsim.workload.lengths import mean_length
@@ -151,9 +153,8 @@ class Bounds:
         """Seconds that a step takes at least, by what takes them: trainer and rollout, or both in turn; workers."""
         lengths, t, law = _lengths(scenario), scenario.trainer, law_of(scenario)
         per_token = t.per_token_s + sum(p.per_token_s for p in t.phases)
-        training = _training_s(
-            scenario, lengths, t.fixed_s + sum(p.fixed_s for p in t.phases), per_token, _selects(scenario)
-        )
+        fixed_s = t.fixed_s + sum(p.fixed_s for p in t.phases)
+        training = _training_s(scenario, lengths, fixed_s, per_token, self._trains_shorter(scenario))
         found = _workers_s(scenario)
         sync = sync_times(scenario).slower(_least(scenario, "sync_slowdown"))
         k = steps_per_version(scenario)
@@ -175,6 +176,14 @@ class Bounds:
             held = max(0.0, (k + 1) / 2 * training + sync.publish_s - beside / k)
         rollout = _LEFT * self._generation_s(scenario, lengths, pace, often, paused, held)
         return found | {"trainer": training + sync.trainer_block_s * often, "rollout": rollout}
+
+    def _trains_shorter(self, scenario: Scenario) -> bool:
+        """Whether what is trained may be shorter than what is drawn. In a long run what is out is no reason, as long as
+        it has an end; what is dropped is one."""
+        if not self._steady:
+            return _selects(scenario)
+        drops = AGE_ACTIONS[scenario.admission.age_action].drops
+        return _chosen(scenario) or drops or math.isinf(samples_in_flight(scenario))
 
     def _generation_s(
         self, scenario: Scenario, lengths: DecodeLengths, pace: TokenPace, stops: float, pause_s: float = 0.0,
@@ -253,17 +262,22 @@ def _workers_s(scenario: Scenario) -> dict[str, float]:
     if _chosen(scenario):
         return {}
     stations, batch, turns = scenario.stations, scenario.trainer.batch_samples, scenario.workload.turns
-    tools = (turns.count - 1) * mean_length(turns.tool_latency_s, at_least=0.0)
-    reward = mean_length(scenario.workload.reward.latency_s, at_least=0.0)
-    demand = {"tools": tools, "rewards": reward}
+    calls, scores = turns.count - 1, mean_length(scenario.workload.reward.latency_s, at_least=0.0)
+    tools = calls * mean_length(turns.tool_latency_s, at_least=0.0)
+    demand = {"tools": (calls, tools), "rewards": (1, scores)}
     if stations.reward.at == "tools":
-        demand = {"tools": tools + reward}
+        demand = {"tools": (calls + 1, tools + scores)}
     found = {}
-    for name, each_s in demand.items():
+    for name, (each, each_s) in demand.items():
         station = stations.tools if name == "tools" else stations.reward
-        ends_early = station.timeout_s is not None or station.failure_share > 0.0
-        if station.workers is not None and not ends_early and each_s > 0.0:
-            found[name] = _LEFT * batch * each_s / station.workers
+        if station.timeout_s is not None or station.failure_share > 0.0:
+            continue
+        if station.start_s and not station.warm:
+            each_s += station.start_s * (each if station.fresh_per == "call" else min(each, 1))
+        by_workers = 0.0 if station.workers is None else each_s / station.workers
+        by_rate = 0.0 if station.calls_per_s is None else each / station.calls_per_s
+        if by_workers or by_rate:
+            found[name] = _LEFT * batch * max(by_workers, by_rate)
     return found
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fleetsim import units
+from fleetsim.config.judges import JUDGES, judges_of
 from fleetsim.config.law_numbers import law_of, sizes_of
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
@@ -28,17 +29,20 @@ from fleetsim.policies.samples import IN_FLIGHT
 from fleetsim.search.change import Typed
 from fleetsim.trainer.estimate import estimate_of
 
-ONE_MORE, CAP, NO_CAP, HELD, LARGER_TRAINER, SMALLER_TRAINER, STALENESS, CADENCE, LENGTH = (
+ONE_MORE, CAP, NO_CAP, HELD, WORKERS, LARGER_TRAINER, SMALLER_TRAINER, STALENESS, CADENCE, LENGTH = (
     "one_more_instance",
     "in_flight_cap",
     "no_in_flight_cap",
     "cap_that_the_cache_holds",
+    "workers",
     "larger_trainer",
     "smaller_trainer",
     "staleness_budget",
     "sync_cadence",
     "length_cap",
 )
+# What the workers of a station are called.
+CALLED: Mapping[str, str] = {"tools": "sandboxes", "reward": "reward workers"}
 _CAP_FACTOR = 1.5
 # Beyond their mean, so that samples that are long together find room.
 _ROOM = 1.1
@@ -47,8 +51,10 @@ _TRAINER_GPUS = "trainer.gpus"
 CUT_SHARE = 0.05
 # What is called a risk: this much older on average, in steps; this much more of the samples, or the long ones, lost.
 _OLDER, _MORE_LOST = 0.02, 0.005
+# Judge -> one more of its engines.
+MORE_OF = {name: f"one_more_{name}" for name in JUDGES}
 # Levers that change no part of the recipe, whatever else they do.
-OUTSIDE_THE_ALGORITHM = (ONE_MORE, CAP, NO_CAP, HELD, LARGER_TRAINER, SMALLER_TRAINER)
+OUTSIDE_THE_ALGORITHM = (*MORE_OF.values(), ONE_MORE, CAP, NO_CAP, HELD, WORKERS, LARGER_TRAINER, SMALLER_TRAINER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,18 +79,22 @@ def levers_of(
     *,
     trainer: bool = False,
     preempted: bool = False,
+    full: Collection[str] = (),
 ) -> tuple[Lever, ...]:
     """All levers of a scenario. grown: the same with one more instance; more: that in words.
 
     given: dotted paths that the user wrote. What else was chosen for the job stays with a lever, so its flags say it
     where they alone would let something else be chosen. None = the scenario is all there is. trainer: whether the
-    trainer's GPUs may be others. preempted: whether instances hold more samples than their KV cache.
+    trainer's GPUs may be others. preempted: whether instances hold more samples than their KV cache. full: stations
+    whose workers are always in use.
     """
     found = [Lever(ONE_MORE, more, Typed({"fleet.instances": grown.fleet.instances}), grown)]
-    for lever in (_caps, _staleness, _cadence):
+    for lever in (_judges, _caps, _staleness, _cadence):
         found += lever(scenario)
     if preempted:
         found += _held(scenario)
+    if full:
+        found += _workers(scenario, full)
     if trainer and given is not None:
         found += _trainers(scenario, given)
     found += _length(scenario, given)
@@ -112,6 +122,14 @@ def kept_choices(now: Scenario, changed: Scenario, given: Collection[str] | None
 
 def _pulled(scenario: Scenario, name: str, text: str, changes: Mapping[str, Any]) -> Lever:
     return Lever(name, text, Typed(changes), with_changes(scenario, changes))
+
+
+def _judges(scenario: Scenario) -> Iterator[Lever]:
+    """One more engine of each judge that has its own."""
+    for name, judge in judges_of(scenario).items():
+        if judge.api is None:
+            path, n = f"stations.{name}.instances", judge.instances + judge.engine.dp
+            yield _pulled(scenario, MORE_OF[name], f"{n:,} engines of the {name}", {path: n})
 
 
 def _caps(scenario: Scenario) -> Iterator[Lever]:
@@ -146,6 +164,13 @@ def _held(scenario: Scenario) -> Iterator[Lever]:
     if most >= scenario.workload.group_size:
         path = "fleet.max_in_flight_samples_per_instance"
         yield _pulled(scenario, HELD, f"at most {most:,} samples in flight per instance", {path: most})
+
+
+def _workers(scenario: Scenario, full: Collection[str]) -> Iterator[Lever]:
+    """Twice the workers of the stations that have none free."""
+    now = {name: getattr(scenario.stations, name).workers for name in full}
+    text = " and ".join(f"{2 * n:,} {CALLED[name]} instead of {n:,}" for name, n in now.items())
+    yield _pulled(scenario, WORKERS, text, {f"stations.{name}.workers": 2 * n for name, n in now.items()})
 
 
 def samples_held(scenario: Scenario) -> int:

@@ -15,7 +15,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError, StuckError
 from fleetsim.job.result import Later
 from fleetsim.job.trainer_scaling import count_words, takes_turns
-from fleetsim.job.trials import Measure, Tell, Trial, flat, looked, trial_of, unit_of, with_instances
+from fleetsim.job.trials import Measure, Tell, Trial, Trials, flat, looked, trial_of, unit_of, with_instances
 from fleetsim.search.alternative import (
     COUNT,
     Alternative,
@@ -27,10 +27,12 @@ from fleetsim.search.alternative import (
     risk_of,
 )
 from fleetsim.search.change import Typed
-from fleetsim.search.levers import ONE_MORE, STALENESS, Lever, cuts_many, levers_of
+from fleetsim.search.levers import CALLED, ONE_MORE, STALENESS, Lever, cuts_many, levers_of
 from fleetsim.search.objective import objective
+from fleetsim.search.rate_matching import matched
 from fleetsim.search.second_search import LEAST_GAIN, Anew, anew
 from fleetsim.search.targets import Target
+from fleetsim.sim.binding import FULL
 from fleetsim.sim.paired_difference import Runs, differs, ratio_of
 from fleetsim.sim.threads import side_by_side
 
@@ -67,7 +69,8 @@ def alternatives_of(
     if tell is not None:
         tell("trying what else would help")
     preempted = now is not None and now.mean("preemptions") > 0.01 * scenario.trainer.batch_samples
-    levers = levers_of(scenario, grown, more, given, trainer=search and now is not None, preempted=preempted)
+    trainer, full = search and now is not None, () if now is None else full_stations(now)
+    levers = levers_of(scenario, grown, more, given, trainer=trainer, preempted=preempted, full=full)
     beside = _Beside(scenario, levers, replications, measure)
     if now is not None and own_count:
         beside.levers[COUNT] = Lever(COUNT, "another count", Typed({}), scenario)
@@ -83,7 +86,14 @@ def alternatives_of(
         if COUNT not in found:
             beside.levers.pop(COUNT, None)
     each = {name: Later(partial(_told, beside, name, found.get(name))) for name in beside.levers}
-    return Alternatives(each, tuple(a for a in found.values() if a.anew is not None))
+    moved = tuple(a for a in found.values() if a.anew is not None)
+    return Alternatives(each, moved, looked=beside.step_by_look if search else lambda name: 0.0)
+
+
+def full_stations(now: Trial) -> tuple[str, ...]:
+    """Those whose workers are always in use."""
+    busy = {name: f"stations.{name}.busy_fraction" for name in CALLED}
+    return tuple(name for name, metric in busy.items() if metric in now.estimates and now.mean(metric) > FULL)
 
 
 class _Beside:
@@ -115,6 +125,11 @@ class _Beside:
         scenario = self.scenario if name is None else self.levers[name].scenario
         return _complete([_measured(self._measure, looked(scenario), 0)])
 
+    def step_by_look(self, name: str) -> float:
+        """The step of a lever over that of the job, in looks; 0 where one of them says nothing."""
+        found, base = self.looked(name) if name in self.levers else [], self.looked()
+        return ratio_of(found, base, "step_s").mean if found and base else 0.0
+
 
 def _told(beside: _Beside, name: str, moved: Alternative | None) -> Alternative | None:
     """A lever at the job's count, with the count of its own that was decided."""
@@ -133,6 +148,7 @@ class _Moves:
         self._missed = any(not t.held_by(now.estimates[t.metric]) for t in targets)
         self._pulled = {name: lever for name, lever in beside.levers.items() if name != ONE_MORE}
         self._found: dict[str, Alternative] = {}
+        self._trials: dict[Scenario, Trials] = {}
 
     def told(self, best_alone: bool) -> dict[str, Alternative]:
         """The levers that were looked at, by name; those that are told have a count of their own, of as many long runs
@@ -171,7 +187,7 @@ class _Moves:
             least = LEAST_GAIN + (count.gain if count is not None and count.name != name else 0.0)
             least = max([least, *sorted(others, reverse=True)[most - 1 : most]])
             helps, lever = name == COUNT or _helps(new[name], here), self._pulled[name]
-            own = _anew(lever, helps, self._beside.scenario, look, self._targets, self._measure, least)
+            own = self._by_looks(lever, helps, look, least)
             self._found[name] = replace(found[name], anew=own)
             others.append(self._found[name].gain)
 
@@ -199,8 +215,29 @@ class _Moves:
         return replace(a, anew=found, risk=risk, permission=permission, text=lever.text, flag=lever.flag)
 
     def _anew(self, name: str) -> Anew | None:
-        """A lever with the count that long runs find."""
-        return anew(self._pulled[name].scenario, self._now, self._targets, self._measure)
+        """A lever with the count that long runs find, from where looks found the best one."""
+        changed, looked_at = self._pulled[name].scenario, self._found[name].anew
+        start = matched(changed)[1] if looked_at is None else looked_at.instances
+        return anew(self._of(changed), start, self._now, self._targets)
+
+    def _by_looks(self, lever: Lever, helps: bool, now: Trial, least: float) -> Anew | None:
+        """A lever with a count of its own, as looks have it; None for a lever that changes nothing at this count and at
+        about half of it. now: a look of the job as it is. least: the share of its objective that it must save."""
+        if cuts_many(lever.truncated):
+            return None
+        scenario = self._beside.scenario
+        if not helps:
+            half = max(1, now.instances // unit_of(lever.scenario) // 2) * unit_of(lever.scenario)
+            ways = [looked(with_instances(job, half)) for job in (lever.scenario, scenario)]
+            with_it, without = (_complete([_measured(self._measure, way, 0)]) for way in ways)
+            if not with_it or (without and not differs(ratio_of(with_it, without, "step_s"), 1)):
+                return None
+        beat = (1.0 - least) * objective(scenario, now.instances, now.mean("step_s"))
+        return anew(self._of(lever.scenario), now.instances, now, self._targets, look=True, beat=beat)
+
+    def _of(self, changed: Scenario) -> Trials:
+        """The trials of a changed job: its looks guide the long search as well."""
+        return self._trials.setdefault(changed, Trials(changed, self._measure))
 
     def _raise(self) -> None:
         """Raises the staleness budget until a fleet holds the targets."""
@@ -241,24 +278,6 @@ def _as_counted(changed: Scenario, runs: Runs, now: Trial) -> Anew:
 def _helps(runs: Runs, base: Runs) -> bool:
     """Whether a look of a lever is shorter, or cheaper, at the same count."""
     return any(ratio_of(runs, base, m).mean < 1.0 - LEAST_GAIN for m in ("step_s", "cost_per_step"))
-
-
-def _anew(
-    lever: Lever, helps: bool, scenario: Scenario, now: Trial, targets: Sequence[Target], measure: Measure,
-    least: float,
-) -> Anew | None:  # fmt: skip
-    """A lever with a count of its own, as looks have it; None for a lever that changes nothing at this count and at
-    about half of it. now: a look of the job as it is. least: the share of its objective that it must save."""
-    if cuts_many(lever.truncated):
-        return None
-    if not helps:
-        half = max(1, now.instances // unit_of(lever.scenario) // 2) * unit_of(lever.scenario)
-        ways = [looked(with_instances(job, half)) for job in (lever.scenario, scenario)]
-        with_it, without = (_complete([_measured(measure, way, 0)]) for way in ways)
-        if not with_it or (without and not differs(ratio_of(with_it, without, "step_s"), 1)):
-            return None
-    beat = (1.0 - least) * objective(scenario, now.instances, now.mean("step_s"))
-    return anew(lever.scenario, now, targets, measure, look=True, beat=beat)
 
 
 def _measured(measure: Measure, scenario: Scenario, replication: int) -> dict[str, object] | None:

@@ -29,6 +29,8 @@ from math import isqrt
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.prices import Prices, prices_of
 from fleetsim.job.trainer_scaling import takes_turns, trainer_gpus
+from fleetsim.sim.judges import judges_usd_per_h
+from fleetsim.sim.stations import workers_usd_per_h
 
 # Gains below this are not looked for: one run does not show them.
 _TOLERANCE = 0.01
@@ -61,7 +63,8 @@ def _price(scenario: Scenario, instances: int, prices: Prices) -> float:
     gpus, trainer = instances * scenario.engine.gpus, trainer_gpus(scenario, instances)
     if takes_turns(scenario):
         trainer = max(0, trainer - gpus)
-    return gpus * prices.rollout + trainer * prices.trainer
+    served = workers_usd_per_h(scenario) + judges_usd_per_h(scenario)
+    return gpus * prices.rollout + trainer * prices.trainer + served
 
 
 def least(

@@ -1,14 +1,38 @@
-"""Counts with which the job does not get stuck: where a search starts, and how far it may go."""
+"""Counts with which the job does not get stuck: where a search starts, how far it may go, and the one after it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fleetsim.config.scenario import Scenario
 from fleetsim.errors import StuckError
+from fleetsim.job.trainer_scaling import next_count
 from fleetsim.job.trials import Trials
+from fleetsim.policies.samples import AGE_ACTIONS, IN_FLIGHT
 
 # Replications of the look; what gets stuck in a later one is found by whoever makes it.
 _ONCE = 1
+
+
+def may_stop(scenario: Scenario) -> bool:
+    """Whether the job has a limit at which one run may stop for good and another not (`sim/deadlock.py` tells them). A
+    law that lets too little start stops every run."""
+    in_flight = IN_FLIGHT[scenario.sync.in_flight]
+    return (
+        scenario.buffer.capacity_samples is not None
+        or AGE_ACTIONS[scenario.admission.age_action].limits_age
+        or in_flight.drains
+        or in_flight.discards
+        or scenario.workload.filter.zero_variance_share > 0.0
+        or scenario.stations.reward.workers is not None
+    )
+
+
+def look_at_next(trials: Trials, instances: int, replications: int) -> None:
+    """Looks at the next larger fleet in each replication, where a run may stop for good: what stops it in one of them
+    is known then, though no long run of it was needed."""
+    if not trials.simulates or may_stop(trials.scenario):
+        trials.looks.at(next_count(trials.scenario, instances), replications)
 
 
 def nearest_that_runs(trials: Trials, counts: Sequence[int], guess: int) -> int:

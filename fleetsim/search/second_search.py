@@ -13,10 +13,9 @@ from dataclasses import dataclass
 
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import StuckError
-from fleetsim.job.trials import Measure, Trial, Trials, with_instances
+from fleetsim.job.trials import Trial, Trials, with_instances
 from fleetsim.search.best import best_of
 from fleetsim.search.levers import more_lost
-from fleetsim.search.rate_matching import matched
 from fleetsim.search.targets import Target
 
 # Of an alternative the best count is looked for down to this ratio between two counts.
@@ -80,24 +79,23 @@ class Anew:
 
 
 def anew(
-    changed: Scenario, now: Trial, targets: Sequence[Target], measure: Measure, *, look: bool = False,
-    beat: float = math.inf,
-) -> Anew | None:  # fmt: skip
+    trials: Trials, start: int, now: Trial, targets: Sequence[Target], *, look: bool = False, beat: float = math.inf
+) -> Anew | None:
     """The count that is best for a changed job; None where it gets stuck.
 
-    now: the job as it is. targets: as for the recommendation. look: by one look at each of few counts, as `now` is one;
-    else by as many long runs as `now` has, and the search that the changed job would have by itself. beat:
-    see `least`. measure should remember runs.
+    trials: of that job; what was looked at before is known. start: where the search begins. now: the job as it is.
+    targets: as for the recommendation. look: by one look at each of few counts, as `now` is one; else by as many long
+    runs as `now` has. beat: see `least`.
     """
-    trials, runs = Trials(changed, measure), now.replications
+    runs = now.replications
     try:
         if look:
             trials = trials.looks
-            best = best_of(trials, now.instances, targets, runs, fine=_FINE, beat=beat)
+            best = best_of(trials, start, targets, runs, fine=_FINE, beat=beat)
         else:
-            best = best_of(trials, matched(changed)[1], targets, runs)
+            best = best_of(trials, start, targets, runs)
         trial = trials.at(best.instances, runs)
     except StuckError:
         return None
     holds = all(t.held_by(trial.estimates[t.metric]) for t in targets)
-    return Anew(with_instances(changed, best.instances), trial, now, holds)
+    return Anew(with_instances(trials.scenario, best.instances), trial, now, holds)

@@ -18,10 +18,12 @@ from fleetsim.config.law_numbers import law_of, sizes_of
 from fleetsim.engine.kernel.tables import DONE
 from fleetsim.policies.samples import BATCH_RULES, IN_FLIGHT
 from fleetsim.sim.critical_path import SAME_S, CriticalPath, critical_path, places_of_groups
+from fleetsim.sim.judges import judges_full, judging_s
 from fleetsim.sim.load import Mix, in_flight, mix_of, shared_with
 from fleetsim.sim.records import Records
 from fleetsim.sim.stations import station_metrics, tools_s
 from fleetsim.sim.window import StepWindow, window_of
+from fleetsim.workload.lengths import mean_length
 
 Floats = NDArray[np.float64]
 
@@ -58,10 +60,10 @@ def gains_of(records: Records, window: StepWindow) -> dict[str, float]:
     Only of things that the job has, and that may save more than the trainer's own seconds.
 
     trainer: its seconds, less. sync: seconds of publications and pauses, less. environment: seconds of tools and
-    rewards, less. rollout: instances, more. longest_response: the cap on responses, lower by a sixth than the longest
-    one. in_flight_cap: samples or whole groups that the client keeps in flight, more. staleness_window: groups that
-    admission lets be ahead of the trainer, more. Faster samples cannot save more than the time that the trainer waits
-    for them.
+    rewards, less. judge: seconds of judges, teachers and references, less. rollout: instances, more. longest_response:
+    the cap on responses, lower by a sixth than the longest one. in_flight_cap: samples or whole groups that the client
+    keeps in flight, more. staleness_window: groups that admission lets be ahead of the trainer, more. Faster samples
+    cannot save more than the time that the trainer waits for them.
     """
     span = window.span_s
     path = critical_path(records, window.start_s, window.end_s)
@@ -112,9 +114,16 @@ def _of_lives(records: Records, window: StepWindow, path: CriticalPath) -> dict[
         saved["staleness_window"] = float(by_window.sum())
     saved["rollout"] = float((making * shorter).sum())
     saved["longest_response"] = float(_cut(records, path, making, shorter).sum())
-    scoring = path.scoring_s + float(tools.sum())
+    judging, reward = judging_s(records, window), mean_length(scenario.workload.reward.latency_s, at_least=0.0)
+    judged = path.scoring_s * judging / (judging + reward) if judging > 0 else 0.0
+    if judged > 0:
+        saved["judge"] = LESS * judged
+    scoring = path.scoring_s - judged + float(tools.sum())
     if scoring > 0:
         saved["environment"] = LESS * scoring
+    if judging > float(making.mean()) and judges_full(records, window):
+        saved |= dict.fromkeys(saved.keys() & {"staleness_window", "in_flight_cap"}, 0.0)
+        saved["judge"] = LESS * float(window.steps["wait_s"].sum())
     if any(of.get("busy_fraction", 0.0) > FULL for of in station_metrics(records, window).values()):
         # Its workers set the pace: a fifth more serve a fifth more, and whatever else is ahead only waits for them.
         saved |= dict.fromkeys(saved.keys() & {"staleness_window", "in_flight_cap"}, 0.0)

@@ -16,6 +16,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from fleetsim.distributions import student_below, student_quantile
 from fleetsim.estimates import Estimate
 
 LEVEL = 0.95
@@ -101,9 +102,7 @@ class Contrast:
         if error <= 0.0:
             return 0.5 if distance == 0.0 else float((distance > 0.0) != above)
         t = distance / error
-        from scipy.special import stdtr
-
-        return float(stdtr(self.freedom(rho), -t if above else t))
+        return student_below(self.freedom(rho), -t if above else t)
 
     def _error(self, rho: float) -> float:
         """Standard error of b - rho a."""
@@ -118,9 +117,7 @@ class Contrast:
 
 def quantile(freedom: float) -> float:
     """97.5 % quantile of Student's t for any degrees of freedom above 0."""
-    from scipy.special import stdtrit
-
-    return float(stdtrit(freedom, (1.0 + LEVEL) / 2.0))
+    return student_quantile(freedom, (1.0 + LEVEL) / 2.0)
 
 
 def mean_of(values: Sequence[float]) -> Mean:

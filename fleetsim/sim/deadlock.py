@@ -11,6 +11,7 @@ from fleetsim.errors import Problem, StuckError
 from fleetsim.policies.law import Progress
 from fleetsim.policies.samples import AGE_ACTIONS, IN_FLIGHT
 from fleetsim.sim.fleet import Fleet
+from fleetsim.sim.stations import stations_of
 
 
 def stuck_error(scenario: Scenario, fleet: Fleet, progress: Progress) -> StuckError:
@@ -103,7 +104,8 @@ def wasting_error(scenario: Scenario, fleet: Fleet) -> StuckError:
         worst = int(G_OPEN)  # what waits to be scored is behind whatever was dropped meanwhile
     else:
         worst = max(counts, key=lambda code: counts[code])
-    problem = problems[worst](scenario, counts[worst])
+    at_stations = _station_problem(scenario, fleet) if worst == int(G_ABORTED) else None
+    problem = at_stations or problems[worst](scenario, counts[worst])
     return StuckError("the trainer waits, the fleet generates, and no batch will ever be complete", [problem])
 
 
@@ -142,6 +144,21 @@ def _abort_problem(scenario: Scenario, count: int) -> Problem:
         scenario.sync.in_flight,
         f"{count} groups were aborted: what a sync or a change of instances throws away is never finished",
         "set sync.in_flight: keep or abort_resume, or let groups get older",
+    )
+
+
+def _station_problem(scenario: Scenario, fleet: Fleet) -> Problem | None:
+    """The station that loses rollouts for good, where one does."""
+    lost = dict(zip(stations_of(scenario), fleet.world.stations, strict=True))
+    name = max(lost, key=lambda name: int(lost[name]["lost"]), default=None)
+    if name is None or not lost[name]["lost"]:
+        return None
+    late, failed = (int(lost[name][kind]) for kind in ("late", "failed"))
+    return Problem(
+        f"stations.{name}.{'timeout_s' if late >= failed else 'failure_share'}",
+        getattr(getattr(scenario.stations, name), "timeout_s" if late >= failed else "failure_share"),
+        f"{int(lost[name]['lost'])} rollouts were lost there: {late} calls timed out and {failed} failed",
+        f"give it more workers, a longer time-out or more tries, or set stations.{name}.lost: truncated",
     )
 
 

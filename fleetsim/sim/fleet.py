@@ -21,6 +21,7 @@ from fleetsim.engine.step_time import StepTime
 from fleetsim.sim.activity import ActivityLog
 from fleetsim.sim.draws import Draws
 from fleetsim.sim.fleet_settings import caps, credit_rules, lent_instances, most_instances, slowness, steering
+from fleetsim.sim.judges import open_judges
 from fleetsim.sim.stations import open_stations, station_rows, stations_of
 from fleetsim.sim.work import check_tables
 
@@ -71,9 +72,11 @@ class Fleet:
             ready_cap=UNLIMITED if capacity is None else capacity // self.kept,
             drop_oldest=int(scenario.buffer.on_full == "drop_oldest"),
             has_rewards=1,
+            holds_slot=int(scenario.stations.reward.holds_slot),
             **credit_rules(scenario),
         )
         open_stations(self.world, scenario, replication)
+        self.judges = open_judges(scenario, self.world, replication)
         self.world.set(**steering(scenario))  # its cap takes the client's place
 
     @property
@@ -242,7 +245,9 @@ class Fleet:
 
     def quiet(self) -> bool:
         """Whether no event is pending in the fleet itself."""
-        return bool(self.world.clock[1] == self.get("late_s") == math.inf and self.get("n_timers") == 0)
+        worlds = self.world, *(judge.world for judge in self.judges)
+        still = all(world.clock[1] == math.inf and world.get("n_timers") == 0 for world in worlds)
+        return bool(still and self.get("late_s") == math.inf)
 
 
 def _look_away() -> float:

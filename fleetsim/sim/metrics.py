@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 from fleetsim.engine.kernel.tables import DONE, G_ABORTED, G_FILTERED, G_OVERFLOW, G_STALE, G_TRAINED
 from fleetsim.engine.prices import prices_of
 from fleetsim.errors import InputError, Problem
+from fleetsim.policies.samples import AGE_ACTIONS
 from fleetsim.quantities import PREFILL_BUSY
 from fleetsim.sim.binding import binding_of
 from fleetsim.sim.fleet_settings import lent_instances, most_instances, slowness
+from fleetsim.sim.judges import judge_metrics, judges_gpu_seconds
 from fleetsim.sim.load import mix_of
 from fleetsim.sim.records import NOT_TRAINING, Records
 from fleetsim.sim.stations import station_metrics, station_usd
@@ -44,11 +46,12 @@ def numbers_of(records: Records, window: StepWindow | None = None) -> dict[str, 
     generated_tok_s: output tokens per second, whole fleet. instance_tok_s: the same per instance that is up.
     completions_per_s: samples whose generation is complete, per second, whole fleet. iterations_per_day: optimizer
     steps in 24 hours.
-    goodput: trained output tokens per GPU-second of both pools. cost_per_step: US dollars. preemptions: per step.
-    kv_use: mean share of KV blocks in use on an instance that computes. trained_length_bias: mean length of trained
-    samples / mean length of all samples sent in the window (below 1: long samples are lost). samples_lost: share of the
-    samples that were generated for nothing, see `_samples_lost`. prefill_busy_fraction: of disaggregated fleets.
-    stations: name -> see `station_metrics`.
+    goodput: trained output tokens per GPU-second of both pools and judges. cost_per_step: US dollars. preemptions: per
+    step. kv_use: mean share of KV blocks in use on an instance that computes. trained_length_bias: mean length of
+    trained samples / mean length of all samples sent in the window (below 1: long samples are lost). samples_lost:
+    share of the samples that were generated for nothing, see `_samples_lost`. prefill_busy_fraction: of disaggregated
+    fleets.
+    stations: name -> see `station_metrics` and `judge_metrics`.
     Raises InputError for a run that took no time.
     """
     window = window or window_of(records)
@@ -57,12 +60,21 @@ def numbers_of(records: Records, window: StepWindow | None = None) -> dict[str, 
     if not span > 0:
         remedy = "give trainer.fixed_s, or an engine whose iterations take time"
         raise InputError([Problem("run", f"{span:g} s", "takes no time, so it has no rates", remedy)])
-    trained = float(steps["output_tokens"].sum())
+    masked = masked_in(records, window)
+    trained = float(steps["output_tokens"].sum()) - float(_of_samples(records, "made", masked).sum())
+    if masked.any() and not _trained_in(records, window).any():
+        age = records.scenario.admission.max_age
+        rule, remedy = (
+            "every sample of the window was older and masked: nothing is learned",
+            "raise it, or have them wait",
+        )
+        raise InputError([Problem("admission.max_age", age, rule, remedy)])
     busy, paused, idle, down = (window.total(f"{name}_s") for name in ("busy", "paused", "idle", "down"))
     instance_s = busy + paused + idle + down
     generated = window.total("generated_tokens")
     gpu_s = gpu_seconds(records, window)
     waste = _waste(records, window, trained)
+    judges = judge_metrics(records, window)
     return {
         "step_s": span / n,
         "trainer_idle_fraction": float(steps["wait_s"].sum()) / span,
@@ -82,14 +94,15 @@ def numbers_of(records: Records, window: StepWindow | None = None) -> dict[str, 
         "completions_per_s": _completed(records, window) / span,
         "iterations_per_day": n / span * DAY_S,
         "instance_tok_s": generated / (busy + paused + idle) if instance_s > down else 0.0,
-        "goodput": trained / (gpu_s["rollout"] + gpu_s["trainer"]),
-        "cost_per_step": (cost_usd(records, gpu_s) + station_usd(records, window)) / n,
+        "goodput": trained / (gpu_s["rollout"] + gpu_s["trainer"] + judges_gpu_seconds(records.scenario, span)),
+        "cost_per_step": (cost_usd(records, gpu_s) + station_usd(records, window)) / n
+        + sum(judge["usd"] for judge in judges.values()),
         "preemptions": window.total("preemptions") / n,
         "kv_use": window.total("block_s") / (busy * records.engine[1].kv_blocks) if busy > 0 else 0.0,
         "trained_length_bias": _length_bias(records, window),
         "samples_lost": _samples_lost(records, window),
         **_of_prefill(records, window),
-        **({"stations": station_metrics(records, window)} if len(records.stations) else {}),
+        **({"stations": station_metrics(records, window) | judges} if len(records.stations) or judges else {}),
     }
 
 
@@ -159,9 +172,23 @@ def _of_samples(records: Records, column: str, groups: NDArray[np.bool_]) -> NDA
     return np.asarray(records.samples[column][groups[records.samples["group"]]])
 
 
-def _trained_in(records: Records, window: StepWindow) -> NDArray[np.bool_]:
+def _taken_in(records: Records, window: StepWindow) -> NDArray[np.bool_]:
+    """Groups that the trainer took in the window."""
     groups = records.groups
     return np.asarray((groups["status"] == G_TRAINED) & (groups["trained_step"] >= window.first))
+
+
+def masked_in(records: Records, window: StepWindow) -> NDArray[np.bool_]:
+    """Of them those that nothing was learned from, being older than `max_age` versions under an action that masks."""
+    groups, limit = records.groups, records.scenario.admission.max_age
+    if limit is None or not AGE_ACTIONS[records.scenario.admission.age_action].masks:
+        return np.zeros(len(groups), bool)
+    made = np.searchsorted(records.updates, groups["trained_step"], side="right") - 1
+    return np.asarray(_taken_in(records, window) & (made - groups["version"] > limit))
+
+
+def _trained_in(records: Records, window: StepWindow) -> NDArray[np.bool_]:
+    return np.asarray(_taken_in(records, window) & ~masked_in(records, window))
 
 
 def _staleness(records: Records, window: StepWindow) -> dict[str, float]:
@@ -192,7 +219,7 @@ def _waste(records: Records, window: StepWindow, trained: float) -> dict[str, fl
     groups = records.groups
     left = np.where(groups["status"] == G_FILTERED, groups["ready_s"], groups["left_s"])
     inside = (left > window.start_s) & (left <= window.end_s)
-    stale = inside & ((groups["status"] == G_STALE) | (groups["status"] == G_OVERFLOW))
+    stale = inside & ((groups["status"] == G_STALE) | (groups["status"] == G_OVERFLOW)) | masked_in(records, window)
     filtered = inside & (groups["status"] == G_FILTERED)
     return {
         "stale": float(_of_samples(records, "made", stale).sum()) / trained if stale.any() else 0.0,
@@ -235,9 +262,9 @@ def _length_bias(records: Records, window: StepWindow) -> float:
 def _samples_lost(records: Records, window: StepWindow) -> dict[str, float]:
     """Share of the samples that were thrown away: of all, and of the longest tenth.
 
-    Counted are the samples whose fate was decided in the window: trained, or lost, which is stale, pushed out of the
-    buffer, or aborted (a group aborted in flight counts from when it was sent: no record says when it ended; one that
-    is put off to a long round is not lost). What is unfinished at the end counts on neither side, nor does what the
+    Counted are the samples whose fate was decided in the window: trained, or lost, which is stale or masked, pushed out
+    of the buffer, or aborted (a group aborted in flight counts from when it was sent: no record says when it ended; one
+    that is put off to a long round is not lost). What is unfinished at the end counts on neither side, nor does what the
     reward filter removed: it looks at rewards, not at time. Lengths are those that samples have when they are left
     alone; ties at the shortest of the longest tenth belong to it.
     """
@@ -252,7 +279,7 @@ def _samples_lost(records: Records, window: StepWindow) -> dict[str, float]:
     ended = (status == G_STALE) | (status == G_OVERFLOW)
     if records.scenario.buffer.leftover != "defer":  # there, what is aborted comes back in a long round
         ended |= status == G_ABORTED
-    thrown_away = inside & ended
+    thrown_away = inside & ended | masked_in(records, window)
     group = records.samples["group"]
     counted = (trained | thrown_away)[group]
     # Of a group that was trained, the samples that were started beyond its size are lost too.

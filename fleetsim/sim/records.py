@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim.config.scenario import Scenario
+from fleetsim.engine.kernel.tables import LEVELS
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.step_time import StepTime
 
@@ -73,7 +74,17 @@ SYNC = np.dtype(
 # What a station counted since the start of the run, one row per step and station, at the step's end: seconds in which
 # calls waited, were served, and workers were taken; calls made, and ended in each way; rollouts lost.
 STATION_COUNTS = ("waited_s", "served_s", "used_s", "calls", "served", "failed", "late", "lost")
-STATION_STEP = np.dtype([("step", "i4"), ("station", "i4"), *((name, "f8") for name in STATION_COUNTS)])
+# And in the step alone, by `level_of` (`engine/kernel/stations.py`): seconds by how many workers were taken, calls by
+# the milliseconds of their wait.
+STATION_LEVELS = tuple((name, "f4", (int(LEVELS),)) for name in ("used", "waits"))
+STATION_STEP = np.dtype(
+    [("step", "i4"), ("station", "i4"), *((name, "f8") for name in STATION_COUNTS), *STATION_LEVELS]
+)
+# What a judge counted since the start of the run, one row per step and judge, at the step's end: seconds in which its
+# requests waited and ran, and in which its engines computed; requests, and those that were answered; prompt tokens of
+# the former, output tokens of the latter.
+JUDGE_COUNTS = ("waited_s", "served_s", "busy_s", "asked", "answered", "prompt_tokens", "output_tokens")
+JUDGE_STEP = np.dtype([("step", "i4"), ("judge", "i4"), *((name, "f8") for name in JUDGE_COUNTS)])
 FAILURE = np.dtype([("instance", "i4"), ("down_s", "f8"), ("up_s", "f8")])
 # What an instance does, if that is recorded: from time_s on its GPU-seconds go to this account (ACC_IDLE, ACC_BUSY,
 # ACC_PAUSED, ACC_DOWN or ACC_OFF of `engine/kernel/tables.py`) until its next row.
@@ -123,7 +134,7 @@ class Records:
     steps contained in weight version v. scrapes, queue_scrapes, discards: dtypes above, empty unless it was scraped.
     trainer: dtype above, what the trainer did from the first step on; the last row lasts until the last step's end.
     activity: dtype above, every instance with a row at its start; empty unless it was recorded. stations: dtype above,
-    of `stations_of` the scenario (`stations.py`). cut: ended by Ctrl-C.
+    of `stations_of` the scenario (`stations.py`). judges: dtype above, of `judges_of` it. cut: ended by Ctrl-C.
     """
 
     scenario: Scenario
@@ -142,8 +153,12 @@ class Records:
     discards: NDArray[Any] = field(default_factory=lambda: np.zeros(0, DISCARD))
     activity: NDArray[Any] = field(default_factory=lambda: np.zeros(0, ACTIVITY))
     stations: NDArray[Any] = field(default_factory=lambda: np.zeros(0, STATION_STEP))
+    judges: NDArray[Any] = field(default_factory=lambda: np.zeros(0, JUDGE_STEP))
     cut: bool = False
 
     def tables(self) -> dict[str, NDArray[Any]]:
-        """Table name -> structured array."""
-        return {name: getattr(self, name) for name in ("steps", "samples", "groups", "syncs", "failures")}
+        """Table name -> structured array; stations where there are any, without their levels."""
+        found = {name: getattr(self, name) for name in ("steps", "samples", "groups", "syncs", "failures")}
+        if len(self.stations):
+            found["stations"] = self.stations[["step", "station", *STATION_COUNTS]]
+        return found

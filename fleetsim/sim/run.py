@@ -16,6 +16,7 @@ from fleetsim.policies.law import PLENTY
 from fleetsim.sim.engines import engine_of
 from fleetsim.sim.failures import fail
 from fleetsim.sim.fleet import Fleet
+from fleetsim.sim.judges import judge_rows
 from fleetsim.sim.records import FAILURE, STATION_STEP, STEP, SYNC, TRAINER, Records
 from fleetsim.sim.repack import repack
 from fleetsim.sim.rolling import follow
@@ -70,11 +71,12 @@ def simulate(
     job.env.run(until=training)
     fleet.world.inspect()
     groups, samples = fleet.sent()
+    steps = np.array(job.steps, STEP)
     return Records(
         scenario=scenario,
         seed=scenario.run.seed,
         replication=replication,
-        steps=np.array(job.steps, STEP),
+        steps=steps,
         samples=samples,
         groups=groups,
         syncs=np.array(job.syncs, SYNC),
@@ -83,6 +85,7 @@ def simulate(
         updates=np.array(job.progress.updates),
         trainer=np.array(job.trainer, TRAINER),
         stations=np.array(job.stations, STATION_STEP),
+        judges=judge_rows(fleet.judges, steps["end_s"]),
         cut=stopping() and len(job.steps) < most_steps(scenario),
         **(job.scraper.tables() if job.scraper is not None else {}),
         **({"activity": fleet.activity.table()} if fleet.activity is not None else {}),

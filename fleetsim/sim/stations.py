@@ -38,6 +38,21 @@ def _limits(station: StationConfig) -> bool:
     return any(getattr(station, name) != getattr(_PLAIN, name) for name in StationConfig.model_fields)
 
 
+def timed_stations(scenario: Scenario) -> tuple[str, ...]:
+    """The stations whose calls take time, so that their workers count."""
+    turns, reward, at = scenario.workload.turns, scenario.workload.reward, scenario.stations.reward.at
+    scores = mean_length(reward.latency_s, at_least=0.0) > 0.0
+    calls = turns.count > 1 and mean_length(turns.tool_latency_s, at_least=0.0) > 0.0
+    found = {"tools": calls or (scores and at == "tools"), "reward": scores and at == "reward"}
+    return tuple(name for name, timed in found.items() if timed)
+
+
+def workers_usd_per_h(scenario: Scenario) -> float:
+    """What the workers cost in an hour that are there whether they are used or not."""
+    own = stations_of(scenario).values()
+    return sum(s.worker_price_usd_per_h * (s.warm if s.workers is None else s.workers) for s in own)
+
+
 def station_rows(stations: dict[str, StationConfig]) -> NDArray[Any]:
     """Their rows in the kernel, in this order."""
     rows = np.zeros(len(stations), t.STATION)
@@ -45,8 +60,9 @@ def station_rows(stations: dict[str, StationConfig]) -> NDArray[Any]:
     for row, station in zip(rows, stations.values(), strict=True):
         row["workers"] = UNLIMITED if station.workers is None else station.workers
         row["timeout_s"] = np.inf if station.timeout_s is None else station.timeout_s
+        row["gap_s"] = 0.0 if station.calls_per_s is None else 1.0 / station.calls_per_s
         row["episode"], row["policy"] = station.fresh_per == "episode", _POLICIES[station.lost]
-        for name in ("start_s", "failure_share", "tries"):
+        for name in ("start_s", "warm", "failure_share", "tries"):
             row[name] = getattr(station, name)
     return rows
 
@@ -85,23 +101,40 @@ def _check_time(scenario: Scenario, name: str, stage: str, least_s: float) -> No
         raise InputError([Problem(f"stations.{name}.timeout_s", station.timeout_s, rule, "raise it, or use null")])
 
 
-def counts_now(world: World) -> list[tuple[float, ...]]:
-    """A row for each station: its totals since the start of the run, the columns STATION_COUNTS of STATION_STEP."""
-    return [tuple(row[name] for name in STATION_COUNTS) for row in world.stations]
+def counts_now(world: World) -> list[tuple[Any, ...]]:
+    """A row for each station, the columns of STATION_STEP: its totals since the start of the run, and what its workers
+    and waits were since this was asked last."""
+    rows: list[tuple[Any, ...]] = []
+    for k, row in enumerate(world.stations):
+        used, waits = world.levels[2 * k : 2 * k + 2].astype(np.float32)
+        rows.append((*(row[name] for name in STATION_COUNTS), used, waits))
+    world.levels[:] = 0.0
+    return rows
 
 
 def station_metrics(records: Records, window: StepWindow) -> dict[str, dict[str, float]]:
-    """What each station did in the window: mean calls that wait and that are served, mean seconds of a call's wait, its
-    workers' share of time in use (where they are limited); calls that failed or timed out, as shares of those that
-    ended; rollouts lost, per step."""
+    """What each station did in the window: mean calls that wait and that are served; seconds of a call's wait, mean,
+    median and p99; workers in use for 99 % of the time and at most, their share of time in use (where they are
+    limited); calls that failed or timed out, as shares of those that ended; rollouts lost, per step.
+
+    Medians, p99 and the most are known to a sixteenth. A call that waits for its turn at a rate counts as waiting from
+    when it has its worker, so what is out at either end of the window is known as well as the window is long.
+    """
     stations = stations_of(records.scenario)
     found: dict[str, dict[str, float]] = {}
-    for name, station, of in zip(stations, stations.values(), _grown(records, window), strict=True):
+    rows = records.stations[records.stations["step"] >= window.first]
+    for k, (name, station, of) in enumerate(zip(stations, stations.values(), _grown(records, window), strict=True)):
+        own = rows[rows["station"] == k]
+        used, waits = (own[levels].sum(axis=0, dtype=np.float64) for levels in ("used", "waits"))
         ended = of["served"] + of["failed"] + of["late"]
         row = {
             "waiting": of["waited_s"] / window.span_s,
-            "in_service": of["served_s"] / window.span_s,
+            "in_service": max(0.0, of["served_s"] / window.span_s),
             "wait_s": of["waited_s"] / of["calls"] if of["calls"] else 0.0,
+            "wait_p50_s": quantile_of(waits, 0.5) / 1000.0,
+            "wait_p99_s": quantile_of(waits, 0.99) / 1000.0,
+            "workers_p99": quantile_of(used, 0.99),
+            "workers_most": quantile_of(used, 1.0),
             "calls": ended / len(window.steps),
             "failed": of["failed"] / ended if ended else 0.0,
             "late": of["late"] / ended if ended else 0.0,
@@ -111,6 +144,21 @@ def station_metrics(records: Records, window: StepWindow) -> dict[str, dict[str,
             row["busy_fraction"] = of["used_s"] / (station.workers * window.span_s)
         found[name] = row
     return found
+
+
+# The smallest number of each level, and of one beyond: see `level_of` (`engine/kernel/stations.py`).
+EDGES = np.concatenate([np.arange(32.0), *((16.0 + np.arange(16.0)) * 2.0**s for s in range(1, int(t.LEVELS) // 16))])
+
+
+def quantile_of(levels: NDArray[np.float64], share: float) -> float:
+    """The number that so much of a total stays at or below, by what was counted at each level; 0 of nothing."""
+    total = np.cumsum(levels)
+    if total[-1] <= 0.0:
+        return 0.0
+    level = int(np.searchsorted(total, min(share, 1.0 - 1e-12) * total[-1]))
+    low, above = EDGES[level], EDGES[level + 1]
+    inside = 1.0 - (total[level] - share * total[-1]) / levels[level]
+    return float(low + inside * (above - 1.0 - low))
 
 
 def tools_s(records: Records, window: StepWindow) -> float:
@@ -128,7 +176,8 @@ def station_usd(records: Records, window: StepWindow) -> float:
     """US dollars of the workers in the window: of all that are there, or of those in use where nothing limits them."""
     usd = 0.0
     for station, of in zip(stations_of(records.scenario).values(), _grown(records, window), strict=True):
-        hours = of["used_s"] if station.workers is None else station.workers * window.span_s
+        in_use = of["used_s"] + station.warm * window.span_s
+        hours = in_use if station.workers is None else station.workers * window.span_s
         usd += station.worker_price_usd_per_h * hours / HOUR_S
     return usd
 

@@ -101,8 +101,16 @@ class SizeResult(Recommendation):
         from fleetsim.job.trainer_scaling import counted, on_all_gpus, takes_turns
 
         if takes_turns(self.plan.scenario):
-            return {"trainer.gpus": self.plan.scenario.trainer.gpus, **on_all_gpus(self.plan.scenario, self.instances)}
-        return counted(self.asked.scenario, self.instances, self.asked.scenario.trainer.gpus)
+            gpus = {"trainer.gpus": self.plan.scenario.trainer.gpus}
+            return {**gpus, **on_all_gpus(self.plan.scenario, self.instances), **self._workers}
+        return {**counted(self.asked.scenario, self.instances, self.asked.scenario.trainer.gpus), **self._workers}
+
+    @property
+    def _workers(self) -> dict[str, int]:
+        """The recommended workers of stations that the job limits, by path."""
+        from fleetsim.search.workers import path_of
+
+        return {path_of(crew.station): crew.workers for crew in self.plan.crews if crew.given is not None}
 
     @property
     def metrics(self) -> Metrics:
@@ -171,10 +179,11 @@ class SizeResult(Recommendation):
         from fleetsim.job.trainer_scaling import takes_turns
         from fleetsim.job.trials import with_instances
 
-        said = {*self.asked.given, "fleet.instances", "engine.tp"}
+        said = {*self.asked.given, "fleet.instances", "engine.tp", *self._workers}
         if takes_turns(self.plan.scenario):
             return dump_short(with_changes(self.asked.scenario, self._fleet), {*said, "trainer.gpus"})
-        return dump_short(with_instances(self.asked.scenario, self.instances), said)
+        manned = with_changes(self.asked.scenario, self._workers) if self._workers else self.asked.scenario
+        return dump_short(with_instances(manned, self.instances), said)
 
     def missed(self) -> str:
         """The targets that the user gave and no fleet holds."""
@@ -189,13 +198,19 @@ class SizeResult(Recommendation):
         from fleetsim.job.trainer_scaling import count_words
         from fleetsim.job.trials import with_instances
         from fleetsim.search.advice import Advised, advice_data, moves_advised
+        from fleetsim.search.levers import CALLED
 
         plan, trial = self.plan, self.plan.recommended
         if run_differs(plan.scenario, plan.as_run_s):
             return []
         here = with_instances(plan.scenario, plan.instances)
         answer = Advised(count_words(plan.scenario, plan.instances), here, trial.estimates)
-        return advice_data(self.asked, [answer, *moves_advised(plan.alternatives)])
+        given = (
+            Advised(f"{crew.given:,} {CALLED[crew.station]}, as given", own.scenario, own.trial.estimates)
+            for crew in plan.crews
+            if (own := plan.as_given[crew.station]()) is not None
+        )
+        return advice_data(self.asked, [answer, *given, *moves_advised(plan.alternatives)])
 
     def told(self) -> Document:
         """What there is to say of it."""

@@ -17,6 +17,7 @@ from fleetsim.search.levers import (
     HELD,
     LARGER_TRAINER,
     LENGTH,
+    MORE_OF,
     NO_CAP,
     ONE_MORE,
     SMALLER_TRAINER,
@@ -36,6 +37,7 @@ _STUCK = {
     HELD: "fewer samples in flight",
     LARGER_TRAINER: "a larger trainer",
     SMALLER_TRAINER: "a smaller trainer",
+    **{lever: f"one more engine of the {judge}" for judge, lever in MORE_OF.items()},
 }
 
 
@@ -44,6 +46,7 @@ _DOUBTFUL = 0.01
 # The levers that move what a verdict names.
 _LEVERS_OF = {
     "rollout": (ONE_MORE,),
+    "judge": tuple(MORE_OF.values()),
     "in_flight_cap": (CAP, NO_CAP),
     "staleness_window": (STALENESS,),
     "sync": (CADENCE,),
@@ -55,8 +58,8 @@ def bound_by(binding: str, alternatives: Alternatives) -> str:
     """What binds, by a verdict that the simulated levers do not contradict.
 
     Where every lever of the verdict was tried and none makes the step shorter, the lever that shortens it most says
-    what binds. Where no lever does, the trainer binds: no lever moves it. A lever that shortens the step by luck or by
-    more, which few runs cannot tell, contradicts nothing.
+    what binds; long runs are made of those alone that do so in a look. Where no lever does, the trainer binds: no lever
+    moves it. A lever that shortens the step by luck or by more, which few runs cannot tell, contradicts nothing.
     """
 
     def tried(names: Sequence[str]) -> list[Alternative]:
@@ -65,7 +68,12 @@ def bound_by(binding: str, alternatives: Alternatives) -> str:
     own = tried(_LEVERS_OF.get(binding, ()))
     if not own or any(a.shortens or a.step_ratio.mean < 1.0 - _DOUBTFUL for a in own):
         return binding
-    others = [(a.gain_s, name) for name, levers in _LEVERS_OF.items() for a in tried(levers) if a.shortens]
+    others = [
+        (found.gain_s, name)
+        for name, levers in _LEVERS_OF.items()
+        for found in tried([lever for lever in levers if alternatives.looked(lever) < 1.0])
+        if found.shortens
+    ]
     return max(others)[1] if others else "trainer"
 
 

@@ -9,7 +9,7 @@ the answer and with the count that is best for it.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -35,7 +35,10 @@ from fleetsim.search.alternative import Alternatives
 from fleetsim.search.best import Best, best_of
 from fleetsim.search.moves import alternatives_of
 from fleetsim.search.rate_matching import RateMatching, matched
+from fleetsim.search.runnable_counts import look_at_next
+from fleetsim.search.second_search import Anew
 from fleetsim.search.targets import Target, targets_of
+from fleetsim.search.workers import Crew, Crewing
 from fleetsim.size.assumptions import fleet_assumptions, implausible
 from fleetsim.size.caveats import stuck_warnings, warnings_of
 from fleetsim.size.doubt import CountDoubt, count_doubt
@@ -60,6 +63,8 @@ class Sizing(Reasons[CountSpread]):
     missed: targets that the recommendation does not hold. candidates: the recommendation and the next larger fleet,
     about half and twice of it, and the rate-matching count, ascending, without those that get stuck. confidence: the
     share of cases that it was sized for, None = the likeliest; enough: whether some count is enough in so many.
+    crews: the workers of each station, and what fewer of them do; the scenario has those that were chosen. as_given:
+    station -> the fleet that is best with the workers that the job has, where they are others.
     """
 
     instances: int
@@ -75,6 +80,8 @@ class Sizing(Reasons[CountSpread]):
     candidates_later: Later[tuple[Trial, ...]] = field(repr=False, compare=False)
     confidence: float | None = None
     enough: bool | None = None
+    crews: tuple[Crew, ...] = ()
+    as_given: Mapping[str, Later[Anew | None]] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def headroom(self) -> Headroom:
@@ -106,6 +113,33 @@ class Sizing(Reasons[CountSpread]):
         return next(c for c in self.candidates if c.instances == instances)
 
 
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """The count alone. job: as it is sized; guess: where rate matching put it; trials: its runs so far; crewing: what
+    counts its workers."""
+
+    job: Scenario
+    rate: RateMatching
+    guess: int
+    targets: tuple[Target, ...]
+    trials: Trials
+    best: Best
+    crewing: Crewing
+
+
+def decided(scenario: Scenario, given: Collection[str], measure: Measure, tell: Tell | None = None) -> Decided:
+    """Chooses the count, in the likeliest case. Arguments and errors as of `size`."""
+    job = _on_its_gpus(planned(scenario, given), frozenset(given))
+    rate, guess = matched(job)
+    targets = targets_of(job)
+    measure = remembered(measure)
+    crewing = Crewing(job, measure, tell)
+    job = crewing.job(guess, targets)
+    trials = Trials(job, measure, tell)
+    best = best_of(trials, guess, targets, job.run.replications)
+    return Decided(job, rate, guess, targets, trials, best, crewing)
+
+
 def size(
     scenario: Scenario,
     *,
@@ -126,13 +160,11 @@ def size(
     Raises InputError for a scenario that cannot be sized and StuckError when its limits block each other
     in every fleet that was tried; a count that alone gets stuck is left out, with a warning.
     """
-    job = _on_its_gpus(planned(scenario, given), frozenset(given))
-    rate, guess = matched(job)
-    targets = targets_of(job)
     measure = remembered(measure)
-    trials = Trials(job, measure, tell)
+    found = decided(scenario, given, measure, tell)
+    job, rate, targets, trials, guess = found.job, found.rate, found.targets, found.trials, found.guess
+    best, crewing = found.best, found.crewing
     replications = job.run.replications
-    best = best_of(trials, guess, targets, replications)
     doubt = count_doubt(job, best.instances, given, targets, measure, tell)
     best, enough = _enough(best, doubt, confidence)
     instances, chosen = best.instances, trials.at(best.instances, replications)
@@ -144,8 +176,9 @@ def size(
     here, few = with_instances(job, instances), min(_FEW, replications)
     alternatives = _alternatives(here, chosen, brief, targets, measure, given, tell)
     drafts, sides = drafts_of(here, few, measure, tell), sides_of(here, few, measure, tell)
-    binding = bound_by(chosen.binding, alternatives)
+    binding, crews = bound_by(chosen.binding, alternatives), crewing.crews(here)
     profile = engine_source(job, instances)
+    look_at_next(trials, instances, replications)
     said = warnings_of(job, chosen, missed, queue_cap, profile, asked=scenario, given=given)
     return Sizing(
         scenario=job,
@@ -172,6 +205,8 @@ def size(
         confidence=confidence,
         enough=enough,
         as_run_s=as_run(trials, job, given, few),
+        crews=crews,
+        as_given={crew.station: Later(partial(crewing.as_given, crew, chosen, targets)) for crew in crews},
         change=alternatives.change(mends=bool(missed)),
     )
 

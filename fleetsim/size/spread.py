@@ -15,7 +15,7 @@ import numpy as np
 
 from fleetsim.job.input_moves import METRICS, InputPart, IntervalEnd
 from fleetsim.job.trials import Trial
-from fleetsim.job.uncertainty import CONFIDENCE, RERUN, Z80
+from fleetsim.job.uncertainty import CONFIDENCE, Z80, step_off
 from fleetsim.search.objective import usd_per_h
 from fleetsim.size.doubt import DRAWS, CountDoubt, middle
 from fleetsim.size.surface import Factors, Floats
@@ -120,9 +120,11 @@ def _moved(doubt: CountDoubt, name: str, chosen: Trial, f: Factors) -> Floats:
 
 
 def _metrics(doubt: CountDoubt, chosen: Trial) -> dict[str, tuple[float, float]]:
-    """name -> from, to of each metric in CONFIDENCE of the draws, with what a run is off by that repeats another, and
-    the simulation's own noise."""
-    again = 1.0 + RERUN / Z80 * stream(0, 0, "rerun").normal(size=DRAWS)
+    """name -> from, to of each metric in CONFIDENCE of the draws, with what a step is off by beside the
+    inputs, and the simulation's own noise."""
+    z = stream(0, 0, "rerun").normal(size=DRAWS)
+    less, more = step_off(doubt.scenario)
+    again = 1.0 + np.where(z > 0, more, less) * z / Z80
     found = {}
     for name in METRICS:
         e, values = chosen.estimates[name], _moved(doubt, name, chosen, doubt.draws)

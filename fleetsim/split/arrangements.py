@@ -27,7 +27,7 @@ from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import flag, text
-from fleetsim.job.trainer_scaling import lays_out, least_trainer_gpus, scaled
+from fleetsim.job.trainer_scaling import fleet_of, lays_out, least_trainer_gpus, scaled
 from fleetsim.job.trials import unit_of
 from fleetsim.policies.admission import LAWS
 from fleetsim.policies.samples import BATCH_RULES, IN_FLIGHT
@@ -191,17 +191,11 @@ def colocated_async(scenario: Scenario, gpus: int, trained: Changes | None = Non
     return Arrangement("colocated_async", gpus, gpus, with_changes(scenario, changes))
 
 
-def _sized(scenario: Scenario, instances: int, trainer_gpus: int, trained: Changes | None) -> dict[str, Any]:
-    changes = {**(trained or scaled(scenario, trainer_gpus)), "fleet.instances": instances}
-    if len(scenario.fleet.speed_factors) > instances:
-        changes["fleet.speed_factors"] = scenario.fleet.speed_factors[:instances]
-    return changes
-
-
 def _apart(scenario: Scenario, instances: int, trainer_gpus: int, trained: Changes | None) -> dict[str, Any]:
     """What all splits share: two pools, weights over a network."""
     return {
-        **_sized(scenario, instances, trainer_gpus, trained),
+        **(trained or scaled(scenario, trainer_gpus)),
+        **fleet_of(scenario, instances),
         **_over_the_network(scenario),
         "fleet.placement": "disaggregated",
     }
@@ -243,7 +237,8 @@ def _in_place(scenario: Scenario) -> dict[str, Any]:
 def _in_turn(scenario: Scenario, gpus: int, trained: Changes | None) -> dict[str, Any]:
     """What both colocated ways share: every GPU in both pools, no weights over a network, no batch in parts."""
     return {
-        **_sized(scenario, gpus // scenario.engine.gpus, gpus, trained),
+        **(trained or scaled(scenario, gpus)),
+        **fleet_of(scenario, gpus // scenario.engine.gpus),
         "fleet.placement": "colocated",
         **_in_place(scenario),
         **_published_each_step(scenario),

@@ -127,7 +127,7 @@ def split(
         alternatives = replace(alternatives, oldest=None if oldest is None else max(oldest, age_of(chosen.runs)))
         rival = best_colocated if chosen is best_split else best_split
         doubt = WayDoubt(job, gpus, counts, chosen.arrangement, None if rival is None else rival.arrangement, by)
-        spread = spread_of(doubt, chosen.arrangement, chosen.estimates, given, measure, tell)
+        spread = spread_of(doubt, chosen.arrangement, ratio, chosen.estimates, given, measure, tell)
     except KeyboardInterrupt:
         raise _interrupted(job, ways, len(counts) + 2, oldest, by) from None
     profile = engine_source(chosen.arrangement.scenario, chosen.arrangement.instances)

@@ -14,7 +14,16 @@ from dataclasses import dataclass
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import StuckError
 from fleetsim.estimates import Estimate
-from fleetsim.job.input_moves import Figures, InputPart, IntervalEnd, in_doubt, moved, moved_metrics, reach
+from fleetsim.job.input_moves import (
+    Figures,
+    InputPart,
+    IntervalEnd,
+    in_doubt,
+    moved,
+    moved_metrics,
+    ratio_around,
+    reach,
+)
 from fleetsim.job.trials import Measure, Tell, looked
 from fleetsim.job.uncertainty import CONFIDENCE, Uncertain, law_name
 from fleetsim.split.arrangements import APART, Arrangement, Kind
@@ -32,12 +41,13 @@ _WIDE = 2.0
 @dataclass(frozen=True, slots=True)
 class WayEnd(IntervalEnd):
     """way, kind: the label and the kind of what would be right at this end, with so many instances; regret: the share
-    by which the advised way is worse."""
+    by which the advised way is worse. ratio: the best split beside the best colocated way there, None without both."""
 
     way: str
     kind: Kind
     instances: int
     regret: float
+    ratio: float | None
 
     @property
     def apart(self) -> bool:
@@ -48,14 +58,16 @@ class WayEnd(IntervalEnd):
 @dataclass(frozen=True, slots=True)
 class WaySpread:
     """ways: labels of the splits that are right in `confidence` of all cases, from, to; instances: of them. held:
-    whether every input alone leaves the verdict. metrics: name -> from, to of the advised way. parts: the dearest
-    first; an input costs the share by which the advised way is worse, of what the GPUs cost."""
+    whether every input alone leaves the verdict. metrics: name -> from, to of the advised way. ratio: from, to of the
+    best split beside the best colocated way, None without both. parts: the dearest first; an input costs the share by
+    which the advised way is worse, of what the GPUs cost."""
 
     confidence: float
     ways: tuple[str, str]
     instances: tuple[int, int]
     held: bool
     metrics: Mapping[str, tuple[float, float]]
+    ratio: tuple[float, float] | None
     parts: tuple[InputPart[WayEnd], ...]
 
     @property
@@ -86,9 +98,18 @@ class WayDoubt:
         self._split = like(job, best or chosen, gpus)
         self._start = None if best is None else min(range(len(counts)), key=lambda i: abs(counts[i] - best.instances))
 
-    def right(self, measure: Measure) -> tuple[Arrangement, float]:
-        """The way that is right by these runs, and the share by which the advised one is worse."""
-        cost = self._cost(measure)
+    def end(self, uncertain: Uncertain, factor: float, figures: Figures, measure: Measure) -> WayEnd:
+        """One input at one end. figures: of the advised way there."""
+        cost = self._cost(moved(measure, uncertain, factor))
+        way, regret = (self._chosen, 0.0) if factor == 1.0 else self._right(cost)
+        return WayEnd(factor, figures, way.label, way.kind, way.instances, regret, self._ratio(cost))
+
+    def ratio(self, measure: Measure) -> float | None:
+        """The best split beside the best colocated way, in short runs of both; None where one of them has none."""
+        return self._ratio(self._cost(measure))
+
+    def _right(self, cost: Callable[[Arrangement], float]) -> tuple[Arrangement, float]:
+        """The way that is right by these costs, and the share by which the advised one is worse."""
         own = cost(self._chosen)
         others = [self._best_split(cost)] if self._start is not None else []
         others += [self._rival] if self._rival is not None and not self._rival.apart else []
@@ -97,10 +118,12 @@ class WayDoubt:
             return self._chosen, 0.0
         return best, 1.0 - cost(best) / own if math.isfinite(own) else 1.0
 
-    def end(self, uncertain: Uncertain, factor: float, figures: Figures, measure: Measure) -> WayEnd:
-        """One input at one end. figures: of the advised way there."""
-        way, regret = (self._chosen, 0.0) if factor == 1.0 else self.right(moved(measure, uncertain, factor))
-        return WayEnd(factor, figures, way.label, way.kind, way.instances, regret)
+    def _ratio(self, cost: Callable[[Arrangement], float]) -> float | None:
+        if self._rival is None or self._rival.apart == self._chosen.apart:
+            return None
+        split, shared = (self._chosen, self._rival) if self._chosen.apart else (self._rival, self._chosen)
+        of, beside = (cost(shared), cost(split)) if self._by == "goodput" else (cost(split), cost(shared))
+        return of / beside if math.isfinite(of) and 0.0 < beside < math.inf else None
 
     def _cost(self, measure: Measure) -> Callable[[Arrangement], float]:
         """What is to be small of a way, by one short run; infinite for one that gets stuck."""
@@ -148,12 +171,14 @@ class WayDoubt:
 def spread_of(
     doubt: WayDoubt,
     chosen: Arrangement,
+    ratio: Estimate | None,
     estimates: Mapping[str, Estimate],
     given: Collection[str],
     measure: Measure,
     tell: Tell | None = None,
 ) -> WaySpread | None:
-    """The range of an advice; None where no input is in doubt. estimates: of the advised way, by metric."""
+    """The range of an advice; None where no input is in doubt. ratio: of the verdict. estimates: of the advised way, by
+    metric."""
     inputs = in_doubt(chosen.scenario, given)
     if not inputs:
         return None
@@ -170,11 +195,14 @@ def spread_of(
     # where nothing is at stake, what moves the step most comes first
     parts.sort(key=lambda p: (-p.usd_per_h, p.step_s[0] - p.step_s[1]))
     ways = doubt.around(parts) if chosen.apart else (chosen, chosen)
+    here = doubt.ratio(measure)
+    each = [[math.log(e.ratio / here) for e in (p.low, p.high) if e.ratio] for p in parts] if here else []
     return WaySpread(
         confidence=CONFIDENCE,
         ways=(ways[0].label, ways[1].label),
         instances=(ways[0].instances, ways[1].instances),
         held=all(end.apart == chosen.apart for part in parts for end in (part.low, part.high)),
         metrics=found.around(estimates),
+        ratio=None if ratio is None or here is None else ratio_around(ratio, each),
         parts=tuple(parts),
     )

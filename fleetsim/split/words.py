@@ -52,15 +52,25 @@ def beside(result: Advice) -> str:
     best, other, ratio = result.best_split, result.best_colocated, result.ratio
     if best is None or other is None or ratio is None:
         return f"nothing to compare it with: {'no split' if best is None else 'no colocated way'} can run"
+    said = comparison(ratio, result.by, best.replications, _doubted(result))
     if result.verdict == "split":
-        return f"{comparison(ratio, result.by, best.replications)} than {other.arrangement.label}"
+        return f"{said} than {other.arrangement.label}"
     if result.verdict == "do_not_split":
-        return f"the best split, {best.arrangement.label}: {comparison(ratio, result.by, best.replications)}"
+        return f"the best split, {best.arrangement.label}: {said}"
     low, high = units.percent(ratio.ci_low), units.share(ratio.ci_high)
     return (
         f"the best split, {best.arrangement.label}, is no better than by chance ({low} to {high} of it), and sharing "
         "is simpler"
     )
+
+
+def _doubted(result: Advice) -> str:
+    """Between what the ratio lies as far as inputs are in doubt: "likely 0.62 to 0.91 times"."""
+    between = None if result.spread is None else result.spread.ratio
+    if between is None:
+        return ""
+    low, high = (f"{x:.2f}" for x in between)
+    return "" if low == high else f"likely {low} to {high} times"
 
 
 def ahead(result: Advice) -> str | None:

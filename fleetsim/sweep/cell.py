@@ -23,7 +23,7 @@ from fleetsim.errors import InputError, StuckError
 from fleetsim.estimates import Estimate, estimate
 from fleetsim.job.derived_values import TP, instance_gpus, with_derived
 from fleetsim.job.trials import flat
-from fleetsim.quantities import METRICS
+from fleetsim.quantities import METRICS, RUN_METRICS, STATION_METRICS
 from fleetsim.sim.engines import in_engine, profile_of
 from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.profile_facts import as_profiled
@@ -135,18 +135,20 @@ class SweepRow:
     """What became of a cell.
 
     status: ok, invalid (its values do not fit together) or stuck (its run blocks itself); then reason says why and
-    values is empty. values: one tuple a replication, in the order of `METRICS`. binding: the most frequent one.
+    values is empty. values: one tuple a replication, in the order of `RUN_METRICS`: those of stations only where
+    the cell has any, None for the others. binding: the most frequent one.
     """
 
     cell: int
     status: Status
     reason: str = ""
     binding: str = ""
-    values: tuple[tuple[float, ...], ...] = ()
+    values: tuple[tuple[float | None, ...], ...] = ()
 
     def estimates(self) -> dict[str, Estimate]:
         """Quantity -> mean and interval over the replications; empty where the cell has none."""
-        return {name: estimate([run[i] for run in self.values]) for i, name in enumerate(METRICS) if self.values}
+        columns = zip(RUN_METRICS, zip(*self.values, strict=True), strict=False)
+        return {name: estimate(found) for name, of in columns if (found := [x for x in of if x is not None])}
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +172,8 @@ def run_cell(design: Design, cell: int) -> SweepRow:
     except StuckError as error:
         return SweepRow(cell, "stuck", "; ".join(str(error).splitlines()))
     binding = Counter(str(run["binding"]) for run in runs).most_common(1)[0][0]
-    return SweepRow(cell, "ok", "", binding, tuple(tuple(float(run[name]) for name in METRICS) for run in runs))
+    names = RUN_METRICS if any(name in runs[0] for name in STATION_METRICS) else METRICS
+    return SweepRow(cell, "ok", "", binding, tuple(tuple(run.get(name) for name in names) for run in runs))
 
 
 def run_cells(design: Design, cells: Sequence[int]) -> CellChunk:

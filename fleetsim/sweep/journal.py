@@ -143,7 +143,9 @@ def _line(row: SweepRow) -> bytes:
 def _row(line: bytes, cells: int) -> SweepRow | None:
     try:
         cell, status, reason, binding, values = json.loads(line)
-        row = SweepRow(cell, status, reason, binding, tuple(tuple(map(float, run)) for run in values))
+        row = SweepRow(
+            cell, status, reason, binding, tuple(tuple(None if x is None else float(x) for x in run) for run in values)
+        )
     except (ValueError, TypeError, OverflowError, RecursionError):
         return None
     return row if isinstance(cell, int) and 0 <= cell < cells else None

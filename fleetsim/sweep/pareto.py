@@ -126,7 +126,9 @@ def pareto_of(rows: Sequence[SweepRow], objectives: tuple[Objective, ...]) -> Pa
     # (cells, objectives, replications), smaller is better.
     signs = np.array([-1.0 if o.most else 1.0 for o in objectives])
     columns = [o.column for o in objectives]
-    values = np.array([row.values for row in ran])[:, :, columns].transpose(0, 2, 1) * signs[:, None]
+    # A cell without stations has no metrics of theirs: there is nothing of it to compare.
+    found = [[[run[i] if i < len(run) else None for i in columns] for run in row.values] for row in ran]
+    values = np.array(found, dtype=float).transpose(0, 2, 1) * signs[:, None]
     means = values.mean(axis=2)
     top = _undominated(means)
     beaten = np.zeros(len(ran), dtype=bool)
@@ -194,7 +196,7 @@ class BestSoFar:
         column, sign = self._objective.column, -1.0 if self._objective.most else 1.0
         for row in rows:
             if row.values:
-                mean = sign * fsum(run[column] for run in row.values) / len(row.values)
+                mean = sign * fsum(run[column] or 0.0 for run in row.values) / len(row.values)
                 if mean < self._best:
                     self._best, self._cell = mean, row.cell
         if not self._watch.counts:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import fleetsim
 from fleetsim.errors import InputError, OutsideError, Problem
 from fleetsim.files import new_file, reason
-from fleetsim.quantities import METRICS
+from fleetsim.quantities import METRICS, RUN_METRICS
 from fleetsim.sweep.cell import SweepRow
 from fleetsim.sweep.grid import Axis
 from fleetsim.sweep.remarks import engine_sources
@@ -39,7 +39,7 @@ def columns_of(result: SweepRows) -> dict[str, list[Any]]:
 
     cell; the keys of the grid; status, reason, pareto (front, tied, dominated), binding, replications; then for every
     metric its mean under its name, and the ends of the interval as METRIC.ci_low and METRIC.ci_high. None where a cell
-    could not be simulated.
+    could not be simulated. Metrics of stations are there where a cell has them.
     """
     grid, marks = result.design.grid, result.pareto.marks
     cells = [grid.values(row.cell) for row in result.rows]
@@ -53,7 +53,7 @@ def columns_of(result: SweepRows) -> dict[str, list[Any]]:
     columns["binding"] = [row.binding or None for row in result.rows]
     columns["replications"] = [len(row.values) for row in result.rows]
     estimates = [row.estimates() for row in result.rows]
-    for name in METRICS:
+    for name in (name for name in RUN_METRICS if name in METRICS or any(name in e for e in estimates)):
         found = [e.get(name) for e in estimates]
         columns[name] = [None if e is None else e.mean for e in found]
         columns[f"{name}.ci_low"] = [None if e is None else e.ci_low for e in found]
@@ -82,7 +82,7 @@ def _write_parquet(result: SweepRows, place: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    types = {name: pa.float64() for metric in METRICS for name in (metric, f"{metric}.ci_low", f"{metric}.ci_high")}
+    types = {name: pa.float64() for metric in RUN_METRICS for name in (metric, f"{metric}.ci_low", f"{metric}.ci_high")}
     types |= {"cell": pa.int32(), "replications": pa.int32()}
     types |= {name: pa.string() for name in ("status", "reason", "pareto", "binding")}
     kinds = {int: pa.int64(), float: pa.float64(), bool: pa.bool_(), str: pa.string()}

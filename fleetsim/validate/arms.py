@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from fleetsim.config.load import scenario_from_mapping, with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.workload import Lognormal
+from fleetsim.engine.defaults import entry_point_of
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.model.names import model_shape
 from fleetsim.engine.slowdown import slowdown_of
@@ -146,6 +147,9 @@ def _made(
     raw["run"] = {"steps": case.steps, "replications": 1, **raw["run"]}
     slowdown = scalar if _kind(case) == "decode_slowdown" and scalar is not None else slowdown_of(case.framework)
     _put(raw, "engine.slowdown", slowdown)
+    point = entry_point_of(case.framework, raw.get("admission", {}).get("law", "barrier") != "barrier")
+    if point != "api_server" and raw["engine"].get("name", "vllm") == "vllm":
+        raw["engine"].setdefault("entry_point", point)
     trainer = raw.setdefault("trainer", {})
     if modelled:
         raw["trainer"] = trainer = {key: v for key, v in trainer.items() if key not in _TRAINER}

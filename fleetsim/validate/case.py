@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -17,6 +18,7 @@ from fleetsim.config.workload import Lognormal
 from fleetsim.config.yaml_text import MAX_BYTES, from_yaml
 from fleetsim.engine.slowdown import slowdown_of
 from fleetsim.errors import InputError, Problem
+from fleetsim.validate.ledger import Date, check, read_ledger
 from fleetsim.workload.lengths import limited_mean
 
 # --- What no source publishes, assumed once for every case and never tuned for one of them.
@@ -157,7 +159,10 @@ class PublishedCase(ConfigSection):
     """A case file."""
 
     schema_version: Literal[1] = 1
-    id: Annotated[str, Field(pattern=r"^[CD][0-9]{2}[a-z]?$")]
+    sealed: Date | None = Field(
+        default=None, description="the day it was written, before anything of it was predicted; see sealed.yaml"
+    )
+    id: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9._-]{0,39}$")]
     title: Text
     trust: Literal["primary", "excerpt"] = Field(
         description="a primary source, or an excerpt of an issue or pull request"
@@ -214,9 +219,20 @@ class PublishedCase(ConfigSection):
         raise KeyError(name)
 
 
-def case_files() -> list[Path]:
-    """The shipped case files, sorted."""
-    return sorted((data_folder("scenarios") / "published").glob(f"*{ENDING}"))
+def case_files(folder: Path | None = None) -> list[Path]:
+    """The case files of a folder, sorted; None: the shipped ones. Raises InputError for a folder that holds none."""
+    if folder is None:
+        return sorted(shipped().glob(f"*{ENDING}"))
+    found = sorted(folder.glob(f"*{ENDING}")) if folder.is_dir() else []
+    if not found:
+        rule = f"a folder with cases (*{ENDING})" if folder.is_dir() else "is no folder"
+        raise InputError([Problem("--cases", str(folder), rule, "write cases as those of scenarios/published are")])
+    return found
+
+
+def shipped() -> Path:
+    """The folder of the shipped cases."""
+    return data_folder("scenarios") / "published"
 
 
 def load_case(path: Path) -> PublishedCase:
@@ -235,14 +251,25 @@ def load_case(path: Path) -> PublishedCase:
         raise InputError(problems) from None
 
 
-def load_cases(ids: tuple[str, ...] = ()) -> list[PublishedCase]:
-    """All shipped cases, or those with these ids, sorted by id. Raises InputError for an unknown id."""
-    cases = sorted((load_case(path) for path in case_files()), key=lambda case: case.id)
+def load_cases(ids: Collection[str] = (), folder: Path | None = None) -> list[PublishedCase]:
+    """The cases of a folder (None: the shipped ones), or those with these ids, sorted by id.
+
+    Raises InputError for an unknown id, for two cases of one id, and for a sealed case that its ledger does not hold.
+    """
+    files = case_files(folder)
+    loaded = {path: load_case(path) for path in files}
+    where = shipped() if folder is None else folder
+    check(read_ledger(where), {path.name: path for path, case in loaded.items() if case.sealed}, where)
+    cases = sorted(loaded.values(), key=lambda case: case.id)
     known = [case.id for case in cases]
+    problems = [
+        Problem("--cases", name, f"stands in {count} files", "give each case an id of its own")
+        for name, count in Counter(known).items()
+        if count > 1
+    ]
     wrong = [name for name in ids if name.upper() not in {k.upper() for k in known}]
-    if wrong:
-        raise InputError(
-            [Problem("--case", name, f"one of {', '.join(known)}", "name a shipped case") for name in wrong]
-        )
+    problems += [Problem("--case", name, f"one of {', '.join(known)}", "name one of these cases") for name in wrong]
+    if problems:
+        raise InputError(problems)
     wanted = {name.upper() for name in ids}
     return [case for case in cases if not wanted or case.id.upper() in wanted]

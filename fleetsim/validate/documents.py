@@ -12,21 +12,25 @@ from fleetsim.errors import InputError, OutsideError, Problem
 from fleetsim.files import reason
 from fleetsim.tell.data import versions
 from fleetsim.validate.case import STATED
+from fleetsim.validate.groups import Row, groups_of
 from fleetsim.validate.run import RangedArm, held_share
 from fleetsim.validate.verdict import CaseResult, role, summary
 
 # --- What `fleetsim validate --json` writes: everything behind the page, as one document.
 
 
-def data(results: Sequence[CaseResult], arms: Sequence[RangedArm] = ()) -> dict[str, Any]:
+def data(results: Sequence[CaseResult], rows: Sequence[Row], arms: Sequence[RangedArm] = ()) -> dict[str, Any]:
     """Gates, assumptions and every arm. `error` is predicted / published - 1, `ratio_error` the same relative to the
-    baseline arm; null where nothing is published. `blind`: with nothing of an arm but its configuration. `ranges`: of
-    the arms whose ranges were asked for."""
+    baseline arm; null where nothing is published. `blind`: with nothing of an arm but its configuration. `arms`: one
+    row for each, with the range of its figure, and `groups` what they come to. `ranges`: of the arms whose ranges as a
+    plan tells them were asked for."""
     total = summary(results)
     return {
         **versions("validate"),
         "assumed": list(STATED),
         "summary": {**asdict(total), "holds": total.holds},
+        "groups": [asdict(group) for group in groups_of(rows)],
+        "arms": [asdict(row) | {"held": row.held} for row in rows],
         "cases": [_case(result) for result in results],
         **(
             {"ranges": {"held": held_share(arms), "arms": [asdict(a) | {"held": a.held} for a in arms]}} if arms else {}
@@ -83,8 +87,9 @@ def _case(result: CaseResult) -> dict[str, Any]:
 STEM = "validation"
 
 
-def checked_folder(cases: Sequence[str], write: str | None, check: str | None) -> Path | None:
-    """The folder of --write or --check. Raises InputError for both, for a page of some cases only, or for no folder."""
+def checked_folder(cases: Sequence[str], folder: str | None, write: str | None, check: str | None) -> Path | None:
+    """The folder of --write or --check. Raises InputError for both, for a page of some cases or of others (folder: of
+    --cases), or for no folder."""
     problems = []
     if write is not None and check is not None:
         problems.append(Problem("--check", check, "cannot be combined with --write", "give one of the two"))
@@ -92,6 +97,8 @@ def checked_folder(cases: Sequence[str], write: str | None, check: str | None) -
     flag = "--write" if write is not None else "--check"
     if given is not None and cases:
         problems.append(Problem("--case", ", ".join(cases), f"{flag} is about all cases", "leave --case out"))
+    if given is not None and folder is not None:
+        problems.append(Problem("--cases", folder, f"{flag} is about the shipped cases", "leave --cases out"))
     if given is not None and not os.path.isdir(given):
         problems.append(Problem(flag, given, "is no folder", "create it"))
     if problems:
@@ -99,16 +106,16 @@ def checked_folder(cases: Sequence[str], write: str | None, check: str | None) -
     return None if given is None else Path(given)
 
 
-def write_docs(folder: Path, results: Sequence[CaseResult], arms: Sequence[RangedArm]) -> None:
+def write_docs(folder: Path, results: Sequence[CaseResult], arms: Sequence[RangedArm], rows: Sequence[Row]) -> None:
     """Writes the page and its picture. Raises OutsideError."""
     try:
-        for name, text in docs_files(results, arms).items():
+        for name, text in docs_files(results, arms, rows).items():
             (folder / name).write_text(text, encoding="utf-8")
     except OSError as error:
         raise OutsideError(f"{folder}: cannot be written to: {reason(error)}") from None
 
 
-def drifted(folder: Path, results: Sequence[CaseResult], arms: Sequence[RangedArm]) -> bool:
+def drifted(folder: Path, results: Sequence[CaseResult], arms: Sequence[RangedArm], rows: Sequence[Row]) -> bool:
     """Whether the page there says something else. A missing page has drifted."""
     from fleetsim.tell.markdown import same
 
@@ -118,12 +125,12 @@ def drifted(folder: Path, results: Sequence[CaseResult], arms: Sequence[RangedAr
     except OSError:
         return True
     # a fit stops at a step of its own on another processor: its arms move by a fraction of a percent
-    return not same(written, docs_files(results, arms)[page], relative=0.02, absolute=0.6)
+    return not same(written, docs_files(results, arms, rows)[page], relative=0.02, absolute=0.6)
 
 
-def docs_files(results: Sequence[CaseResult], arms: Sequence[RangedArm]) -> dict[str, str]:
+def docs_files(results: Sequence[CaseResult], arms: Sequence[RangedArm], rows: Sequence[Row]) -> dict[str, str]:
     """Name and text of each file."""
     from fleetsim.tell.markdown import markdown_files
     from fleetsim.validate.told import document
 
-    return markdown_files(document(results, len(results), arms), STEM, "Published runs, predicted")
+    return markdown_files(document(results, len(results), arms, rows), STEM, "Published runs, predicted")

@@ -10,7 +10,7 @@ from fleetsim.tell.charts.forest import Dot, Heading, Style, forest, ratio_axis
 from fleetsim.tell.document import Table
 from fleetsim.units import number
 from fleetsim.validate.run import RangedArm
-from fleetsim.validate.verdict import RATIO_MEDIAN, RATIO_WORST, ArmResult, CaseResult, role
+from fleetsim.validate.verdict import BEYOND, RATIO_MEDIAN, ArmResult, CaseResult, role
 
 _STYLES = {
     "predicted": Style("predicted", "accent", "circle"),
@@ -41,12 +41,12 @@ def error_chart(results: Sequence[CaseResult]) -> Chart | None:
     if not dots:
         return None
     low, high = (f(row.value for row in dots) for f in (min, max))
-    low, high = min(low, 1 - RATIO_WORST), max(high, 1 + RATIO_WORST)
-    bands = tuple((1 - band, 1 + band) for band in (RATIO_WORST, RATIO_MEDIAN))
+    low, high = min(low, 1 - BEYOND), max(high, 1 + BEYOND)
+    bands = tuple((1 - band, 1 + band) for band in (BEYOND, RATIO_MEDIAN))
     words = (
         "Predicted / published, both relative to the baseline arm of their case, on a logarithmic axis; a baseline "
         "that is predicted is absolute. The bands are what the gates allow: "
-        f"{units.share(RATIO_MEDIAN, 0)} for the median of all arms, {units.share(RATIO_WORST, 0)} for each."
+        f"{units.share(RATIO_MEDIAN, 0)} for the median of all arms, {units.share(BEYOND, 0)} for each."
     )
     axis = ratio_axis("predicted / published", low, high)
     return forest("errors", "Error of every arm", words, rows, _STYLES, axis, centre=1.0, bands=bands)
@@ -209,8 +209,14 @@ HOW_TO_READ = """\
 - **Bottleneck**: what the authors name, or what their waits show. In the simulation it is *trainer* if the trainer
   waits for samples less than 3 % of the time, else the client's cap if it was reached, else *generation*.
 
-These are not predictions before the fact. Settings that a source leaves out were looked up in its code after a first
-comparison had shown a gap. [Sealed predictions](predictions/README.md) are."""
+All but the sealed cases are no predictions before the fact: settings that a source leaves out were looked up in its
+code after a first comparison had shown a gap. [Frozen predictions](predictions/README.md) are of runs that nobody knows."""
+
+GROUPS = """\
+*Trainer given*: the arm's own seconds of training are an input, so only its waiting is predicted. *Trainer not given*:
+they follow from the fit, another publication or the model. *Blind*: configuration alone. *Sealed*: written from a
+publication and entered in a ledger (`scenarios/published/sealed.yaml`) before the first prediction; an edit says what
+and why. Ranges are those of a job with one arm measured, and come from public cases that were kept out whole."""
 
 CASES = """\
 The ratio error of the worst gated arm of each case, and how many ranges hold (see below). `fleetsim validate --case ID`
@@ -223,9 +229,7 @@ for `engine.slowdown` unless you give one (`--slowdown 1`): that of `trainer.rec
 all runs, else that of all. Each run predicted by the others is off by 18 % in the median; without a slowdown, by
 33 %."""
 
-UNKNOWN = (
-    "Something decides these arms that nobody published. They have no gate, or none where they are predicted blind."
-)
+UNKNOWN = "Something decides these arms that nobody published. They are in the gates all the same."
 
 RANGES = """\
 Every answer has a range that should hold in eight of ten cases. Here each arm is told as a plan tells it: only its

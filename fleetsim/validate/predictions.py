@@ -186,7 +186,7 @@ def _told(prediction: Prediction, arm: ForetoldArm, *, ranges: bool) -> dict[str
     for metric in METRICS:
         figure = partial(_simulated, metric)
         if ranges:
-            found[metric] = ranged(job.scenario, job.given, figure)
+            found[metric] = ranged(job.scenario, job.given, figure, metric == "step_s")
         else:
             value = figure(job.scenario)
             found[metric] = Ranged(value, value, value)

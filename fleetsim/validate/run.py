@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from statistics import fmean
 
 from fleetsim.config.load import with_changes
@@ -14,7 +15,7 @@ from fleetsim.engine.slowdown import slowdown_of
 from fleetsim.errors import Interrupted
 from fleetsim.job.derived_values import SLOWDOWN
 from fleetsim.job.input_moves import in_doubt
-from fleetsim.job.uncertainty import RERUN
+from fleetsim.job.uncertainty import step_off
 from fleetsim.sim.threads import side_by_side
 from fleetsim.validate.arms import blind_scenario_of, figures_at, figures_of, scenario_of
 from fleetsim.validate.case import Arm, PublishedCase
@@ -28,16 +29,10 @@ def run_case(case: PublishedCase) -> CaseResult:
     fitted = fit(case)
     scalar = None if fitted is None else fitted.value
 
-    def judged(case: PublishedCase, told: Callable[[PublishedCase, Arm, float | None], Scenario]) -> CaseResult:
+    def judged(told: Callable[[PublishedCase, Arm, float | None], Scenario]) -> CaseResult:
         return judge(case, fitted, {arm.name: figures_of(case, arm, told(case, arm, scalar)) for arm in case.arms})
 
-    return replace(judged(case, scenario_of), blind=judged(_ungated(case), blind_scenario_of))
-
-
-def _ungated(case: PublishedCase) -> PublishedCase:
-    """Without a gate for arms that something decides which only their own seconds tell."""
-    arms = [arm.model_copy(update={"gated": arm.gated and not arm.unpublished}) for arm in case.arms]
-    return case.model_copy(update={"arms": tuple(arms)})
+    return replace(judged(scenario_of), blind=judged(blind_scenario_of))
 
 
 def run_cases(cases: Sequence[PublishedCase], progress: Callable[[str], None] | None = None) -> list[CaseResult]:
@@ -66,7 +61,7 @@ def run_cases(cases: Sequence[PublishedCase], progress: Callable[[str], None] | 
 # (`job/uncertainty.py`) are moved to the ends of their intervals, one at a time, as `fleetsim size` does.
 
 # The share of arms that an 80 % range should hold.
-HELD_LEAST, HELD_MOST = 0.7, 0.9
+HELD_LEAST, HELD_MOST = 0.75, 0.85
 _TRAINER = ("trainer.fixed_s", "trainer.per_token_s", "trainer.phases")
 
 
@@ -98,11 +93,13 @@ class RangedArm:
         return self.predicted.holds(self.published)
 
 
-def ranged(scenario: Scenario, given: Collection[str], figure: Callable[[Scenario], float]) -> Ranged:
-    """The figure of a scenario and its range: each input in doubt alone at both ends, the parts, and what a run
-    that is repeated is off by, added as squares."""
+def ranged(
+    scenario: Scenario, given: Collection[str], figure: Callable[[Scenario], float], seconds: bool = True
+) -> Ranged:
+    """The figure of a scenario and its range: each input in doubt alone at both ends, the parts, and what a step is
+    off by beside its inputs, added as squares. seconds: whether the figure is of seconds, not of a rate."""
     value = figure(scenario)
-    down = up = RERUN * value
+    down, up = (value * off for off in (step_off(scenario) if seconds else reversed(step_off(scenario))))
     for uncertain, ends in in_doubt(scenario, given):
         moved = [figure(with_changes(scenario, uncertain.times(scenario, f))) - value for f in ends if f != 1.0]
         down = math.hypot(down, max(0.0, *(-x for x in moved)))
@@ -139,7 +136,11 @@ def _predicted(result: CaseResult, arm: Arm) -> Ranged:
     given = given_paths(scenario) - set(scenario.assumed)
     if (arm.lengths or result.case.lengths).sigma is None:
         given = {path for path in given if path != "workload.output_tokens"} | {"workload.output_tokens.mean"}
-    return ranged(scenario, given, lambda s: float(getattr(figures_at(result.case, arm, s, 0), result.case.measure)))
+    return ranged(scenario, given, partial(_measured, result.case, arm), result.case.measure == "step_s")
+
+
+def _measured(case: PublishedCase, arm: Arm, scenario: Scenario) -> float:
+    return float(getattr(figures_at(case, arm, scenario, 0), case.measure))
 
 
 def _planned(result: CaseResult, arm: Arm) -> Scenario:

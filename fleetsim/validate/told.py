@@ -25,8 +25,10 @@ from fleetsim.tell.document import (
 from fleetsim.tell.facts import explained, facts
 from fleetsim.units import number, plural
 from fleetsim.validate.case import STATED
+from fleetsim.validate.groups import Row, groups_of, groups_table
 from fleetsim.validate.pictures import (
     CASES,
+    GROUPS,
     HOW_TO_READ,
     IN_A_JOB,
     NO_CASE,
@@ -41,7 +43,7 @@ from fleetsim.validate.pictures import (
 )
 from fleetsim.validate.run import HELD_LEAST, HELD_MOST, RangedArm, held_share
 from fleetsim.validate.verdict import (
-    RATIO_WORST,
+    BEYOND,
     ArmResult,
     CaseResult,
     Summary,
@@ -51,6 +53,8 @@ from fleetsim.validate.verdict import (
     summary,
 )
 
+# A sealed arm that is told within this of its first prediction is told the same.
+SAME_AS_FIRST = 0.01
 SCALARS = {
     "decode_slowdown": "decode slowdown",
     "mean_tokens": "mean output tokens",
@@ -65,9 +69,13 @@ FIGURES = {
 }
 
 
-def document(results: Sequence[CaseResult], of: int, arms: Sequence[RangedArm] = ()) -> Document:
-    """What `validate` says. of: cases that there are, some of which may not have been asked for. arms: with ranges."""
+def document(
+    results: Sequence[CaseResult], of: int, arms: Sequence[RangedArm] = (), rows: Sequence[Row] = ()
+) -> Document:
+    """What `validate` says. of: cases that there are, some of which may not have been asked for. arms: with ranges.
+    rows: of every arm, for the groups."""
     total = summary(results)
+    groups = (GROUPS, groups_table(groups_of(rows)), *_moved(rows)) if rows else ()
     misses = tuple(_misses(results))
     pictures = error_chart(results), figures_chart(results)
     missed = f"Arms that miss: {', '.join(total.missed)}. Each has a paragraph below." if total.missed else None
@@ -92,6 +100,7 @@ def document(results: Sequence[CaseResult], of: int, arms: Sequence[RangedArm] =
                 ),
                 short="gates",
             ),
+            Section("Four groups", groups, short="groups"),
             Section(
                 "Not predictable from what is published",
                 (
@@ -115,6 +124,15 @@ def document(results: Sequence[CaseResult], of: int, arms: Sequence[RangedArm] =
     )
 
 
+def _moved(rows: Sequence[Row]) -> Iterator[str]:
+    """Sealed arms that today's model tells otherwise than their first prediction."""
+    known = [row for row in rows if row.first is not None and row.role != "fitted"]
+    moved = [row for row in known if abs(row.predicted / (row.first or 1.0) - 1) > SAME_AS_FIRST]
+    said = [f"{r.case} {r.arm} {number(r.first or 0.0)} then, {number(r.predicted)} now" for r in moved]
+    if known:
+        yield f"First predictions of sealed arms that today's differ from: {'; '.join(said) or 'none'}."
+
+
 def _lede(total: Summary, of: int) -> Iterator[str]:
     yield (
         f"Real RL post-training runs that others published, simulated: {plural(total.cases, 'case')}, "
@@ -122,11 +140,9 @@ def _lede(total: Summary, of: int) -> Iterator[str]:
         "else is predicted."
     )
     broken = [gate for gate, _, _, holds in gate_rows(total) if not holds]
-    if broken or total.missed:
-        what = f"{', '.join(broken)} not held" if broken else "single arms miss theirs"
-        yield f"The gates do not all hold: {what}. {plural(len(total.missed), 'arm')} missed."
-    else:
-        yield "Every gate holds."
+    yield f"Not held: {', '.join(broken)}." if broken else "Every gate holds."
+    if total.missed:
+        yield f"{plural(len(total.missed), 'arm')} far off, or with another bottleneck, each with its reason."
     if total.cases < of:
         yield f"Only {total.cases} of {of} cases were asked for: the gates are those of these cases."
 
@@ -194,7 +210,7 @@ def _far_blind(total: Summary) -> str | None:
     """Arms that are far off where nothing but their configuration is known."""
     if total.blind is None or not total.blind.far:
         return None
-    beyond = f"Blind, more than {units.share(RATIO_WORST, 0)} off"
+    beyond = f"Blind, more than {units.share(BEYOND, 0)} off"
     return f"{beyond}: {', '.join(total.blind.far)}. `--html` gives each its cause."
 
 

@@ -9,7 +9,6 @@ from statistics import median
 
 from fleetsim import units
 from fleetsim.tell.document import Table, Words
-from fleetsim.units import plural
 from fleetsim.validate.arms import Figures
 from fleetsim.validate.case import Arm, PublishedCase
 from fleetsim.validate.fit import Fitted
@@ -18,9 +17,11 @@ from fleetsim.validate.fit import Fitted
 SAME = 0.05
 # Simulated figures closer than this are equal as well: such a pair is neither right nor wrong.
 TIED = 0.01
-RATIO_MEDIAN, RATIO_WORST, ABSOLUTE = 0.07, 0.25, 0.10
+RATIO_MEDIAN, BEYOND, ABSOLUTE = 0.07, 0.25, 0.10
+# One arm of so many may be off by more than BEYOND; this share of pairs must be in the right order.
+ONE_IN, IN_ORDER = 12, 0.97
 # Where nothing of an arm but its configuration is known.
-BLIND_MEDIAN = 0.12
+BLIND_MEDIAN = 0.11
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +47,15 @@ class ArmResult:
 class CaseResult:
     """A case, its scalar, its arms, and the pairs of arms (a, b) that the simulation puts in the wrong order.
 
-    blind: the same with nothing of an arm but its configuration, and the baseline's log.
+    pairs: those that have an order. blind: the same with nothing of an arm but its configuration, and the baseline's
+    log.
     """
 
     case: PublishedCase
     fitted: Fitted | None
     arms: tuple[ArmResult, ...]
     wrong_order: tuple[tuple[str, str], ...]
+    pairs: int = 0
     blind: CaseResult | None = None
 
     @property
@@ -71,7 +74,7 @@ class CaseResult:
         return tuple(a for a in self.arms if a.arm.gated and self._is_far(a))
 
     def _is_far(self, a: ArmResult) -> bool:
-        return "ratio" in self.case.gates and a.ratio_error is not None and abs(a.ratio_error) > RATIO_WORST
+        return "ratio" in self.case.gates and a.ratio_error is not None and abs(a.ratio_error) > BEYOND
 
     def _misses(self, a: ArmResult) -> bool:
         absolute = "abs" in self.case.gates and a.error is not None and abs(a.error) > ABSOLUTE
@@ -81,10 +84,13 @@ class CaseResult:
 @dataclass(frozen=True, slots=True)
 class Summary:
     """All cases together: the gates of the whole page. missed: arms that miss a gate by themselves. far: those whose
-    ratio does. blind: of all cases that were predicted blind."""
+    ratio does. ratios: arms that have one. pairs: of arms whose order is known. blind: of all cases that were predicted
+    blind."""
 
     cases: int
     arms: int
+    ratios: int
+    pairs: int
     ratio_median: float | None
     ratio_worst: float | None
     absolute_worst: float | None
@@ -98,13 +104,7 @@ class Summary:
     @property
     def holds(self) -> bool:
         """Whether every gate holds."""
-        sighted = not self.missed and not self.orders_wrong and (self.ratio_median or 0.0) <= RATIO_MEDIAN
-        return sighted and (self.blind is None or self.blind.holds_blind)
-
-    @property
-    def holds_blind(self) -> bool:
-        """Whether the gates of a blind prediction hold: the order of arms, and the median of their ratios."""
-        return not self.orders_wrong and (self.ratio_median or 0.0) <= BLIND_MEDIAN
+        return all(holds for *_, holds in gate_rows(self))
 
 
 def role(result: CaseResult, arm: ArmResult) -> str:
@@ -141,7 +141,9 @@ def judge(case: PublishedCase, fitted: Fitted | None, figures: dict[str, Figures
                 None if arm.bottleneck is None else _matches(arm.bottleneck, side),
             )
         )
-    return CaseResult(case, fitted, tuple(arms), _wrong_order(arms))
+    ordered = tuple(_ordered(arms))
+    wrong = tuple((a, b) for a, b, right in ordered if not right)
+    return CaseResult(case, fitted, tuple(arms), wrong, len(ordered))
 
 
 def summary(results: Sequence[CaseResult]) -> Summary:
@@ -155,6 +157,8 @@ def summary(results: Sequence[CaseResult]) -> Summary:
     return Summary(
         cases=len(results),
         arms=sum(len(r.arms) for r in results),
+        ratios=len(ratios),
+        pairs=sum(r.pairs for r in results if "order" in r.case.gates),
         ratio_median=median(ratios) if ratios else None,
         ratio_worst=max(ratios) if ratios else None,
         absolute_worst=max(absolute) if absolute else None,
@@ -176,16 +180,15 @@ def _apart(ratio: float, by: float) -> bool:
     return max(ratio, 1 / ratio) > 1 + by
 
 
-def _wrong_order(arms: Sequence[ArmResult]) -> tuple[tuple[str, str], ...]:
+def _ordered(arms: Sequence[ArmResult]) -> Iterator[tuple[str, str, bool]]:
+    """Pairs of arms whose publications have an order, and whether the simulation has it."""
     known = [a for a in arms if a.arm.published and a.arm.gated and not a.arm.reference]
-    wrong = []
     for a, b in combinations(known, 2):
         assert a.arm.published is not None
         assert b.arm.published is not None
         published, predicted = a.arm.published / b.arm.published, a.predicted / b.predicted
-        if _apart(published, SAME) and _apart(predicted, TIED) and (published > 1) != (predicted > 1):
-            wrong.append((a.arm.name, b.arm.name))
-    return tuple(wrong)
+        if _apart(published, SAME):
+            yield a.arm.name, b.arm.name, not _apart(predicted, TIED) or (published > 1) == (predicted > 1)
 
 
 # --- The gates of the whole validation: what is wanted, what was reached.
@@ -212,48 +215,37 @@ def gates_written(total: Summary) -> Table:
 
 def gate_rows(summary: Summary) -> list[tuple[str, str, str, bool]]:
     """(gate, wanted, reached, holds) of the whole validation."""
-    rows = [
-        (
-            "order of the arms",
-            f"right wherever publications differ by over {units.share(SAME, 0)}",
-            f"{plural(summary.orders_wrong, 'pair')} wrong",
-            summary.orders_wrong == 0,
-        ),
+    rows = list(_common_rows(summary, RATIO_MEDIAN))
+    rows.insert(
+        1,
         (
             "bottleneck",
-            "right in every arm that has one",
+            f"right in {units.share(IN_ORDER, 0)} of the arms that have one",
             f"{summary.bottlenecks_right} of {summary.bottlenecks}",
-            summary.bottlenecks_right == summary.bottlenecks,
+            summary.bottlenecks_right >= IN_ORDER * summary.bottlenecks,
         ),
-    ]
-    if summary.ratio_median is not None and summary.ratio_worst is not None:
-        rows += [
-            (
-                "ratio error, median",
-                f"at most {units.share(RATIO_MEDIAN, 0)}",
-                units.share(summary.ratio_median),
-                summary.ratio_median <= RATIO_MEDIAN,
-            ),
-            (
-                "ratio error, worst",
-                f"at most {units.share(RATIO_WORST, 0)}",
-                units.share(summary.ratio_worst),
-                summary.ratio_worst <= RATIO_WORST,
-            ),
-        ]
+    )
     if summary.absolute_worst is not None:
         worst = summary.absolute_worst
         wanted = f"at most {units.share(ABSOLUTE, 0)}"
         rows.append(("absolute error, worst", wanted, units.share(worst), worst <= ABSOLUTE))
     if summary.blind is not None:
-        rows += _blind_rows(summary.blind)
+        unseen = _common_rows(summary.blind, BLIND_MEDIAN)
+        rows += [(f"blind: {name}", wanted, reached, holds) for name, wanted, reached, holds in unseen]
     return rows
 
 
-def _blind_rows(blind: Summary) -> Iterator[tuple[str, str, str, bool]]:
-    """The same of predictions that know nothing of an arm but its configuration."""
-    wrong = plural(blind.orders_wrong, "pair")
-    yield "blind: order of the arms", "right, as above", f"{wrong} wrong", blind.orders_wrong == 0
-    if blind.ratio_median is not None:
-        wanted, reached = f"at most {units.share(BLIND_MEDIAN, 0)}", units.share(blind.ratio_median)
-        yield "blind: ratio error, median", wanted, reached, blind.ratio_median <= BLIND_MEDIAN
+def _common_rows(summary: Summary, most: float) -> Iterator[tuple[str, str, str, bool]]:
+    """Order and ratios: of predictions that know an arm's publication, and of those that know its configuration."""
+    yield (
+        "order of the arms",
+        f"right in {units.share(IN_ORDER, 0)} of the pairs that publications have {units.share(SAME, 0)} apart",
+        f"{summary.pairs - summary.orders_wrong} of {summary.pairs}",
+        summary.orders_wrong <= (1 - IN_ORDER) * summary.pairs,
+    )
+    if summary.ratio_median is not None:
+        wanted, reached = f"at most {units.share(most, 0)}", units.share(summary.ratio_median)
+        yield "ratio error, median", wanted, reached, summary.ratio_median <= most
+        far, of = len(summary.far), summary.ratios
+        wanted = f"of at most one arm in {ONE_IN}"
+        yield f"ratio error beyond {units.share(BEYOND, 0)}", wanted, f"{far} of {of}", far * ONE_IN <= of

@@ -89,3 +89,14 @@ def test_a_sweep_that_is_interrupted_hands_over_its_cells(job: fs.Job) -> None:
     assert cut.value.missing == "1 of 3 cells are finished; nothing else is kept"
     assert list(cut.value.known.to_pandas()["fleet.instances"]) == [2]
     assert cut.value.known.to_dict()["warnings"][-1].startswith("interrupted: 1 of 3 cells")
+
+
+def test_cells_with_and_without_stations_are_compared() -> None:
+    """A cell without a limit has a station as well; one without tools has none, and no metrics of it."""
+    job = fs.load(batch=32, len=200, trainer_step_s=5, instances=1)
+    found = job.sweep({"workload.turns.count": [1, 3], "stations.tools.workers": [8, 64]}, steps=6, replications=2)
+    frame = found.to_pandas()
+    assert len(frame) == 4
+    waits = frame["stations.tools.wait_p99_s"]
+    assert waits.isna().sum() == 2
+    assert any(frame["pareto"] == "front")

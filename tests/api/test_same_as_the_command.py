@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 import fleetsim as fs
+from fleetsim.alerts.rehearsal import rehearse
 from fleetsim.cli.main import app
 
 pytestmark = pytest.mark.usefixtures("quick")
@@ -105,3 +108,45 @@ def test_an_environment_variable_is_heard_as_on_the_command_line(monkeypatch: py
     monkeypatch.setenv("FLEETSIM_FLEET__INSTANCES", "7")
     assert fs.load("async-one-step")["fleet.instances"] == 7
     assert fs.load("async-one-step", {"fleet.instances": 3})["fleet.instances"] == 3
+
+
+def test_rules_and_a_dashboard(monkeypatch: pytest.MonkeyPatch) -> None:
+    rehearsed: dict[str, Any] = {}
+
+    def once(*asked: Any, tell: Any, **more: Any) -> Any:
+        key = repr((asked, sorted(more.items())))
+        rehearsed[key] = rehearsed.get(key) or rehearse(*asked, tell=tell, **more)
+        return rehearsed[key]
+
+    monkeypatch.setattr("fleetsim.alerts.rehearsal.rehearse", once)
+    job = fs.load("async-one-step", {"workload.output_tokens.mean": 200})
+    words = ("async-one-step", "--set", "workload.output_tokens.mean=200", "--hours", "1")
+    rules = job.alerts(hours=1.0, engines_only=True).rule_file()
+    assert rules.rstrip("\n") == command("alerts", *words, "--engines-only")
+    assert len(rehearsed) == 1, "one question, asked twice"
+    made = job.dashboard(hours=1.0, metrics={"selector": 'job="r"'}).text()
+    assert made.rstrip("\n") == command("dashboard", *words, "--selector", 'job="r"')
+    assert len(rehearsed) == 2
+    with pytest.raises(fs.InputError, match=r"^budget: "):
+        job.alerts(budget=-1.0)
+
+
+def test_a_configuration_of_a_framework(tmp_path: Path) -> None:
+    words = ["data.train_batch_size=64", "actor_rollout_ref.rollout.n=16", "actor_rollout_ref.model.path=Qwen/Qwen3-8B"]
+    found = fs.read_config("verl", *words, changes={"engine.gpu": "H200"})
+    theirs = tmp_path / "job.yaml"
+    command("scenario", "from", "verl", "--set", "engine.gpu=H200", "-o", str(theirs), "--", *words)
+    assert found.text == theirs.read_text()
+    assert fs.load(found.raw)["engine.gpu"] == "H200"
+    with pytest.raises(fs.InputError, match='did you mean "verl"'):
+        fs.read_config("verll", *words)
+
+
+def test_an_estimated_engine() -> None:
+    found = fs.estimate_profile("H100", "Qwen/Qwen3-8B", tp=2)
+    theirs = json.loads(
+        command("profile", "estimate", "--gpu", "H100", "--model", "Qwen/Qwen3-8B", "--tp", "2", "--json")
+    )
+    assert found.name == theirs["profile"]["name"]
+    with pytest.raises(fs.InputError, match=r"^gpu: "):
+        fs.estimate_profile("H1000", "Qwen/Qwen3-8B")

@@ -6,15 +6,17 @@ the other tests of a process keep theirs, the browser lives in a thread of its o
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 WIDE = {"width": 1100, "height": 800}
 PHONE = {"width": 390, "height": 844}
 _PATIENCE_MS = 120_000
+T = TypeVar("T")
 
 # A mark is what stands for a value: a path, a rectangle, a symbol or a label inside a plot, of a size above 0.
 _LOOK = """() => {
@@ -85,6 +87,18 @@ class Browser:
     def see(self, page: Path, screenshot: Path, dark: bool = False, phone: bool = False) -> Seen:
         """Opens the file as a reader would, waits until it is drawn, and takes its picture."""
         return self._thread.submit(self._see, page, screenshot, dark, phone).result()
+
+    def used(self, do: Callable[[Any], T], phone: bool = False) -> T:
+        """What a function makes of a tab in a context of its own. Raises what it raises."""
+        return self._thread.submit(self._used, do, phone).result()
+
+    def _used(self, do: Callable[[Any], T], phone: bool) -> T:
+        context = self._browser.new_context(viewport=PHONE if phone else WIDE)
+        context.set_default_timeout(_PATIENCE_MS)
+        try:
+            return do(context.new_page())
+        finally:
+            context.close()
 
     def _start(self) -> None:
         from playwright.sync_api import sync_playwright

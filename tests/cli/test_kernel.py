@@ -24,7 +24,8 @@ def test_a_build_that_there_is_not_is_an_error(word: str) -> None:
         [sys.executable, "-m", "fleetsim", *SIZE], env=environment, capture_output=True, text=True, check=False
     )
     assert done.stderr == (
-        f"error: FLEETSIM_KERNEL: '{word}': checked is the only other build there is; set it to checked, or unset it\n"
+        f"error: FLEETSIM_KERNEL: '{word}': checked and fresh are the only other builds there are; "
+        "set it to one of them, or unset it\n"
     )
     assert (done.returncode, done.stdout) == (2, "")
 

@@ -68,3 +68,22 @@ def test_what_cannot_follow_is_refused(section: Any) -> None:
     with pytest.raises(InputError) as error:
         scenario_from_mapping({"follow": section}, overrides=["trainer.batch_samples=64"])
     assert all(p.path.startswith("follow") for p in error.value.problems)
+
+
+@pytest.mark.parametrize(
+    ("preset", "batches"),
+    [
+        ("nemo-rl-async-grpo", 6),  # prompts x age x 2
+        ("nemo-rl-sc-in-order", 4),  # prompts x (window + 1)
+        ("nemo-rl-sc-ready-first", 4),
+        ("nemo-rl-sc-weight-fifo", 4),
+    ],
+)
+def test_a_queue_follows_the_age_it_was_made_for(preset: str, batches: int) -> None:
+    from fleetsim.sim.run import simulate
+
+    s = job_from_flags(preset, (), {"max_staleness": 3, "batch": 256}).scenario
+    assert s.buffer.capacity_samples == batches * 256
+    assert QUEUE in s.assumed
+    simulate(with_changes(s, {"run.steps": 4}))  # it got stuck: the oldest batch had no room
+    assert load_scenario(find_preset(preset)).buffer.capacity_samples == 1024

@@ -85,7 +85,7 @@ def test_environment() -> None:
         {
             "FLEETSIM_FLEET__INSTANCES": "12",
             "fleetsim_workload__output_tokens__mean": "900",
-            "FLEETSIM_CACHE_DIR": "/var/cache",
+            "FLEETSIM_DEBUG": "/var/cache",
             "HOME__X": "1",
         }
     )

@@ -1,96 +1,98 @@
-"""How the kernel gets onto a machine: code that any machine can take, a cache that never serves what it should not."""
+"""The kernel's library: of these sources, and in need of nothing; and nothing else that is read is run."""
 
 from __future__ import annotations
 
+import ast
 import re
-import stat
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
-import llvmlite.binding as llvm
 import pytest
 
 from fleetsim.engine import compiled, native
-from fleetsim.engine.kernel import build
 from tests.packaging.built import built_once
 
-
-@pytest.fixture(scope="module")
-def code() -> str:
-    """The kernel of the wheel, as it was compiled for it."""
-    return zipfile.ZipFile(next(built_once().glob("*.whl"))).read("fleetsim/_data/kernel.ll").decode()
+ROOT = Path(__file__).parents[2]
 
 
-def test_kernel_code_needs_nothing_but_the_maths_library(code: str) -> None:
-    """A symbol of numba's runtime would be missing in a process that never imports numba."""
-    declared = set(re.findall(r"^declare [^@\n]*@([\w.]+)\(", code, flags=re.MULTILINE))
-    assert {name for name in declared if not name.startswith("llvm.")} <= {"sqrt"}
-    assert not re.search(r"llvm\.(x86|aarch64|arm)\.", code), "for no processor in particular"
-    assert "target triple" not in code
+def test_the_wheel_carries_a_library_of_these_sources_and_is_of_one_system() -> None:
+    wheel = next(built_once().glob("*.whl"))
+    name = f"fleetsim/engine/built/{compiled.library().name}"
+    assert name in zipfile.ZipFile(wheel).namelist()
+    assert "-py3-none-" in wheel.name, "no release of Python in particular"
+    assert not wheel.name.endswith("-any.whl")
 
 
-def test_kernel_code_is_of_these_sources(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shipped = tmp_path / "kernel.ll"
-    shipped.write_text(code)
-    monkeypatch.setattr(compiled, "SHIPPED", shipped)
-    assert compiled.shipped_code() == code
-    shipped.write_text(code.replace(compiled.sources_digest(), "0" * 32, 1))
-    assert compiled.shipped_code() is None
-    shipped.write_text(code + "; one line more\n")
-    assert compiled.shipped_code() is None, "not as it was made"
+@pytest.mark.skipif(sys.platform != "linux", reason="reads an ELF file")
+def test_the_library_needs_no_other(tmp_path: Path) -> None:
+    """Not even libc: so it suits every Linux. A process that has nothing but ctypes loads it."""
+    code = f"import ctypes; print(ctypes.CDLL({str(compiled.library())!r}).fleetsim_advance is not None)"
+    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "True\n"
+    assert b".so" not in compiled.library().read_bytes().replace(b"/", b"")
 
 
-def test_shipped_code_becomes_machine_code_with_both_entries(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(native, "shipped_code", lambda: code)
-    monkeypatch.setattr(build, "kernel_code", lambda: pytest.fail("compiled although the code was shipped"))
-    machine = native._machine()
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
-    engine.add_object_file(llvm.ObjectFileRef.from_data(native._compile(machine)))
-    engine.finalize_object()
-    assert all(engine.get_function_address(name) for name in native._ENTRIES)
+def test_another_kernel_is_another_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = compiled.library().name
+    assert compiled.library("darwin", "ARM64").name == name.replace("linux", "darwin").replace("x86_64", "arm64")
+    monkeypatch.setattr(compiled, "KERNEL", tmp_path)
+    (tmp_path / "fleet.py").write_text("# changed")
+    compiled._digest.cache_clear()
+    try:
+        assert compiled.library().name != name
+        assert not compiled.is_compiled()
+    finally:
+        compiled._digest.cache_clear()
 
 
-def test_code_that_this_llvm_cannot_read_is_compiled_anew(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(native, "shipped_code", lambda: "; fleetsim kernel\ndefine i32 @x() from_the_future { }\n")
-    monkeypatch.setattr(build, "kernel_code", lambda: code)
-    assert len(native._compile(native._machine())) > 10_000
+def test_without_library_and_numba_the_way_out_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native, "is_compiled", lambda: False)
+    monkeypatch.setitem(sys.modules, "fleetsim.engine.kernel.build", None)
+    with pytest.raises(native.OutsideError, match=r"pip install 'fleetsim\[kernel\]'"):
+        native._load()
 
 
-def test_code_is_compiled_once_and_again_where_what_was_kept_is_damaged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FLEETSIM_CACHE_DIR", str(tmp_path))
-    compiled_now: list[str] = []
-    monkeypatch.setattr(build, "kernel_code", lambda: compiled_now.append("code") or "code")
-    assert [native.llvm_code(), native.llvm_code(), len(compiled_now)] == ["code", "code", 1]
-    kept = compiled.cache_folder() / compiled.LLVM_CODE
-    kept.write_bytes(kept.read_bytes() + b"; one line more")
-    assert native.llvm_code() == "code"
-    assert len(compiled_now) == 2
+def test_a_library_of_another_machine_is_an_error_with_a_remedy(tmp_path: Path) -> None:
+    (tmp_path / "kernel.so").write_bytes(b"no machine can run this")
+    with pytest.raises(native.OutsideError, match="install fleetsim again for this machine"):
+        native.from_library(str(tmp_path / "kernel.so"))
 
 
-@pytest.mark.parametrize("damage", ["checksum", "host", "truncated", "empty"])
-def test_damaged_or_foreign_machine_code_is_not_run(damage: str, tmp_path: Path) -> None:
-    path = tmp_path / "folder" / "kernel.o"
-    native._write(path, b"machine\ncode")
-    assert native._read(path) == b"machine\ncode"
-    head, host, body = path.read_bytes().split(b"\n", 2)
-    damaged = {
-        "checksum": [b"0" * 64, host, body],
-        "host": [head, b"another processor", body],
-        "truncated": [head, host, body[:-1]],
-        "empty": [],
-    }[damage]
-    path.write_bytes(b"\n".join(damaged))
-    assert native._read(path) is None
+# Modules and functions that turn bytes of a file into running code.
+LOADERS = {"pickle", "_pickle", "cPickle", "dill", "cloudpickle", "shelve", "marshal", "jsonpickle", "copyreg"}
+LOADING = {"read_pickle", "from_pickle", "unpickle", "unsafe_load", "full_load", "load_module", "exec_module"}
+TRUSTED = {"yaml": {"load"}, "joblib": {"load", "Memory", "dump"}, "torch": {"load"}, "np": {"load"}, "numpy": {"load"}}
+# A text without any of these needs no closer look.
+SUSPECT = re.compile("|".join([*LOADERS, *LOADING, "allow_pickle", *(rf"{m}\b.*\b(?:load|Memory)" for m in TRUSTED)]))
 
 
-def test_a_cache_that_cannot_be_written_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    taken = tmp_path / "file"
-    taken.write_text("not a folder")
-    native._write(taken / "kernel.o", b"code")
-    monkeypatch.setenv("FLEETSIM_CACHE_DIR", str(taken / "sub"))
-    root = compiled.cache_root()
-    assert root != taken / "sub"
-    assert taken.read_text() == "not a folder"
-    assert stat.S_ISREG(taken.stat().st_mode)
+def test_nothing_that_is_read_is_run() -> None:
+    """No pickle, no joblib file, no object array: what a user points at is text, JSON, YAML, CSV or Parquet."""
+    found = []
+    for path in sorted((ROOT / "fleetsim").rglob("*.py")):
+        text = path.read_text()
+        if not SUSPECT.search(text):
+            continue
+        for node in ast.walk(ast.parse(text)):
+            names: set[str] = set()
+            if isinstance(node, ast.Import):
+                names = {alias.name.split(".")[0] for alias in node.names} & LOADERS
+            elif isinstance(node, ast.ImportFrom):
+                module = (node.module or "").split(".")[0]
+                names = ({module} & LOADERS) | ({a.name for a in node.names} & (LOADING | TRUSTED.get(module, set())))
+            elif isinstance(node, ast.Attribute):
+                owner = node.value.id if isinstance(node.value, ast.Name) else ""
+                names = {node.attr} & (LOADING | TRUSTED.get(owner, set()))
+            elif isinstance(node, ast.keyword) and node.arg == "allow_pickle":
+                names = {node.arg}
+            found += [f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}: {name}" for name in names]
+    assert found == []
+
+
+def test_the_kernel_asks_numba_for_no_cache() -> None:
+    """numba keeps its own cache as pickles, in folders that an environment variable names."""
+    from fleetsim.engine.kernel.jit import _OPTIONS
+
+    assert "cache" not in _OPTIONS

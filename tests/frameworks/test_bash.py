@@ -161,6 +161,17 @@ def test_what_a_script_sources_is_read_where_it_lies_beside_it(tmp_path: Path) -
     ]
 
 
+def test_a_script_that_another_starts_is_read_with_what_is_exported(tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "base.sh").write_text('python t.py --n ${N:-1} --m ${M:-2} --own ${OWN:-3} "$@"\n')
+    script = "export N=4\nM=5\nOWN=6 bash runs/base.sh --tp 2\npython u.py ${OWN:-7}\n"
+    read, ran = compared(script, tmp_path)
+    assert [[text for text, _ in words] for words in read[:1]] == ran[:1]
+    assert ran[0] == ["python", "t.py", "--n", "4", "--m", "2", "--own", "6", "--tp", "2"]
+    (tmp_path / "runs" / "of_base.sh").write_text("bash runs/base.sh --tp 8\n")
+    assert read_source(str(tmp_path / "runs" / "of_base.sh")).found["tp"].value == 8
+
+
 @pytest.mark.parametrize(
     ("script", "known", "said"),
     [

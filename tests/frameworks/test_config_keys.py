@@ -32,7 +32,7 @@ CHANGES: tuple[dict[str, Any], ...] = (
 
 
 def scenarios(framework: str) -> list[Scenario]:
-    of = {"ms-swift": "trl-grpo"}.get(framework, framework)
+    of = {"ms-swift": "trl-grpo", "rlinf": "trl-grpo"}.get(framework, framework)
     own = [load_scenario(p) for p in PRESETS if p.removeprefix("presets/").startswith(of)]
     return [with_changes(scenario, changes) for scenario in own for changes in CHANGES]
 

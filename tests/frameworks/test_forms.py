@@ -215,7 +215,7 @@ def test_python_keywords() -> None:
     )
     settings = parsed_source(text, "train.py", classes=("GRPOConfig",))
     assert (value(settings, "num_generations"), value(settings, "beta"), value(settings, "x")) == (4, -0.5, None)
-    assert settings.programs == ["GRPOConfig"]
+    assert settings.programs == ["GRPOConfig", "train.py"]
     assert settings.not_understood == ["line 3: x is computed"]
 
 
@@ -230,6 +230,14 @@ def test_files_that_a_configuration_names(tmp_path: Path) -> None:
     (tmp_path / "lost.yaml").write_text("defaults: gone.yaml\nn: 1\n")
     assert read_source(str(tmp_path / "lost.yaml")).parents == ["gone.yaml"]
     assert json.dumps(read_source(str(tmp_path / "lost.yaml")).programs) == "[]"
+
+
+def test_the_file_of_a_launcher_says_its_processes(tmp_path: Path) -> None:
+    (tmp_path / "zero3.yaml").write_text("num_machines: 2\nnum_processes: 16\n")
+    (tmp_path / "below").mkdir()
+    (tmp_path / "below" / "run.sh").write_text("accelerate launch --config_file zero3.yaml t.py --n 7\n")
+    settings = read_source(str(tmp_path / "below" / "run.sh"))
+    assert [value(settings, k) for k in ("launcher.num_processes", "n", "config_file")] == [16, 7, None]
 
 
 def test_words_after_the_file_win() -> None:

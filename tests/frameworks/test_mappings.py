@@ -529,7 +529,30 @@ CASES = (
             "trainer.recipe.tune": "lora",
         },
     ),
-)
+    Case(
+        "rlinf.yaml",
+        "trl-grpo",
+        {
+            "engine.model": "Qwen2.5-7B",
+            "engine.tp": 2,
+            "engine.name": "vllm",
+            "workload.output_tokens.max": 9216 - 1024,
+            "trainer.batch_samples": 320 * 16,
+            "trainer.gpus": 40,
+            "fleet.instances": 8,
+            "fleet.placement": "disaggregated",
+            "trainer.minibatches": 4,
+            "trainer.recipe.offload": "states",
+        },
+    ),
+    Case(
+        "rlinf.yaml",
+        "trl-grpo",
+        {"fleet.placement": "colocated", "trainer.gpus": 64, "fleet.instances": 32,
+         "trainer.recipe.optimizer_steps": 4},
+        words=("cluster.component_placement.actor=all", "cluster.component_placement.rollout,reward=all"),
+    ),
+)  # fmt: skip
 
 
 def at(scenario: Scenario, path: str) -> Any:

@@ -42,6 +42,7 @@ OTHER_PASSES = {
     "ms_swift_colocate.sh",
     "ms_swift_ray.yaml",
     "ms_swift_server.sh",
+    "rlinf.yaml",
 }
 # What the configuration itself says otherwise than the preset: --partial-rollout, vllm_generate_batch_size,
 # in_flight_weight_updates, vllm_mode server.
@@ -52,6 +53,7 @@ SAID_OTHERWISE = {
     "trl_server.sh": {"fleet.placement"},
     "ms_swift_server.sh": {"fleet.placement"},
     "ms_swift_ray.yaml": {"fleet.placement"},
+    "rlinf.yaml": {"fleet.placement"},
 }
 
 

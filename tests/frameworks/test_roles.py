@@ -189,7 +189,7 @@ def test_what_the_user_sets_is_not_assumed() -> None:
     [
         ("nemo-rl", "policy: {model_name: q/q}\nsft: {max_num_steps: 1}", "c.yaml", "supervised fine-tuning"),
         ("nemo-rl", "policy: {model_name: q/q}\ndpo: {max_num_steps: 1}", "c.yaml", "DPO"),
-        ("nemo-rl", "policy: {model_name: q/q}\nppo: {max_num_steps: 1}", "c.yaml", "PPO of NeMo-RL"),
+        ("nemo-rl", "policy: {model_name: q/q}\nppo: {max_num_steps: 1}", "c.yaml", "PPO or RLOO"),
         ("nemo-rl", "policy: {model_name: q/q}\ndistillation: {topk: 1}", "c.yaml", "distillation"),
         ("nemo-rl", "policy: {model_name: q/q}\nrm: {max_num_steps: 1}", "c.yaml", "a reward model's training"),
         ("prime-rl", 'model = {name = "q/q"}\n[data]\nbatch_size = 8', "c.toml", "supervised fine-tuning"),

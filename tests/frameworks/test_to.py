@@ -69,7 +69,7 @@ def test_a_frameworks_own_mode_is_said_whole(framework: str) -> None:
     named = {
         "trl": "trl-async-grpo", "roll": "roll-rlvr-async", "openrlhf": "openrlhf-async-partial",
         "nemo-rl": "nemo-rl-sc-windowed", "slime": "slime-fully-async", "verl": "verl-v1-separate-async-switch",
-        "skyrl": "skyrl-fully-async", "ms-swift": "trl-grpo",
+        "skyrl": "skyrl-fully-async", "ms-swift": "trl-grpo", "rlinf": "trl-grpo",
     }  # fmt: skip
     made = written(framework, load_scenario(f"presets/{named.get(framework, framework)}"))
     ours = (

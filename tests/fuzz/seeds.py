@@ -283,6 +283,7 @@ _FRAMEWORKS = {
     "open-instruct": ("open_instruct.sh",),
     "openrlhf": ("openrlhf_async.sh", "openrlhf_hybrid_old.sh"),
     "prime-rl": ("prime_rl.toml",),
+    "rlinf": ("rlinf.yaml",),
     "roll": ("roll_agentic.yaml", "roll_rlvr_async.yaml"),
     "slime": ("slime_fully_async.sh", "slime_sync.sh"),
     "trl": ("trl_async.sh", "trl_grpo.py"),

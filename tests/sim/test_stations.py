@@ -28,6 +28,7 @@ from fleetsim.sim.fleet import Fleet
 from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
+from fleetsim.sim.stations import quantile_of
 from tests.sim.random_scenarios import scenarios
 from tests.sim.timelines import play, whole
 
@@ -231,6 +232,76 @@ def test_failed_calls_that_come_back_are_a_jackson_network() -> None:
     assert half < 0.15 * mean
 
 
+def poisson_calls(station: dict[str, Any], tools: Any, rate: float, n: int, seed: int) -> Any:
+    """The station's row after n calls that come at a rate, and its levels: workers in use, waits in milliseconds."""
+    gaps = np.random.default_rng(200 + seed).exponential(1.0 / rate, n)
+    fleet = open_fleet(np.cumsum(gaps), {"tools": station}, tools, 2, seed)
+    fleet.advance(math.inf)
+    fleet.add_up(fleet.now)
+    return fleet.world.stations[0], fleet.world.levels
+
+
+def test_a_warm_pool_is_erlang_b() -> None:
+    """A call finds no warm worker where all m were taken in the last start_s: calls that come at random are lost so in
+    M/G/m/m (Erlang 1917; the law of the service does not matter). A cold start takes start_s more."""
+    warm, start_s, rate, n, found = 3, 2.0, 1.2, 8_000, []
+    load, blocked = rate * start_s, 1.0
+    for m in range(1, warm + 1):
+        blocked = load * blocked / (m + load * blocked)
+    for seed in range(5):
+        row, _ = poisson_calls({"warm": warm, "start_s": start_s}, 1.0, rate, n, seed)
+        found.append((float(row["served_s"]) / n - 1.0) / start_s)
+    half = 2.776 * np.std(found, ddof=1) / math.sqrt(len(found))
+    assert abs(np.mean(found) - blocked) < 1.5 * half
+    assert half < 0.1 * blocked
+
+
+def test_a_rate_limit_is_m_d_1() -> None:
+    """Calls that begin a second apart at least wait as in M/D/1 (Pollaczek and Khinchine), whatever serves them."""
+    rate, n, waits = 0.7, 8_000, []
+    for seed in range(5):
+        row, levels = poisson_calls({"calls_per_s": 1.0}, 3.0, rate, n, seed)
+        waits.append(float(row["waited_s"]) / n)
+        assert row["served_s"] == pytest.approx(3.0 * n)
+        # nobody waits in 1 - rate of the cases: an arrival finds the server of rate idle
+        assert levels[1][0] / n == pytest.approx(1.0 - rate, abs=0.04)
+    half = 2.776 * np.std(waits, ddof=1) / math.sqrt(len(waits))
+    assert abs(np.mean(waits) - rate / (2.0 * (1.0 - rate))) < 1.5 * half
+    assert half < 0.15 * np.mean(waits)
+
+
+def test_levels_are_poisson_and_waits_exponential() -> None:
+    """Without a limit the workers in use are Poisson (M/G/inf); with one server a wait is above t with the chance
+    load e^-(1 - load)t (M/M/1)."""
+    exponential = {"kind": "gamma", "mean": 1.0, "cv": 1.0}
+    _, levels = poisson_calls({"workers": 1_000_000}, exponential, 9.0, 20_000, 0)
+    share = np.cumsum(levels[0]) / levels[0].sum()
+    poisson = np.cumsum([math.exp(-9.0) * 9.0**k / math.factorial(k) for k in range(20)])
+    assert np.abs(share[:20] - poisson).max() < 0.03
+    assert quantile_of(levels[0], 0.99) == pytest.approx(17, abs=1)
+    _, levels = poisson_calls({"workers": 1}, exponential, 0.5, 20_000, 0)
+    for q in (0.9, 0.99):
+        assert quantile_of(levels[1], q) / 1000.0 == pytest.approx(math.log(0.5 / (1.0 - q)) / 0.5, rel=0.15)
+    assert quantile_of(levels[1], 0.4) == 0.0, "half of the calls find it free"
+
+
+@pytest.mark.parametrize(
+    ("tools", "finish"),
+    [
+        # asked at 1 s all three; they begin at 1, 3 and 5, take 4 s, and one more second of tokens
+        ({"calls_per_s": 0.5}, (6, 8, 10)),
+        # two workers: the third has one at 5, when its turn is too
+        ({"calls_per_s": 0.5, "workers": 2}, (6, 8, 10)),
+        # the second begins at 6 and would end at 10, the third would begin at 11: both are given up at 6.5
+        ({"calls_per_s": 0.2, "timeout_s": 5.5, "lost": "truncated"}, (6, 6.5, 6.5)),
+        # one of three is warm; the others start for 3 s
+        ({"warm": 1, "start_s": 3.0}, (6, 9, 9)),
+    ],
+)
+def test_a_rate_and_a_warm_pool_by_hand(tools: dict[str, Any], finish: tuple[float, ...]) -> None:
+    assert whole(np.sort(one_batch([2, 2, 2], TWO_TURNS, tools=tools).samples["finish_s"])) == finish
+
+
 def same_samples(a: Records, b: Records) -> bool:
     """To the byte, column by column: what lies between the columns of a row is no number."""
     names = a.samples.dtype.names or ()
@@ -243,6 +314,8 @@ def stations(draw: st.DrawFn) -> dict[str, Any]:
     return {
         "workers": draw(st.sampled_from([None, 1, 3, 8])),
         "start_s": draw(st.sampled_from([0.0, 0.2])),
+        "warm": draw(st.sampled_from([0, 2])),
+        "calls_per_s": draw(st.sampled_from([None, 40.0])),
         "fresh_per": draw(st.sampled_from(["call", "episode"])),
         "timeout_s": draw(st.sampled_from([None, 0.7, 2.0])),
         "failure_share": draw(st.sampled_from([0.0, 0.3])),
@@ -281,7 +354,16 @@ def test_jumps_are_the_loop_with_sandboxes_between_the_turns() -> None:
     """A hold of no seconds ends every jump at its next iteration: asked for in each, the engine goes step by step."""
     arrivals = np.cumsum(np.random.default_rng(3).exponential(0.05, 80))
     tools = {"kind": "lognormal", "mean": 0.3, "cv": 1.0}
-    own = {"workers": 3, "start_s": 0.05, "timeout_s": 1.5, "failure_share": 0.1, "tries": 2, "lost": "truncated"}
+    own = {
+        "workers": 3,
+        "start_s": 0.05,
+        "warm": 1,
+        "calls_per_s": 9.0,
+        "timeout_s": 1.5,
+        "failure_share": 0.1,
+        "tries": 2,
+        "lost": "truncated",
+    }
     ends, rows = [], []
     for step_by_step in (False, True):
         fleet = open_fleet(arrivals, {"tools": own}, tools, 3, 0, tokens=120)
@@ -368,3 +450,14 @@ def test_what_no_station_reads_is_told(sets: list[str], told: str) -> None:
     notes = " ".join(unread_notes(load_scenario("async-one-step", sets), sets))
     assert told in notes
     assert bool(notes) == bool(told)
+
+
+def test_a_run_that_loses_all_its_rollouts_says_where() -> None:
+    """Six sandboxes for a load of thirty: nearly every call is timed out, and no batch is ever complete."""
+    changes = {
+        "workload.turns": {"count": 5, "tool_latency_s": 20.0},
+        "stations.tools": {"workers": 6, "timeout_s": 21.0},
+        "trainer.batch_samples": 64,
+    }
+    with pytest.raises(StuckError, match=r"stations\.tools\.timeout_s: 21.*rollouts were lost there"):
+        simulate(with_changes(default_scenario(), changes))

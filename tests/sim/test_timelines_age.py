@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from fleetsim.engine.kernel import tables as t
+from fleetsim.sim.metrics import masked_in, numbers_of
+from fleetsim.sim.window import window_of
 from tests.sim.timelines import FREE, all_different, batches, limited, play, sends, trained, with_status
 
 # One group of 5 s a batch, the trainer computes 2 s, the window is (3 + v + 1) - taken: 4 may be out from the start.
@@ -82,6 +85,25 @@ def test_action_by_hand(action: str) -> None:
     if action == "cancel_in_flight":
         assert with_status(records, t.G_ABORTED) == (1,), "1 never ended; 5 and 8 had"
         assert records.steps["aborted_tokens"][-1] == pytest.approx(900, abs=5), "nine seconds of it were made"
+
+
+def test_a_masked_group_fills_its_place_and_is_lost() -> None:
+    """The run is that of train_anyway, to the last bit; groups 1 and 5, trained at ages 4 and 2, are lost."""
+    said = {"trainer__batch_samples": 1, "admission__max_staleness": 2.0, "admission__max_age": 1.0, "run__steps": 6}
+    masked = play((1, 12, 4, 2), admission__age_action="mask", **said)
+    anyway = play((1, 12, 4, 2), admission__age_action="train_anyway", **said)
+    assert (batches(masked), trained(masked)) == (batches(anyway), trained(anyway))
+    window = window_of(masked)
+    assert tuple(np.flatnonzero(masked_in(masked, window))) == (1, 5)
+    of_masked, of_all = numbers_of(masked, window), numbers_of(anyway, window)
+    assert of_masked["step_s"] == of_all["step_s"]
+    assert of_masked["staleness_steps"]["max"] <= 1.0 < of_all["staleness_steps"]["max"]
+    assert of_all["samples_lost"]["all"] == 0.0
+    steps = len(window.steps)
+    assert of_masked["samples_lost"]["all"] == pytest.approx(2 / steps)
+    learned = masked.samples["made"][[1, 5]].sum()
+    rest = 1.0 - learned / window.steps["output_tokens"].sum()
+    assert of_masked["goodput"] / of_all["goodput"] == pytest.approx(rest, rel=1e-9)
 
 
 # Two groups a batch, 4 s, 4 may be out: (1 + v + 1) 2 - taken. Group 0 takes 1 s, 1 15 s, 2 2 s, 3 3 s, others 2 s.

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
+from shutil import copyfile
 
 import pytest
 
 from fleetsim.config import data_files, load_scenario
 from fleetsim.errors import InputError
 from fleetsim.validate.arms import scenario_of
-from fleetsim.validate.case import LENGTH_SIGMA, PublishedCase, case_files, length_law, load_case, load_cases
+from fleetsim.validate.case import (
+    LENGTH_SIGMA,
+    PublishedCase,
+    case_files,
+    length_law,
+    load_case,
+    load_cases,
+    shipped,
+)
+from fleetsim.validate.ledger import hash_of
 from fleetsim.workload.lengths import limited_mean
 
 CASES = load_cases()
@@ -90,6 +101,54 @@ def test_the_length_law_has_the_mean_after_the_cap(mean: float, cap: float, sigm
 def test_a_mean_that_the_cap_forbids_is_refused(mean: float) -> None:
     with pytest.raises(InputError, match="of the cap of 4000 tokens"):
         length_law(mean, 4000)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two sealed cases and their ledger."""
+    for name in ("S05-verl-7b-h100.case.yaml", "S06-vime-npu.case.yaml"):
+        copyfile(shipped() / name, tmp_path / name)
+    entries = "".join(
+        f"  - {{file: {path.name}, sealed: '2026-11-24', sha256: {hash_of(path)}}}\n" for path in tmp_path.iterdir()
+    )
+    (tmp_path / "sealed.yaml").write_text(f"cases:\n{entries}", encoding="utf-8")
+    return tmp_path
+
+
+def test_a_sealed_case_is_read_as_long_as_its_ledger_knows_it(folder: Path) -> None:
+    assert [case.id for case in load_cases((), folder)] == ["S05", "S06"]
+    changed = folder / "S06-vime-npu.case.yaml"
+    text = changed.read_text(encoding="utf-8")
+    changed.write_text(text.replace("mean: 1500", "mean: 1400"), encoding="utf-8")
+    with pytest.raises(InputError, match="was changed since it was sealed"):
+        load_cases((), folder)
+    ledger = folder / "sealed.yaml"
+    edit = f"edits: [{{date: '2026-11-25', sha256: {hash_of(changed)}, what: mean, why: misread}}]"
+    lines = ledger.read_text(encoding="utf-8").splitlines()
+    known = [line[:-1] + f", {edit}}}" if changed.name in line else line for line in lines]
+    ledger.write_text("\n".join(known) + "\n", encoding="utf-8")
+    assert len(load_cases((), folder)) == 2
+    ledger.write_text("\n".join(line for line in known if changed.name not in line) + "\n", encoding="utf-8")
+    with pytest.raises(InputError, match="has no entry for it"):
+        load_cases((), folder)
+    changed.unlink()
+    ledger.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    with pytest.raises(InputError, match="is gone"):
+        load_cases((), folder)
+
+
+def test_a_folder_without_cases_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="a folder with cases"):
+        load_cases((), tmp_path)
+    with pytest.raises(InputError, match="is no folder"):
+        load_cases((), tmp_path / "none")
+
+
+def test_engines_are_started_as_their_framework_starts_them() -> None:
+    """The recipes of C08's split arms say async_engine: true; its on-policy arm has an offline LLM."""
+    (case,) = load_cases(("C08",))
+    points = {arm.name: scenario_of(case, arm, None).engine.entry_point for arm in case.arms}
+    assert points == {"on_policy": "llm", "one_off": "async_engine", "one_off_fp8": "async_engine"}
 
 
 def test_cases_are_no_scenarios() -> None:

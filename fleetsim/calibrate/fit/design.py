@@ -15,10 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
-from scipy.optimize import nnls
 
 from fleetsim.calibrate.raw import FITTED, Raw
+from fleetsim.least_squares import non_negative
 
 # --- What the fit sees: seconds, and the iterations that took them.
 
@@ -296,19 +295,23 @@ def solve(xx: Array, xy: Array, free: NDArray[np.bool_] | None = None) -> Array:
     """The non-negative c that minimises c'xx c - 2 xy c; columns that are not free stay 0."""
     use = np.arange(len(xy)) if free is None else np.flatnonzero(free)
     root, length = factor(xx[np.ix_(use, use)])
-    return _back(use, root, length, xy, len(xy))
+    return _back(use, root, length, xy)
 
 
 def solve_many(xx: Array, xys: Array, free: NDArray[np.bool_]) -> Array:
     """Solves for many right sides, shape (draws, columns), and one matrix."""
     use = np.flatnonzero(free)
     root, length = factor(xx[np.ix_(use, use)])
-    return np.array([_back(use, root, length, xy, xys.shape[1]) for xy in xys])
+    found: list[Array] = []
+    for xy in xys:
+        found.append(_back(use, root, length, xy, found[-1] if found else None))
+    return np.array(found)
 
 
-def _back(use: NDArray[np.intp], root: Array, length: Array, xy: Array, width: int) -> Array:
-    target = solve_triangular(root, xy[use] / length, trans="T")
-    found, _ = nnls(root, target, maxiter=100 * len(use))
-    out = np.zeros(width)
-    out[use] = found / length
+def _back(use: NDArray[np.intp], root: Array, length: Array, xy: Array, likely: Array | None = None) -> Array:
+    """likely: coefficients of which the same will be 0."""
+    out = np.zeros(len(xy))
+    same = None if likely is None else likely[use] > 0.0
+    there = np.asarray(np.linalg.solve(root.T, xy[use] / length), dtype=np.float64)
+    out[use] = non_negative(root, there, same) / length
     return out

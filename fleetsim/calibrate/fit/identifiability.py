@@ -7,7 +7,6 @@ from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import ndimage
 
 from fleetsim.calibrate.fit.design import (
     LINEAR,
@@ -99,7 +98,11 @@ def _cells(o: Observations, load: NDArray[np.int64]) -> NDArray[np.int64]:
 
 def _medians(values: Array, cell: NDArray[np.int64]) -> Array:
     """Each row's median over its cell."""
-    return np.asarray(ndimage.median(values, cell, np.arange(cell.max(initial=-1) + 1)))[cell]
+    in_order = values[np.lexsort((values, cell))]
+    size = np.bincount(cell)
+    first = np.cumsum(size) - size
+    middle = (in_order[first + (size - 1) // 2] + in_order[first + size // 2]) / 2
+    return np.asarray(middle[cell])
 
 
 def _robust(

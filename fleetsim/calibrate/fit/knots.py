@@ -18,9 +18,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit
 
 from fleetsim.calibrate.fit.design import Array, Basis, Grams, solve, solve_many
+from fleetsim.distributions import student_quantile
 
 FOLDS = 10
 WITHIN = 1.0  # standard errors that a smaller model may be worse than the best
@@ -189,7 +189,7 @@ def _jackknifed(scores: Array, xx: Array, total: Array, active: NDArray[np.intp]
 
 def _student(degrees: int) -> float:
     """How much wider a 95 % interval is with Student's t than with a normal law."""
-    return float(stdtrit(max(2, degrees), 0.975)) / 1.959964
+    return student_quantile(max(2, degrees), 0.975) / 1.959964
 
 
 def interval(values: Array, middle: Array) -> tuple[Array, Array]:

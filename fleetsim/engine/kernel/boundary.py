@@ -44,6 +44,7 @@ from fleetsim.engine.kernel.tables import (
     LANDING,
     PREFILLING,
     RUNNING,
+    SCORING,
     STEP,
     UNSENT,
     WAKE,
@@ -83,6 +84,14 @@ def gone(fleet: int, s: int, t: float) -> None:
     w.aborted_tokens += sample_at(w.samples, s).made
     sample_at(w.samples, s).status = GONE
     let_go(fleet, s, t)
+
+
+@compiled
+def holds_place(fleet: int, s: int) -> bool:
+    """Whether a sample that no engine has takes room on its instance all the same: at a tool, or until it is scored."""
+    w = fleet_at(fleet, 0)
+    S = sample_at(w.samples, s)
+    return S.instance >= 0 and (S.status == AWAY or (S.status == SCORING and w.holds_slot == 1))
 
 
 @compiled
@@ -135,7 +144,7 @@ def to_client(fleet: int, s: int) -> None:
     instance_at(w.instances, S.instance).load -= 1
     w.in_flight -= 1
     S.instance = -1
-    if S.status != AWAY:
+    if S.status < AWAY:
         S.side = DECODING
         S.status = UNSENT
         put_int32(w.requeue, w.n_requeued, s)
@@ -144,7 +153,7 @@ def to_client(fleet: int, s: int) -> None:
 
 @compiled
 def away_from(fleet: int, i: int, to: int, t: float) -> None:
-    """The samples of instance i that are at a tool come back to instance `to`, or to the client (-1)."""
+    """The samples that hold a place on instance i (`holds_place`) come back to instance `to`, or to the client (-1)."""
     w = fleet_at(fleet, 0)
     if instance_at(w.instances, i).load == 0:
         return
@@ -155,6 +164,9 @@ def away_from(fleet: int, i: int, to: int, t: float) -> None:
         while s >= 0:
             one_away_from(fleet, s, i, to, t)
             s = visit_at(w.visits, s).next
+    if w.holds_slot == 1 and w.judges != 0:  # nor has what a judge reads
+        for s in range(w.n_samples):
+            one_away_from(fleet, s, i, to, t)
 
 
 @compiled
@@ -162,7 +174,7 @@ def one_away_from(fleet: int, s: int, i: int, to: int, t: float) -> None:
     """The same of one sample, if it is one of them."""
     w = fleet_at(fleet, 0)
     S = sample_at(w.samples, s)
-    if S.status != AWAY or S.instance != i:
+    if S.instance != i or not holds_place(fleet, s):
         return
     if to < 0:
         to_client(fleet, s)
@@ -307,7 +319,7 @@ def lose_rest(fleet: int, g: int, t: float) -> None:
     group = group_at(w.groups, g)
     for s in range(group.first, group.first + group.size):
         S = sample_at(w.samples, s)
-        if S.status == AWAY and S.instance >= 0:
+        if holds_place(fleet, s):
             w.in_flight -= 1
             instance_at(w.instances, S.instance).load -= 1
             show_load(fleet, S.instance)

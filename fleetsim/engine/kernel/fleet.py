@@ -8,6 +8,7 @@ from fleetsim.engine.kernel.addresses import fleet_at, float_at, instance_at, in
 from fleetsim.engine.kernel.dispatch import dispatch, route_sample, send
 from fleetsim.engine.kernel.instance import EPSILON
 from fleetsim.engine.kernel.jit import compiled, entry
+from fleetsim.engine.kernel.judges import next_of_judges, put_to
 from fleetsim.engine.kernel.landing import come_back, end_call, land
 from fleetsim.engine.kernel.plan import plan
 from fleetsim.engine.kernel.prompts import land_prompts
@@ -25,6 +26,7 @@ from fleetsim.engine.kernel.tables import (
     OUT_OF_PATIENCE,
     STEP,
     TOO_FULL,
+    UNSENT,
 )
 from fleetsim.engine.kernel.trees import timer_pop, timers_meet, tree_first
 
@@ -50,13 +52,51 @@ def settle(fleet: int) -> bool:
     w = fleet_at(fleet, 0)
     if w.open_loop == 0 and not dispatch(fleet, w.now):
         return False
+    plan_marked(fleet)
+    judge = w.judges
+    while judge != 0:
+        plan_marked(judge)
+        judge = fleet_at(judge, 0).next_judge
+    return True
+
+
+@compiled
+def plan_marked(fleet: int) -> None:
+    """Plans every instance that waits for a plan."""
+    w = fleet_at(fleet, 0)
     for j in range(w.n_dirty):
         i = int32_at(w.dirty, j)
         instance_at(w.instances, i).dirty = 0
         if instance_at(w.instances, i).kind == IDLE:
             plan(fleet, i)
     w.n_dirty = 0
-    return True
+
+
+@compiled
+def land_all(fleet: int, horizon: float) -> None:
+    """Every iteration that ends up to the horizon has happened."""
+    w = fleet_at(fleet, 0)
+    while float_at(w.clock, 1) <= horizon:
+        i = tree_first(w.clock, w.half)
+        if i < w.n_instances:
+            land(fleet, i, float_at(w.clock, 1))
+        else:
+            land_prompts(fleet, i, float_at(w.clock, 1))
+
+
+@compiled
+def move_judge(judge: int, now: float, horizon: float) -> None:
+    """What happens at a judge up to the horizon: iterations end, requests and computed prompts arrive."""
+    w = fleet_at(judge, 0)
+    w.now = now
+    land_all(judge, horizon)
+    while w.n_timers > 0 and float_at(w.timer_s, 0) <= horizon:
+        r = timer_pop(w.timer_s, w.timer_key, w.n_timers)
+        w.n_timers -= 1
+        if sample_at(w.samples, r).status == UNSENT:
+            put_to(judge, r, now)
+        else:
+            come_back(judge, r, now)
 
 
 @compiled
@@ -78,11 +118,9 @@ def advance(fleet: int, limit: float, want: int) -> int:
     that is `draining`), OUT_OF_PATIENCE (asked for by `patience`), NOTHING_MOVES (no event is pending before an
     infinite limit), NEED_GROUPS (call again once more groups are drawn), LOG_FULL (call again once the log is
     emptied: where it returns, nothing of the next pass has been done) or TOO_FULL (the law that follows the caches
-    wants groups cancelled). Events that lie within rounding of each
-    other happen together: landings first, then timers, calls that give up, arrivals, what is sent,
-    plans; equal times go by
-    instance index, those of timers by sample. A look of that law comes behind all that happens at its time, also
-    outside the fleet at `limit`.
+    wants groups cancelled). Events that lie within rounding of each other happen together: landings first, then timers,
+    calls that give up, judges, arrivals, what is sent, plans; equal times go by instance index, those of timers by
+    sample. A look of that law comes behind all that happens at its time, also outside the fleet at `limit`.
     """
     w = fleet_at(fleet, 0)
     while True:
@@ -105,6 +143,8 @@ def advance(fleet: int, limit: float, want: int) -> int:
             t = min(t, float_at(w.timer_s, 0))
         if w.n_arrived < w.n_arrivals:
             t = min(t, float_at(w.arrival_s, w.n_arrived))
+        if w.judges != 0:
+            t = min(t, next_of_judges(fleet))
         if t == math.inf and limit == math.inf:
             return NOTHING_MOVES
         if w.steer_every > 0.0 and w.steer_s < min(t, limit):
@@ -117,12 +157,7 @@ def advance(fleet: int, limit: float, want: int) -> int:
             return AT_LIMIT
         w.now = max(w.now, t)
         horizon = t + EPSILON * (1.0 + abs(t))
-        while float_at(w.clock, 1) <= horizon:
-            i = tree_first(w.clock, w.half)
-            if i < w.n_instances:
-                land(fleet, i, float_at(w.clock, 1))
-            else:
-                land_prompts(fleet, i, float_at(w.clock, 1))
+        land_all(fleet, horizon)
         timers_meet(w.timer_s, w.timer_key, w.n_timers, horizon)
         while w.n_timers > 0 and float_at(w.timer_s, 0) <= horizon:
             s = timer_pop(w.timer_s, w.timer_key, w.n_timers)
@@ -130,5 +165,9 @@ def advance(fleet: int, limit: float, want: int) -> int:
             come_back(fleet, s, t)
         while w.late_s <= horizon:
             end_call(fleet, give_up(fleet), t)
+        judge = w.judges
+        while judge != 0:
+            move_judge(judge, t, horizon)
+            judge = fleet_at(judge, 0).next_judge
         if w.n_arrived < w.n_arrivals:
             arrive(fleet, horizon)

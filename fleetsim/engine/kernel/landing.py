@@ -1,4 +1,4 @@
-"""What iterations bring: tokens, ends of turns, tools, rewards, finished groups in the buffer."""
+"""What iterations bring: tokens, ends of turns, and what follows them: tools and rewards."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import math
 from fleetsim.engine.kernel.addresses import (
     fleet_at,
     float_at,
-    group_at,
     instance_at,
     int32_at,
     int64_at,
@@ -18,12 +17,13 @@ from fleetsim.engine.kernel.addresses import (
     visit_at,
 )
 from fleetsim.engine.kernel.blocks import context, give_back, remember_turn, take
-from fleetsim.engine.kernel.boundary import at_boundary, gone, lose, lose_rest, unwanted
-from fleetsim.engine.kernel.dispatch import await_engine, enqueue, owe, turn_goal
+from fleetsim.engine.kernel.boundary import at_boundary, gone, holds_place, lose, unwanted
+from fleetsim.engine.kernel.completion import answered, leave_instance, scored, shrink
+from fleetsim.engine.kernel.dispatch import await_engine, enqueue, turn_goal
 from fleetsim.engine.kernel.growth import grown, keep_phase
 from fleetsim.engine.kernel.instance import blocks_needed, mark, set_next
 from fleetsim.engine.kernel.jit import compiled
-from fleetsim.engine.kernel.members import close_decode, ends_of, join_decodes, rebase, set_load, unlink
+from fleetsim.engine.kernel.members import close_decode, ends_of, join_decodes, rebase, unlink
 from fleetsim.engine.kernel.sharing import prompt_done
 from fleetsim.engine.kernel.stations import another_need, call, end_service, let_go, ring
 from fleetsim.engine.kernel.tables import (
@@ -32,17 +32,11 @@ from fleetsim.engine.kernel.tables import (
     DECODING,
     DONE,
     FIRST,
-    G_ABORTED,
-    G_BLOCKED,
-    G_FILTERED,
-    G_OVERFLOW,
-    G_READY,
     GONE,
     IDLE,
     IN_SERVICE,
     JUMP,
     LANDING,
-    LESS,
     REBASE,
     RESTARTS,
     RETRIED,
@@ -60,100 +54,23 @@ from fleetsim.engine.kernel.windows import cross
 
 
 @compiled
-def put_ready(fleet: int, g: int) -> None:
-    """A finished group meets the buffer: it goes in, waits at the door, or pushes the oldest out."""
-    w = fleet_at(fleet, 0)
-    group = group_at(w.groups, g)
-    if w.n_ready >= w.ready_cap:
-        if w.drop_oldest == 0:
-            group.status = G_BLOCKED
-            put_int32(w.blocked, w.n_blocked, g)
-            w.n_blocked += 1
-            return
-        oldest_group = int32_at(w.ready, 0)
-        oldest = group_at(w.groups, oldest_group)
-        oldest.status = G_OVERFLOW
-        oldest.left_s = group.ready_s
-        for j in range(w.n_ready - 1):
-            put_int32(w.ready, j, int32_at(w.ready, j + 1))
-        w.n_ready -= 1
-        w.credits += w.returns
-        owe(fleet, oldest_group)
-    group.status = G_READY
-    put_int32(w.ready, w.n_ready, g)
-    w.n_ready += 1
-
-
-@compiled
-def scored(fleet: int, s: int, t: float) -> None:
-    """A sample has its reward; the last one that is needed completes the group, and the rest is aborted."""
-    w = fleet_at(fleet, 0)
-    S = sample_at(w.samples, s)
-    S.status = DONE
-    let_go(fleet, s, t)
-    group = group_at(w.groups, S.group)
-    group.scored += 1
-    if group.scored >= group.need:
-        complete(fleet, S.group, t)
-
-
-@compiled
-def complete(fleet: int, g: int, t: float) -> None:
-    """A group has all that it needs."""
-    w = fleet_at(fleet, 0)
-    group = group_at(w.groups, g)
-    group.ready_s = t
-    w.completed_groups += 1
-    if group.need < group.size:
-        lose_rest(fleet, g, t)
-    if w.pool == 1:
-        w.credits += 1
-    if group.zero_variance == 1:
-        group.status = G_FILTERED
-        w.credits += w.returns
-        owe(fleet, g)
-        return
-    put_ready(fleet, g)
-
-
-@compiled
-def shrink(fleet: int, g: int, t: float) -> None:
-    """A group has lost a sample: it needs no more than are left, and is aborted where none are."""
-    w = fleet_at(fleet, 0)
-    group = group_at(w.groups, g)
-    group.dropped += 1
-    group.need = min(group.need, group.size - group.dropped)
-    if group.need == 0:
-        group.status = G_ABORTED
-        w.aborted_groups += 1
-        w.credits += w.returns + w.pool
-        owe(fleet, g)
-    elif group.scored == group.need:
-        complete(fleet, g, t)
-
-
-@compiled
-def leave_instance(fleet: int, s: int) -> None:
-    """An instance has one sample less, unless this one was taken from it already."""
-    w = fleet_at(fleet, 0)
-    if sample_at(w.samples, s).instance >= 0:
-        w.in_flight -= 1
-        set_load(fleet, sample_at(w.samples, s).instance, LESS)
-
-
-@compiled
 def generated(fleet: int, s: int, t: float) -> None:
     """A sample has its last token: its reward is computed."""
     w = fleet_at(fleet, 0)
     S = sample_at(w.samples, s)
     S.finish_s = t
-    leave_instance(fleet, s)
     if w.open_loop == 1:
+        leave_instance(fleet, s)
         S.status = DONE
+        if w.asked_by != 0:
+            answered(fleet, s, t)
         return
     if unwanted(fleet, s):
+        leave_instance(fleet, s)
         gone(fleet, s, t)
         return
+    if w.holds_slot == 0:
+        leave_instance(fleet, s)
     S.status = SCORING
     latency = float_at(w.reward_s, s) if w.has_rewards == 1 else 0.0
     if w.reward_station >= 0:
@@ -233,7 +150,7 @@ def end_call(fleet: int, s: int, t: float) -> None:
     station.lost += 1
     if station.policy == RETRIED and V.restarts < RESTARTS:
         V.restarts += 1
-        if S.status == AWAY:
+        if holds_place(fleet, s):
             leave_instance(fleet, s)
         S.finish_s = -1.0
         S.turn_cache = -1
@@ -243,7 +160,7 @@ def end_call(fleet: int, s: int, t: float) -> None:
     elif station.policy == TRUNCATED:
         scored(fleet, s, t)
     else:
-        if S.status == AWAY:
+        if holds_place(fleet, s):
             leave_instance(fleet, s)
         gone(fleet, s, t)
         shrink(fleet, S.group, t)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fleetsim.engine.kernel.tables import ACCOUNTS, GROUP, INSTANCE, LOG, NEEDS, PREFIX, SAMPLE, STATION, VISIT
+from fleetsim.engine.kernel.tables import ACCOUNTS, GROUP, INSTANCE, LEVELS, LOG, NEEDS, PREFIX, SAMPLE, STATION, VISIT
 
 INT, FLOAT, SHORT = np.dtype(np.int64), np.dtype(np.float64), np.dtype(np.int32)
 
@@ -95,6 +95,8 @@ SIZES: dict[str, TableSize] = {
     "needs": TableSize(
         FLOAT, lambda w: (2 if w["n_stations"] else 0, int(NEEDS)), "a share below 1 of so many; one of two lines"
     ),
+    "levels": TableSize(FLOAT, lambda w: (2 * w["n_stations"], int(LEVELS)), "`level_of` ends below LEVELS"),
+    "warm_s": TableSize(FLOAT, lambda w: (w["n_stations"], max(1, w["most_warm"])), "`warm_next` is taken modulo warm"),
     "reward_s": TableSize(FLOAT, _samples, "a sample's own row"),
     "tool_s": TableSize(
         FLOAT, _tools, "a turn that is not the last one: the last ends at `target`, where a sample is over"

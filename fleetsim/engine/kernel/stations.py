@@ -1,8 +1,9 @@
 """Stations of workers: tools and rewards whose number, start-up or patience is limited.
 
 A call waits, first come first served, until a worker is free; the worker starts, serves it, and is free again, or stays
-with its rollout. What the call does to its sample is `landing.py`'s: nothing here knows a route. A call that was made
-is answered, also where nobody wants its rollout any more.
+with its rollout. A worker that is kept warm needs no start. Where calls begin at a rate at most, a call keeps its
+worker until its turn: nobody behind it could have used it. What the call does to its sample is `landing.py`'s: nothing
+here knows a route. A call that was made is answered, also where nobody wants its rollout any more.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ import math
 
 import numpy as np
 
-from fleetsim.engine.kernel.addresses import fleet_at, float_at, line_at, station_at, visit_at
+from fleetsim.engine.kernel.addresses import fleet_at, float_at, line_at, put_float, station_at, visit_at
 from fleetsim.engine.kernel.jit import compiled
-from fleetsim.engine.kernel.tables import FAILED, IN_SERVICE, LATE, NEEDS, NOWHERE, QUEUED, SERVED
+from fleetsim.engine.kernel.tables import FAILED, IN_SERVICE, LATE, LEVELS, NEEDS, NOWHERE, QUEUED, SERVED
 from fleetsim.engine.kernel.trees import timer_push
 
 
@@ -38,6 +39,23 @@ def another_need(fleet: int, line: int, s: int) -> float:
 
 
 @compiled
+def level_of(n: int) -> int:
+    """Where a number is counted: itself below 32, above in a sixteenth of its power of two."""
+    shift = 0
+    while n >> shift >= 32:
+        shift += 1
+    return min(n if shift == 0 else 16 * shift + (n >> shift), LEVELS - 1)
+
+
+@compiled
+def count_level(fleet: int, line: int, n: int, by: float) -> None:
+    """Adds to what is counted of a number."""
+    of = line_at(fleet_at(fleet, 0).levels, line, LEVELS * 8)
+    level = level_of(n)
+    put_float(of, level, float_at(of, level) + by)
+
+
+@compiled
 def tally(fleet: int, k: int, t: float) -> None:
     """Adds up until t how many calls wait and are served, and how many workers are taken."""
     station = station_at(fleet_at(fleet, 0).stations, k)
@@ -45,6 +63,7 @@ def tally(fleet: int, k: int, t: float) -> None:
     station.waited_s += station.waiting * span
     station.served_s += station.serving * span
     station.used_s += station.used * span
+    count_level(fleet, 2 * k, station.used, span)
     station.since = t
 
 
@@ -75,13 +94,36 @@ def first_out(fleet: int, k: int, t: float) -> int:
 
 
 @compiled
+def start_of(fleet: int, k: int, t: float) -> float:
+    """Seconds until a fresh worker of station k begins: none where a warm one is ready."""
+    w = fleet_at(fleet, 0)
+    station = station_at(w.stations, k)
+    if station.warm == 0:
+        return station.start_s
+    ready = line_at(w.warm_s, k, max(1, w.most_warm) * 8)
+    if float_at(ready, station.warm_next) > t:
+        return station.start_s
+    put_float(ready, station.warm_next, t + station.start_s)
+    station.warm_next = (station.warm_next + 1) % station.warm
+    return 0.0
+
+
+@compiled
 def serve(fleet: int, s: int, t: float) -> None:
     """A worker takes the call of a sample; how it will end, and when, is known from here on."""
     w = fleet_at(fleet, 0)
     V = visit_at(w.visits, s)
     station = station_at(w.stations, V.station)
     last_s = max(t, V.came_s + station.timeout_s)
-    V.due_s = t + (0.0 if V.holds == 1 else station.start_s) + V.need_s
+    turn_s = max(t, station.open_s)
+    begin_s = min(turn_s, last_s)
+    station.waited_s += begin_s - t
+    station.served_s -= begin_s - t
+    count_level(fleet, 2 * V.station + 1, int(1000.0 * (begin_s - V.came_s)), 1.0)
+    V.due_s = turn_s
+    if turn_s <= last_s:
+        station.open_s = turn_s + station.gap_s
+        V.due_s += (0.0 if V.holds == 1 else start_of(fleet, V.station, turn_s)) + V.need_s
     V.outcome = SERVED
     if V.due_s > last_s:
         V.due_s = last_s
@@ -188,5 +230,6 @@ def give_up(fleet: int) -> int:
     V = visit_at(w.visits, s)
     V.where = NOWHERE
     V.outcome = LATE
+    count_level(fleet, 2 * k + 1, int(1000.0 * (w.late_s - V.came_s)), 1.0)
     count_end(fleet, s)
     return s

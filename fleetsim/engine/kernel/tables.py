@@ -36,6 +36,8 @@ DROPPED, TRUNCATED, RETRIED = _codes(3)
 # lines of `needs`: seconds of calls that are made again
 TOOL_NEEDS, REWARD_NEEDS = _codes(2)
 NEEDS = np.int64(4096)
+# counts and milliseconds by size, see `level_of`; of each station two lines of `levels`: of its workers, of its waits
+LEVELS = np.int64(384)
 # times that a rollout starts again from its prompt before it is dropped
 RESTARTS = np.int64(3)
 # whose scheduler plans an iteration
@@ -43,6 +45,8 @@ VLLM, SGLANG, TENSORRT = _codes(3)
 INIT_RATIO = 0.7  # SGLang's new_token_ratio when an engine starts or has run empty
 # routing
 ROUND_ROBIN, LEAST_LOADED, PREFIX_AFFINITY = _codes(3)
+# what a judge reads
+OF_SAMPLES, OF_GROUPS = _codes(2)
 # why `advance` returned
 AT_LIMIT, BATCH_READY, NOTHING_MOVES, NEED_GROUPS, EMPTY, OUT_OF_PATIENCE, LOG_FULL, TOO_FULL = _codes(8)
 # a sample more, a sample less
@@ -85,6 +89,7 @@ SAMPLE = np.dtype(
         ("end_count", "i8"),  # decode counter at which the current turn ends
         ("first_version", "i4"),  # weight version that made its first token
         ("side", "i1"),  # DECODING, PREFILLING or BROUGHT
+        ("pending", "i1"),  # judges that have not answered; so of a group
         ("sent_s", "f8"),  # when its instance got it: from the client, or from another instance
         ("start_s", "f8"),
         ("first_token_s", "f8"),
@@ -107,6 +112,7 @@ GROUP = np.dtype(
         ("status", "i1"),
         ("zero_variance", "i1"),
         ("doomed", "i1"),  # the next CMD_DISCARD aborts it
+        ("pending", "i1"),
         ("submit_s", "f8"),
         ("ready_s", "f8"),
         ("left_s", "f8"),  # when it left the buffer: trained, stale or pushed out
@@ -187,6 +193,10 @@ STATION = np.dtype(
     [
         ("workers", "i8"),
         ("start_s", "f8"),  # until a fresh worker begins with what it is asked
+        ("warm", "i8"),  # fresh workers that are kept started; one that is taken is replaced in start_s
+        ("warm_next", "i8"),  # of them the one that is ready first
+        ("gap_s", "f8"),  # between the beginnings of two calls, at least
+        ("open_s", "f8"),  # when the next call may begin
         ("timeout_s", "f8"),  # of a call: waiting, start-up and service together
         ("failure_share", "f8"),
         ("tries", "i8"),  # of a call, the first one included
@@ -235,8 +245,8 @@ LOG = np.dtype([("time_s", "f8"), ("instance", "i4"), ("account", "i1")], align=
 ADDRESSES = (
     "samples", "groups", "prefixes", "instances", "ends", "crossings", "residues", "clock", "loads", "table_s",
     "prompt_table_s", "timer_s", "timer_key", "requeue", "ready", "blocked", "owed", "dirty", "stations", "visits",
-    "needs", "reward_s", "tool_s", "tool_tokens", "arrival_s", "arrival", "accounts", "drafts", "draft_s", "draft_kv_s",
-    "growths", "log",
+    "needs", "levels", "warm_s", "reward_s", "tool_s", "tool_tokens", "arrival_s", "arrival", "accounts", "drafts",
+    "draft_s", "draft_kv_s", "growths", "log",
 )  # fmt: skip
 
 FLEET = np.dtype(
@@ -306,11 +316,23 @@ FLEET = np.dtype(
         ("max_num_seqs", "i8"),
         ("max_tokens", "i8"),
         ("n_stations", "i8"),
+        ("most_warm", "i8"),  # of any station
         ("tool_station", "i8"),  # where tools are called and rewards are computed; -1 = nowhere: nothing limits them
         ("reward_station", "i8"),
         ("late_s", "f8"),  # when the next call that waits is timed out
         ("chance", "i8"),  # the seed of failures
         ("turns", "i8"),
+        ("holds_slot", "i1"),  # a sample is in flight until it is scored
+        # Judges (`judges.py`): fleet rows of their own, each with the address of the next one; 0 = no more
+        ("judges", "i8"),
+        ("next_judge", "i8"),
+        ("asked_by", "i8"),  # of a judge: the fleet whose rollouts it reads; the next fields are a judge's, too
+        ("reads", "i1"),  # OF_SAMPLES or OF_GROUPS
+        ("reads_share", "f8"),  # of a rollout's tokens
+        ("gate_s", "f8"),  # when the next request may begin, by the limit on its rate
+        ("gate_request_s", "f8"),  # between a request and the next one: for itself, and for each of its tokens
+        ("gate_token_s", "f8"),
+        ("reach_s", "f8"),  # until a request is there
         ("aborted_tokens", "i8"),
         ("lost_tokens", "i8"),
         ("recomputed_tokens", "i8"),

@@ -35,6 +35,7 @@ from numpy.typing import NDArray
 from fleetsim import units
 from fleetsim.engine.step_time import LinearStepTime, StepTime
 from fleetsim.history.history import History
+from fleetsim.least_squares import non_negative
 from fleetsim.replay.implied.observed_load import seen_of
 from fleetsim.replay.implied.stretch import LoadLevel, Stretch
 from fleetsim.replay.observe.observed import Observed
@@ -197,8 +198,6 @@ def _least_squares(seen: Stretch, level: LoadLevel, prompt: float | None = None)
     """Non-negative least squares over the steady intervals and the level; the level's load depends on the answer.
     prompt: what a prompt token takes, of what is fixed; None = it is fitted, too. None where iterations take no time.
     """
-    from scipy.optimize import nnls
-
     rows = seen.rows.some(np.arange(len(seen.rows)) % max(1, len(seen.rows) // MOST_ROWS) == 0)
     kv = np.nan_to_num(rows.kv_tokens)
     n = rows.generated / rows.running
@@ -215,7 +214,7 @@ def _least_squares(seen: Stretch, level: LoadLevel, prompt: float | None = None)
         a = np.concatenate([x * weights[:, None], heavy * moment[None, :]])
         y = np.append(weights, heavy)
         scale = np.maximum(np.abs(a).mean(axis=0), 1e-30)
-        found = nnls(a / scale, y)[0] / scale
+        found = non_negative(a / scale, y) / scale
         trust = _trust((x @ found - 1.0) / rows.doubt)
         fixed, per_seq, per_kv, per_prompt = into @ found
         step_time = LinearStepTime(float(fixed), float(per_seq), float(per_prompt), float(per_kv))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fleetsim.history.history import Floats
+from fleetsim.least_squares import non_negative
 from fleetsim.replay.observe.intervals import Intervals, Mask, percentile
 
 MOST_POINTS = 20_000  # more say nothing new about three numbers
@@ -94,17 +95,13 @@ def curve_of(
 def _least_absolute(rows: Floats, trust: Floats, quantile: float) -> Floats:
     """x >= 0 that minimizes sum trust |rows x - 1|, by reweighting least squares. An error above 0 counts `quantile`
     times, one below 0 the rest of 1 times."""
-    from scipy.optimize import nnls  # a window without engines does without scipy, which takes long to import
-
     scale = np.where(rows.max(axis=0) > 0, rows.max(axis=0), 1.0)
     scale = scale * (1 + 1e-9 * np.arange(rows.shape[1]))  # of columns that say the same, the first one counts
     scaled = rows / scale
     weights = np.sqrt(trust)
     x: Floats = np.zeros(rows.shape[1])
     for _ in range(ROUNDS):
-        # |A x - b| and |R x - Q'b| differ by what no x changes: so many rows become as few as there are columns.
-        small = np.asarray(np.linalg.qr(np.column_stack((scaled * weights[:, None], weights)), mode="r"))
-        x, _ = nnls(small[:, :-1], small[:, -1])
+        x = non_negative(scaled * weights[:, None], weights)
         over = scaled @ x - 1
         weights = np.sqrt(trust * np.where(over > 0, quantile, 1 - quantile) / np.maximum(np.abs(over), 1e-3))
     return np.asarray(x / scale)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from fleetsim.distributions import binomial_above
 from fleetsim.history.history import Floats, History
 from fleetsim.replay.observe.interruptions import Rolling, Stop
 from fleetsim.replay.observe.intervals import Intervals, Mask, runs_of
@@ -66,8 +67,6 @@ def rolling_of(history: History, intervals: Intervals) -> Rolling | None:
 
 def _in_turn(each: list[list[Stop]], intervals: Intervals) -> bool:
     """Nearly all instances stop at a distance of their own from the one that has most stops: one after the other."""
-    from scipy.special import bdtrc  # a window without engines does without scipy
-
     step, span = intervals.step_s, float(intervals.times[-1] - intervals.times[0])
     starts = [np.array([stop.start_s for stop in mine]) for mine in each]
     first = max(starts, key=len)
@@ -78,7 +77,8 @@ def _in_turn(each: list[list[Stop]], intervals: Intervals) -> bool:
         offsets = mine - first[np.abs(mine[:, None] - first[None, :]).argmin(axis=1)]
         middle = float(np.median(offsets))
         fit = int((np.abs(offsets - middle) <= SLACK * step).sum())
-        chance = bdtrc(fit - 2, len(mine) - 1, min(1.0, 2 * SLACK * step * len(first) / span)) if fit >= 2 else 1.0
+        share = min(1.0, 2 * SLACK * step * len(first) / span)
+        chance = binomial_above(fit - 2, len(mine) - 1, share) if fit >= 2 else 1.0
         if fit >= TURN * len(mine) and (chance <= CHANCE or have_rhythm(mine.tolist(), step)):
             distances.append(middle)
     return len(distances) >= ALL * len(each) and max(distances) - min(distances) >= APART * step

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fleetsim.distributions import binomial_above
 from fleetsim.history.history import Floats
 from fleetsim.replay.observe.intervals import ALIKE, Intervals, Mask, runs_of
 
@@ -123,8 +124,6 @@ def _lost_by_each(intervals: Intervals, within: tuple[int, ...], first: int, las
 
 def have_rhythm(times_s: Sequence[float], step_s: float) -> bool:
     """Three of four distances are multiples of their median, and as many would be by chance once in a hundred times."""
-    from scipy.special import bdtrc  # a window without engines does without scipy
-
     if len(times_s) < FEWEST:
         return False
     distances = np.diff(times_s)
@@ -135,5 +134,5 @@ def have_rhythm(times_s: Sequence[float], step_s: float) -> bool:
     slack = max(0.2, min(step_s / period, 0.25))
     fit = np.abs(turns - np.maximum(np.round(turns), 1)) <= slack
     others = len(fit) - 1  # the median fits itself
-    chance = float(bdtrc(int(fit.sum()) - 2, others, 2 * slack)) if fit.sum() >= 2 else 1.0
+    chance = binomial_above(int(fit.sum()) - 2, others, 2 * slack) if fit.sum() >= 2 else 1.0
     return bool(fit.mean() >= 0.75 and chance <= CHANCE)

@@ -1,0 +1,171 @@
+"""What completes samples and groups: a reward, then the judges, then the buffer.
+
+A judge is a fleet of engines of its own (`judges.py`). A sample that has its reward is read by every judge of samples,
+a group that has all its samples by every judge of groups, by all of them at the same time.
+"""
+
+from __future__ import annotations
+
+from fleetsim.engine.kernel.addresses import fleet_at, group_at, int32_at, put_int32, sample_at
+from fleetsim.engine.kernel.boundary import lose_rest
+from fleetsim.engine.kernel.dispatch import owe
+from fleetsim.engine.kernel.jit import compiled
+from fleetsim.engine.kernel.judges import ask_judges
+from fleetsim.engine.kernel.members import set_load
+from fleetsim.engine.kernel.stations import let_go
+from fleetsim.engine.kernel.tables import (
+    DONE,
+    G_ABORTED,
+    G_BLOCKED,
+    G_FILTERED,
+    G_OPEN,
+    G_OVERFLOW,
+    G_READY,
+    LESS,
+    OF_GROUPS,
+    OF_SAMPLES,
+    SCORING,
+)
+
+
+@compiled
+def put_ready(fleet: int, g: int) -> None:
+    """A finished group meets the buffer: it goes in, waits at the door, or pushes the oldest out."""
+    w = fleet_at(fleet, 0)
+    group = group_at(w.groups, g)
+    if w.n_ready >= w.ready_cap:
+        if w.drop_oldest == 0:
+            group.status = G_BLOCKED
+            put_int32(w.blocked, w.n_blocked, g)
+            w.n_blocked += 1
+            return
+        oldest_group = int32_at(w.ready, 0)
+        oldest = group_at(w.groups, oldest_group)
+        oldest.status = G_OVERFLOW
+        oldest.left_s = group.ready_s
+        for j in range(w.n_ready - 1):
+            put_int32(w.ready, j, int32_at(w.ready, j + 1))
+        w.n_ready -= 1
+        w.credits += w.returns
+        owe(fleet, oldest_group)
+    group.status = G_READY
+    put_int32(w.ready, w.n_ready, g)
+    w.n_ready += 1
+
+
+@compiled
+def scored(fleet: int, s: int, t: float) -> None:
+    """A sample has its reward: its judges read it, where it has any."""
+    w = fleet_at(fleet, 0)
+    let_go(fleet, s, t)
+    if w.judges != 0:
+        S = sample_at(w.samples, s)
+        S.pending = ask_judges(fleet, OF_SAMPLES, s, S.prompt + S.extra + S.made, t)
+        if S.pending > 0:
+            return
+    judged(fleet, s, t)
+
+
+@compiled
+def judged(fleet: int, s: int, t: float) -> None:
+    """A sample is done; with the last one that is needed the group has its samples."""
+    w = fleet_at(fleet, 0)
+    S = sample_at(w.samples, s)
+    if w.holds_slot == 1:
+        leave_instance(fleet, s)
+    S.status = DONE
+    group = group_at(w.groups, S.group)
+    group.scored += 1
+    if group.scored >= group.need:
+        all_scored(fleet, S.group, t)
+
+
+@compiled
+def all_scored(fleet: int, g: int, t: float) -> None:
+    """A group has all its samples: judges of groups read them, where there are any; the rest is aborted before."""
+    w = fleet_at(fleet, 0)
+    if w.judges != 0:
+        group = group_at(w.groups, g)
+        if group.need < group.size:
+            lose_rest(fleet, g, t)
+        tokens = sample_at(w.samples, group.first).prompt
+        for s in range(group.first, group.first + group.size):
+            S = sample_at(w.samples, s)
+            if S.status == DONE:
+                tokens += S.extra + S.made
+        group.pending = ask_judges(fleet, OF_GROUPS, g, tokens, t)
+        if group.pending > 0:
+            return
+    complete(fleet, g, t)
+
+
+@compiled
+def answered(judge: int, r: int, t: float) -> None:
+    """A judge has answered a request; with the last vote its sample or group has one answer more.
+
+    An answer that nobody wants any more is thrown away: what was asked is answered.
+    """
+    w = fleet_at(judge, 0)
+    key = sample_at(w.samples, r).group
+    votes = group_at(w.groups, key)
+    votes.scored += 1
+    if votes.scored < votes.size:
+        return
+    votes.ready_s = t
+    asker = fleet_at(w.asked_by, 0)
+    if w.reads == OF_GROUPS:
+        group = group_at(asker.groups, key)
+        if group.status == G_OPEN:
+            group.pending -= 1
+            if group.pending == 0:
+                complete(w.asked_by, key, t)
+        return
+    S = sample_at(asker.samples, key)
+    if S.status == SCORING:
+        S.pending -= 1
+        if S.pending == 0:
+            judged(w.asked_by, key, t)
+
+
+@compiled
+def complete(fleet: int, g: int, t: float) -> None:
+    """A group has all that it needs."""
+    w = fleet_at(fleet, 0)
+    group = group_at(w.groups, g)
+    group.ready_s = t
+    w.completed_groups += 1
+    if group.need < group.size:
+        lose_rest(fleet, g, t)
+    if w.pool == 1:
+        w.credits += 1
+    if group.zero_variance == 1:
+        group.status = G_FILTERED
+        w.credits += w.returns
+        owe(fleet, g)
+        return
+    put_ready(fleet, g)
+
+
+@compiled
+def shrink(fleet: int, g: int, t: float) -> None:
+    """A group has lost a sample: it needs no more than are left, and is aborted where none are."""
+    w = fleet_at(fleet, 0)
+    group = group_at(w.groups, g)
+    group.dropped += 1
+    group.need = min(group.need, group.size - group.dropped)
+    if group.need == 0:
+        group.status = G_ABORTED
+        w.aborted_groups += 1
+        w.credits += w.returns + w.pool
+        owe(fleet, g)
+    elif group.scored == group.need:
+        all_scored(fleet, g, t)
+
+
+@compiled
+def leave_instance(fleet: int, s: int) -> None:
+    """An instance has one sample less, unless this one was taken from it already."""
+    w = fleet_at(fleet, 0)
+    if sample_at(w.samples, s).instance >= 0:
+        w.in_flight -= 1
+        set_load(fleet, sample_at(w.samples, s).instance, LESS)

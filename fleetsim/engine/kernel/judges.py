@@ -1,0 +1,71 @@
+"""Judges: fleets of engines beside the rollout fleet that read what it has made, each a fleet row of its own.
+
+Their engines are the rollout's in all but their coefficients: every function of an engine takes a fleet row, and a
+judge's is one. What a judge is asked about a sample, or about a group, stands in the row of the same index in its own
+table of groups; its votes are the samples there. What the answers do is `completion.py`'s.
+"""
+
+from __future__ import annotations
+
+import math
+
+from fleetsim.engine.kernel.addresses import fleet_at, float_at, group_at, sample_at
+from fleetsim.engine.kernel.dispatch import route_sample, send
+from fleetsim.engine.kernel.jit import compiled
+from fleetsim.engine.kernel.tables import G_NEW, G_OPEN
+from fleetsim.engine.kernel.trees import timer_push
+
+
+@compiled
+def put_to(judge: int, r: int, t: float) -> None:
+    """A request reaches a judge: it goes to one of its instances, whose queue has no end."""
+    w = fleet_at(judge, 0)
+    send(judge, route_sample(judge, sample_at(w.samples, r).group), r, t)
+
+
+@compiled
+def ask(judge: int, key: int, tokens: int, t: float) -> None:
+    """A judge is asked about a sample or a group of so many tokens: every vote reads them behind its own prompt."""
+    w = fleet_at(judge, 0)
+    votes = group_at(w.groups, key)
+    votes.status = G_OPEN
+    votes.submit_s = t
+    for r in range(votes.first, votes.first + votes.size):
+        R = sample_at(w.samples, r)
+        R.prompt = max(1, R.prompt + int(w.reads_share * tokens))
+        gap = w.gate_request_s + w.gate_token_s * (R.prompt + R.target)
+        if gap == 0.0 and w.reach_s == 0.0:
+            put_to(judge, r, t)
+            continue
+        begins = max(t, w.gate_s)
+        w.gate_s = begins + gap
+        timer_push(w.timer_s, w.timer_key, w.n_timers, begins + w.reach_s, r)
+        w.n_timers += 1
+
+
+@compiled
+def ask_judges(fleet: int, reads: int, key: int, tokens: int, t: float) -> int:
+    """Asks every judge of samples, or of groups, that was not asked about this one; returns how many that were."""
+    judge = fleet_at(fleet, 0).judges
+    n = 0
+    while judge != 0:
+        w = fleet_at(judge, 0)
+        if w.reads == reads and key < w.n_groups and group_at(w.groups, key).status == G_NEW:
+            ask(judge, key, tokens, t)
+            n += 1
+        judge = w.next_judge
+    return n
+
+
+@compiled
+def next_of_judges(fleet: int) -> float:
+    """When the next thing happens at a judge."""
+    judge = fleet_at(fleet, 0).judges
+    t = math.inf
+    while judge != 0:
+        w = fleet_at(judge, 0)
+        t = min(t, float_at(w.clock, 1))
+        if w.n_timers > 0:
+            t = min(t, float_at(w.timer_s, 0))
+        judge = w.next_judge
+    return t

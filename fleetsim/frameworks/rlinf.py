@@ -1,0 +1,201 @@
+"""RLinf (RLinf/RLinf at a3816b596): reasoning and agents, in turn on shared GPUs or streamed between GPUs of their own.
+
+Names: examples/reasoning/config/math; what they mean: rlinf/utils/placement.py (ModelParallelComponentPlacement),
+rlinf/scheduler/placement/placement.py (ranges of GPUs), rlinf/runners/reasoning_runner.py (a step), rlinf/config.py.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fleetsim.frameworks import common, recipe, roles
+from fleetsim.frameworks.common import Framework, Mode
+from fleetsim.frameworks.draft import Draft
+from fleetsim.frameworks.reading import NODE_GPUS, Read, one_of, parts_of, times
+from fleetsim.frameworks.roles import put_turns, trajectory
+
+PLACES = "cluster.component_placement"
+_RANGE = re.compile(r"(\d{1,6})(?:-(\d{1,6}))?(?::[\d-]+)?")
+_ENGINES = {"sglang": "sglang", "vllm": "vllm"}
+NOT_MODELLED = {
+    "cluster.auto_scheduler": "GPUs that move between training and rollout in a step",
+    "runner.enable_dynamic_batch_size": "micro-batches do not change what is counted",
+    "agentloop.is_dynamic_rollout_batch": "a trajectory that is trained as several samples",
+}
+
+
+def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
+    """Fill the draft from RLinf's keys."""
+    kind = draft.text("runner.task_type", default="reasoning")
+    if "reasoning" not in kind.value and "coding" not in kind.value:
+        other = "no text is generated: an embodied policy is not modelled"
+        rule = "fine-tuning: no rollout to plan" if kind.value == "sft" else other
+        draft.refuse(kind.key, kind.value, rule, "give a configuration of task_type reasoning")
+        return
+    common.model(draft, "rollout.model.model_path", remedy="-- rollout.model.model_path=Qwen/Qwen2.5-7B")
+    prompts = draft.needed_count("data.rollout_batch_size", remedy="-- data.rollout_batch_size=512")
+    n = draft.take("workload.group_size", draft.count("algorithm.group_size", default=1))
+    samples = times(prompts, n)
+    draft.put("trainer.batch_samples", samples.value, prompts, n, why="prompts x responses", back=samples.written)
+    _lengths(draft)
+    _gpus(draft)
+    _engine(draft)
+    shared = draft.values["fleet.placement"] == "colocated"
+    updates = draft.count("algorithm.n_minibatches", default=1)
+    path, other = "trainer.minibatches", "trainer.recipe.optimizer_steps"
+    path, other = (other, path) if shared else (path, other)
+    why = "their updates count as one step" if shared else "each is trained as soon as it is complete"
+    draft.put(path, updates.value, updates, why=why, unless=1)
+    draft.could(other, 1, lambda _: None, 1)
+    common.barrier(draft, "weights change between two batches, when the last is trained")
+    draft.semantics("fleet.group_placement", "together", "a prompt's responses run on one engine")
+    draft.semantics("fleet.routing", "round_robin", "each engine gets an equal part of the prompts")
+    common.transport(draft, None, {})
+    _recipe(draft, speed)
+    draft.leave_out(NOT_MODELLED)
+
+
+def _lengths(draft: Draft) -> None:
+    """Tokens of one request; of an agent's turns together, what the sequence has beside the prompt."""
+    prompt, whole = draft.maybe_count("data.max_prompt_length"), draft.maybe_count("runner.seq_length")
+    answer = draft.maybe_count("algorithm.sampling_params.max_new_tokens") or whole
+    turns = draft.maybe_count("agentloop.max_turns", "agentloop.max_toolcall_per_worker")
+    mark = next((key for key in ("agentloop", "tools") if draft.settings.has(key)), "")
+    put_turns(draft, turns, "agentloop.max_turns", mark)
+    if answer is not None:
+        answer = trajectory(answer, turns, whole, "runner.seq_length", several=bool(mark))
+        own = draft.settings.get("algorithm.sampling_params.max_new_tokens")
+        if own is not None and whole is not None and answer.key == own[0].key:
+            answer = Read(answer.key, answer.value, True, _with_whole(answer, whole, prompt))
+    key, asked = "algorithm.sampling_params.max_new_tokens", "data.max_prompt_length"
+    common.lengths(draft, answer, prompt, output_key=key, prompt_key=asked)
+    draft.settings.see("algorithm.sampling_params", "agentloop", "tools")
+
+
+def _with_whole(answer: Read[int], whole: Read[int], prompt: Read[int] | None) -> Any:
+    """Back from the tokens of an answer: the sequence grows with them."""
+    return lambda want: {answer.key: want, whole.key: want + (0 if prompt is None else prompt.value)}
+
+
+def _placed(draft: Draft) -> Iterator[tuple[str, str, set[int] | None]]:
+    """Component, key and GPUs; None for all GPUs of the cluster. A key may name several components."""
+    for key in draft.settings.below(PLACES):
+        found = draft.settings.get(key)
+        names = key.removeprefix(f"{PLACES}.").removesuffix(".placement")
+        if found is None or names.endswith(".node_group"):
+            continue
+        text, gpus = str(found[1]).strip(), set[int]()
+        for part in text.split(",") if text != "all" else ():
+            match = _RANGE.fullmatch(part.strip())
+            if match is None:
+                draft.refuse(found[0].key, text, "must be all, or ranges of GPUs such as 0-7", "mend it")
+                break
+            gpus |= set(range(int(match[1]), min(int(match[2] or match[1]), int(match[1]) + 100_000) + 1))
+        for name in names.split(","):
+            yield name.strip(), found[0].key, None if text == "all" else gpus
+
+
+def _gpus(draft: Draft) -> None:
+    """The trainer's GPUs, the engines, and the GPUs of what stands beside them."""
+    placed = {name: (key, gpus) for name, key, gpus in _placed(draft)}
+    nodes = draft.count("cluster.num_nodes", default=1)
+    everything = set(range(nodes.value * NODE_GPUS))
+    sizes: dict[str, set[int]] = {}
+    for role in ("actor", "rollout"):
+        if role not in placed:
+            draft.refuse(f"{PLACES}.{role}", None, "is missing: it says which GPUs the role has", f"{role}: 0-7")
+        gpus = placed.get(role, ("", {0}))[1]
+        sizes[role] = everything if gpus is None else gpus or {0}
+    keys = {role: placed[role][0] if role in placed else f"{PLACES}.{role}" for role in sizes}
+    keys["rollout"] = keys["rollout"] if "rollout" in placed else f"{PLACES}.rollout,reward"
+    shared = bool(sizes["actor"] & sizes["rollout"])
+    trainer = Read(keys["actor"], len(sizes["actor"]), True)
+    rollout = Read(keys["rollout"], len(sizes["rollout"]), True)
+
+    def place(train: int, roll: int, together: bool) -> Mapping[str, Any] | None:
+        if keys["actor"] == keys["rollout"]:
+            return {keys["actor"]: f"0-{train - 1}", nodes.key: -(-train // NODE_GPUS)} if together else None
+        first = 0 if together else roll
+        ranges = {
+            keys["rollout"]: f"0-{(train if together else roll) - 1}",
+            keys["actor"]: f"{first}-{first + train - 1}",
+        }
+        return {**ranges, nodes.key: -(-(first + train) // NODE_GPUS)}
+
+    draft.put("trainer.gpus", trainer.value, trainer, nodes, back=lambda want: place(want, rollout.value, shared))
+    if any(gpus is None for _, gpus in placed.values()):
+        why = f"all GPUs of {nodes}: {NODE_GPUS} each, which no setting says"
+        draft.assume("trainer.gpus", trainer.value, why, f"-- {keys['actor']}=0-{trainer.value - 1}")
+    tp = draft.take("engine.tp", draft.count("rollout.tensor_parallel_size", default=1))
+    pp = draft.take("engine.pp", draft.count("rollout.pipeline_parallel_size", default=1), unless=1)
+    each = tp if pp.value == 1 else times(tp, pp)
+    instances = draft.divided("the number of instances", rollout, each)
+    whole = parts_of(Read("", 1, True, lambda want: place(want if shared else trainer.value, want, shared)), each)
+    draft.put("fleet.instances", instances, rollout, each, back=whole)
+    kinds = one_of({"colocated": place(rollout.value, rollout.value, True) or {},
+                    "disaggregated": place(trainer.value, rollout.value, False) or {}})  # fmt: skip
+    draft.mode, draft.preset = ("collocated" if shared else "disaggregated"), "trl-grpo"
+    why = "rollout and training share GPUs" if shared else "they share no GPU"
+    draft.put("fleet.placement", "colocated" if shared else "disaggregated", trainer, rollout, why=why, back=kinds)
+    held = sizes["actor"] | sizes["rollout"]
+    for name, (key, gpus) in placed.items():
+        own = len((everything if gpus is None else gpus) - held)
+        if name.endswith("_judge"):
+            roles.judged(draft, key, own)
+        elif name.endswith("inference") and own:
+            roles.elsewhere(draft, key, own)
+        elif name == "reward" and own and draft.flag("reward.use_reward_model", default=False).value:
+            roles.judged(draft, key, own)
+    draft.settings.see(PLACES)
+
+
+def _engine(draft: Draft) -> None:
+    common.engine_name(draft, draft.text("rollout.rollout_backend", default="sglang"), _ENGINES)
+    share = draft.number("rollout.gpu_memory_utilization", default=0.9, most=1.0)
+    draft.where_said("engine.gpu_memory_utilization", share, share.key)
+    most = "rollout.max_running_requests"
+    draft.where_said("engine.max_num_seqs", draft.maybe_count(most), most)
+    if draft.values.get("engine.name") == "vllm":
+        common.entry_point(draft, "async_engine", "vLLM is started from its configuration")
+        draft.take("engine.prefix_caching", draft.flag("rollout.vllm.enable_prefix_caching", default=True))
+        tokens = "rollout.vllm.max_num_batched_tokens"
+        draft.where_said("engine.max_num_batched_tokens", draft.maybe_count(tokens), tokens)
+    draft.settings.see("rollout.vllm", "rollout.sglang")
+
+
+def _recipe(draft: Draft, speed: common.TrainerSpeed | None) -> None:
+    """The passes and the layout: reasoning_runner.py, megatron_actor_worker.py and fsdp_actor_worker.py."""
+    old = draft.flag("algorithm.recompute_logprobs", default=True)
+    penalty = draft.number("algorithm.kl_beta", default=0.0)
+    common.hardware_and_times(draft, speed, {"old log-probs": old.value, "reference log-probs": penalty.value > 0})
+    with_kl = one_of({True: {penalty.key: 0.001}, False: {penalty.key: 0.0}})
+    own = lambda want: {old.key: want, "rollout.return_logprobs": not want}  # noqa: E731 one of the two must be on
+    recipe.passes(draft, old_log_probs=(old.value, own), reference=(penalty.value > 0, with_kl))
+    recipe.words(draft, "backend", {"megatron": "megatron", "fsdp": "fsdp"}, "actor.training_backend")
+    if draft.values.get("trainer.recipe.backend") == "megatron":
+        words = {"tp": "tensor_model", "pp": "pipeline_model", "cp": "context", "ep": "expert_model"}
+        recipe.counts(draft, {name: f"actor.model.{word}_parallel_size" for name, word in words.items()})
+        recipe.words(draft, "offload", {"true": "states"}, "actor.offload_optimizer")
+    else:
+        recipe.words(draft, "offload", {"true": "adam"}, "actor.fsdp_config.cpu_offload")
+        recipe.flags(draft, {"recompute": ("actor.fsdp_config.gradient_checkpointing", False)})
+    critic = draft.flag("critic.use_critic_model", default=False)
+    roles.critic(draft, critic, critic.value, lambda want: {critic.key: True} if want else {})
+    if draft.flag("reward.use_reward_model", default=False).value:
+        roles.judged(draft, "reward.use_reward_model = True")
+    lora = draft.flag("actor.model.is_lora", default=False)
+    roles.adapters(draft, lora)
+    draft.settings.see("critic", "reward", "actor.offload_optimizer", "actor.model.lora_rank")
+
+
+_GPUS = {f"{PLACES}.rollout,reward": "0-7", f"{PLACES}.actor": "0-7", "data.rollout_batch_size": 64}
+_START = "python examples/reasoning/main_grpo.py --config-path FOLDER --config-name FILE"
+FRAMEWORK = Framework(
+    build,
+    "RLinf/RLinf",
+    "yaml",
+    (Mode("collocated", _START, _GPUS), Mode("disaggregated", _START, {**_GPUS, f"{PLACES}.actor": "8-15"})),
+    "the rest of an example of the same backend, data, the reward, the learning rate",
+)

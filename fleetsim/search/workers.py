@@ -1,0 +1,199 @@
+"""How many workers a station needs: sandboxes of tools, workers of rewards, with the instances that go with them.
+
+Where a job limits a station's workers, they are searched together with the count of instances, by the same objective:
+one count after the other with the others as they are, from plenty of workers downwards, until none moves. A step
+falls with each of them, and no worker makes another one worse, so there is no valley to be caught in. Workers that
+cost nothing have no price to be held against: of them it is the fewest with which a step is hardly longer. Workers are
+looked at in long runs: a short one sees the first calls of all rollouts at once, and more in use than ever after.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from fleetsim.config.load import with_changes
+from fleetsim.config.scenario import Scenario
+from fleetsim.errors import StuckError
+from fleetsim.job.trials import Memo, Tell, Trial, Trials, never, trial_of, with_instances
+from fleetsim.search.best import best_of
+from fleetsim.search.bisection import smallest
+from fleetsim.search.bound import Bounds
+from fleetsim.search.objective import least, price_per_s
+from fleetsim.search.rate_matching import matched
+from fleetsim.search.second_search import Anew, anew
+from fleetsim.search.targets import Target
+from fleetsim.sim.stations import EDGES, timed_stations
+
+# More than any job has calls at once.
+PLENTY = 1_000_000
+# Workers without a price: so much longer a step may be than with plenty of them.
+_HARDLY = 0.01
+# Neighbouring counts of a search, and of counts of instances while workers are looked for.
+_FINE, _INSTANCES = 1.1, 4 / 3
+_ROUNDS = 2
+# What is told beside counts that the job does not say otherwise: so much fewer.
+_FEWER = 2 / 3
+
+
+def path_of(station: str) -> str:
+    """Where a scenario says how many workers a station has."""
+    return f"stations.{station}.workers"
+
+
+def with_workers(scenario: Scenario, workers: Mapping[str, int]) -> Scenario:
+    """The scenario with other counts of workers, by station."""
+    return with_changes(scenario, {path_of(name): n for name, n in workers.items()}) if workers else scenario
+
+
+@dataclass(frozen=True, slots=True)
+class Crew:
+    """The workers of one station beside the recommended instances.
+
+    workers: those of the plan; where the job sets no limit, as many as are in use for 99 % of the time. given: the
+    job's own limit, None = none. p99, most: in use with plenty of them, for 99 % of the time and at once. busy: the
+    share of `workers` that is in use. with_them, other: the fleet as it is recommended, and with `fewer`, which are
+    those given where they are others.
+    """
+
+    station: str
+    workers: int
+    given: int | None
+    p99: float
+    most: float
+    busy: float
+    with_them: Trial
+    fewer: int
+    other: Trial
+
+    @property
+    def longer(self) -> float:
+        """By which share a step is longer with fewer; negative where they are more."""
+        return self.other.mean("step_s") / self.with_them.mean("step_s") - 1.0
+
+    @property
+    def dearer(self) -> float:
+        """The same of what a step costs."""
+        now = self.with_them.mean("cost_per_step")
+        return self.other.mean("cost_per_step") / now - 1.0 if now else 0.0
+
+    def told(self) -> dict[str, object]:
+        """As it stands in a JSON document."""
+        names = ("step_s", "cost_per_step")
+        other: dict[str, object] = {"workers": self.fewer, "stuck": self.other.stuck is not None}
+        if self.other.stuck is None:
+            other |= {name: self.other.mean(name) for name in names}
+            other |= {"step_longer": self.longer, "cost_more": self.dearer}
+        return {
+            "workers": self.workers,
+            "given": self.given,
+            "in_use_p99": self.p99,
+            "in_use_most": self.most,
+            "busy_fraction": self.busy,
+            **{name: self.with_them.mean(name) for name in names},
+            "fewer": other,
+        }
+
+
+class Crewing:
+    """The search for the workers of a job's stations.
+
+    stations: all whose calls take time. given: station -> workers, of those that the job limits; chosen: of these, what
+    is best for it, once `job` has found that.
+    """
+
+    def __init__(self, job: Scenario, measure: Memo, tell: Tell | None) -> None:
+        self._measure, self._tell, self._bounds = measure, tell, Bounds(steady=True)
+        self.stations = timed_stations(job)
+        own = {name: getattr(job.stations, name).workers for name in self.stations}
+        self.given = {name: n for name, n in own.items() if n is not None}
+        self._job = job
+        self.chosen: dict[str, int] = {}
+
+    def job(self, guess: int, targets: Sequence[Target]) -> Scenario:
+        """The job with the workers that are best for it, where it limits any. guess: instances."""
+        if not self.given:
+            return self._job
+        if self._tell is not None:
+            self._tell("counting the workers of tools and rewards")
+        workers = dict.fromkeys(self.given, PLENTY)
+        for _ in range(_ROUNDS):
+            looks = Trials(with_workers(self._job, workers), self._measure).looks
+            n = best_of(looks, guess, targets, 1, fine=_INSTANCES).instances
+            before, guess = dict(workers), n
+            for name in workers:
+                workers[name] = self._best(self._at(n, workers), name, bool(targets))
+            if workers == before:
+                break
+        self.chosen = workers
+        return with_workers(self._job, workers)
+
+    def crews(self, here: Scenario) -> tuple[Crew, ...]:
+        """The workers of all stations beside the recommended fleet. here: it, with its count of instances."""
+        return tuple(self._crew(here, name) for name in self.stations)
+
+    def _at(self, instances: int, workers: Mapping[str, int]) -> Scenario:
+        return with_instances(with_workers(self._job, workers), instances)
+
+    def _crew(self, here: Scenario, name: str) -> Crew:
+        given, of, now = self.given.get(name), f"stations.{name}", self._run(here)
+        free = self._run(with_workers(here, {name: PLENTY}))
+        p99, most, in_use = (free.mean(f"{of}.{what}") for what in ("workers_p99", "workers_most", "busy_fraction"))
+        if given is not None:
+            n, busy = self.chosen[name], now.mean(f"{of}.busy_fraction")
+        else:
+            if getattr(here.stations, name).calls_per_s is not None:  # what waits for its turn has a worker there
+                p99 = most = float(self._enough(here, name))
+            n = max(1, math.ceil(p99))
+            busy = min(1.0, in_use * PLENTY / n)
+        fewer = given if given is not None and given != n else max(1, math.floor(_FEWER * n))
+        return Crew(name, n, given, p99, most, busy, now, fewer, self._run(with_workers(here, {name: fewer})))
+
+    def as_given(self, crew: Crew, now: Trial, targets: Sequence[Target]) -> Anew | None:
+        """The fleet that is best with the workers that the job has, where they are others."""
+        if crew.given is None or crew.given == crew.workers:
+            return None
+        changed = with_workers(self._job, {**self.chosen, crew.station: crew.given})
+        return anew(Trials(changed, self._measure), matched(changed)[1], now, targets)
+
+    def _run(self, scenario: Scenario) -> Trial:
+        """A long run; where calls that time out leave no batch complete, it gets stuck."""
+        try:
+            return trial_of(scenario.fleet.instances, [self._measure(scenario, 0)])
+        except StuckError as error:
+            return never(scenario.fleet.instances, 1, error)
+
+    def _best(self, here: Scenario, name: str, hardly: bool) -> int:
+        """The workers of one station that are best for a count of instances. hardly: for a step that is hardly longer
+        than with plenty of them, as targets ask."""
+        if hardly or not getattr(here.stations, name).worker_price_usd_per_h:
+            return self._enough(here, name)
+        free = self._run(with_workers(here, {name: PLENTY}))
+        most = max(1, math.ceil(free.mean(f"stations.{name}.workers_most")))
+        in_use = free.mean(f"stations.{name}.workers_p99")
+
+        def at(n: int) -> Scenario:
+            return with_workers(here, {name: n})
+
+        floor = self._bounds.step_s if self._measure.simulates else lambda _: 0.0
+        return least(
+            lambda n: self._run(at(n)).mean("step_s"),
+            lambda n: price_per_s(at(n), here.fleet.instances),
+            min(most, max(1, round(in_use))), most,
+            power=1.0 + here.targets.worth, fine=_FINE, floor=lambda n: floor(at(n)),
+        )  # fmt: skip
+
+    def _enough(self, here: Scenario, name: str) -> int:
+        """The fewest workers with which a step is hardly longer than with plenty of them."""
+        free = self._run(with_workers(here, {name: PLENTY}))
+        limit = (1.0 + _HARDLY) * free.mean("step_s")
+        counts = EDGES[1 : bisect_left(EDGES, free.mean(f"stations.{name}.workers_most")) + 2]
+        start = bisect_left(counts, free.mean(f"stations.{name}.workers_p99"))
+
+        def holds(k: int) -> bool:
+            return self._run(with_workers(here, {name: int(counts[k - 1])})).mean("step_s") <= limit
+
+        found = smallest(holds, max(1, start), len(counts))
+        return int(counts[(len(counts) if found is None else found) - 1])

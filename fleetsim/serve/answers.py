@@ -1,0 +1,195 @@
+"""What a page asks, answered: the count with its curve at once, all that `size` says a little later, a file as a job.
+
+Nothing that a page sends names a file of this machine: a job starts from a shipped scenario, or is the one that the
+page holds; values that look like paths are refused.
+"""
+
+from __future__ import annotations
+
+import shlex
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fleetsim.errors import InputError, Problem
+
+if TYPE_CHECKING:
+    from fleetsim.api.job import Job
+    from fleetsim.config.scenario import Scenario
+    from fleetsim.job.trials import Trial, Trials
+    from fleetsim.tell.facts import Facts
+
+# Seconds that the curve may take beside the count, where somebody waits for a slider.
+_CURVE_S = 0.15
+_MOST_OF_A_MAPPING = 5000
+# Counts on each side of the answer that the curve has at least.
+_NEXT = 3
+# Keys whose texts nothing opens.
+_PROSE = ("description", "source")
+
+
+def count(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """The count, what its fleet does, and as much of the curve as there is time for.
+
+    asked: `start` (a shipped name, a scenario as a mapping, or nothing), `options` (as of `fleetsim.load`). Raises
+    InputError, StuckError.
+    """
+    from fleetsim.job.facts import run_facts
+    from fleetsim.job.trainer_scaling import count_words
+    from fleetsim.job.trials import remembered, simulated, with_instances
+    from fleetsim.job.words import binding_words
+    from fleetsim.size.size import decided
+    from fleetsim.tell.facts import Fact, facts
+
+    job = _job(asked)
+    found = decided(job.scenario, job.given, remembered(simulated))
+    best, trials = found.best.instances, found.trials
+    chosen = trials.at(best, found.job.run.replications)
+    curve, until = {best: chosen}, time.monotonic() + _CURVE_S
+    for instances in _counts(found.job, best):
+        if time.monotonic() > until:
+            break
+        curve[instances] = _one_run(trials, instances)
+    idle = chosen.estimates["trainer_idle_fraction"].mean
+    table = facts(
+        f"{count_words(found.job, best)}, in the likeliest case.",
+        run_facts(chosen.estimates, with_instances(found.job, best)),
+        Fact("binds", binding_words(chosen.binding, idle=idle).name),
+    )
+    return {"whole": False, **_told(job, best, table, curve)}
+
+
+def whole(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """All that the first screen of `fleetsim size` says, and the curve. Raises InputError, StuckError."""
+    from fleetsim.job.trials import Trials, remembered, simulated
+    from fleetsim.size.ask import Size, size
+    from fleetsim.size.facts import brief_facts
+
+    job = _job(asked)
+    plan = size(Size(job=job, in_brief=True)).plan
+    trials = Trials(plan.scenario, remembered(simulated))
+    near = _counts(plan.scenario, plan.instances)
+    curve = {n: _one_run(trials, n) for n in near} | {plan.instances: plan.recommended}
+    return {"whole": True, "warnings": list(plan.warnings), **_told(job, plan.instances, brief_facts(plan), curve)}
+
+
+def read(name: str, framework: str | None, content: bytes) -> dict[str, Any]:
+    """A log, or a configuration of a framework, as the job that a page goes on with. framework: None for a log.
+
+    The file lies in a folder of its own while it is read. Raises InputError.
+    """
+    from fleetsim.api import load, read_config
+    from fleetsim.replay.shown.file import run_file
+
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder) / (Path(name).name or "file")
+        place.write_bytes(content)
+        try:
+            if framework:
+                found = read_config(framework, str(place))
+                notes = [f"{one.path} = {one.value}: {one.why}" for one in found.assumed]
+                return {"start": found.raw, "notes": notes, "name": load(found.raw).scenario.name}
+            run = run_file(None, (), str(place))
+            return {"start": run.raw, "notes": list(run.notes), "name": place.name}
+        except InputError as error:
+            raise InputError([_without(folder, problem) for problem in error.problems]) from None
+
+
+def problems_of(error: InputError) -> list[dict[str, str]]:
+    """What is wrong, as a page shows it."""
+    return [{"path": str(p.path), "text": str(p)} for p in error.problems]
+
+
+def _job(asked: Mapping[str, Any]) -> Job:
+    from fleetsim.api import load, scenarios
+
+    start, options = asked.get("start"), asked.get("options") or {}
+    wrong = [Problem(p, v, "is a path, and a page reads no files here", "send the file") for p, v in _paths(asked)]
+    if isinstance(start, str) and not any(start in (name, name.rpartition("/")[2]) for name in scenarios()):
+        wrong.append(Problem("start", start, "is no shipped scenario", "see fleetsim scenario ls"))
+    if not (start is None or isinstance(start, (str, dict))) or not isinstance(options, dict):
+        wrong.append(Problem("start", type(start).__name__, "must be a name or a mapping", "reload the page"))
+    if "profile" in options or "run" in options:
+        wrong.append(Problem("options", "profile, run", "name files", "send a log, or use the command line"))
+    if wrong:
+        raise InputError(wrong)
+    return load(start, **options)
+
+
+def _paths(asked: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """Values that name a file, or may; raises InputError for what is too large to be a job."""
+    left, seen = [(path, asked)], 0
+    while left:
+        place, value = left.pop()
+        seen += 1
+        if seen > _MOST_OF_A_MAPPING:
+            raise InputError([Problem("start", f"{seen} values", "is too large for a page", "use the command line")])
+        if isinstance(value, dict):
+            left += [(f"{place}.{key}".lstrip("."), one) for key, one in value.items()]
+        elif isinstance(value, list):
+            left += [(place, one) for one in value]
+        elif isinstance(value, str) and place.rpartition(".")[2] not in _PROSE and _like_a_path(value):
+            yield place, value
+
+
+def _like_a_path(value: str) -> bool:
+    return value.startswith(("/", "~", ".")) or "\\" in value or value.endswith((".json", ".csv", ".gz"))
+
+
+def _without(folder: str, problem: Problem) -> Problem:
+    """The problem, without the folder that the page never saw."""
+    path, rule, remedy = (text.replace(f"{folder}/", "") for text in (problem.path, problem.rule, problem.remedy))
+    return Problem(path, str(problem.value).replace(f"{folder}/", ""), rule, remedy)
+
+
+def _counts(scenario: Scenario, best: int) -> list[int]:
+    """Counts of the curve, the nearest to the answer first: from half of it to its double, at least the next ones."""
+    from fleetsim.job.trials import unit_of
+    from fleetsim.size.neighbours import counts_around
+
+    unit = unit_of(scenario)
+    near = {best + k * unit for k in range(-_NEXT, _NEXT + 1)}
+    return sorted({n for n in near if n >= unit} | {*counts_around(best, unit=unit)}, key=lambda n: abs(n - best))
+
+
+def _one_run(trials: Trials, instances: int) -> Trial:
+    return trials.at(instances, 1)
+
+
+def _told(job: Job, best: int, table: Facts, curve: Mapping[int, Trial]) -> dict[str, Any]:
+    from fleetsim.job.command import call_again
+
+    points = [
+        {"instances": n, **{name: trial.mean(name) for name in ("step_s", "cost_per_step", "trainer_idle_fraction")}}
+        for n, trial in sorted(curve.items())
+        if trial.stuck is None
+    ]
+    return {
+        "instances": best,
+        "answer": table.answer,
+        "tiles": [{"title": one.title, "figure": one.figure, "beside": one.beside} for one in table.tiles],
+        "lines": [[label, str(said)] for label, said in table.lines],
+        "curve": points,
+        "values": _values(job),
+        "command": shlex.join(call_again("size", job)),
+    }
+
+
+def _values(job: Job) -> dict[str, Any]:
+    """What each row of the form is in this job; a row that nothing says is left out."""
+    from fleetsim.job.derived_values import training_step_s
+    from fleetsim.job.nameplate import generated_mean
+    from fleetsim.job.settings import place_of
+    from fleetsim.serve.form import form_fields
+
+    # What a flag says of several keys at once.
+    found: dict[str, Any] = {
+        "len": round(generated_mean(job.scenario)), "trainer_step_s": round(training_step_s(job.scenario), 2)
+    }  # fmt: skip
+    for name in (field.name for field in form_fields() if field.name not in found):
+        with suppress(KeyError, AttributeError):
+            found[name] = job[place_of(name) or ""]
+    return {name: value for name, value in found.items() if isinstance(value, (int, float, str))}

@@ -1,0 +1,270 @@
+"""The judges of a run: their engines in the kernel, what they are asked, and what that comes to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fleetsim.config.judges import ApiConfig, JudgeConfig, as_rollout, judges_of
+from fleetsim.config.scenario import Scenario
+from fleetsim.engine.kernel import tables as t
+from fleetsim.engine.limits import EngineLimits
+from fleetsim.engine.prices import listed_price
+from fleetsim.engine.state import World
+from fleetsim.engine.step_time import LinearStepTime, StepTime
+from fleetsim.errors import InputError, Problem
+from fleetsim.sim.engines import engine_of, in_engine
+from fleetsim.sim.records import JUDGE_COUNTS, JUDGE_STEP, Records
+from fleetsim.sim.window import StepWindow
+from fleetsim.workload.lengths import sample_lengths
+from fleetsim.workload.streams import stream
+
+HOUR_S = 3600.0
+_MILLION = 1e6
+# Engines that compute for more than this share of the time always have something to do.
+_FULL = 0.98
+# An API takes as many prompt tokens at once as there are.
+_API_TOKENS, _API_BLOCKS = 1 << 20, 1 << 40
+Floats = NDArray[np.float64]
+
+
+def judge_engine(scenario: Scenario, name: str, judge: JudgeConfig) -> tuple[StepTime, EngineLimits]:
+    """Iteration times and limits of one of its engines. Raises InputError as `engine_of` does, with the judge's paths.
+
+    An API is one engine whose iteration takes the time of a token, whatever is in it.
+    """
+    if judge.api is not None:
+        return LinearStepTime(1.0 / judge.api.tok_s), EngineLimits(judge.api.concurrency, _API_TOKENS, _API_BLOCKS)
+    seen = as_rollout(scenario, judge)
+    try:
+        return engine_of(seen)
+    except InputError as error:
+        raise InputError([replace(p, path=f"stations.{name}.{p.path}") for p in in_engine(seen, error)]) from None
+
+
+class JudgeFleet:
+    """A judge's engines in the kernel, beside the fleet `home` whose rollouts they read.
+
+    It holds a row for every sample (or group) of `home` that is drawn, and in it a request for each vote.
+    """
+
+    def __init__(
+        self, scenario: Scenario, name: str, replication: int, home: World, engine: tuple[StepTime, EngineLimits]
+    ) -> None:
+        judge = judges_of(scenario)[name]
+        self.name, self.judge, self._home = name, judge, home
+        step_time, self._limits = engine
+        self._holds = step_time.blocks_of_one(self._limits.kv_blocks)
+        self._draw = stream(scenario.run.seed, replication, f"station {name}")
+        self.world = World(
+            step_time,
+            self._limits,
+            instances=1 if judge.api is not None else judge.instances,
+            prefix_caching=judge.api is None and judge.engine.prefix_caching,
+            system_tokens=judge.shared_prefix_tokens,
+        )
+        self.world.set(
+            open_loop=1,
+            asked_by=home.address,
+            reads=int(t.OF_GROUPS if judge.per == "group" else t.OF_SAMPLES),
+            reads_share=judge.reads_share,
+            # its votes read the same
+            routing=int(t.PREFIX_AFFINITY if judge.votes > 1 else t.LEAST_LOADED),
+            imbalance=scenario.fleet.imbalance_limit,
+            **_gate(judge.api),
+        )
+
+    def follow(self) -> None:
+        """Holds as many rows as there are samples, or groups. Raises InputError for one that never fits."""
+        world, votes = self.world, self.judge.votes
+        have = world.n_groups
+        of_groups = self.judge.per == "group"
+        n = (self._home.n_groups if of_groups else self._home.get("n_samples")) - have
+        if n <= 0:
+            return
+        s, g = world.add_samples(n * votes), world.add_groups(n)
+        world.groups["first"][g] = np.arange(s.start, s.stop, votes)
+        world.groups["size"][g] = world.groups["need"][g] = votes
+        samples = world.samples[s]
+        samples["group"] = np.repeat(np.arange(g.start, g.stop), votes)
+        own = sample_lengths(self.judge.prompt_tokens, self._draw, n, at_least=self.judge.shared_prefix_tokens)
+        samples["prompt"] = np.repeat(own, votes)
+        samples["target"] = sample_lengths(self.judge.output_tokens, self._draw, n * votes)
+        self._check_fit(samples, self._read(have, of_groups))
+        world.bind()
+
+    def _read(self, first: int, of_groups: bool) -> NDArray[np.int64]:
+        """Tokens of the samples from `first` on, or of the groups, as they are when nothing cuts them."""
+        samples, turns = self._home.samples[: self._home.get("n_samples")], self._home.tool_tokens
+        made = samples["target"].astype(np.int64) + turns[: len(samples)].sum(axis=1)
+        if not of_groups:
+            return np.asarray(samples["prompt"][first:] + made[first:])
+        groups = self._home.groups[first : self._home.n_groups]
+        before = np.concatenate([[0], np.cumsum(made)])
+        return np.asarray(
+            samples["prompt"][groups["first"]] + before[groups["first"] + groups["size"]] - before[groups["first"]]
+        )
+
+    def _check_fit(self, samples: NDArray[np.void], read: NDArray[np.int64]) -> None:
+        tokens = np.repeat((self.judge.reads_share * read).astype(np.int64), self.judge.votes)
+        longest = int((samples["prompt"] + tokens + samples["target"]).max()) - 1
+        need = self._limits.blocks_for(longest)
+        if need > self._holds:
+            rule = f"at least {need}, or what it reads, up to {longest + 1} tokens, never fits"
+            remedy = f"raise its engine.tp, lower stations.{self.name}.reads_share, or cap workload.output_tokens (max)"
+            raise InputError([Problem(f"stations.{self.name}.engine.kv_blocks", self._holds, rule, remedy)])
+
+    def counts(self, ends: Floats) -> NDArray[np.void]:
+        """Its totals at each of these times, rows of JUDGE_STEP: requests that waited, ran and were answered so far."""
+        n = self.world.get("n_samples")
+        samples = self.world.samples[:n]
+        came = self.world.groups["submit_s"][samples["group"]]
+        samples, came = samples[came >= 0], came[came >= 0]
+        start, finish = (np.where(samples[name] < 0, np.inf, samples[name]) for name in ("start_s", "finish_s"))
+        began, over = _busy(samples["instance"], start, finish)
+        rows = np.zeros(len(ends), JUDGE_STEP)
+        rows["step"] = np.arange(len(ends))
+        rows["waited_s"] = _until(came, ends) - _until(start, ends)
+        rows["served_s"] = _until(start, ends) - _until(finish, ends)
+        rows["busy_s"] = _until(began, ends) - _until(over, ends)
+        rows["asked"] = _sums(came, np.ones(len(came)), ends)
+        rows["answered"] = _sums(finish, np.ones(len(came)), ends)
+        rows["prompt_tokens"] = _sums(came, samples["prompt"], ends)
+        rows["output_tokens"] = _sums(finish, samples["target"], ends)
+        return rows
+
+
+def _gate(api: ApiConfig | None) -> dict[str, float]:
+    """The limits on an API's rate, fields of the fleet row."""
+    if api is None:
+        return {}
+    each = {"gate_request_s": api.requests_per_s, "gate_token_s": api.tokens_per_s}
+    return {name: 1.0 / rate for name, rate in each.items() if rate is not None} | {"reach_s": api.first_token_s}
+
+
+def _sums(times: Floats, values: Floats, ends: Floats) -> Floats:
+    """The sum of the values whose times are not after each of the ends."""
+    order = np.argsort(times, kind="stable")
+    total = np.concatenate([[0.0], np.cumsum(values[order])])
+    return np.asarray(total[np.searchsorted(times[order], ends, side="right")])
+
+
+def _until(times: Floats, ends: Floats) -> Floats:
+    """Seconds since each of these times, all together, at each of the ends."""
+    past = times[np.isfinite(times)]
+    return ends * _sums(past, np.ones(len(past)), ends) - _sums(past, past, ends)
+
+
+def _busy(instance: NDArray[np.int64], start: Floats, finish: Floats) -> tuple[Floats, Floats]:
+    """When the instances began to compute and were through, each time: the requests on each one, laid together."""
+    begins, ends = [np.zeros(0)], [np.zeros(0)]
+    for i in np.unique(instance[np.isfinite(start)]):
+        own = np.flatnonzero((instance == i) & np.isfinite(start))
+        own = own[np.argsort(start[own], kind="stable")]
+        latest = np.maximum.accumulate(finish[own])
+        first = np.concatenate([[True], start[own][1:] > latest[:-1]])
+        begins.append(start[own][first])
+        ends.append(latest[np.append(first[1:], True)])
+    return np.concatenate(begins), np.concatenate(ends)
+
+
+def open_judges(scenario: Scenario, home: World, replication: int) -> list[JudgeFleet]:
+    """The judges of a run, made known to the kernel."""
+    found = [
+        JudgeFleet(scenario, name, replication, home, judge_engine(scenario, name, judge))
+        for name, judge in judges_of(scenario).items()
+    ]
+    first = 0
+    for judge in reversed(found):
+        judge.world.set(next_judge=first)
+        first = judge.world.address
+        home.followers.append(judge.follow)
+    home.set(judges=first)
+    return found
+
+
+def judge_rows(judges: Sequence[JudgeFleet], ends: Floats) -> NDArray[np.void]:
+    """What the judges counted until each step's end: rows of JUDGE_STEP, judge after judge."""
+    tables = [np.zeros(0, JUDGE_STEP)]
+    for k, judge in enumerate(judges):
+        judge.world.inspect()
+        tables.append(judge.counts(ends))
+        tables[-1]["judge"] = k
+    return np.concatenate(tables)
+
+
+def judge_metrics(records: Records, window: StepWindow) -> dict[str, dict[str, float]]:
+    """What each judge did in the window: mean requests that wait and that run, mean seconds of a request's wait, its
+    engines' share of time at work (of its own ones), requests answered and US dollars, per step."""
+    found: dict[str, dict[str, float]] = {}
+    for (name, judge), of in zip(judges_of(records.scenario).items(), _grown(records, window), strict=True):
+        row = {
+            "waiting": of["waited_s"] / window.span_s,
+            "in_service": of["served_s"] / window.span_s,
+            "wait_s": of["waited_s"] / of["asked"] if of["asked"] else 0.0,
+            "calls": of["answered"] / len(window.steps),
+            "usd": _usd(records.scenario, judge, of, window.span_s) / len(window.steps),
+        }
+        if judge.api is None:
+            row["busy_fraction"] = of["busy_s"] / (judge.instances * window.span_s)
+        found[name] = row
+    return found
+
+
+def judging_s(records: Records, window: StepWindow) -> float:
+    """Seconds that a sample is with its judges, on average: with the slowest of samples, then with that of groups."""
+    each = {"sample": 0.0, "group": 0.0}
+    for judge, of in zip(judges_of(records.scenario).values(), _grown(records, window), strict=True):
+        if of["answered"]:
+            each[judge.per] = max(each[judge.per], (of["waited_s"] + of["served_s"]) / of["answered"])
+    return sum(each.values())
+
+
+def judges_full(records: Records, window: StepWindow) -> bool:
+    """Whether a judge never has nothing to do: its engines compute all the time, or an API lets requests wait for
+    longer than it takes to answer them."""
+    for judge, of in zip(judges_of(records.scenario).values(), _grown(records, window), strict=True):
+        busy = of["busy_s"] / (judge.instances * window.span_s)
+        if of["waited_s"] > of["served_s"] if judge.api is not None else busy > _FULL:
+            return True
+    return False
+
+
+def judges_gpu_seconds(scenario: Scenario, span_s: float) -> float:
+    """GPU-seconds of all judges' own engines in so many seconds."""
+    return span_s * sum(j.instances * j.engine.gpus for j in judges_of(scenario).values() if j.api is None)
+
+
+def judges_usd_per_h(scenario: Scenario) -> float:
+    """What the judges' own engines cost in an hour."""
+    return sum(_own_usd_per_h(scenario, judge) for judge in judges_of(scenario).values())
+
+
+def _own_usd_per_h(scenario: Scenario, judge: JudgeConfig) -> float:
+    if judge.api is not None:
+        return 0.0
+    price, cost = judge.price_usd_per_gpu_h, scenario.cost
+    if price is None:
+        price = listed_price(judge.engine.gpu, cost.market, cost.prices).usd_per_gpu_h
+    return judge.instances * judge.engine.gpus * price
+
+
+def _usd(scenario: Scenario, judge: JudgeConfig, of: dict[str, float], span_s: float) -> float:
+    """What a judge cost in the window: its GPUs by the hour, or an API's tokens."""
+    if judge.api is None:
+        return _own_usd_per_h(scenario, judge) * span_s / HOUR_S
+    prompt = of["prompt_tokens"] * judge.api.usd_per_million_prompt_tokens
+    return (prompt + of["output_tokens"] * judge.api.usd_per_million_output_tokens) / _MILLION
+
+
+def _grown(records: Records, window: StepWindow) -> list[dict[str, float]]:
+    """By how much each judge's totals grew in the window."""
+    out = []
+    for k in range(len(judges_of(records.scenario))):
+        own = records.judges[records.judges["judge"] == k]
+        before = own[window.first - 1] if window.first else np.zeros((), JUDGE_STEP)
+        out.append({name: float(own[name][-1]) - float(before[name]) for name in JUDGE_COUNTS})
+    return out

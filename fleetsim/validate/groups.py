@@ -1,0 +1,180 @@
+"""Arms in groups that are told apart by what their predictions were given: own seconds of the trainer, none, or sealed.
+
+A row per arm holds what was published and predicted, the range around the prediction, and the blind prediction.
+Ranges are those of a job with one arm measured: errors of published arms whose case was kept out, by group.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import fmean, median
+
+from fleetsim import units
+from fleetsim.job.uncertainty import RERUN
+from fleetsim.tell.document import Table
+from fleetsim.validate.case import Arm, PublishedCase
+from fleetsim.validate.ledger import Ledger
+from fleetsim.validate.verdict import BEYOND, ArmResult, CaseResult, role
+
+OWN, MODELLED, SEALED, BLIND = "trainer given", "trainer not given", "sealed", "blind"
+# Published / predicted seconds of a step lie between these in eight of ten arms of cases that were kept out whole
+# (calibration/residuals.py), beside what a repeated run is off by.
+FACTORS = {OWN: (0.90, 1.27), MODELLED: (0.90, 1.25)}
+HELD = (0.75, 0.85)
+# Seconds of waiting that are less than this share of a step say nothing by their error.
+_LEAST_WAIT = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One arm. error: of the figure, relative to the baseline arm where there is one. wait_error: of the seconds that
+    the trainer waits, which alone are predicted where its own are given. first: of a sealed arm, the first prediction.
+    """
+
+    case: str
+    arm: str
+    group: str
+    role: str
+    published: float | None
+    predicted: float
+    low: float
+    high: float
+    blind: float
+    gated: bool
+    error: float | None
+    blind_error: float | None
+    wait_error: float | None
+    first: float | None
+
+    @property
+    def held(self) -> bool | None:
+        """Whether the range holds what was published."""
+        return None if self.published is None else self.low <= self.published <= self.high
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The predicted arms of a group. median, worst, beyond: of the errors' sizes, and how many are above 25 %. wait:
+    median of the waits' errors. held, width: the share of ranges that hold, every case alike, and the median of their
+    ends' ratio; None of blind predictions, whose range is not told."""
+
+    name: str
+    arms: int
+    median: float
+    worst: float
+    beyond: int
+    wait: float | None
+    held: float | None
+    width: float | None
+
+
+def given_seconds(arm: Arm) -> bool:
+    """Whether seconds of its own trainer are among the arm's inputs."""
+    return any(path in arm.set for path in ("trainer.fixed_s", "trainer.phases"))
+
+
+def group_of(case: PublishedCase, arm: Arm) -> str:
+    """Which group an arm is of."""
+    if case.sealed is not None:
+        return SEALED
+    return OWN if given_seconds(arm) else MODELLED
+
+
+def rows_of(results: Sequence[CaseResult], ledger: Ledger) -> tuple[Row, ...]:
+    """A row for every arm of every case."""
+    return tuple(row for result in results for row in _rows(result, ledger.first(result.case.id)))
+
+
+def _rows(result: CaseResult, first: dict[str, float]) -> Iterator[Row]:
+    for arm, unseen in zip(result.arms, (result.blind or result).arms, strict=True):
+        low, high = range_of(result, arm)
+        yield Row(
+            result.case.id,
+            arm.arm.name,
+            group_of(result.case, arm.arm),
+            role(result, arm),
+            arm.arm.published,
+            arm.predicted,
+            low,
+            high,
+            unseen.predicted,
+            arm.arm.gated,
+            _error(arm),
+            _error(unseen),
+            _wait_error(result.case, arm),
+            first.get(arm.arm.name),
+        )
+
+
+def range_of(result: CaseResult, arm: ArmResult) -> tuple[float, float]:
+    """Between what the published figure lies in eight of ten cases. A fitted arm is off by what a repeated run is."""
+    kind = OWN if given_seconds(arm.arm) else MODELLED
+    low, high = (1.0, 1.0) if role(result, arm) == "fitted" else FACTORS[kind]
+    down, up = math.hypot(1 - low, RERUN), math.hypot(high - 1, RERUN)
+    if result.case.measure == "tok_s":
+        return arm.predicted / (1 + up), arm.predicted / (1 - down)
+    return arm.predicted * (1 - down), arm.predicted * (1 + up)
+
+
+def _error(arm: ArmResult) -> float | None:
+    return arm.ratio_error if arm.ratio_error is not None else arm.error
+
+
+def _wait_error(case: PublishedCase, arm: ArmResult) -> float | None:
+    """Predicted over published waiting, less 1: the published one is what the simulated rest leaves of the step."""
+    if arm.error is None or arm.arm.reference is not None:
+        return None
+    step_s = arm.figures.step_s
+    published = step_s / (1 + arm.error) if case.measure == "step_s" else step_s * (1 + arm.error)
+    wait_s = published - (step_s - arm.figures.wait_s)
+    return arm.figures.wait_s / wait_s - 1 if wait_s > _LEAST_WAIT * published else None
+
+
+def groups_of(rows: Sequence[Row]) -> tuple[Group, ...]:
+    """The groups that have arms, and the blind predictions of all of them but the sealed."""
+    predicted = [row for row in rows if row.role != "fitted" and row.error is not None]
+    found = [_group(name, mine) for name in (OWN, MODELLED) if (mine := [r for r in predicted if r.group == name])]
+    blind = [abs(r.blind_error) for r in predicted if r.blind_error is not None and r.group != SEALED]
+    if blind:
+        beyond = sum(e > BEYOND for e in blind)
+        found.append(Group(BLIND, len(blind), median(blind), max(blind), beyond, None, None, None))
+    sealed = [r for r in predicted if r.group == SEALED]
+    return (*found, *([_group(SEALED, sealed)] if sealed else []))
+
+
+def _group(name: str, rows: Sequence[Row]) -> Group:
+    errors = [abs(r.error) for r in rows if r.error is not None]
+    waits = [abs(r.wait_error) for r in rows if r.wait_error is not None]
+    cases = dict.fromkeys(r.case for r in rows)
+    held = fmean(fmean(bool(r.held) for r in rows if r.case == case) for case in cases)
+    return Group(
+        name,
+        len(rows),
+        median(errors),
+        max(errors),
+        sum(e > BEYOND for e in errors),
+        median(waits) if waits else None,
+        held,
+        median(r.high / r.low for r in rows),
+    )
+
+
+def groups_table(groups: Sequence[Group]) -> Table:
+    """The groups beside each other."""
+    rows = tuple(
+        (
+            g.name,
+            str(g.arms),
+            units.share(g.median),
+            units.share(g.worst),
+            str(g.beyond),
+            "-" if g.wait is None else units.share(g.wait),
+            "-" if g.held is None else units.share(g.held, 0),
+            "-" if g.width is None else f"{g.width:.2f}",
+        )
+        for g in groups
+    )
+    columns = ("arms", "number", "error, median", "worst", "beyond 25 %", "waiting, median", "ranges hold", "width")
+    return Table("", columns, rows)

@@ -1,0 +1,85 @@
+"""The workers that `size` counts, held against every count: brute force in long runs, and promises that come true."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import pytest
+
+import fleetsim as fs
+from fleetsim.job.trials import planned, simulated, with_instances
+from fleetsim.search.objective import objective
+from fleetsim.search.workers import with_workers
+from fleetsim.size.size import Sizing, size
+
+AGENTS: dict[str, Any] = {
+    "workload.turns": {"count": 3, "tool_latency_s": {"kind": "gamma", "mean": 6, "cv": 1.0}},
+    "trainer.fixed_s": 8.0,
+    "trainer.per_token_s": 0.0,
+    "admission.max_staleness": 2.0,
+    "run.replications": 2,
+}
+
+
+def job_of(sandboxes: int | None = 10, **more: float) -> fs.Job:
+    """A job of agents whose runs are quick."""
+    if sandboxes is not None:
+        more["sandboxes"] = sandboxes
+    return fs.load({}, AGENTS, batch=64, len=400, max_len=1200, instance_tok_s=1500, **more)
+
+
+def sized(job: fs.Job) -> Sizing:
+    return size(job.scenario, given=job.given, brief=True)
+
+
+def value(job: fs.Job, instances: int, workers: int) -> float:
+    """Step time x cost per step of a pair of counts in a long run."""
+    scenario = with_instances(with_workers(planned(job.scenario, job.given), {"tools": workers}), instances)
+    return objective(scenario, instances, float(simulated(scenario, 0)["step_s"]))
+
+
+def test_no_pair_of_counts_is_better() -> None:
+    """Instances and sandboxes together are as good as the best of a whole grid, and what is told of the ten is theory:
+    all are always in use, so the step is calls x seconds / workers."""
+    job = job_of(sandbox_price=5.0)
+    plan = sized(job)
+    (crew,) = plan.crews
+    best = min(value(job, n, w) for n, w in product((2, 3, 5), (50, 60, 75, 90)))
+    assert value(job, plan.instances, crew.workers) <= 1.02 * best
+    assert crew.given == crew.fewer == 10
+    assert crew.other.mean("step_s") == pytest.approx(64 * 2 * 6.0 / 10, rel=0.05)
+
+
+def test_without_a_limit_the_most_in_use_is_told() -> None:
+    """The plan is as without stations; as many sandboxes as are in use for 99 % of the time do not make it slower."""
+    job = job_of(None)
+    plan = sized(job)
+    (crew,) = plan.crews
+    assert plan.scenario.stations.tools.workers is None
+    assert crew.given is None
+    assert crew.workers - 1 <= crew.p99 <= crew.workers <= crew.most
+    assert value(job, plan.instances, crew.workers) <= 1.02 * value(job, plan.instances, 100_000)
+    assert crew.longer > 0.03
+
+
+def test_free_sandboxes_are_the_fewest_that_hardly_cost_time_and_advice_comes_true() -> None:
+    """Neither would a tenth less do. The commands of the recommendation, and of the sandboxes that the job has, come to
+    what is promised under another seed."""
+    result = job_of().size()
+    (crew,) = result.plan.crews
+    plenty = with_workers(result.job.scenario, {"tools": 100_000})
+    steps = [
+        float(simulated(planned(with_workers(plenty, {"tools": n}), ()), 0)["step_s"])
+        for n in (100_000, crew.workers, round(0.9 * crew.workers))
+    ]
+    assert steps[1] <= 1.01 * steps[0] < steps[2]
+    own, given, *_ = result.advice
+    assert given["what"] == "10 sandboxes, as given"
+    for one, workers in ((own, crew.workers), (given, 10)):
+        typed = one["command"]
+        assert typed[typed.index("--sandboxes") + 1] == str(workers)
+        instances = int(typed[typed.index("--instances") + 1])
+        again = result.asked.with_(sandboxes=workers, instances=instances, seed=7).simulate(replications=1)
+        for name, promise in one["promise"].items():
+            assert promise["low"] <= again.mean[name] <= promise["high"], (one["what"], name)
