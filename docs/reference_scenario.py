@@ -115,14 +115,18 @@ def _section(
     below: list[tuple[str, Mapping[str, Any]]] = []
     types: dict[str, str] = {}
     if alike is not None:
-        yield f"The keys of [{alike[0]}](#{_anchor(alike[0])}), and:\n"
+        more = "" if model["properties"].keys() == alike[1]["properties"].keys() else ", and:"
+        yield f"The keys of [{alike[0]}](#{_anchor(alike[0])}){more or '.'}\n"
     for name, field in model["properties"].items():
         if (alike is not None and name in alike[1]["properties"]) or (law and name in SAID_OF_LAWS):
             continue
         inner = None if law else _model(schema, field)
         if inner is not None:
             here = f"{path}.{name}" + ("[]" if "items" in field else "")
-            below.append((here, inner))
+            section = next((top for top, of in schema["properties"].items() if _model(schema, of) is inner), None)
+            if section is None:
+                below.append((here, inner))
+            here = section or here
             kind = f"[{'list' if 'items' in field else 'mapping'}](#{_anchor(here)})"
             said = cell(field.get("description"))
             rows.append(f"- `{name}` {kind}" + (f": {said}" if said else ""))

@@ -23,6 +23,7 @@ __all__ = [
     "CompareResult",
     "Estimate",
     "FleetsimError",
+    "ForecastResult",
     "InfeasibleError",
     "InputError",
     "Interrupted",

@@ -3,6 +3,7 @@
 from fleetsim.api import CompareResult as CompareResult
 from fleetsim.api import Estimate as Estimate
 from fleetsim.api import FleetsimError as FleetsimError
+from fleetsim.api import ForecastResult as ForecastResult
 from fleetsim.api import InfeasibleError as InfeasibleError
 from fleetsim.api import InputError as InputError
 from fleetsim.api import Interrupted as Interrupted

@@ -80,12 +80,23 @@ CATALOGUE: tuple[Quantity, ...] = (
         "seconds of handing shared GPUs over / window (colocated)",
         "less",
     ),
+    *(
+        Quantity(
+            f"{what}_fraction",
+            f"trainer held by {what}s",
+            "share",
+            f"seconds in which {what}s hold the trainer / window",
+            "less",
+            f"held by {what}s",
+        )
+        for what in ("checkpoint", "evaluation")
+    ),
     Quantity(
         "not_training_fraction",
         "trainer not training",
         "share",
-        "seconds that the trainer waits for samples, is held by weight sync, hands GPUs over or saves a checkpoint / "
-        "window",
+        "seconds that the trainer waits for samples, is held by weight sync, hands GPUs over, saves a checkpoint or "
+        "waits for an evaluation / window",
         "less",
         "not training",
     ),
@@ -279,6 +290,10 @@ PREFILL_BUSY = Quantity(
     "seconds in which they compute prompts / seconds that they are up (engine.disaggregation)",
     short="prefill busy",
 )
+# Of runs with evaluations alone.
+EVALUATION_S = Quantity(
+    "evaluation_s", "an evaluation", "seconds", "mean of last answer - first request, of evaluations", "less"
+)
 # Of runs with stations alone: whose workers, start-up or patience is limited (`sim/stations.py`).
 STATIONS: tuple[Quantity, ...] = tuple(
     Quantity(f"stations.{station}.{name}", f"{station}: {title}", unit, formula, better)
@@ -314,7 +329,9 @@ OF_JUDGES: tuple[Quantity, ...] = tuple(
 STATION_METRICS: tuple[str, ...] = tuple(m.name for m in (*STATIONS, *OF_JUDGES))
 # All that a run may have; those of stations only where there are any.
 RUN_METRICS: tuple[str, ...] = (*METRICS, *STATION_METRICS)
-_ALL: dict[str, Quantity] = {m.name: m for m in (*CATALOGUE, *OBSERVED, PREFILL_BUSY, *STATIONS, *OF_JUDGES)}
+_ALL: dict[str, Quantity] = {
+    m.name: m for m in (*CATALOGUE, *OBSERVED, PREFILL_BUSY, EVALUATION_S, *STATIONS, *OF_JUDGES)
+}
 
 # What a user pays for, in money, time or quality of training; the other metrics say where it comes from. Throughput of
 # an instance or a GPU falls by itself when a fleet grows, and is no regression if what the step costs is none.

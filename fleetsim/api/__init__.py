@@ -20,6 +20,7 @@ from fleetsim.config.data_files import shipped_scenarios
 from fleetsim.config.profile_files import load_profile, shipped_profiles
 from fleetsim.errors import FleetsimError, InfeasibleError, InputError, Interrupted, OutsideError, StuckError
 from fleetsim.estimates import Estimate
+from fleetsim.forecast.ask import ForecastResult
 from fleetsim.job.base_job import load
 from fleetsim.job.metrics import Metrics
 from fleetsim.job.result import keywords
@@ -100,6 +101,7 @@ __all__ = [
     "CompareResult",
     "Estimate",
     "FleetsimError",
+    "ForecastResult",
     "InfeasibleError",
     "InputError",
     "Interrupted",

@@ -14,6 +14,7 @@ from fleetsim.job.result import keywords, told, unchanging
 
 if TYPE_CHECKING:
     from fleetsim.alerts.ask import AlertsResult, DashboardResult
+    from fleetsim.forecast.ask import ForecastResult
     from fleetsim.frameworks.export import Exported
     from fleetsim.history.history import History
     from fleetsim.plan.result import PlanResult
@@ -88,6 +89,29 @@ class Job(BaseJob):
 
         job, steps = self.with_(None, **options), options.get("steps")
         return simulate(Simulate(job=job, steps=steps, hours=hours, scrape_interval_s=scrape_interval_s), told(tell))
+
+    @keywords()
+    def forecast(
+        self,
+        *,
+        schedule: str | Sequence[str] = (),
+        resize: bool = False,
+        backtest: float | None = None,
+        tell: Tell | None = None,
+        **options: Unpack[Options],
+    ) -> ForecastResult:
+        """The whole run, to its last step (`steps`): `fleetsim forecast`.
+
+        schedule: what changes, `len=0:1500,500:4000` each or a CSV file. resize: which counts from which step on.
+        backtest: with `run`, the share of its log's steps from which its rest is forecast. Raises as `simulate`.
+        """
+        from fleetsim.forecast.ask import Forecast, forecast
+
+        texts = [schedule] if isinstance(schedule, str) else list(schedule)
+        steps = options.pop("steps", None)
+        job = self.with_(None, **options)
+        asked = Forecast(job=job, steps=steps, schedule=texts, resize=resize, backtest=backtest)
+        return forecast(asked, told(tell))
 
     @keywords()
     def size(

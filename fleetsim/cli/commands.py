@@ -22,6 +22,7 @@ LINES = {
     "split": "Share these GPUs between rollout and trainer, or split them, and how: every way simulated and ranked.",
     "plan": "Which GPUs, engines and split for a budget: every choice together, the few plans that are worth a look.",
     "simulate": "Simulate a scenario: where each second of an optimizer step goes.",
+    "forecast": "What the whole run takes: hours, GPU-hours, dollars and tokens to its last step, with ranges.",
     "compare": "What changed between A and B, by how much, and is it more than luck? Scenarios, results or windows of "
     "history.",
     "sweep": "Simulate every combination of some values, and say which are worth a look.",

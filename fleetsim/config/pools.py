@@ -118,10 +118,36 @@ class PhaseConfig(ConfigSection):
 
 
 class CheckpointConfig(ConfigSection):
-    """Saving the trainer's state, while it does not train."""
+    """Saving the trainer's state: seconds that are given, and those of writing its bytes."""
 
     every_steps: Count | None = Field(default=None, description="optimizer steps between checkpoints; null = never")
-    stall_s: Seconds = Field(default=0.0, description="seconds that the trainer stands still for one")
+    stall_s: Seconds = Field(default=0.0, description="seconds that the trainer stands still for one, whoever writes")
+    write_bytes_s: Annotated[float, Field(gt=0, le=1e15)] | None = Field(
+        default=None, description="bytes per second that all ranks together write; null = no seconds beyond stall_s"
+    )
+    state_bytes: Annotated[float, Field(gt=0, le=1e18)] | None = Field(
+        default=None,
+        description="bytes of one; null = 14 a weight of trainer.recipe.model: itself 2, its master copy 4, Adam 8",
+    )
+    background: bool = Field(
+        default=False,
+        description="the bytes are written while the trainer goes on (asynchronous): it waits only where the one "
+        "before is not written yet",
+    )
+
+    @property
+    def costs(self) -> bool:
+        """Whether there are checkpoints that take time."""
+        return self.every_steps is not None and (self.stall_s > 0 or self.write_bytes_s is not None)
+
+
+class TrainerFailuresConfig(ConfigSection):
+    """Failures of the trainer, read by `fleetsim forecast`: it begins again from its last checkpoint."""
+
+    mtbf_s: Annotated[float, Field(ge=1, le=MAX_SECONDS)] | None = Field(
+        default=None, description="mean seconds between failures of the whole trainer; null = never"
+    )
+    restart_s: Seconds = Field(default=600.0, description="seconds until it trains again, from its last checkpoint")
 
 
 class ScalingConfig(ConfigSection):
@@ -203,4 +229,5 @@ class TrainerConfig(ConfigSection):
     )
     recipe: RecipeConfig = RecipeConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
+    failures: TrainerFailuresConfig = TrainerFailuresConfig()
     scaling: ScalingConfig = ScalingConfig()

@@ -297,6 +297,16 @@ def _judges_have_engines(s: Sections) -> Iterator[Problem]:
 
 
 # Each rule with the fields it reads: a field that is itself wrong must not raise a second, derived complaint.
+def _evaluation_has_engines(s: Sections) -> Iterator[Problem]:
+    e = s.evaluation
+    if e.every_steps is None or e.at != "trainer" or e.seconds is not None:
+        return
+    fit = s.trainer.gpus // s.engine.gpus
+    if fit < (e.instances or 1):
+        rule = f"the trainer's {s.trainer.gpus} GPUs make {fit} instances of {s.engine.gpus}"
+        yield Problem("evaluation.instances", e.instances or 1, rule, "use fewer, or evaluation.at: rollout")
+
+
 RULES: tuple[tuple[Rule, tuple[str, ...]], ...] = (
     (_batch_is_whole_groups, ("trainer.batch_samples", "workload.group_size")),
     (_engine_kind_has_its_source, ("engine.kind", "engine.profile", "engine.instance_tok_s")),
@@ -309,6 +319,7 @@ RULES: tuple[tuple[Rule, tuple[str, ...]], ...] = (
     (_speed_factors_have_instances, ("fleet.speed_factors", "fleet.instances", "run.events")),
     (_phases_have_names_of_their_own, ("trainer.phases",)),
     (_judges_have_engines, tuple(f"stations.{name}" for name in JUDGES)),
+    (_evaluation_has_engines, ("evaluation", "trainer.gpus", "engine")),
     *ENGINE_RULES,
     *POLICY_RULES,
     *TRANSPORT_RULES,

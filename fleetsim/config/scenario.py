@@ -161,6 +161,14 @@ _READERS: dict[str, tuple[Callable[[Scenario], bool], str]] = {
         lambda s: s.buffer.batch_rule == "oldest_version_first",
         "buffer.batch_rule oldest_version_first",
     ),
+    "evaluation.instances": (
+        lambda s: s.evaluation.at != "rollout" and s.evaluation.seconds is None,
+        "an evaluation.at own or trainer, without evaluation.seconds,",
+    ),
+    "trainer.checkpoint.background": (
+        lambda s: s.trainer.checkpoint.write_bytes_s is not None,
+        "a trainer.checkpoint.write_bytes_s",
+    ),
     "buffer.on_full": (lambda s: s.buffer.capacity_samples is not None, "a buffer.capacity_samples"),
     "stations.tools": (
         lambda s: s.workload.turns.count > 1 or s.stations.reward.at == "tools",
@@ -218,5 +226,7 @@ def most_steps(scenario: Sections) -> int:
         return run.steps
     if not settles(scenario):
         return max(_EVENTFUL, *(event.step + _AFTER for event in run.events), 1)
-    warm = run.warmup_steps or 0
-    return warm + max(_LEAST, min(_MOST, _MOST_TURNS // (scenario.trainer.batch_samples * w.turns.count)))
+    warm, period = run.warmup_steps or 0, scenario.period_steps
+    most = max(_LEAST, min(_MOST, _MOST_TURNS // (scenario.trainer.batch_samples * w.turns.count)))
+    # whole periods, two at least: a mean over a part of one has too many evaluations or too few
+    return warm + (most if period == 1 else period * max(2, most // period) + _LEAST)

@@ -12,6 +12,7 @@ from typing_extensions import TypeIs
 from fleetsim.config.admission import AdmissionConfig, BufferConfig
 from fleetsim.config.base import MAX_COUNT, ConfigSection, CountOrZero, Factor, Fraction, Name, PositiveSeconds, Price
 from fleetsim.config.engine import EngineConfig
+from fleetsim.config.evaluation import EvaluationConfig, period_steps
 from fleetsim.config.pools import FleetConfig, Instances, TrainerConfig
 from fleetsim.config.stations import StationsConfig
 from fleetsim.config.sync import SyncConfig
@@ -315,6 +316,7 @@ class Sections(ConfigSection):
     sync: SyncConfig = SyncConfig()
     admission: AdmissionConfig = AdmissionConfig()
     buffer: BufferConfig = BufferConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
     targets: TargetsConfig = TargetsConfig()
     cost: CostConfig = CostConfig()
     run: RunConfig = RunConfig()
@@ -323,3 +325,8 @@ class Sections(ConfigSection):
     def groups_per_step(self) -> int:
         """Prompt groups that one optimizer step trains."""
         return self.trainer.batch_samples // self.workload.group_size
+
+    @property
+    def period_steps(self) -> int:
+        """Optimizer steps after which what happens every N steps comes round again; 1 where nothing does."""
+        return period_steps(self.trainer, self.evaluation)

@@ -18,6 +18,7 @@ from fleetsim.job.input_moves import InputPart, MetricRanges
 from fleetsim.job.lengths import share_at_cap
 from fleetsim.job.nameplate import generated_mean, trainer_step_s
 from fleetsim.job.trainer_scaling import takes_turns
+from fleetsim.quantities import EVALUATION_S
 from fleetsim.sim.judges import judges_gpu_seconds
 from fleetsim.tell.facts import Fact, Spans, explained, measured
 
@@ -56,6 +57,13 @@ _WHY: Mapping[str, str] = {
     "waste.filtered": "filtered by their reward",
     "waste.recomputed": "computed again",
     "waste.lost": "lost with failed instances",
+}
+# What holds a trainer that does not wait for samples: in words -> the metric.
+_HELD_BY = {"sync": "sync", "hand-over": "switch", "checkpoint": "checkpoint", "evaluation": "evaluation"}
+_EVALUATED_AT = {
+    "rollout": "on the rollout instances",
+    "trainer": "on the trainer's GPUs",
+    "own": "on instances of their own",
 }
 # Said once where ages are told beside a budget.
 AHEAD_NOT_AGE = (
@@ -119,6 +127,8 @@ def run_facts(
     yield measured("cost_per_step", of["cost_per_step"], spans, "{} a step", "cost")
     yield Fact("cost_per_hour", *_hourly(of, scenario))
     yield _age(of, age)
+    yield Fact("evaluation", evaluation_line(of, scenario))
+    yield Fact("checkpoint", checkpoint_line(of, scenario))
     lost = of["samples_lost.all"]
     yield measured("samples_lost.all", lost, said=losses_line(of, scenario) or "", line="lost", tile=False)
     yield Fact("judges", judges_line(of, scenario))
@@ -162,12 +172,37 @@ def _age(of: Mapping[str, Estimate], age: float | None) -> Fact:
 
 def _not_training(of: Mapping[str, Estimate]) -> str:
     """ "not training 8.2 % (sync adds 4.1 %)"; empty where waiting is all there is."""
-    names = ("trainer_idle_fraction", "not_training_fraction", "sync_fraction", "switch_fraction")
-    idle, all_, sync, hand_over = (of[name].mean for name in names)
-    parts = {"sync": sync, "hand-over": hand_over, "checkpoint": max(0.0, all_ - idle - sync - hand_over)}
+    all_ = of["not_training_fraction"].mean
+    parts = {name: of[f"{column}_fraction"].mean for name, column in _HELD_BY.items()}
     seen = {name: said for name, part in parts.items() if (said := units.share(part)) != units.share(0.0)}
     added = ", ".join(f"{name}{' adds' if i == 0 else ''} {said}" for i, (name, said) in enumerate(seen.items()))
     return f"not training {units.share(all_)} ({added})" if added else ""
+
+
+def evaluation_line(of: Mapping[str, Estimate], scenario: Scenario) -> str:
+    """ "every 20 steps, 512 samples on the rollout instances: 35.0 s each, adds 1.75 s a step"; empty without any."""
+    e = scenario.evaluation
+    if e.every_steps is None or EVALUATION_S.name not in of or not math.isfinite(of["step_s"].mean):
+        return ""
+    held = of["evaluation_fraction"].mean * of["step_s"].mean
+    adds = f"holds the trainer {units.seconds(held)} a step" if held else "beside training"
+    what = "as measured" if e.seconds is not None else f"{units.plural(e.samples, 'sample')} {_EVALUATED_AT[e.at]}"
+    return f"every {_steps(e.every_steps)}, {what}: {units.seconds(of[EVALUATION_S.name].mean)} each, {adds}"
+
+
+def checkpoint_line(of: Mapping[str, Estimate], scenario: Scenario) -> str:
+    """ "every 50 steps: holds the trainer 0.6 s a step, 30.0 s each"; empty without any that take time."""
+    saving = scenario.trainer.checkpoint
+    held = of["checkpoint_fraction"].mean * of["step_s"].mean
+    if saving.every_steps is None or not saving.costs or not math.isfinite(held):
+        return ""
+    how = ", written in the background" if saving.background else ""
+    each = units.seconds(held * saving.every_steps)
+    return f"every {_steps(saving.every_steps)}{how}: {each} each, holds the trainer {units.seconds(held)} a step"
+
+
+def _steps(every: int) -> str:
+    return "step" if every == 1 else f"{every:,} steps"
 
 
 def regime_line(estimates: Mapping[str, Estimate], age: float | None = None) -> str:

@@ -17,7 +17,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.errors import StuckError
 from fleetsim.estimates import Estimate
 from fleetsim.job.trials import Measure, looked
-from fleetsim.job.uncertainty import CONFIDENCE, RERUN, UNCERTAIN, Interval, Uncertain, step_off
+from fleetsim.job.uncertainty import AT_TIMES, CONFIDENCE, RERUN, UNCERTAIN, Interval, Uncertain, step_off
 
 METRICS = ("trainer_idle_fraction", "step_s", "cost_per_step")
 # Those that the seconds of a step are a part of.
@@ -31,7 +31,7 @@ E = TypeVar("E", bound="IntervalEnd")
 
 def in_doubt(scenario: Scenario, given: Collection[str]) -> tuple[InDoubt, ...]:
     """The inputs that may be off, each with its interval. given: dotted paths that the user wrote."""
-    return tuple((u, ends) for u in UNCERTAIN if (ends := u.interval(scenario, given)) is not None)
+    return tuple((u, ends) for u in (*UNCERTAIN, *AT_TIMES) if (ends := u.interval(scenario, given)) is not None)
 
 
 def moved(measure: Measure, uncertain: Uncertain, factor: float) -> Measure:

@@ -195,7 +195,9 @@ def typed_for(path: str, example: object) -> str:
 
 
 def measured_by(path: str) -> str:
-    """What settles the value at a path of this table: the command that measures it, else its flag."""
+    """What settles the value at a path: the command that measures it, else its flag, else `--set`."""
+    if path not in SAID_BY:
+        return typed_for(path, "VALUE")
     return BY_NAME[SAID_BY[path]].measure or flag(SAID_BY[path])
 
 

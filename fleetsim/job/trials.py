@@ -126,7 +126,9 @@ def look_steps(scenario: Scenario) -> int:
         return most_steps(scenario)
     steps = max(_FEWEST, min(_LOOK, _LOOK_SAMPLES // scenario.trainer.batch_samples))
     deep = max(least_warmup_steps(scenario) - 1, math.ceil(pipeline_steps(scenario)))
-    return min(max(steps, _DEPTHS * deep), most_steps(scenario))
+    period = scenario.period_steps  # a part of one would have too many evaluations, or none
+    whole = 0 if period == 1 else least_warmup_steps(scenario) + period
+    return min(max(steps, _DEPTHS * deep, whole), most_steps(scenario))
 
 
 def looked(scenario: Scenario) -> Scenario:

@@ -44,6 +44,8 @@ _TRAINER = (0.5, 2.0)
 _SYNC = (0.5, 4.0)
 # One that is worked out from bytes and links: 8 in 10 published ones lie within (docs/transports.md counts them).
 SYNC_DERIVED = (0.5, 2.5)
+# Seconds of a checkpoint whose bytes and file system nobody measured: rates of shared ones differ so much.
+_WRITING = (0.5, 3.0)
 # Coefficient of variation of lengths: 0.6 in verl's runs of D04, 1.15 in marin-community/marin issue 8936.
 _SPREAD = (0.6, 1.15)
 _CV = f"{LENGTHS}.cv"
@@ -185,6 +187,18 @@ def _spread(scenario: Scenario, given: Collection[str]) -> Interval | None:
     return min(low, 1.0), max(high, 1.0)
 
 
+def _writing(scenario: Scenario, given: Collection[str]) -> Interval | None:
+    saving = scenario.trainer.checkpoint
+    derived = saving.costs and saving.write_bytes_s is not None
+    sure = is_given("trainer.checkpoint.write_bytes_s", given) and saving.state_bytes is not None
+    return _WRITING if derived and not saving.background and not sure else None
+
+
+def _slower_writing(scenario: Scenario, factor: float) -> dict[str, Any]:
+    rate = scenario.trainer.checkpoint.write_bytes_s
+    return {} if rate is None else {"trainer.checkpoint.write_bytes_s": rate / factor}
+
+
 def _slower_engines(scenario: Scenario, factor: float) -> dict[str, Any]:
     fleet = scenario.fleet
     known = [*fleet.speed_factors, *([1.0] * (fleet.instances - len(fleet.speed_factors)))]
@@ -257,5 +271,17 @@ UNCERTAIN: tuple[Uncertain, ...] = (
         lambda s, i: _why(s, f"published runs have a cv of {_SPREAD[0]:g} to {_SPREAD[1]:g}", _CV),
         _spread,
         _wider_lengths,
+    ),
+)
+
+# What a run is held by at times: it moves no count of a fleet, whose doubt is worked out over the axes alone.
+AT_TIMES: tuple[Uncertain, ...] = (
+    Uncertain(
+        "checkpoint seconds",
+        "trainer",
+        "trainer.checkpoint.write_bytes_s",
+        lambda s, i: "worked out from bytes and a rate of writing",
+        _writing,
+        _slower_writing,
     ),
 )

@@ -124,6 +124,12 @@ class _Search:
             self._floors[k] = self._bounds.step_s(with_instances(scenario, self._at(k)))
         return self._floors[k]
 
+    def _look_floor_s(self, k: int) -> float:
+        """The same of a look. In a deep pipeline it trains what is finished first, so it may be shorter than any long
+        run: then all looks are taken to be so, by as much."""
+        seen = [(self._step_s(n), self._floor_s(n)) for n in self._looked()]
+        return self._floor_s(k) * min([1.0, *(step / floor for step, floor in seen if floor > 0.0)])
+
     def _price(self, k: int) -> float:
         return price_per_s(self._trials.scenario, self._at(k))
 
@@ -141,7 +147,7 @@ class _Search:
         looked = least(
             self._step_s, self._price, self._start, most, power=self._power, fine=fine,
             bends={k for k in bends if k <= most},
-            known=[k for k in self._looked() if k <= most], floor=self._floor_s,
+            known=[k for k in self._looked() if k <= most], floor=self._look_floor_s,
             falls=_FALLS if AGE_ACTIONS[self._trials.scenario.admission.age_action].drops else 1.0,
             beat=self._beat,
         )  # fmt: skip
@@ -164,7 +170,7 @@ class _Search:
         seconds. A large fleet whose samples all grow too old takes long to look at."""
         if takes_turns(self._trials.scenario):
             return self._most
-        floor = max(_FLOOR * nameplate.mean_step_s(self._trials.scenario), self._floor_s(self._most))
+        floor = max(_FLOOR * nameplate.mean_step_s(self._trials.scenario), self._look_floor_s(self._most))
         limit = min(self._beat, self._objective(self._start, self._step_s(self._start)))
         counts = range(self._start, self._most + 1)
         return counts[

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from fleetsim.config.judges import judges_of
 from fleetsim.config.law_numbers import law_of, sizes_of
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.kernel.tables import G_ABORTED, G_FILTERED, G_OPEN, G_OVERFLOW, G_STALE
@@ -100,7 +101,8 @@ def wasting_error(scenario: Scenario, fleet: Fleet) -> StuckError:
     }
     counts = {code: int(np.count_nonzero(status == code)) for code in problems}
     counts[int(G_OPEN)] -= len(fleet.in_generation())
-    if scenario.stations.reward.workers is not None and counts[int(G_OPEN)] > scenario.groups_per_step:
+    limited = scenario.stations.reward.workers is not None or judges_of(scenario)
+    if limited and counts[int(G_OPEN)] > scenario.groups_per_step:
         worst = int(G_OPEN)  # what waits to be scored is behind whatever was dropped meanwhile
     else:
         worst = max(counts, key=lambda code: counts[code])
@@ -163,9 +165,12 @@ def _station_problem(scenario: Scenario, fleet: Fleet) -> Problem | None:
 
 
 def _scoring_problem(scenario: Scenario, count: int) -> Problem:
+    path, given = "stations.reward.workers", scenario.stations.reward.workers
+    for name, judge in judges_of(scenario).items() if given is None else ():
+        path, given = f"stations.{name}.instances", judge.instances
     return Problem(
-        "stations.reward.workers",
-        scenario.stations.reward.workers,
+        path,
+        given,
         f"{count} groups are generated and wait for their reward: they come faster than they are scored",
         "raise it, or bound what is in flight by another admission.law",
     )

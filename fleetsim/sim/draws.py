@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim.config.scenario import Scenario, most_steps, settles
+from fleetsim.engine.kernel.tables import EVALUATED, G_TRAINED
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.state import World
 from fleetsim.engine.step_time import StepTime
 from fleetsim.errors import InputError, Problem
 from fleetsim.sim.work import check_samples
-from fleetsim.workload.groups import GroupSource
+from fleetsim.workload.groups import Groups, GroupSource
 from fleetsim.workload.streams import seed_sequence
 
 MOST_SAMPLES_AT_ONCE = 2_000_000
@@ -27,7 +28,8 @@ class Draws:
 
     kept: samples of a group that are trained. group_size: samples of a group that are sent; more than `kept` where
     groups are oversampled. exact: a group is drawn only when one may start, and not all groups are of one size. chunk:
-    groups of the next draw, where it is not exact.
+    groups of the next draw, where it is not exact. reserved: rows before the groups: the one of all evaluations, if
+    their requests go through the fleet.
     """
 
     def __init__(
@@ -54,6 +56,13 @@ class Draws:
         # what was drawn, kept only where an event stretches what is not sent yet
         self._stretches = any(e.length_factor is not None for e in scenario.run.events)
         self._drawn = np.zeros(0, np.int32)
+        self._system = max(1, workload.shared_prefix_tokens)
+        self.reserved = int(scenario.evaluation.on_fleet)
+        if self.reserved:
+            rows = world.add_groups(1)
+            world.groups["status"][rows], world.groups["zero_variance"][rows] = G_TRAINED, EVALUATED
+            world.bind()
+            world.set(next_group=1, completed_groups=1)
 
     def more(self) -> None:
         """Draws more groups and puts them behind those that are there."""
@@ -75,11 +84,40 @@ class Draws:
             self._drawn = np.concatenate([self._drawn, drawn.output_tokens])
             samples["target"] = self._stretched(drawn.output_tokens)
         samples["group"] = np.repeat(np.arange(g.start, g.stop), size)
+        self._serve(drawn, s)
+        world.bind()
+
+    def _serve(self, drawn: Groups, s: slice) -> None:
+        """The seconds of rewards and tools of new samples; raises InputError for one that never fits."""
+        world = self._world
         world.reward_s[s] = drawn.reward_latency_s
         if drawn.tool_tokens.shape[1]:
             world.tool_s[s], world.tool_tokens[s] = drawn.tool_latency_s, drawn.tool_tokens
-        self._check_fit(samples, drawn.tool_tokens)
+        self._check_fit(world.samples[s], drawn.tool_tokens)
+
+    def evaluate(self, drawn: Groups) -> slice:
+        """The requests of an evaluation are sent before all others. They share one row of the groups, and the system
+        prompt: the rest of each prompt is its own. Returns their rows."""
+        world, n = self._world, len(drawn)
+        s = world.add_samples(n)
+        samples, row = world.samples[s], world.groups[:1]
+        samples["prompt"] = np.minimum(drawn.prompt_tokens, self._system)
+        samples["extra"] = drawn.prompt_tokens - samples["prompt"]
+        samples["target"], samples["group"] = drawn.output_tokens, 0
+        if self._stretches:
+            self._drawn = np.concatenate([self._drawn, drawn.output_tokens])
+        self._serve(drawn, s)
+        row["first"], row["size"], row["need"], row["scored"], row["dropped"] = s.start, n, n, 0, 0
+        row["ready_s"] = -1.0
+        waiting = world.get("n_requeued")
+        world.requeue[waiting : waiting + n] = np.arange(s.stop - 1, s.start - 1, -1)  # the last is sent first
         world.bind()
+        world.set(n_requeued=waiting + n)
+        return s
+
+    def evaluated(self) -> bool:
+        """Whether the last evaluation has all its answers."""
+        return bool(self._world.groups["ready_s"][0] >= 0)
 
     def stretch(self, factor: float, rows: NDArray[np.int64]) -> None:
         """Responses are so many times as long: those of `rows`, which are not sent yet, and all later ones."""
@@ -127,7 +165,8 @@ class Draws:
         return np.repeat(first, size) + within
 
     def _check_fit(self, samples: Any, tool_tokens: Any) -> None:
-        longest = int((samples["prompt"] + samples["target"] + tool_tokens.sum(axis=1)).max()) - 1
+        own = samples["prompt"] + samples["extra"]
+        longest = int((own + samples["target"] + tool_tokens.sum(axis=1)).max()) - 1
         need = self.limits.blocks_for(longest)
         holds = self._holds(self.limits.kv_blocks)
         if need > holds:

@@ -34,7 +34,7 @@ class Fleet:
 
     def __init__(self, scenario: Scenario, step_time: StepTime, limits: EngineLimits, replication: int) -> None:
         workload, fleet = scenario.workload, scenario.fleet
-        self.limits = limits
+        self.limits, self.engine = limits, (step_time, limits)
         self.crowd = UNLIMITED  # generated groups at which the trainer's patience ends
         self.crowd_look = 0  # started groups at which they are counted next
         self.closed = 0  # all groups before this one have ended: a long run does not look through them at every sync
@@ -210,10 +210,12 @@ class Fleet:
 
     def sent(self) -> tuple[NDArray[Any], NDArray[Any]]:
         """Rows of the groups that were started, and of their samples, group after group."""
-        groups = self.world.groups[: self.started()]
-        if not self.draws.exact:  # groups start in the order in which they were drawn
+        first = self.draws.reserved
+        groups = self.world.groups[first : self.started()]
+        if not (self.draws.exact or first):  # groups start in the order in which they were drawn
             return groups, self.world.samples[: len(groups) * self.group_size]
-        samples = self.world.samples[self.samples_of(np.arange(len(groups)))]
+        samples = self.world.samples[self.samples_of(np.arange(first, self.started()))]
+        samples["group"] -= first
         groups = groups.copy()
         groups["first"] = np.cumsum(groups["size"]) - groups["size"]
         return groups, samples

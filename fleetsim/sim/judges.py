@@ -8,8 +8,9 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetsim.config.judges import ApiConfig, JudgeConfig, as_rollout, judges_of
+from fleetsim.config.judges import as_rollout, judges_of
 from fleetsim.config.scenario import Scenario
+from fleetsim.config.stations import ApiConfig, JudgeConfig
 from fleetsim.engine.kernel import tables as t
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.prices import listed_price

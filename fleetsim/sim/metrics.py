@@ -12,7 +12,7 @@ from fleetsim.engine.kernel.tables import DONE, G_ABORTED, G_FILTERED, G_OVERFLO
 from fleetsim.engine.prices import prices_of
 from fleetsim.errors import InputError, Problem
 from fleetsim.policies.samples import AGE_ACTIONS
-from fleetsim.quantities import PREFILL_BUSY
+from fleetsim.quantities import EVALUATION_S, PREFILL_BUSY
 from fleetsim.sim.binding import binding_of
 from fleetsim.sim.fleet_settings import lent_instances, most_instances, slowness
 from fleetsim.sim.judges import judge_metrics, judges_gpu_seconds
@@ -34,9 +34,10 @@ def numbers_of(records: Records, window: StepWindow | None = None) -> dict[str, 
     """The numbers of one run, over its window if given.
 
     step_s: window / steps. trainer_idle_fraction: sample-wait / window, the wait for a drain included. sync_fraction:
-    trainer held by sync / window. switch_fraction: GPUs changing hands / window. not_training_fraction: these three and
-    the stall of checkpoints / window, which is all that the trainer does not compute. lent_fraction: the trainer's GPUs
-    serve rollout / window (the trainer waits meanwhile, its GPUs do not).
+    trainer held by sync / window. switch_fraction: GPUs changing hands / window. checkpoint_fraction,
+    evaluation_fraction: trainer held by them / window. not_training_fraction: all of these, which is all that the
+    trainer does not compute. evaluation_s: mean seconds of one, held or not, of those that began. lent_fraction: the
+    trainer's GPUs serve rollout / window (the trainer waits meanwhile, its GPUs do not).
     rollout_idle_fraction: idle / (busy + idle + paused + down) instance-seconds. rollout_utilization: see
     `utilization`. queue_depth: mean samples in the buffer over time. oldest_sample_age_steps: mean over steps, when the
     batch is taken.
@@ -71,7 +72,7 @@ def numbers_of(records: Records, window: StepWindow | None = None) -> dict[str, 
         raise InputError([Problem("admission.max_age", age, rule, remedy)])
     busy, paused, idle, down = (window.total(f"{name}_s") for name in ("busy", "paused", "idle", "down"))
     instance_s = busy + paused + idle + down
-    generated = window.total("generated_tokens")
+    generated = window.total("generated_tokens") - window.total("evaluation_tokens")
     gpu_s = gpu_seconds(records, window)
     waste = _waste(records, window, trained)
     judges = judge_metrics(records, window)
@@ -82,6 +83,8 @@ def numbers_of(records: Records, window: StepWindow | None = None) -> dict[str, 
         "rollout_utilization": utilization(records, window),
         "sync_fraction": float(steps["sync_block_s"].sum()) / span,
         "switch_fraction": float(steps["switch_s"].sum()) / span,
+        "checkpoint_fraction": float(steps["checkpoint_s"].sum()) / span,
+        "evaluation_fraction": float(steps["evaluation_s"].sum()) / span,
         "not_training_fraction": sum(float(steps[name].sum()) for name in NOT_TRAINING) / span,
         "lent_fraction": _lent(records, window),
         "queue_depth": _mean_queue(records, window),
@@ -93,8 +96,8 @@ def numbers_of(records: Records, window: StepWindow | None = None) -> dict[str, 
         "generated_tok_s": generated / span,
         "completions_per_s": _completed(records, window) / span,
         "iterations_per_day": n / span * DAY_S,
-        "instance_tok_s": generated / (busy + paused + idle) if instance_s > down else 0.0,
-        "goodput": trained / (gpu_s["rollout"] + gpu_s["trainer"] + judges_gpu_seconds(records.scenario, span)),
+        "instance_tok_s": window.total("generated_tokens") / (busy + paused + idle) if instance_s > down else 0.0,
+        "goodput": trained / (sum(gpu_s.values()) + judges_gpu_seconds(records.scenario, span)),
         "cost_per_step": (cost_usd(records, gpu_s) + station_usd(records, window)) / n
         + sum(judge["usd"] for judge in judges.values()),
         "preemptions": window.total("preemptions") / n,
@@ -102,6 +105,7 @@ def numbers_of(records: Records, window: StepWindow | None = None) -> dict[str, 
         "trained_length_bias": _length_bias(records, window),
         "samples_lost": _samples_lost(records, window),
         **_of_prefill(records, window),
+        **_of_evaluations(records, window),
         **({"stations": station_metrics(records, window) | judges} if len(records.stations) or judges else {}),
     }
 
@@ -141,13 +145,22 @@ def _of_prefill(records: Records, window: StepWindow) -> dict[str, float]:
     return {PREFILL_BUSY.name: window.total("prefill_busy_s") / (side.engines * up) if up > 0 else 0.0}
 
 
+def _of_evaluations(records: Records, window: StepWindow) -> dict[str, float]:
+    """What one takes, where there are any."""
+    if records.scenario.evaluation.every_steps is None:
+        return {}
+    found = records.evaluations[records.evaluations["begin_s"] >= window.start_s]
+    return {EVALUATION_S.name: float((found["end_s"] - found["begin_s"]).mean()) if len(found) else 0.0}
+
+
 def _lent(records: Records, window: StepWindow) -> float:
     lent = lent_instances(records.scenario)
     return window.total("lent_s") / (lent * window.span_s) if lent else 0.0
 
 
 def gpu_seconds(records: Records, window: StepWindow) -> dict[str, float]:
-    """GPU-seconds paid for in the window: rollout = instance-seconds x TP, trainer = its GPUs x window.
+    """GPU-seconds paid for in the window: rollout = instance-seconds x TP, trainer = its GPUs x window, evaluation =
+    instances of its own x TP x window.
 
     Colocated pools are the same GPUs: they are counted once, as rollout, and the trainer adds what it has more. GPUs
     that the trainer lends are its own.
@@ -158,13 +171,17 @@ def gpu_seconds(records: Records, window: StepWindow) -> dict[str, float]:
     trainer = scenario.trainer.gpus * window.span_s
     if scenario.fleet.placement == "colocated":
         trainer = max(0.0, trainer - rollout)
-    return {"rollout": rollout, "trainer": trainer}
+    own = scenario.evaluation
+    evaluating = own.every_steps is not None and own.at == "own"
+    evaluation = (own.instances or 1) * scenario.engine.gpus * window.span_s if evaluating else 0.0
+    return {"rollout": rollout, "trainer": trainer, "evaluation": evaluation}
 
 
 def cost_usd(records: Records, gpu_s: dict[str, float]) -> float:
-    """US dollars for so many GPU-seconds of each pool."""
+    """US dollars for so many GPU-seconds of each pool; instances that only evaluate cost what rollout costs."""
     prices = prices_of(records.scenario)
-    return (gpu_s["rollout"] * prices.rollout + gpu_s["trainer"] * prices.trainer) / 3600.0
+    rollout = gpu_s["rollout"] + gpu_s["evaluation"]
+    return (rollout * prices.rollout + gpu_s["trainer"] * prices.trainer) / 3600.0
 
 
 def _of_samples(records: Records, column: str, groups: NDArray[np.bool_]) -> NDArray[Any]:
@@ -262,11 +279,11 @@ def _length_bias(records: Records, window: StepWindow) -> float:
 def _samples_lost(records: Records, window: StepWindow) -> dict[str, float]:
     """Share of the samples that were thrown away: of all, and of the longest tenth.
 
-    Counted are the samples whose fate was decided in the window: trained, or lost, which is stale or masked, pushed out
-    of the buffer, or aborted (a group aborted in flight counts from when it was sent: no record says when it ended; one
-    that is put off to a long round is not lost). What is unfinished at the end counts on neither side, nor does what the
-    reward filter removed: it looks at rewards, not at time. Lengths are those that samples have when they are left
-    alone; ties at the shortest of the longest tenth belong to it.
+    Counted are the samples whose fate was decided in the window: trained, or lost, which is stale or masked, pushed
+    out of the buffer, or aborted (a group aborted in flight counts from when it was sent: no record says when it
+    ended; one that is put off to a long round is not lost). What is unfinished at the end counts on neither side, nor
+    does what the reward filter removed: it looks at rewards, not at time. Lengths are those that samples have when
+    they are left alone; ties at the shortest of the longest tenth belong to it.
     """
     groups, status = records.groups, records.groups["status"]
     trained = _trained_in(records, window)

@@ -26,6 +26,7 @@ STEP = np.dtype(
         ("switch_s", "f8"),  # colocated: handing the GPUs over
         ("checkpoint_s", "f8"),
         ("sync_block_s", "f8"),  # trainer held by weight sync, without the drain
+        ("evaluation_s", "f8"),  # trainer held by an evaluation
         ("tokens", "i8"),  # trained: prompt + output
         ("output_tokens", "i8"),
         ("samples", "i4"),
@@ -48,6 +49,7 @@ STEP = np.dtype(
         ("lent_s", "f8"),  # of them, on the trainer's GPUs
         ("block_s", "f8"),  # KV blocks in use, integrated over busy time
         ("generated_tokens", "i8"),
+        ("evaluation_tokens", "i8"),  # of them, of evaluations that are over
         ("prefilled_tokens", "i8"),
         ("hit_tokens", "i8"),
         ("prefill_busy_s", "f8"),  # of the prefill engines, engine-seconds
@@ -58,7 +60,7 @@ STEP = np.dtype(
     ]
 )
 # The seconds of a step that the trainer does not compute, by column: with train_s they add up to the step.
-NOT_TRAINING = ("wait_s", "sync_block_s", "switch_s", "checkpoint_s")
+NOT_TRAINING = ("wait_s", "sync_block_s", "switch_s", "checkpoint_s", "evaluation_s")
 SYNC = np.dtype(
     [
         ("version", "i4"),  # that this sync publishes
@@ -85,14 +87,15 @@ STATION_STEP = np.dtype(
 # the former, output tokens of the latter.
 JUDGE_COUNTS = ("waited_s", "served_s", "busy_s", "asked", "answered", "prompt_tokens", "output_tokens")
 JUDGE_STEP = np.dtype([("step", "i4"), ("judge", "i4"), *((name, "f8") for name in JUDGE_COUNTS)])
+EVALUATION_ROW = np.dtype([("step", "i4"), ("begin_s", "f8"), ("end_s", "f8")])  # after which step, from, to
 FAILURE = np.dtype([("instance", "i4"), ("down_s", "f8"), ("up_s", "f8")])
 # What an instance does, if that is recorded: from time_s on its GPU-seconds go to this account (ACC_IDLE, ACC_BUSY,
 # ACC_PAUSED, ACC_DOWN or ACC_OFF of `engine/kernel/tables.py`) until its next row.
 ACTIVITY = np.dtype([("time_s", "f8"), ("instance", "i4"), ("account", "i1")])
 # What the trainer does, an index into TRAINER_DOES, from time_s on until the next row.
 TRAINER = np.dtype([("time_s", "f8"), ("step", "i4"), ("does", "i1")])
-TRAINER_DOES = ("wait", "train", "switch", "checkpoint", "sync")
-WAIT, TRAIN, SWITCH, CHECKPOINT, SYNC_HELD = range(len(TRAINER_DOES))
+TRAINER_DOES = ("wait", "train", "switch", "checkpoint", "sync", "evaluation")
+WAIT, TRAIN, SWITCH, CHECKPOINT, SYNC_HELD, EVALUATION = range(len(TRAINER_DOES))
 # What `sim/scrape.py` reads, if it is asked to: one row per instance and time, counters since the instance's process
 # began.
 SCRAPE = np.dtype(
@@ -134,7 +137,8 @@ class Records:
     steps contained in weight version v. scrapes, queue_scrapes, discards: dtypes above, empty unless it was scraped.
     trainer: dtype above, what the trainer did from the first step on; the last row lasts until the last step's end.
     activity: dtype above, every instance with a row at its start; empty unless it was recorded. stations: dtype above,
-    of `stations_of` the scenario (`stations.py`). judges: dtype above, of `judges_of` it. cut: ended by Ctrl-C.
+    of `stations_of` the scenario (`stations.py`). judges: dtype above, of `judges_of` it. evaluations: dtype above,
+    those that are over. cut: ended by Ctrl-C.
     """
 
     scenario: Scenario
@@ -154,6 +158,7 @@ class Records:
     activity: NDArray[Any] = field(default_factory=lambda: np.zeros(0, ACTIVITY))
     stations: NDArray[Any] = field(default_factory=lambda: np.zeros(0, STATION_STEP))
     judges: NDArray[Any] = field(default_factory=lambda: np.zeros(0, JUDGE_STEP))
+    evaluations: NDArray[Any] = field(default_factory=lambda: np.zeros(0, EVALUATION_ROW))
     cut: bool = False
 
     def tables(self) -> dict[str, NDArray[Any]]:

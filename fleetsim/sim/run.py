@@ -17,7 +17,7 @@ from fleetsim.sim.engines import engine_of
 from fleetsim.sim.failures import fail
 from fleetsim.sim.fleet import Fleet
 from fleetsim.sim.judges import judge_rows
-from fleetsim.sim.records import FAILURE, STATION_STEP, STEP, SYNC, TRAINER, Records
+from fleetsim.sim.records import EVALUATION_ROW, FAILURE, STATION_STEP, STEP, SYNC, TRAINER, Records
 from fleetsim.sim.repack import repack
 from fleetsim.sim.rolling import follow
 from fleetsim.sim.run_state import Process, RunState, drive
@@ -86,6 +86,7 @@ def simulate(
         trainer=np.array(job.trainer, TRAINER),
         stations=np.array(job.stations, STATION_STEP),
         judges=judge_rows(fleet.judges, steps["end_s"]),
+        evaluations=np.array(job.evaluations, EVALUATION_ROW),
         cut=stopping() and len(job.steps) < most_steps(scenario),
         **(job.scraper.tables() if job.scraper is not None else {}),
         **({"activity": fleet.activity.table()} if fleet.activity is not None else {}),

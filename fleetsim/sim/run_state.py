@@ -20,6 +20,7 @@ from fleetsim.sim.deadlock import stuck_error, wasting_error
 from fleetsim.sim.fleet import NO_BATCH, Fleet
 from fleetsim.sim.scrape import Scraper
 from fleetsim.sim.stop import Watch
+from fleetsim.workload.groups import GroupSource
 
 # A trainer that is still waiting after so many batches of groups were completed will wait for ever.
 MOST_WASTED_BATCHES = 100
@@ -39,7 +40,9 @@ class RunState:
     them have. pulls, samples: of the trainer since the last publication. deferred: groups put off to a long round.
     lent_s: instance-seconds on the trainer's GPUs. lost: instances that failed for good. scraper: who reads the
     fleet at even times, if anyone. watch: who is told of each step, and may end the run there. drain: when the last
-    drain for a global sync began and ended.
+    drain for a global sync began and ended. written_s: when the last checkpoint is written. evaluation: the last one's
+    process; evaluated: an event for its last answer on the fleet; questions: where its requests are drawn;
+    evaluated_tokens: generated for evaluations that are over.
     """
 
     scenario: Scenario
@@ -64,6 +67,11 @@ class RunState:
     offered: dict[int, tuple[int, float, float]] = field(default_factory=dict)
     pulls: int = 0
     samples: int = 0
+    written_s: float = 0.0
+    evaluation: simpy.Event | None = None
+    evaluated: simpy.Event | None = None
+    questions: GroupSource | None = None
+    evaluated_tokens: int = 0
     lost: set[int] = field(default_factory=set)
     deferred: list[int] = field(default_factory=list)
     lent_s: float = 0.0
@@ -75,9 +83,12 @@ class RunState:
     syncs: list[tuple[Any, ...]] = field(default_factory=list)
     failures: list[tuple[Any, ...]] = field(default_factory=list)
     stations: list[tuple[Any, ...]] = field(default_factory=list)
+    evaluations: list[tuple[Any, ...]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.times = sync_times(self.scenario)
+        if self.scenario.evaluation.on_fleet:
+            self.progress.window_start = self.fleet.started()  # the row that evaluations share is no group of a window
 
     @property
     def now(self) -> float:
@@ -158,8 +169,12 @@ def drive(job: RunState) -> Process:
             waiting, job.batch, job.wanted = job.batch, None, 0
             fleet.set(patience=UNLIMITED, wake=UNLIMITED)
             fleet.crowd = UNLIMITED
-            assert waiting is not None
-            waiting.succeed()
+            if job.evaluated is not None and not job.evaluated.triggered and fleet.draws.evaluated():
+                job.evaluated.succeed()
+            else:
+                assert waiting is not None
+            if waiting is not None:
+                waiting.succeed()
             yield env.timeout(0)
         elif code == EMPTY:
             yield env.timeout(max(0.0, fleet.now - env.now))

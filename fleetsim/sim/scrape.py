@@ -93,7 +93,7 @@ class Scraper:
     def discarded(self, groups: Ints, now: float) -> None:
         """These groups are thrown away now, as far as they were unfinished."""
         rows = np.zeros(len(groups), DISCARD)
-        rows["time_s"], rows["group"] = now, groups
+        rows["time_s"], rows["group"] = now, groups - self.fleet.draws.reserved
         self.discards.append(rows)
 
     def tables(self) -> dict[str, NDArray[Any]]:

@@ -15,7 +15,8 @@ from fleetsim.sim.admission import begin_step
 from fleetsim.sim.buffer import Ids, ready_groups
 from fleetsim.sim.failures import give_back_closed, lose, resize
 from fleetsim.sim.lending import lend
-from fleetsim.sim.records import CHECKPOINT, SWITCH, TRAIN, WAIT
+from fleetsim.sim.periodic import checkpoint, evaluate
+from fleetsim.sim.records import SWITCH, TRAIN, WAIT
 from fleetsim.sim.run_state import Process, RunState
 from fleetsim.sim.stations import counts_now
 from fleetsim.sim.sync import hand_over
@@ -67,7 +68,7 @@ def train(job: RunState) -> Process:
                 drained = yield from hand_over(job, step, step + (part + 1) / parts)
                 wait, sync_block = wait + drained, sync_block + (job.now - began - drained)
         train_end = job.now
-        checkpoint = yield from _checkpoint(job, step)
+        saved = yield from checkpoint(job, step)
         if _publishes(job, step):
             began = job.now
             drained = yield from hand_over(job, step, step + 1.0)
@@ -78,23 +79,14 @@ def train(job: RunState) -> Process:
             yield env.timeout(scenario.fleet.switch_s)
             job.fleet.set(halted=0)
             job.fleet.command(CMD_RESUME, at=job.now)
+        evaluated = yield from evaluate(job, step)
         give_back_closed(job)
-        times = (start, ready, train_start, train_end, job.now, wait, compute, switch, checkpoint, sync_block)
+        times = (start, ready, train_start, train_end, job.now, wait, compute, switch, saved, sync_block, evaluated)
         job.steps.append((step, *times, prompt + output, output, trained, *state, *totals(job)))
         job.stations += [(step, k, *counts) for k, counts in enumerate(counts_now(job.fleet.world))]
         if job.watch is not None and job.watch(step + 1, job.now):
             break
     job.done = True
-
-
-def _checkpoint(job: RunState, step: int) -> Process:
-    """Saves where this step ends with a checkpoint. Returns the seconds that the trainer stands still for it."""
-    saving = job.scenario.trainer.checkpoint
-    if not saving.every_steps or (step + 1) % saving.every_steps or not saving.stall_s:
-        return 0.0
-    job.trainer_does(CHECKPOINT, step)
-    yield job.env.timeout(saving.stall_s)
-    return saving.stall_s
 
 
 def _publishes(job: RunState, step: int) -> bool:
@@ -229,7 +221,7 @@ def totals(job: RunState) -> tuple[float, ...]:
         *(get("busy_s"), get("paused_s"), get("idle_s"), get("down_s")),
         job.lent_s,
         float(_sum(fleet.world.instances["block_s"])),
-        *(get("generated"), get("prefilled"), get("hit_tokens")),
+        *(get("generated"), job.evaluated_tokens, get("prefilled"), get("hit_tokens")),
         fleet.prefill_busy_s(),
         *(get("aborted_tokens"), get("lost_tokens"), get("recomputed_tokens"), get("preemptions")),
     )

@@ -53,7 +53,8 @@ def window_of(records: Records) -> StepWindow:
 
 
 def warmup_steps(scenario: Scenario, step_s: NDArray[np.float64]) -> int:
-    """Steps to leave out: `run.warmup_steps` if given, else the larger of a floor and the MSER point, at most half.
+    """Steps to leave out: `run.warmup_steps` if given, else the larger of a floor and the MSER point, at most half;
+    and as many more as leave whole periods of what happens every N steps, where one is left.
 
     The floor is the pipeline's own depth: 2 steps, plus the versions that samples may lag behind times the steps per
     version (an empty fleet takes that long to fill). MSER (White 1997) then moves on to the truncation d <= n / 2
@@ -62,10 +63,16 @@ def warmup_steps(scenario: Scenario, step_s: NDArray[np.float64]) -> int:
     n = len(step_s)
     floor = least_warmup_steps(scenario)
     if scenario.run.warmup_steps is not None:
-        return min(floor, n - 1)
+        return _whole_periods(scenario, min(floor, n - 1), n)
     half = n // 2
     errors = [_squared_error(step_s[d:]) for d in range(half + 1)]
-    return min(max(floor, int(np.argmin(errors))), half)
+    return _whole_periods(scenario, min(max(floor, int(np.argmin(errors))), half), n)
+
+
+def _whole_periods(scenario: Scenario, first: int, n: int) -> int:
+    """The first step from `first` on from which n steps have whole periods; `first` where no period is left."""
+    period = scenario.period_steps
+    return first if n - first < period else n - (n - first) // period * period
 
 
 def _squared_error(x: NDArray[np.float64]) -> float:

@@ -214,6 +214,7 @@ _DRAWN: Mapping[str, str] = {
     "train_s": "█",
     "sync_block_s": "▒",
     "checkpoint_s": "c",
+    "evaluation_s": "e",
     "switch_s": "s",
 }
 
@@ -221,7 +222,7 @@ _DRAWN: Mapping[str, str] = {
 def time_legend(steps: NDArray[Any]) -> str:
     """Which character is what: "wait ·  train █  sync ▒", and what only some runs spend time on."""
     always = (("wait", "wait_s"), ("train", "train_s"), ("sync", "sync_block_s"))
-    rare = (("checkpoint", "checkpoint_s"), ("switch", "switch_s"))
+    rare = (("checkpoint", "checkpoint_s"), ("evaluation", "evaluation_s"), ("switch", "switch_s"))
     return "  ".join(f"{name} {_DRAWN[column]}" for name, column in (*always, *(r for r in rare if steps[r[1]].any())))
 
 

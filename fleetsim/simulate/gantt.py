@@ -18,7 +18,7 @@ from fleetsim.tell.charts.parts import PartLook
 
 STEPS = 4
 WORK, IDLE, HELD, PUBLISH = "work", "idle", "held", "publish"
-SWITCH, CHECKPOINT, LENT, DOWN = "switch", "checkpoint", "lent", "down"
+SWITCH, CHECKPOINT, EVALUATION, LENT, DOWN = "switch", "checkpoint", "evaluation", "lent", "down"
 KINDS = {
     WORK: Kind("training, generating", PartLook("accent")),
     IDLE: Kind("idle (trainer: waits for samples)", PartLook("line"), thin=True),
@@ -26,10 +26,18 @@ KINDS = {
     PUBLISH: Kind("weights under way", PartLook("third", pattern="-")),
     SWITCH: Kind("GPUs change hands", PartLook("quiet", pattern=".")),
     CHECKPOINT: Kind("checkpoint", PartLook("shade-6", pattern="+")),
+    EVALUATION: Kind("evaluation", PartLook("shade-4", pattern="|")),
     LENT: Kind("their GPUs are the trainer's", PartLook("quiet", pattern="\\")),
     DOWN: Kind("down", PartLook("bad", pattern="x")),
 }
-_TRAINER = {"wait": IDLE, "train": WORK, "switch": SWITCH, "checkpoint": CHECKPOINT, "sync": HELD}
+_TRAINER = {
+    "wait": IDLE,
+    "train": WORK,
+    "switch": SWITCH,
+    "checkpoint": CHECKPOINT,
+    "evaluation": EVALUATION,
+    "sync": HELD,
+}
 # "off" is not drawn: those GPUs are not the fleet's then.
 _INSTANCE = {"idle": IDLE, "busy": WORK, "down": DOWN}
 

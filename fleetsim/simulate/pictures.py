@@ -30,6 +30,7 @@ _SECONDS = (
     ("sync_block_s", "held by weight sync", PartLook("second", pattern="/")),
     ("switch_s", "GPUs change hands", PartLook("quiet", pattern="\\")),
     ("checkpoint_s", "checkpoint", PartLook("third", pattern="x")),
+    ("evaluation_s", "evaluation", PartLook("shade-6", pattern="/")),
 )
 
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from fleetsim import units
+from fleetsim.config.scenario import Scenario
 from fleetsim.estimates import Estimate
 from fleetsim.job.words import Binding, binding_words, lost_words
 from fleetsim.search.alternative import Alternative, Alternatives
+from fleetsim.search.bound import Bounds
 from fleetsim.search.levers import (
     CADENCE,
     CAP,
@@ -54,13 +56,24 @@ _LEVERS_OF = {
 }
 
 
-def bound_by(binding: str, alternatives: Alternatives) -> str:
-    """What binds, by a verdict that the simulated levers do not contradict.
+# A resource whose bound is so much of a step is what binds: nothing else makes the step shorter by more than the rest.
+_ALL = 0.97
+# The bounds that say so, and the verdicts that agree with each, what is told first.
+_RESOURCES = {"trainer": ("trainer", "sync"), "rewards": ("environment",), "tools": ("environment",)}
 
-    Where every lever of the verdict was tried and none makes the step shorter, the lever that shortens it most says
-    what binds; long runs are made of those alone that do so in a look. Where no lever does, the trainer binds: no lever
-    moves it. A lever that shortens the step by luck or by more, which few runs cannot tell, contradicts nothing.
+
+def bound_by(binding: str, alternatives: Alternatives, scenario: Scenario, step_s: float) -> str:
+    """What binds, by a verdict that neither the operational bounds nor the simulated levers contradict.
+
+    scenario, step_s: what is advised, and what a step of it takes. Where one resource (`Bounds`) takes nearly all of
+    them, it binds. Where every lever of the verdict was tried and none makes the step shorter, the lever that shortens
+    it most says what binds; long runs are made of those alone that do so in a look. Where no lever does, the trainer
+    binds: no lever moves it. A lever that shortens the step by luck or by more, which few runs cannot tell, contradicts
+    nothing.
     """
+    for resource, seconds in Bounds(steady=True).by_resource(scenario).items():
+        if resource in _RESOURCES and seconds > _ALL * step_s:
+            return binding if binding in _RESOURCES[resource] else _RESOURCES[resource][0]
 
     def tried(names: Sequence[str]) -> list[Alternative]:
         return [found for name in names if (found := alternatives.named(name)) is not None]

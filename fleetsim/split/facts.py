@@ -14,7 +14,6 @@ from fleetsim.job.words import binding_words, instance_words, kind_of
 from fleetsim.quantities import quantity
 from fleetsim.sim.records import Records
 from fleetsim.simulate.gantt import gantt
-from fleetsim.size.explain import bound_by
 from fleetsim.size.pictures import levers, why
 from fleetsim.split import words
 from fleetsim.split.outcome import Outcome
@@ -113,7 +112,6 @@ def split_facts(result: Advice) -> Facts:
     turns = "the same GPUs in turn" if not way.apart else "rollout + trainer GPUs"
     fleet = f"{units.plural(way.instances, 'instance')} ({instance_words(way.scenario)})"
     less = "" if ratio is None else units.ratio_change(ratio).partition(" [")[0]
-    binds = bound_by(result.chosen.binding, result.alternatives)
     run = Fact("run", run_line(result.scenario, result.as_run_s))
     observed, measure = Fact("observed", observed_line(result.scenario)), Fact("measure", _measure(result))
     if result.contradicted:
@@ -126,7 +124,7 @@ def split_facts(result: Advice) -> Facts:
         run_facts(of, way.scenario, result.spans, age_of(result.chosen.runs)),
         Fact("beside", words.beside(result), value=less, title=less and _RATIO, note=quantity(result.by).title),
         Fact("ahead", words.ahead(result) or ""),
-        Fact("binds", binding_words(binds, idle=of["trainer_idle_fraction"].mean).name),
+        Fact("binds", binding_words(result.binding, idle=of["trainer_idle_fraction"].mean).name),
         Fact("change", "" if result.change is None else result.change.words),
         Fact("allow", words.allow(result)),
         observed,
@@ -158,8 +156,7 @@ def _how_sure(spread: WaySpread) -> Section:
 
 def _why(result: Advice) -> Iterator[Block]:
     """What binds, in a picture, and the ways that cannot run."""
-    bound = bound_by(result.chosen.binding, result.alternatives)
-    yield from present(why(bound, result.alternatives, result.chosen.estimates))
+    yield from present(why(result.binding, result.alternatives, result.chosen.estimates))
     if result.stuck:
         yield f"Ways that cannot run: {'; '.join(f'{label}: {reason}' for label, reason in result.stuck)}."
 

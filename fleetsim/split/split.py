@@ -65,7 +65,7 @@ class Advice(Reasons[WaySpread]):
 
     verdict: split, do_not_split, or no_difference (then nothing is gained by splitting). best_split, best_colocated:
     the better of each by `by`; ratio: best split / best colocated, paired. chosen: what is advised, with its
-    alternatives and their explanation. stuck: arrangements that cannot run, with the reason.
+    alternatives and their explanation. binding: what binds in it. stuck: arrangements that cannot run, with the reason.
     """
 
     gpus: int
@@ -80,6 +80,7 @@ class Advice(Reasons[WaySpread]):
     verdict: Literal["split", "do_not_split", "no_difference"]
     ratio: Estimate | None
     chosen: Outcome
+    binding: str
     best_split: Outcome | None
     best_colocated: Outcome | None
 
@@ -131,6 +132,7 @@ def split(
     except KeyboardInterrupt:
         raise _interrupted(job, ways, len(counts) + 2, oldest, by) from None
     profile = engine_source(chosen.arrangement.scenario, chosen.arrangement.instances)
+    binding = bound_by(chosen.binding, alternatives, chosen.arrangement.scenario, chosen.mean("step_s"))
     return Advice(
         scenario=job,
         gpus=gpus,
@@ -148,9 +150,8 @@ def split(
         best_split=best_split,
         best_colocated=best_colocated,
         alternatives=alternatives,
-        explanation_later=Later(
-            partial(explanation, bound_by(chosen.binding, alternatives), alternatives, chosen.estimates)
-        ),
+        binding=binding,
+        explanation_later=Later(partial(explanation, binding, alternatives, chosen.estimates)),
         assumptions=assumed(job, asked, rules, frozenset(given)),
         warnings=(
             *notes,

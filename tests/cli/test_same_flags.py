@@ -41,7 +41,7 @@ def test_a_command_has_every_flag_of_a_job(command: str) -> None:
 def test_commands_that_run_a_fleet_are_told_how_large_it_is() -> None:
     assert {f.name for f in fields(CountedFlags)} - {f.name for f in fields(JobFlags)} == {"instances"}
     found = {command for command in COMMANDS if "instances" in options_of(command)}
-    assert found == {"simulate", "sweep", "compare"}  # the others choose it
+    assert found == {"simulate", "forecast", "sweep", "compare"}  # the others choose it
 
 
 def test_flags_alone_are_a_job() -> None:

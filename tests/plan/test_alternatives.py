@@ -389,11 +389,26 @@ def test_a_verdict_and_the_levers_never_contradict_each_other(binding: str, help
         alike = () if lever is None else (lever.scenario, looked(lever.scenario))
         return {"step_s": 90.0} if s in alike else {}
 
-    found = bound_by(binding, tried(change, fleet__max_in_flight_samples=64))
+    found = bound_by(binding, tried(change, fleet__max_in_flight_samples=64), base, 100.0)
     if binding not in names.values():
         assert found == binding  # the trainer, tools and rewards: no lever moves them
     else:
         assert found == ("trainer" if helps is None else names[helps])
+
+
+@pytest.mark.parametrize(("verdict", "told"), [("rollout", "trainer"), ("sync", "sync")])
+def test_a_trainer_that_computes_all_the_time_binds_whatever_the_verdict_says(verdict: str, told: str) -> None:
+    """Its seconds are those of the step, so nothing but these, and a sync that holds it, can make the step shorter: no
+    lever is run."""
+
+    def nobody_asks() -> None:
+        raise AssertionError
+
+    busy = job(trainer__fixed_s=100.0)
+    levers = Alternatives({name: Later(nobody_asks) for name in (ONE_MORE, CADENCE)})
+    assert bound_by(verdict, levers, busy, 100.0) == told
+    with pytest.raises(AssertionError):
+        bound_by(verdict, levers, busy, 200.0)
 
 
 def test_a_lever_that_few_runs_cannot_tell_from_luck_contradicts_no_verdict() -> None:
@@ -401,11 +416,11 @@ def test_a_lever_that_few_runs_cannot_tell_from_luck_contradicts_no_verdict() ->
     found = tried(lambda s: {"step_s": 99.0} if s.sync.every_steps == 2 else {})
     cut = found.named(LENGTH)
     assert cut is not None
-    assert bound_by("longest_response", found) == "sync"
+    assert bound_by("longest_response", found, job(), 100.0) == "sync"
     doubtful = replace(cut, step_ratio=estimate([0.8, 0.98]))
     assert not differs(doubtful.step_ratio, 2)
     others = {**found.each, LENGTH: Later(lambda: doubtful)}
-    assert bound_by("longest_response", replace(found, each=others)) == "longest_response"
+    assert bound_by("longest_response", replace(found, each=others), job(), 100.0) == "longest_response"
 
 
 @pytest.mark.parametrize("binding", [*BINDINGS, "something_new"])

@@ -1,12 +1,19 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import fleetsim as fs
 from fleetsim.config import default_scenario, with_changes
 from fleetsim.config.scenario import Scenario
-from fleetsim.search.objective import FINE, least, price_per_s
+from fleetsim.job.trials import Trials, with_instances
+from fleetsim.search.best import best_of
+from fleetsim.search.bound import Bounds
+from fleetsim.search.objective import FINE, least, objective, price_per_s
+from tests.plan.fakes import metrics
 
 
 def knee(s: Scenario, step_s: object, start: int, most: int, **others: object) -> int:
@@ -103,3 +110,21 @@ def test_a_sync_that_grows_with_the_fleet_has_its_own_best_count(power: float) -
 def test_free_rollout_gpus_still_end_somewhere() -> None:
     s = with_changes(default_scenario(), {"cost.instance_price_usd_per_gpu_h": 0.0})
     assert knee(s, lambda n: 160.0 / n + 20.0, 8, 500) < 50
+
+
+@pytest.mark.parametrize("guess", [1, 2, 3, 12, 40])
+def test_looks_that_are_below_the_bounds_of_long_runs_hide_no_count(
+    guess: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look of a deep pipeline trains what is finished first: here each takes a fifth less than its bound. Held
+    against the bounds as they are, every count that nobody looked at seems worse."""
+    scenario = fs.load(None, {"run.replications": 1}, batch=512, len=1536, max_staleness=4).scenario
+    bounds = Bounds(steady=True)
+
+    def below(s: Scenario, replication: int) -> dict[str, Any]:
+        return metrics(0.8 * bounds.step_s(s), 0.1)
+
+    monkeypatch.setattr(Trials, "simulates", True)
+    cost = {n: objective(scenario, n, 0.8 * bounds.step_s(with_instances(scenario, n))) for n in range(1, 60)}
+    found = best_of(Trials(scenario, below), guess, (), 1).instances
+    assert cost[found] <= 1.01 * min(cost.values())

@@ -137,7 +137,7 @@ def test_no_promise_beats_the_largest_bound(options: dict[str, object], changes:
     for scenario, trial in (here, *moves):
         by = Bounds(steady=True).by_resource(scenario)
         assert max(by.values()) <= trial.mean("step_s") * (1 + PRECISION)
-    by = Bounds().by_resource(here[0])
+    by = Bounds(steady=True).by_resource(here[0])
     largest = max(by, key=by.__getitem__)
     assert by[largest] > 0.5 * found.recommended.mean("step_s")
     named = {"trainer": "trainer", "rewards": "environment"}

@@ -16,12 +16,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from fleetsim import units
 from fleetsim.config import Scenario, default_scenario, scenario_from_mapping, with_changes
 from fleetsim.engine import EngineLimits, LinearStepTime
 from fleetsim.engine.kernel import tables as t
 from fleetsim.engine.native import command
 from fleetsim.errors import InputError, StuckError
+from fleetsim.estimates import Estimate
+from fleetsim.job.facts import run_facts
+from fleetsim.job.trials import flat
+from fleetsim.search.levers import MORE_OF, levers_of
+from fleetsim.search.objective import usd_per_h
 from fleetsim.sim.binding import gains_of
+from fleetsim.sim.deadlock import wasting_error
 from fleetsim.sim.engines import engine_of
 from fleetsim.sim.fleet import Fleet
 from fleetsim.sim.judges import JudgeFleet
@@ -184,7 +191,7 @@ def busy_judge(**more: Any) -> Scenario:
     return with_changes(default_scenario(), changes)
 
 
-def judged(scenario: Scenario, groups: int, every_s: float | None = None) -> Fleet:
+def judged(scenario: Scenario, groups: int, every_s: float | None = None, until_s: float = math.inf) -> Fleet:
     """So many groups through the fleet and its judges; every_s: stopped and held for no time so often."""
     fleet = Fleet(scenario, *engine_of(scenario), 0)
     fleet.draws.more()
@@ -196,7 +203,7 @@ def judged(scenario: Scenario, groups: int, every_s: float | None = None) -> Fle
         fleet.advance(now)
         for world in (fleet.world, *(judge.world for judge in fleet.judges)):
             command(world.address, int(t.CMD_HOLD), int(t.ALL), now, now)
-    fleet.advance(math.inf)
+    fleet.advance(until_s)
     return fleet
 
 
@@ -302,6 +309,21 @@ def test_what_a_faster_judge_saves_is_foretold() -> None:
     assert gains["judge"] == pytest.approx(1 - steps[1] / steps[0], rel=0.1)
 
 
+def test_a_judge_has_its_line_and_its_lever() -> None:
+    """What is told of a fleet names its engines and their part of the bill; one more of them is tried."""
+    judge = {"engine": {"kind": "constant", "instance_tok_s": 1000.0, "tp": 2}, "instances": 3, "output_tokens": 301}
+    scenario = with_changes(default_scenario(), WAITING | {"stations.judge": judge})
+    found = {name: Estimate(x, x, x) for name, x in flat(metrics_of(simulate(scenario))).items() if name != "binding"}
+    told = {fact.name: fact.said for fact in run_facts(found, scenario)}
+    assert told["judges"].startswith("judge: 3 engines, 100 % of the time at work, ")
+    assert told["judges"].endswith(f"{units.money(found['stations.judge.usd'].mean)} a step")
+    assert told["cost_per_hour"].endswith("for 8 + 8 + 6 GPUs")
+    levers = levers_of(scenario, with_changes(scenario, {"fleet.instances": 5}), "one more")
+    lever = next(lever for lever in levers if lever.name == MORE_OF["judge"])
+    assert lever.scenario.stations.judge == scenario.stations.judge.model_copy(update={"instances": 4})
+    assert usd_per_h(lever.scenario, 4) > usd_per_h(scenario, 4)
+
+
 @st.composite
 def judges(draw: st.DrawFn) -> dict[str, Any]:
     """A judge with anything that it may have."""
@@ -364,6 +386,14 @@ def test_each_trained_sample_was_read_once(plain: Scenario, judge: Any, teacher:
     load = np.isin(world.samples["status"], [t.WAITING, t.RUNNING, t.AWAY] + ([t.SCORING] if holds else []))
     assert fleet.get("in_flight") == np.count_nonzero(load & (world.samples["instance"] >= 0))
     assert same_samples(simulate(scenario), run)
+
+
+def test_a_judge_that_never_keeps_up_is_named() -> None:
+    """All groups wait for it when the trainer's patience ends."""
+    judge = {"engine": {"kind": "constant", "instance_tok_s": 0.1}, "output_tokens": 300}
+    scenario = with_changes(default_scenario(), {"trainer.batch_samples": 16, "stations.judge": judge})
+    fleet = judged(scenario, 32, until_s=1000.0)
+    assert "stations.judge.instances: 1: 32 groups are generated" in str(wasting_error(scenario, fleet))
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,7 @@ from fleetsim.engine.kernel.tables import (
     DO_RECOMPUTE,
     DONE,
     DOWN,
+    EVALUATED,
     G_ABORTED,
     GONE,
     JUMP,
@@ -125,7 +126,8 @@ def lose(fleet: int, s: int, t: float) -> None:
     S.made = 0
     S.goal = 0
     S.turn = 0
-    S.extra = 0
+    if group_at(w.groups, S.group).zero_variance != EVALUATED:  # there it is the prompt's own part
+        S.extra = 0
     S.redo = 0
     S.side = DECODING
     S.instance = -1

@@ -15,6 +15,7 @@ from fleetsim.engine.kernel.members import set_load
 from fleetsim.engine.kernel.stations import let_go
 from fleetsim.engine.kernel.tables import (
     DONE,
+    EVALUATED,
     G_ABORTED,
     G_BLOCKED,
     G_FILTERED,
@@ -133,6 +134,9 @@ def complete(fleet: int, g: int, t: float) -> None:
     w = fleet_at(fleet, 0)
     group = group_at(w.groups, g)
     group.ready_s = t
+    if group.zero_variance == EVALUATED:  # nobody trains it: who waits for it is told at once
+        w.wake = 0
+        return
     w.completed_groups += 1
     if group.need < group.size:
         lose_rest(fleet, g, t)
@@ -153,7 +157,7 @@ def shrink(fleet: int, g: int, t: float) -> None:
     group = group_at(w.groups, g)
     group.dropped += 1
     group.need = min(group.need, group.size - group.dropped)
-    if group.need == 0:
+    if group.need == 0 and group.zero_variance != EVALUATED:
         group.status = G_ABORTED
         w.aborted_groups += 1
         w.credits += w.returns + w.pool

@@ -9,7 +9,7 @@ from fleetsim.engine.kernel.instance import cut, mark
 from fleetsim.engine.kernel.jit import compiled
 from fleetsim.engine.kernel.members import set_load, wait_back
 from fleetsim.engine.kernel.prefill import prefill_for
-from fleetsim.engine.kernel.tables import G_NEW, G_OPEN, IDLE, MORE, PREFILLING, PREFIX_AFFINITY, ROUND_ROBIN
+from fleetsim.engine.kernel.tables import EVALUATED, G_NEW, G_OPEN, IDLE, MORE, PREFILLING, PREFIX_AFFINITY, ROUND_ROBIN
 from fleetsim.engine.kernel.trees import tree_first
 
 
@@ -151,14 +151,19 @@ def may_start(fleet: int) -> bool:
 def dispatch(fleet: int, t: float) -> bool:
     """Sends what credits and caps allow. False: more groups must be drawn first."""
     w = fleet_at(fleet, 0)
-    if w.halted == 1 or w.n_blocked > 0:
+    if w.halted == 1:
         return True
     while w.n_requeued > 0 and w.in_flight < w.cap:
-        i = route_sample(fleet, sample_at(w.samples, int32_at(w.requeue, w.n_requeued - 1)).group)
+        g = sample_at(w.samples, int32_at(w.requeue, w.n_requeued - 1)).group
+        if w.n_blocked > 0 and group_at(w.groups, g).zero_variance != EVALUATED:
+            return True
+        i = route_sample(fleet, g)
         if i < 0:
             return True
         w.n_requeued -= 1
         send(fleet, i, int32_at(w.requeue, w.n_requeued), t)
+    if w.n_blocked > 0:  # a full buffer stops what is trained, not what is evaluated
+        return True
     while may_start(fleet):
         g = w.next_group
         if g >= w.n_groups:

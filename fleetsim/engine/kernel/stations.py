@@ -60,6 +60,8 @@ def tally(fleet: int, k: int, t: float) -> None:
     """Adds up until t how many calls wait and are served, and how many workers are taken."""
     station = station_at(fleet_at(fleet, 0).stations, k)
     span = t - station.since
+    if span == 0.0:  # the end of a call and the next call's beginning
+        return
     station.waited_s += station.waiting * span
     station.served_s += station.serving * span
     station.used_s += station.used * span

@@ -19,6 +19,8 @@ def _codes(n: int) -> list[np.int64]:
 UNSENT, WAITING, RUNNING, AWAY, SCORING, DONE, GONE = _codes(7)
 # group status
 G_NEW, G_OPEN, G_READY, G_BLOCKED, G_TRAINED, G_FILTERED, G_STALE, G_OVERFLOW, G_ABORTED = _codes(9)
+# in the column zero_variance: its samples are an evaluation's, which nobody trains
+EVALUATED = np.int64(2)
 # what an instance is doing until next_s
 IDLE, JUMP, STEP, WAKE, DOWN, LANDING = _codes(6)
 # where its GPU-seconds go

@@ -1,0 +1,46 @@
+"""`fleetsim forecast`: the whole run of a job, to its last step."""
+
+from __future__ import annotations
+
+from fleetsim.cli.flags import BriefOutput
+from fleetsim.errors import Problems
+from fleetsim.forecast.ask import NUMBERS, Forecast
+from fleetsim.forecast.ask import forecast as ask
+
+
+def forecast(asked: Forecast, output: BriefOutput) -> None:
+    """What the whole run takes: hours, GPU-hours, dollars and tokens to its last step, with ranges.
+
+    Examples:
+
+    [bold]fleetsim forecast job.yaml --steps 2000[/bold]
+
+    [bold]fleetsim forecast job.yaml --steps 2000 --schedule len=0:1500,500:4000 --schedule batch=0:256,1000:512[/bold]
+
+    [bold]fleetsim forecast job.yaml --steps 2000 --schedule plan.csv --resize --html forecast.html[/bold]
+
+    [bold]fleetsim forecast job.yaml --steps 2000 --set trainer.failures.mtbf_s=86400 --fail-if "usd>5000"[/bold]
+
+    [bold]fleetsim forecast --run train.log --steps 2000 --backtest 0.2[/bold]
+
+    A few long runs are simulated at points of the schedule; straight lines lie between them.
+    """
+    from fleetsim.cli.output import finish, new_page, show_result, write_page
+    from fleetsim.cli.progress import progress
+    from fleetsim.job.metrics import parse_gate
+
+    wrong = Problems()
+    with wrong.check():
+        gate = parse_gate(output.fail_if or (), NUMBERS)
+    with wrong.check():
+        asked = asked.ready()
+        asked.checked()
+    with wrong.check():
+        page = new_page("--html", output.html)
+    wrong.stop()
+    with progress("loading the simulator") as watch:
+        result = ask(asked, watch)
+    show_result(result, output.json_, output.explain)
+    if page is not None:
+        write_page(page, result.page())
+    finish(result, gate, output.strict)

@@ -1,0 +1,1 @@
+"""The whole run: hours, GPU-hours, dollars, tokens to the last step, while lengths, batch and fleet change."""

@@ -1,0 +1,321 @@
+"""A forecast, told: hours, dollars and tokens to the last step, what changes on the way, what failures cost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from fleetsim import units
+from fleetsim.estimates import Estimate
+from fleetsim.job.assumptions import run_assumptions
+from fleetsim.job.facts import assumed_line, checkpoint_line, evaluation_line, swing_line
+from fleetsim.job.grounds import how_sure, observed_line, rests_on
+from fleetsim.job.words import binding_words
+from fleetsim.tell.charts.curve import Curve, curve_chart
+from fleetsim.tell.data import estimate, head, told
+from fleetsim.tell.document import Document, Section, Table, present
+from fleetsim.tell.facts import Fact, Facts, explained, facts
+
+if TYPE_CHECKING:
+    from fleetsim.forecast.course import RunCourse
+    from fleetsim.forecast.recovery import Losses, SaveInterval
+    from fleetsim.forecast.resizing_plan import FleetTotal, ResizePlan
+    from fleetsim.forecast.whole_run import WholeRun
+
+_HOUR_S = 3600.0
+_SHOWN = 0.005  # of the hours: what holds the trainer for less is not told
+
+
+def forecast_facts(result: WholeRun) -> Facts:
+    """What one must know of a run, as a table."""
+    t, course, s = result.totals, result.course, result.scenario
+    middle, ranges = course.middle(), result.ranges
+    wide = ranges is not None and ranges.wide
+    parts = () if ranges is None else [part.path for part in ranges.parts]
+    runs = units.plural(s.run.replications, "replication")
+    return facts(
+        f"{s.name}: {units.plural(course.steps, 'step')} take {_span(t.hours, t.ranges['hours'])} and "
+        f"{_dollars(t.usd, t.ranges['usd'])}{', a wide range' if wide else ''}.",
+        _total(result, "hours", "hours", "number"),
+        _total(result, "gpu_hours", "GPU-hours", "number", f"{units.number(t.gpu_hours)} GPU-hours", "gpus"),
+        _total(result, "usd", "cost", "money"),
+        Fact("gpus", _fleet_words(result), line="gpus"),
+        Fact("step", _step_words(result)),
+        Fact("trained_samples", f"{units.number(t.trained_samples)} samples", "trains", t.trained_samples, "number"),
+        Fact("trained_tokens", f"{_tokens(t.trained_tokens)} output tokens", "trains", t.trained_tokens, "number",
+             title="output tokens trained"),
+        Fact("generated_tokens", f"{_tokens(t.generated_tokens)} generated", "trains", t.generated_tokens,
+             "number"),
+        Fact("changes", result.schedule.words(course.steps)),
+        Fact("holds", _held_words(result)),
+        Fact("evaluation", evaluation_line(middle.metrics, middle.scenario)),
+        Fact("checkpoint", checkpoint_line(middle.metrics, middle.scenario)),
+        *_failure_facts(result.interval),
+        *_resize_facts(result.resizes),
+        *_backtest_facts(result),
+        Fact("binds", _binds(result)),
+        Fact("observed", observed_line(s)),
+        Fact("assumed", assumed_line(s, run_assumptions(s, result.job.given), parts)),
+        Fact("measure", "" if ranges is None else swing_line(ranges) or ""),
+        explained("course", f"{units.plural(len(course.points), 'long run')} of {runs} each, straight lines between "
+                            f"them: off by {units.share(course.off)} of a step at most, as far as was looked"),
+        explained("filling", "The first steps, in which the pipeline fills, count as any others"),
+        explained("interval", _theory_words(result.interval)),
+        tone="unsure" if wide else "good",
+    )  # fmt: skip
+
+
+def _total(result: WholeRun, name: str, title: str, unit: units.Unit, said: str = "", line: str = "") -> Fact:
+    value, (low, high) = float(getattr(result.totals, name)), result.totals.ranges[name]
+    of = "seeds" if result.ranges is None else "inputs"
+    return Fact(name, said, line, value, unit, low, high, of, title=title)
+
+
+def _span(hours: float, ends: tuple[float, float]) -> str:
+    if not math.isfinite(hours):
+        return "for ever"
+    low, high = (units.seconds(_HOUR_S * x) for x in ends)
+    said = units.seconds(_HOUR_S * hours)
+    return said if low == high == said else f"{said} ({low} to {high})"
+
+
+def _dollars(usd: float, ends: tuple[float, float]) -> str:
+    if not math.isfinite(usd):
+        return "no sum is enough"
+    low, high = map(units.money, ends)
+    return units.money(usd) if low == high else f"{units.money(usd)} ({low} to {high})"
+
+
+def _tokens(n: float) -> str:
+    """ "1.57 billion"."""
+    size, name = next(((s, w) for s, w in ((1e12, "trillion"), (1e9, "billion"), (1e6, "million")) if n >= s), (1, ""))
+    return f"{n / size:.3g} {name}".strip() if name else units.number(n)
+
+
+def _fleet_words(result: WholeRun) -> str:
+    s = result.scenario
+    per_h = result.totals.usd / result.totals.hours if result.totals.hours else 0.0
+    paid = f" at {units.money(per_h)} an hour" if math.isfinite(per_h) else ""
+    counts = sorted({p.scenario.fleet.instances for p in result.course.points})
+    many = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,}"
+    noun = "instance" if counts[-1] == 1 else "instances"
+    each, trainer = units.plural(s.engine.gpus, "GPU"), units.plural(s.trainer.gpus, "trainer GPU")
+    own = s.evaluation.every_steps is not None and s.evaluation.at == "own"
+    evaluating = f", {s.evaluation.instances or 1:,} more to evaluate" if own else ""
+    return f"{many} {noun} of {each}{evaluating}, {trainer}{paid}"
+
+
+def _step_words(result: WholeRun) -> str:
+    first, last = result.totals.step_s
+    mean = float(result.course.metric("step_s").mean())
+    if units.seconds(first) == units.seconds(last):
+        return f"{units.seconds(mean)} on average"
+    return f"{units.seconds(first)} at first, {units.seconds(last)} at the end, {units.seconds(mean)} on average"
+
+
+def _held_words(result: WholeRun) -> str:
+    total = result.totals.hours - result.totals.lost_h
+    seen = {name: h for name, h in result.totals.held_h.items() if h > _SHOWN * total}
+    parts = [f"{name} {units.seconds(_HOUR_S * h)} ({units.share(h / total, 0)})" for name, h in seen.items()]
+    return f"the trainer waits for {units.listed(parts)}" if parts else ""
+
+
+def _binds(result: WholeRun) -> str:
+    from fleetsim.forecast.totals import bound_by
+
+    def words(binding: str) -> str:
+        s = result.scenario
+        idle = result.course.middle().metrics["trainer_idle_fraction"].mean
+        return binding_words(binding, s.admission.law, s.sync.scope, s.fleet.in_flight_unit, idle).name
+
+    found = bound_by(result.course.points)
+    return ", ".join(f"{words(name)}{f' from about step {step:,}' if step else ''}" for step, name in found)
+
+
+def _failure_facts(interval: SaveInterval | None) -> Iterator[Fact]:
+    if interval is None:
+        return
+    now, best, r = interval.now, interval.best, interval.recovery
+    if math.isfinite(now.seconds):
+        lost = now.seconds - interval.calm_s
+        said = (
+            f"{units.number(now.failures)} of the trainer (every {units.seconds(r.mtbf_s)}) cost "
+            f"{units.seconds(lost)} ({units.share(lost / now.seconds)}): {units.number(now.lost_steps)} steps made "
+            "again, and restarts"
+        )
+    else:
+        said = f"one every {units.seconds(r.mtbf_s)}, with {_every(now)}: the run would never come to its end"
+    yield Fact("failures", said, value=now.failures, unit="number")
+    saves = now.seconds - best.seconds
+    worth = f", {units.seconds(saves)} less" if math.isfinite(saves) and saves > 0.001 * now.seconds else ""
+    best_said = "" if now.every == best.every else f"best: a checkpoint every {_steps(best.every)}{worth}"
+    yield Fact("checkpoint_every", best_said or f"every {_steps(best.every)} is best", "interval", best.every, "count")
+    yield Fact("checkpoint_every_theory", f"by Daly's formula every {_steps(interval.theory)}", "interval",
+               interval.theory, "count")  # fmt: skip
+
+
+def _steps(n: int | None) -> str:
+    return "step" if n == 1 else f"{n:,} steps" if n else "no step"
+
+
+def _every(of: Losses) -> str:
+    return "no checkpoint" if of.every is None else f"a checkpoint every {_steps(of.every)}"
+
+
+def _theory_words(interval: SaveInterval | None) -> str:
+    if interval is None or not math.isfinite(interval.now.seconds):
+        return ""
+    off = interval.now.seconds / interval.expected_s - 1.0 if math.isfinite(interval.expected_s) else 0.0
+    return (
+        f"Failures are walked 200 times: {units.seconds(interval.now.seconds)}, and by theory "
+        f"{units.seconds(interval.expected_s)} ({units.change(off)})"
+    )
+
+
+def _resize_facts(plan: ResizePlan | None) -> Iterator[Fact]:
+    if plan is None:
+        return
+    seconds, usd = plan.saved
+    if len(plan.plan.counts) == 1:
+        n = plan.plan.counts[0][1]
+        yield Fact("resize", f"never: {units.plural(n, 'instance')} for all of it{_against(plan)}", value=0.0)
+        return
+    moves = ", ".join(f"{n:,}{f' from step {step:,}' if step else ''}" for step, n in plan.plan.counts)
+    fixed = plan.fixed.counts[0][1]
+    yield Fact(
+        "resize",
+        f"instances {moves}: {_saves(seconds, usd)} against {fixed:,} for all of it, the best that never changes",
+        value=usd,
+        unit="money",
+    )
+
+
+def _against(plan: ResizePlan) -> str:
+    own = plan.as_is.counts[0][1]
+    if own == plan.fixed.counts[0][1]:
+        return ""
+    saved = plan.as_is.seconds - plan.fixed.seconds, plan.as_is.usd - plan.fixed.usd
+    return f", {_saves(*saved)} against {own:,}"
+
+
+def _saves(seconds: float, usd: float) -> str:
+    """ "saves $120.00 and 2 h", "saves $120.00 and takes 5 min longer"."""
+    money = f"{'saves' if usd >= 0 else 'costs'} {units.money(abs(usd))}{'' if usd >= 0 else ' more'}"
+    time = f"saves {units.seconds(seconds)}" if seconds >= 0 else f"takes {units.seconds(-seconds)} longer"
+    return f"{money}, {time}"
+
+
+def _backtest_facts(result: WholeRun) -> Iterator[Fact]:
+    back = result.backtest
+    if back is None:
+        return
+    trend = f" (the trend: {back.trend})" if back.trend else " (no trend in its lengths)"
+    yield Fact(
+        "backtest",
+        f"from {back.seen:,} of {back.steps:,} steps of the log{trend}: the rest {units.seconds(back.forecast_s)}, "
+        f"observed {units.seconds(back.observed_s)} ({units.change(back.error)}); the mean of the first steps says "
+        f"{units.seconds(back.held_s)} ({units.change(back.held_error)})",
+        value=back.error,
+        unit="share",
+    )
+
+
+def document(result: WholeRun) -> Document:
+    """What `forecast` says."""
+    return Document(
+        "fleetsim forecast",
+        forecast_facts(result),
+        (
+            Section("The course of the run", (*present(_chart(result.course)), _points(result)), short="course"),
+            *(() if result.resizes is None else (Section("Counts", (_counts(result.resizes),)),)),
+            *(() if result.ranges is None else (how_sure(result.ranges),)),
+            rests_on(
+                result.profile,
+                run_assumptions(result.scenario, result.job.given),
+                "Every value that bears on the run was given.",
+            ),
+        ),
+        result.warnings,
+    )
+
+
+def _chart(course: RunCourse) -> Any:
+    points = course.points
+    if len({p.step for p in points}) < 2:
+        return None
+    return curve_chart(
+        "course",
+        "Seconds of an optimizer step over the run",
+        "Each point is a long run; whiskers are 95 % of the seeds.",
+        [Curve("step", [p.step for p in points], [p.metrics["step_s"] for p in points])],
+        x_title="optimizer step",
+        y_title="seconds",
+        how="seconds",
+    )
+
+
+def _points(result: WholeRun) -> Table:
+    names = list(result.schedule.columns)
+    rows = tuple(
+        (
+            f"{p.step:,}",
+            *(_value(p.values.get(name)) for name in names),
+            units.seconds(p.metrics["step_s"].mean),
+            units.share(p.metrics["trainer_idle_fraction"].mean),
+            units.money(p.metrics["cost_per_step"].mean),
+            units.number(p.metrics["staleness_steps.p99"].mean),
+            p.binding,
+        )
+        for p in result.course.points
+    )
+    headings = ("step", *names, "a step", "idle", "cost", "stale p99", "binds")
+    return Table("", headings, rows, words_last=1, numbered=True).narrowing("stale p99", "idle")
+
+
+def _value(x: Any) -> str:
+    return "" if x is None else f"{x:,.4g}" if isinstance(x, float) and x < 1 else f"{x:,.0f}"
+
+
+def _counts(plan: ResizePlan) -> Table:
+    def row(name: str, of: FleetTotal) -> tuple[str, ...]:
+        moves = ", ".join(f"{n:,}" if not step else f"{n:,} from {step:,}" for step, n in of.counts)
+        return name, units.seconds(of.seconds), units.money(of.usd), moves
+
+    rows = (row("as it is", plan.as_is), row("best fixed", plan.fixed), row("resized", plan.plan))
+    note = (
+        f"Short runs. A second is worth {units.money(plan.usd_per_s)} (targets.worth at the best fixed count); new "
+        f"instances are paid for {units.seconds(plan.resize_s)} before they serve (fleet.failures.restart_s)."
+    )
+    return Table("", ("", "time", "cost", "instances"), rows, words_last=1, note=note)
+
+
+def forecast_document(result: WholeRun) -> dict[str, Any]:
+    """The document of `fleetsim forecast --json`."""
+    points = [
+        {
+            "step": p.step,
+            "values": dict(p.values),
+            "binding": p.binding,
+            "metrics": {name: estimate(value) for name, value in p.metrics.items() if isinstance(value, Estimate)},
+        }
+        for p in result.course.points
+    ]
+    schedule = {name: {"points": [list(point) for point in points_], "source": result.schedule.source[name]}
+                for name, points_ in result.schedule.columns.items()}  # fmt: skip
+    return {
+        **head("forecast", result.scenario),
+        **told(forecast_facts(result)),
+        "steps": result.course.steps,
+        "totals": asdict(result.totals),
+        "schedule": schedule,
+        "course": points,
+        "interpolation_off": result.course.off,
+        "ranges": result.ranges and asdict(result.ranges),
+        "failures": result.interval and asdict(result.interval),
+        "resize": result.resizes and asdict(result.resizes),
+        "backtest": result.backtest and asdict(result.backtest),
+        "profile": asdict(result.profile),
+        "warnings": list(result.warnings),
+    }

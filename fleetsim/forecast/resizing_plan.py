@@ -1,0 +1,148 @@
+"""Which counts of instances from which step on, and what that saves against the best count that never changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fleetsim.config.load import with_changes
+from fleetsim.config.scenario import Scenario
+from fleetsim.errors import StuckError
+from fleetsim.forecast.course import CoursePoint, RunCourse
+from fleetsim.job.trainer_scaling import can_be
+from fleetsim.job.trials import Measure, looked, unit_of, with_instances
+from fleetsim.search.objective import usd_per_h
+from fleetsim.sim.threads import side_by_side
+
+Floats = NDArray[np.float64]
+# Counts that are tried: from the job's own divided by this to it times this, and at most so many.
+_FARTHEST, _MOST = 3.0, 12
+# A count that gets stuck: so many times the longest step.
+_STUCK = 1e3
+
+
+@dataclass(frozen=True, slots=True)
+class FleetTotal:
+    """A run with such counts: (from step, instances) in order; seconds and US dollars of all of it, resizes too."""
+
+    counts: tuple[tuple[int, int], ...]
+    seconds: float
+    usd: float
+
+
+@dataclass(frozen=True, slots=True)
+class ResizePlan:
+    """plan: counts that change. fixed: the best one that does not. as_is: the job's own. usd_per_s: what a second of
+    the run is worth, by targets.worth at the best fixed count. resize_s: that new instances are paid before they
+    serve."""
+
+    plan: FleetTotal
+    fixed: FleetTotal
+    as_is: FleetTotal
+    usd_per_s: float
+    resize_s: float
+
+    @property
+    def saved(self) -> tuple[float, float]:
+        """Seconds and US dollars that the plan saves against the best fixed count."""
+        return self.fixed.seconds - self.plan.seconds, self.fixed.usd - self.plan.usd
+
+
+def resize_plan(course: RunCourse, measure: Measure, tell: Callable[[str], None] = lambda text: None) -> ResizePlan:
+    """The plan of a run whose course is known. Short runs of every count at every point; lines between the points.
+
+    The counts' own schedule is left out: this says what it should be.
+    """
+    first = course.points[0].scenario
+    counts = _counts(first)
+    tell(f"simulating {len(counts)} counts at {len(course.points)} points")
+    step_s = _steps(course, counts, measure)
+    usd_s = np.array([usd_per_h(first, n) / 3600.0 for n in counts])
+    usd = step_s * usd_s[:, None]
+    resize_s = first.fleet.failures.restart_s
+    worth = first.targets.worth
+    own = counts.index(first.fleet.instances)
+    best = own
+    for _ in range(4):  # what a second is worth follows from the count that is best by it
+        per_s = worth * float(usd[best].sum() / step_s[best].sum())
+        score = usd + per_s * step_s
+        best = int(np.argmin(score.sum(axis=1)))
+    started = resize_s * float(np.mean(np.diff(usd_s))) if len(counts) > 1 else 0.0
+    chosen = _cheapest_way(score, started)
+    return ResizePlan(
+        _total(course, counts, chosen, step_s, usd, resize_s, usd_s),
+        _total(course, counts, np.full(course.steps, best), step_s, usd, resize_s, usd_s),
+        _total(course, counts, np.full(course.steps, own), step_s, usd, resize_s, usd_s),
+        per_s,
+        resize_s,
+    )
+
+
+def _counts(scenario: Scenario) -> list[int]:
+    """The counts that are tried, the job's own among them."""
+    own, unit = scenario.fleet.instances, unit_of(scenario)
+    wanted = own * np.geomspace(1.0 / _FARTHEST, _FARTHEST, _MOST - 1)
+    found = {own, *(max(1, round(n / unit)) * unit for n in wanted)}
+    return sorted(n for n in found if can_be(scenario, n))
+
+
+def _steps(course: RunCourse, counts: list[int], measure: Measure) -> Floats:
+    """Seconds of every step with every count, shape (counts, steps). More instances never count as slower: where the
+    simulation says so, it is chance or a limit that more of them do not lift."""
+    jobs = [(point, n) for point in course.points for n in counts]
+
+    def run(job: tuple[CoursePoint, int]) -> float:
+        point, n = job
+        try:
+            bare = with_changes(point.scenario, {"run.warmup_steps": None})
+            return float(measure(looked(with_instances(bare, n)), 0)["step_s"])
+        except StuckError:
+            return np.inf
+
+    found = dict(zip(((point.step, n) for point, n in jobs), side_by_side(run, jobs), strict=True))
+    worst = _STUCK * max(x for x in found.values() if np.isfinite(x))
+    rows = [course.per_step(lambda p, n=n: min(worst, found[p.step, n])) for n in counts]
+    return np.minimum.accumulate(np.array(rows), axis=0)
+
+
+def _cheapest_way(score: Floats, started: float) -> NDArray[np.int64]:
+    """The index of the count of each step with the least sum, where every change costs `started` more.
+
+    The best way to each count is either the best way to it so far, or the best way to any other, and a change.
+    """
+    counts, steps = score.shape
+    came = np.empty((steps, counts), np.int64)
+    here = np.arange(counts)
+    sums = score[:, 0].copy()
+    came[0] = here
+    for step in range(1, steps):
+        least = int(np.argmin(sums))
+        changes = sums[least] + started < sums
+        came[step] = np.where(changes, least, here)
+        sums = np.where(changes, sums[least] + started, sums) + score[:, step]
+    chosen = np.empty(steps, np.int64)
+    chosen[-1] = int(np.argmin(sums))
+    for step in range(steps - 1, 0, -1):
+        chosen[step - 1] = came[step, chosen[step]]
+    return chosen
+
+
+def _total(
+    course: RunCourse,
+    counts: list[int],
+    chosen: NDArray[np.int64],
+    step_s: Floats,
+    usd: Floats,
+    resize_s: float,
+    usd_s: Floats,
+) -> FleetTotal:
+    at = np.arange(course.steps)
+    begins = np.flatnonzero(np.diff(chosen, prepend=-1))
+    grown = sum(
+        max(0.0, float(usd_s[b] - usd_s[a])) for a, b in zip(chosen[begins][:-1], chosen[begins][1:], strict=True)
+    )
+    moves = tuple((int(step), counts[int(chosen[step])]) for step in begins)
+    return FleetTotal(moves, float(step_s[chosen, at].sum()), float(usd[chosen, at].sum()) + resize_s * grown)

@@ -1,0 +1,177 @@
+"""What changes over the steps of a run: points of a value by step, from the command line, a CSV, or a run's log."""
+
+from __future__ import annotations
+
+import csv
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from fleetsim.errors import InputError, OutsideError, Problem
+from fleetsim.faces import flag
+
+Points = tuple[tuple[int, float], ...]
+SCHEDULE = flag("schedule")
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduled:
+    """What may change. option: the keyword of a job that says it, path: or the value of a scenario. smooth: between two
+    points it moves in a straight line; else it keeps its value until the next point. whole: a count."""
+
+    words: str
+    option: str = ""
+    path: str = ""
+    smooth: bool = False
+    whole: bool = True
+
+
+SCHEDULED: Mapping[str, Scheduled] = {
+    "len": Scheduled("mean generated tokens", option="len", smooth=True, whole=False),
+    "max_len": Scheduled("longest response, tokens", option="max_len"),
+    "batch": Scheduled("samples per optimizer step", option="batch"),
+    "filter": Scheduled(
+        "share of groups that are filtered", path="workload.filter.zero_variance_share", smooth=True, whole=False
+    ),
+    "turns": Scheduled("turns of a rollout", path="workload.turns.count"),
+    "instances": Scheduled("rollout instances", option="instances"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """columns: name -> points in ascending order of steps. source: where each comes from, in words."""
+
+    columns: Mapping[str, Points]
+    source: Mapping[str, str]
+
+    def at(self, step: int) -> dict[str, Any]:
+        """The values in this step; before a first point there is none, unless it moves: then it is that point's."""
+        found: dict[str, Any] = {}
+        for name, points in self.columns.items():
+            what, k = SCHEDULED[name], bisect_right([at for at, _ in points], step)
+            if k == 0 and not what.smooth:
+                continue
+            value = points[max(0, k - 1)][1]
+            if what.smooth and 0 < k < len(points):
+                (a, x), (b, y) = points[k - 1], points[k]
+                value = x + (y - x) * (step - a) / (b - a)
+            found[name] = round(value) if what.whole else float(value)
+        return found
+
+    def moves(self, first: int, last: int) -> bool:
+        """Whether a value moves in a straight line somewhere between two steps."""
+        start, end = self.at(first), self.at(last)
+        return any(SCHEDULED[name].smooth and start.get(name) != end.get(name) for name in self.columns)
+
+    def jumps(self, step: int) -> bool:
+        """Whether a value takes another in this step at once."""
+        held = [points for name, points in self.columns.items() if not SCHEDULED[name].smooth]
+        return any(at == step for points in held for at, _ in points)
+
+    def stretches(self, steps: int) -> tuple[tuple[int, int], ...]:
+        """The run in stretches from one point to the next: first and last step of each. Inside one nothing jumps."""
+        begins = {0, *(at for points in self.columns.values() for at, _ in points if 0 < at < steps)}
+        bounds = sorted(begins)
+        return tuple((a, b - 1) for a, b in pairwise([*bounds, steps]))
+
+    def words(self, steps: int) -> str:
+        """ "mean generated tokens 1,500 to 4,000 by step 500; samples per optimizer step 512, 1,024 from step 300"."""
+        said = []
+        for name, points in self.columns.items():
+            what, shown = SCHEDULED[name], [(at, value) for at, value in points if at < steps]
+            if not shown:
+                continue
+            if what.smooth:
+                last = shown[-1] if len(points) == len(shown) else (steps - 1, self.at(steps - 1)[name])
+                text = f"{shown[0][1]:,.6g} to {last[1]:,.6g} by step {last[0]:,}" if len(shown) > 1 else ""
+                said.append(f"{what.words} {text or f'{shown[0][1]:,.6g}'}")
+            else:
+                parts = [f"{value:,.6g}{f' from step {at:,}' if at else ''}" for at, value in shown]
+                said.append(f"{what.words} {', '.join(parts)}")
+        return "; ".join(said)
+
+
+NOTHING = Schedule({}, {})
+
+
+def schedule_of(texts: Sequence[str]) -> Schedule:
+    """The schedule that texts say: `len=0:1500,500:4000` each, or the path of a CSV file with a column `step`.
+
+    Raises InputError with all that is wrong, OutsideError for a file that cannot be read.
+    """
+    columns: dict[str, Points] = {}
+    source: dict[str, str] = {}
+    problems: list[Problem] = []
+    for text in texts:
+        name, equals, points = text.partition("=")
+        try:
+            found = {name.strip(): _points(text, points)} if equals else _of_file(text)
+        except InputError as error:
+            problems += error.problems
+            continue
+        for column, values in found.items():
+            wrong = _wrong(text, column, values)
+            problems += [wrong] if wrong else []
+            columns[column], source[column] = values, SCHEDULE if equals else text
+    if problems:
+        raise InputError(problems)
+    return Schedule(columns, source)
+
+
+def _wrong(text: str, name: str, points: Points) -> Problem | None:
+    if name not in SCHEDULED:
+        return Problem(SCHEDULE, text, f"{name or 'nothing'} is no value that has a schedule", _NAMES)
+    steps = [at for at, _ in points]
+    if any(b <= a for a, b in pairwise(steps)) or steps[0] < 0:
+        return Problem(SCHEDULE, text, "its steps must be 0 or more and increase", "sort them, each once")
+    low = 0.0 if name == "filter" else 1.0
+    if any(not low <= value <= (0.999 if name == "filter" else 1e9) for _, value in points):
+        return Problem(SCHEDULE, text, f"a value of {name} is out of range", "0.3 filters 30 % of the groups")
+    return None
+
+
+_NAMES = f"give one of {', '.join(SCHEDULED)}"
+
+
+def _points(text: str, written: str) -> Points:
+    """`0:1500,500:4000` as points; a single number is its value from step 0 on."""
+    try:
+        pairs = [part.split(":") for part in written.split(",")]
+        if len(pairs) == 1 and len(pairs[0]) == 1:
+            return ((0, float(pairs[0][0])),)
+        return tuple((int(at), float(value)) for at, value in pairs)
+    except ValueError:
+        rule, remedy = "is no list of STEP:VALUE", "for example len=0:1500,500:4000"
+        raise InputError([Problem(SCHEDULE, text, rule, remedy)]) from None
+
+
+def _of_file(path: str) -> dict[str, Points]:
+    """The columns of a CSV file; an empty cell is no point."""
+    try:
+        with open(path, newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+    except FileNotFoundError:
+        remedy = "give len=0:1500,500:4000, or a CSV file with a column step"
+        raise InputError([Problem(SCHEDULE, path, "there is no such file", remedy)]) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise OutsideError(f"{SCHEDULE} {path}: it cannot be read ({error})") from None
+    names = [name for name in (rows[0] if rows else {}) if name and name.strip() != "step"]
+    if not names or "step" not in rows[0]:
+        rule = "needs a heading, a column step, and one of a value"
+        raise InputError([Problem(SCHEDULE, path, rule, f"columns may be step, {', '.join(SCHEDULED)}")])
+    return {name.strip(): _column(path, rows, name) for name in names}
+
+
+def _column(path: str, rows: Iterable[Mapping[str, Any]], name: str) -> Points:
+    found = [(row["step"], row[name]) for row in rows if (row[name] or "").strip()]
+    try:
+        points = tuple((int(step), float(value)) for step, value in found)
+    except (TypeError, ValueError):
+        rule = f"column {name} has a cell that is no number"
+        raise InputError([Problem(SCHEDULE, path, rule, "leave cells empty where nothing changes")]) from None
+    if not points:
+        raise InputError([Problem(SCHEDULE, path, f"column {name} is empty", "leave the column out")])
+    return points

@@ -1,0 +1,102 @@
+"""Sums over the steps of a run, with what failures add and how far they may be off."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fleetsim.config.scenario import Scenario
+from fleetsim.forecast.course import CoursePoint, RunCourse
+from fleetsim.forecast.recovery import SaveInterval
+from fleetsim.job.input_moves import MetricRanges
+from fleetsim.job.trainer_scaling import takes_turns
+
+Floats = NDArray[np.float64]
+_HOUR_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class WholeTotals:
+    """Of the whole run. ranges: name -> from, to of hours, gpu_hours and usd, in eight of ten cases: inputs that may be
+    off, seeds, and failures. step_s: of the first and of the last step. held_h: hours in which the trainer waits for
+    samples, checkpoints and evaluations. lost_h: that failures add."""
+
+    hours: float
+    gpu_hours: float
+    usd: float
+    trained_samples: float
+    trained_tokens: float
+    generated_tokens: float
+    ranges: Mapping[str, tuple[float, float]]
+    step_s: tuple[float, float]
+    held_h: Mapping[str, float]
+    lost_h: float
+
+
+def totals_of(course: RunCourse, ranges: MetricRanges | None, interval: SaveInterval | None) -> WholeTotals:
+    """The totals of a course."""
+    step_s, usd = course.metric("step_s"), course.metric("cost_per_step")
+    gpus = course.per_step(lambda point: float(gpus_of(point.scenario)))
+    generated = course.metric("generated_tok_s") * step_s
+    batch = course.per_step(lambda point: float(point.scenario.trainer.batch_samples))
+    again = 1.0 if interval is None else interval.now.seconds / interval.calm_s
+    hours, dollars = float(step_s.sum()) / _HOUR_S, float(usd.sum())
+    gpu_hours = float((gpus * step_s).sum()) / _HOUR_S
+    low, high = _reach(course, "step_s", ranges, interval)
+    cheap, dear = _reach(course, "cost_per_step", ranges, interval)
+    found = {"hours": hours * again, "gpu_hours": gpu_hours * again, "usd": dollars * again}
+    factors = {"hours": (low, high), "gpu_hours": (low, high), "usd": (cheap, dear)}
+    held = {"samples": "trainer_idle", "sync": "sync", "checkpoints": "checkpoint", "evaluations": "evaluation"}
+    return WholeTotals(
+        **found,
+        trained_samples=float(batch.sum()),
+        trained_tokens=float((generated / course.metric("tokens_per_trained_token")).sum()),
+        generated_tokens=float(generated.sum()),
+        ranges={name: (found[name] * a, found[name] * b) for name, (a, b) in factors.items()},
+        step_s=(float(step_s[0]), float(step_s[-1])),
+        held_h={
+            name: float((course.metric(f"{column}_fraction") * step_s).sum()) / _HOUR_S for name, column in held.items()
+        },
+        lost_h=hours * (again - 1.0),
+    )
+
+
+def gpus_of(scenario: Scenario) -> int:
+    """GPUs that a run is paid for; those that both sides share once."""
+    rollout, trainer = scenario.fleet.instances * scenario.engine.gpus, scenario.trainer.gpus
+    own = scenario.evaluation
+    evaluating = (own.instances or 1) * scenario.engine.gpus if own.every_steps and own.at == "own" else 0
+    return (max(rollout, trainer) if takes_turns(scenario) else rollout + trainer) + evaluating
+
+
+def _reach(
+    course: RunCourse, metric: str, ranges: MetricRanges | None, interval: SaveInterval | None
+) -> tuple[float, float]:
+    """Factors on a total: inputs at the middle of the run, or its seeds alone, and failures; they add as squares."""
+    low, high = (float(course.metric(metric, end).sum()) for end in ("ci_low", "ci_high"))
+    mean = float(course.metric(metric).sum())
+    down, up = (math.log(max(mean / low, 1.0)), math.log(max(high / mean, 1.0))) if min(low, mean) > 0 else (0.0, 0.0)
+    if ranges is not None and mean > 0:
+        at = course.middle().metrics[metric].mean
+        a, b = ranges.metrics[metric]
+        down, up = math.log(max(1.0, at / a)) if a > 0 else down, math.log(max(1.0, b / at))
+    if interval is not None and math.isfinite(interval.now.seconds):
+        now = interval.now
+        down, up = (
+            math.hypot(down, math.log(now.seconds / now.low_s)),
+            math.hypot(up, math.log(now.high_s / now.seconds)),
+        )
+    return math.exp(-down), math.exp(up)
+
+
+def bound_by(points: tuple[CoursePoint, ...]) -> tuple[tuple[int, str], ...]:
+    """What binds, from which of the points on."""
+    found: list[tuple[int, str]] = []
+    for point in points:
+        if not found or found[-1][1] != point.binding:
+            found.append((point.step, point.binding))
+    return tuple(found)
