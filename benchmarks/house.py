@@ -1,6 +1,6 @@
 """Figures of the house, before the rebuild and now, as a table: files, lines, circles, and what starting costs.
 
-    python benchmarks/house.py [--before REF] > benchmarks/HOUSE.md
+    python benchmarks/house.py [--before REF]
 
 REF is unpacked from git beside this tree; both are measured by the same code and timed in turns. Processor seconds of a
 whole process, user time, the least of ROUNDS runs. Seconds of CI's lanes are those of the last `.ci/run` in this tree.

@@ -18,7 +18,7 @@ INTRO = """\
 A scenario says only what differs from the defaults: every section and key may be left out, an unknown key is an error,
 and all problems of a file are told at once. `fleetsim scenario init` writes one to start from, `scenario check` reads
 one, `scenario schema` prints a JSON Schema for editors, with every bound. `--set section.key=value` sets any key on a
-command line; the heading is the section. In parentheses stand type, bounds (0..1 has both ends), unit and, behind =,
+command line; the heading is the section. In parentheses stand type, bounds (0..1 has both ends), unit and, behind a semicolon,
 the default or null.
 
 ```yaml
@@ -65,7 +65,7 @@ UNITS = (
     ("_share", "share"),
     ("_fraction", "share"),
 )
-WORDS = {"integer": "integer", "number": "number", "string": "text", "boolean": "true or false", "null": "null"}
+WORDS = {"integer": "integer", "number": "number", "string": "text", "boolean": "true/false", "null": "null"}
 # A bound beyond this only keeps numbers that a computer can hold.
 FAR = 1e5
 # A type of more letters is written once in a section.
@@ -110,7 +110,8 @@ def _section(
 
     alike: a section and its model, whose keys this one has, too.
     """
-    yield cell(model.get("description", "").partition("\n\n")[0]) + "\n"
+    if alike is None or model["properties"].keys() != alike[1]["properties"].keys():
+        yield cell(model.get("description", "").partition("\n\n")[0]) + "\n"
     rows: list[str] = []
     below: list[tuple[str, Mapping[str, Any]]] = []
     types: dict[str, str] = {}
@@ -161,12 +162,12 @@ def _row(
     if types is not None and len(said) > LONG:
         first = types.setdefault(said, name)
         said = said if first == name else f"as `{first}`"
-    said += f", {unit}" if unit and unit not in meaning else ""
+    said += f", {unit.replace(' / ', '/')}" if unit and unit not in meaning else ""
     default = _short(field.get("default"))
     if required:
         said += ", required"
     elif default is not None:
-        said += f" = `{json.dumps(default, ensure_ascii=False)}`"
+        said += f"; `{json.dumps(default, ensure_ascii=False)}`"
     return f"- `{name}` ({said})" + (f": {cell(meaning)}" if meaning else "")
 
 
@@ -212,7 +213,7 @@ def _type(schema: Mapping[str, Any], field: Mapping[str, Any]) -> str:
     bounds = {sign: f"{field[key]:,g}" for key, sign in BOUNDS if key in field and abs(field[key]) < FAR}
     if bounds.keys() == {"≥", "≤"}:
         return f"{words} {bounds['≥']}..{bounds['≤']}"
-    return " ".join([words, ", ".join(f"{sign} {bound}" for sign, bound in bounds.items())]).strip()
+    return " ".join([words, ", ".join(f"{sign}{bound}" for sign, bound in bounds.items())]).strip()
 
 
 def _rules() -> Iterator[str]:
