@@ -3,7 +3,7 @@
     >>> import fleetsim as fs
     >>> result = fs.load("async-one-step", steps=12, replications=2).simulate()
     >>> sorted(result.metrics)[:2]
-    ['completions_per_s', 'cost_per_step']
+    ['checkpoint_fraction', 'completions_per_s']
 
 The names below come from `fleetsim.api`, which is imported when one of them is first asked for: `import fleetsim` alone
 costs nothing. Their types stand in `__init__.pyi`.
