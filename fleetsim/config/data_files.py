@@ -10,8 +10,8 @@ from pathlib import Path
 from fleetsim.errors import InputError, Problem
 
 KINDS = ("scenarios", "calibration")
-# Tables of published figures beside the scenarios that are checked against them.
-TABLES = ("published/weight_sync",)
+# Tables of published figures, and the ledger of sealed cases, beside the scenarios that are checked against them.
+TABLES = ("published/sealed", "published/weight_sync")
 # Published cases are no scenarios: each holds one for every arm (fleetsim/validate/case.py).
 CASE = ".case"
 PRESETS = "presets"
