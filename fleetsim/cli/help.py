@@ -144,6 +144,7 @@ VARIABLES: Mapping[str, str] = {
     "FLEETSIM_DEBUG": "anything: an internal error prints its traceback",
     "FLEETSIM_KERNEL": "checked: the kernel's build that checks every index of its tables, some times slower; to look "
     "for faults in fleetsim. fresh: compiled by this machine's numba in every process. Any other word is an error",
+    "FLEETSIM_TARGET": "while a wheel is built: the system that its kernel is for, as darwin-arm64",
     "FLEETSIM_PROMETHEUS_TOKEN": "bearer token for Prometheus, where no file names one",
     "FLEETSIM_PROMETHEUS_USER": "user name for Prometheus, with FLEETSIM_PROMETHEUS_PASSWORD",
     "FLEETSIM_PROMETHEUS_PASSWORD": "password for Prometheus",
@@ -179,12 +180,14 @@ MANUALS: Mapping[str, Manual] = {
     "split": Manual((3, 10, 12), _JOB, see=("docs/model.md", "size", "compare")),
     "plan": Manual((3, 10, 11, 12), _JOB, see=("docs/plan.md", "size", "split")),
     "simulate": Manual((3, 10, 12), _JOB, see=("docs/metrics.md", "docs/presets.md", "scenario")),
+    "forecast": Manual((3, 10, 12), _JOB, see=("docs/howto/whole_run.md", "simulate", "size")),
     "compare": Manual((3, 10), _JOB, see=("docs/metrics.md", "simulate", "replay")),
     "sweep": Manual((3, 10, 11), _JOB, see=("docs/metrics.md", "compare", "size")),
     "replay": Manual((3, 10), _JOB, see=("docs/replay.md", "docs/run_logs.md", "watch")),
     "alerts": Manual((3, 10), (SCENARIO,), see=("docs/alerts.md", "dashboard", "watch")),
     "dashboard": Manual((3, 10), _JOB, see=("docs/alerts.md", "alerts")),
     "watch": Manual((3,), _JOB, see=("docs/watch.md", "replay", "alerts")),
+    "serve": Manual((3,), (SCENARIO,), see=("docs/watch.md", "size")),
     "validate": Manual((3, 10), see=("docs/validation.md", "docs/accuracy.md")),
     "calibrate": Manual(
         (3,),

@@ -225,6 +225,9 @@ def check(
         raise typer.Exit(NOT_HELD)
 
 
+LOAD = "The engine and the load that are told"
+
+
 @app.command("estimate")
 def estimate(
     gpu: Annotated[str, typer.Option(help="GPU: H100, H200, A100...")],
@@ -232,11 +235,13 @@ def estimate(
     tp: Annotated[int, typer.Option(help="GPUs per instance.")] = 1,
     dtype: Annotated[str, typer.Option(help="Type of the weights: bfloat16, fp8, nvfp4, mxfp4, int4, auto.")] = "auto",
     kv_dtype: Annotated[str, typer.Option(help="Type of the KV cache: bfloat16, fp8, auto.")] = "auto",
-    dp: Annotated[int, typer.Option(help="Ranks that share a mixture's experts.")] = 1,
-    engine: Annotated[str, typer.Option(help="vllm, sglang or tensorrt-llm.")] = "vllm",
-    concurrency: Annotated[int, typer.Option(help="Clients, each with one request at a time.")] = 64,
-    isl: Annotated[int, typer.Option(help="Tokens of each prompt.")] = 1024,
-    osl: Annotated[int, typer.Option(help="Tokens of each response.")] = 1024,
+    dp: Annotated[int, typer.Option(help="Ranks that share a mixture's experts.", rich_help_panel=LOAD)] = 1,
+    engine: Annotated[str, typer.Option(help="vllm, sglang or tensorrt-llm.", rich_help_panel=LOAD)] = "vllm",
+    concurrency: Annotated[
+        int, typer.Option(help="Clients, each with one request at a time.", rich_help_panel=LOAD)
+    ] = 64,
+    isl: Annotated[int, typer.Option(help="Tokens of each prompt.", rich_help_panel=LOAD)] = 1024,
+    osl: Annotated[int, typer.Option(help="Tokens of each response.", rich_help_panel=LOAD)] = 1024,
     output: Annotated[
         str | None, typer.Option("-o", "--output", metavar="FILE", help="Write it there: NAME.profile.json.")
     ] = None,

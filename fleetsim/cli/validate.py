@@ -20,19 +20,22 @@ if TYPE_CHECKING:
     from fleetsim.validate.verdict import CaseResult
 
 
+OUTPUT = "Output"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Validation:
     """Which cases, and what is done with their verdicts."""
 
     case: Annotated[list[str] | None, Option("Only this case, as C01. Repeatable.", None, metavar="ID")] = None
     cases: Annotated[str | None, Option("Cases of this folder instead (*.case.yaml).", None, metavar="DIR")] = None
-    write: Annotated[str | None, Option("Write validation.md and validation.svg there.", None, metavar="DIR")] = None
-    check: Annotated[str | None, Option("Exit 10 if the page there would change.", None, metavar="DIR")] = None
+    write: Annotated[str | None, Option("Write validation.md and validation.svg there.", OUTPUT, metavar="DIR")] = None
+    check: Annotated[str | None, Option("Exit 10 if the page there would change.", OUTPUT, metavar="DIR")] = None
     ranges: Annotated[bool, Option("Do 80 % ranges hold what was published?", None)] = False
     predictions: Annotated[str | None, Option("Open frozen predictions: docs/predictions.", None, metavar="DIR")] = None
-    html: Annotated[str | None, Option("Write a page with charts there.", None, metavar="FILE")] = None
-    json_: Annotated[bool, Option("One JSON document.", None)] = False
-    strict: Annotated[bool, Option("Exit 10 if a gate does not hold.", None)] = False
+    html: Annotated[str | None, Option("Write a page with charts there.", OUTPUT, metavar="FILE")] = None
+    json_: Annotated[bool, Option("One JSON document.", OUTPUT)] = False
+    strict: Annotated[bool, Option("Exit 10 if a gate does not hold.", OUTPUT)] = False
 
 
 def validate(asked: Validation) -> None:
