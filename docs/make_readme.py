@@ -61,7 +61,7 @@ def filled(text: str) -> str:
     """README with today's figures."""
     kinds = ("all |", "one token at a time |", "multi-token", "dense |", "mixture |", "latent mixture |", "hybrid |")
     accuracy = page_rows("accuracy.md", kinds, 6)
-    gates = page_rows("validation.md", ("order of", "bottleneck", "ratio error", "absolute error", "blind"), 3)
+    gates = page_rows("validation.md", ("order of", "bottleneck", "ratio error", "absolute error", "blind:"), 3)
     text = with_rows(
         text,
         ACCURACY,
