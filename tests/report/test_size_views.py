@@ -65,8 +65,8 @@ def test_the_first_line_names_what_time_is_worth() -> None:
     ],
 )
 def test_the_step_line_leaves_nothing_out(parts: tuple[float, ...], said: str) -> None:
-    names = ("trainer_idle_fraction", "sync_fraction", "switch_fraction")
-    means = dict(zip(names, parts, strict=False)) | {"step_s": 30.0, "not_training_fraction": sum(parts)}
+    names = ("trainer_idle_fraction", "sync_fraction", "switch_fraction", "checkpoint_fraction")
+    means = dict(zip(names, parts, strict=True)) | {"step_s": 30.0, "not_training_fraction": sum(parts)}
     of = trial_of(1, [metrics(30.0, 0.0)]).estimates | {name: Estimate(x, x, x) for name, x in means.items()}
     lines = dict(facts("", run_facts(of, default_scenario())).lines)
     assert lines["step"] == f"30.0 s, trainer idle {said}"
