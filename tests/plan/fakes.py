@@ -25,6 +25,8 @@ def metrics(step_s: float, idle: float, **others: Any) -> dict[str, Any]:
         "sync_fraction": 0.02,
         "not_training_fraction": idle + 0.02,
         "switch_fraction": 0.0,
+        "checkpoint_fraction": 0.0,
+        "evaluation_fraction": 0.0,
         "lent_fraction": 0.0,
         "queue_depth": 600.0,
         "queue_growth": 0.0,
