@@ -26,10 +26,10 @@ at a time.
   is under way goes on to its end, and prompts that are computed again bring a token each.
 
 Prompts, stalls, imbalance, drops and preemption only add to it. It is a bound of a long run: lengths are those that its
-first replication draws (the shortest of the windows that may be counted, of a look or a whole run), and `_ROOM` is left for what is out at either
-end. Of 1,200 random jobs none took less in 64 steps. A short run may, by the luck of what is trained in its window: of
-1,600 jobs 2 in 16 steps, by up to 1.8 %, 19 in 8 steps, by up to 8 %. A plan that is ruled out for that is no better in
-a longer run. tests/planner/test_bound.py holds it against simulations.
+first replication draws (the shortest of the windows that a look or the whole run may count), and `_ROOM` is left for
+what is out at either end. Of 1,200 random jobs none took less in 64 steps. A short run may, by the luck of what is
+trained in its window: of 1,600 jobs 2 in 16 steps, by up to 1.8 %, 19 in 8 steps, by up to 8 %. A plan that is ruled
+out for that is no better in a longer run. tests/planner/test_bound.py holds it against simulations.
 """
 
 from __future__ import annotations
@@ -93,7 +93,8 @@ def lengths_of(
     source = GroupSource(workload, seed_sequence(seed, 0, "workload"), groups_per_step)
     drawn = source.take(steps * groups_per_step).output_tokens.astype(np.float64) - workload.turns.count
     batches = np.sort(drawn.reshape(steps, -1), axis=1)
-    found = DecodeLengths(batches, *np.array(windows, np.int64).T, 0.0, 0.0)
+    first, end = np.array(windows, np.int64).T
+    found = DecodeLengths(batches, first, end, 0.0, 0.0)
     of_groups = drawn.reshape(steps, groups_per_step, -1).max(axis=2).mean(axis=1)
     return replace(found, mean=found.least(batches.mean(axis=1)), of_group=found.least(of_groups))
 
