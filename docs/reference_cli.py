@@ -24,13 +24,13 @@ of a [scenario](scenario.md); what stands in parentheses is taken if nobody says
 SHARED_INTRO = """\
 ## Options of several commands
 
-*job* stands for `size`, `split`, `plan`, `simulate`, `compare` and `sweep`, *server* for `compare`, `replay`, `watch`
-and `doctor`. At the end stand the commands that take it.
+At the end stand the commands that take it: *job* stands for `size`, `split`, `plan`, `simulate`, `forecast`, `compare`
+and `sweep`, which have those without a name as well; *server* for `compare`, `replay`, `watch` and `doctor`.
 
 """
 _MARKUP = re.compile(r"\[/?(?:bold|dim|italic)\]")
 # Commands whose flags are keys of the scenario, and their name in the table of shared options.
-_JOB = ("size", "split", "plan", "simulate", "compare", "sweep")
+_JOB = ("size", "split", "plan", "simulate", "forecast", "compare", "sweep")
 # Commands that ask a Prometheus, and their name there.
 _SERVER = ("compare", "replay", "watch", "doctor")
 # An option of so many commands, with one meaning, stands in the table of shared options.
@@ -43,7 +43,7 @@ def page() -> str:
     every = list(commands(group))
     shared = shared_rows(every)
     parts = [INTRO, *(section(path, command, shared) for path, command in every)]
-    rows = "\n".join(f"{row} Of {_commands(of)}." for row, of in shared.items())
+    rows = "\n".join(f"{row}{_commands(of)}" for row, of in shared.items())
     return "\n".join([*parts, f"{SHARED_INTRO}{rows}\n", environment()])
 
 
@@ -57,10 +57,12 @@ def shared_rows(every: Iterable[tuple[str, Any]]) -> dict[str, list[str]]:
 
 
 def _commands(of: list[str]) -> str:
+    """ " Of *job*, `replay`.", empty where *job* is all."""
     if of == list(_SERVER):
-        return "*server*"
+        return " Of *server*."
     names = ["*job*", *(name for name in of if name not in _JOB)] if set(_JOB) <= set(of) else of
-    return ", ".join(name if name == "*job*" else f"`{name}`" for name in names)
+    told = ", ".join(name if name == "*job*" else f"`{name}`" for name in names)
+    return "" if told == "*job*" else f" Of {told}."
 
 
 def _options(command: Any) -> list[Any]:

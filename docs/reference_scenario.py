@@ -44,6 +44,8 @@ law cuts every value above it to `max`, as an engine's `max_tokens` does.
 RULES_INTRO = """\
 ## Rules that join keys
 
+`fleetsim scenario check` names the keys.
+
 """
 # Endings of names and what they are counted in, the longest first.
 UNITS = (
@@ -218,6 +220,6 @@ def _type(schema: Mapping[str, Any], field: Mapping[str, Any]) -> str:
 
 def _rules() -> Iterator[str]:
     """Each rule's own name is its sentence."""
-    for rule, reads in RULES:
+    for rule, _ in RULES:
         words = rule.__name__.strip("_").replace("_", " ")
-        yield f"- {words}: {', '.join(f'`{path}`' for path in reads)}"
+        yield f"- {words}"

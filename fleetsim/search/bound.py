@@ -26,10 +26,10 @@ at a time.
   is under way goes on to its end, and prompts that are computed again bring a token each.
 
 Prompts, stalls, imbalance, drops and preemption only add to it. It is a bound of a long run: lengths are those that its
-first replication draws (the shortest of the windows that may be counted), and `_ROOM` is left for what is out at either
-end. Of 1,200 random jobs none took less in 64 steps. A short run may, by the luck of what is trained in its window: of
-1,600 jobs 2 in 16 steps, by up to 1.8 %, 19 in 8 steps, by up to 8 %. A plan that is ruled out for that is no better in
-a longer run. tests/planner/test_bound.py holds it against simulations.
+first replication draws (the shortest of the windows that a look or the whole run may count), and `_ROOM` is left for
+what is out at either end. Of 1,200 random jobs none took less in 64 steps. A short run may, by the luck of what is
+trained in its window: of 1,600 jobs 2 in 16 steps, by up to 1.8 %, 19 in 8 steps, by up to 8 %. A plan that is ruled
+out for that is no better in a longer run. tests/planner/test_bound.py holds it against simulations.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim.config.law_numbers import law_of, sizes_of, steps_per_version
-from fleetsim.config.scenario import Scenario
+from fleetsim.config.scenario import Scenario, most_steps
 from fleetsim.config.workload import WorkloadConfig
 from fleetsim.engine.transport import sync_times
 from fleetsim.job.nameplate import context_in_flight, mean_prompt_tokens, samples_in_flight
@@ -69,26 +69,32 @@ Floats = NDArray[np.float64]
 class DecodeLengths:
     """Output tokens that the first replication of a run decodes: all but the first of each turn, which comes with the
     prompt. batches: of each step's samples, ascending, shape
-    (steps, samples). first: steps that may be the first that count. mean: of a sample, of_group: of the longest of a
-    group, both of the window in which they are shortest."""
+    (steps, samples). first, end: of the windows of steps that may count, end excluded. mean: of a sample, of_group: of
+    the longest of a group, both of the window in which they are shortest."""
 
     batches: Floats
-    first: range
+    first: NDArray[np.int64]
+    end: NDArray[np.int64]
     mean: float
     of_group: float
 
     def least(self, by_step: Floats) -> float:
         """The smallest mean over the steps of a window that may be counted."""
-        return float(min(by_step[first:].mean() for first in self.first))
+        before = np.concatenate([[0.0], np.cumsum(by_step)])
+        return float(np.min((before[self.end] - before[self.first]) / (self.end - self.first)))
 
 
 @lru_cache(maxsize=64)
-def lengths_of(workload: WorkloadConfig, seed: int, groups_per_step: int, steps: int, warmup: int) -> DecodeLengths:
-    """The lengths of a run. warmup: steps that are left out at least."""
+def lengths_of(
+    workload: WorkloadConfig, seed: int, groups_per_step: int, ends: tuple[int, ...], warmup: int
+) -> DecodeLengths:
+    """The lengths of a run. ends: after how many steps it may end. warmup: steps that are left out at least."""
+    steps, windows = max(ends), [(first, n) for n in ends for first in range(min(warmup, n // 2), n // 2 + 1)]
     source = GroupSource(workload, seed_sequence(seed, 0, "workload"), groups_per_step)
     drawn = source.take(steps * groups_per_step).output_tokens.astype(np.float64) - workload.turns.count
     batches = np.sort(drawn.reshape(steps, -1), axis=1)
-    found = DecodeLengths(batches, range(min(warmup, steps // 2), steps // 2 + 1), 0.0, 0.0)
+    first, end = np.array(windows, np.int64).T
+    found = DecodeLengths(batches, first, end, 0.0, 0.0)
     of_groups = drawn.reshape(steps, groups_per_step, -1).max(axis=2).mean(axis=1)
     return replace(found, mean=found.least(batches.mean(axis=1)), of_group=found.least(of_groups))
 
@@ -159,8 +165,8 @@ class Bounds:
         sync = sync_times(scenario).slower(_least(scenario, "sync_slowdown"))
         k = steps_per_version(scenario)
         # Publications a step, in the window with the fewest.
-        counted = (len(lengths.batches) - first for first in lengths.first)
-        often = min(n // k / n for n in counted)
+        counted = lengths.end - lengths.first
+        often = float(np.min(counted // k / counted))
         if scenario.fleet.placement == "colocated_lending" or scenario.engine.disaggregation is not None:
             return found | {"trainer": training}  # what generates there is not the instances alone
         pace = self._pace(scenario)
@@ -217,8 +223,9 @@ _LEFT = 1.0 - _ROOM
 
 
 def _lengths(scenario: Scenario) -> DecodeLengths:
-    run, seed = scenario.run, scenario.run.seed
-    return lengths_of(scenario.workload, seed, scenario.groups_per_step, look_steps(scenario), run.warmup_steps or 2)
+    """Of a look and of a whole run: in a look of small batches the lengths may be longer than in the run, by luck."""
+    run, ends = scenario.run, (look_steps(scenario), most_steps(scenario))
+    return lengths_of(scenario.workload, run.seed, scenario.groups_per_step, ends, run.warmup_steps or 2)
 
 
 def _training_s(scenario: Scenario, lengths: DecodeLengths, fixed_s: float, per_token_s: float, selects: bool) -> float:

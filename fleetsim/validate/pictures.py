@@ -168,7 +168,7 @@ def in_short(results: Sequence[CaseResult], ranged: Sequence[RangedArm]) -> Tabl
     rows = [
         (
             result.case.id,
-            result.case.title.partition(":")[0],
+            result.case.title.partition(":")[0].partition(", ")[0],
             str(len([arm for arm in result.arms if role(result, arm) != "fitted"])),
             _worst(result.ratio_errors),
             _worst(result.blind.ratio_errors if result.blind else ()),

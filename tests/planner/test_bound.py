@@ -45,6 +45,10 @@ def test_no_plan_of_a_space_is_faster_than_its_bound(gpus: int, options: dict[st
     batch=160, group=4, mean=41, cv=0.5, rho=0.5, instances=5, rate=800.0, fixed_s=0.0, per_token_s=0.0, staleness=3.0,
     every=2, pause_s=1.8, law="version_window", placement="colocated", seqs=1024,
 )  # fmt: skip
+@example(  # the first 16 steps, which a look runs, draw longer samples than the whole run
+    batch=16, group=1, mean=40, cv=1.0, rho=0.5, instances=1, rate=800.0, fixed_s=0.0, per_token_s=0.0, staleness=0.0,
+    every=1, pause_s=0.0, law="version_window", placement="colocated", seqs=4,
+)  # fmt: skip
 @given(
     batch=st.sampled_from([16, 64, 160]),
     group=st.sampled_from([1, 4, 8]),
