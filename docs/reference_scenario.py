@@ -18,8 +18,8 @@ INTRO = """\
 A scenario says only what differs from the defaults: every section and key may be left out, an unknown key is an error,
 and all problems of a file are told at once. `fleetsim scenario init` writes one to start from, `scenario check` reads
 one, `scenario schema` prints a JSON Schema for editors, with every bound. `--set section.key=value` sets any key on a
-command line; the heading is the section. In parentheses stand type, bounds (0..1 has both ends), unit and, behind a semicolon,
-the default or null.
+command line; the heading is the section. In parentheses stand type, bounds (0..1 has both ends), unit and, behind a
+semicolon, the default or null.
 
 ```yaml
 schema_version: 1

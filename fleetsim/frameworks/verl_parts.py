@@ -77,10 +77,11 @@ def put_roles(draft: Draft) -> None:
             pool = draft.flag(f"{reward}.enable_resource_pool", default=False).value
             gpus = roles.nodes(draft, f"{reward}.nnodes", f"{reward}.n_gpus_per_node", 8) if pool else 0
             roles.judged(draft, f"{reward}.enable: a reward model", gpus)
-    own, sandbox = "reward.num_workers", "reward.sandbox_fusion"
+    # reward.num_workers bounds no calls: each worker scores all its samples at once (verl/experimental/reward_loop).
+    sandbox = "reward.sandbox_fusion"
     apart = settings.has(f"{sandbox}.url", "reward_model.sandbox_fusion.url")
     calls = draft.count(f"{sandbox}.max_concurrent", "reward_model.sandbox_fusion.max_concurrent", default=64)
-    roles.workers(draft, "reward", [calls if apart else draft.maybe_count(own)], calls.key if apart else own)
+    roles.workers(draft, "reward", [calls if apart else None], calls.key if apart else "")
     settings.see("distillation", "reward", "reward_model", "critic", "actor_rollout_ref.ref")
     section = f"{ROLLOUT}.multi_turn"
     on = draft.flag(f"{section}.enable", default=False)

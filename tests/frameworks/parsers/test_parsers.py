@@ -46,10 +46,8 @@ def taken_whole(made: Exported, scenario: Scenario, ask: Parse, folder: Path) ->
     resolved.programs += start.split()
     again = scenario_from(made.framework, resolved, speed=lambda model, gpu, gpus: (1e-6, 1e-6)).scenario
     wrong = differing(again, scenario, {left.path for left in made.left_out})
-    # What the scenario leaves open, the framework need not: its trainer's ranks, its backend, its reward workers.
-    assert {
-        p: v for p, v in wrong.items() if v[0] is not None or not p.startswith(("trainer.recipe.", "stations."))
-    } == {}, made.text
+    # What the scenario leaves open, the framework need not: its trainer's ranks, its backend.
+    assert {p: v for p, v in wrong.items() if v[0] is not None or not p.startswith("trainer.recipe.")} == {}, made.text
 
 
 @pytest.mark.parametrize("framework", OWN)
