@@ -41,7 +41,9 @@ def test_a_split_that_wins() -> None:
     result = advised(WIN)
     assert split_words.headline(result) == "Split 2 + 2: rollout + trainer GPUs."
     assert "2 instances (1,000 tok/s each)" in " ".join(rendered(result, explain=False).split())
-    assert split_words.beside(result) == "20.3 % shorter (±0.7 of seeds; likely 0.79 to 0.80 times) than colocated async"
+    assert (
+        split_words.beside(result) == "20.3 % shorter (±0.7 of seeds; likely 0.79 to 0.80 times) than colocated async"
+    )
     assert "Colocated sync trains on-policy; a step of it takes 14.0 s." in str(split_words.on_policy(result))
     assert "Not significantly different from it (=): 3 + 1." in split_words.orders(result)
 
@@ -49,7 +51,9 @@ def test_a_split_that_wins() -> None:
 def test_a_split_that_loses_says_do_not_split() -> None:
     result = advised(LOSE)
     assert split_words.headline(result).startswith("Do not split: colocated async on all 4 GPUs, 4 instances")
-    assert split_words.beside(result) == "the best split, 2 + 2: 19.9 % longer (±0.8 of seeds; likely 1.19 to 1.21 times)"
+    assert (
+        split_words.beside(result) == "the best split, 2 + 2: 19.9 % longer (±0.8 of seeds; likely 1.19 to 1.21 times)"
+    )
 
 
 def test_a_draw_is_no_reason_to_split() -> None:
@@ -66,7 +70,9 @@ def test_colocated_sync_needs_no_word_on_staleness() -> None:
 
 
 def test_by_goodput_more_is_better() -> None:
-    assert "more (±1.2 of seeds; likely 1.24 to 1.27 times) than colocated async" in split_words.beside(advised(WIN, by="goodput"))
+    assert "more (±1.2 of seeds; likely 1.24 to 1.27 times) than colocated async" in split_words.beside(
+        advised(WIN, by="goodput")
+    )
 
 
 def test_one_replication_has_no_intervals() -> None:
