@@ -237,9 +237,7 @@ def estimate(
     kv_dtype: Annotated[str, typer.Option(help="Type of the KV cache: bfloat16, fp8, auto.")] = "auto",
     dp: Annotated[int, typer.Option(help="Ranks that share a mixture's experts.", rich_help_panel=LOAD)] = 1,
     engine: Annotated[str, typer.Option(help="vllm, sglang or tensorrt-llm.", rich_help_panel=LOAD)] = "vllm",
-    concurrency: Annotated[
-        int, typer.Option(help="Clients, each with one request at a time.", rich_help_panel=LOAD)
-    ] = 64,
+    concurrency: Annotated[int, typer.Option(help="Clients, one request each at a time.", rich_help_panel=LOAD)] = 64,
     isl: Annotated[int, typer.Option(help="Tokens of each prompt.", rich_help_panel=LOAD)] = 1024,
     osl: Annotated[int, typer.Option(help="Tokens of each response.", rich_help_panel=LOAD)] = 1024,
     output: Annotated[
