@@ -101,6 +101,10 @@ def test_time_outs_in_the_queue_and_in_service(policy: str, finish: tuple[float,
     assert sorted(rows["made"].tolist()) == sorted(made)
     if policy == "dropped":
         assert rows["status"].tolist() == [t.DONE, t.GONE, t.GONE]
+        # waits of 0, 4 and 6 s, the last one given up: levels of so many milliseconds
+        seen = np.flatnonzero(run.stations["waits"][run.stations["station"] == 0].sum(axis=0))
+        # below 32 the number itself, above in a sixteenth of its power of two: 4,000 / 2**7 = 31, 6,000 / 2**8 = 23
+        assert np.abs(seen[:3] - [0, 16 * 7 + 31, 16 * 8 + 23]).max() <= 1
     else:
         assert np.all(rows["status"] == t.DONE)
 

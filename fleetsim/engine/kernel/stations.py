@@ -17,6 +17,9 @@ from fleetsim.engine.kernel.jit import compiled
 from fleetsim.engine.kernel.tables import FAILED, IN_SERVICE, LATE, LEVELS, NEEDS, NOWHERE, QUEUED, SERVED
 from fleetsim.engine.kernel.trees import timer_push
 
+# A wait that is longer is counted as this long.
+LONGEST_S = 1e9
+
 
 @compiled
 def uniform(seed: int, a: int, b: int) -> float:
@@ -53,6 +56,12 @@ def count_level(fleet: int, line: int, n: int, by: float) -> None:
     of = line_at(fleet_at(fleet, 0).levels, line, LEVELS * 8)
     level = level_of(n)
     put_float(of, level, float_at(of, level) + by)
+
+
+@compiled
+def count_wait(fleet: int, k: int, s: float) -> None:
+    """Counts a call's wait, in milliseconds."""
+    count_level(fleet, 2 * k + 1, int(1000.0 * s) if s < LONGEST_S else int(1000.0 * LONGEST_S), 1.0)
 
 
 @compiled
@@ -121,7 +130,7 @@ def serve(fleet: int, s: int, t: float) -> None:
     begin_s = min(turn_s, last_s)
     station.waited_s += begin_s - t
     station.served_s -= begin_s - t
-    count_level(fleet, 2 * V.station + 1, int(1000.0 * (begin_s - V.came_s)), 1.0)
+    count_wait(fleet, V.station, begin_s - V.came_s)
     V.due_s = turn_s
     if turn_s <= last_s:
         station.open_s = turn_s + station.gap_s
@@ -223,15 +232,15 @@ def count_end(fleet: int, s: int) -> None:
 def give_up(fleet: int) -> int:
     """The call that is to be timed out while it waits leaves; returns its sample."""
     w = fleet_at(fleet, 0)
-    k = 0
+    k, now_s = 0, w.late_s  # the call that leaves gives late_s to the next one
     for other in range(w.n_stations):
         station = station_at(w.stations, other)
-        if station.head >= 0 and visit_at(w.visits, station.head).came_s + station.timeout_s <= w.late_s:
+        if station.head >= 0 and visit_at(w.visits, station.head).came_s + station.timeout_s <= now_s:
             k = other
-    s = first_out(fleet, k, w.late_s)
+    s = first_out(fleet, k, now_s)
     V = visit_at(w.visits, s)
     V.where = NOWHERE
     V.outcome = LATE
-    count_level(fleet, 2 * k + 1, int(1000.0 * (w.late_s - V.came_s)), 1.0)
+    count_wait(fleet, k, now_s - V.came_s)
     count_end(fleet, s)
     return s
