@@ -109,6 +109,17 @@ def test_time_outs_in_the_queue_and_in_service(policy: str, finish: tuple[float,
         assert np.all(rows["status"] == t.DONE)
 
 
+def test_a_call_that_is_given_up_has_waited_until_then() -> None:
+    """The first rollout keeps the one worker from 1 to 11; the second asks at 1 and is given up at 7, the last one."""
+    tools = {"workers": 1, "fresh_per": "episode", "timeout_s": 6.0, "lost": "truncated"}
+    run = one_batch([3, 3], {"count": 3, "tool_latency_s": 4.0}, tools=tools)
+    assert whole(np.sort(run.samples["finish_s"])) == (7, 11)
+    waits = run.stations["waits"][run.stations["station"] == 0].sum(axis=0)
+    assert quantile_of(waits, 0.99) == pytest.approx(6000.0, rel=1 / 16)
+    assert waits.tolist().count(0.0) == len(waits) - 2
+    assert waits[0] == 2
+
+
 def test_a_group_is_trained_without_its_dropped_samples() -> None:
     """A group of four on one worker, calls of 4 s that time out after 6: one is served, three are dropped."""
     run = play(
