@@ -17,6 +17,19 @@ class Estimate:
     ci_high: float
 
 
+@dataclass(frozen=True, slots=True)
+class Ranged:
+    """A figure, and between what it lies in eight of ten cases."""
+
+    value: float
+    low: float
+    high: float
+
+    def holds(self, found: float) -> bool:
+        """Whether what was found lies within."""
+        return self.low <= found <= self.high
+
+
 # Two-sided 95 % quantiles of Student's t, degrees of freedom 1..30 (any table); importing scipy for them costs more
 # than the rest of a `size`.
 _T95 = (

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from fleetsim.config.scenario import Scenario
     from fleetsim.engine.limits import EngineLimits
     from fleetsim.engine.step_time import StepTime
+    from fleetsim.job.base_job import BaseJob
+    from fleetsim.job.job import StatedJob
 
 PLAN = "The plan"
 REMEDY = "give what replay --recommend --plan-out or size --json has written"
@@ -39,6 +41,11 @@ class PlannedFleet(AnyPlan):
     notes: tuple[str, ...] = ()
     held: bool = False
     given: frozenset[str] | None = None
+
+    @classmethod
+    def of_job(cls, job: StatedJob | BaseJob) -> PlannedFleet:
+        """The fleet of a job as it is, on the engine that its scenario names."""
+        return cls(job.scenario, None, job.notes, given=job.given)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +80,7 @@ class PlanFields(AnyPlan):
             remedy = text("give a scenario file, {}, or {}", flag("preset", "NAME"), flag("plan", "PLAN.json"))
             raise InputError([Problem("SCENARIO", None, f"no plan to make {what} for", remedy)])
         job = job_from_flags(start, self.set_ or (), {"profile": self.profile})
-        return PlannedFleet(job.scenario, None, job.notes, given=job.given)
+        return PlannedFleet.of_job(job)
 
 
 def planned_of(file: str, sets: Sequence[str] = ()) -> PlannedFleet:

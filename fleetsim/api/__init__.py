@@ -87,14 +87,10 @@ def read_config(framework: str, *config: str, changes: Mapping[str, Any] | None 
 
     Raises InputError with all that is wrong.
     """
-    from fleetsim.frameworks.convert import framework_name, scenario_from
-    from fleetsim.frameworks.source import settings_from
+    from fleetsim.job.in_frameworks import imported
     from fleetsim.job.options import change_texts
-    from fleetsim.trainer.estimate import token_seconds
 
-    name = framework_name(framework)
-    shown, settings = settings_from(config)
-    return scenario_from(name, settings, shown, list(change_texts(changes or {}).values()), token_seconds)
+    return imported(framework, config, list(change_texts(changes or {}).values()))
 
 
 __all__ = [

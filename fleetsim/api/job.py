@@ -70,16 +70,11 @@ class Job(BaseJob):
 
         `text` is what to paste. Raises InputError for a framework that is not known or cannot run this at all.
         """
-        from fleetsim.frameworks.export import scenario_to
-        from fleetsim.frameworks.patch import patch_of
-        from fleetsim.job.derived_values import training_step_s
-        from fleetsim.job.nameplate import generated_mean, limits_of
+        from fleetsim.job.in_frameworks import exported, patched
 
         if config is not None:
-            return patch_of(framework, self.scenario, limits_of, os.fspath(config))
-        name = self.scenario.name or "scenario"
-        means = generated_mean(self.scenario), training_step_s(self.scenario)
-        return scenario_to(framework, self.scenario, limits_of, name, *means)
+            return patched(framework, self.scenario, os.fspath(config))
+        return exported(framework, self.scenario, self.scenario.name or "scenario")
 
     @keywords()
     def simulate(
@@ -205,8 +200,7 @@ class Job(BaseJob):
         """
         from fleetsim.alerts.ask import Alerts, MetricFields, PlannedFleet, alerts
 
-        of = PlannedFleet(self.scenario, None, self.notes, given=self.given)
-        return alerts(Alerts(of=of, metrics=MetricFields(**metrics), **rules), told(tell))
+        return alerts(Alerts(of=PlannedFleet.of_job(self), metrics=MetricFields(**metrics), **rules), told(tell))
 
     @keywords()
     def dashboard(
@@ -218,5 +212,4 @@ class Job(BaseJob):
         """
         from fleetsim.alerts.ask import Dashboard, MetricFields, PlannedFleet, dashboard
 
-        of = PlannedFleet(self.scenario, None, self.notes, given=self.given)
-        return dashboard(Dashboard(of=of, metrics=MetricFields(**metrics), **more), told(tell))
+        return dashboard(Dashboard(of=PlannedFleet.of_job(self), metrics=MetricFields(**metrics), **more), told(tell))

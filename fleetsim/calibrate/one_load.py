@@ -11,6 +11,7 @@ from math import exp, fsum, log
 from typing import TYPE_CHECKING, Any
 
 from fleetsim.errors import InputError, Problem
+from fleetsim.estimates import Ranged
 
 if TYPE_CHECKING:
     from fleetsim.config.engine_profile import Profile
@@ -45,22 +46,13 @@ class MeasuredLoad:
 
 
 @dataclass(frozen=True, slots=True)
-class RangedFigure:
-    """A figure, and between what it lies in eight of ten cases."""
-
-    value: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True, slots=True)
 class SeenLoad:
     """What clients see of a load: output tokens per second of all, seconds to the first token and per later one."""
 
     load: ClosedLoad
-    tok_s: RangedFigure
-    ttft_s: RangedFigure
-    tpot_s: RangedFigure
+    tok_s: Ranged
+    ttft_s: Ranged
+    tpot_s: Ranged
 
     @property
     def words(self) -> str:
@@ -128,10 +120,8 @@ def seen_of(load: ClosedLoad, gpu: str, model: str, known: KnownError | None = N
         float(x) for x in (ranks * n * load.osl / seen.finish_s.max(), seen.first_s.mean(), seen.later_s.mean())
     )
     far = exp(1.2816 * sigma_of(FIRST_P90))
-    first = RangedFigure(first_s, first_s / far, first_s * far)
-    return SeenLoad(
-        load, RangedFigure(tok_s, *error.around(tok_s)), first, RangedFigure(later_s, *error.around(later_s))
-    )
+    first = Ranged(first_s, first_s / far, first_s * far)
+    return SeenLoad(load, Ranged(tok_s, *error.around(tok_s)), first, Ranged(later_s, *error.around(later_s)))
 
 
 def told_of(load: tuple[int, int, int], gpu: str, model: str, **engine: Any) -> SeenLoad:

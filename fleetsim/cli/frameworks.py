@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from fleetsim.config.scenario import Scenario
     from fleetsim.frameworks.convert import Imported
     from fleetsim.frameworks.export import Exported
     from fleetsim.frameworks.patch import ConfigPatch
@@ -73,22 +72,13 @@ def from_(
     if framework is None:
         _of_run(run, output, set_ or (), force, json_)
         return
-    result = _of_framework(framework, config or (), set_ or ())
+    from fleetsim.job.in_frameworks import imported
+
+    result = imported(framework, config or (), set_ or ())
     if run is not None:
         _of_run(run, output, set_ or (), force, json_, result.raw)
         return
     _tell_imported(result, output, force, json_, verbose)
-
-
-def _of_framework(framework: str, config: Sequence[str], sets: Sequence[str]) -> Imported:
-    """The job of a configuration. Raises InputError."""
-    from fleetsim.frameworks.convert import framework_name, scenario_from
-    from fleetsim.frameworks.source import settings_from
-    from fleetsim.trainer.estimate import token_seconds
-
-    name = framework_name(framework)
-    shown, settings = settings_from(config)
-    return scenario_from(name, settings, shown, sets, token_seconds)
 
 
 def _tell_imported(result: Imported, output: str | None, force: bool, as_json: bool, verbose: bool) -> None:
@@ -196,16 +186,18 @@ def to(
     [bold]fleetsim scenario to verl job.yaml --config run.yaml | patch run.yaml[/bold]
     """
     import json
+    import os
 
     from fleetsim.config.load import load_scenario
     from fleetsim.files import new_file, write_text
     from fleetsim.frameworks.export import to_document
+    from fleetsim.job.in_frameworks import exported, patched
 
     place = None if output is None else new_file("--output", output, force)
     if config is not None:
         _patched(patched(framework, load_scenario(scenario, set_ or ()), config), place, json_)
         return
-    result = _made(framework, scenario, set_ or ())
+    result = exported(framework, load_scenario(scenario, set_ or ()), os.path.basename(scenario))
     if place is not None:
         write_text(place, result.text)
     if json_:
@@ -213,14 +205,6 @@ def to(
         return
     say(result.text if place is None else f"wrote {place}", nl=place is not None, err=place is not None)
     _tell_exported(result)
-
-
-def patched(framework: str, scenario: Scenario, config: str) -> ConfigPatch:
-    """What of a framework's own configuration must change to say a scenario. Raises InputError."""
-    from fleetsim.frameworks.patch import patch_of
-    from fleetsim.job.nameplate import limits_of
-
-    return patch_of(framework, scenario, limits_of, config)
 
 
 def _patched(patch: ConfigPatch, place: Path | None, as_json: bool) -> None:
@@ -240,20 +224,6 @@ def _patched(patch: ConfigPatch, place: Path | None, as_json: bool) -> None:
         say(line, err=True)
     if place is not None:
         say(f"wrote {place}", err=True)
-
-
-def _made(framework: str, scenario: str, sets: Sequence[str]) -> Exported:
-    """The scenario of a file in the framework's words. Raises InputError."""
-    import os
-
-    from fleetsim.config.load import load_scenario
-    from fleetsim.frameworks.export import scenario_to
-    from fleetsim.job.derived_values import training_step_s
-    from fleetsim.job.nameplate import generated_mean, limits_of
-
-    job = load_scenario(scenario, sets)
-    means = generated_mean(job), training_step_s(job)
-    return scenario_to(framework, job, limits_of, os.path.basename(scenario), *means)
 
 
 def _tell_exported(result: Exported) -> None:

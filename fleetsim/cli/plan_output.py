@@ -106,9 +106,9 @@ def answer(ask: Callable[[Q, Watch], Recommendation], asked: Q, output: SavedOut
         write_text(places.save, result.saved())
     show_result(result, output.json_, output.explain)
     if output.to is not None and output.config is not None:
-        from fleetsim.cli.frameworks import patched
         from fleetsim.config.load import scenario_from_mapping
         from fleetsim.config.yaml_text import from_yaml
+        from fleetsim.job.in_frameworks import patched
 
         patch = patched(output.to, scenario_from_mapping(from_yaml(result.saved(), "saved")), output.config)
         for line in ("", *patch.diff.splitlines(), *patch.lines()):

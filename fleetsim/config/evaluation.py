@@ -36,6 +36,11 @@ class EvaluationConfig(ConfigSection):
     )
 
     @property
+    def own_instances(self) -> int:
+        """Instances that do nothing else, and are paid for the whole run."""
+        return (self.instances or 1) if self.every_steps is not None and self.at == "own" else 0
+
+    @property
     def on_fleet(self) -> bool:
         """Whether its requests go through the rollout instances."""
         return self.every_steps is not None and self.at == "rollout" and self.seconds is None

@@ -102,8 +102,8 @@ def _fleet_words(result: WholeRun) -> str:
     many = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,}"
     noun = "instance" if counts[-1] == 1 else "instances"
     each, trainer = units.plural(s.engine.gpus, "GPU"), units.plural(s.trainer.gpus, "trainer GPU")
-    own = s.evaluation.every_steps is not None and s.evaluation.at == "own"
-    evaluating = f", {s.evaluation.instances or 1:,} more to evaluate" if own else ""
+    own = s.evaluation.own_instances
+    evaluating = f", {own:,} more to evaluate" if own else ""
     return f"{many} {noun} of {each}{evaluating}, {trainer}{paid}"
 
 

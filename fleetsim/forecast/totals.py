@@ -68,8 +68,7 @@ def totals_of(course: RunCourse, ranges: MetricRanges | None, interval: SaveInte
 def gpus_of(scenario: Scenario) -> int:
     """GPUs that a run is paid for; those that both sides share once."""
     rollout, trainer = scenario.fleet.instances * scenario.engine.gpus, scenario.trainer.gpus
-    own = scenario.evaluation
-    evaluating = (own.instances or 1) * scenario.engine.gpus if own.every_steps and own.at == "own" else 0
+    evaluating = scenario.evaluation.own_instances * scenario.engine.gpus
     return (max(rollout, trainer) if takes_turns(scenario) else rollout + trainer) + evaluating
 
 

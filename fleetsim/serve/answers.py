@@ -19,7 +19,7 @@ from fleetsim.errors import InputError, Problem
 if TYPE_CHECKING:
     from fleetsim.api.job import Job
     from fleetsim.config.scenario import Scenario
-    from fleetsim.job.trials import Trial, Trials
+    from fleetsim.job.trials import Trial
     from fleetsim.tell.facts import Facts
 
 # Seconds that the curve may take beside the count, where somebody waits for a slider.
@@ -52,7 +52,7 @@ def count(asked: Mapping[str, Any]) -> dict[str, Any]:
     for instances in _counts(found.job, best):
         if time.monotonic() > until:
             break
-        curve[instances] = _one_run(trials, instances)
+        curve[instances] = trials.at(instances, 1)
     idle = chosen.estimates["trainer_idle_fraction"].mean
     table = facts(
         f"{count_words(found.job, best)}, in the likeliest case.",
@@ -65,14 +65,13 @@ def count(asked: Mapping[str, Any]) -> dict[str, Any]:
 def whole(asked: Mapping[str, Any]) -> dict[str, Any]:
     """All that the first screen of `fleetsim size` says, and the curve. Raises InputError, StuckError."""
     from fleetsim.job.trials import Trials, remembered, simulated
-    from fleetsim.size.ask import Size, size
     from fleetsim.size.facts import brief_facts
+    from fleetsim.size.size import size
 
-    job = _job(asked)
-    plan = size(Size(job=job, in_brief=True)).plan
-    trials = Trials(plan.scenario, remembered(simulated))
-    near = _counts(plan.scenario, plan.instances)
-    curve = {n: _one_run(trials, n) for n in near} | {plan.instances: plan.recommended}
+    job, measure = _job(asked), remembered(simulated)
+    plan = size(job.scenario, given=job.given, notes=job.notes, brief=True, measure=measure)
+    trials, near = Trials(plan.scenario, measure), _counts(plan.scenario, plan.instances)
+    curve = {n: trials.at(n, 1) for n in near} | {plan.instances: plan.recommended}
     return {"whole": True, "warnings": list(plan.warnings), **_told(job, plan.instances, brief_facts(plan), curve)}
 
 
@@ -153,10 +152,6 @@ def _counts(scenario: Scenario, best: int) -> list[int]:
     unit = unit_of(scenario)
     near = {best + k * unit for k in range(-_NEXT, _NEXT + 1)}
     return sorted({n for n in near if n >= unit} | {*counts_around(best, unit=unit)}, key=lambda n: abs(n - best))
-
-
-def _one_run(trials: Trials, instances: int) -> Trial:
-    return trials.at(instances, 1)
 
 
 def _told(job: Job, best: int, table: Facts, curve: Mapping[int, Trial]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import fleetsim
 from fleetsim.errors import OutsideError
-from fleetsim.serve.workers import TooLongError, Worker
+from fleetsim.serve.workers import TooLongError, Worker, refusal
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -140,7 +140,7 @@ def _json(document: dict[str, Any]) -> web.Response:
 
 
 def _refused(why: str, status: int) -> web.Response:
-    response: web.Response = installed().json_response({"problems": [{"path": "", "text": why}]}, status=status)
+    response: web.Response = installed().json_response(refusal(why), status=status)
     return response
 
 

@@ -16,6 +16,12 @@ from typing import Any
 
 # Bytes of address space that a process of ours may have.
 _MEMORY = 6 << 30
+_TOO_LARGE = "the answer needs more memory than a page may have"
+
+
+def refusal(why: str) -> dict[str, Any]:
+    """What a page is told where it gets no answer, and no value of its is to blame."""
+    return {"problems": [{"path": "", "text": why}]}
 
 
 class TooLongError(Exception):
@@ -51,7 +57,7 @@ class Worker:
                 answer: dict[str, Any] = pipe.recv()
             except (EOFError, OSError):
                 self._end()
-                return {"problems": [{"path": "", "text": "the answer needed more memory than a page may have"}]}
+                return refusal(_TOO_LARGE)
         return answer
 
     def stop(self) -> None:
@@ -108,6 +114,6 @@ def _told(function: Callable[..., dict[str, Any]], arguments: tuple[Any, ...]) -
     except InputError as error:
         return {"problems": problems_of(error)}
     except FleetsimError as error:
-        return {"problems": [{"path": "", "text": str(error)}]}
+        return refusal(str(error))
     except MemoryError:
-        return {"problems": [{"path": "", "text": "the answer needs more memory than a page may have"}]}
+        return refusal(_TOO_LARGE)

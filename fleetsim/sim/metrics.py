@@ -65,11 +65,8 @@ def numbers_of(records: Records, window: StepWindow | None = None) -> dict[str, 
     trained = float(steps["output_tokens"].sum()) - float(_of_samples(records, "made", masked).sum())
     if masked.any() and not _trained_in(records, window).any():
         age = records.scenario.admission.max_age
-        rule, remedy = (
-            "every sample of the window was older and masked: nothing is learned",
-            "raise it, or have them wait",
-        )
-        raise InputError([Problem("admission.max_age", age, rule, remedy)])
+        rule = "every sample of the window was older and masked: nothing is learned"
+        raise InputError([Problem("admission.max_age", age, rule, "raise it, or have them wait")])
     busy, paused, idle, down = (window.total(f"{name}_s") for name in ("busy", "paused", "idle", "down"))
     instance_s = busy + paused + idle + down
     generated = window.total("generated_tokens") - window.total("evaluation_tokens")
@@ -171,9 +168,7 @@ def gpu_seconds(records: Records, window: StepWindow) -> dict[str, float]:
     trainer = scenario.trainer.gpus * window.span_s
     if scenario.fleet.placement == "colocated":
         trainer = max(0.0, trainer - rollout)
-    own = scenario.evaluation
-    evaluating = own.every_steps is not None and own.at == "own"
-    evaluation = (own.instances or 1) * scenario.engine.gpus * window.span_s if evaluating else 0.0
+    evaluation = scenario.evaluation.own_instances * scenario.engine.gpus * window.span_s
     return {"rollout": rollout, "trainer": trainer, "evaluation": evaluation}
 
 

@@ -22,6 +22,7 @@ OWN, MODELLED, SEALED, BLIND = "trainer given", "trainer not given", "sealed", "
 # Published / predicted seconds of a step lie between these in eight of ten arms of cases that were kept out whole
 # (calibration/residuals.py), beside what a repeated run is off by.
 FACTORS = {OWN: (0.90, 1.27), MODELLED: (0.90, 1.25)}
+# The share of arms that an 80 % range should hold.
 HELD = (0.75, 0.85)
 # Seconds of waiting that are less than this share of a step say nothing by their error.
 _LEAST_WAIT = 0.05

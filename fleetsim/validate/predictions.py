@@ -24,13 +24,14 @@ from fleetsim.config.data_files import read_text
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.yaml_text import MAX_BYTES, from_yaml, to_yaml
 from fleetsim.errors import InputError, Problem
+from fleetsim.estimates import Ranged
 from fleetsim.job.job import job_from_flags
 from fleetsim.job.trials import simulated
 from fleetsim.sim.threads import side_by_side
 from fleetsim.tell.data import SCHEMA_VERSION
 from fleetsim.tell.document import Document, Section, Table
 from fleetsim.tell.facts import facts
-from fleetsim.validate.run import Ranged, ranged
+from fleetsim.validate.run import ranged
 
 ENDING, RESULTS = ".yaml", ".results.yaml"
 # Figures that are foretold: names of metrics.

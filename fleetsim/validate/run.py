@@ -13,6 +13,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.config.tree import given_paths
 from fleetsim.engine.slowdown import slowdown_of
 from fleetsim.errors import Interrupted
+from fleetsim.estimates import Ranged
 from fleetsim.job.derived_values import SLOWDOWN
 from fleetsim.job.input_moves import in_doubt
 from fleetsim.job.uncertainty import step_off
@@ -60,22 +61,7 @@ def run_cases(cases: Sequence[PublishedCase], progress: Callable[[str], None] | 
 # cases lost inside a job, the trainer by its model where no seconds are published. The inputs in doubt
 # (`job/uncertainty.py`) are moved to the ends of their intervals, one at a time, as `fleetsim size` does.
 
-# The share of arms that an 80 % range should hold.
-HELD_LEAST, HELD_MOST = 0.75, 0.85
 _TRAINER = ("trainer.fixed_s", "trainer.per_token_s", "trainer.phases")
-
-
-@dataclass(frozen=True, slots=True)
-class Ranged:
-    """A figure, and between what it lies in eight of ten cases."""
-
-    value: float
-    low: float
-    high: float
-
-    def holds(self, found: float) -> bool:
-        """Whether what was found lies within."""
-        return self.low <= found <= self.high
 
 
 @dataclass(frozen=True, slots=True)

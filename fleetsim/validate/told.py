@@ -25,7 +25,7 @@ from fleetsim.tell.document import (
 from fleetsim.tell.facts import explained, facts
 from fleetsim.units import number, plural
 from fleetsim.validate.case import STATED
-from fleetsim.validate.groups import Row, groups_of, groups_table
+from fleetsim.validate.groups import HELD, Row, groups_of, groups_table
 from fleetsim.validate.pictures import (
     CASES,
     GROUPS,
@@ -41,7 +41,7 @@ from fleetsim.validate.pictures import (
     figures_chart,
     in_short,
 )
-from fleetsim.validate.run import HELD_LEAST, HELD_MOST, RangedArm, held_share
+from fleetsim.validate.run import RangedArm, held_share
 from fleetsim.validate.verdict import (
     BEYOND,
     ArmResult,
@@ -151,7 +151,7 @@ def _ranges(arms: Sequence[RangedArm]) -> tuple[Block, ...]:
     """Whether ranges hold what was published; which ones do not, a terminal and a page say case by case."""
     share, plain = held_share(arms), sum(a.held for a in arms) / len(arms)
     all_of = f"{sum(a.held for a in arms)} of {len(arms)}"
-    wanted = f"wanted {units.share(HELD_LEAST, 0)} to {units.share(HELD_MOST, 0)}"
+    wanted = f"wanted {units.share(HELD[0], 0)} to {units.share(HELD[1], 0)}"
     said = f"{units.share(plain, 0)} of all arms, {units.share(share, 0)} where every case counts alike; {wanted}"
     table = ranges(arms)
     table = replace(table, rows=(*table.rows, ("all", all_of, said)))
