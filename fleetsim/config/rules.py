@@ -14,7 +14,7 @@ from fleetsim.config.judges import JUDGES, as_rollout, judges_of
 from fleetsim.config.law_numbers import POLICY_RULES
 from fleetsim.config.sections import Sections
 from fleetsim.config.sync import LinkConfig
-from fleetsim.config.workload import ConstantTokens, Gamma, Lognormal, longest_length
+from fleetsim.config.workload import ConstantTokens, Gamma, Lognormal
 from fleetsim.errors import Problem
 
 # --- Rules of the `engine` section that look at the rest of the scenario: caps that a scheduler needs, whole ranks.
@@ -24,7 +24,7 @@ def _no_eviction_needs_a_cap(s: Sections) -> Iterator[Problem]:
     policy = s.engine.capacity_scheduler_policy
     if s.engine.name != "tensorrt-llm" or policy != "guaranteed_no_evict":
         return
-    if longest_length(s.workload.output_tokens) is None:
+    if s.workload.turns.most_tokens(s.workload.output_tokens) is None:
         yield Problem(
             "workload.output_tokens.max",
             None,
@@ -228,6 +228,8 @@ def _prompts_and_outputs_have_tokens(s: Sections) -> Iterator[Problem]:
 def _every_turn_has_a_token(s: Sections) -> Iterator[Problem]:
     law, turns = s.workload.output_tokens, s.workload.turns.count
     most = law.value if isinstance(law, ConstantTokens) else law.max
+    if s.workload.turns.output_tokens is not None or not isinstance(turns, int):
+        return
     if turns > 1 and most is not None and most < turns:
         yield Problem(
             "workload.turns.count",

@@ -171,7 +171,7 @@ _READERS: dict[str, tuple[Callable[[Scenario], bool], str]] = {
     ),
     "buffer.on_full": (lambda s: s.buffer.capacity_samples is not None, "a buffer.capacity_samples"),
     "stations.tools": (
-        lambda s: s.workload.turns.count > 1 or s.stations.reward.at == "tools",
+        lambda s: s.workload.turns.several or s.stations.reward.at == "tools",
         "a workload.turns.count above 1, or stations.reward.at tools,",
     ),
     **{
@@ -227,6 +227,6 @@ def most_steps(scenario: Sections) -> int:
     if not settles(scenario):
         return max(_EVENTFUL, *(event.step + _AFTER for event in run.events), 1)
     warm, period = run.warmup_steps or 0, scenario.period_steps
-    most = max(_LEAST, min(_MOST, _MOST_TURNS // (scenario.trainer.batch_samples * w.turns.count)))
+    most = max(_LEAST, min(_MOST, _MOST_TURNS // (scenario.trainer.batch_samples * w.turns.about)))
     # whole periods, two at least: a mean over a part of one has too many evaluations or too few
     return warm + (most if period == 1 else period * max(2, most // period) + _LEAST)

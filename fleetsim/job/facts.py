@@ -21,6 +21,7 @@ from fleetsim.job.trainer_scaling import takes_turns
 from fleetsim.quantities import EVALUATION_S
 from fleetsim.sim.judges import judges_gpu_seconds
 from fleetsim.tell.facts import Fact, Spans, explained, measured
+from fleetsim.workload.turns import cut_shares, response_law
 
 # What the job is: where one of these is assumed, the plan may be for another job than the reader's.
 _JOB = ("engine.model", "engine.instance_tok_s", "trainer.batch_samples", "workload.output_tokens.mean")
@@ -243,9 +244,13 @@ def losses_line(estimates: Mapping[str, Estimate], scenario: Scenario) -> str | 
     if made >= _MADE and estimates[most].mean >= _LOST:
         cause = "" if said else f", most of the others {_WHY[most]}"
         said.append(f"{made:.2g} tokens made per trained token{cause}")
-    cut = share_at_cap(scenario.workload.output_tokens)
-    if cut >= _CUT:
-        said.append(f"{units.share(cut)} of the responses cut at the cap")
+    of_turns, of_samples = cut_shares(scenario.workload)
+    cuts = {
+        "responses cut at the cap": share_at_cap(response_law(scenario.workload)),
+        "turns cut at their cap": of_turns,
+        "trajectories ended by theirs": of_samples,
+    }
+    said += [f"{units.share(cut)} of the {what}" for what, cut in cuts.items() if cut >= _CUT]
     said += at_stations
     preempted = estimates["preemptions"].mean / scenario.trainer.batch_samples
     if preempted >= _LOST:

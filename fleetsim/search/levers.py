@@ -278,7 +278,7 @@ def _length(scenario: Scenario, given: Collection[str] | None) -> Iterator[Lever
     from fleetsim.workload.lengths import quantile_length
 
     law = scenario.workload.output_tokens
-    if isinstance(law, ConstantTokens):
+    if isinstance(law, ConstantTokens) or scenario.workload.turns.output_tokens is not None:  # it is not read
         return
     now = law.max
     for share in (CUT_SHARE, 2 * CUT_SHARE, 4 * CUT_SHARE):

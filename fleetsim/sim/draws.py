@@ -17,6 +17,7 @@ from fleetsim.errors import InputError, Problem
 from fleetsim.sim.work import check_samples
 from fleetsim.workload.groups import Groups, GroupSource
 from fleetsim.workload.streams import seed_sequence
+from fleetsim.workload.turns import mean_turns
 
 MOST_SAMPLES_AT_ONCE = 2_000_000
 # Steps that a run without a length has at least, more or less.
@@ -42,8 +43,13 @@ class Draws:
         self.group_size = math.ceil(workload.group_size * scenario.buffer.group_oversampling - 1e-9)
         self._siblings = np.arange(self.group_size)
         self.exact = scenario.buffer.leftover == "defer"
-        self._turns = workload.turns.count
-        self._longest = getattr(workload.output_tokens, "max", None) or math.inf
+        self._turns = mean_turns(workload)
+        self._longest = (
+            workload.turns.most_tokens(workload.output_tokens)
+            if workload.turns.by_law
+            else getattr(workload.output_tokens, "max", None)
+        ) or math.inf
+        world.set(has_goals=int(workload.turns.by_law))
         self._source = GroupSource(
             workload,
             seed_sequence(scenario.run.seed, replication, "workload"),
@@ -82,7 +88,7 @@ class Draws:
         samples["target"] = drawn.output_tokens
         if self._stretches:
             self._drawn = np.concatenate([self._drawn, drawn.output_tokens])
-            samples["target"] = self._stretched(drawn.output_tokens)
+            samples["target"] = self._stretched(drawn.output_tokens, drawn.turns)
         samples["group"] = np.repeat(np.arange(g.start, g.stop), size)
         self._serve(drawn, s)
         world.bind()
@@ -91,9 +97,17 @@ class Draws:
         """The seconds of rewards and tools of new samples; raises InputError for one that never fits."""
         world = self._world
         world.reward_s[s] = drawn.reward_latency_s
-        if drawn.tool_tokens.shape[1]:
-            world.tool_s[s], world.tool_tokens[s] = drawn.tool_latency_s, drawn.tool_tokens
-        self._check_fit(world.samples[s], drawn.tool_tokens)
+        calls = len(drawn.tool_latency_s)
+        if calls:
+            c = world.add_calls(calls)
+            world.tool_s[c], world.tool_tokens[c] = drawn.tool_latency_s, drawn.tool_tokens
+            samples = world.samples[s]
+            samples["turns"] = drawn.turns
+            samples["first_call"] = c.start + np.cumsum(drawn.turns - 1) - (drawn.turns - 1)
+            if world.get("has_goals"):
+                longer = samples["target"] / drawn.output_tokens  # than drawn, after an event
+                world.goals[c] = np.rint(drawn.goals * np.repeat(longer, drawn.turns - 1))
+        self._check_fit(world.samples[s])
 
     def evaluate(self, drawn: Groups) -> slice:
         """The requests of an evaluation are sent before all others. They share one row of the groups, and the system
@@ -125,13 +139,19 @@ class Draws:
         if len(rows) == 0:
             return
         samples = self._world.samples
-        samples["target"][rows] = self._stretched(self._drawn[rows])
-        self._check_fit(samples[rows], self._world.tool_tokens[rows])
+        turns, before = samples["turns"][rows].astype(np.int64), samples["target"][rows]
+        samples["target"][rows] = self._stretched(self._drawn[rows], turns)
+        if self._world.get("has_goals"):
+            calls = np.repeat(samples["first_call"][rows] - np.cumsum(turns - 1) + turns - 1, turns - 1)
+            calls += np.arange(len(calls))
+            longer = np.repeat(samples["target"][rows] / before, turns - 1)
+            self._world.goals[calls] = np.rint(self._world.goals[calls] * longer)
+        self._check_fit(samples[rows])
 
-    def _stretched(self, drawn: NDArray[np.int32]) -> NDArray[np.float64]:
+    def _stretched(self, drawn: NDArray[np.int32], turns: NDArray[np.int64]) -> NDArray[np.float64]:
         """Tokens as the current factor makes them: whole ones, within the cap, one per turn at least."""
         tokens: NDArray[np.float64] = np.rint(drawn * self._factor)
-        return tokens.clip(self._turns, max(self._longest, self._turns))
+        return tokens.clip(turns, np.maximum(self._longest, turns))
 
     def repeat(self, old: NDArray[np.int64]) -> None:
         """These groups start next. They are drawn as the first time, with only as many samples as are kept."""
@@ -142,11 +162,9 @@ class Draws:
         groups["first"] = np.arange(s.start, s.stop, size)
         groups["size"], groups["need"] = size, size
         groups["zero_variance"] = world.groups["zero_variance"][old]
-        for name in ("prompt", "target"):
+        for name in ("prompt", "target", "turns", "first_call"):  # their calls are the same rows
             samples[name] = world.samples[name][rows]
-        for name in ("reward_s", "tool_s", "tool_tokens"):
-            table = getattr(world, name)
-            table[s] = table[rows]
+        world.reward_s[s] = world.reward_s[rows]
         if self._stretches:
             self._drawn = np.concatenate([self._drawn, self._drawn[rows]])
         waiting = np.arange(int(world.get("next_group")), g.stop)
@@ -164,9 +182,9 @@ class Draws:
         within: NDArray[np.int64] = np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - size, size)
         return np.repeat(first, size) + within
 
-    def _check_fit(self, samples: Any, tool_tokens: Any) -> None:
+    def _check_fit(self, samples: Any) -> None:
         own = samples["prompt"] + samples["extra"]
-        longest = int((own + samples["target"] + tool_tokens.sum(axis=1)).max()) - 1
+        longest = int((own + samples["target"] + self._world.heard(samples)).max()) - 1
         need = self.limits.blocks_for(longest)
         holds = self._holds(self.limits.kv_blocks)
         if need > holds:

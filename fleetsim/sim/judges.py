@@ -99,8 +99,8 @@ class JudgeFleet:
 
     def _read(self, first: int, of_groups: bool) -> NDArray[np.int64]:
         """Tokens of the samples from `first` on, or of the groups, as they are when nothing cuts them."""
-        samples, turns = self._home.samples[: self._home.get("n_samples")], self._home.tool_tokens
-        made = samples["target"].astype(np.int64) + turns[: len(samples)].sum(axis=1)
+        samples = self._home.samples[: self._home.get("n_samples")]
+        made = samples["target"] + self._home.heard(samples)
         if not of_groups:
             return np.asarray(samples["prompt"][first:] + made[first:])
         groups = self._home.groups[first : self._home.n_groups]

@@ -93,6 +93,8 @@ def _drawn(job: RunState) -> Groups:
             "group_size": 1,
             "length_drift_per_step": 0.0,
         }
+        if given.output_tokens is not None:
+            asked["turns"] = workload.turns.model_copy(update={"output_tokens": None})
         seeds = seed_sequence(job.scenario.run.seed, job.replication, "evaluation")
         job.questions = GroupSource(workload.model_copy(update=asked), seeds)
     return job.questions.take(given.samples)

@@ -83,13 +83,14 @@ def enqueue(fleet: int, i: int, s: int, t: float) -> None:
 
 @compiled
 def turn_goal(fleet: int, s: int) -> int:
-    """Output tokens after the sample's current turn: the response is spread evenly over its turns."""
+    """Output tokens after the sample's current turn: as drawn, or the response is spread evenly over its turns."""
     w = fleet_at(fleet, 0)
     S = sample_at(w.samples, s)
-    turns = w.turns
-    if S.turn + 1 >= turns:
+    if S.turn + 1 >= S.turns:
         return S.target
-    return max(S.made + 1, (S.target * (S.turn + 1)) // turns)
+    if w.has_goals == 1:
+        return max(S.made + 1, int32_at(w.goals, S.first_call + S.turn))
+    return max(S.made + 1, (S.target * (S.turn + 1)) // S.turns)
 
 
 @compiled

@@ -10,7 +10,6 @@ from fleetsim.engine.kernel.addresses import (
     instance_at,
     int32_at,
     int64_at,
-    line_at,
     put_int32,
     sample_at,
     station_at,
@@ -107,7 +106,7 @@ def end_turn(fleet: int, i: int, s: int, t: float) -> None:
         generated(fleet, s, t)
         return
     S.status = AWAY
-    answer_s = float_at(line_at(w.tool_s, s, (w.turns - 1) * 8), S.turn)
+    answer_s = float_at(w.tool_s, S.first_call + S.turn)
     if w.tool_station >= 0:
         if call(fleet, s, w.tool_station, answer_s, t):
             ring(fleet, s)
@@ -182,7 +181,7 @@ def go_on(fleet: int, s: int, t: float) -> None:
         put_int32(w.requeue, w.n_requeued, s)
         w.n_requeued += 1
     elif S.status == AWAY:
-        S.extra += int32_at(line_at(w.tool_tokens, s, (w.turns - 1) * 4), S.turn)
+        S.extra += int32_at(w.tool_tokens, S.first_call + S.turn)
         S.turn += 1
         S.goal = turn_goal(fleet, s)
         if S.instance >= 0:
