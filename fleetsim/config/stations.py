@@ -21,6 +21,7 @@ from fleetsim.config.base import (
 from fleetsim.config.engine import EngineConfig
 from fleetsim.config.workload import ConstantTokens, Length
 
+MOST_JUDGES = 4096
 LostName = Literal["dropped", "truncated", "retried"]
 
 
@@ -89,7 +90,7 @@ class JudgeConfig(ConfigSection):
     when all of them have answered."""
 
     engine: EngineConfig = Field(default=EngineConfig(), description="as the rollout's engine; not read with an api")
-    instances: Annotated[int, Field(ge=1, le=4096)] = Field(default=1, description="engines")
+    instances: Annotated[int, Field(ge=1, le=MOST_JUDGES)] = Field(default=1, description="engines")
     api: ApiConfig | None = Field(default=None, description="rented by the token instead; null = engines of its own")
     per: Literal["sample", "group"] = Field(
         default="sample", description="it reads each sample, or all samples of a group together when they are scored"
