@@ -292,10 +292,24 @@ def _phases_have_names_of_their_own(s: Sections) -> Iterator[Problem]:
 def _judges_have_engines(s: Sections) -> Iterator[Problem]:
     """What a rollout engine must be, a judge's own must be too."""
     for name, judge in judges_of(s).items():
-        for rule in (_engine_kind_has_its_source, *(rule for rule, _ in ENGINE_RULES)) if judge.api is None else ():
+        for rule in (_engine_kind_has_its_source, *(rule for rule, _ in ENGINE_RULES)) if judge.has_engines else ():
             for p in rule(as_rollout(s, judge)):
                 own = p.path.removeprefix("fleet.").removeprefix("workload.")
                 yield replace(p, path=f"stations.{name}.{own}")
+
+
+def _one_judge_asks_the_rollout(s: Sections) -> Iterator[Problem]:
+    there = [name for name, judge in judges_of(s).items() if judge.at == "rollout"]
+    for name in there:
+        path = f"stations.{name}"
+        if getattr(s.stations, name).api is not None:
+            yield Problem(f"{path}.api", "given", "a judge at the rollout's engines rents none", "drop it, or at: own")
+        if name != there[0]:
+            rule = f"the rollout's engines answer one judge, and stations.{there[0]} is at them"
+            yield Problem(f"{path}.at", "rollout", rule, "use at: own, or more votes of one judge")
+        if s.stations.reward.holds_slot:
+            rule = f"rollouts keep their places until stations.{name} has answered, which needs such a place"
+            yield Problem("stations.reward.holds_slot", True, rule, f"use false, or stations.{name}.at: own")
 
 
 # Each rule with the fields it reads: a field that is itself wrong must not raise a second, derived complaint.
@@ -320,6 +334,7 @@ RULES: tuple[tuple[Rule, tuple[str, ...]], ...] = (
     (_lost_instances_exist, ("fleet.instances", "run.events")),
     (_speed_factors_have_instances, ("fleet.speed_factors", "fleet.instances", "run.events")),
     (_phases_have_names_of_their_own, ("trainer.phases",)),
+    (_one_judge_asks_the_rollout, (*(f"stations.{name}" for name in JUDGES), "stations.reward.holds_slot")),
     (_judges_have_engines, tuple(f"stations.{name}" for name in JUDGES)),
     (_evaluation_has_engines, ("evaluation", "trainer.gpus", "engine")),
     *ENGINE_RULES,

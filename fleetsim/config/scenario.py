@@ -180,8 +180,8 @@ _READERS: dict[str, tuple[Callable[[Scenario], bool], str]] = {
     },
     **{
         f"stations.{judge}.{name}": (
-            lambda s, judge=judge: getattr(s.stations, judge) is None or getattr(s.stations, judge).api is None,
-            f"a stations.{judge} without an api",
+            lambda s, judge=judge: getattr(s.stations, judge) is None or getattr(s.stations, judge).has_engines,
+            f"a stations.{judge} with engines of its own",
         )
         for judge in JUDGES
         for name in ("engine", "instances", "price_usd_per_gpu_h")

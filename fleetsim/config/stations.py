@@ -86,9 +86,12 @@ class ApiConfig(ConfigSection):
 
 
 class JudgeConfig(ConfigSection):
-    """Engines of their own, or an API, that read every rollout (or group) when it has its reward; the rollout is ready
-    when all of them have answered."""
+    """Engines of their own, an API, or those of the rollout, that read every rollout (or group) when it has its reward;
+    the rollout is ready when all of them have answered."""
 
+    at: Literal["own", "rollout"] = Field(
+        default="own", description="own: engines or an API of its own; rollout: it asks the rollout's engines"
+    )
     engine: EngineConfig = Field(default=EngineConfig(), description="as the rollout's engine; not read with an api")
     instances: Annotated[int, Field(ge=1, le=MOST_JUDGES)] = Field(default=1, description="engines")
     api: ApiConfig | None = Field(default=None, description="rented by the token instead; null = engines of its own")
@@ -109,6 +112,11 @@ class JudgeConfig(ConfigSection):
     price_usd_per_gpu_h: Price | None = Field(
         default=None, description="US dollars per GPU and hour of its engines; null = the list price of engine.gpu"
     )
+
+    @property
+    def has_engines(self) -> bool:
+        """Whether it has engines of its own."""
+        return self.at == "own" and self.api is None
 
 
 class StationsConfig(ConfigSection):

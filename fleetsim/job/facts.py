@@ -156,8 +156,9 @@ def judges_line(of: Mapping[str, Estimate], scenario: Scenario) -> str:
     for name, judge in judges_of(scenario).items():
         known = {m: of[path].mean for m in ("busy_fraction", "wait_s", "usd") if (path := f"stations.{name}.{m}") in of}
         if known and all(map(math.isfinite, known.values())):
-            parts = ["rented" if judge.api is not None else units.plural(judge.instances, "engine")]
-            if judge.api is None:
+            where = "rented" if judge.at == "own" else "at the rollout's engines"
+            parts = [units.plural(judge.instances, "engine") if judge.has_engines else where]
+            if judge.has_engines:
                 parts.append(f"{units.share(known['busy_fraction'], 0)} of the time at work")
             waits, usd = units.seconds(known["wait_s"]), units.money(known["usd"])
             said.append(f"{name}: {', '.join([*parts, f'{waits} of waiting', f'{usd} a step'])}")

@@ -127,7 +127,7 @@ def _pulled(scenario: Scenario, name: str, text: str, changes: Mapping[str, Any]
 def _judges(scenario: Scenario) -> Iterator[Lever]:
     """One more engine of each judge that has its own."""
     for name, judge in judges_of(scenario).items():
-        if judge.api is None:
+        if judge.has_engines:
             path, n = f"stations.{name}.instances", judge.instances + judge.engine.dp
             yield _pulled(scenario, MORE_OF[name], f"{n:,} engines of the {name}", {path: n})
 

@@ -122,7 +122,7 @@ class Crewing:
 
     def __init__(self, job: Scenario, measure: Memo, tell: Tell | None) -> None:
         self._measure, self._tell, self._bounds = measure, tell, Bounds(steady=True)
-        self._judges = {name: judge for name, judge in judges_of(job).items() if judge.api is None}
+        self._judges = {name: judge for name, judge in judges_of(job).items() if judge.has_engines}
         self.stations = (*timed_stations(job), *self._judges)
         own = {name: value_at(job, path_of(name)) for name in self.stations}
         self.given = {name: n for name, n in own.items() if n is not None}

@@ -8,15 +8,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fleetsim.config.judges import at_rollout
 from fleetsim.config.scenario import Scenario, most_steps, settles
-from fleetsim.engine.kernel.tables import EVALUATED, G_TRAINED
+from fleetsim.engine.kernel.tables import ASKED, EVALUATED, G_TRAINED, GONE, OF_GROUPS, OF_SAMPLES
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.state import World
 from fleetsim.engine.step_time import StepTime
 from fleetsim.errors import InputError, Problem
 from fleetsim.sim.work import check_samples
 from fleetsim.workload.groups import Groups, GroupSource
-from fleetsim.workload.streams import seed_sequence
+from fleetsim.workload.lengths import sample_lengths
+from fleetsim.workload.streams import seed_sequence, stream
 from fleetsim.workload.turns import mean_turns
 
 MOST_SAMPLES_AT_ONCE = 2_000_000
@@ -63,12 +65,21 @@ class Draws:
         self._stretches = any(e.length_factor is not None for e in scenario.run.events)
         self._drawn = np.zeros(0, np.int32)
         self._system = max(1, workload.shared_prefix_tokens)
-        self.reserved = int(scenario.evaluation.on_fleet)
+        found = at_rollout(scenario)
+        self._judge = None if found is None else found[1]
+        self.reserved = int(scenario.evaluation.on_fleet) + int(found is not None)
         if self.reserved:
-            rows = world.add_groups(1)
+            rows = world.add_groups(self.reserved)
             world.groups["status"][rows], world.groups["zero_variance"][rows] = G_TRAINED, EVALUATED
+            if found is not None:
+                name, judge = found
+                self._answers = stream(scenario.run.seed, replication, f"station {name}")
+                row = world.groups[self.reserved - 1]
+                row["zero_variance"], row["size"], row["need"] = ASKED, 1, 1 << 30
+                reads = OF_GROUPS if judge.per == "group" else OF_SAMPLES
+                world.set(own_votes=judge.votes, own_reads=int(reads), own_share=judge.reads_share)
             world.bind()
-            world.set(next_group=1, completed_groups=1)
+            world.set(next_group=self.reserved, completed_groups=self.reserved)
 
     def more(self) -> None:
         """Draws more groups and puts them behind those that are there."""
@@ -91,7 +102,31 @@ class Draws:
             samples["target"] = self._stretched(drawn.output_tokens, drawn.turns)
         samples["group"] = np.repeat(np.arange(g.start, g.stop), size)
         self._serve(drawn, s)
+        self._let_read(s, g)
         world.bind()
+
+    def _let_read(self, s: slice, g: slice) -> None:
+        """A row for each request of the judge that asks the rollout's engines about these samples, or these groups.
+        Raises InputError for one that never fits."""
+        world, judge = self._world, self._judge
+        if judge is None:
+            return
+        read = np.arange(s.start, s.stop) if judge.per == "sample" else world.groups["first"][g]
+        tokens = world.samples["prompt"][s] + world.samples["extra"][s] + world.samples["target"][s]
+        tokens += world.heard(world.samples[s])
+        if judge.per == "group":
+            tokens = np.add.reduceat(tokens, read - s.start)
+        r = world.add_samples(len(read) * judge.votes)
+        asked = world.samples[r]
+        asked["prompt"], asked["group"], asked["status"] = 1, self.reserved - 1, GONE  # until somebody asks
+        own = sample_lengths(judge.prompt_tokens, self._answers, len(read), at_least=1)
+        asked["extra"] = np.repeat(own - 1, judge.votes)
+        asked["target"] = sample_lengths(judge.output_tokens, self._answers, len(read) * judge.votes)
+        asked["asks"] = np.repeat(read, judge.votes)
+        world.samples["asks"][read] = np.arange(r.start, r.stop, judge.votes)
+        if self._stretches:
+            self._drawn = np.concatenate([self._drawn, asked["target"]])
+        self._check_fit(asked, np.repeat((judge.reads_share * tokens).astype(np.int64), judge.votes))
 
     def _serve(self, drawn: Groups, s: slice) -> None:
         """The seconds of rewards and tools of new samples; raises InputError for one that never fits."""
@@ -121,6 +156,8 @@ class Draws:
         if self._stretches:
             self._drawn = np.concatenate([self._drawn, drawn.output_tokens])
         self._serve(drawn, s)
+        if self._judge is not None and self._judge.per == "sample":
+            self._let_read(s, slice(0, 0))
         row["first"], row["size"], row["need"], row["scored"], row["dropped"] = s.start, n, n, 0, 0
         row["ready_s"] = -1.0
         waiting = world.get("n_requeued")
@@ -168,6 +205,7 @@ class Draws:
         if self._stretches:
             self._drawn = np.concatenate([self._drawn, self._drawn[rows]])
         waiting = np.arange(int(world.get("next_group")), g.stop)
+        self._let_read(s, g)
         world.groups[waiting] = world.groups[np.roll(waiting, len(old))]  # before groups that were drawn and not sent
         world.samples["group"][self.samples_of(waiting)] = np.repeat(waiting, world.groups["size"][waiting])
         world.bind()
@@ -182,8 +220,8 @@ class Draws:
         within: NDArray[np.int64] = np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - size, size)
         return np.repeat(first, size) + within
 
-    def _check_fit(self, samples: Any) -> None:
-        own = samples["prompt"] + samples["extra"]
+    def _check_fit(self, samples: Any, read: Any = 0) -> None:
+        own = samples["prompt"] + samples["extra"] + read
         longest = int((own + samples["target"] + self._world.heard(samples)).max()) - 1
         need = self.limits.blocks_for(longest)
         holds = self._holds(self.limits.kv_blocks)

@@ -208,7 +208,7 @@ class SizeResult(Recommendation):
         given = (
             Advised(f"{counted(crew.station, crew.given)}, as given", own.scenario, own.trial.estimates)
             for crew in plan.crews
-            if (own := plan.as_given[crew.station]()) is not None
+            if crew.given is not None and (own := plan.as_given[crew.station]()) is not None
         )
         return advice_data(self.asked, [answer, *given, *moves_advised(plan.alternatives)])
 

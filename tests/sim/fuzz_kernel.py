@@ -88,6 +88,19 @@ def turns(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @st.composite
+def judges(draw: st.DrawFn) -> dict[str, Any]:
+    """A judge at the rollout's engines."""
+    return {
+        "at": "rollout",
+        "per": draw(st.sampled_from(["sample", "sample", "group"])),
+        "votes": draw(st.integers(1, 3)),
+        "prompt_tokens": draw(st.sampled_from([0, 20])),
+        "reads_share": draw(st.sampled_from([0.0, 0.2, 1.0])),
+        "output_tokens": draw(st.sampled_from([1, 30])),
+    }
+
+
+@st.composite
 def wild_scenarios(draw: st.DrawFn) -> Scenario:
     """Scenarios at the edges of what the rules allow. Raises InputError for some beyond them."""
     given = draw(scenarios())
@@ -112,6 +125,7 @@ def wild_scenarios(draw: st.DrawFn) -> Scenario:
         "fleet.failures.mtbf_s": draw(st.sampled_from([None, 5.0, 15.0])),
         "admission.pool_samples": group * draw(st.integers(1, 6)),
         "run.steps": draw(st.integers(1, 5)),
+        "stations.judge": draw(st.one_of(st.none(), judges())),
         **draw(engines()),
     }
     if group == 1:

@@ -156,7 +156,7 @@ def dispatch(fleet: int, t: float) -> bool:
         return True
     while w.n_requeued > 0 and w.in_flight < w.cap:
         g = sample_at(w.samples, int32_at(w.requeue, w.n_requeued - 1)).group
-        if w.n_blocked > 0 and group_at(w.groups, g).zero_variance != EVALUATED:
+        if w.n_blocked > 0 and group_at(w.groups, g).zero_variance < EVALUATED:
             return True
         i = route_sample(fleet, g)
         if i < 0:

@@ -19,8 +19,9 @@ def _codes(n: int) -> list[np.int64]:
 UNSENT, WAITING, RUNNING, AWAY, SCORING, DONE, GONE = _codes(7)
 # group status
 G_NEW, G_OPEN, G_READY, G_BLOCKED, G_TRAINED, G_FILTERED, G_STALE, G_OVERFLOW, G_ABORTED = _codes(9)
-# in the column zero_variance: its samples are an evaluation's, which nobody trains
-EVALUATED = np.int64(2)
+# in the column zero_variance: its samples are an evaluation's, which nobody trains; or requests of a judge that the
+# rollout's own engines answer
+EVALUATED, ASKED = np.int64(2), np.int64(3)
 # what an instance is doing until next_s
 IDLE, JUMP, STEP, WAKE, DOWN, LANDING = _codes(6)
 # where its GPU-seconds go
@@ -93,7 +94,11 @@ SAMPLE = np.dtype(
         ("side", "i1"),  # DECODING, PREFILLING or BROUGHT
         ("pending", "i1"),  # judges that have not answered; so of a group
         ("turns", "i2"),
-        ("first_call", "i8"),  # row of the call after its first turn; the others follow
+        ("first_call", "i4"),  # row of the call after its first turn; the others follow
+        (
+            "asks",
+            "i4",
+        ),  # first request of the judge that reads it; of such a request: the sample that it reads; -1 = none
         ("sent_s", "f8"),  # when its instance got it: from the client, or from another instance
         ("start_s", "f8"),
         ("first_token_s", "f8"),
@@ -327,6 +332,9 @@ FLEET = np.dtype(
         ("chance", "i8"),  # the seed of failures
         ("turns", "i8"),  # 1 = of every sample
         ("n_calls", "i8"),  # of tools, drawn
+        ("own_votes", "i8"),  # requests of the judge whose engines are the rollout's, of each that it reads; 0 = none
+        ("own_reads", "i8"),  # OF_SAMPLES or OF_GROUPS
+        ("own_share", "f8"),  # of their tokens
         ("has_goals", "i8"),  # `goals` says what each turn generates; else a response is spread evenly over its turns
         ("holds_slot", "i1"),  # a sample is in flight until it is scored
         # Judges (`judges.py`): fleet rows of their own, each with the address of the next one; 0 = no more
