@@ -100,14 +100,22 @@ def test_the_sums_are_the_generator_s(tmp_path: Path) -> None:
     assert log.columns["wait_s"].tolist() == pytest.approx(waits[-len(log) :])
 
 
-@pytest.mark.parametrize(("mean", "sigma", "cap"), [(800.0, 0.8, 4096.0), (6000.0, 0.9, 8192.0), (500.0, 0.5, 1e9)])
-def test_lengths_come_from_mean_longest_and_share_cut(mean: float, sigma: float, cap: float) -> None:
+@pytest.mark.parametrize(
+    ("mean", "sigma", "cap", "deviation"),
+    [(800.0, 0.8, 4096.0, False), (6000.0, 0.9, 8192.0, False), (500.0, 0.5, 1e9, False), (500.0, 0.9, 1e9, True)],
+)
+def test_lengths_come_from_mean_longest_and_share_cut_or_from_their_deviation(
+    mean: float, sigma: float, cap: float, deviation: bool
+) -> None:
     random = np.random.default_rng(3)
     drawn = np.minimum(random.lognormal(np.log(mean) - sigma**2 / 2, sigma, (50, 2048)), cap)
     columns = {
         "step": np.arange(50.0), "step_s": np.full(50, 60.0), "length_mean": drawn.mean(axis=1),
         "length_max": drawn.max(axis=1), "clip_share": (drawn >= cap).mean(axis=1), "samples": np.full(50, 2048.0),
     }  # fmt: skip
+    if deviation:
+        columns = {k: v for k, v in columns.items() if not k.startswith(("clip", "samples", "length_max"))}
+        columns["length_std"] = drawn.std(axis=1)
     history = History(np.array([0.0, 3000.0]), 3000.0, (), {}, {}, {}, (), StepLog("verl", columns), (), "log")
     steps = steps_of(history, (), None)
     assert steps is not None

@@ -179,7 +179,8 @@ staleness_steps | scheduler/off_policy_ratio
 sample_s_mean | time/generate/mean
 sample_s_max | time/generate/max
 tool_s_mean | time/reward/mean
-samples | system/batch_size
+samples | system/batch_size | rlvr
+samples | growth of system/samples | agentic
 length_min | token/response_length/min, else tokens/response_length/min
 prompt_mean | token/prompt_length/mean, else tokens/prompt_length/mean
 prompt_max | token/prompt_length/max, else tokens/prompt_length/max

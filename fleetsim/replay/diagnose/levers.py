@@ -434,11 +434,13 @@ def _beside(scene: StepScene) -> Iterator[StepLever]:
             half = phase.seconds / 2
             why = f"it takes {units.share(phase.share, 0)} of the run's time"
             yield StepLever(cause, phase.name, column, half, half / 2, phase.seconds, why)
-    hidden = scene.account.phase(UNEXPLAINED)
-    timed = scene.update_s > 0  # of a log that does not time the training, most is unexplained
-    if hidden is not None and timed and hidden.course.usual >= HIDDEN * scene.step_s:
-        now, why = hidden.course.usual, "no timer of the log has these seconds"
-        yield StepLever("unexplained time", hidden.name, UNEXPLAINED, now, 0.0, now, why)
+    if scene.update_s <= 0:  # of a log that does not time the training, most is unexplained
+        return
+    for column, why in ((UNEXPLAINED, "no timer of the log has these seconds"), ("other_s", "")):
+        hidden = scene.account.phase(column)
+        if hidden is not None and hidden.course.usual >= HIDDEN * scene.step_s:
+            now, timers = hidden.course.usual, why or f"neither side works meanwhile, but {hidden.metric} takes them"
+            yield StepLever("unexplained time", hidden.name, column, now, 0.0, now, timers)
 
 
 RULES: tuple[Rule, ...] = (_forward, _reward, _weights, _changes, _rollout, _trainer, _beside)

@@ -27,7 +27,8 @@ _erf = np.frompyfunc(math.erf, 1, 1)
 
 def logged_lengths(history: History, steps: Steps) -> LengthHistogram | None:
     """A lognormal law, cut at the cap, whose mean is the log's and whose width fits best what else the log says: its
-    percentiles, the share that was cut, or the longest of a step's samples. None where nothing but a mean is known.
+    percentiles, the share that was cut, or the longest of a step's samples; without them its standard deviation. None
+    where nothing but a mean is known.
 
     Its quantiles are those of this law, except where the log has its own."""
     columns = {} if history.steps is None else history.steps.columns
@@ -43,9 +44,10 @@ def logged_lengths(history: History, steps: Steps) -> LengthHistogram | None:
         facts.append((1.0 - clip, cap))
     elif most is not None and samples is not None and samples > 1:
         facts.append((0.5 ** (1.0 / samples), float(np.nanmedian(longest))))
-    if not facts:
+    deviation = _mean(columns, "length_std")
+    if not facts and not deviation:
         return None
-    mu, sigma = _fitted(mean, cap, facts)
+    mu, sigma = _fitted(mean, cap, facts, deviation or 0.0)
     le, count = _buckets(mu, sigma, cap, most or mean * 20.0, steps.total or 1.0, samples or 1.0)
     own = {q: _mean(columns, name) for name, q in _QUANTILES.items()}
     size = _mean(columns, "group_size")
@@ -74,9 +76,10 @@ def _mean(columns: Mapping[str, Floats], name: str) -> float | None:
     return None if values is None or not np.isfinite(values).any() else float(np.nanmean(values))
 
 
-def _fitted(mean: float, cap: float | None, facts: list[tuple[float, float]]) -> tuple[float, float]:
+def _fitted(mean: float, cap: float | None, facts: list[tuple[float, float]], deviation: float) -> tuple[float, float]:
     """(mu, sigma) of the logarithm: each width has the one location that gives the mean; the width whose law lies
-    nearest to the facts (share below, length) counts, distances in standard normal quantiles."""
+    nearest to the facts (share below, length) counts, distances in standard normal quantiles; without a fact the width
+    that has the standard deviation, which a few long responses move more."""
     low, high = np.full(_SIGMAS.size, -20.0), np.full(_SIGMAS.size, math.log(mean) + 20.0)
     for _ in range(50):
         middle = 0.5 * (low + high)
@@ -84,17 +87,19 @@ def _fitted(mean: float, cap: float | None, facts: list[tuple[float, float]]) ->
         low, high = np.where(below, middle, low), np.where(below, high, middle)
     mu = 0.5 * (low + high)
     off = sum(((math.log(v) - mu) / _SIGMAS - _NORMAL.inv_cdf(q)) ** 2 for q, v in facts)
+    if not facts:
+        off = np.abs(np.sqrt(np.maximum(_cut_mean(mu, _SIGMAS, cap, 2) - mean**2, 0.0)) - deviation)
     best = int(np.argmin(off))
     return float(mu[best]), float(_SIGMAS[best])
 
 
-def _cut_mean(mu: Floats, sigma: Floats, cap: float | None) -> Floats:
-    """E[min(X, cap)] of a lognormal X."""
-    whole = np.exp(np.minimum(mu + sigma**2 / 2.0, 700.0))
+def _cut_mean(mu: Floats, sigma: Floats, cap: float | None, power: int = 1) -> Floats:
+    """E[min(X, cap) ** power] of a lognormal X."""
+    whole = np.exp(np.minimum(power * mu + (power * sigma) ** 2 / 2.0, 700.0))
     if cap is None:
         return whole
     z = (math.log(cap) - mu) / sigma
-    return np.asarray(whole * _cdf(z - sigma) + cap * (1.0 - _cdf(z)))
+    return np.asarray(whole * _cdf(z - power * sigma) + cap**power * (1.0 - _cdf(z)))
 
 
 def _cdf(z: Floats) -> Floats:
