@@ -86,11 +86,11 @@ class ApiConfig(ConfigSection):
 
 
 class JudgeConfig(ConfigSection):
-    """Engines of their own, an API, or those of the rollout, that read every rollout (or group) when it has its reward;
-    the rollout is ready when all of them have answered."""
+    """Engines of their own, an API, or the rollout's, that read every rollout (or group) when it has its reward; it is
+    ready when all of them have answered."""
 
     at: Literal["own", "rollout"] = Field(
-        default="own", description="own: engines or an API of its own; rollout: it asks the rollout's engines"
+        default="own", description="engines or an API of its own, or the rollout's engines"
     )
     engine: EngineConfig = Field(default=EngineConfig(), description="as the rollout's engine; not read with an api")
     instances: Annotated[int, Field(ge=1, le=MOST_JUDGES)] = Field(default=1, description="engines")

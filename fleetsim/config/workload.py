@@ -284,20 +284,16 @@ TurnSpec = int | Geometric | Uniform | Lognormal | Gamma | Empirical | Histogram
 class TurnsConfig(ConfigSection):
     """Agentic rollouts: `count` generations with a tool call between each two."""
 
-    count: TurnCount = Field(default=1, description="generations per sample; or their law: geometric:3, uniform:1:5")
+    count: TurnCount = Field(default=1, description="generations per sample, or their law")
     output_tokens: Length | None = Field(
-        default=None, description="generated tokens of one turn; null = workload.output_tokens, spread over the turns"
+        default=None, description="generated tokens of one turn; null = workload.output_tokens, spread evenly"
     )
-    max_output_tokens: Count | None = Field(
-        default=None, description="a turn's cap: max_tokens of one request; null = none"
-    )
+    max_output_tokens: Count | None = Field(default=None, description="a turn's cap: max_tokens; null = none")
     max_trajectory_tokens: Count | None = Field(
-        default=None,
-        description="a trajectory's cap, over all that follows its prompt: what it generates and what tools answer; it "
-        "ends there, and where a turn would have no token left; null = none",
+        default=None, description="a trajectory's cap: all that follows its prompt, tools' answers too; null = none"
     )
     cut_turn: Literal["goes_on", "ends"] = Field(
-        default="goes_on", description="what a sample does after a turn that max_output_tokens cut"
+        default="goes_on", description="after a turn that max_output_tokens cut"
     )
     tool_latency_s: Latency = Field(
         default=ConstantSeconds(value=0.0), description="seconds of one tool call, while the sample generates nothing"
