@@ -13,14 +13,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from fleetsim import units
+from fleetsim.config.law_numbers import law_of
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
+from fleetsim.engine.transport import syncs_between
 from fleetsim.errors import StuckError
 from fleetsim.job.trials import Measure, Tell, flat, look_steps, looked
 from fleetsim.plan.front import Goal
 from fleetsim.plan.shares import Candidate
-from fleetsim.search.bound import Bounds
+from fleetsim.search.bound import Bounds, Pools
 from fleetsim.sim.threads import side_by_side
 from fleetsim.split.permissions import age_of
 
@@ -32,8 +36,9 @@ _LONG, _LONG_SAMPLES = 100, 250_000
 
 # Counts are first this much apart (`shares.STRIDE`), then that.
 _STRIDES = (1.25, 1.12, 1.06, 1.03)
-# Its place in the order, its number, what its step takes at least, the plan, and its scenario once there is one.
-Waiting = tuple[Any, int, float, Candidate, Scenario | None]
+# Its place in the order, its number, what its step takes at least, the plan, and those that differ from it in counts
+# alone until its own bound is known.
+Waiting = tuple[Any, int, float, Candidate, Sequence[Candidate] | None]
 
 
 # Plans are alike whose counts of instances and trainer GPUs differ together by less than this, as logarithms.
@@ -91,6 +96,7 @@ class Search:
         self.found: dict[Scenario, Found] = {}
         self.tally = SearchTally()
         self._bounds, self._likely = Bounds(), Likely()
+        self._closer: dict[Candidate, float] = {}
         self.measure, self._tell = measure, tell or (lambda text: None)
 
     def refining(
@@ -119,14 +125,16 @@ class Search:
         may be older than is permitted."""
         waiting: list[Waiting] = []
         before = len(self.found)
-        for candidate in candidates:
-            bound = rough_s(self._bounds, candidate)
-            self.tally.plans += 1
-            if bound == float("inf"):
-                self.tally.impossible += 1
-            else:
-                key = wanted.order(bound, candidate.usd_per_s * bound)
-                waiting.append((key, self.tally.plans, bound, candidate, None))
+        for alike in _by_kind(candidates):
+            for candidate, bound in zip(alike, rough_s(self._bounds, alike), strict=True):
+                self.tally.plans += 1
+                if math.isinf(bound):
+                    self.tally.impossible += 1
+                elif not wanted.worth(bound, candidate.usd_per_s * bound):
+                    self.tally.rough += 1
+                else:
+                    key = wanted.order(bound, candidate.usd_per_s * bound)
+                    waiting.append((key, self.tally.plans, bound, candidate, alike))
         heapq.heapify(waiting)
         while waiting:
             chosen = self._next(waiting, wanted)
@@ -142,25 +150,44 @@ class Search:
         """The next few that are worth a simulation, taken from the heap, with their bounds."""
         chosen: list[tuple[float, Candidate, Scenario]] = []
         while waiting and len(chosen) < _AT_ONCE:
-            _, number, bound, candidate, scenario = heapq.heappop(waiting)
+            _, number, bound, candidate, alike = heapq.heappop(waiting)
             if not wanted.worth(bound, candidate.usd_per_s * bound):
-                if scenario is None:
+                if alike is not None:
                     self.tally.rough += 1
                 else:
                     self.tally.bound += 1
-            elif scenario is not None:
-                likely = bound * self._likely.factor(candidate, of_others=wanted.only_best)
-                if wanted.worth(likely, candidate.usd_per_s * likely):
-                    chosen.append((bound, candidate, scenario))
-                else:
-                    self.tally.alike += 1
-            elif (made := candidate.scenario()) is None:
-                self.tally.impossible += 1
-            else:
-                closer = max(bound, self._bounds.step_s(made))
+            elif alike is not None:
+                closer = max(bound, self._closer_s(candidate, alike))
+                if math.isinf(closer):
+                    self.tally.impossible += 1
+                    continue
                 key = wanted.order(closer, candidate.usd_per_s * closer)
-                heapq.heappush(waiting, (key, number, closer, candidate, made))
+                heapq.heappush(waiting, (key, number, closer, candidate, None))
+            else:
+                likely = bound * self._likely.factor(candidate, of_others=wanted.only_best)
+                if not wanted.worth(likely, candidate.usd_per_s * likely):
+                    self.tally.alike += 1
+                elif (made := candidate.scenario()) is None:
+                    self.tally.impossible += 1
+                else:
+                    chosen.append((bound, candidate, made))
         return chosen
+
+    def _closer_s(self, candidate: Candidate, alike: Sequence[Candidate]) -> float:
+        """Seconds that a step takes at least, by the scenario of the plan; those of all that are alike are worked out
+        at once, as numbers. Infinite where there is no such scenario."""
+        if candidate not in self._closer:
+            made = candidate.scenario()
+            if made is None:
+                return math.inf
+            if law_of(made).ahead is None or made.fleet.speed_factors:
+                return self._bounds.step_s(made)
+            there = [c for c in alike if c.engines.trainer(c.share) is not None]
+            syncs = syncs_between(made, [(c.share.instances, c.share.trainer_gpus) for c in there])
+            by = self._bounds.by_pools(made, replace(pools_for(there), syncs=syncs))
+            steps = np.maximum.reduce(np.broadcast_arrays(*by.values(), np.zeros(len(there))))
+            self._closer |= dict(zip(there, steps.tolist(), strict=True))
+        return self._closer[candidate]
 
     def simulated(self, plans: Sequence[tuple[Candidate, Scenario]], replications: int = 0) -> list[Found]:
         """The plans, by so many long runs each, or by a look; those that get stuck are left out."""
@@ -194,13 +221,27 @@ class Search:
             return None
 
 
-def rough_s(bounds: Bounds, candidate: Candidate) -> float:
-    """Seconds that a step takes at least, before there is a scenario. Infinite for a trainer that does not fit."""
-    engines, share = candidate.engines, candidate.share
-    trainer, together = engines.trainer(share), share.kind != "split"
-    if trainer is None:
-        return math.inf
-    return bounds.rough_s(engines.scenario, share.instances, candidate.ahead.steps, trainer, together=together)
+def _by_kind(candidates: Iterable[Candidate]) -> Iterable[list[Candidate]]:
+    """Those that differ in their counts alone, together."""
+    found: dict[object, list[Candidate]] = {}
+    for c in candidates:
+        found.setdefault((c.engines, c.ahead, c.share.kind), []).append(c)
+    return found.values()
+
+
+def pools_for(alike: Sequence[Candidate]) -> Pools:
+    """Their pools, without syncs; infinite seconds of a trainer that does not fit."""
+    rows = [(c.share.instances, *c.engines.trainer_s(c.share)) for c in alike]
+    return Pools(*np.array(rows, np.float64).T)
+
+
+def rough_s(bounds: Bounds, alike: Sequence[Candidate]) -> list[float]:
+    """Seconds that a step of each takes at least, before there is a scenario; of plans that differ in counts alone.
+    Infinite for a trainer that does not fit."""
+    one = alike[0]
+    together = one.share.kind != "split"
+    found = bounds.rough_s(one.engines.scenario, pools_for(alike), one.ahead.steps, together=together)
+    return found.tolist()
 
 
 def _long(scenario: Scenario) -> int:
