@@ -143,7 +143,7 @@ class Search:
             for found in self.simulated([(c, s) for _, c, s in chosen]):
                 if wanted.permits(found.age):
                     wanted.add(found.step_s, found.usd)
-                self._likely.add(found.candidate, found.step_s / bounds[found.candidate.place])
+                self._likely.add(found.candidate, found.step_s / bounds[found.candidate.place], found.age)
                 yield found
 
     def _next(self, waiting: list[Waiting], wanted: Goal) -> list[tuple[float, Candidate, Scenario]]:
@@ -165,7 +165,8 @@ class Search:
                 heapq.heappush(waiting, (key, number, closer, candidate, None))
             else:
                 likely = bound * self._likely.factor(candidate, of_others=wanted.only_best)
-                if not wanted.worth(likely, candidate.usd_per_s * likely):
+                old = not wanted.permits(self._likely.age(candidate))
+                if old or not wanted.worth(likely, candidate.usd_per_s * likely):
                     self.tally.alike += 1
                 elif (made := candidate.scenario()) is None:
                     self.tally.impossible += 1
@@ -260,11 +261,15 @@ class Likely:
 
     # By kind, with and without the engines: instances and trainer GPUs as logarithms, and steps over their bounds.
     _seen: dict[object, list[tuple[float, float, float]]] = field(default_factory=dict)
+    # By engines, share and cadence: how far ahead, instances and trainer GPUs, and ages.
+    _ages: dict[object, list[tuple[float, float, float, float]]] = field(default_factory=dict)
 
-    def add(self, candidate: Candidate, over_bound: float) -> None:
+    def add(self, candidate: Candidate, over_bound: float, age: float) -> None:
         """One simulated plan."""
+        place = _place(candidate)
         for kind in (candidate.kind, candidate.kind[1:]):
-            self._seen.setdefault(kind, []).append((*_place(candidate), over_bound))
+            self._seen.setdefault(kind, []).append((*place, over_bound))
+        self._ages.setdefault(_cadence(candidate), []).append((candidate.ahead.steps or 0.0, *place, age))
 
     def factor(self, candidate: Candidate, *, of_others: bool) -> float:
         """What its bound is to be multiplied by, so that it is still short; 1 where nothing is known. of_others: where
@@ -277,6 +282,20 @@ class Likely:
             if far < _NEAR:
                 return max(1.0, sure * over)
         return 1.0
+
+    def age(self, candidate: Candidate) -> float:
+        """Steps that its samples are old at least; 0 where nothing is known.
+
+        A fleet that is no larger, beside a trainer that is no smaller, takes as many steps for a response at least; and
+        one that may run farther ahead does.
+        """
+        ahead, (instances, trainer) = candidate.ahead.steps or 0.0, _place(candidate)
+        seen = self._ages.get(_cadence(candidate), [])
+        return max((age for a, n, t, age in seen if a <= ahead and n >= instances and t <= trainer), default=0.0)
+
+
+def _cadence(candidate: Candidate) -> tuple[object, ...]:
+    return candidate.engines, candidate.share.kind, candidate.ahead.changes.get("sync.every_steps")
 
 
 def _place(candidate: Candidate) -> tuple[float, float]:
