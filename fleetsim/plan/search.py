@@ -125,7 +125,7 @@ class Search:
         may be older than is permitted."""
         waiting: list[Waiting] = []
         before = len(self.found)
-        for alike in _by_kind(candidates):
+        for alike in by_kind(candidates):
             for candidate, bound in zip(alike, rough_s(self._bounds, alike), strict=True):
                 self.tally.plans += 1
                 if math.isinf(bound):
@@ -157,7 +157,7 @@ class Search:
                 else:
                     self.tally.bound += 1
             elif alike is not None:
-                closer = max(bound, self._closer_s(candidate, alike))
+                closer = max(bound, self.closer_s(candidate, alike))
                 if math.isinf(closer):
                     self.tally.impossible += 1
                     continue
@@ -174,7 +174,7 @@ class Search:
                     chosen.append((bound, candidate, made))
         return chosen
 
-    def _closer_s(self, candidate: Candidate, alike: Sequence[Candidate]) -> float:
+    def closer_s(self, candidate: Candidate, alike: Sequence[Candidate]) -> float:
         """Seconds that a step takes at least, by the scenario of the plan; those of all that are alike are worked out
         at once, as numbers. Infinite where there is no such scenario."""
         if candidate not in self._closer:
@@ -222,7 +222,7 @@ class Search:
             return None
 
 
-def _by_kind(candidates: Iterable[Candidate]) -> Iterable[list[Candidate]]:
+def by_kind(candidates: Iterable[Candidate]) -> Iterable[list[Candidate]]:
     """Those that differ in their counts alone, together."""
     found: dict[object, list[Candidate]] = {}
     for c in candidates:
