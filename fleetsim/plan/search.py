@@ -1,7 +1,8 @@
 """Branch and bound over plans: the most promising first, and only those that their bound leaves a chance are simulated.
 
 A plan has four looks: the rough bound, by rate and trainer alone; the bound of its scenario (`bound.py`); what plans
-that are alike took (`Likely`); and one simulated run, all under the same draws. Dollars are seconds times a price,
+that are alike took, and how old their samples were (`Likely`); and one simulated run, all under the same draws. Plans
+that differ in counts alone have their bounds at once, as numbers. Dollars are seconds times a price,
 so that a bound of one is a bound of both. Of many counts some are looked at, then those between them beside the best.
 """
 
@@ -150,7 +151,7 @@ class Search:
         """The next few that are worth a simulation, taken from the heap, with their bounds."""
         chosen: list[tuple[float, Candidate, Scenario]] = []
         while waiting and len(chosen) < _AT_ONCE:
-            _, number, bound, candidate, alike = heapq.heappop(waiting)
+            place, number, bound, candidate, alike = heapq.heappop(waiting)
             if not wanted.worth(bound, candidate.usd_per_s * bound):
                 if alike is not None:
                     self.tally.rough += 1
@@ -168,6 +169,8 @@ class Search:
                 old = not wanted.permits(self._likely.age(candidate))
                 if old or not wanted.worth(likely, candidate.usd_per_s * likely):
                     self.tally.alike += 1
+                elif (key := wanted.order(likely, candidate.usd_per_s * likely)) > place:  # others may be better
+                    heapq.heappush(waiting, (key, number, bound, candidate, None))
                 elif (made := candidate.scenario()) is None:
                     self.tally.impossible += 1
                 else:
