@@ -245,7 +245,7 @@ def rough_s(bounds: Bounds, alike: Sequence[Candidate]) -> list[float]:
     one = alike[0]
     together = one.share.kind != "split"
     found = bounds.rough_s(one.engines.scenario, pools_for(alike), one.ahead.steps, together=together)
-    return found.tolist()
+    return [float(seconds) for seconds in found]
 
 
 def _long(scenario: Scenario) -> int:

@@ -149,8 +149,8 @@ def pools_of(scenario: Scenario) -> Pools:
     """The two that a job has."""
     t = scenario.trainer
     fixed_s, per_token_s = (sum(getattr(x, name) for x in (t, *t.phases)) for name in SECONDS)
-    own = (np.array([x], np.float64) for x in (scenario.fleet.instances, fixed_s, per_token_s))
-    return Pools(*own, [sync_times(scenario)])
+    instances, fixed, per_token = np.array([[scenario.fleet.instances], [fixed_s], [per_token_s]], np.float64)
+    return Pools(instances, fixed, per_token, [sync_times(scenario)])
 
 
 class Bounds:
@@ -240,7 +240,8 @@ class Bounds:
         seconds = pace.of(c)
         gone = lengths.mean * seconds + (lengths.of_group - lengths.mean) * pace.seconds[0] + _beside_s(scenario)
         least = np.maximum(work * seconds / c, (gone + held_s[:, None]) / out)
-        return np.maximum(0.0, np.min(least + stops * (pause_s[:, None] - 2 * seconds), axis=1))
+        found: Floats = np.min(least + stops * (pause_s[:, None] - 2 * seconds), axis=1)
+        return np.maximum(0.0, found)
 
     def _pace(self, scenario: Scenario) -> TokenPace:
         key = scenario.engine, scenario.workload, scenario.fleet.speed_factors, scenario.fleet.group_placement
