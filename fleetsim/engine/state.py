@@ -39,6 +39,8 @@ _FIELDS = {name: (kind.char, at // kind.itemsize) for name, (kind, at, *_) in (F
 # Tables of the kernel that have another name here, and the one of an instance without prefill engines.
 _HELD_AS = {"instances": "rows"}
 _NONE = np.zeros(1)
+# First rows of a table, from which on it gets no room ahead.
+_MANY = 500_000
 _NO_STATION = np.zeros(0, STATION)
 GROUP_TABLES = ("ready", "blocked", "owed")
 SAMPLE_TABLES = ("timer_s", "timer_key", "requeue", "reward_s")
@@ -50,7 +52,8 @@ class World:
 
     instances: rows, of which the first `started` (default all) are up. slow[i] multiplies the iteration time of
     instance i. system_tokens: shared system prompt. several: samples of more than one turn. stations: rows of
-    STATION, see `station_rows`.
+    STATION, see `station_rows`. ahead: the first samples and groups get so many times the room they need, for a table
+    that grows later is copied, and rows that nobody writes to take no memory.
     """
 
     def __init__(
@@ -65,6 +68,7 @@ class World:
         system_tokens: int = 0,
         several: bool = False,
         stations: NDArray[Any] = _NO_STATION,
+        ahead: int = 1,
     ) -> None:
         up = instances if started is None else started
         prefill = step_time.prefill
@@ -78,7 +82,7 @@ class World:
         self._row = {kind: row.cast(kind) for kind, _ in _FIELDS.values()}  # type: ignore[call-overload]
         self.address = int(self.fleet.ctypes.data)  # what the kernel's functions take
         self._shown: dict[str, NDArray[Any]] = {}  # tables whose places the kernel knows
-        self.n_instances = instances
+        self.n_instances, self._ahead = instances, ahead
         self.followers: list[Callable[[], None]] = []  # told at each `bind`: what holds a row for each row here
         self.rows = _rows_of(instances, up, limits, slow, prefill)
         self.ends = np.zeros((instances, limits.max_num_seqs), np.int64)
@@ -213,13 +217,13 @@ class World:
         return self.address
 
     def add_samples(self, n: int) -> slice:
-        """Room for n more samples, unsent; returns their rows. The tables grow by half at least.
+        """Room for n more samples, unsent; returns their rows. Tables that are full grow by half at least.
 
         Raises MemoryError when they cannot; the kernel may go on with what it has.
         """
         used = self.get("n_samples")
         if used + n > len(self.samples):
-            room = max(used + n, len(self.samples) * 3 // 2)
+            room = max(used + n, len(self.samples) * 3 // 2) if used else self._first(n)
             if self.get("caching"):
                 rows = room * (2 if self.get("turns") > 1 else 1) + 2 * len(self.instances)
                 rows *= 2 if self.get("prefills") else 1  # a prompt is known on both sides
@@ -255,7 +259,7 @@ class World:
         """
         used = self.get("n_groups")
         if used + n > len(self.groups):
-            room = max(used + n, len(self.groups) * 3 // 2)
+            room = max(used + n, len(self.groups) * 3 // 2) if used else self._first(n)
             for name in (*GROUP_TABLES, "groups"):
                 self._lengthen(name, room)
         new = self.groups[used : used + n]
@@ -263,6 +267,10 @@ class World:
         new["submit_s"], new["ready_s"], new["left_s"] = -1.0, -1.0, -1.0
         self.n_groups = used + n
         return slice(used, used + n)
+
+    def _first(self, n: int) -> int:
+        """Rows of a table that has none."""
+        return self._ahead * n if n < _MANY else n
 
     def _lengthen(self, name: str, n: int) -> None:
         """Gives a table n rows at least, and tells the kernel at once: the old one is freed here."""

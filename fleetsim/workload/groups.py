@@ -16,8 +16,8 @@ from fleetsim.workload.turns import TurnStreams, trajectories
 
 # Growth over thousands of steps leaves the floating-point range; the cap on tokens has bound long before.
 _MAX_FACTOR = 1e9
-# Of a row whose first draw has more samples than these nothing is remembered: a few of them would fill the memory.
-_MOST_KEPT = 100_000
+# Of a row no more samples than these are remembered, and no more draws: a few of them would fill the memory.
+_MOST_KEPT, _MOST_TAKES = 100_000, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,8 @@ class GroupSource:
         self.taken = 0
         self._seeds = seeds
         self.streams: _Streams | None = None  # made when something is drawn
-        self._behind: _Streams | None = None  # of the first groups, where these were remembered; shared
+        self._takes: tuple[int, ...] = ()  # groups of each draw that is remembered
+        self._behind: _Streams | None = None  # as they are after these; shared
 
     def group_factor(self, k: NDArray[np.int64] | int) -> NDArray[np.float64]:
         """What the output lengths of group k are multiplied by, before the cap: (1 + drift)^(k // groups_per_step)."""
@@ -92,12 +93,14 @@ class GroupSource:
     def take(self, n_groups: int) -> Groups:
         """The next `n_groups` groups, not to be written to. Raises InputError for an empirical file that cannot be
         read."""
-        entropy, small = self._seeds.entropy, n_groups * self.siblings <= _MOST_KEPT
-        if self.taken or not small or not isinstance(entropy, int) or _reads_files(self.workload):
+        entropy, small = self._seeds.entropy, (self.taken + n_groups) * self.siblings <= _MOST_KEPT
+        few = self.streams is None and len(self._takes) < _MOST_TAKES
+        if not (small and few) or not isinstance(entropy, int) or _reads_files(self.workload):
             return self.drawn(n_groups)
-        of = (self.workload, entropy, self._seeds.spawn_key, self.groups_per_step, self.siblings, n_groups)
+        self._takes = (*self._takes, n_groups)
+        of = (self.workload, entropy, self._seeds.spawn_key, self.groups_per_step, self.siblings, self._takes)
         groups, self._behind = _begun(*of)
-        self.taken = n_groups
+        self.taken += n_groups
         return groups
 
     def drawn(self, n_groups: int) -> Groups:
@@ -132,20 +135,23 @@ class GroupSource:
         return groups
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=32)
 def _begun(
     workload: WorkloadConfig,
     entropy: int,
     spawn_key: tuple[int, ...],
     groups_per_step: int,
     siblings: int,
-    n_groups: int,
+    takes: tuple[int, ...],
 ) -> tuple[Groups, _Streams]:
-    """The first groups of a row, and its streams behind them. The runs of a search see the same draws: they are made
-    once."""
-    source = GroupSource(
-        workload, np.random.SeedSequence(entropy=entropy, spawn_key=spawn_key), groups_per_step, siblings
-    )
+    """The last of the first few draws of a row, and its streams behind them. The runs of a search see the same draws:
+    they are made once."""
+    *before, n_groups = takes
+    seeds = np.random.SeedSequence(entropy=entropy, spawn_key=spawn_key)
+    source = GroupSource(workload, seeds, groups_per_step, siblings)
+    if before:
+        source._behind = _begun(workload, entropy, spawn_key, groups_per_step, siblings, tuple(before))[1]
+        source.taken = sum(before)
     groups = source.drawn(n_groups)
     for table in fields(groups):
         if table.name != "first":

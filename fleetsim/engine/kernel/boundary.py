@@ -113,6 +113,7 @@ def discard_here(fleet: int, i: int, t: float) -> None:
 def recompute_here(fleet: int, i: int) -> None:
     """Every running request loses its cache, keeps its tokens, and prefills again in its old order."""
     w = fleet_at(fleet, 0)
+    instance_at(w.instances, i).heap_n = 0  # all of them leave it: none has to be looked for
     while instance_at(w.instances, i).tail >= 0:
         evict(fleet, i, instance_at(w.instances, i).tail)
 

@@ -99,6 +99,7 @@ SAMPLE = np.dtype(
             "asks",
             "i4",
         ),  # first request of the judge that reads it; of such a request: the sample that it reads; -1 = none
+        ("counted", "i1"),  # SGLang: it is in its instance's `promised`
         ("sent_s", "f8"),  # when its instance got it: from the client, or from another instance
         ("start_s", "f8"),
         ("first_token_s", "f8"),
@@ -193,6 +194,11 @@ INSTANCE = np.dtype(
         ("ratio_count", "i8"),
         ("planned", "i4"),  # SGLang: epoch when it last planned
         ("full", "i1"),  # SGLang: nothing is admitted before a running request has left
+        ("promised", "i8"),  # SGLang: tokens that running requests may still make, when `count` was `promised_at`
+        ("promised_at", "i8"),
+        ("promised_falls", "i8"),  # by how much it falls with each further token of all, until `count` is this
+        ("promised_till", "i8"),
+        ("promised_last", "i8"),  # the last running request in it; -1 = not added up
         ("block_s", "f8"),  # KV blocks in use, integrated over the iterations
     ],
     align=True,
