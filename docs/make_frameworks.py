@@ -133,9 +133,9 @@ assumes it.
 
 Only the settings that say something else than the scenario change, and every other byte of the file stays: comments,
 keys that fleetsim does not know, model paths. A YAML, TOML or Python file is shown as a diff, and `-o FILE` writes it
-whole; a script stays as it is, and the words for the end of its command are shown. `size`, `split` and `plan` take
-`--to` and `--config` for the fleet that they recommend. What the framework cannot be told is listed. A value that
-another key shares by a YAML alias is refused, not changed.
+whole; a script stays as it is, and the words for its command's end are shown. `size`, `split`, `plan` and `replay`
+take `--to` and `--config` for the fleet that they recommend. What the framework cannot be told is listed. A value that
+another key shares by a YAML alias is refused.
 
 - Prefill engines (`engine.disaggregation`) can be told to verl, slime and SkyRL. slime and SkyRL have one pool of
   engines, so sides with a common divisor come back as more instances of smaller sides.
