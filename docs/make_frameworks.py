@@ -42,6 +42,7 @@ FORMS = {
     "prime-rl": "`rl.toml`, flags; files from before 2026-05, and verifiers' of hosted trainings, too",
     "ms-swift": "launch scripts of `swift rlhf` and `megatron rlhf` with `NPROC_PER_NODE`, YAML (for Ray, too), flags",
     "rlinf": "YAML of reasoning and agents, `key=value` overrides",
+    "tinker": "commands of its recipes, a run's `config.json`; the service has the GPUs",
 }
 WRITTEN = {
     "yaml": "YAML",
