@@ -326,11 +326,20 @@ OF_JUDGES: tuple[Quantity, ...] = tuple(
         ("usd", "cost per step", "money", "GPU-hours of its engines x their price, or an API's tokens / steps", "less"),
     )
 )
-STATION_METRICS: tuple[str, ...] = tuple(m.name for m in (*STATIONS, *OF_JUDGES))
-# All that a run may have; those of stations only where there are any.
-RUN_METRICS: tuple[str, ...] = (*METRICS, *STATION_METRICS)
+# Of runs with instances on spot machines alone (`sim/spot.py`).
+OF_SPOT: tuple[Quantity, ...] = tuple(
+    Quantity(f"spot.{name}", f"spot: {title}", unit, formula, better)
+    for name, title, unit, formula, better in (
+        ("serving", "instances that serve", "share", "seconds that they serve / (spot instances x window)", "more"),
+        ("reclaims_per_h", "reclaims an hour", "number", "machines that were reclaimed / hours of the window", "less"),
+        ("worst_hour", "worst hour", "number", "longest mean step of an hour's steps in a row / mean step", "less"),
+    )
+)  # fmt: skip
+RARE_METRICS: tuple[str, ...] = tuple(m.name for m in (*STATIONS, *OF_JUDGES, *OF_SPOT))
+# All that a run may have; those of stations and of spot machines only where there are any.
+RUN_METRICS: tuple[str, ...] = (*METRICS, *RARE_METRICS)
 _ALL: dict[str, Quantity] = {
-    m.name: m for m in (*CATALOGUE, *OBSERVED, PREFILL_BUSY, EVALUATION_S, *STATIONS, *OF_JUDGES)
+    m.name: m for m in (*CATALOGUE, *OBSERVED, PREFILL_BUSY, EVALUATION_S, *STATIONS, *OF_JUDGES, *OF_SPOT)
 }
 
 # What a user pays for, in money, time or quality of training; the other metrics say where it comes from. Throughput of

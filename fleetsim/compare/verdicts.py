@@ -28,7 +28,7 @@ from fleetsim.compare.compare import (
 from fleetsim.compare.words import band_of, headline_of
 from fleetsim.config.sections import CostConfig
 from fleetsim.job.derived_values import PRICE, price_notes
-from fleetsim.quantities import STATION_METRICS, quantity
+from fleetsim.quantities import RARE_METRICS, quantity
 from fleetsim.sim.contrast import Contrast, Mean, holm, mean_of, paired, unpaired
 
 ALPHA = 0.05
@@ -58,7 +58,7 @@ def compare(
     """metrics: names of `quantities.py`, in their order. pair: runs of the same seed and replication drew the
     same. min_change: smallest relative change of interest, 0.01 = 1 % (of shares: 1 point)."""
     common = [key for key in a.runs if key in b.runs] if pair else []
-    metrics = [name for name in metrics if name not in STATION_METRICS or _has(a, name) or _has(b, name)]
+    metrics = [name for name in metrics if name not in RARE_METRICS or _has(a, name) or _has(b, name)]
     judged = [_judged(a, b, name, common, min_change) for name in metrics]
     tested = [j for j in judged if j.p_value is not None]
     adjusted = holm([j.p_value for j in tested if j.p_value is not None])

@@ -51,4 +51,13 @@ def _beside_the_scenario(given: str, info: ValidationInfo) -> str:
     return os.path.abspath(path) if (path if is_file else path / "config.json").is_file() else given
 
 
+def beside_the_scenario(given: Any, key: str, info: ValidationInfo) -> Any:
+    """A section with the file at `key` as a whole path, from the folder of the scenario's file: so a dumped scenario
+    loads from anywhere."""
+    base = (info.context or {}).get("base")
+    if base is None or not isinstance(given, dict) or not isinstance(given.get(key), str) or not given[key]:
+        return given
+    return {**given, key: os.path.abspath(os.path.join(base, given[key]))}
+
+
 ModelName = Annotated[Name, AfterValidator(_beside_the_scenario)]

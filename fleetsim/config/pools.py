@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from fleetsim.config.base import (
@@ -18,6 +18,7 @@ from fleetsim.config.base import (
     Name,
     PositiveSeconds,
     Seconds,
+    beside_the_scenario,
 )
 
 # --- The `fleet` section: how many instances, how samples reach them, and what goes wrong with them.
@@ -32,6 +33,44 @@ class FailuresConfig(ConfigSection):
         default=None, description="mean seconds between failures of one instance; null = never"
     )
     restart_s: Seconds = Field(default=300.0, description="seconds until a failed instance serves again")
+
+
+class SpotConfig(ConfigSection):
+    """Instances on spot machines: each is reclaimed after a notice, found again after a while, and started."""
+
+    share: Fraction = Field(default=0.0, description="share of the instances (rounded) on spot machines")
+    mean_life_s: Annotated[float, Field(ge=1, le=MAX_SECONDS)] = Field(
+        default=14400.0, description="mean seconds that one serves before its notice; exponential"
+    )
+    notice_s: Seconds = Field(default=120.0, description="seconds from notice to end (AWS 120, Google and Azure 30)")
+    mean_absence_s: Seconds = Field(default=600.0, description="mean seconds until another is found; exponential")
+    start_s: Seconds = Field(default=180.0, description="seconds that one is paid before it serves (image, weights)")
+    on_notice: Literal["finish", "move"] = Field(
+        default="finish",
+        description="work goes on to the end, and what is unfinished then begins again; or moves at once (re-prefill)",
+    )
+    zones: Count = Field(default=1, description="zones over which spot instances are spread")
+    together: Fraction = Field(default=0.0, description="share of the others of its zone that one takes along")
+    trace: Name | None = Field(
+        default=None,
+        description="instead of life and absence: a CSV (time_s, instances that can be had) or SkyPilot's JSON; it "
+        "repeats, and each replication begins somewhere in it",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _trace_beside_the_scenario(cls, given: Any, info: ValidationInfo) -> Any:
+        return beside_the_scenario(given, "trace", info)
+
+    def of(self, instances: int) -> int:
+        """How many of so many instances are on spot machines: the last ones."""
+        return round(self.share * instances)
+
+    @property
+    def held_share(self) -> float:
+        """The part of the time in which a spot machine is paid for, in the long run of the laws."""
+        paid = self.mean_life_s + self.notice_s + self.start_s
+        return paid / (paid + self.mean_absence_s)
 
 
 class LendingConfig(ConfigSection):
@@ -101,6 +140,7 @@ class FleetConfig(ConfigSection):
         default=1.0, description="iteration time multiplier of the slow instances"
     )
     failures: FailuresConfig = FailuresConfig()
+    spot: SpotConfig = SpotConfig()
 
 
 # --- The `trainer` section: what one optimizer step costs.

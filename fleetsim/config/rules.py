@@ -279,6 +279,13 @@ def _speed_factors_have_instances(s: Sections) -> Iterator[Problem]:
         )
 
 
+def _spot_machines_are_rollout_s_own(s: Sections) -> Iterator[Problem]:
+    spot = s.fleet.spot
+    if spot.share and s.fleet.placement == "colocated":
+        rule = "the trainer's GPUs serve rollout (fleet.placement colocated), and a trainer needs all of them"
+        yield Problem("fleet.spot.share", spot.share, rule, "use 0, or fleet.placement: disaggregated")
+
+
 def _phases_have_names_of_their_own(s: Sections) -> Iterator[Problem]:
     seen: set[str] = set()
     for i, phase in enumerate(s.trainer.phases):
@@ -317,6 +324,7 @@ RULES: tuple[tuple[Rule, tuple[str, ...]], ...] = (
     (_events_in_order, ("run.events",)),
     (_lost_instances_exist, ("fleet.instances", "run.events")),
     (_speed_factors_have_instances, ("fleet.speed_factors", "fleet.instances", "run.events")),
+    (_spot_machines_are_rollout_s_own, ("fleet.spot", "fleet.placement")),
     (_phases_have_names_of_their_own, ("trainer.phases",)),
     (_judges_have_engines, tuple(f"stations.{name}" for name in JUDGES)),
     (_evaluation_has_engines, ("evaluation", "trainer.gpus", "engine")),

@@ -209,6 +209,8 @@ def unread_notes(scenario: Scenario, sets: Iterable[str]) -> tuple[str, ...]:
 # A run that nobody gave a length ends when it is steady (`sim/steady.py`), or here: after so many steps, or samples and
 # turns of samples, but never before it has a beginning and something behind it.
 _LEAST, _MOST, _MOST_TURNS = 32, 400, 400_000
+# With machines that are reclaimed hours apart, so many times as many.
+_SPOT, _RECLAIMS = 5, 8
 # Where something happens on the way, no step stands for another: so many, and so many after the last event.
 _EVENTFUL, _AFTER = 30, 10
 
@@ -219,6 +221,19 @@ def settles(scenario: Sections) -> bool:
     return run.steps is None and not run.events and not scenario.workload.length_drift_per_step
 
 
+def has_spot(scenario: Sections) -> bool:
+    """Whether instances are on spot machines."""
+    return scenario.fleet.spot.of(scenario.fleet.instances) > 0
+
+
+def reclaims_s(scenario: Sections) -> float:
+    """Seconds in which a run sees several reclaims, and is as long as several absences; 0 without spot machines."""
+    fleet = scenario.fleet
+    spot, count = fleet.spot, fleet.spot.of(fleet.instances)
+    away_s = spot.notice_s + spot.mean_absence_s + spot.start_s
+    return _RECLAIMS * max(away_s, (spot.mean_life_s + away_s) / count) if count else 0.0
+
+
 def most_steps(scenario: Sections) -> int:
     """Optimizer steps of a run, at most."""
     run, w = scenario.run, scenario.workload
@@ -227,6 +242,8 @@ def most_steps(scenario: Sections) -> int:
     if not settles(scenario):
         return max(_EVENTFUL, *(event.step + _AFTER for event in run.events), 1)
     warm, period = run.warmup_steps or 0, scenario.period_steps
-    most = max(_LEAST, min(_MOST, _MOST_TURNS // (scenario.trainer.batch_samples * w.turns.count)))
+    longer = _SPOT if has_spot(scenario) else 1
+    turns = scenario.trainer.batch_samples * w.turns.count
+    most = max(_LEAST, min(longer * _MOST, longer * _MOST_TURNS // turns))
     # whole periods, two at least: a mean over a part of one has too many evaluations or too few
     return warm + (most if period == 1 else period * max(2, most // period) + _LEAST)

@@ -31,6 +31,9 @@ class CostConfig(ConfigSection):
     trainer_price_usd_per_gpu_h: Price | None = Field(
         default=None, description="US dollars per trainer GPU and hour; null = of the rollout GPU's type"
     )
+    spot_price_usd_per_gpu_h: Price | None = Field(
+        default=None, description="US dollars per rollout GPU and hour on spot; null = 0.4 of the price on demand"
+    )
     market: Literal["neocloud", "hyperscaler"] = Field(
         default="neocloud", description="whose list prices on demand stand in: calibration/gpu_prices.csv"
     )

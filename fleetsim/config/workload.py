@@ -10,7 +10,16 @@ from pydantic import BeforeValidator, Field, GetCoreSchemaHandler, GetJsonSchema
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError
 
-from fleetsim.config.base import MAX_SECONDS, MAX_TOKENS, ConfigSection, CountOrZero, Fraction, Name, Tokens
+from fleetsim.config.base import (
+    MAX_SECONDS,
+    MAX_TOKENS,
+    ConfigSection,
+    CountOrZero,
+    Fraction,
+    Name,
+    Tokens,
+    beside_the_scenario,
+)
 
 # --- Length and latency laws as a scenario writes them: a bare number, or a mapping with the law's parameters.
 #     512                                             constant
@@ -102,12 +111,7 @@ class Empirical(ConfigSection):
     @model_validator(mode="before")
     @classmethod
     def _file_beside_the_scenario(cls, given: Any, info: ValidationInfo) -> Any:
-        """Resolve `file` against the scenario's folder, so that a dumped scenario loads from anywhere."""
-        if isinstance(given, dict) and isinstance(given.get("file"), str) and given["file"] and info.context:
-            base = info.context.get("base")
-            if base is not None:
-                return {**given, "file": os.path.abspath(os.path.join(base, given["file"]))}
-        return given
+        return beside_the_scenario(given, "file", info)
 
 
 class Histogram(ConfigSection):

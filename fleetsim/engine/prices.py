@@ -21,6 +21,8 @@ from fleetsim.errors import InputError, Problem
 
 # US dollars per GPU-hour of a type that no table has.
 UNKNOWN = 3.0
+# A spot machine / the same on demand, where nobody says it: clouds offered GPUs at 0.2 to 0.7 in 2025 and 2026.
+SPOT_PRICE = 0.4
 _MAX_BYTES = 1 << 20
 _MOST = 1e6
 _MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
@@ -39,10 +41,11 @@ class GpuPrice:
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """US dollars per GPU-hour of both pools."""
+    """US dollars per GPU-hour of both pools; spot: of rollout's on spot machines."""
 
     rollout: float
     trainer: float
+    spot: float
 
 
 def prices_of(scenario: Scenario) -> Prices:
@@ -55,7 +58,8 @@ def prices_of(scenario: Scenario) -> Prices:
     if rollout is None or trainer is None:
         listed = listed_price(scenario.engine.gpu, cost.market, cost.prices).usd_per_gpu_h
         rollout, trainer = (listed if price is None else price for price in (rollout, trainer))
-    return Prices(rollout, trainer)
+    spot = SPOT_PRICE * rollout if cost.spot_price_usd_per_gpu_h is None else cost.spot_price_usd_per_gpu_h
+    return Prices(rollout, trainer, spot)
 
 
 def listed_price(gpu: str, market: str = "neocloud", own: str | None = None) -> GpuPrice:

@@ -14,6 +14,7 @@ from fleetsim.forecast.course import CoursePoint, RunCourse
 from fleetsim.forecast.recovery import SaveInterval
 from fleetsim.job.input_moves import MetricRanges
 from fleetsim.job.trainer_scaling import takes_turns
+from fleetsim.sim.judges import judges_gpu_seconds
 
 Floats = NDArray[np.float64]
 _HOUR_S = 3600.0
@@ -40,7 +41,7 @@ class WholeTotals:
 def totals_of(course: RunCourse, ranges: MetricRanges | None, interval: SaveInterval | None) -> WholeTotals:
     """The totals of a course."""
     step_s, usd = course.metric("step_s"), course.metric("cost_per_step")
-    gpus = course.per_step(lambda point: float(gpus_of(point.scenario)))
+    gpus = course.per_step(lambda point: gpus_of(point.scenario))
     generated = course.metric("generated_tok_s") * step_s
     batch = course.per_step(lambda point: float(point.scenario.trainer.batch_samples))
     again = 1.0 if interval is None else interval.now.seconds / interval.calm_s
@@ -65,11 +66,12 @@ def totals_of(course: RunCourse, ranges: MetricRanges | None, interval: SaveInte
     )
 
 
-def gpus_of(scenario: Scenario) -> int:
-    """GPUs that a run is paid for; those that both sides share once."""
-    rollout, trainer = scenario.fleet.instances * scenario.engine.gpus, scenario.trainer.gpus
-    evaluating = scenario.evaluation.own_instances * scenario.engine.gpus
-    return (max(rollout, trainer) if takes_turns(scenario) else rollout + trainer) + evaluating
+def gpus_of(scenario: Scenario) -> float:
+    """GPUs that a run is paid for, those of judges too; those that both sides share once, spot machines while held."""
+    n, spot, trainer = scenario.fleet.instances, scenario.fleet.spot, scenario.trainer.gpus
+    rollout = (n - spot.of(n) * (1.0 - spot.held_share)) * scenario.engine.gpus
+    others = scenario.evaluation.own_instances * scenario.engine.gpus + judges_gpu_seconds(scenario, 1.0)
+    return (max(rollout, trainer) if takes_turns(scenario) else rollout + trainer) + others
 
 
 def _reach(

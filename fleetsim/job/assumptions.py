@@ -8,7 +8,7 @@ from typing import Any
 
 from fleetsim import units
 from fleetsim.config.law_numbers import law_of
-from fleetsim.config.scenario import Scenario
+from fleetsim.config.scenario import Scenario, has_spot
 from fleetsim.config.tree import is_touched, value_at
 from fleetsim.config.workload import Lognormal
 from fleetsim.engine.prices import prices_of
@@ -47,6 +47,10 @@ class _Default:
 
 def _modelled(s: Scenario) -> bool:
     return s.engine.kind == "roofline"
+
+
+def _by_law(s: Scenario) -> bool:
+    return has_spot(s) and s.fleet.spot.trace is None
 
 
 def _profiled(s: Scenario) -> bool:
@@ -172,6 +176,27 @@ _DEFAULTS = (
         lambda s: f"{units.price(prices_of(s).rollout)} per rollout GPU-hour ({words.price_list(s)})",
     ),
     _Default("cost.trainer_price_usd_per_gpu_h", lambda s: f"{units.price(prices_of(s).trainer)} per trainer GPU-hour"),
+    _Default(
+        "cost.spot_price_usd_per_gpu_h", lambda s: f"{units.price(prices_of(s).spot)} per spot GPU-hour", has_spot
+    ),
+    _Default(
+        "fleet.spot.mean_life_s",
+        lambda s: f"a spot machine serves {units.seconds(s.fleet.spot.mean_life_s)} on average",
+        _by_law,
+        "=7200",
+    ),
+    _Default(
+        "fleet.spot.mean_absence_s",
+        lambda s: f"another one is found after {units.seconds(s.fleet.spot.mean_absence_s)}",
+        _by_law,
+        "=1200",
+    ),
+    _Default(
+        "fleet.spot.start_s",
+        lambda s: f"it serves {units.seconds(s.fleet.spot.start_s)} after it is found",
+        has_spot,
+        "=300",
+    ),
     _Default(
         "fleet.failures.mtbf_s",
         lambda s: "no instance fails",

@@ -103,6 +103,8 @@ class JobFlags:
     sync_pause_s: Annotated[float | None, said("sync_pause_s")] = None
     instance_price: Annotated[float | None, said("instance_price")] = None
     trainer_price: Annotated[float | None, said("trainer_price")] = None
+    spot: Annotated[float | None, said("spot")] = None
+    spot_price: Annotated[float | None, said("spot_price")] = None
     worth: Annotated[float | None, said("worth")] = None
 
     def flags(self) -> dict[str, Any]:

@@ -21,14 +21,14 @@ class Options(TypedDict, total=False):
     The job: batch (samples per optimizer step), len (mean generated tokens per sample), max_len (tokens), len_cv
     (deviation / mean), group_size (samples per prompt), prompt_len (tokens). Tools and rewards: turns, tool_s
     (seconds of a call), tool_tokens, sandboxes, sandbox_start_s, sandbox_price (US dollars an hour), tool_timeout_s,
-    reward_s (seconds), reward_workers. The engine: gpu, model, tp (GPUs per
-    instance), dtype (of the weights), kv_dtype (of the KV cache), profile (name or file), instance_tok_s (output tok/s
-    of one instance), slowdown (an iteration in the job / of the engine alone), instances (of the fleet). Trainer and
-    sync: trainer_step_s (seconds), trainer_gpus, trainer_point ([(GPUs, seconds), ...]), parallel_share, switch_s
-    (seconds), max_staleness (weight versions), sync_pause_s (seconds). Targets and prices: target_idle (0.05 = 5 %),
-    headroom, worth (per cent of cost for 1 % of step time), instance_price, trainer_price (US dollars per GPU-hour).
-    The run: steps, replications, seed. run: a log, tracker, dump or Prometheus of a run: what it showed is taken for
-    the job, and what is said beside it wins.
+    reward_s (seconds), reward_workers. The engine: gpu, model, tp (GPUs per instance), dtype (of the weights),
+    kv_dtype (of the KV cache), profile (name or file), instance_tok_s (output tok/s of one instance), slowdown (an
+    iteration in the job / of the engine alone), instances (of the fleet). Trainer and sync: trainer_step_s (seconds),
+    trainer_gpus, trainer_point ([(GPUs, seconds), ...]), parallel_share, switch_s (seconds), max_staleness (weight
+    versions), sync_pause_s (seconds). Targets and prices: target_idle (0.05 = 5 %), headroom, worth (per cent of cost
+    for 1 % of step time), instance_price, trainer_price, spot_price (US dollars per GPU-hour), spot (share of the
+    instances on spot machines). The run: steps, replications, seed. run: a log, tracker, dump or Prometheus of a run:
+    what it showed is taken for the job, and what is said beside it wins.
     """
 
     batch: int
@@ -67,6 +67,8 @@ class Options(TypedDict, total=False):
     worth: float
     instance_price: float
     trainer_price: float
+    spot: float
+    spot_price: float
     steps: int
     replications: int
     seed: int

@@ -151,6 +151,9 @@ def _table() -> Iterator[JobSetting]:
     rollout, trainer = "USD per rollout GPU-hour", "USD per trainer GPU-hour"
     yield JobSetting("instance_price", "cost.instance_price_usd_per_gpu_h", rollout, "by type", PRICES, 2.5)
     yield JobSetting("trainer_price", "cost.trainer_price_usd_per_gpu_h", trainer, "by type", PRICES, 2.5)
+    spot, spot_price = "Share of rollout instances on spot machines", "USD per rollout GPU-hour on spot"
+    yield JobSetting("spot", "fleet.spot.share", spot, "0", PRICES, 0.7)
+    yield JobSetting("spot_price", "cost.spot_price_usd_per_gpu_h", spot_price, "0.4 of its price", PRICES, 1.0)
     yield JobSetting("worth", "targets.worth", worth, "1", PRICES, 2)
     yield JobSetting("target_idle", "targets.trainer_idle_fraction", idle, "0.05", TARGETS, 0.05)
     yield JobSetting("headroom", "targets.headroom", derate, "0.8", TARGETS, 0.8)

@@ -15,10 +15,11 @@ from typing import Any, TypeVar
 
 from fleetsim import units
 from fleetsim.config.load import with_changes
-from fleetsim.config.scenario import Scenario, most_steps
+from fleetsim.config.scenario import Scenario, has_spot, most_steps, reclaims_s
 from fleetsim.errors import InputError, StuckError
 from fleetsim.estimates import Estimate
 from fleetsim.job.lengths import where_longest
+from fleetsim.job.nameplate import mean_step_s
 from fleetsim.job.trainer_scaling import count_words, counted, next_count, takes_turns, trainer_gpus
 from fleetsim.sim.paired_difference import differs, ratio_of
 from fleetsim.sim.stop import stopping
@@ -31,6 +32,7 @@ Tell = Callable[[str], None]
 # Steps of a look, which only guides a search: fewer of them where one holds many samples, because the mean over a large
 # batch hardly varies; more where the pipeline is deep, whose filling would be all that is seen.
 _LOOK, _FEWEST, _LOOK_SAMPLES, _DEPTHS = 16, 8, 250_000, 3
+_SPOT_LOOK = 64
 
 
 def simulated(scenario: Scenario, replication: int) -> Mapping[str, Any]:
@@ -128,14 +130,26 @@ def look_steps(scenario: Scenario) -> int:
     deep = max(least_warmup_steps(scenario) - 1, math.ceil(pipeline_steps(scenario)))
     period = scenario.period_steps  # a part of one would have too many evaluations, or none
     whole = 0 if period == 1 else least_warmup_steps(scenario) + period
-    return min(max(steps, _DEPTHS * deep, whole), most_steps(scenario))
+    reclaims = _SPOT_LOOK if has_spot(scenario) else 0
+    return min(max(steps, _DEPTHS * deep, whole, reclaims), most_steps(scenario))
 
 
 def looked(scenario: Scenario) -> Scenario:
     """The job for a look: few steps, unless something happens in them. No number of a look is ever printed."""
     steps = look_steps(scenario)
     settled = scenario.run.events or scenario.run.warmup_steps is not None or steps == scenario.run.steps
-    return scenario if settled else with_changes(scenario, {"run.steps": steps})
+    return scenario if settled else with_changes(scenario, {"run.steps": steps, **_hurried(scenario, steps)})
+
+
+def _hurried(scenario: Scenario, steps: int) -> dict[str, float]:
+    """Spot machines that come and go so much faster that so few steps see as much of it as a long run: the part of the
+    time in which they serve stays."""
+    if not has_spot(scenario):
+        return {}
+    faster = max(1.0, reclaims_s(scenario) / (steps * mean_step_s(scenario)))
+    spot, names = scenario.fleet.spot, ("notice_s", "mean_absence_s", "start_s")
+    times = {f"fleet.spot.{name}": getattr(spot, name) / faster for name in names}
+    return {**times, "fleet.spot.mean_life_s": max(1.0, spot.mean_life_s / faster)}
 
 
 def unit_of(scenario: Scenario) -> int:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from fleetsim import units
-from fleetsim.config.scenario import Scenario
+from fleetsim.config.scenario import Scenario, has_spot
 from fleetsim.config.sections import ObservedConfig
 from fleetsim.config.tree import is_given, is_touched
 from fleetsim.config.workload import Lognormal
@@ -46,6 +46,8 @@ _SYNC = (0.5, 4.0)
 SYNC_DERIVED = (0.5, 2.5)
 # Seconds of a checkpoint whose bytes and file system nobody measured: rates of shared ones differ so much.
 _WRITING = (0.5, 3.0)
+# The life of a spot machine, which nobody measured.
+_LIFE = (1 / 3, 3.0)
 # Coefficient of variation of lengths: 0.6 in verl's runs of D04, 1.15 in marin-community/marin issue 8936.
 _SPREAD = (0.6, 1.15)
 _CV = f"{LENGTHS}.cv"
@@ -196,6 +198,11 @@ def _writing(scenario: Scenario, given: Collection[str]) -> Interval | None:
     return _WRITING if derived and not saving.background and not sure else None
 
 
+def _life(scenario: Scenario, given: Collection[str]) -> Interval | None:
+    known = scenario.fleet.spot.trace is not None or is_given("fleet.spot.mean_life_s", given)
+    return _LIFE if has_spot(scenario) and not known else None
+
+
 def _slower_writing(scenario: Scenario, factor: float) -> dict[str, Any]:
     rate = scenario.trainer.checkpoint.write_bytes_s
     return {} if rate is None else {"trainer.checkpoint.write_bytes_s": rate / factor}
@@ -285,5 +292,13 @@ AT_TIMES: tuple[Uncertain, ...] = (
         lambda s, i: "worked out from bytes and a rate of writing",
         _writing,
         _slower_writing,
+    ),
+    Uncertain(
+        "life of spot machines",
+        "engine",
+        "fleet.spot.mean_life_s",
+        lambda s, i: "it differs by region, GPU and hour, and nobody measured it",
+        _life,
+        lambda s, factor: {"fleet.spot.mean_life_s": max(1.0, s.fleet.spot.mean_life_s / factor)},
     ),
 )

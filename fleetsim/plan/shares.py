@@ -81,8 +81,8 @@ class Engines:
     @cached_property
     def prices(self) -> tuple[float, float]:
         """US dollars per hour of a rollout and of a trainer GPU."""
-        found = prices_of(self.scenario)
-        return found.rollout, found.trainer
+        found, spot = prices_of(self.scenario), self.scenario.fleet.spot
+        return found.rollout + spot.share * (spot.held_share * found.spot - found.rollout), found.trainer
 
     @cached_property
     def each(self) -> int:

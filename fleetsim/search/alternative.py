@@ -18,7 +18,7 @@ from fleetsim.estimates import Estimate
 from fleetsim.job.result import Later
 from fleetsim.job.trials import Trial
 from fleetsim.search.change import Change, Typed
-from fleetsim.search.levers import OUTSIDE_THE_ALGORITHM, Lever, cuts_many, more_lost, risk_words
+from fleetsim.search.levers import ON_DEMAND, OUTSIDE_THE_ALGORITHM, Lever, cuts_many, more_lost, risk_words
 from fleetsim.search.second_search import LOST, Anew
 from fleetsim.sim.paired_difference import Runs, differs, ratio_of
 
@@ -129,6 +129,13 @@ class Alternatives:
     def named(self, name: str) -> Alternative | None:
         """The alternative of a lever, None where the scenario does not have it."""
         return self.each[name]() if name in self.each else None
+
+    @property
+    def beside_on_demand(self) -> tuple[float, float] | None:
+        """Of a fleet with spot machines: its step and its cost over those of as many instances on demand; None where it
+        has none, or would get stuck."""
+        found = self.named(ON_DEMAND)
+        return None if found is None else (1.0 / found.step_ratio.mean, 1.0 / found.cost_ratio.mean)
 
     def moves(self) -> tuple[Alternative, ...]:
         """Those that save something with a count of their own: without permission first, what saves most first."""

@@ -16,7 +16,7 @@ from fleetsim import units
 from fleetsim.config.judges import JUDGES, judges_of
 from fleetsim.config.law_numbers import law_of, sizes_of
 from fleetsim.config.load import with_changes
-from fleetsim.config.scenario import Scenario
+from fleetsim.config.scenario import Scenario, has_spot
 from fleetsim.config.workload import ConstantTokens, Gamma, LengthSpec, Lognormal
 from fleetsim.errors import InputError
 from fleetsim.frameworks.equal_parts import divides
@@ -43,6 +43,13 @@ ONE_MORE, CAP, NO_CAP, HELD, WORKERS, LARGER_TRAINER, SMALLER_TRAINER, STALENESS
 )
 # What the workers of a station are called.
 CALLED: Mapping[str, str] = {"tools": "sandboxes", "reward": "reward workers"}
+# Shares of instances on spot machines that are tried beside another one, and what they are called.
+ON_DEMAND, HALF_SPOT, ALL_SPOT = "on_demand", "half_spot", "all_spot"
+_SHARES: Mapping[str, tuple[float, str]] = {
+    ON_DEMAND: (0.0, "all instances on demand"),
+    HALF_SPOT: (0.5, "half of the instances on spot machines"),
+    ALL_SPOT: (1.0, "all instances on spot machines"),
+}
 _CAP_FACTOR = 1.5
 # Beyond their mean, so that samples that are long together find room.
 _ROOM = 1.1
@@ -54,7 +61,17 @@ _OLDER, _MORE_LOST = 0.02, 0.005
 # Judge -> one more of its engines.
 MORE_OF = {name: f"one_more_{name}" for name in JUDGES}
 # Levers that change no part of the recipe, whatever else they do.
-OUTSIDE_THE_ALGORITHM = (*MORE_OF.values(), ONE_MORE, CAP, NO_CAP, HELD, WORKERS, LARGER_TRAINER, SMALLER_TRAINER)
+OUTSIDE_THE_ALGORITHM = (
+    *MORE_OF.values(),
+    *_SHARES,
+    ONE_MORE,
+    CAP,
+    NO_CAP,
+    HELD,
+    WORKERS,
+    LARGER_TRAINER,
+    SMALLER_TRAINER,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +106,7 @@ def levers_of(
     whose workers are always in use.
     """
     found = [Lever(ONE_MORE, more, Typed({"fleet.instances": grown.fleet.instances}), grown)]
-    for lever in (_judges, _caps, _staleness, _cadence):
+    for lever in (_judges, _spot, _caps, _staleness, _cadence):
         found += lever(scenario)
     if preempted:
         found += _held(scenario)
@@ -130,6 +147,13 @@ def _judges(scenario: Scenario) -> Iterator[Lever]:
         if judge.api is None:
             path, n = f"stations.{name}.instances", judge.instances + judge.engine.dp
             yield _pulled(scenario, MORE_OF[name], f"{n:,} engines of the {name}", {path: n})
+
+
+def _spot(scenario: Scenario) -> Iterator[Lever]:
+    """Other shares of spot machines, where there are some."""
+    for name, (share, text) in _SHARES.items() if has_spot(scenario) else ():
+        if share != scenario.fleet.spot.share:
+            yield _pulled(scenario, name, text, {"fleet.spot.share": share})
 
 
 def _caps(scenario: Scenario) -> Iterator[Lever]:

@@ -51,7 +51,8 @@ def price_per_s(scenario: Scenario, instances: int) -> float:
     if prices.rollout > 0:
         return _price(scenario, instances, prices)
     # Free rollout GPUs would make every further one pay; they count as much as the trainer's.
-    return _price(scenario, instances, replace(prices, rollout=prices.trainer or 1.0))
+    free = prices.trainer or 1.0
+    return _price(scenario, instances, replace(prices, rollout=free, spot=free))
 
 
 def objective(scenario: Scenario, instances: int, step_s: float) -> float:
@@ -60,11 +61,13 @@ def objective(scenario: Scenario, instances: int, step_s: float) -> float:
 
 
 def _price(scenario: Scenario, instances: int, prices: Prices) -> float:
-    gpus, trainer = instances * scenario.engine.gpus, trainer_gpus(scenario, instances)
+    each, spot = scenario.engine.gpus, scenario.fleet.spot
+    gpus, on_spot, trainer = instances * each, spot.of(instances) * each, trainer_gpus(scenario, instances)
     if takes_turns(scenario):
         trainer = max(0, trainer - gpus)
     served = workers_usd_per_h(scenario) + judges_usd_per_h(scenario)
-    return gpus * prices.rollout + trainer * prices.trainer + served
+    rollout = (gpus - on_spot) * prices.rollout + on_spot * spot.held_share * prices.spot
+    return rollout + trainer * prices.trainer + served
 
 
 def least(

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fleetsim.config.scenario import has_spot
 from fleetsim.engine.kernel.tables import DONE, G_ABORTED, G_FILTERED, G_OVERFLOW, G_STALE, G_TRAINED
 from fleetsim.engine.prices import prices_of
 from fleetsim.errors import InputError, Problem
@@ -18,6 +19,7 @@ from fleetsim.sim.fleet_settings import lent_instances, most_instances, slowness
 from fleetsim.sim.judges import judge_metrics, judges_gpu_seconds
 from fleetsim.sim.load import mix_of
 from fleetsim.sim.records import NOT_TRAINING, Records
+from fleetsim.sim.spot import spot_metrics
 from fleetsim.sim.stations import station_metrics, station_usd
 from fleetsim.sim.window import StepWindow, window_of
 
@@ -52,7 +54,7 @@ def numbers_of(records: Records, window: StepWindow | None = None) -> dict[str, 
     trained samples / mean length of all samples sent in the window (below 1: long samples are lost). samples_lost:
     share of the samples that were generated for nothing, see `_samples_lost`. prefill_busy_fraction: of disaggregated
     fleets.
-    stations: name -> see `station_metrics` and `judge_metrics`.
+    stations: name -> see `station_metrics` and `judge_metrics`. spot: see `spot_metrics`.
     Raises InputError for a run that took no time.
     """
     window = window or window_of(records)
@@ -103,6 +105,7 @@ def numbers_of(records: Records, window: StepWindow | None = None) -> dict[str, 
         "samples_lost": _samples_lost(records, window),
         **_of_prefill(records, window),
         **_of_evaluations(records, window),
+        **({"spot": spot_metrics(records, window)} if has_spot(records.scenario) else {}),
         **({"stations": station_metrics(records, window) | judges} if len(records.stations) or judges else {}),
     }
 
@@ -156,8 +159,8 @@ def _lent(records: Records, window: StepWindow) -> float:
 
 
 def gpu_seconds(records: Records, window: StepWindow) -> dict[str, float]:
-    """GPU-seconds paid for in the window: rollout = instance-seconds x TP, trainer = its GPUs x window, evaluation =
-    instances of its own x TP x window.
+    """GPU-seconds paid for in the window: rollout = instance-seconds x TP, those on spot machines apart (spot), trainer
+    = its GPUs x window, evaluation = instances of its own x TP x window.
 
     Colocated pools are the same GPUs: they are counted once, as rollout, and the trainer adds what it has more. GPUs
     that the trainer lends are its own.
@@ -169,14 +172,15 @@ def gpu_seconds(records: Records, window: StepWindow) -> dict[str, float]:
     if scenario.fleet.placement == "colocated":
         trainer = max(0.0, trainer - rollout)
     evaluation = scenario.evaluation.own_instances * scenario.engine.gpus * window.span_s
-    return {"rollout": rollout, "trainer": trainer, "evaluation": evaluation}
+    spot = window.total("spot_s") * scenario.engine.gpus
+    return {"rollout": rollout - spot, "spot": spot, "trainer": trainer, "evaluation": evaluation}
 
 
 def cost_usd(records: Records, gpu_s: dict[str, float]) -> float:
     """US dollars for so many GPU-seconds of each pool; instances that only evaluate cost what rollout costs."""
     prices = prices_of(records.scenario)
     rollout = gpu_s["rollout"] + gpu_s["evaluation"]
-    return (rollout * prices.rollout + gpu_s["trainer"] * prices.trainer) / 3600.0
+    return (rollout * prices.rollout + gpu_s["spot"] * prices.spot + gpu_s["trainer"] * prices.trainer) / 3600.0
 
 
 def _of_samples(records: Records, column: str, groups: NDArray[np.bool_]) -> NDArray[Any]:

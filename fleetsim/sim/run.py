@@ -22,6 +22,7 @@ from fleetsim.sim.repack import repack
 from fleetsim.sim.rolling import follow
 from fleetsim.sim.run_state import Process, RunState, drive
 from fleetsim.sim.scrape import Scraper
+from fleetsim.sim.spot import spot_processes
 from fleetsim.sim.steady import Steady
 from fleetsim.sim.stop import stopping, watch_of
 from fleetsim.sim.trainer import train
@@ -98,6 +99,7 @@ def _companions(job: RunState) -> Iterator[Process]:
     scenario = job.scenario
     if scenario.fleet.failures.mtbf_s is not None:
         yield from (fail(job, i) for i in range(job.fleet.own))
+    yield from spot_processes(job)
     if scenario.sync.scope == "rolling":
         turns = simpy.Resource(job.env, capacity=scenario.sync.at_once)
         yield from (follow(job, i, turns) for i in range(job.fleet.own))

@@ -38,10 +38,11 @@ class RunState:
     fleet is not stuck. slowdown: the trainer's. newer: an event for the next version that rolling instances may
     load; loadable: the newest such version; offered: (step, time made, time loadable) of versions that not all of
     them have. pulls, samples: of the trainer since the last publication. deferred: groups put off to a long round.
-    lent_s: instance-seconds on the trainer's GPUs. lost: instances that failed for good. scraper: who reads the
-    fleet at even times, if anyone. watch: who is told of each step, and may end the run there. drain: when the last
-    drain for a global sync began and ended. written_s: when the last checkpoint is written. evaluation: the last one's
-    process; evaluated: an event for its last answer on the fleet; questions: where its requests are drawn;
+    lent_s: instance-seconds on the trainer's GPUs. lost: instances that failed for good. reclaimed: instances without
+    their spot machine -> an event that another one is found. losses: a step, and instances lost in it. scraper: who
+    reads the fleet at even times, if anyone. watch: who is told of each step, and may end the run there. drain: when
+    the last drain for a global sync began and ended. written_s: when the last checkpoint is written. evaluation: the
+    last one's process; evaluated: an event for its last answer on the fleet; questions: where its requests are drawn;
     evaluated_tokens: generated for evaluations that are over.
     """
 
@@ -73,6 +74,8 @@ class RunState:
     questions: GroupSource | None = None
     evaluated_tokens: int = 0
     lost: set[int] = field(default_factory=set)
+    reclaimed: dict[int, simpy.Event] = field(default_factory=dict)
+    losses: tuple[int, int] = (0, 0)
     deferred: list[int] = field(default_factory=list)
     lent_s: float = 0.0
     done: bool = False
@@ -150,8 +153,9 @@ class RunState:
 
     def instance_empty(self, i: int) -> simpy.Event:
         """Instance i takes no more work; an event that happens when it has none left."""
-        self.fleet.drain(i)
-        self.drained[i] = self.env.event()
+        if i not in self.drained:  # else somebody waits for it already
+            self.fleet.drain(i)
+            self.drained[i] = self.env.event()
         return self.drained[i]
 
 

@@ -6,7 +6,8 @@ and Analysis", chapter 9). A run whose steps still grow has batches that differ,
 
 What happens every N steps (`evaluation`, `trainer.checkpoint`) is in a mean as often as in the long run only if the
 mean is over whole periods: batches are whole periods, and a run ends with one. Where eight periods are more than a run
-may have, there are fewer batches, and t is larger.
+may have, there are fewer batches, and t is larger. Where instances are on spot machines, a run sees several reclaims
+and absences of each kind of luck, if need be it is as long as it may be.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from fleetsim.config.scenario import Scenario, most_steps
+from fleetsim.config.scenario import Scenario, most_steps, reclaims_s
 from fleetsim.sim.window import least_warmup_steps, pipeline_steps, warmup_steps
 
 # Batches, and the t value of a 95 % interval over the means of so many.
@@ -40,12 +41,12 @@ class Steady:
         if self._period > 1:  # a whole number of periods in each batch, as far as a run may be so long
             long = max(long, min(_BATCHES * self._period, most_steps(scenario) - least_warmup_steps(scenario) - 1))
         self._look = least_warmup_steps(scenario) + long
-        self._ends = [0.0]
+        self._ends, self._least_s = [0.0], reclaims_s(scenario)
 
     def __call__(self, steps: int, now_s: float) -> bool:
         """Whether the run may end here."""
         self._ends.append(now_s)
-        if steps < self._look or steps % self._period:
+        if steps < self._look or steps % self._period or now_s < self._least_s:
             return False
         self._look = int(_APART * steps)
         step_s = np.array([b - a for a, b in pairwise(self._ends)])

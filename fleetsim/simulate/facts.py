@@ -106,7 +106,7 @@ def run_told(view: RunView) -> Facts:
         f"{s.name}: a step takes {ranged('step_s', of['step_s'].mean, spans)}{wide}.",
         Fact("run", run_line(s, step_s)),
         Fact("fleet", _fleet_words(s)),
-        run_facts(of, s, spans),
+        run_facts(of, s, spans, on_demand=view.on_demand),
         measured("rollout_utilization", of["rollout_utilization"]),
         measured("goodput", of["goodput"]),
         Fact("binds", binding.name),

@@ -176,6 +176,7 @@ class SimulateResult(Briefed):
             self.profile, warmups_of(self.runs), run_assumptions(self.scenario, self.job.given),
             self._ranges() if self.steady else None, self._change() if self.steady else None,
             self.alternatives.enough if self.steady and self.alternatives is not None else None,
+            self.alternatives.beside_on_demand if self.steady and self.alternatives is not None else None,
         )  # fmt: skip
 
     def told(self) -> Document:

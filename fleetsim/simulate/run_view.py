@@ -16,7 +16,7 @@ from fleetsim.estimates import Estimate
 from fleetsim.job.assumptions import Assumption
 from fleetsim.job.engine_source import EngineSource
 from fleetsim.job.input_moves import MetricRanges
-from fleetsim.quantities import CATALOGUE, OF_JUDGES, STATIONS, Quantity, quantity
+from fleetsim.quantities import CATALOGUE, OF_JUDGES, OF_SPOT, STATIONS, Quantity, quantity
 from fleetsim.search.change import Change
 from fleetsim.sim.records import Records
 from fleetsim.sim.window import warmup_steps
@@ -53,7 +53,8 @@ class RunView:
     metrics: flat, dotted names. steps, staleness_steps: of the first replication. profile: what the engine's speed
     rests on. warmups: steps left out of the metrics, by replication. assumed: defaults and what the scenario calls
     assumed. ranges: how far it may be off, None where no input is in doubt. change: the one that saves most. enough:
-    the fewer instances that do, where the fleet makes more than the trainer takes.
+    the fewer instances that do, where the fleet makes more than the trainer takes. on_demand: step and cost over those
+    of the same fleet without its spot machines.
     """
 
     scenario: Scenario
@@ -68,6 +69,7 @@ class RunView:
     ranges: MetricRanges | None = None
     change: Change | None = None
     enough: int | None = None
+    on_demand: tuple[float, float] | None = None
 
 
 def trained_staleness(records: Records) -> NDArray[Any]:
@@ -79,7 +81,7 @@ def trained_staleness(records: Records) -> NDArray[Any]:
 
 def main_metrics(view: RunView) -> Table:
     """The main metrics, with intervals where the run was replicated."""
-    names = (*_MAIN, *(m.name for m in (*STATIONS, *OF_JUDGES)))
+    names = (*_MAIN, *(m.name for m in (*STATIONS, *OF_JUDGES, *OF_SPOT)))
     rows = tuple(_metric(view, name) for name in names if _says_something(view, name))
     return Table("", ("", ""), rows, left=2)
 
@@ -123,7 +125,7 @@ def formulas(view: RunView) -> Table:
 
 
 def _shown(view: RunView) -> list[Quantity]:
-    return [m for m in (*CATALOGUE, *STATIONS, *OF_JUDGES) if _says_something(view, m.name)]
+    return [m for m in (*CATALOGUE, *STATIONS, *OF_JUDGES, *OF_SPOT) if _says_something(view, m.name)]
 
 
 def published(view: RunView) -> Table | None:

@@ -55,7 +55,7 @@ def brief_facts(result: Sizing) -> Facts:
         run,
         Fact("instances", value=result.instances, title="rollout instances", note=each),
         Fact("missed", _missed(result)),
-        run_facts(of, here, result.spans),
+        run_facts(of, here, result.spans, on_demand=result.alternatives.beside_on_demand),
         Fact("binds", binding_words(result.binding, idle=idle).name),
         Fact("workers", words.workers(result), value=sum(crew.workers for crew in result.crews) or None),
         Fact("prefill", "" if result.sides is None else result.sides.verdict.rstrip(".")),

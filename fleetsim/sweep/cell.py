@@ -23,7 +23,7 @@ from fleetsim.errors import InputError, StuckError
 from fleetsim.estimates import Estimate, estimate
 from fleetsim.job.derived_values import TP, instance_gpus, with_derived
 from fleetsim.job.trials import flat
-from fleetsim.quantities import METRICS, RUN_METRICS, STATION_METRICS
+from fleetsim.quantities import METRICS, RARE_METRICS, RUN_METRICS
 from fleetsim.sim.engines import in_engine, profile_of
 from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.profile_facts import as_profiled
@@ -172,7 +172,7 @@ def run_cell(design: Design, cell: int) -> SweepRow:
     except StuckError as error:
         return SweepRow(cell, "stuck", "; ".join(str(error).splitlines()))
     binding = Counter(str(run["binding"]) for run in runs).most_common(1)[0][0]
-    names = RUN_METRICS if any(name in runs[0] for name in STATION_METRICS) else METRICS
+    names = RUN_METRICS if any(name in runs[0] for name in RARE_METRICS) else METRICS
     return SweepRow(cell, "ok", "", binding, tuple(tuple(run.get(name) for name in names) for run in runs))
 
 

@@ -54,6 +54,8 @@ EXAMPLES: dict[str, Any] = {
     "worth": 2.0,
     "instance_price": 2.0,
     "trainer_price": 4.0,
+    "spot": 0.7,
+    "spot_price": 1.5,
     "steps": 40,
     "replications": 7,
     "seed": 11,

@@ -32,6 +32,7 @@ from fleetsim.engine.kernel.tables import (
     CMD_REOPEN,
     CMD_RESUME,
     CMD_REVIVE,
+    CMD_START,
     CMD_SWITCH_OFF,
     CMD_TOTALS,
     CMD_VERSION,
@@ -187,6 +188,13 @@ def switch_off(fleet: int, i: int, t: float) -> None:
 
 
 @compiled
+def start(fleet: int, i: int, t: float) -> None:
+    """An instance that was given back has a machine again: its GPUs are ours, and it does not serve yet."""
+    for k in range(rows_of(fleet, i)):
+        account(fleet, row_of(fleet, i, k), ACC_DOWN, t)
+
+
+@compiled
 def revive(fleet: int, i: int, t: float) -> None:
     """Instance i is up (again), empty, with a cold cache."""
     w = fleet_at(fleet, 0)
@@ -283,6 +291,8 @@ def command(fleet: int, what: int, which: int, t: float, value: float) -> float:
         reopen(fleet, which)
     elif what == CMD_SWITCH_OFF:
         switch_off(fleet, which, t)
+    elif what == CMD_START:
+        start(fleet, which, t)
     elif what == CMD_REVIVE:
         revive(fleet, which, t)
     elif what == CMD_TOTALS:

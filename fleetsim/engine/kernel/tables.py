@@ -59,8 +59,8 @@ REBASE = np.int64(1 << 30)
 # what a run may ask of the fleet
 (
     CMD_HOLD, CMD_RESUME, CMD_RECOMPUTE, CMD_DISCARD, CMD_NEW_EPOCH, CMD_KILL, CMD_CLOSE, CMD_REOPEN, CMD_SWITCH_OFF,
-    CMD_REVIVE, CMD_TOTALS, CMD_VERSION, CMD_MOVE, CMD_BLOCKS,
-) = _codes(14)  # fmt: skip
+    CMD_REVIVE, CMD_TOTALS, CMD_VERSION, CMD_MOVE, CMD_BLOCKS, CMD_START,
+) = _codes(15)  # fmt: skip
 # a token, in the unit in which the growth of decodes is counted: 2^-20 of one (`growth.py`)
 SHIFT = np.int64(20)
 ONE = np.int64(1 << 20)

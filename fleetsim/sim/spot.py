@@ -1,0 +1,190 @@
+"""Instances on spot machines: a machine is reclaimed after a notice, another one is found, started, and serves.
+
+By law: a spot instance that serves is reclaimed at a constant rate, 1 / `mean_life_s`, whatever happened before; of a
+zone, one reclaim takes each of the others along with a chance of `together`, and begins so much more rarely. Absences
+are exponential. By a trace: so many machines can be had; what is too much goes, the newest first, and what is missing
+comes back. A machine is paid for from when it is found until it is empty or reclaimed.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import os
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import pairwise
+
+import numpy as np
+import simpy
+
+from fleetsim.config.data_files import read_text
+from fleetsim.engine.kernel.tables import ACC_OFF, CMD_KILL, CMD_MOVE, CMD_START, CMD_SWITCH_OFF, DOWN
+from fleetsim.errors import InputError, Problem
+from fleetsim.sim.failures import count_loss, revive
+from fleetsim.sim.records import Records
+from fleetsim.sim.run_state import Process, RunState
+from fleetsim.sim.window import StepWindow
+from fleetsim.workload.streams import stream
+
+_HOUR_S = 3600.0
+_MAX_BYTES = 16 << 20
+_WHERE = "fleet.spot.trace"
+Trace = tuple[tuple[float, int], ...]
+"""(seconds, machines that can be had from then on), ascending; the last row says when it begins anew."""
+
+
+def spot_processes(job: RunState) -> Iterator[Process]:
+    """What happens to the spot machines of a run. Raises InputError for a trace that is none."""
+    spot, first = job.scenario.fleet.spot, first_spot(job)
+    if first >= job.fleet.own:
+        return
+    if spot.trace is not None:
+        yield _follow(job, trace_of(spot.trace, os.stat(spot.trace).st_mtime_ns if os.path.isfile(spot.trace) else 0))
+    else:
+        yield from (_reclaims(job, i) for i in range(first, job.fleet.own))
+
+
+def first_spot(job: RunState) -> int:
+    """The first instance on a spot machine; instances that a resize adds are all on spot machines, if any is."""
+    fleet = job.scenario.fleet
+    count = fleet.spot.of(fleet.instances)
+    return fleet.instances - count if count else job.fleet.own
+
+
+def spot_seconds(job: RunState) -> float:
+    """Instance-seconds paid for on spot machines since the start of the run."""
+    first, world = first_spot(job), job.fleet.world
+    rows = slice(first, job.fleet.own)
+    since = np.where(world.instances["account"][rows] == ACC_OFF, 0.0, job.now - world.instances["since"][rows])
+    paid = np.delete(world.accounts[rows], ACC_OFF, axis=1)
+    return float(paid.sum() + since.sum())
+
+
+def spot_metrics(records: Records, window: StepWindow) -> dict[str, float]:
+    """serving: the part of the time in which a spot instance serves. reclaims_per_h: machines lost in an hour.
+    worst_hour: mean step of the slowest steps in a row that fill an hour / mean step."""
+    fleet = records.scenario.fleet
+    count, lost = fleet.spot.of(fleet.instances), records.failures
+    lost = lost[lost["instance"] >= fleet.instances - count]
+    inside = np.clip(lost["up_s"], window.start_s, window.end_s) - np.clip(lost["down_s"], window.start_s, window.end_s)
+    began = np.count_nonzero((lost["down_s"] > window.start_s) & (lost["down_s"] <= window.end_s))
+    step_s = window.steps["end_s"] - window.steps["start_s"]
+    hour = min(len(step_s), max(1, math.ceil(_HOUR_S * len(step_s) / window.span_s)))
+    ends = np.concatenate([[0.0], np.cumsum(step_s)])
+    return {
+        "serving": 1.0 - float(inside.sum()) / (count * window.span_s),
+        "reclaims_per_h": float(began) / (window.span_s / _HOUR_S),
+        "worst_hour": float((ends[hour:] - ends[:-hour]).max()) / hour / (window.span_s / len(step_s)),
+    }
+
+
+def _reclaims(job: RunState, i: int) -> Process:
+    """The reclaims that begin with instance i, for the whole run."""
+    spot, first = job.scenario.fleet.spot, first_spot(job)
+    draws = stream(job.scenario.run.seed, job.replication, f"spot {i}")
+    zone = [k for k in range(first, job.fleet.own) if k != i and (k - i) % spot.zones == 0]
+    mean_s = spot.mean_life_s * (1.0 + len(zone) * spot.together)
+    while True:
+        yield job.env.timeout(float(draws.exponential(mean_s)))
+        others = [k for k in zone if spot.together > 0.0 and draws.random() < spot.together]
+        for k in (i, *others):
+            found_s = float(draws.exponential(spot.mean_absence_s))
+            if _serves(job, k):
+                job.env.process(_replace(job, k, job.env.event(), found_s))
+
+
+def _serves(job: RunState, i: int) -> bool:
+    return i < job.size and i not in job.reclaimed and job.fleet.world.instances["kind"][i] != DOWN
+
+
+def _replace(job: RunState, i: int, found: simpy.Event, found_s: float | None = None) -> Process:
+    """Instance i loses its machine, and serves on another once one is found. found: happens when one is; found_s: the
+    seconds that this takes from when it is gone, None where somebody else says it."""
+    spot, fleet, env = job.scenario.fleet.spot, job.fleet, job.env
+    job.reclaimed[i] = found
+    job.under_way += 1
+    noticed, empty = job.now, job.instance_empty(i)
+    if spot.on_notice == "move":
+        fleet.command(CMD_MOVE, i, job.now, -1)
+    yield empty | env.timeout(spot.notice_s)
+    if not empty.triggered:
+        fleet.command(CMD_KILL, i, job.now)
+        count_loss(job, "fleet.spot.mean_life_s", spot.mean_life_s)
+        yield empty
+    fleet.command(CMD_SWITCH_OFF, i, job.now)
+    yield found if found_s is None else env.timeout(found_s)
+    if i < job.size and i not in job.lost:
+        fleet.command(CMD_START, i, job.now)
+        yield env.timeout(spot.start_s)
+        if i < job.size and i not in job.lost:
+            revive(job, i)
+        else:
+            fleet.command(CMD_SWITCH_OFF, i, job.now)
+    del job.reclaimed[i]
+    job.under_way -= 1
+    job.failures.append((i, noticed, job.now))
+
+
+def _follow(job: RunState, trace: Trace) -> Process:
+    """Takes and gives machines as the trace says, for the whole run, from a drawn place of it on."""
+    first, length = first_spot(job), trace[-1][0]
+    at = float(stream(job.scenario.run.seed, job.replication, "spot trace").random()) * length
+    k = max(j for j, (since, _) in enumerate(trace) if since <= at)
+    while True:
+        have = trace[k][1]
+        held = [i for i in range(first, min(job.size, job.fleet.own)) if _serves(job, i)]
+        waiting = [i for i, found in job.reclaimed.items() if not found.triggered]
+        coming = len(job.reclaimed) - len(waiting)
+        for i in reversed(held[max(0, have - coming) :]):
+            job.env.process(_replace(job, i, job.env.event()))
+        for i in waiting[: max(0, have - coming - len(held))]:
+            job.reclaimed[i].succeed()
+        k += 1
+        yield job.env.timeout(trace[k][0] - at)
+        at = trace[k][0]
+        if k == len(trace) - 1:
+            k, at = 0, 0.0
+
+
+@lru_cache(maxsize=8)
+def trace_of(path: str, changed_ns: int) -> Trace:
+    """A trace's rows, the first at 0 s. changed_ns: when the file was written, so that an edited one is read again.
+
+    Raises InputError for a file that is neither a CSV of time_s and instances nor SkyPilot's JSON of them.
+    """
+    text = read_text(path, _WHERE, _MAX_BYTES)
+    try:
+        rows = _from_json(text) if text.lstrip().startswith("{") else _from_csv(text)
+    except (ValueError, KeyError, TypeError, csv.Error) as error:
+        rule = f"is no trace of machines ({str(error)[:100] or type(error).__name__})"
+        remedy = "a CSV with the columns time_s and instances, or JSON with metadata.gap_seconds and data"
+        raise InputError([Problem(_WHERE, path, rule, remedy)]) from None
+    times = [t for t, _ in rows]
+    if len(rows) < 2 or times[0] != 0.0 or any(b <= a for a, b in pairwise(times)):
+        rule = "must hold two rows at least, the first at 0 s, each later than the one before"
+        raise InputError([Problem(_WHERE, path, rule, "sort it by time_s, and count from its first row")])
+    if not any(n for _, n in rows):
+        raise InputError(
+            [Problem(_WHERE, path, "has no machine at any time", "a trace with some, or fleet.spot.share: 0")]
+        )
+    return tuple(rows)
+
+
+def _from_csv(text: str) -> list[tuple[float, int]]:
+    return [(_number(row["time_s"]), int(_number(row["instances"]))) for row in csv.DictReader(io.StringIO(text))]
+
+
+def _from_json(text: str) -> list[tuple[float, int]]:
+    given = json.loads(text)
+    gap, data = _number(given["metadata"]["gap_seconds"]), given["data"]
+    return [(k * gap, int(_number(n))) for k, n in enumerate([*data, data[-1]])]
+
+
+def _number(value: object) -> float:
+    number = float(value)  # type: ignore[arg-type]
+    if not math.isfinite(number) or not 0 <= number <= 1e9:
+        raise ValueError(f"{value!r} is out of bounds")
+    return number

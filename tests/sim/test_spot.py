@@ -1,0 +1,150 @@
+"""Spot machines against timelines by hand, closed forms and sums that must agree."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fleetsim.config.load import default_scenario, load_scenario, with_changes
+from fleetsim.config.scenario import Scenario
+from fleetsim.engine.prices import prices_of
+from fleetsim.errors import InputError, StuckError
+from fleetsim.search.objective import usd_per_h
+from fleetsim.sim.metrics import metrics_of
+from fleetsim.sim.run import simulate
+from fleetsim.workload.streams import stream
+
+# 120 s a step; an instance makes a batch of 64 in 33 s, so that two of four are enough.
+BASE: dict[str, Any] = {
+    "engine.kind": "constant", "engine.instance_tok_s": 2000.0, "workload.output_tokens": 1024,
+    "workload.prompt_tokens": 8, "trainer.batch_samples": 64, "trainer.fixed_s": 120.0, "fleet.instances": 4,
+    "sync.pause_s": 0.0, "sync.publish_s": 0.0, "sync.trainer_block_s": 0.0,
+}  # fmt: skip
+
+
+def _job(**spot: Any) -> Scenario:
+    changes = {"share": 0.5, **spot}
+    return with_changes(default_scenario(), {**BASE, **{f"fleet.spot.{name}": x for name, x in changes.items()}})
+
+
+def _trace(folder: Path, text: str, name: str = "trace.csv") -> str:
+    path = folder / name
+    path.write_text(text)
+    return str(path)
+
+
+def test_a_trace_takes_and_gives_machines_to_the_second(tmp_path: Path) -> None:
+    """Two spot machines; 1,000 s of each 3,000 there is one. The newest goes, is empty or ends 60 s after its notice,
+    and serves 40 s after it is found."""
+    trace = _trace(tmp_path, "time_s,instances\n0,2\n1000,1\n2000,2\n3000,2\n")
+    run = simulate(with_changes(_job(trace=trace, notice_s=60.0, start_s=40.0), {"run.steps": 60}))
+    began = stream(0, 0, "spot trace").random() * 3000.0
+    lost, found = ([t + 3000.0 * k - began for k in range(4)] for t in (1000.0, 2000.0))
+    assert set(run.failures["instance"]) == {3}
+    end = run.steps["end_s"][-1]
+    pairs = [(t, next(f for f in found if f > t)) for t in lost if t >= 0.0]
+    if began > 1000.0:  # it began without the machine
+        pairs.insert(0, (0.0, next(f for f in found if f > 0.0)))
+    pairs = [(a, b + 40.0) for a, b in pairs if b + 40.0 < end]
+    assert run.failures["down_s"].tolist() == pytest.approx([a for a, _ in pairs])
+    assert run.failures["up_s"].tolist() == pytest.approx([b for _, b in pairs])
+
+
+@pytest.mark.parametrize("together", [0.0, 0.7])
+def test_a_machine_serves_for_its_share_of_the_time(together: float) -> None:
+    """Alternating renewal: life / (life + absence + start), whatever goes together; work moves at once, so the notice
+    takes nothing. 20 runs of 300 steps; the mean lies within four of its own standard errors."""
+    job = _job(
+        share=1.0, mean_life_s=3000.0, mean_absence_s=900.0, start_s=300.0, on_notice="move", notice_s=0.0,
+        together=together,
+    )  # fmt: skip
+    job = with_changes(job, {"run.steps": 300})
+    served = np.array([metrics_of(simulate(job, replication=r))["spot"]["serving"] for r in range(20)])
+    error = served.std(ddof=1) / len(served) ** 0.5
+    assert served.mean() == pytest.approx(3000.0 / 4200.0, abs=4 * error)
+    assert error < 0.02
+
+
+def test_reclaims_that_go_together_are_rarer_and_deeper() -> None:
+    """The same lives; but of four instances that go together now and then none is left."""
+    job = with_changes(_job(share=1.0, mean_life_s=3000.0, mean_absence_s=900.0), {"run.steps": 400})
+    runs = [[simulate(with_changes(job, {"fleet.spot.together": p}), replication=r) for r in range(6)] for p in (0, 1)]
+    alone, all_ = (np.concatenate([run.steps["instances"] for run in of]) for of in runs)
+    assert (all_ == 0).mean() > 4 * (alone == 0).mean()
+    gone = [run.failures["down_s"] for run in runs[1]]
+    assert sum(len(np.unique(at)) for at in gone) < 0.5 * sum(map(len, gone))
+
+
+def test_machines_that_stay_change_nothing_but_the_price() -> None:
+    """Byte for byte the run without spot machines; half of the rollout GPU-hours cost what spot costs."""
+    plain = with_changes(default_scenario(), {**BASE, "run.steps": 20})
+    spot = with_changes(_job(mean_life_s=1e9), {"run.steps": 20, "cost.spot_price_usd_per_gpu_h": 1.0})
+    a, b = simulate(plain), simulate(spot)
+    for name, table in a.tables().items():
+        for column in set(table.dtype.names) - {"spot_s"}:
+            assert table[column].tobytes() == b.tables()[name][column].tobytes(), (name, column)
+    prices = prices_of(plain)
+    saved = (prices.rollout - 1.0) * 2 * plain.engine.gpus / 3600.0
+    left, right = metrics_of(a), metrics_of(b)
+    assert right["cost_per_step"] == pytest.approx(left["cost_per_step"] - saved * left["step_s"])
+    assert usd_per_h(spot, 4) == pytest.approx(usd_per_h(plain, 4) - 3600.0 * saved)
+
+
+@pytest.mark.parametrize("on_notice", ["finish", "move"])
+def test_every_second_of_a_machine_is_paid_once(on_notice: str) -> None:
+    """Instances on demand are paid all the time, spot machines for what is left of the fleet's seconds."""
+    run = simulate(with_changes(_job(mean_life_s=1200.0, on_notice=on_notice), {"run.steps": 200}))
+    last = run.steps[-1]
+    held = sum(last[f"{name}_s"] for name in ("busy", "paused", "idle", "down"))
+    assert last["spot_s"] == pytest.approx(held - 2 * last["end_s"])
+    away = (run.failures["up_s"] - run.failures["down_s"]).sum()
+    assert 2 * last["end_s"] - last["spot_s"] <= away
+    assert len(run.failures) > 5
+
+
+def test_work_that_moves_loses_nothing_and_work_that_stays_is_made_again() -> None:
+    """A response of 300 s, machines that end 10 s after their notice."""
+    job = _job(share=1.0, mean_life_s=900.0, notice_s=10.0)
+    slow = with_changes(job, {"engine.instance_tok_s": 60.0, "run.steps": 30})
+    stays = metrics_of(simulate(slow))["waste"]
+    moves = metrics_of(simulate(with_changes(slow, {"fleet.spot.on_notice": "move"})))["waste"]
+    assert moves["lost"] == 0.0 < stays["lost"]
+
+
+def test_a_life_shorter_than_any_response_is_told_and_ends() -> None:
+    job = _job(share=1.0, mean_life_s=1.0, notice_s=0.0, mean_absence_s=1.0, start_s=0.0)
+    with pytest.raises(StuckError, match="before they finish"):
+        simulate(with_changes(job, {"engine.instance_tok_s": 1.0, "run.steps": 4}))
+
+
+_HEAD = "time_s,instances\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "time_s,count\n0,1\n", f"{_HEAD}0,x\n", f"{_HEAD}0,2\n0,1\n", f"{_HEAD}5,2\n9,2\n", f"{_HEAD}0,nan\n9,2\n",
+     f"{_HEAD}0,0\n9,0\n", '{"data": [1]}', '{"metadata": 3}'],
+)  # fmt: skip
+def test_what_is_no_trace_is_refused_with_a_remedy(tmp_path: Path, text: str) -> None:
+    with pytest.raises(InputError) as error:
+        simulate(with_changes(_job(trace=_trace(tmp_path, text)), {"run.steps": 4}))
+    assert error.value.problems[0].path == "fleet.spot.trace"
+    assert error.value.problems[0].remedy
+
+
+def test_skypilot_s_form_is_read_and_stands_beside_the_scenario(tmp_path: Path) -> None:
+    (tmp_path / "zone.json").write_text(json.dumps({"metadata": {"gap_seconds": 300}, "data": [2, 1, 0, 2]}))
+    (tmp_path / "job.yaml").write_text(
+        "fleet: {instances: 4, spot: {share: 0.5, trace: zone.json}}\nrun: {steps: 60}\n"
+    )
+    run = simulate(with_changes(load_scenario(tmp_path / "job.yaml"), {"trainer.fixed_s": 60.0}))
+    assert set(run.failures["instance"]) == {2, 3}
+
+
+def test_shared_gpus_are_no_spot_machines() -> None:
+    with pytest.raises(InputError, match="colocated"):
+        with_changes(_job(), {"fleet.placement": "colocated"})
