@@ -107,9 +107,8 @@ the command line is read as its docstring starts it.
 | --- | --- | --- | --- |
 {rows}
 
-Each file under `fleetsim/frameworks` begins with the commit and the files that its names and defaults were read from.
-`python docs/make_frameworks.py --keys` prints every key that is read, what it becomes, and what is recognised but not
-modelled.
+Each file under `fleetsim/frameworks` begins with the commit and files that it was read from.
+`python docs/make_frameworks.py --keys` prints every key that is read, and what it becomes.
 
 ## The way back
 
