@@ -111,7 +111,7 @@ def _table(result: PackResult) -> Table:
     headings = ("way", "GPUs", *(f"{name}, a step" for name in names), "mean", "worst", "at work", "cost")
     left = len(result.ways) - len(rows)
     note = "Mean and worst: steps / those alone. Cost: of a step of every job."
-    return Table("", headings, rows, left=2, note=f"{note} {left} more are left out." if left else note)
+    return Table("every way", headings, rows, left=2, note=f"{note} {left} more are left out." if left else note)
 
 
 def pack_document(result: PackResult) -> dict[str, Any]:

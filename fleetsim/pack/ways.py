@@ -11,7 +11,6 @@ are not simulated: the kernel's fleet serves one job.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, pairwise
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 
 Kind = Literal["apart", "by_phase", "in_turn"]
 ROLLOUT, TRAINER = "rollout", "trainer"
-# Parts into which GPUs are divided among jobs, at most: whole servers, else larger equal parts.
+# Parts into which GPUs are divided, at most.
 _PARTS = 8
 
 
@@ -134,14 +133,10 @@ class Pool:
 
     @property
     def unit(self) -> int:
-        """GPUs that are given to a job together: whole servers, or more where there are many, or less."""
-        server = math.gcd(self.gpus, gpu_of(self.scenarios[0].engine).node_gpus)
-        unit = server
-        while self.gpus // unit > _PARTS and self.gpus % (2 * unit) == 0:
-            unit *= 2
-        while self.gpus // unit < len(self.jobs) and unit > 1:
-            unit //= 2
-        return unit
+        """GPUs that are given to a job together: the least part, or number, of servers that makes few enough."""
+        server = gpu_of(self.scenarios[0].engine).node_gpus
+        whole = [n for n in range(1, self.gpus + 1) if self.gpus % n == 0 and (server % n == 0 or n % server == 0)]
+        return next(n for n in (*whole, self.gpus) if self.gpus // n <= _PARTS)
 
     def _apart_way(self, counts: Sequence[int], found: Sequence[Outcome]) -> Way:
         shares = tuple(

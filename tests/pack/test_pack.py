@@ -55,9 +55,9 @@ def test_a_rotation_keeps_its_bounds_and_its_books(jobs: list[tuple[float, float
 
 
 def _pack() -> dict[str, object]:
-    a = fs.load(batch=128, len=800, max_len=2048, trainer_step_s=20, trainer_gpus=4, sync_pause_s=1)
+    a = fs.load(batch=128, len=800, max_len=2048, trainer_step_s=20, trainer_gpus=2, sync_pause_s=1)
     b = a.with_(batch=64).with_({"name": "small"})
-    return fs.pack([a.with_({"name": "large"}), b], gpus=16, switch_s=2.0).to_dict()
+    return fs.pack([a.with_({"name": "large"}), b], gpus=8, switch_s=2.0).to_dict()
 
 
 @pytest.fixture(scope="module")
@@ -80,28 +80,30 @@ def test_the_best_is_the_best_of_all_ways(found: dict[str, object]) -> None:
 
 def test_apart_is_what_split_says_of_each_part(found: dict[str, object]) -> None:
     """The part of a job is a job of its own: the same step as `split` finds for so many GPUs."""
-    way = next(way for way in found["ways"] if way["kind"] == "apart" and way["label"] == "8 + 8")
-    job = fs.load(batch=64, len=800, max_len=2048, trainer_step_s=20, trainer_gpus=4, sync_pause_s=1)
-    alone = job.split(gpus=8)
+    way = next(way for way in found["ways"] if way["kind"] == "apart" and way["label"] == "4 + 4")
+    job = fs.load(batch=64, len=800, max_len=2048, trainer_step_s=20, trainer_gpus=2, sync_pause_s=1)
+    alone = job.split(gpus=4)
     assert way["shares"][1]["step_s"] == pytest.approx(alone.mean["step_s"], rel=0.01)
 
 
+@pytest.mark.usefixtures("quick")
 def test_two_equal_jobs_pay_for_every_gpu_once() -> None:
     """By phase the dollars of both steps are those of all GPUs in a round."""
-    job = fs.load(batch=64, len=800, max_len=2048, trainer_step_s=10, trainer_gpus=4, sync_pause_s=1, instance_price=3)
-    result = fs.pack([job, job], gpus=16, switch_s=0.0)
+    job = fs.load(batch=64, len=800, max_len=2048, trainer_step_s=10, trainer_gpus=1, sync_pause_s=1, instance_price=3)
+    result = fs.pack([job, job], gpus=8, switch_s=0.0)
     way = next(way for way in result.ways if way.kind == "by_phase")
-    assert way.usd_per_round == pytest.approx(16 * 3 * way.shares[0].step_s / 3600, rel=0.02)
+    assert way.usd_per_round == pytest.approx(8 * 3 * way.shares[0].step_s / 3600, rel=0.02)
     assert [job.scenario.name for job in result.jobs] == ["scenario 1", "scenario 2"]
 
 
-def test_who_is_protected_keeps_its_step_or_nothing_is_advised(found: dict[str, object]) -> None:
-    a = fs.load(batch=64, len=400, max_len=1024, trainer_step_s=10, trainer_gpus=4, sync_pause_s=1)
+@pytest.mark.usefixtures("quick")
+def test_who_is_protected_keeps_its_step_or_nothing_is_advised() -> None:
+    a = fs.load(batch=64, len=400, max_len=1024, trainer_step_s=10, trainer_gpus=1, sync_pause_s=1)
     jobs = [a.with_({"name": "first"}), a.with_({"name": "second"})]
-    free = fs.pack(jobs, gpus=8)
-    kept = fs.pack(jobs, gpus=8, protect={"first": 1000.0})
+    free = fs.pack(jobs, gpus=4)
+    kept = fs.pack(jobs, gpus=4, protect={"first": 1000.0})
     assert kept.best == free.best or kept.best.shares[0].slower <= 11.0
-    none = fs.pack(jobs, gpus=8, protect={"first": 0.0, "second": 0.0})
+    none = fs.pack(jobs, gpus=4, protect={"first": 0.0, "second": 0.0})
     assert none.best is None or none.best.worst <= 1.0
     assert "No way" in none.told().facts.answer if none.best is None else True
 
@@ -111,13 +113,13 @@ def test_who_is_protected_keeps_its_step_or_nothing_is_advised(found: dict[str, 
     [(1, 16, "two jobs at least"), (5, 16, "4 at most"), (2, 0, "between 1 and"), (2, 1, "1")],
 )
 def test_what_cannot_be_shared_is_refused(jobs: int, gpus: int, says: str) -> None:
-    job = fs.load(batch=64, len=400, trainer_step_s=10, trainer_gpus=4)
+    job = fs.load(batch=64, len=400, trainer_step_s=10, trainer_gpus=1)
     with pytest.raises(InputError, match=says):
         fs.pack([job] * jobs, gpus=gpus)
 
 
 def test_other_gpus_and_wrong_protections_are_refused() -> None:
-    job = fs.load(batch=64, len=400, trainer_step_s=10, trainer_gpus=4)
+    job = fs.load(batch=64, len=400, trainer_step_s=10, trainer_gpus=1)
     with pytest.raises(InputError, match="one type"):
         fs.pack([job, job.with_(gpu="A100")], gpus=16)
     with pytest.raises(InputError, match="JOB:PERCENT"):
