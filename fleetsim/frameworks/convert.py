@@ -24,6 +24,7 @@ from fleetsim.frameworks import (
     roll,
     skyrl,
     slime,
+    tinker,
     trl,
     verl,
 )
@@ -53,9 +54,10 @@ FRAMEWORKS: Mapping[str, Framework] = {
     "prime-rl": prime_rl.FRAMEWORK,
     "ms-swift": ms_swift.FRAMEWORK,
     "rlinf": rlinf.FRAMEWORK,
+    "tinker": tinker.FRAMEWORK,
 }
 # Names of those whose configurations another framework's reader reads: verifiers trains by prime-rl.
-_ALIASES = {"verifiers": "prime-rl", "swift": "ms-swift"}
+_ALIASES = {"verifiers": "prime-rl", "swift": "ms-swift", "tinker-cookbook": "tinker"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from fleetsim.config.scenario import Scenario
+    from fleetsim.frameworks.patch import ConfigPatch
     from fleetsim.history.history import History
     from fleetsim.job.metrics import Metrics
     from fleetsim.replay.answers import Answers
@@ -114,6 +115,19 @@ class ReplayResult(Briefed):
         write_job(self.replayed.implied, job_file)
         advice = Later(partial(window_advice, self.replayed.implied, self.answers, job_file))
         return replace(self, job_file=job_file, _advice=advice)
+
+    def to(self, framework: str, config: str | os.PathLike[str]) -> ConfigPatch:
+        """What is recommended as changes of the job's own configuration, every other word of which stays as it is.
+
+        Raises InputError where nothing is recommended, for a configuration that cannot be read, or that has another
+        fleet than the window.
+        """
+        from fleetsim.job.in_frameworks import changed_in
+
+        found, own = self.recommendation, self.replayed.implied
+        assert own is not None  # what is recommended was simulated
+        changes = {**found.changes, "fleet.instances": found.instances}
+        return changed_in(framework, os.fspath(config), changes, own.scenario.fleet.instances)
 
     @property
     def advice(self) -> list[dict[str, Any]]:

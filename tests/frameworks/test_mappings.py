@@ -566,6 +566,34 @@ CASES = (
          "trainer.recipe.optimizer_steps": 4},
         words=("cluster.component_placement.actor=0-15",),
     ),
+    Case(
+        "tinker.sh",
+        "trl-async-grpo",
+        {
+            "workload.group_size": 8,
+            "workload.turns.count": 6,
+            "workload.output_tokens.max": 16384,
+            "trainer.batch_samples": 128,
+            "trainer.minibatches": 2,
+            "trainer.recipe.tune": "lora",
+            "engine.lora.rank": 32,
+            "fleet.max_in_flight_samples": 128,
+            "admission.max_age": 2.0,
+            "sync.in_flight": "finish_on_old_weights",
+        },
+    ),
+    Case(
+        "tinker.sh",
+        "trl-async-grpo",
+        {"workload.output_tokens.max": 4096, "trainer.minibatches": 4},
+        words=("max_turns=1", "num_substeps=2"),
+    ),
+    Case(
+        "tinker_config.json",
+        "trl-grpo",
+        {"trainer.batch_samples": 128 * 16, "workload.output_tokens.max": 256, "trainer.recipe.optimizer_steps": 2,
+         "sync.in_flight": "drain", "workload.filter.zero_variance_share": 0.0},
+    ),
 )  # fmt: skip
 
 

@@ -62,6 +62,7 @@ def read(framework: str, text: str, name: str = "c.yaml", sets: tuple[str, ...] 
          "reward.reward_model.nnodes=1", "c.sh", JUDGE, 8),
         ("areal", AREAL + 'teacher: {backend: "fsdp:d1p1t4", path: Qwen/Qwen3-32B}', "c.yaml", TEACHER, 4),
         ("areal", AREAL + 'critic: {backend: "fsdp:d2", path: Qwen/Qwen3-8B}', "c.yaml", CRITIC, 2),
+        ("areal", AREAL + 'judge_engine: {backend: "sglang:d2t2"}', "c.yaml", JUDGE, 4),
         ("openrlhf", OPENRLHF + "--critic.num_nodes 1 --critic.num_gpus_per_node 2", "c.sh", CRITIC, 2),
         ("openrlhf", OPENRLHF + "--reward.model_name_or_path q/rm --reward.num_nodes 2", "c.sh", JUDGE, 16),
         ("skyrl", SKYRL + "trainer.placement.colocate_all=false trainer.critic.model.path=q/q "
@@ -167,6 +168,8 @@ def test_a_backend_that_stands_in_is_named(engine: str) -> None:
     ("key", "path"),
     [
         ("my.sandbox.max_turns: 4", "workload.turns.count"),
+        ("my.max_llm_calls_per_run: 4", "workload.turns.count"),
+        ("my.use_fp8_kv_cache: true", "engine.kv_dtype"),
         ("judge.model_path: q/j", REWARD),
         ("verifier_pool.num_gpus: 8", REWARD),
         ("teacher.path: q/t", REFERENCE),

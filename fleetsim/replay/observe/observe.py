@@ -132,8 +132,10 @@ def _without_engines(history: History) -> Observed:
     start_s, end_s = log_span(steps) if history.steps is not None else (history.start_s, history.end_s)
     trends = trends_of(history, steps)
     if len(steps.end_s) < 2 or not end_s > start_s:
-        rule = "too short: at least two optimizer steps are needed"
-        raise InputError([Problem("history", history.source, rule, "give a log of more steps")])
+        rule, remedy = "too short: at least two optimizer steps are needed", "give a log of more steps"
+        if len(steps.end_s) > 1:
+            rule, remedy = "says neither the seconds of a step nor when it ended", "add its clock: --map time_s=COLUMN"
+        raise InputError([Problem("history", history.source, rule, remedy)])
     return Observed(
         start_s=start_s,
         end_s=end_s,
