@@ -93,8 +93,8 @@ framework's default is taken, and counts as assumed.
 
 A trajectory of several turns takes all the turns that its cap allows, and generates at most the cap of a turn in each
 of them, within the cap of the whole. Where an agent or an environment shows several turns and no setting says how
-many, `workload.turns.count` is assumed. Judges, reward models and teachers on GPUs of their own are in no pool of a
-scenario: their GPUs are counted in its description, and what they do is assumed. A setting that is not read, and whose
+many, `workload.turns.count` is assumed. Judges, reward models and teachers on GPUs of their own become `stations` of
+engines like the policy's; of others, the GPUs are counted in the description. A setting that is not read, and whose
 name speaks of GPUs, nodes, a model, a precision, turns or a pass, is assumed as well, with the flag that settles it;
 `size` names all of these in its line *assumed*. A file that trains without a rollout is refused by its name. A Python
 script that takes its settings from the command line is read as its docstring starts it, and the report says so.

@@ -27,8 +27,9 @@ from fleetsim.engine.step_time import PrefillSide, StepTime
 CHECKED = is_checked()
 # A sample that was drawn and not sent: it is in no list, and nothing has happened to it.
 _UNSENT = np.zeros((), SAMPLE)
-for _name in ("group", "instance", "prefill", "prev", "next", "shared", "system", "turn_cache"):
+for _name in ("group", "instance", "prefill", "prev", "next", "shared", "system", "turn_cache", "asks"):
     _UNSENT[_name] = -1
+_UNSENT["turns"] = 1
 for _name in ("sent_s", "start_s", "first_token_s", "finish_s"):
     _UNSENT[_name] = -1.0
 # A row as so many bytes: copied at once, where numpy copies one with fields field by field, fifteen times as slow.
@@ -40,15 +41,16 @@ _HELD_AS = {"instances": "rows"}
 _NONE = np.zeros(1)
 _NO_STATION = np.zeros(0, STATION)
 GROUP_TABLES = ("ready", "blocked", "owed")
-SAMPLE_TABLES = ("timer_s", "timer_key", "requeue", "reward_s", "tool_s", "tool_tokens")
+SAMPLE_TABLES = ("timer_s", "timer_key", "requeue", "reward_s")
+CALL_TABLES = ("tool_s", "tool_tokens")
 
 
 class World:
     """Tables of a fleet of engines. `fleet` is the one row the kernel starts from; scalars are set through it.
 
     instances: rows, of which the first `started` (default all) are up. slow[i] multiplies the iteration time of
-    instance i. system_tokens: shared system prompt. turns: per sample. stations: rows of STATION, see
-    `station_rows`.
+    instance i. system_tokens: shared system prompt. several: samples of more than one turn. stations: rows of
+    STATION, see `station_rows`.
     """
 
     def __init__(
@@ -61,7 +63,7 @@ class World:
         slow: Sequence[float] = (),
         prefix_caching: bool = False,
         system_tokens: int = 0,
-        turns: int = 1,
+        several: bool = False,
         stations: NDArray[Any] = _NO_STATION,
     ) -> None:
         up = instances if started is None else started
@@ -91,7 +93,7 @@ class World:
         most_warm = int(max(stations["warm"], default=0))
         self.levels = np.zeros((2 * len(stations), int(LEVELS)))
         self.warm_s = np.zeros((len(stations), max(1, most_warm)))
-        self._without_work(turns)
+        self._without_work()
         self.set(
             cap=UNLIMITED,
             cap_instance=UNLIMITED,
@@ -104,7 +106,7 @@ class World:
             caching=int(prefix_caching),
             system_blocks=system_tokens // limits.block_size,
             **limit_fields(limits, step_time.window),
-            turns=turns,
+            turns=1 + several,
             n_stations=len(stations),
             most_warm=most_warm,
             tool_station=-1,
@@ -129,7 +131,7 @@ class World:
         self.table_s = step_time.table(max(limits.max_num_batched_tokens, most))
         self.prompt_table_s = _NONE if step_time.prefill is None else step_time.prefill.table()
 
-    def _without_work(self, turns: int) -> None:
+    def _without_work(self) -> None:
         """The tables of samples, groups and what waits for them, before anything is drawn."""
         self.n_groups = 0  # drawn, of which the kernel knows those of the last `bind`
         self.samples = np.zeros(0, SAMPLE)
@@ -144,8 +146,9 @@ class World:
         self.owed = np.zeros(0, np.int32)
         self.log = np.zeros(0, LOG)
         self.reward_s = np.zeros(0)
-        self.tool_s = np.zeros((0, max(0, turns - 1)))
-        self.tool_tokens = np.zeros((0, max(0, turns - 1)), np.int32)
+        self.tool_s = np.zeros(0)
+        self.tool_tokens = np.zeros(0, np.int32)
+        self.goals = np.zeros(0, np.int32)
         self.arrival_s = np.zeros(0)
         self.arrival = np.zeros(0, np.int32)
 
@@ -228,6 +231,22 @@ class World:
         self.set(n_samples=used + n)
         self.samples.view(_ROW)[used : used + n] = _UNSENT.view(_ROW)
         return slice(used, used + n)
+
+    def add_calls(self, n: int) -> slice:
+        """Room for n more calls of tools; returns their rows. Raises MemoryError like `add_samples`."""
+        used = self.get("n_calls")
+        if used + n > len(self.tool_s):
+            room = max(used + n, len(self.tool_s) * 3 // 2)
+            for name in (*CALL_TABLES, *(["goals"] if self.get("has_goals") else [])):
+                self._lengthen(name, room)
+        self.set(n_calls=used + n)
+        return slice(used, used + n)
+
+    def heard(self, samples: NDArray[Any]) -> NDArray[np.int64]:
+        """Tokens that tools answer to each of these rows, all its turns together."""
+        before = np.concatenate([[0], np.cumsum(self.tool_tokens[: self.get("n_calls")], dtype=np.int64)])
+        first = samples["first_call"]
+        return np.asarray(before[first + samples["turns"] - 1] - before[first])
 
     def add_groups(self, n: int) -> slice:
         """Room for n more groups, unsent; returns their rows. The kernel may use them from the next `bind` on.

@@ -140,7 +140,11 @@ def transfer_of(scenario: Scenario) -> Transfer:
         link_bytes_s=link_bytes_s,
         colocated=s.fleet.placement == "colocated",
         link=link.model_copy(
-            update={"source": source, "gather_bytes_s": link.gather_bytes_s or GATHER_BYTES_S[backend]}
+            update={
+                "source": source,
+                "stages": link.stages or s.trainer.recipe.pp or 1,
+                "gather_bytes_s": link.gather_bytes_s or GATHER_BYTES_S[backend],
+            }
         ),
     )
 

@@ -103,7 +103,7 @@ def _roles(draft: Draft) -> None:
     roles.critic(draft, backend, settings.has("critic"), one_of({True: with_it, False: {}}), held)
     if settings.has("teacher"):
         path = draft.text("teacher.path", default="a teacher")
-        roles.passed(draft, str(path), _own_gpus(draft, "teacher"))
+        roles.taught(draft, str(path), _own_gpus(draft, "teacher"))
     if settings.has("ref") and draft.values.get(roles.REFERENCE) and (apart := _own_gpus(draft, "ref")):
         roles.passed(draft, "ref.backend: the reference model", apart)
     if any(draft.flag(f"{role}.use_lora", default=False).value for role in ("actor", "rollout")):

@@ -32,6 +32,7 @@ from fleetsim.frameworks.detection import mixed_up, no_rollout, other_job, unlik
 from fleetsim.frameworks.draft import Assumed, Draft, NotModelled, Taken
 from fleetsim.frameworks.equal_parts import divides, refusal
 from fleetsim.frameworks.reading import one_line
+from fleetsim.frameworks.roles import put_stations
 from fleetsim.frameworks.scenario_text import SECTIONS, scenario_yaml
 from fleetsim.frameworks.settings import RunSettings
 from fleetsim.frameworks.unread_keys import name_unread
@@ -116,6 +117,7 @@ def scenario_from(
         missing = any(p.rule.startswith("is missing") for p in draft.problems)
         another = (other_job(settings) or unlike(settings, framework)) if missing else None
         raise InputError(_once(problems) if another is None else [another])
+    put_stations(draft)
     name_unread(draft)
     if settings.parents:
         above = one_line(", ".join(settings.parents))

@@ -54,6 +54,7 @@ from fleetsim.sim.engines import engine_of
 from fleetsim.workload.groups import GroupSource
 from fleetsim.workload.lengths import mean_length
 from fleetsim.workload.streams import seed_sequence
+from fleetsim.workload.turns import mean_turns
 
 _ROOM = 0.02
 # Steps of a run for each batch that is out, from which on what is trained is as long as what is sent.
@@ -91,7 +92,8 @@ def lengths_of(
     """The lengths of a run. ends: after how many steps it may end. warmup: steps that are left out at least."""
     steps, windows = max(ends), [(first, n) for n in ends for first in range(min(warmup, n // 2), n // 2 + 1)]
     source = GroupSource(workload, seed_sequence(seed, 0, "workload"), groups_per_step)
-    drawn = source.take(steps * groups_per_step).output_tokens.astype(np.float64) - workload.turns.count
+    taken = source.take(steps * groups_per_step)
+    drawn = taken.output_tokens.astype(np.float64) - taken.turns
     batches = np.sort(drawn.reshape(steps, -1), axis=1)
     first, end = np.array(windows, np.int64).T
     found = DecodeLengths(batches, first, end, 0.0, 0.0)
@@ -269,7 +271,7 @@ def _workers_s(scenario: Scenario) -> dict[str, float]:
     if _chosen(scenario):
         return {}
     stations, batch, turns = scenario.stations, scenario.trainer.batch_samples, scenario.workload.turns
-    calls, scores = turns.count - 1, mean_length(scenario.workload.reward.latency_s, at_least=0.0)
+    calls, scores = mean_turns(scenario.workload) - 1.0, mean_length(scenario.workload.reward.latency_s, at_least=0.0)
     tools = calls * mean_length(turns.tool_latency_s, at_least=0.0)
     demand = {"tools": (calls, tools), "rewards": (1, scores)}
     if stations.reward.at == "tools":
@@ -291,7 +293,7 @@ def _workers_s(scenario: Scenario) -> dict[str, float]:
 def _beside_s(scenario: Scenario) -> float:
     """Seconds for which a sample is out and nothing is written: its tools, and its score."""
     turns = scenario.workload.turns
-    tools = (turns.count - 1) * mean_length(turns.tool_latency_s, at_least=0.0)
+    tools = (mean_turns(scenario.workload) - 1.0) * mean_length(turns.tool_latency_s, at_least=0.0)
     return tools + mean_length(scenario.workload.reward.latency_s, at_least=0.0)
 
 

@@ -55,7 +55,7 @@ class Fleet:
             slow=slowness(scenario, self.own),
             prefix_caching=caching,
             system_tokens=workload.shared_prefix_tokens,
-            turns=workload.turns.count,
+            several=workload.turns.several,
             stations=station_rows(stations_of(scenario)),
         )
         # A counter of the fleet row, and setting its fields: bound here, for a run reads some hundreds of them.

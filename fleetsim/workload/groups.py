@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from fleetsim.config.workload import Empirical, WorkloadConfig
 from fleetsim.workload.lengths import sample_latencies, sample_lengths
 from fleetsim.workload.streams import substream
+from fleetsim.workload.turns import TurnStreams, trajectories
 
 # Growth over thousands of steps leaves the floating-point range; the cap on tokens has bound long before.
 _MAX_FACTOR = 1e9
@@ -23,34 +24,34 @@ _MOST_KEPT = 100_000
 class Groups:
     """`n` consecutive groups of G samples; the samples of a group are next to each other, in the order of groups.
 
-    first: index of the first group. prompt_tokens: int32 (n,). output_tokens: int32 (n*G,), all turns of the sample
-    together. zero_variance: bool (n,), the filter will drop the group. reward_latency_s: float64 (n*G,).
-    tool_latency_s: float64 (n*G, turns-1). tool_tokens: int32 (n*G, turns-1).
+    first: index of the first group. prompt_tokens: int32 (n,). zero_variance: bool (n,), the filter will drop the
+    group. reward_latency_s: float64 (n*G,). The rest as of `Trajectories`: turns (n*G,), output_tokens (n*G,), and of
+    each call tool_latency_s, tool_tokens, goals.
     """
 
     first: int
     prompt_tokens: NDArray[np.int32]
-    output_tokens: NDArray[np.int32]
     zero_variance: NDArray[np.bool_]
     reward_latency_s: NDArray[np.float64]
+    turns: NDArray[np.int64]
+    output_tokens: NDArray[np.int32]
     tool_latency_s: NDArray[np.float64]
     tool_tokens: NDArray[np.int32]
+    goals: NDArray[np.int32]
 
     def __len__(self) -> int:
         return len(self.prompt_tokens)
 
 
-class _Streams:
+class _Streams(TurnStreams):
     """A stream for each cause, at its beginning."""
 
     def __init__(self, seeds: np.random.SeedSequence) -> None:
+        super().__init__(seeds)
         self.prompts = substream(seeds, "prompts")
-        self.lengths = substream(seeds, "lengths")
         self.common = substream(seeds, "common")
         self.filter = substream(seeds, "filter")
         self.reward = substream(seeds, "reward")
-        self.tool_latency = substream(seeds, "tool_latency")
-        self.tool_tokens = substream(seeds, "tool_tokens")
 
 
 class GroupSource:
@@ -60,8 +61,8 @@ class GroupSource:
     "workload")`). groups_per_step: after so many groups the length drift advances by one step. siblings: samples
     drawn per group, `workload.group_size` unless more are started than kept.
 
-    Each cause (prompts, lengths, siblings' common factor, filter, rewards, tools) has a stream of its own and takes a
-    fixed number of draws per group.
+    Each cause (prompts, turns, lengths, siblings' common factor, filter, rewards, tools) has a stream of its own and
+    takes its draws in the order of groups, samples and turns.
     """
 
     def __init__(
@@ -105,7 +106,7 @@ class GroupSource:
             self.streams = _Streams(self._seeds) if self._behind is None else deepcopy(self._behind)
         streams = self.streams
         w, first, siblings = self.workload, self.taken, self.siblings
-        samples, calls = n_groups * siblings, w.turns.count - 1
+        samples = n_groups * siblings
         prompt_tokens = sample_lengths(
             w.prompt_tokens, streams.prompts, n_groups, at_least=max(1, w.shared_prefix_tokens)
         )
@@ -115,27 +116,17 @@ class GroupSource:
         scale: float | NDArray[np.float64] = 1.0
         if w.length_drift_per_step:
             scale = np.repeat(self.group_factor(np.arange(first, first + n_groups, dtype=np.int64)), siblings)
-        output_tokens = sample_lengths(
-            w.output_tokens,
-            streams.lengths,
-            samples,
-            common=common,
-            rho=w.group_correlation,
-            scale=scale,
-            at_least=w.turns.count,  # every turn generates something
-        )
+        does = trajectories(w, streams, samples, common, scale)
         groups = Groups(
             first=first,
             prompt_tokens=prompt_tokens,
-            output_tokens=output_tokens,
             zero_variance=streams.filter.random(n_groups) < w.filter.zero_variance_share,
             reward_latency_s=sample_latencies(w.reward.latency_s, streams.reward, samples),
-            tool_latency_s=sample_latencies(w.turns.tool_latency_s, streams.tool_latency, samples * calls).reshape(
-                samples, calls
-            ),
-            tool_tokens=sample_lengths(w.turns.tool_tokens, streams.tool_tokens, samples * calls, at_least=0).reshape(
-                samples, calls
-            ),
+            turns=does.turns,
+            output_tokens=does.output_tokens,
+            tool_latency_s=does.tool_latency_s,
+            tool_tokens=does.tool_tokens,
+            goals=does.goals,
         )
         self.taken = first + n_groups
         return groups
@@ -165,5 +156,7 @@ def _begun(
 
 def _reads_files(w: WorkloadConfig) -> bool:
     """Whether a law comes from a file, which may be another one by the next run."""
-    laws = (w.prompt_tokens, w.output_tokens, w.turns.tool_latency_s, w.turns.tool_tokens, w.reward.latency_s)
+    turns = w.turns
+    laws = (w.prompt_tokens, w.output_tokens, w.reward.latency_s, turns.count, turns.output_tokens)
+    laws = (*laws, turns.tool_latency_s, turns.tool_tokens)
     return any(isinstance(law, Empirical) for law in laws)

@@ -381,8 +381,22 @@ CASES = (
             "buffer.batch_rule": "exact_target_step",
             "buffer.capacity_samples": 2 * 2 * 2048,
             "sync.in_flight": "keep",
+            "sync.transport": "collective_broadcast",
+            "sync.link.source": "sharded",
         },
         (),
+    ),
+    Case(
+        "nemo_rl_async.yaml",
+        "nemo-rl-async-grpo",
+        {"sync.transport": "rdma_p2p", "sync.link.fetch": "whole"},
+        words=("policy.generation.refit_transport=nixl",),
+    ),
+    Case(
+        "nemo_rl_async.yaml",
+        "nemo-rl-async-grpo",
+        {"sync.transport": "rdma_p2p", "sync.link.load": "in_place"},
+        words=("policy.generation.refit_transport=nccl_reshard",),
     ),
     Case(
         "nemo_rl_async.yaml",

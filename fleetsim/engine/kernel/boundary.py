@@ -126,7 +126,7 @@ def lose(fleet: int, s: int, t: float) -> None:
     S.made = 0
     S.goal = 0
     S.turn = 0
-    if group_at(w.groups, S.group).zero_variance != EVALUATED:  # there it is the prompt's own part
+    if group_at(w.groups, S.group).zero_variance < EVALUATED:  # there it is the prompt's own part
         S.extra = 0
     S.redo = 0
     S.side = DECODING

@@ -213,7 +213,7 @@ _LEAST_INFERRED_GROUP = 1.5
 def take_workload(draft: ScenarioDraft, observed: Observed) -> None:
     """Lengths of responses and prompts, and samples per prompt."""
     lengths, start = observed.lengths, draft.start
-    turns = start.workload.turns.count if draft.from_base or draft.set_by_user("workload.turns") else 1
+    turns = start.workload.turns.about if draft.from_base or draft.set_by_user("workload.turns") else 1
     if lengths is not None and turns == 1:
         _output(draft, observed, lengths)
     elif lengths is not None:
