@@ -175,6 +175,6 @@ class ReplayResult(Briefed):
 
     def document(self) -> dict[str, Any]:
         """What the command prints under --json."""
-        from fleetsim.replay.data import replay_document
+        from fleetsim.replay.facts import replay_document
 
         return replay_document(self.replayed, self.answers, self.advice)

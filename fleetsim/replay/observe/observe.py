@@ -22,13 +22,12 @@ from fleetsim.replay.observe.logged_rollout import logged_rollout
 from fleetsim.replay.observe.observed import FleetView, Observed
 from fleetsim.replay.observe.pauses import find_pauses, outside
 from fleetsim.replay.observe.rates import fleet_view, instance_views
-from fleetsim.replay.observe.ready_batches import ready_share
 from fleetsim.replay.observe.rolling_sync import rolling_of, without_stops
 from fleetsim.replay.observe.slices import hours_of, log_span
 from fleetsim.replay.observe.steps import Steps, steps_of
 from fleetsim.replay.observe.stragglers import paces_of
 from fleetsim.replay.observe.trainer import mfu_notes, placement_of, trainer_view
-from fleetsim.replay.observe.trainer_queue import queue_view
+from fleetsim.replay.observe.trainer_queue import queue_view, ready_share
 from fleetsim.replay.observe.trends import trend_notes, trends_of
 
 HALF = 0.5  # of the trainer's waiting, beside a batch
