@@ -108,8 +108,6 @@ def checked(asked: Replay, output: ReplayOutput, files: PlanFiles, access: Acces
     with wrong.check():
         apart(outputs)
     with wrong.check():
-        check_config(files.to, files.config)
-    with wrong.check():
         dump = new_dump(output.save)
     for file in (files.job_out, beside):
         with wrong.check():
@@ -135,6 +133,8 @@ def _questions(asked: Replay, files: PlanFiles) -> Questions:
     wrong = Problems()
     with wrong.check():
         questions = asked.changes.ready()
+    with wrong.check():
+        check_config(files.to, files.config)
     for name, output in (("--plan-out", files.plan_out), ("--patch", files.patch)):
         with wrong.check():
             if output is not None:

@@ -10,6 +10,7 @@ from fleetsim.errors import InputError, Problem, Problems
 from fleetsim.faces import flag
 from fleetsim.job.result import SILENT, Briefed, Watch, unchanging
 from fleetsim.job.settings import JOB, RUN, Argument, Option
+from fleetsim.pack.packing import Packing
 
 if TYPE_CHECKING:
     from fleetsim.engine.gpus import GpuSpec
@@ -115,23 +116,8 @@ def _named(jobs: Sequence[Job], files: Sequence[str] | None) -> tuple[Job, ...]:
 
 @unchanging
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class PackResult(Briefed):
-    """How several jobs share GPUs.
-
-    jobs: with their names. ways: all that run, the best first. best: the first; None where no way keeps what is
-    protected. alone_s: of each job, seconds of a step with all GPUs to itself. fair: whether the worst slow-down was
-    made least, else the mean one. protected: number of a job -> the largest slow-down that it may have.
-    """
-
-    jobs: tuple[Job, ...]
-    gpus: int
-    ways: tuple[Way, ...]
-    best: Way | None
-    alone_s: tuple[float, ...]
-    fair: bool
-    protected: Mapping[int, float]
-    switch_s: tuple[float, ...]
-    warnings: tuple[str, ...]
+class PackResult(Packing, Briefed):
+    """How several jobs share GPUs, as it is read in a terminal, on a page and as JSON."""
 
     def __repr__(self) -> str:
         return f"<PackResult: {'nothing fits' if self.best is None else f'{self.best.kind} {self.best.label}'}>"

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from fleetsim import units
-from fleetsim.pack.ways import Share, Way
+from fleetsim.pack.ways import JobShare, Way
 from fleetsim.tell.data import plain, told
 from fleetsim.tell.document import Document, Section, Table
 from fleetsim.tell.facts import Fact, Facts, explained, facts
 
 if TYPE_CHECKING:
-    from fleetsim.pack.ask import PackResult
+    from fleetsim.pack.packing import Packing
 
 _HOW = {
     "apart": "each job on GPUs of its own",
@@ -22,7 +22,7 @@ _HOW = {
 _SHOWN = 12
 
 
-def pack_facts(result: PackResult) -> Facts:
+def pack_facts(result: Packing) -> Facts:
     """What one must know, as a table."""
     best = result.best
     names = units.listed([job.scenario.name for job in result.jobs])
@@ -55,16 +55,16 @@ def pack_facts(result: PackResult) -> Facts:
     )  # fmt: skip
 
 
-def _name(result: PackResult, job: int) -> str:
+def _name(result: Packing, job: int) -> str:
     return result.jobs[job].scenario.name
 
 
-def _jobs(result: PackResult, way: Way) -> Iterator[Fact]:
+def _jobs(result: Packing, way: Way) -> Iterator[Fact]:
     for job, share in enumerate(way.shares):
         yield Fact(_name(result, job), _job(way, share), value=share.step_s, unit="seconds", title=_name(result, job))
 
 
-def _job(way: Way, share: Share) -> str:
+def _job(way: Way, share: JobShare) -> str:
     where = f"{share.gpus:,} GPUs ({share.way})" if way.kind == "apart" else share.way
     return (
         f"a step of {units.seconds(share.step_s)}, {share.slower:.2f} times as long as alone, for "
@@ -72,7 +72,7 @@ def _job(way: Way, share: Share) -> str:
     )
 
 
-def _beside(result: PackResult, best: Way) -> str:
+def _beside(result: Packing, best: Way) -> str:
     """The best of the other kinds."""
     found: dict[str, Way] = {}
     for way in result.ways:
@@ -81,20 +81,20 @@ def _beside(result: PackResult, best: Way) -> str:
     return "; ".join(f"{_HOW[w.kind].split(':')[0]} ({w.label}) {w.mean:.2f} times" for w in found.values())
 
 
-def _switches(result: PackResult) -> str:
+def _switches(result: Packing) -> str:
     least, most = min(result.switch_s), max(result.switch_s)
     each = units.seconds(least) if least == most else f"{units.seconds(least)} to {units.seconds(most)}"
     return f"{each} until GPUs that another job had serve the next one (--switch-s)"
 
 
-def document(result: PackResult) -> Document:
+def document(result: Packing) -> Document:
     """What `pack` says."""
     return Document(
         "fleetsim pack", pack_facts(result), (Section("All ways", (_table(result),), short="ways"),), result.warnings
     )
 
 
-def _table(result: PackResult) -> Table:
+def _table(result: Packing) -> Table:
     names = [job.scenario.name for job in result.jobs]
     rows = tuple(
         (
@@ -114,7 +114,7 @@ def _table(result: PackResult) -> Table:
     return Table("every way", headings, rows, left=2, note=f"{note} {left} more are left out." if left else note)
 
 
-def pack_document(result: PackResult) -> dict[str, Any]:
+def pack_document(result: Packing) -> dict[str, Any]:
     """The document of `fleetsim pack --json`."""
     from fleetsim.search.advice import Advised, advice_data
     from fleetsim.tell.data import head

@@ -25,7 +25,7 @@ ROUNDS, SETTLING = 120, 20
 
 
 @dataclass(frozen=True, slots=True)
-class Phase:
+class PoolPhase:
     """pool: its name. seconds: of each step, shape (steps,), which come again after the last. switch_s: seconds to
     bring the job onto the pool's GPUs after another one."""
 
@@ -35,7 +35,7 @@ class Phase:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class PoolTurn:
     """A job has a pool from began_s to ended_s, to work there or to switch."""
 
     job: int
@@ -50,7 +50,7 @@ class Timetable:
     """What became of it. rows: who had which pool when. ends: of each job, when its steps ended. span_s: from when to
     when is counted."""
 
-    rows: tuple[Held, ...]
+    rows: tuple[PoolTurn, ...]
     ends: tuple[tuple[float, ...], ...]
     span_s: tuple[float, float]
 
@@ -75,17 +75,17 @@ class Timetable:
         return self.span_s[1] - self.span_s[0]
 
 
-def rotate(jobs: Sequence[Sequence[Phase]], rounds: int = ROUNDS, settling: int = SETTLING) -> Timetable:
+def rotate(jobs: Sequence[Sequence[PoolPhase]], rounds: int = ROUNDS, settling: int = SETTLING) -> Timetable:
     """Runs the jobs until each has made so many steps; what comes before the slowest one's `settling`-th is not
     counted."""
     env = simpy.Environment()
     pools = {phase.pool: simpy.Resource(env) for phases in jobs for phase in phases}
-    rows: list[Held] = []
+    rows: list[PoolTurn] = []
     ends: list[list[float]] = [[] for _ in jobs]
     owners: dict[str, int] = {}
     done = env.event()
 
-    def work(job: int, phases: Sequence[Phase]) -> Generator[simpy.Event, Any, None]:
+    def work(job: int, phases: Sequence[PoolPhase]) -> Generator[simpy.Event, Any, None]:
         while not done.triggered:
             for phase in phases:
                 with pools[phase.pool].request() as turn:
@@ -94,8 +94,8 @@ def rotate(jobs: Sequence[Sequence[Phase]], rounds: int = ROUNDS, settling: int 
                     switch = phase.switch_s if owners.get(phase.pool, job) != job else 0.0
                     owners[phase.pool] = job
                     ready = env.now + switch
-                    rows.append(Held(job, phase.pool, env.now, ready, True))
-                    rows.append(Held(job, phase.pool, ready, ready + seconds, False))
+                    rows.append(PoolTurn(job, phase.pool, env.now, ready, True))
+                    rows.append(PoolTurn(job, phase.pool, ready, ready + seconds, False))
                     yield env.timeout(switch + seconds)
             ends[job].append(env.now)
             if min(map(len, ends)) >= rounds and not done.triggered:
@@ -108,7 +108,7 @@ def rotate(jobs: Sequence[Sequence[Phase]], rounds: int = ROUNDS, settling: int 
     return Timetable(tuple(rows), tuple(map(tuple, ends)), (begins, env.now))
 
 
-def least_round_s(jobs: Sequence[Sequence[Phase]]) -> float:
+def least_round_s(jobs: Sequence[Sequence[PoolPhase]]) -> float:
     """Seconds that a round of constant phases takes at the least: those of the busiest pool with its switches, or of
     the longest job."""
     switches = len(jobs) > 1

@@ -23,7 +23,7 @@ from fleetsim.engine.prices import prices_of
 from fleetsim.errors import InputError, Problem, StuckError
 from fleetsim.faces import flag
 from fleetsim.job.trials import Measure, Tell, planned
-from fleetsim.pack.rotation import Phase, rotate
+from fleetsim.pack.rotation import PoolPhase, rotate
 from fleetsim.sim.run import simulate
 from fleetsim.sim.window import window_of
 from fleetsim.split.arrangements import SWITCH_S, Arrangement, Rules, colocated_sync, split_counts, split_in_turn
@@ -41,7 +41,7 @@ _PARTS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class JobShare:
     """What one job has of a way. gpus: it may use. step_s: seconds of a step; slower: that / the same alone on all
     GPUs. usd: dollars of a step. way: how it uses them."""
 
@@ -59,7 +59,7 @@ class Way:
 
     kind: Kind
     label: str
-    shares: tuple[Share, ...]
+    shares: tuple[JobShare, ...]
     duty: float
     switching: float
     outcomes: tuple[Outcome, ...] = ()
@@ -140,7 +140,7 @@ class Pool:
 
     def _apart_way(self, counts: Sequence[int], found: Sequence[Outcome]) -> Way:
         shares = tuple(
-            Share(
+            JobShare(
                 n, o.mean("step_s"), o.mean("step_s") / self.alone_s(job), o.mean("cost_per_step"), o.arrangement.label
             )
             for job, (n, o) in enumerate(zip(counts, found, strict=True))
@@ -160,7 +160,7 @@ class Pool:
             sizes = {ROLLOUT: rollout, TRAINER: self.gpus - rollout}
             yield self._rotation("by_phase", f"{rollout:,} + {self.gpus - rollout:,}", cycles, sizes)
 
-    def _cycle(self, job: int, rollout: int) -> tuple[Phase, ...]:
+    def _cycle(self, job: int, rollout: int) -> tuple[PoolPhase, ...]:
         """Generation and training of one job on shared pools, as its own run on them has it."""
         scenario = self.scenarios[job]
         each = scenario.engine.gpus
@@ -171,7 +171,7 @@ class Pool:
         switch = self.switch_s_of(scenario)
         generated = steps["wait_s"]
         trained = steps["end_s"] - steps["start_s"] - generated
-        return Phase(ROLLOUT, generated, switch), Phase(TRAINER, trained, switch)
+        return PoolPhase(ROLLOUT, generated, switch), PoolPhase(TRAINER, trained, switch)
 
     def _in_turn(self) -> Iterator[Way]:
         cycles = []
@@ -181,7 +181,7 @@ class Pool:
             except (InputError, StuckError):
                 return
             whole = steps["end_s"] - steps["start_s"]
-            cycles.append((Phase("all", whole, self.switch_s_of(scenario)),))
+            cycles.append((PoolPhase("all", whole, self.switch_s_of(scenario)),))
         yield self._rotation("in_turn", "all GPUs, a step each", cycles, {"all": self.gpus})
 
     def switch_s_of(self, scenario: Scenario) -> float:
@@ -190,14 +190,14 @@ class Pool:
             return self.switch_s
         return scenario.fleet.switch_s or SWITCH_S
 
-    def _rotation(self, kind: Kind, label: str, cycles: Sequence[Sequence[Phase]], sizes: Mapping[str, int]) -> Way:
+    def _rotation(self, kind: Kind, label: str, cycles: Sequence[Sequence[PoolPhase]], sizes: Mapping[str, int]) -> Way:
         table = rotate(cycles)
         held = [sum(n * table.seconds(pool, job) for pool, n in sizes.items()) for job in range(len(cycles))]
         shares = []
         for job, part in enumerate(held):
             step = table.step_s(job)
             usd = self._usd_per_h() * step / 3600.0 * part / sum(held)
-            shares.append(Share(self.gpus, step, step / self.alone_s(job), usd, "batch by batch"))
+            shares.append(JobShare(self.gpus, step, step / self.alone_s(job), usd, "batch by batch"))
         duty, switching = (
             sum(n * table.seconds(pool, switches=switches) for pool, n in sizes.items()) / (self.gpus * table.whole_s)
             for switches in (False, True)

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 import fleetsim as fs
 from fleetsim.errors import InputError
-from fleetsim.pack.rotation import Phase, Timetable, least_round_s, rotate
+from fleetsim.pack.rotation import PoolPhase, Timetable, least_round_s, rotate
 from tests.once import once
 
 SECONDS = st.floats(0.5, 100.0)
 
 
-def _phase(pool: str, *seconds: float, switch_s: float = 0.0) -> Phase:
-    return Phase(pool, np.array(seconds), switch_s)
+def _phase(pool: str, *seconds: float, switch_s: float = 0.0) -> PoolPhase:
+    return PoolPhase(pool, np.array(seconds), switch_s)
 
 
 def test_two_jobs_by_hand() -> None:
