@@ -86,7 +86,6 @@ class ReplayPlaces:
 def checked(asked: Replay, output: ReplayOutput, files: PlanFiles, access: AccessFields) -> tuple[Replay, ReplayPlaces]:
     """The question, checked, and where the answer goes. Raises InputError with all that is wrong, OutsideError."""
     from fleetsim.cli.output import new_page
-    from fleetsim.cli.plan_output import check_config
     from fleetsim.files import apart
     from fleetsim.job.metrics import parse_gate
     from fleetsim.replay.advice import profile_beside
@@ -129,6 +128,7 @@ def checked(asked: Replay, output: ReplayOutput, files: PlanFiles, access: Acces
 
 def _questions(asked: Replay, files: PlanFiles) -> Questions:
     """What is asked beyond the diagnosis. Raises InputError, with what is wrong with the files of a plan."""
+    from fleetsim.cli.plan_output import check_config
 
     wrong = Problems()
     with wrong.check():

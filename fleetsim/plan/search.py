@@ -25,7 +25,7 @@ from fleetsim.errors import StuckError
 from fleetsim.job.trials import Measure, Tell, flat, look_steps, looked
 from fleetsim.plan.front import Goal
 from fleetsim.plan.shares import Candidate
-from fleetsim.search.bound import Bounds, PoolGrid
+from fleetsim.search.bound import Bounds, PoolSizes
 from fleetsim.sim.threads import side_by_side
 from fleetsim.split.permissions import age_of
 
@@ -233,10 +233,10 @@ def by_kind(candidates: Iterable[Candidate]) -> Iterable[list[Candidate]]:
     return found.values()
 
 
-def pools_for(alike: Sequence[Candidate]) -> PoolGrid:
+def pools_for(alike: Sequence[Candidate]) -> PoolSizes:
     """Their pools, without syncs; infinite seconds of a trainer that does not fit."""
     rows = [(c.share.instances, *c.engines.trainer_s(c.share)) for c in alike]
-    return PoolGrid(*np.array(rows, np.float64).T)
+    return PoolSizes(*np.array(rows, np.float64).T)
 
 
 def rough_s(bounds: Bounds, alike: Sequence[Candidate]) -> list[float]:

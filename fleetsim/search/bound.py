@@ -134,7 +134,7 @@ def pace_of(scenario: Scenario) -> TokenPace:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PoolGrid:
+class PoolSizes:
     """Fleets and trainers that one job may have, an entry each.
 
     instances: of the fleet. fixed_s, per_token_s: the trainer's seconds, phases included. syncs: between the two; the
@@ -147,12 +147,12 @@ class PoolGrid:
     syncs: Sequence[SyncTimes] = ()
 
 
-def pools_of(scenario: Scenario) -> PoolGrid:
+def pools_of(scenario: Scenario) -> PoolSizes:
     """The two that a job has."""
     t = scenario.trainer
     fixed_s, per_token_s = (sum(getattr(x, name) for x in (t, *t.phases)) for name in SECONDS)
     instances, fixed, per_token = np.array([[scenario.fleet.instances], [fixed_s], [per_token_s]], np.float64)
-    return PoolGrid(instances, fixed, per_token, [sync_times(scenario)])
+    return PoolSizes(instances, fixed, per_token, [sync_times(scenario)])
 
 
 class Bounds:
@@ -163,7 +163,7 @@ class Bounds:
         self._paces: dict[object, TokenPace] = {}
         self._steady = steady
 
-    def rough_s(self, scenario: Scenario, pools: PoolGrid, ahead: float | None, *, together: bool) -> Floats:
+    def rough_s(self, scenario: Scenario, pools: PoolSizes, ahead: float | None, *, together: bool) -> Floats:
         """Seconds that a step takes at least, by the rate and the trainer alone: before there is a scenario of its own.
 
         ahead: steps that generation runs ahead, None = as the scenario says. together: on the same GPUs.
@@ -184,7 +184,7 @@ class Bounds:
         """Seconds that a step takes at least, by what takes them: trainer and rollout, or both in turn; workers."""
         return {name: float(s[0]) for name, s in self.by_pools(scenario, pools_of(scenario)).items()}
 
-    def by_pools(self, scenario: Scenario, pools: PoolGrid) -> dict[str, Floats]:
+    def by_pools(self, scenario: Scenario, pools: PoolSizes) -> dict[str, Floats]:
         """The same of a job with each of some pools in the place of its own. Its law must say how far generation runs
         ahead in groups or batches: else each fleet has looks of another length."""
         lengths, law = _lengths(scenario), law_of(scenario)
@@ -261,7 +261,7 @@ def _lengths(scenario: Scenario) -> DecodeLengths:
     return lengths_of(scenario.workload, run.seed, scenario.groups_per_step, ends, run.warmup_steps or 2)
 
 
-def _training_s(scenario: Scenario, lengths: DecodeLengths, pools: PoolGrid, selects: bool) -> Floats:
+def _training_s(scenario: Scenario, lengths: DecodeLengths, pools: PoolSizes, selects: bool) -> Floats:
     """Seconds of training on the lengths that a run draws. selects: on those that are finished first."""
     samples = scenario.trainer.batch_samples
     output = 0.0 if selects else lengths.mean
