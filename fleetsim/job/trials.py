@@ -14,6 +14,7 @@ from functools import cached_property, lru_cache
 from typing import Any, TypeVar
 
 from fleetsim import units
+from fleetsim.config.judges import judges_of
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario, has_spot, most_steps, reclaims_s
 from fleetsim.errors import InputError, StuckError
@@ -128,6 +129,8 @@ def look_steps(scenario: Scenario) -> int:
         return most_steps(scenario)
     steps = max(_FEWEST, min(_LOOK, _LOOK_SAMPLES // scenario.trainer.batch_samples))
     deep = max(least_warmup_steps(scenario) - 1, math.ceil(pipeline_steps(scenario)))
+    if any(judge.has_engines for judge in judges_of(scenario).values()):  # their queue fills behind that of the engines
+        deep *= _DEPTHS
     period = scenario.period_steps  # a part of one would have too many evaluations, or none
     whole = 0 if period == 1 else least_warmup_steps(scenario) + period
     reclaims = _SPOT_LOOK if has_spot(scenario) else 0
