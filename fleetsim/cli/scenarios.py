@@ -51,9 +51,9 @@ def init(
 
     Examples:
 
-    [bold]fleetsim scenario init -o job.yaml[/bold]
+    [bold]fleetsim scenario init -o new.yaml[/bold]
 
-    [bold]fleetsim scenario init verl-fully-async -o job.yaml[/bold]
+    [bold]fleetsim scenario init verl-fully-async -o verl.yaml[/bold]
     """
     from fleetsim.files import new_file, write_text
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -38,6 +40,17 @@ def plain(value: Any) -> Any:
     if isinstance(value, (Sequence, set, frozenset)):
         return [plain(below) for below in value]
     return plain(value.item())
+
+
+def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Rows under the names of all their columns; what is no number or text stands as JSON."""
+    lines = io.StringIO()
+    writer = csv.DictWriter(lines, list(dict.fromkeys(name for row in rows for name in row)), lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        cells = {name: plain(value) for name, value in row.items()}
+        writer.writerow({n: json.dumps(c) if isinstance(c, (dict, list, bool)) else c for n, c in cells.items()})
+    return lines.getvalue()
 
 
 def estimate(value: Estimate) -> dict[str, float]:
