@@ -61,8 +61,8 @@ RELATIVE, ABSOLUTE = 0.02, 0.3
 _HALF_WIDTH = re.compile(r"± ?[\d.,]*\d")
 # Rooms that no example needs, and the kernel's sources, which compile when they are imported.
 _NOT_IMPORTED = tuple(f"fleetsim.{name}" for name in ("__main__", "calibrate", "engine.kernel", "validate", "watch"))
-# What no shell acts on: words, quoted or not, and one file to write to.
-_PLAIN = re.compile(r"""fleetsim(\s|\\\n|[\w./:,=+@%^-]|'[^']*')*(>\s*(?P<file>[\w.]+))?\s*""")
+# What no shell acts on: words, quoted or not, and one file to write to. A fork does not end beside workers of its own.
+_PLAIN = re.compile(r"""fleetsim(?! sweep)(\s|\\\n|[\w./:,=+@%^-]|'[^']*')*(>\s*(?P<file>[\w.]+))?\s*""")
 _FIXED = {"COLUMNS": "80", "NO_COLOR": "1", "TERM": "dumb", "TZ": "UTC", "LC_ALL": "C.UTF-8"}
 _SHOW = re.compile(r"<!--\s*show:(.*?)-->", re.DOTALL)
 # What a command needs that is not here, by what it says.
@@ -242,7 +242,8 @@ def run_command(text: str, before: int, folder: Path, env: Mapping[str, str]) ->
 
 
 def outside(command: str) -> str:
-    """What the command needs that is not here, or nothing."""
+    """What the command needs that is not here, or nothing; a remark behind it needs nothing."""
+    command = re.sub(r"\s#\s.*", "", command)
     program = next((p for p in ("promtool", "prometheus") if command.startswith(f"{p} ") and not shutil.which(p)), "")
     if ":9090" in command and not shutil.which("prometheus"):
         program = "prometheus"

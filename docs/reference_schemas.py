@@ -2,8 +2,8 @@
 
 The keys of the first level that every kept document of a command has are required; a type is what was seen; a value
 that was null alone may be anything; a number may be null, for JSON does not know all, and a text, where there is
-nothing to say; objects may have more keys. So an answer that loses a key, or gives it another type, no longer fits. Scenarios
-have a schema of their own.
+nothing to say; objects may have more keys. So an answer that loses a key, or gives it another type, no longer fits.
+Scenarios have a schema of their own.
 """
 
 from __future__ import annotations

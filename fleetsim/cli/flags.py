@@ -124,7 +124,9 @@ Form = Literal["table", "json", "csv", "md"]
 class Formed:
     """In which form a command prints its answer."""
 
-    format: Annotated[Form, Option("table, json, csv (its rows) or md (all of it).", RUN, short="-o")] = "table"
+    format: Annotated[
+        Form, Option("table, json, csv (its rows) or md (all of it).", RUN, metavar="FORMAT", short="-o")
+    ] = "table"
     json_: Annotated[bool, Option("One JSON document: -o json.", RUN)] = False
 
     @property
