@@ -18,12 +18,11 @@ import numpy as np
 
 from fleetsim.alerts.alert_rule import Standing, Tracer
 from fleetsim.alerts.ask import Alerts, alerts
-from fleetsim.alerts.doubt import drawn
 from fleetsim.alerts.faults import scraped_run
 from fleetsim.alerts.inhibition import alarms
 from fleetsim.alerts.planned_fleet import PlanFields
-from fleetsim.alerts.rare_events import MONTH_H
-from fleetsim.alerts.rehearsal import SETTLED_STEPS
+from fleetsim.alerts.rate import MONTH_H
+from fleetsim.alerts.rehearsal import SETTLED_STEPS, drawn
 from fleetsim.config.data_files import presets
 from fleetsim.config.load import with_changes
 

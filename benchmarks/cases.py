@@ -110,7 +110,28 @@ def fit_100000() -> dict[str, Any]:
     return {"seconds": timed(lambda: fit(observations, graph_sizes=sizes), 5), "iterations": n}
 
 
-CASES = {case.__name__: case for case in (requests_4096, requests_million, cost_per_request, fleet_1000, fit_100000)}
+def steady_run() -> dict[str, Any]:
+    """A run of the default job that ends when it is steady, and a look at it, in turn: seconds per step of each."""
+    import fleetsim as fs
+    from fleetsim.job.trials import looked
+    from fleetsim.sim.run import simulate
+
+    long = fs.load(None, {}, batch=512, len=1536, instances=4).scenario
+    per_step: dict[bool, list[float]] = {False: [], True: []}
+    for _ in range(11):
+        for short in per_step:
+            scenario = looked(long) if short else long
+            start = time.process_time()
+            steps = len(simulate(scenario).steps)
+            per_step[short].append((time.process_time() - start) / steps)
+    look, steady = (float(np.median(per_step[short][1:])) for short in (True, False))
+    return {"seconds": per_step[False], "ratio": steady / look}
+
+
+CASES = {
+    case.__name__: case
+    for case in (requests_4096, requests_million, cost_per_request, fleet_1000, fit_100000, steady_run)
+}
 
 
 def main() -> None:

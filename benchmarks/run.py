@@ -35,6 +35,12 @@ RAW = HERE.parent / "calibration" / "raw" / "cpu-tiny.raw.jsonl.gz"
 FLEETSIM = [sys.executable, "-m", "fleetsim"]
 SIZE = ["size", "--batch", "512", "--len", "1536"]
 
+ASKED: Mapping[str, list[str]] = {
+    "plan_64": ["plan", "--gpus", "64"],
+    "size_preset": ["size", "--preset", "trl-async-grpo-lora"],
+    "size_slime": ["size", "--preset", "slime-fully-async"],
+}
+
 # key, what, unit, target
 ROWS: tuple[tuple[str, str, str, float], ...] = (
     ("requests_4096", "4,096 requests of 512 + 1,024 tokens, 8 instances, max_num_seqs 256", "ms", 10),
@@ -44,8 +50,12 @@ ROWS: tuple[tuple[str, str, str, float], ...] = (
     ("fleet_1000_peak", "- peak memory of the process", "MiB", 2048),
     ("cost_ratio", "cost per request at 1,000 instances / at 8, the same million requests", "x", 2),
     ("fit_100000", "the fit of 100,000 measured iterations, cross-validation and intervals included", "s", 5),
-    ("size_warm", "fleetsim size --batch 512 --len 1536, whole process", "s", 1.5),
+    ("size_warm", "fleetsim size --batch 512 --len 1536, whole process", "s", 1),
     ("size_first", "- the very first time after installing", "s", 6),
+    ("plan_64", "fleetsim plan --gpus 64, whole process", "s", 5),
+    ("size_preset", "fleetsim size of the slowest preset but slime's, whole process", "s", 5),
+    ("size_slime", "fleetsim size --preset slime-fully-async: 4,096 samples sent again at each sync", "s", 5),
+    ("steady_ratio", "a step of a run that ends when it is steady / a step of a look, the default job", "x", 1),
     ("split_64", "fleetsim split --gpus 64, whole process", "s", 10),
     ("validate", "fleetsim validate, whole process: all published runs", "s", 60),
     ("replay_day", "fleetsim replay of 24 h x 64 instances at 15 s, from a local Prometheus, whole process", "s", 30),
@@ -112,10 +122,13 @@ def measure() -> dict[str, float]:
     )
     out["replay_day"], out["replay_day_peak"] = statistics.median(day["seconds"]), day["peak_bytes"] / 2**20
     out["cost_ratio"] = case("cost_per_request")["ratio"]
+    out["steady_ratio"] = case("steady_run")["ratio"]
     out["fit_100000"] = statistics.median(case("fit_100000")["seconds"])
     with installed() as site:
         out["size_first"] = process_seconds(SIZE, site)  # Python compiles what it imports, too
         out["size_warm"] = statistics.median(process_seconds(SIZE, site) for _ in range(7))
+        for key, asked in ASKED.items():
+            out[key] = statistics.median(process_seconds(asked, site) for _ in range(3))
         split = ["split", "--gpus", "64"]
         out["split_64"] = statistics.median(process_seconds(split, site) for _ in range(3))
         out["validate"] = process_seconds(["validate"], site)

@@ -139,6 +139,15 @@ SPECS: Mapping[str, Spec] = {
             ),
         },
     ),
+    "tinker": Spec(
+        "thinking-machines-lab/tinker-cookbook",
+        classes=("tinker_cookbook/recipes/math_rl/train.py", "tinker_cookbook/rl/train.py"),
+        roots=("CLIConfig",),
+        more={
+            **dict.fromkeys(("max_turns", "max_trajectory_tokens"), "recipes/harbor_rl/train.py"),
+            "dataset_builder.*": "of config.json: the recipe's RLDatasetBuilder",
+        },
+    ),
     "skyrl": Spec("NovaSky-AI/SkyRL", classes=("skyrl/train/config/config.py",), roots=("SkyRLTrainConfig",)),
     "prime-rl": Spec(
         "PrimeIntellect-ai/prime-rl",

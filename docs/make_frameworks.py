@@ -42,6 +42,7 @@ FORMS = {
     "prime-rl": "`rl.toml`, flags; files from before 2026-05, and verifiers' of hosted trainings, too",
     "ms-swift": "launch scripts of `swift rlhf` and `megatron rlhf` with `NPROC_PER_NODE`, YAML (for Ray, too), flags",
     "rlinf": "YAML of reasoning and agents, `key=value` overrides",
+    "tinker": "commands of its recipes, a run's `config.json`; the service has the GPUs",
 }
 WRITTEN = {
     "yaml": "YAML",
@@ -53,8 +54,8 @@ SHOWN = "verl", "verl-fully-async"
 HEAD = """\
 # A framework's own configuration as a scenario
 
-fleetsim reads the configuration, launch script or flags that you start a job with, and writes a scenario with the
-framework's own key behind each value. It also writes a scenario back as a framework's configuration.
+fleetsim reads the configuration, launch script or flags that start a job, and writes a scenario with the framework's
+own key behind each value; and a scenario back as a configuration.
 
     fleetsim scenario from verl run_dapo.sh -o job.yaml
     fleetsim scenario from verl config.yaml -- trainer.nnodes=2 actor_rollout_ref.rollout.n=16
@@ -64,18 +65,17 @@ framework's own key behind each value. It also writes a scenario back as a frame
 Three lists stand on stderr:
 
 - what was **taken**, with the framework's key;
-- what was **assumed**, because no configuration says it, with the flag that says it;
+- what was **assumed**, with the flag that says it;
 - what is **not modelled**, although it bears on speed or staleness.
 
-`--verbose` also lists the keys without a bearing, `--json` gives everything as one document.
+`--verbose` also lists keys without a bearing; `--json` is one document.
 
 Nothing is run. A shell script is read as bash reads it: variables, arrays, `${{NAME:-default}}`, arithmetic, tests,
 `case`, loops, functions, and files that it sources, where they lie beside it. What a `$(command)` prints, and what only
 the environment or `$1` could set, is not known: the report says which settings are missing for that. Where a test
-cannot be decided, every branch counts, and only what they agree on is taken. A variable that the script does not set
-counts as unset where the script asks for that itself (`${{NAME:-default}}`, `[ -z "$NAME" ]`). Flags behind
-`--` are the framework's own and win over the file; `--set` changes the scenario. Where the file is silent, the
-framework's default is taken, and counts as assumed.
+cannot be decided, only what all branches agree on is taken. A variable that the script does not set counts as unset
+where it asks for that itself (`${{NAME:-default}}`). Flags behind `--` are the framework's own and win over the file;
+`--set` changes the scenario. A framework's default counts as assumed.
 
 ## What no framework says
 
@@ -93,11 +93,11 @@ framework's default is taken, and counts as assumed.
 
 A trajectory of several turns takes all the turns that its cap allows, and generates at most the cap of a turn in each
 of them, within the cap of the whole. Where an agent or an environment shows several turns and no setting says how
-many, `workload.turns.count` is assumed. Judges, reward models and teachers on GPUs of their own are in no pool of a
-scenario: their GPUs are counted in its description, and what they do is assumed. A setting that is not read, and whose
-name speaks of GPUs, nodes, a model, a precision, turns or a pass, is assumed as well, with the flag that settles it;
-`size` names all of these in its line *assumed*. A file that trains without a rollout is refused by its name. A Python
-script that takes its settings from the command line is read as its docstring starts it, and the report says so.
+many, `workload.turns.count` is assumed. Judges, reward models and teachers on GPUs of their own become `stations` of
+engines like the policy's; of others, the GPUs are counted in the description. A setting that is not read, and whose
+name speaks of GPUs, nodes, a model, a precision, turns or a pass, is assumed; `size` names all of these in its line
+*assumed*. A file that trains without a rollout is refused by its name. A Python script that takes its settings from
+the command line is read as its docstring starts it.
 
 [What a run showed](next_run.md) replaces these: `fleetsim scenario from verl run.sh --run train.log`.
 
@@ -107,9 +107,8 @@ script that takes its settings from the command line is read as its docstring st
 | --- | --- | --- | --- |
 {rows}
 
-Each file under `fleetsim/frameworks` begins with the commit and the files that its names and defaults were read from.
-`python docs/make_frameworks.py --keys` prints every key that is read, what it becomes, and what is recognised but not
-modelled.
+Each file under `fleetsim/frameworks` begins with the commit and files that it was read from.
+`python docs/make_frameworks.py --keys` prints every key that is read, and what it becomes.
 
 ## The way back
 
@@ -122,8 +121,8 @@ head of the file, on stderr and in `--json` stand: what cannot be told to the fr
 the plan rests on and no configuration says; what a run needs besides (data, rewards, learning rates). In Python:
 `fs.load("job.yaml").to("verl").text`.
 
-`scenario from` reads what `scenario to` wrote as the same scenario, but for what is listed. Engine limits that the
-scenario leaves open are written as they were simulated. A prompt's cap is four times its mean, as `scenario from`
+`scenario from` reads that as the same scenario, but for what is listed. Engine limits that the scenario leaves open are
+written as they were simulated. A prompt's cap is four times its mean, as `scenario from`
 assumes it.
 
 ### Your own configuration, changed
@@ -133,9 +132,9 @@ assumes it.
 
 Only the settings that say something else than the scenario change, and every other byte of the file stays: comments,
 keys that fleetsim does not know, model paths. A YAML, TOML or Python file is shown as a diff, and `-o FILE` writes it
-whole; a script stays as it is, and the words for the end of its command are shown. `size`, `split` and `plan` take
-`--to` and `--config` for the fleet that they recommend. What the framework cannot be told is listed. A value that
-another key shares by a YAML alias is refused, not changed.
+whole; a script stays as it is, and the words for its command's end are shown. `size`, `split`, `plan` and `replay`
+take `--to` and `--config` for the fleet that they recommend. What the framework cannot be told is listed. A value that
+another key shares by a YAML alias is refused.
 
 - Prefill engines (`engine.disaggregation`) can be told to verl, slime and SkyRL. slime and SkyRL have one pool of
   engines, so sides with a common divisor come back as more instances of smaller sides.

@@ -128,6 +128,11 @@ SPECS: Mapping[str, Spec] = {
         "PrimeIntellect-ai/prime-rl",
         ("src/prime_rl/trainer/rl/*", "src/prime_rl/orchestrator/*", "src/prime_rl/monitors/wandb/overview.py"),
     ),
+    "tinker": Spec(
+        "thinking-machines-lab/tinker-cookbook",
+        tuple(f"tinker_cookbook/rl/{name}.py" for name in ("train", "metric_util", "metrics", "rollout_runner")),
+        timers={"scope_span": "time/{}"},
+    ),
 }
 
 

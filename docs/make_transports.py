@@ -78,7 +78,6 @@ FAR = """\
 - A transfer inside one node is slower here than verl's figures of 0.02 and 0.12 s, which cannot hold the whole sync.
 - Trainers that take stacks of experts apart on the gathering rank (veomni), or gather Megatron shards in host memory,
   need 2.5 to 4 times as long as predicted.
-- miles' `rdma_p2p` gathers each pipeline stage first: 1.4 to 4 times as long as predicted.
 - `call_s` is a call over HTTP (1.6 ms). Opening an IPC handle takes a third of that, a call in SkyRL three times as
   much.
 - `latency_s` (0.5 s, assumed) is more than some sources' timers hold.

@@ -63,7 +63,7 @@ class Row:
         return ", ".join([self.transport, *said])
 
 
-_SAID = ("source", "load", "calls")
+_SAID = ("source", "fetch", "load", "calls")
 
 
 def rows() -> list[Row]:

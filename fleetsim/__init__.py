@@ -30,6 +30,7 @@ __all__ = [
     "Job",
     "Metrics",
     "OutsideError",
+    "PackResult",
     "PlanResult",
     "ReplayResult",
     "SimulateResult",
@@ -41,6 +42,7 @@ __all__ = [
     "compare",
     "estimate_profile",
     "load",
+    "pack",
     "plan",
     "profile",
     "profiles",
@@ -50,7 +52,7 @@ __all__ = [
     "sweep",
 ]
 # Functions that bear the name of a package of ours.
-_ALSO_PACKAGES = frozenset({"compare", "plan", "replay", "sweep"})
+_ALSO_PACKAGES = frozenset({"compare", "pack", "plan", "replay", "sweep"})
 
 
 class _Callable(ModuleType):

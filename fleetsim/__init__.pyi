@@ -10,6 +10,7 @@ from fleetsim.api import Interrupted as Interrupted
 from fleetsim.api import Job as Job
 from fleetsim.api import Metrics as Metrics
 from fleetsim.api import OutsideError as OutsideError
+from fleetsim.api import PackResult as PackResult
 from fleetsim.api import PlanResult as PlanResult
 from fleetsim.api import ReplayResult as ReplayResult
 from fleetsim.api import SimulateResult as SimulateResult
@@ -20,6 +21,7 @@ from fleetsim.api import SweepResult as SweepResult
 from fleetsim.api import compare as compare
 from fleetsim.api import estimate_profile as estimate_profile
 from fleetsim.api import load as load
+from fleetsim.api import pack as pack
 from fleetsim.api import plan as plan
 from fleetsim.api import profile as profile
 from fleetsim.api import profiles as profiles

@@ -166,7 +166,7 @@ class AlertsResult:
 
     def document(self) -> dict[str, Any]:
         """What the command prints under --json."""
-        from fleetsim.alerts.data import alerts_document
+        from fleetsim.alerts.told import alerts_document
 
         return alerts_document(self.standing, self.writing, self.rules())
 

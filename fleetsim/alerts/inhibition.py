@@ -9,10 +9,9 @@ from dataclasses import replace
 import numpy as np
 
 from fleetsim import units
-from fleetsim.alerts.alert_rule import AlertRule, Booleans, Standing, Tracer, fires, sign, worth
+from fleetsim.alerts.alert_rule import AlertRule, Booleans, Standing, Tracer, fires, shown, sign, worth
 from fleetsim.alerts.faults import BY_FAULT
 from fleetsim.alerts.rate import any_lately
-from fleetsim.alerts.signal_text import shown
 from fleetsim.alerts.signals import BY_STANDING_NAME
 
 # A fault counts as seen if the alert finds it in so many of its runs.

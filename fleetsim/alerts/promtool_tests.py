@@ -10,10 +10,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fleetsim.alerts.alert_rule import AlertRule, Standing
+from fleetsim.alerts.alert_rule import AlertRule, Standing, duration
 from fleetsim.alerts.metric_names import MetricNames
 from fleetsim.alerts.rules import MISSING, MISSING_FOR, Writing
-from fleetsim.alerts.signal_text import duration
 from fleetsim.alerts.signal_values import Expected
 from fleetsim.errors import InputError, Problem
 

@@ -13,8 +13,7 @@ import numpy as np
 
 from fleetsim.alerts.alert_rule import AlertRule, Standing, Tracer, fires, sign, worth
 from fleetsim.alerts.inhibition import Begun, judged, silenced
-from fleetsim.alerts.rare_events import MONTH_H, Tail, most_per_month, tail_of
-from fleetsim.alerts.rate import Floats, lowest_lately
+from fleetsim.alerts.rate import MONTH_H, Floats, Tail, lowest_lately, most_per_month, tail_of
 from fleetsim.alerts.rehearsal import Rehearsal
 from fleetsim.alerts.signals import STANDING, StandingSignal
 

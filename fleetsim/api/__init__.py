@@ -11,7 +11,7 @@ The same question gives the same digits here and on the command line: a result's
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fleetsim.api.job import Job
@@ -23,7 +23,9 @@ from fleetsim.estimates import Estimate
 from fleetsim.forecast.ask import ForecastResult
 from fleetsim.job.base_job import load
 from fleetsim.job.metrics import Metrics
-from fleetsim.job.result import keywords
+from fleetsim.job.result import keywords, told
+from fleetsim.pack.ask import Pack, PackResult
+from fleetsim.pack.ask import pack as packed
 from fleetsim.plan.ask import plan
 from fleetsim.plan.result import PlanResult
 from fleetsim.replay.ask import replay
@@ -60,6 +62,26 @@ def profiles() -> tuple[str, ...]:
 def profile(path_or_name: str | os.PathLike[str]) -> Profile:
     """The profile of an engine: a file, or a shipped name. Raises InputError with all that is wrong."""
     return load_profile(path_or_name)
+
+
+@keywords()
+def pack(
+    jobs: Sequence[Job | str | os.PathLike[str]],
+    *,
+    gpus: int,
+    switch_s: float | None = None,
+    fair: bool = False,
+    protect: Mapping[str, float] | None = None,
+    tell: Callable[[str], None] | None = None,
+) -> PackResult:
+    """Several jobs on one set of GPUs: `fleetsim pack`.
+
+    jobs: of `load`, or what it takes. switch_s: seconds until GPUs that another job had serve the next. fair: the least
+    worst slow-down. protect: name of a job -> per cent by which its step may be longer than alone. Raises InputError.
+    """
+    made = tuple(job if isinstance(job, Job) else load(job) for job in jobs)
+    kept = [f"{name}:{percent:g}" for name, percent in (protect or {}).items()]
+    return packed(Pack(made=made, gpus=gpus, switch_s=switch_s, fair=fair, protect=kept), told(tell))
 
 
 @keywords()
@@ -104,6 +126,7 @@ __all__ = [
     "Job",
     "Metrics",
     "OutsideError",
+    "PackResult",
     "PlanResult",
     "ReplayResult",
     "SimulateResult",
@@ -114,6 +137,7 @@ __all__ = [
     "compare",
     "estimate_profile",
     "load",
+    "pack",
     "plan",
     "profile",
     "profiles",

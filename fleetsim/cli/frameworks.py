@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 # --- Options that several commands of `fleetsim scenario` take.
 
-FRAMEWORKS = "verl, roll, openrlhf, open-instruct, trl, areal, nemo-rl, slime, skyrl, prime-rl, ms-swift or rlinf."
+FRAMEWORKS = (
+    "verl, roll, openrlhf, open-instruct, trl, areal, nemo-rl, slime, skyrl, prime-rl, ms-swift, rlinf or tinker."
+)
 
 OutputFile = Annotated[
     str | None, typer.Option("-o", "--output", metavar="FILE", help="Write it there instead of to stdout.")

@@ -179,6 +179,7 @@ MANUALS: Mapping[str, Manual] = {
     "size": Manual((3, 10, 11, 12), _JOB, see=("docs/model.md", "split", "simulate", "alerts")),
     "split": Manual((3, 10, 12), _JOB, see=("docs/model.md", "size", "compare")),
     "plan": Manual((3, 10, 11, 12), _JOB, see=("docs/plan.md", "size", "split")),
+    "pack": Manual((10, 11), see=("split", "plan")),
     "simulate": Manual((3, 10, 12), _JOB, see=("docs/metrics.md", "docs/presets.md", "scenario")),
     "forecast": Manual((3, 10, 12), _JOB, see=("docs/howto/whole_run.md", "simulate", "size")),
     "compare": Manual((3, 10), _JOB, see=("docs/metrics.md", "simulate", "replay")),

@@ -16,6 +16,7 @@ from fleetsim.errors import Problems
 from fleetsim.job.settings import RUN, Option, Question
 
 if TYPE_CHECKING:
+    from fleetsim.frameworks.patch import ConfigPatch
     from fleetsim.job.metrics import Gate
     from fleetsim.job.result import Recommendation, SoFar, Watch
 
@@ -85,6 +86,12 @@ def check_config(framework: str | None, config: str | None) -> None:
         raise InputError([Problem(flag, value, rule, "give both; without a file: --save, then fleetsim scenario to")])
 
 
+def show_patch(patch: ConfigPatch, *, err: bool) -> None:
+    """A configuration's changed lines, and what changes, behind the answer; on stderr beside a JSON document."""
+    for line in ("", *patch.diff.splitlines(), *patch.lines()):
+        say(line, err=err)
+
+
 def answer(ask: Callable[[Q, Watch], Recommendation], asked: Q, output: SavedOutput, more: Sequence[str]) -> None:
     """Asks, shows what is recommended, writes it where it was asked for, and ends with the exit code.
 
@@ -110,9 +117,8 @@ def answer(ask: Callable[[Q, Watch], Recommendation], asked: Q, output: SavedOut
         from fleetsim.config.yaml_text import from_yaml
         from fleetsim.job.in_frameworks import patched
 
-        patch = patched(output.to, scenario_from_mapping(from_yaml(result.saved(), "saved")), output.config)
-        for line in ("", *patch.diff.splitlines(), *patch.lines()):
-            say(line, err=output.form != "table")
+        scenario = scenario_from_mapping(from_yaml(result.saved(), "saved"))
+        show_patch(patched(output.to, scenario, output.config), err=output.form != "table")
     if places.page is not None:
         with progress("for the page") as watch:
             page = result.page(watch)

@@ -62,9 +62,17 @@ class PlanFiles:
         Option("Write the window's job as a scenario, for simulate.", CHANGE, metavar="FILE", after="patch"),
     ] = None
 
+    to: Annotated[
+        str | None,
+        Option("Say what is recommended to a framework.", CHANGE, metavar="FRAMEWORK", after="job_out"),
+    ] = None
+    config: Annotated[
+        str | None, Option("Your own configuration of that framework.", CHANGE, metavar="FILE", after="to")
+    ] = None
+
     def asked(self) -> bool:
         """Whether there is one of the recommendation's."""
-        return self.plan_out is not None or self.patch is not None
+        return any(file is not None for file in (self.plan_out, self.patch, self.to))
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +128,13 @@ def checked(asked: Replay, output: ReplayOutput, files: PlanFiles, access: Acces
 
 def _questions(asked: Replay, files: PlanFiles) -> Questions:
     """What is asked beyond the diagnosis. Raises InputError, with what is wrong with the files of a plan."""
+    from fleetsim.cli.plan_output import check_config
 
     wrong = Problems()
     with wrong.check():
         questions = asked.changes.ready()
+    with wrong.check():
+        check_config(files.to, files.config)
     for name, output in (("--plan-out", files.plan_out), ("--patch", files.patch)):
         with wrong.check():
             if output is not None:
@@ -203,7 +214,7 @@ def write_plan(files: PlanFiles, answers: Answers, window: HistoryWindow) -> Non
 
     held = answers.withheld
     if held is not None:
-        for output in (files.plan_out, files.patch):
+        for output in (files.plan_out, files.patch, files.config):
             if output is not None:
                 say(f"{output} is not written: nothing is recommended now: {held.why}", err=True)
         return
@@ -223,7 +234,7 @@ def write_plan(files: PlanFiles, answers: Answers, window: HistoryWindow) -> Non
 
 def stop_if_withheld(files: PlanFiles, answers: Answers) -> None:
     """Exit 10 where a file of the recommendation was asked for and there is none: a pipeline must not go on."""
-    if answers.withheld is not None and (files.plan_out is not None or files.patch is not None):
+    if answers.withheld is not None and files.asked():
         raise typer.Exit(NOT_HELD)
 
 
@@ -259,6 +270,8 @@ def replay(asked: Replay, output: ReplayOutput, files: PlanFiles, access: Access
 
     [bold]fleetsim replay --from day.parquet --recommend --plan-out plan.json --patch patch.yaml[/bold]
 
+    [bold]fleetsim replay --from day.parquet --to verl --config run.sh[/bold]
+
     [bold]fleetsim replay --prometheus http://localhost:9090 --start -2h --verify plan.json[/bold]
 
     [bold]fleetsim replay --from day.parquet --sweep fleet.instances=6:16:2 --html day.html[/bold]
@@ -266,6 +279,7 @@ def replay(asked: Replay, output: ReplayOutput, files: PlanFiles, access: Access
     Reads only. Nothing is written but what --save, --html, --plan-out, --patch and --job-out name.
     """
     from fleetsim.cli.output import show_result, stop_at, write_page
+    from fleetsim.cli.plan_output import show_patch
     from fleetsim.cli.progress import progress
 
     asked, places = checked(asked, output, files, access)
@@ -273,6 +287,8 @@ def replay(asked: Replay, output: ReplayOutput, files: PlanFiles, access: Access
         result = with_file(ask(asked, watch), files.patch)
     result = with_job(result, files.job_out)
     show_result(result, output.form, output.explain)
+    if files.to is not None and files.config is not None and result.answers.recommendation is not None:
+        show_patch(result.to(files.to, files.config), err=output.form != "table")
     if places.page is not None:
         write_page(places.page, result.page())
     write_plan(files, result.answers, asked.history.ready())

@@ -130,7 +130,7 @@ def schema(
     if log is None:
         _echo_json(json_schema())
         return
-    from fleetsim.history.log_schema import log_schema
+    from fleetsim.history.run_log import log_schema
 
     say("\n".join(log_schema(log)))
 

@@ -24,7 +24,7 @@ REPLICATIONS = 10
 _Runs = dict[tuple[int, int], Mapping[str, Any]]
 
 # What makes run r of one scenario draw other groups than run r of the other.
-_DRAWS: tuple[tuple[str, Callable[[Scenario], float]], ...] = (
+_DRAWS: tuple[tuple[str, Callable[[Scenario], object]], ...] = (
     ("run.seed", lambda s: s.run.seed),
     ("workload.group_size", lambda s: s.workload.group_size),
     ("buffer.group_oversampling", lambda s: s.buffer.group_oversampling),

@@ -18,6 +18,11 @@ def judges_of(scenario: Sections) -> dict[str, JudgeConfig]:
     return {name: judge for name, judge in found.items() if judge is not None}
 
 
+def at_rollout(scenario: Sections) -> tuple[str, JudgeConfig] | None:
+    """The judge that asks the rollout's own engines, with its name; None where there is none."""
+    return next(((name, judge) for name, judge in judges_of(scenario).items() if judge.at == "rollout"), None)
+
+
 def as_rollout(scenario: S, judge: JudgeConfig) -> S:
     """The scenario with a judge's engines in the rollout's place: what is asked of those can be asked of these."""
     return scenario.model_copy(

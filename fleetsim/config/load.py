@@ -303,6 +303,8 @@ def _missing_files(scenario: Scenario) -> Iterator[Problem]:
     laws = {
         "workload.prompt_tokens": w.prompt_tokens,
         "workload.output_tokens": w.output_tokens,
+        "workload.turns.count": w.turns.count,
+        "workload.turns.output_tokens": w.turns.output_tokens,
         "workload.turns.tool_latency_s": w.turns.tool_latency_s,
         "workload.turns.tool_tokens": w.turns.tool_tokens,
         "workload.reward.latency_s": w.reward.latency_s,

@@ -14,7 +14,7 @@ from fleetsim.config.judges import JUDGES, as_rollout, judges_of
 from fleetsim.config.law_numbers import POLICY_RULES
 from fleetsim.config.sections import Sections
 from fleetsim.config.sync import LinkConfig
-from fleetsim.config.workload import ConstantTokens, Gamma, Lognormal, longest_length
+from fleetsim.config.workload import ConstantTokens, Gamma, Lognormal
 from fleetsim.errors import Problem
 
 # --- Rules of the `engine` section that look at the rest of the scenario: caps that a scheduler needs, whole ranks.
@@ -24,7 +24,7 @@ def _no_eviction_needs_a_cap(s: Sections) -> Iterator[Problem]:
     policy = s.engine.capacity_scheduler_policy
     if s.engine.name != "tensorrt-llm" or policy != "guaranteed_no_evict":
         return
-    if longest_length(s.workload.output_tokens) is None:
+    if s.workload.turns.most_tokens(s.workload.output_tokens) is None:
         yield Problem(
             "workload.output_tokens.max",
             None,
@@ -228,6 +228,8 @@ def _prompts_and_outputs_have_tokens(s: Sections) -> Iterator[Problem]:
 def _every_turn_has_a_token(s: Sections) -> Iterator[Problem]:
     law, turns = s.workload.output_tokens, s.workload.turns.count
     most = law.value if isinstance(law, ConstantTokens) else law.max
+    if s.workload.turns.output_tokens is not None or not isinstance(turns, int):
+        return
     if turns > 1 and most is not None and most < turns:
         yield Problem(
             "workload.turns.count",
@@ -297,10 +299,24 @@ def _phases_have_names_of_their_own(s: Sections) -> Iterator[Problem]:
 def _judges_have_engines(s: Sections) -> Iterator[Problem]:
     """What a rollout engine must be, a judge's own must be too."""
     for name, judge in judges_of(s).items():
-        for rule in (_engine_kind_has_its_source, *(rule for rule, _ in ENGINE_RULES)) if judge.api is None else ():
+        for rule in (_engine_kind_has_its_source, *(rule for rule, _ in ENGINE_RULES)) if judge.has_engines else ():
             for p in rule(as_rollout(s, judge)):
                 own = p.path.removeprefix("fleet.").removeprefix("workload.")
                 yield replace(p, path=f"stations.{name}.{own}")
+
+
+def _one_judge_asks_the_rollout(s: Sections) -> Iterator[Problem]:
+    there = [name for name, judge in judges_of(s).items() if judge.at == "rollout"]
+    for name in there:
+        path = f"stations.{name}"
+        if getattr(s.stations, name).api is not None:
+            yield Problem(f"{path}.api", "given", "a judge at the rollout's engines rents none", "drop it, or at: own")
+        if name != there[0]:
+            rule = f"the rollout's engines answer one judge, and stations.{there[0]} is at them"
+            yield Problem(f"{path}.at", "rollout", rule, "use at: own, or more votes of one judge")
+        if s.stations.reward.holds_slot:
+            rule = f"rollouts keep their places until stations.{name} has answered, which needs such a place"
+            yield Problem("stations.reward.holds_slot", True, rule, f"use false, or stations.{name}.at: own")
 
 
 # Each rule with the fields it reads: a field that is itself wrong must not raise a second, derived complaint.
@@ -326,6 +342,7 @@ RULES: tuple[tuple[Rule, tuple[str, ...]], ...] = (
     (_speed_factors_have_instances, ("fleet.speed_factors", "fleet.instances", "run.events")),
     (_spot_machines_are_rollout_s_own, ("fleet.spot", "fleet.placement")),
     (_phases_have_names_of_their_own, ("trainer.phases",)),
+    (_one_judge_asks_the_rollout, (*(f"stations.{name}" for name in JUDGES), "stations.reward.holds_slot")),
     (_judges_have_engines, tuple(f"stations.{name}" for name in JUDGES)),
     (_evaluation_has_engines, ("evaluation", "trainer.gpus", "engine")),
     *ENGINE_RULES,

@@ -171,7 +171,7 @@ _READERS: dict[str, tuple[Callable[[Scenario], bool], str]] = {
     ),
     "buffer.on_full": (lambda s: s.buffer.capacity_samples is not None, "a buffer.capacity_samples"),
     "stations.tools": (
-        lambda s: s.workload.turns.count > 1 or s.stations.reward.at == "tools",
+        lambda s: s.workload.turns.several or s.stations.reward.at == "tools",
         "a workload.turns.count above 1, or stations.reward.at tools,",
     ),
     **{
@@ -180,8 +180,8 @@ _READERS: dict[str, tuple[Callable[[Scenario], bool], str]] = {
     },
     **{
         f"stations.{judge}.{name}": (
-            lambda s, judge=judge: getattr(s.stations, judge) is None or getattr(s.stations, judge).api is None,
-            f"a stations.{judge} without an api",
+            lambda s, judge=judge: getattr(s.stations, judge) is None or getattr(s.stations, judge).has_engines,
+            f"a stations.{judge} with engines of its own",
         )
         for judge in JUDGES
         for name in ("engine", "instances", "price_usd_per_gpu_h")
@@ -243,7 +243,7 @@ def most_steps(scenario: Sections) -> int:
         return max(_EVENTFUL, *(event.step + _AFTER for event in run.events), 1)
     warm, period = run.warmup_steps or 0, scenario.period_steps
     longer = _SPOT if has_spot(scenario) else 1
-    turns = scenario.trainer.batch_samples * w.turns.count
+    turns = scenario.trainer.batch_samples * w.turns.about
     most = max(_LEAST, min(longer * _MOST, longer * _MOST_TURNS // turns))
     # whole periods, two at least: a mean over a part of one has too many evaluations or too few
     return warm + (most if period == 1 else period * max(2, most // period) + _LEAST)

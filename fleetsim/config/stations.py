@@ -21,6 +21,7 @@ from fleetsim.config.base import (
 from fleetsim.config.engine import EngineConfig
 from fleetsim.config.workload import ConstantTokens, Length
 
+MOST_JUDGES = 4096
 LostName = Literal["dropped", "truncated", "retried"]
 
 
@@ -85,11 +86,14 @@ class ApiConfig(ConfigSection):
 
 
 class JudgeConfig(ConfigSection):
-    """Engines of their own, or an API, that read every rollout (or group) when it has its reward; the rollout is ready
-    when all of them have answered."""
+    """Engines of their own, an API, or the rollout's, that read every rollout (or group) when it has its reward; it is
+    ready when all of them have answered."""
 
+    at: Literal["own", "rollout"] = Field(
+        default="own", description="engines or an API of its own, or the rollout's engines"
+    )
     engine: EngineConfig = Field(default=EngineConfig(), description="as the rollout's engine; not read with an api")
-    instances: Annotated[int, Field(ge=1, le=4096)] = Field(default=1, description="engines")
+    instances: Annotated[int, Field(ge=1, le=MOST_JUDGES)] = Field(default=1, description="engines")
     api: ApiConfig | None = Field(default=None, description="rented by the token instead; null = engines of its own")
     per: Literal["sample", "group"] = Field(
         default="sample", description="it reads each sample, or all samples of a group together when they are scored"
@@ -108,6 +112,11 @@ class JudgeConfig(ConfigSection):
     price_usd_per_gpu_h: Price | None = Field(
         default=None, description="US dollars per GPU and hour of its engines; null = the list price of engine.gpu"
     )
+
+    @property
+    def has_engines(self) -> bool:
+        """Whether it has engines of its own."""
+        return self.at == "own" and self.api is None
 
 
 class StationsConfig(ConfigSection):

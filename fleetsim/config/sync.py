@@ -33,10 +33,19 @@ class LinkConfig(ConfigSection):
     tensors: Count | None = Field(
         default=None, description="tensors of the checkpoint, a scale counted with its weight; null = from engine.model"
     )
-    source: Literal["gather", "sharded"] | None = Field(
+    source: Literal["gather", "stage", "sharded"] | None = Field(
         default=None,
-        description="the trainer puts full tensors together on one rank that sends them all; or every rank sends its "
-        "own share in the engine's format; null = gather for collective_broadcast, else sharded",
+        description="the trainer puts full tensors together on one rank that sends them all; or every rank first "
+        "collects its pipeline stage through its own card, in 16 bits (rdma_p2p of miles); or every rank sends its own "
+        "share in the engine's format; null = gather for collective_broadcast, else sharded",
+    )
+    stages: Count | None = Field(
+        default=None, description="source stage: pipeline stages of the trainer; null = trainer.recipe.pp, else 1"
+    )
+    fetch: Literal["slice", "whole"] = Field(
+        default="slice",
+        description="rdma_p2p: a GPU of an engine fetches what it keeps; or all weights, and its loader takes its part "
+        "(NeMo-RL's nixl without shard_expert_weights)",
     )
     gather_bytes_s: Rate | None = Field(
         default=None,

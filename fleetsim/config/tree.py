@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 _WORD = re.compile(r"[\w-]+")
+# How a union of laws calls its branch of plain numbers, where it has one.
+A_NUMBER = "number"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,8 @@ def _node(annotation: Any) -> Node:
             return nodes[0]
         children: dict[str, Node] = {}
         laws: list[str] = []
-        for node, branch in zip(nodes, (a for a in arguments if a is not type(None)), strict=True):
+        for node, tagged in zip(nodes, (a for a in arguments if a is not type(None)), strict=True):
+            branch = typing.get_args(tagged)[0] if typing.get_origin(tagged) is typing.Annotated else tagged
             for key, child in node.children.items():
                 children.setdefault(key, child)
             if isinstance(branch, type) and issubclass(branch, BaseModel) and "kind" in branch.model_fields:
@@ -94,7 +97,7 @@ def place_of(root: Node, location: Sequence[int | str]) -> Place:
     keys: list[int | str] = []
     node, above, told = root, root, False
     for part in location:
-        if isinstance(part, str) and node.laws and not told and part in node.laws:
+        if isinstance(part, str) and node.laws and not told and part in (*node.laws, A_NUMBER):
             told = True
             continue
         keys.append(part)

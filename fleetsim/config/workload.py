@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import os
 from itertools import pairwise
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationInfo, model_validator
+from pydantic import (
+    BeforeValidator,
+    Discriminator,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    Tag,
+    ValidationInfo,
+    model_validator,
+)
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError
 
@@ -14,12 +24,14 @@ from fleetsim.config.base import (
     MAX_SECONDS,
     MAX_TOKENS,
     ConfigSection,
+    Count,
     CountOrZero,
     Fraction,
     Name,
     Tokens,
     beside_the_scenario,
 )
+from fleetsim.config.tree import A_NUMBER
 
 # --- Length and latency laws as a scenario writes them: a bare number, or a mapping with the law's parameters.
 #     512                                             constant
@@ -193,16 +205,141 @@ def longest_length(law: LengthSpec) -> float | None:
     return law.max
 
 
+# --- How many turns a sample has: a whole number, or a law of whole numbers. A bucket of a histogram with le: k holds
+#     the turns up to k, so that le: [1, 2, 3] are the shares of one, two and three turns.
+
+MOST_TURNS = 10_000
+_TurnCap = Annotated[int, Field(ge=1, le=MOST_TURNS, description="counts above are cut to this one")]
+
+
+class Geometric(ConfigSection):
+    """After each turn a sample goes on with the same chance, 1 - 1 / mean: it may stop early, or go on for long."""
+
+    kind: Literal["geometric"] = "geometric"
+    mean: Annotated[float, Field(ge=1, le=500)] = Field(description="mean of the uncapped law")
+    max: _TurnCap | None = None
+
+
+class Uniform(ConfigSection):
+    """Each count from `low` to `high` is as likely as any other."""
+
+    kind: Literal["uniform"] = "uniform"
+    low: Annotated[int, Field(ge=1, le=MOST_TURNS)] = Field(default=1, description="the smallest count")
+    high: Annotated[int, Field(ge=1, le=MOST_TURNS)] = Field(description="the largest count")
+    max: _TurnCap | None = None
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Uniform:
+        if self.low > self.high:
+            raise PydanticCustomError("law", "low must be at most high", {"remedy": "give them in order"})
+        return self
+
+
+# What stands behind `geometric:` and `uniform:`, in this order.
+_TURN_WORDS = {"geometric": ("mean", "max"), "uniform": ("low", "high")}
+
+
+def _turn_law(given: Any) -> Any:
+    """The short forms: "geometric:3" or "geometric:3:20" (mean, most), "uniform:1:5", and those of all laws."""
+    if isinstance(given, str):
+        name, *numbers = given.split(":")
+        keys = _TURN_WORDS.get(name, ())
+        if 1 <= len(numbers) <= len(keys) and all(n.replace(".", "", 1).isdecimal() for n in numbers):
+            found = dict(zip(keys[-1:] if name == "uniform" and len(numbers) == 1 else keys, numbers, strict=False))
+            return {"kind": name} | {key: float(n) if "." in n else int(n) for key, n in found.items()}
+        rule = "must be a whole number or a law: geometric:MEAN, geometric:MEAN:MOST, uniform:LOW:HIGH"
+        raise PydanticCustomError("law", rule, {"remedy": "for example 10, or geometric:3"})
+    return given if isinstance(given, (int, float)) else _expand(given)
+
+
+def _law_kind(given: Any) -> str:
+    """The branch of the union: the kind of a law, else that of numbers."""
+    kind = given.get("kind") if isinstance(given, dict) else getattr(given, "kind", A_NUMBER)
+    return kind if isinstance(kind, str) else ""
+
+
+class _TurnForms(_ShortForms):
+    """Says in the JSON schema what `_turn_law` accepts."""
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        laws = handler(schema)
+        return {"anyOf": [{"type": "string", "pattern": "^(geometric|uniform):[0-9.:]+$"}, *laws["oneOf"]]}
+
+
+TurnCount = Annotated[
+    Annotated[int, Field(ge=1, le=MOST_TURNS), Tag(A_NUMBER)]
+    | Annotated[Geometric, Tag("geometric")]
+    | Annotated[Uniform, Tag("uniform")]
+    | Annotated[Lognormal, Tag("lognormal")]
+    | Annotated[Gamma, Tag("gamma")]
+    | Annotated[Empirical, Tag("empirical")]
+    | Annotated[Histogram, Tag("histogram")],
+    Discriminator(_law_kind),
+    BeforeValidator(_turn_law),
+    _TurnForms(),
+]
+TurnSpec = int | Geometric | Uniform | Lognormal | Gamma | Empirical | Histogram
+
+
 class TurnsConfig(ConfigSection):
     """Agentic rollouts: `count` generations with a tool call between each two."""
 
-    count: Annotated[int, Field(ge=1, le=10_000)] = Field(default=1, description="generations per sample")
+    count: TurnCount = Field(default=1, description="generations per sample, or their law")
+    output_tokens: Length | None = Field(
+        default=None, description="generated tokens of one turn; null = workload.output_tokens, spread evenly"
+    )
+    max_output_tokens: Count | None = Field(default=None, description="a turn's cap: max_tokens; null = none")
+    max_trajectory_tokens: Count | None = Field(
+        default=None, description="a trajectory's cap: all that follows its prompt, tools' answers too; null = none"
+    )
+    cut_turn: Literal["goes_on", "ends"] = Field(
+        default="goes_on", description="after a turn that max_output_tokens cut"
+    )
     tool_latency_s: Latency = Field(
         default=ConstantSeconds(value=0.0), description="seconds of one tool call, while the sample generates nothing"
     )
     tool_tokens: Length = Field(
         default=ConstantTokens(value=0), description="tokens that one tool answer adds to the context"
     )
+
+    @property
+    def several(self) -> bool:
+        """Whether a sample may have more than one turn."""
+        return self.most > 1
+
+    @property
+    def most(self) -> float:
+        """Turns of a sample at most; infinite where nothing bounds them."""
+        law = self.count
+        if isinstance(law, int):
+            return law
+        bounds = {"uniform": "high", "histogram": "le"}
+        own = getattr(law, bounds.get(law.kind, "max"))
+        own = own[-1] if isinstance(own, tuple) else own
+        return min(math.inf if x is None else max(1.0, math.ceil(x)) for x in (own, law.max))
+
+    @property
+    def about(self) -> int:
+        """Turns of a sample, more or less: what a bound on the length of a run needs to know."""
+        law = self.count
+        found = law if isinstance(law, int) else getattr(law, "mean", None) or getattr(law, "median", None) or 4
+        return max(1, round(min(found, self.most)))
+
+    @property
+    def by_law(self) -> bool:
+        """Whether the tokens of a sample come from its turns or are cut by their caps, beside `output_tokens`."""
+        caps = self.max_output_tokens, self.max_trajectory_tokens
+        return self.output_tokens is not None or caps != (None, None)
+
+    def most_tokens(self, whole: LengthSpec) -> float | None:
+        """Tokens that a sample generates at most, None where nothing says so. whole: `workload.output_tokens`."""
+        if not self.by_law:
+            return longest_length(whole)
+        each = math.inf if self.output_tokens is None else (longest_length(self.output_tokens) or math.inf)
+        of_turns = self.most * min(each, self.max_output_tokens or math.inf)
+        of_whole = (longest_length(whole) or math.inf) if self.output_tokens is None else math.inf
+        most = min(of_turns, of_whole, self.max_trajectory_tokens or math.inf)
+        return most if math.isfinite(most) else None
 
 
 class RewardConfig(ConfigSection):

@@ -21,7 +21,7 @@ _SCHEDULERS = {"vllm": VLLM, "sglang": SGLANG, "tensorrt-llm": TENSORRT}
 def instance_rows(n: int, up: int, free: int, slow: Sequence[float]) -> NDArray[Any]:
     """Rows of n instances, of which the first `up` are there. free: blocks of each. slow: as `World` takes it."""
     rows = np.zeros(n, INSTANCE)
-    for name in ("head", "tail", "fresh", "partial", "wait_head", "wait_tail", "system"):
+    for name in ("head", "tail", "fresh", "partial", "wait_head", "wait_tail", "system", "promised_last"):
         rows[name] = -1
     rows["free"], rows["slow"], rows["accepting"], rows["kind"] = free, 1.0, 1, IDLE
     rows["slow"][: len(slow)] = slow

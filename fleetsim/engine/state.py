@@ -27,8 +27,9 @@ from fleetsim.engine.step_time import PrefillSide, StepTime
 CHECKED = is_checked()
 # A sample that was drawn and not sent: it is in no list, and nothing has happened to it.
 _UNSENT = np.zeros((), SAMPLE)
-for _name in ("group", "instance", "prefill", "prev", "next", "shared", "system", "turn_cache"):
+for _name in ("group", "instance", "prefill", "prev", "next", "shared", "system", "turn_cache", "asks"):
     _UNSENT[_name] = -1
+_UNSENT["turns"] = 1
 for _name in ("sent_s", "start_s", "first_token_s", "finish_s"):
     _UNSENT[_name] = -1.0
 # A row as so many bytes: copied at once, where numpy copies one with fields field by field, fifteen times as slow.
@@ -38,17 +39,21 @@ _FIELDS = {name: (kind.char, at // kind.itemsize) for name, (kind, at, *_) in (F
 # Tables of the kernel that have another name here, and the one of an instance without prefill engines.
 _HELD_AS = {"instances": "rows"}
 _NONE = np.zeros(1)
+# First rows of a table, from which on it gets no room ahead.
+_MANY = 500_000
 _NO_STATION = np.zeros(0, STATION)
 GROUP_TABLES = ("ready", "blocked", "owed")
-SAMPLE_TABLES = ("timer_s", "timer_key", "requeue", "reward_s", "tool_s", "tool_tokens")
+SAMPLE_TABLES = ("timer_s", "timer_key", "requeue", "reward_s")
+CALL_TABLES = ("tool_s", "tool_tokens")
 
 
 class World:
     """Tables of a fleet of engines. `fleet` is the one row the kernel starts from; scalars are set through it.
 
     instances: rows, of which the first `started` (default all) are up. slow[i] multiplies the iteration time of
-    instance i. system_tokens: shared system prompt. turns: per sample. stations: rows of STATION, see
-    `station_rows`.
+    instance i. system_tokens: shared system prompt. several: samples of more than one turn. stations: rows of
+    STATION, see `station_rows`. ahead: the first samples and groups get so many times the room they need, for a table
+    that grows later is copied, and rows that nobody writes to take no memory.
     """
 
     def __init__(
@@ -61,8 +66,9 @@ class World:
         slow: Sequence[float] = (),
         prefix_caching: bool = False,
         system_tokens: int = 0,
-        turns: int = 1,
+        several: bool = False,
         stations: NDArray[Any] = _NO_STATION,
+        ahead: int = 1,
     ) -> None:
         up = instances if started is None else started
         prefill = step_time.prefill
@@ -76,7 +82,7 @@ class World:
         self._row = {kind: row.cast(kind) for kind, _ in _FIELDS.values()}  # type: ignore[call-overload]
         self.address = int(self.fleet.ctypes.data)  # what the kernel's functions take
         self._shown: dict[str, NDArray[Any]] = {}  # tables whose places the kernel knows
-        self.n_instances = instances
+        self.n_instances, self._ahead = instances, ahead
         self.followers: list[Callable[[], None]] = []  # told at each `bind`: what holds a row for each row here
         self.rows = _rows_of(instances, up, limits, slow, prefill)
         self.ends = np.zeros((instances, limits.max_num_seqs), np.int64)
@@ -91,7 +97,7 @@ class World:
         most_warm = int(max(stations["warm"], default=0))
         self.levels = np.zeros((2 * len(stations), int(LEVELS)))
         self.warm_s = np.zeros((len(stations), max(1, most_warm)))
-        self._without_work(turns)
+        self._without_work()
         self.set(
             cap=UNLIMITED,
             cap_instance=UNLIMITED,
@@ -104,7 +110,7 @@ class World:
             caching=int(prefix_caching),
             system_blocks=system_tokens // limits.block_size,
             **limit_fields(limits, step_time.window),
-            turns=turns,
+            turns=1 + several,
             n_stations=len(stations),
             most_warm=most_warm,
             tool_station=-1,
@@ -129,7 +135,7 @@ class World:
         self.table_s = step_time.table(max(limits.max_num_batched_tokens, most))
         self.prompt_table_s = _NONE if step_time.prefill is None else step_time.prefill.table()
 
-    def _without_work(self, turns: int) -> None:
+    def _without_work(self) -> None:
         """The tables of samples, groups and what waits for them, before anything is drawn."""
         self.n_groups = 0  # drawn, of which the kernel knows those of the last `bind`
         self.samples = np.zeros(0, SAMPLE)
@@ -144,8 +150,9 @@ class World:
         self.owed = np.zeros(0, np.int32)
         self.log = np.zeros(0, LOG)
         self.reward_s = np.zeros(0)
-        self.tool_s = np.zeros((0, max(0, turns - 1)))
-        self.tool_tokens = np.zeros((0, max(0, turns - 1)), np.int32)
+        self.tool_s = np.zeros(0)
+        self.tool_tokens = np.zeros(0, np.int32)
+        self.goals = np.zeros(0, np.int32)
         self.arrival_s = np.zeros(0)
         self.arrival = np.zeros(0, np.int32)
 
@@ -210,13 +217,13 @@ class World:
         return self.address
 
     def add_samples(self, n: int) -> slice:
-        """Room for n more samples, unsent; returns their rows. The tables grow by half at least.
+        """Room for n more samples, unsent; returns their rows. Tables that are full grow by half at least.
 
         Raises MemoryError when they cannot; the kernel may go on with what it has.
         """
         used = self.get("n_samples")
         if used + n > len(self.samples):
-            room = max(used + n, len(self.samples) * 3 // 2)
+            room = max(used + n, len(self.samples) * 3 // 2) if used else self._first(n)
             if self.get("caching"):
                 rows = room * (2 if self.get("turns") > 1 else 1) + 2 * len(self.instances)
                 rows *= 2 if self.get("prefills") else 1  # a prompt is known on both sides
@@ -229,6 +236,22 @@ class World:
         self.samples.view(_ROW)[used : used + n] = _UNSENT.view(_ROW)
         return slice(used, used + n)
 
+    def add_calls(self, n: int) -> slice:
+        """Room for n more calls of tools; returns their rows. Raises MemoryError like `add_samples`."""
+        used = self.get("n_calls")
+        if used + n > len(self.tool_s):
+            room = max(used + n, len(self.tool_s) * 3 // 2)
+            for name in (*CALL_TABLES, *(["goals"] if self.get("has_goals") else [])):
+                self._lengthen(name, room)
+        self.set(n_calls=used + n)
+        return slice(used, used + n)
+
+    def heard(self, samples: NDArray[Any]) -> NDArray[np.int64]:
+        """Tokens that tools answer to each of these rows, all its turns together."""
+        before = np.concatenate([[0], np.cumsum(self.tool_tokens[: self.get("n_calls")], dtype=np.int64)])
+        first = samples["first_call"]
+        return np.asarray(before[first + samples["turns"] - 1] - before[first])
+
     def add_groups(self, n: int) -> slice:
         """Room for n more groups, unsent; returns their rows. The kernel may use them from the next `bind` on.
 
@@ -236,7 +259,7 @@ class World:
         """
         used = self.get("n_groups")
         if used + n > len(self.groups):
-            room = max(used + n, len(self.groups) * 3 // 2)
+            room = max(used + n, len(self.groups) * 3 // 2) if used else self._first(n)
             for name in (*GROUP_TABLES, "groups"):
                 self._lengthen(name, room)
         new = self.groups[used : used + n]
@@ -244,6 +267,10 @@ class World:
         new["submit_s"], new["ready_s"], new["left_s"] = -1.0, -1.0, -1.0
         self.n_groups = used + n
         return slice(used, used + n)
+
+    def _first(self, n: int) -> int:
+        """Rows of a table that has none."""
+        return self._ahead * n if n < _MANY else n
 
     def _lengthen(self, name: str, n: int) -> None:
         """Gives a table n rows at least, and tells the kernel at once: the old one is freed here."""

@@ -71,7 +71,10 @@ class Transfer:
 
     @property
     def gather_s(self) -> float:
-        """Full tensors put together on one rank; 0 where every rank sends its own share."""
+        """Full tensors put together on one rank, or a stage of them on each; 0 where every rank sends its own share."""
+        if self.link.source == "stage":
+            assert self.link.stages is not None  # by the trainer's recipe
+            return 2.0 / self.element_bytes * self.model_bytes / self.link.stages / self.nic_bytes_s
         if self.link.source != "gather":
             return 0.0
         assert self.link.gather_bytes_s is not None  # by the trainer's backend
@@ -158,9 +161,15 @@ def collective_broadcast(t: Transfer) -> Stages:
 
 
 def rdma_p2p(t: Transfer) -> Stages:
-    """Every GPU of an instance fetches its slice through its own card, then the engine loads it."""
+    """Every GPU of an instance fetches its slice, or all weights, through its own card, then the engine loads it.
+
+    Stages are collected before anything is fetched (radixark/miles, update_weight_from_remote).
+    """
     rate = t.peers_bytes_s if t.in_one_node else t.nic_bytes_s
-    return _into_engines(t, t.gather_s, t.gpu_bytes / rate, "fetching")
+    fetching = (t.model_bytes if t.link.fetch == "whole" else t.gpu_bytes) / rate
+    if t.link.source == "stage":
+        return _into_engines(t, 0.0, t.gather_s + fetching, "collecting stages")
+    return _into_engines(t, t.gather_s, fetching, "fetching")
 
 
 def cuda_ipc(t: Transfer) -> Stages:

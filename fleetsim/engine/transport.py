@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -70,6 +71,19 @@ def sync_times(scenario: Scenario) -> SyncTimes:
     stages = TRANSPORTS[sync.transport](transfer)
     derived = tuple(name for name in ("publish_s", "pause_s", "trainer_block_s") if getattr(sync, name) is None)
     return _pinned(sync, stages, derived, _words(sync.transport, transfer, stages))
+
+
+def syncs_between(scenario: Scenario, fleets: Iterable[tuple[int, int]]) -> list[SyncTimes]:
+    """The same with so many instances and trainer GPUs in the place of its own, each pair; without words.
+
+    What a transport has to move is worked out once. Raises as `sync_times` does.
+    """
+    sync = scenario.sync
+    if sync.transport is None:
+        return [sync_times(scenario) for _ in fleets]
+    own, stages_of = transfer_of(scenario), TRANSPORTS[sync.transport]
+    moved = (stages_of(replace(own, instances=n, trainer_gpus=gpus)) for n, gpus in fleets)
+    return [_pinned(sync, stages, (), "") for stages in moved]
 
 
 def _pinned(sync: SyncConfig, stages: Stages, derived: tuple[str, ...], text: str) -> SyncTimes:
@@ -140,7 +154,11 @@ def transfer_of(scenario: Scenario) -> Transfer:
         link_bytes_s=link_bytes_s,
         colocated=s.fleet.placement == "colocated",
         link=link.model_copy(
-            update={"source": source, "gather_bytes_s": link.gather_bytes_s or GATHER_BYTES_S[backend]}
+            update={
+                "source": source,
+                "stages": link.stages or s.trainer.recipe.pp or 1,
+                "gather_bytes_s": link.gather_bytes_s or GATHER_BYTES_S[backend],
+            }
         ),
     )
 

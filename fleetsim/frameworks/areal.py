@@ -22,6 +22,8 @@ _ATTENTION = re.compile(r"\(attn:([^|()]*)\|ffn:[^|()]*\)")  # layers of a mixtu
 _PART = re.compile(r"(?:(\w+)(?:\[\w+\])?:)?((?:[dptce]\d{1,4})+)")
 
 _NO_BOUND = 1e6  # versions
+_CAPS = ("max_turns", "max_steps", "max_llm_calls_per_run")
+_AGENTS = re.compile(r"agent|search|multi-?turn|tool")
 
 # The class that AReaL's own defaults name: with it alone nobody asked for an agent.
 _OWN_AGENT = "online_agent._OnlineAgent"
@@ -77,13 +79,16 @@ def _lengths(draft: Draft) -> None:
     """areal/api/cli_args.py, GenerationHyperparameters: max_new_tokens are those of one request, max_tokens those of
     a conversation with its prompt. What an example of AReaL calls its turns stands in sections of its own."""
     settings = draft.settings
-    keys = [k for k in settings.found if k.rpartition(".")[2] in ("max_turns", "max_steps") and "eval" not in k]
+    keys = [k for k in settings.found if k.rpartition(".")[2] in _CAPS and "eval" not in k]
     turns = draft.maybe_count(*keys) if keys else None
     marks = ["workflow", "agent_builder_path", "econfig", "max_tokens_per_trajectory", "rollout.agent", "n_trajs"]
     named = settings.get("rollout.agent.agent_cls_path")
     if named is not None and str(named[1]).endswith(_OWN_AGENT):
         marks.remove("rollout.agent")
     agent = next((mark for mark in marks if settings.has(mark)), "")
+    experiment = draft.maybe_text("experiment_name")  # an example's workflow may stand in its program alone
+    if not agent and experiment is not None and _AGENTS.search(experiment.value):
+        agent = str(experiment)
     several = bool(agent) or turns is not None
     put_turns(draft, turns, "", agent)
     turn = draft.count("gconfig.max_new_tokens", default=16384)
@@ -103,14 +108,18 @@ def _roles(draft: Draft) -> None:
     roles.critic(draft, backend, settings.has("critic"), one_of({True: with_it, False: {}}), held)
     if settings.has("teacher"):
         path = draft.text("teacher.path", default="a teacher")
-        roles.passed(draft, str(path), _own_gpus(draft, "teacher"))
+        roles.taught(draft, str(path), _own_gpus(draft, "teacher"))
+    if settings.has("judge_engine"):
+        roles.judged(draft, "judge_engine: a judge", _own_gpus(draft, "judge_engine"))
     if settings.has("ref") and draft.values.get(roles.REFERENCE) and (apart := _own_gpus(draft, "ref")):
         roles.passed(draft, "ref.backend: the reference model", apart)
     if any(draft.flag(f"{role}.use_lora", default=False).value for role in ("actor", "rollout")):
         rank = draft.count("actor.lora_rank", "vllm.max_lora_rank", "sglang.max_lora_rank", default=32)
         roles.adapters(draft, rank)
         adapter(draft, rank, of_vllm=draft.values.get("engine.name") == "vllm")
-    settings.see("critic", "ref", "teacher", "vllm" if draft.values.get("engine.name") != "vllm" else "sglang")
+    settings.see(
+        "critic", "ref", "teacher", "judge_engine", "vllm" if draft.values.get("engine.name") != "vllm" else "sglang"
+    )
 
 
 def _own_gpus(draft: Draft, role: str) -> int:

@@ -24,6 +24,7 @@ from fleetsim.frameworks import (
     roll,
     skyrl,
     slime,
+    tinker,
     trl,
     verl,
 )
@@ -32,6 +33,7 @@ from fleetsim.frameworks.detection import mixed_up, no_rollout, other_job, unlik
 from fleetsim.frameworks.draft import Assumed, Draft, NotModelled, Taken
 from fleetsim.frameworks.equal_parts import divides, refusal
 from fleetsim.frameworks.reading import one_line
+from fleetsim.frameworks.roles import put_stations
 from fleetsim.frameworks.scenario_text import SECTIONS, scenario_yaml
 from fleetsim.frameworks.settings import RunSettings
 from fleetsim.frameworks.unread_keys import name_unread
@@ -52,9 +54,10 @@ FRAMEWORKS: Mapping[str, Framework] = {
     "prime-rl": prime_rl.FRAMEWORK,
     "ms-swift": ms_swift.FRAMEWORK,
     "rlinf": rlinf.FRAMEWORK,
+    "tinker": tinker.FRAMEWORK,
 }
 # Names of those whose configurations another framework's reader reads: verifiers trains by prime-rl.
-_ALIASES = {"verifiers": "prime-rl", "swift": "ms-swift"}
+_ALIASES = {"verifiers": "prime-rl", "swift": "ms-swift", "tinker-cookbook": "tinker"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +119,7 @@ def scenario_from(
         missing = any(p.rule.startswith("is missing") for p in draft.problems)
         another = (other_job(settings) or unlike(settings, framework)) if missing else None
         raise InputError(_once(problems) if another is None else [another])
+    put_stations(draft)
     name_unread(draft)
     if settings.parents:
         above = one_line(", ".join(settings.parents))

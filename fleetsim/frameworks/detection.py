@@ -54,6 +54,10 @@ MARKS: Mapping[str, tuple[str, ...]] = {
         "cluster.component_placement", "cluster.component_placement", "runner.task_type", "rollout.rollout_backend",
         "data.rollout_batch_size", "algorithm.group_size",
     ),
+    "tinker": (
+        "groups_per_batch", "max_steps_off_policy", "stream_minibatch_config", "async_config", "dataset_builder",
+        "renderer_name", "recipe_name", "num_substeps", "behavior_if_log_dir_exists",
+    ),
 }  # fmt: skip
 PROGRAMS: Mapping[str, tuple[str, ...]] = {
     "verl": ("verl.", "main_ppo"),
@@ -67,6 +71,7 @@ PROGRAMS: Mapping[str, tuple[str, ...]] = {
     "skyrl": ("skyrl", "main_fully_async"),
     "prime-rl": ("prime_rl", "prime-rl"),
     "rlinf": ("rlinf",),
+    "tinker": ("tinker_cookbook",),
     "ms-swift": ("swift rlhf", "megatron rlhf", "swift/cli", "rlhf.py"),
 }
 _ENOUGH = 2

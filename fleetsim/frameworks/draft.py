@@ -60,7 +60,7 @@ class Draft:
     """What a framework's module builds. given: what the user set himself. preset: the shipped one that is alike.
 
     guesses: paths whose values neither the configuration nor the framework says. links: the ways back. other_gpus: GPUs
-    of what the scenario has no place for.
+    of what the scenario has no place for. apart: station, who and GPUs of what reads samples on GPUs of its own.
     """
 
     framework: str
@@ -78,6 +78,7 @@ class Draft:
     links: list[Link] = field(default_factory=list)
     missing: set[str] = field(default_factory=set)
     other_gpus: int = 0
+    apart: list[tuple[str, str, int]] = field(default_factory=list)
 
     # ------------------------------------------------------------------------------------------------------ reading
 

@@ -17,7 +17,7 @@ from fleetsim.frameworks.sides import frozen, vllm_drafts
 
 SAMPLERS = ("in_order", "ready_first", "weight_fifo", "windowed")
 TRANSPORTS = {
-    "nccl_reshard": "collective_broadcast",
+    "nccl_reshard": "rdma_p2p",
     "nixl": "rdma_p2p",
     **dict.fromkeys(("vllm_s3_sparse", "vllm_zmq_sparse"), "sparse_delta"),
 }
@@ -67,7 +67,7 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     draft.semantics("fleet.group_placement", "spread", "a request per sample")
     draft.semantics("fleet.routing", "round_robin", "over the data-parallel engines")
     _filtering(draft)
-    common.transport(draft, draft.maybe_text(f"{GENERATION}.refit_transport"), TRANSPORTS)
+    _transport(draft)
     penalty = draft.number("loss_fn.reference_policy_kl_penalty", default=0.01)
     made = penalty.value > 0 or beside.taught
     common.hardware_and_times(draft, speed, {"policy log-probs": True, "reference log-probs": made})
@@ -77,6 +77,24 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     pool = f"env.{'math' if own is None else own.value}.num_workers"
     roles.workers(draft, "reward", [draft.maybe_count(pool)], pool)
     draft.leave_out(NOT_MODELLED)
+
+
+def _transport(draft: Draft) -> None:
+    """How a refit travels (docs/guides/weight-refit.md, docs/guides/checkpoint-engine-refit.md)."""
+    way = draft.maybe_text(f"{GENERATION}.refit_transport")
+    common.transport(draft, way, TRANSPORTS)
+    if draft.values.get("fleet.placement") == "colocated":
+        return
+    word = "" if way is None else way.value.lower()
+    if word == "nccl_reshard":
+        draft.semantics("sync.link.load", "in_place", "each rank gets its shards where the engine uses them")
+    elif word == "nixl":
+        sliced = draft.flag(f"{GENERATION}.refit_cfg.nixl.shard_expert_weights", default=False)
+        fetch = "slice" if sliced.value else "whole"
+        draft.put("sync.link.fetch", fetch, sliced, why="of the experts", unless="slice")
+    elif draft.values.get("sync.transport") == "collective_broadcast":
+        draft.semantics("sync.transport", "collective_broadcast", "NCCL, packed")
+        draft.semantics("sync.link.source", "sharded", "every rank sends its own part")
 
 
 def _one_update(draft: Draft, update: Read[int] | None, want: int) -> dict[str, int] | None:

@@ -53,7 +53,7 @@ def put_beside(draft: Draft) -> Beside:
         own = draft.flag(f"{apart}.enabled", default=False).value
         each = draft.count(f"{apart}.default_teacher_cfg.num_nodes", default=1).value if own else 0
         nodes += each * max(1, len(models))
-        roles.passed(draft, f"{_TEACHERS}: {max(1, len(models))} teachers", each * max(1, len(models)) * per_node)
+        roles.taught(draft, f"{_TEACHERS}: {max(1, len(models))} teachers", each * max(1, len(models)) * per_node)
         draft.settings.see(_TEACHERS)
     gym = draft.maybe_count("env.nemo_gym.num_gpu_nodes", least=0)
     if gym is not None and gym.value:

@@ -25,7 +25,9 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
         draft, "model_name_or_path", remedy="-- --model_name_or_path allenai/Olmo-3-7B-Think, or --set engine.model=..."
     )
     prompts = draft.count("num_unique_prompts_rollout", default=16)
-    n = draft.take("workload.group_size", draft.count("num_samples_per_prompt_rollout", default=4))
+    n = draft.take(
+        "workload.group_size", draft.count("num_samples_per_prompt_rollout", "number_samples_per_prompt", default=4)
+    )
     samples = times(prompts, n)
     draft.put("trainer.batch_samples", samples.value, prompts, n, why="prompts x responses", back=samples.written)
     answer = draft.count("response_length", default=256)

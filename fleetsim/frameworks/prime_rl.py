@@ -124,6 +124,9 @@ def _recipe(draft: Draft) -> None:
     roles.adapters(draft, rank)
     adapter(draft, rank)
     draft.settings.see("inference.vllm.enable_lora")
+    other = draft.maybe_text("orchestrator.algo.sampling.source.name")
+    if other is not None:
+        draft.note(str(other), "another model on a server of its own generates the samples: here the policy does")
     if draft.settings.has("orchestrator.algo.teacher"):
         roles.judged(draft, "orchestrator.algo.teacher: a teacher on a server of its own")
         draft.settings.see("orchestrator.algo.teacher")

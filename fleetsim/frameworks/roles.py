@@ -1,7 +1,8 @@
 """Beside the policy: an agent's turns, and models (critics, references, teachers, judges, adapters) with their GPUs.
 
-A scenario has two pools, the trainer's and the engines'. What holds GPUs of its own beside them is counted and named:
-a plan knows neither its cost nor its seconds. A trajectory has its turns and the tokens of all of them.
+A scenario has two pools, the trainer's and the engines'. Judges, reward models and teachers on GPUs of their own are
+its stations. What else holds GPUs beside them is counted and named: a plan knows neither its cost nor its seconds. A
+trajectory has its turns and the tokens of all of them.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ REWARD = "workload.reward.latency_s"
 
 def judged(draft: Draft, who: str, gpus: int = 0) -> None:
     """Something that scores samples, of which no configuration says how long it takes."""
+    if gpus and not draft.is_given(REWARD):
+        draft.apart.append(("judge", who, gpus))
+        return
     draft.assume(REWARD, 0.0, _apart(draft, who, gpus), f"--set {REWARD}=SECONDS, from your own logs")
 
 
@@ -34,6 +38,35 @@ def workers(draft: Draft, station: str, reads: Sequence[Read[int] | None], key: 
         return
     total, back = sum(read.value for read in found), found[0].written if len(found) == 1 else lambda _: None
     draft.put(path, total, *found, why="" if len(found) == 1 else "of all pools together", back=back)
+
+
+def taught(draft: Draft, who: str, gpus: int = 0) -> None:
+    """A teacher: engines that read every sample, where it has GPUs of its own."""
+    if gpus:
+        draft.apart.append(("teacher", who, gpus))
+    else:
+        passed(draft, who)
+
+
+def put_stations(draft: Draft) -> None:
+    """Who reads every sample on GPUs of its own, once the policy's engines are known: engines like these, as many as
+    fit, that answer with a score or with log-probabilities."""
+    known = {key: draft.given.get(f"engine.{key}", draft.values.get(f"engine.{key}")) for key in ("model", "gpu")}
+    tp, pp = (draft.given.get(f"engine.{key}", draft.values.get(f"engine.{key}", 1)) for key in ("tp", "pp"))
+    for station in dict.fromkeys(station for station, _, _ in draft.apart):
+        whose = [(who, gpus) for other, who, gpus in draft.apart if other == station]
+        path, gpus = f"stations.{station}.instances", sum(gpus for _, gpus in whose)
+        if gpus < tp * pp:
+            for who, own in whose:
+                draft.assume(REWARD, 0.0, _apart(draft, who, own), f"--set {REWARD}=SECONDS, from your own logs")
+            continue
+        who = "; ".join(f"{name}, on {units.plural(own, 'GPU')} of its own" for name, own in whose)
+        why = f"{who}: engines like the policy's, which answer with a score or log-probabilities"
+        more = f"--set stations.{station}.engine.model=MODEL --set stations.{station}.output_tokens=N"
+        draft.assume(path, gpus // (tp * pp), why, f"--set {path}=N {more}")
+        if not draft.is_given(f"stations.{station}"):
+            engine = {key: value for key, value in {**known, "tp": tp, "pp": pp}.items() if value not in (None, 1)}
+            draft.values |= {f"stations.{station}.engine.{key}": value for key, value in engine.items()}
 
 
 def passed(draft: Draft, who: str, gpus: int = 0) -> None:

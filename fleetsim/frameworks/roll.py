@@ -107,7 +107,7 @@ def _roles(draft: Draft, reference: bool) -> None:
     if reference and apart and lora is None:  # of adapters, the actor without them is the reference
         roles.passed(draft, "reference.device_mapping", apart)
     for key in [k for k in settings.below("teacher") if k.endswith(".device_mapping")]:
-        roles.passed(draft, key, len((gpu_list(settings.found[key].value) or set()) - held))
+        roles.taught(draft, key, len((gpu_list(settings.found[key].value) or set()) - held))
     for section in ("rewards", "reward"):
         for key in settings.below(section):
             value = settings.found[key].value

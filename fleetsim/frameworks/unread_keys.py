@@ -41,19 +41,20 @@ _SMALL = re.compile(r"fp8|fp4|int4|int8|e4m3|hybrid|awq|gptq|w4a|w8a")
 _ENGINE = r"(infer|rollout|generation|inference|vllm|sglang|server)\w*[._].*"
 # The first kind that a key belongs to says what it holds.
 _KINDS = (
-    _kind(r"(max_)?(assistant_|user_|agent_|rollout_|tool_call\w*_|num_)?turns$|max_(tool\w*|actions\w*|iterations)$",
+    _kind(r"(max_)?(assistant_|user_|agent_|rollout_|tool_call\w*_|num_)?turns$|max_(tool\w*|actions\w*|llm_calls\w*|iterations)$|"
+          r"tool_call_parser$|enable_child_agents$",
           TURNS, 1, "N"),
     _kind(r"lora\w*\.(rank|dim|r|enabled)$|lora_rank$|(use|enable)_lora$|peft\.enabled$|use_peft$",
           "trainer.recipe.tune", "full", "lora"),
     _kind(r"(optim\w*offload|offload_optimizer|full_offload)(\.enabled)?$", "trainer.recipe.offload", "none", "states"),
-    _kind(r"kv_cache_dtype$", "engine.kv_dtype", "auto", "fp8", small=True),
+    _kind(r"kv_cache_dtype$|fp8_kv_cache$", "engine.kv_dtype", "auto", "fp8", small=True),
     _kind(_ENGINE + r"(dtype|precision|quant\w*|fp8\w*|fp4\w*)(\.\w+)?$", "engine.dtype", "auto", "fp8", small=True),
     _kind(r"(dtype|precision|quant\w*|\bfp8\w*|\bfp4\w*)(\.\w+)?$", "trainer.recipe.precision", "bf16", "fp8",
           small=True),
     _kind(r"(teacher|distill|opd)\w*([._].*)?(path|name|n_?gpus\w*|gpus\w*|n?_?nodes|device_mapping|enabled)$",
           "trainer.recipe.reference", True, "false"),
     _kind(r"\bcritic[._].*(path|gpus\w*|nodes|device_mapping)$", "trainer.recipe.critic", False, "true"),
-    _kind(r"(judge|reward|verifier|\brm)\w*[._](.*[._])?(model|model_path|model_name\w*|url|base_url)(\.(path|name\w*))?$|"
+    _kind(r"(judge|reward|verifier|\brm)\w*[._](.*[._])?(model|model_path|model_name\w*|url|base_url|backend)(\.(path|name\w*))?$|"
           r"device_mapping$|(n|num)_?(gpus|nodes)\w*$|gpus_per_node$|\bnnodes$",
           "workload.reward.latency_s", 0.0, "SECONDS"),
 )  # fmt: skip

@@ -71,7 +71,7 @@ def put_roles(draft: Draft) -> None:
     settings = draft.settings
     if draft.flag("distillation.enabled", default=False).value:
         gpus = roles.nodes(draft, "distillation.nnodes", "distillation.n_gpus_per_node", 8)
-        roles.judged(draft, "distillation.enabled: teachers", gpus)
+        (roles.taught if gpus else roles.judged)(draft, "distillation.enabled: teachers", gpus)
     for reward in ("reward.reward_model", "reward_model"):
         if draft.flag(f"{reward}.enable", default=False).value:
             pool = draft.flag(f"{reward}.enable_resource_pool", default=False).value

@@ -1,8 +1,11 @@
-"""A framework's step log as a `History`: its `StepLog`, and notes of what the log does not say."""
+"""A framework's step log as a `History`: its `StepLog`, and notes of what the log does not say.
+
+What is read of a framework's step log, line by line: `fleetsim scenario schema --log FRAMEWORK`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -283,3 +286,16 @@ def _window(columns: Mapping[str, Floats]) -> tuple[Floats, float]:
         start, end = 0.0, float(np.nansum(step_s))
     end = end if end > start else start + 1.0
     return np.array([start, end]), end - start
+
+
+def log_schema(name: str) -> Iterator[str]:
+    """The columns with their metrics, and notes on modes. Raises InputError for an unknown name."""
+    known = framework_of(name)
+    yield f"{known.name}: {known.source}"
+    yield from ("", f"step: {', else '.join(known.step)}")
+    if known.name == "plain":
+        yield from (f"{column}: {meaning}" for column, meaning in COLUMNS.items() if column != "step")
+    for entry in known.entries:
+        modes = f" ({', '.join(entry.modes)})" if entry.modes else ""
+        yield f"{entry.column}: {str(entry).replace('`', '')}{modes}; {COLUMNS[entry.column]}"
+    yield from ("", *(known.notes or {}).values())

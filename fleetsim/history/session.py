@@ -7,29 +7,72 @@ and each answer before the library does, so they are mended here.
 This is the boundary to the outside: whatever a server sends is a checked result or a `Refusal`. An answer has so many
 bytes (unpacked), series and seconds at most. A socket's own patience begins anew with every byte, so a timer cuts the
 connection off.
+
+The connections of one session, which another thread can cut off.
 """
 
 from __future__ import annotations
 
 import base64
 import math
+import socket
 import threading
 import time
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urlsplit
+from weakref import WeakSet
 
 import requests
+from requests.adapters import HTTPAdapter
 from urllib3.exceptions import HTTPError
 
 from fleetsim.faces import Text, text
 from fleetsim.history.access import IS_IT_UP, Access, Refusal, of_status
-from fleetsim.history.connections import Connections
 from fleetsim.history.option_names import SELECTOR, STEP, way_in
 from fleetsim.json_text import from_json, from_long_json
+
+
+class Connections(HTTPAdapter):
+    """Knows the sockets that it has opened: a socket's own patience begins anew with every byte that comes."""
+
+    def __init__(self) -> None:
+        self._opened: WeakSet[socket.socket] = WeakSet()
+        super().__init__(max_retries=0)
+
+    def init_poolmanager(self, *args: Any, **named: Any) -> None:
+        """The pools of direct connections."""
+        super().init_poolmanager(*args, **named)
+        self._known(self.poolmanager)
+
+    def proxy_manager_for(self, proxy: str, **named: Any) -> Any:
+        """The pools of connections through a proxy."""
+        return self._known(super().proxy_manager_for(proxy, **named))
+
+    def cut(self) -> None:
+        """Ends whatever is read or written now."""
+        for one in list(self._opened):
+            with suppress(OSError, TypeError):  # it is closed, or no socket of the system
+                socket.socket.shutdown(one, socket.SHUT_RDWR)
+
+    def _known(self, manager: Any) -> Any:
+        kinds = {scheme: self._remembering(pool) for scheme, pool in manager.pool_classes_by_scheme.items()}
+        manager.pool_classes_by_scheme = kinds
+        return manager
+
+    def _remembering(self, pool: Any) -> Any:
+        opened = self._opened
+
+        class Connection(pool.ConnectionCls):
+            def connect(self) -> None:
+                super().connect()
+                opened.add(self.sock)
+
+        return type(pool.__name__, (pool,), {"ConnectionCls": Connection})
+
 
 LONGEST_ADDRESS = 4000  # characters of a query that may stand in an address; proxies begin to refuse at 8 KiB
 _PIECE = 1 << 18  # bytes that are looked at together

@@ -36,6 +36,7 @@ from fleetsim.job.nameplate import mean_step_s, nameplate_rate
 from fleetsim.sim.engines import engine_of, profile_of
 from fleetsim.trainer.estimate import TrainerEstimate, estimate_of, is_known
 from fleetsim.workload.lengths import quantile_length
+from fleetsim.workload.turns import quantile_turns, response_law
 
 # --- What is odd about a job: what its model cannot do, what the engine counts otherwise, and prices that nobody knows.
 
@@ -110,9 +111,13 @@ def _unseen_window(engine: EngineConfig, shape: ModelShape, context: float) -> I
 def longest_context(s: Scenario) -> tuple[float, str]:
     """Tokens of the longest sample, and what they are."""
     w = s.workload
-    prompt, response = _longest(w.prompt_tokens), _longest(w.output_tokens)
-    tools = (w.turns.count - 1) * _longest(w.turns.tool_tokens)
-    uncapped = longest_length(w.output_tokens) is None
+    known = w.turns.most_tokens(w.output_tokens)
+    prompt, response = _longest(w.prompt_tokens), _longest(response_law(w)) if known is None else known
+    turns = quantile_turns(w, _NEARLY_ALL)
+    tools = (turns - 1) * _longest(w.turns.tool_tokens)
+    if w.turns.max_trajectory_tokens is not None:
+        tools = min(tools, w.turns.max_trajectory_tokens - min(turns, response))
+    uncapped = known is None
     parts = [f"prompts of up to {prompt:,.0f}", f"responses of {'over' if uncapped else 'up to'} {response:,.0f}"]
     parts += [f"tools' answers of up to {tools:,.0f}"] if tools else []
     return prompt + response + tools, f"{', '.join(parts[:-1])} and {parts[-1]} tokens"

@@ -28,6 +28,7 @@ from fleetsim.job.nameplate import context_in_flight, mean_prompt_tokens, sample
 from fleetsim.sim.engines import engine_of, profile_of
 from fleetsim.sim.records import Records
 from fleetsim.workload.lengths import quantile_length, typical_lengths
+from fleetsim.workload.turns import response_law
 
 if TYPE_CHECKING:
     from fleetsim.config.engine_profile import Profile
@@ -180,7 +181,7 @@ def outside_as_run(runs: Sequence[Records], profile: Profile) -> tuple[str, ...]
     """Where simulated runs left the measured ranges, for which share of the time, in words."""
     scenario, (_, limits) = runs[0].scenario, runs[0].engine
     held = samples_held(scenario, limits, scenario.fleet.instances)
-    if scenario.workload.turns.count > 1:
+    if scenario.workload.turns.several:
         return outside_as_planned(scenario, profile, scenario.fleet.instances)  # records know no pauses between turns
     found = []
     parts = [held_over_time(run) for run in runs]
@@ -211,7 +212,7 @@ def samples_held(scenario: Scenario, limits: EngineLimits, instances: int) -> fl
 
 def peak_kv_tokens(scenario: Scenario, limits: EngineLimits, held: float) -> float:
     """The most KV tokens that an instance of `held` samples comes to (see the module's docstring)."""
-    law, prompt = scenario.workload.output_tokens, mean_prompt_tokens(scenario)
+    law, prompt = response_law(scenario.workload), mean_prompt_tokens(scenario)
     lengths = typical_lengths(law, _QUANTILES)
     left = 1.0 - np.arange(_QUANTILES) / _QUANTILES
     in_step = held * float(np.max(left * (prompt + lengths)))
@@ -228,7 +229,7 @@ def _whatever_runs(scenario: Scenario, profile: Profile, limits: EngineLimits, h
     prompts = min(float(limits.max_num_batched_tokens), max(1.0, held / siblings) * mean_prompt_tokens(scenario))
     found = [_peak_outside("prefill tokens in an iteration", prompts, profile.ranges.prefill_tokens)]
     contexts = [p.kv_tokens / p.decodes for p in profile.points if p.decodes >= 1 and p.kv_tokens > 0]
-    law = w.output_tokens
+    law = response_law(w)
     longest = law.value if isinstance(law, ConstantTokens) else law.max or quantile_length(law, 0.999)
     reached = mean_prompt_tokens(scenario) + longest
     if contexts and reached > max(contexts):

@@ -21,6 +21,7 @@ from fleetsim.job.trainer_scaling import takes_turns
 from fleetsim.quantities import EVALUATION_S
 from fleetsim.sim.judges import judges_gpu_seconds
 from fleetsim.tell.facts import Fact, Spans, explained, measured
+from fleetsim.workload.turns import cut_shares, response_law
 
 # What the job is: where one of these is assumed, the plan may be for another job than the reader's.
 _JOB = ("engine.model", "engine.instance_tok_s", "trainer.batch_samples", "workload.output_tokens.mean")
@@ -29,7 +30,7 @@ _JOB = ("engine.model", "engine.instance_tok_s", "trainer.batch_samples", "workl
 _UNSAID = (
     "workload.turns.count", "workload.reward.latency_s", "engine.dtype", "engine.kv_dtype", "trainer.recipe.critic",
     "trainer.recipe.reference", "trainer.recipe.tune", "trainer.recipe.offload", "trainer.recipe.precision",
-    "trainer.recipe.backend",
+    "trainer.recipe.backend", "stations.judge.instances", "stations.teacher.instances",
 )  # fmt: skip
 # What moves an answer most; inputs in doubt come between the two, the dearest first.
 _POLICY = ("admission.max_staleness",)
@@ -180,8 +181,9 @@ def judges_line(of: Mapping[str, Estimate], scenario: Scenario) -> str:
     for name, judge in judges_of(scenario).items():
         known = {m: of[path].mean for m in ("busy_fraction", "wait_s", "usd") if (path := f"stations.{name}.{m}") in of}
         if known and all(map(math.isfinite, known.values())):
-            parts = ["rented" if judge.api is not None else units.plural(judge.instances, "engine")]
-            if judge.api is None:
+            where = "rented" if judge.at == "own" else "at the rollout's engines"
+            parts = [units.plural(judge.instances, "engine") if judge.has_engines else where]
+            if judge.has_engines:
                 parts.append(f"{units.share(known['busy_fraction'], 0)} of the time at work")
             waits, usd = units.seconds(known["wait_s"]), units.money(known["usd"])
             said.append(f"{name}: {', '.join([*parts, f'{waits} of waiting', f'{usd} a step'])}")
@@ -268,9 +270,13 @@ def losses_line(estimates: Mapping[str, Estimate], scenario: Scenario) -> str | 
     if made >= _MADE and estimates[most].mean >= _LOST:
         cause = "" if said else f", most of the others {_WHY[most]}"
         said.append(f"{made:.2g} tokens made per trained token{cause}")
-    cut = share_at_cap(scenario.workload.output_tokens)
-    if cut >= _CUT:
-        said.append(f"{units.share(cut)} of the responses cut at the cap")
+    of_turns, of_samples = cut_shares(scenario.workload)
+    cuts = {
+        "responses cut at the cap": share_at_cap(response_law(scenario.workload)),
+        "turns cut at their cap": of_turns,
+        "trajectories ended by theirs": of_samples,
+    }
+    said += [f"{units.share(cut)} of the {what}" for what, cut in cuts.items() if cut >= _CUT]
     said += at_stations
     preempted = estimates["preemptions"].mean / scenario.trainer.batch_samples
     if preempted >= _LOST:

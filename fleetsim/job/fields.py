@@ -77,7 +77,7 @@ class JobFlags:
     len_cv: Annotated[float | None, said("len_cv")] = None
     group_size: Annotated[int | None, said("group_size")] = None
     prompt_len: Annotated[int | None, said("prompt_len")] = None
-    turns: Annotated[int | None, said("turns")] = None
+    turns: Annotated[str | None, said("turns")] = None
     tool_s: Annotated[float | None, said("tool_s")] = None
     tool_tokens: Annotated[int | None, said("tool_tokens")] = None
     sandboxes: Annotated[int | None, said("sandboxes")] = None
@@ -108,8 +108,14 @@ class JobFlags:
     worth: Annotated[float | None, said("worth")] = None
 
     def flags(self) -> dict[str, Any]:
-        """As of `JobFields`, with the measured steps as [GPUs, seconds]; `wrong` has those that are none."""
-        return {**_by_flag(self), "trainer_point": [p for p in map(_point, self.trainer_point or ()) if p] or None}
+        """As of `JobFields`, with a number of turns as one, and measured steps as [GPUs, seconds]; `wrong` has those
+        that are none."""
+        turns = int(self.turns) if self.turns is not None and self.turns.isdecimal() else self.turns
+        return {
+            **_by_flag(self),
+            "turns": turns,
+            "trainer_point": [p for p in map(_point, self.trainer_point or ()) if p] or None,
+        }
 
     def wrong(self) -> Iterator[Problem]:
         """What is no measured step among those that were given."""

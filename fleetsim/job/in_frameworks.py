@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
+from fleetsim.config.load import with_changes
+from fleetsim.errors import InputError, Problem
 from fleetsim.job.nameplate import generated_mean, limits_of
 
 if TYPE_CHECKING:
@@ -40,3 +42,17 @@ def patched(framework: str, scenario: Scenario, config: str) -> ConfigPatch:
     from fleetsim.frameworks.patch import patch_of
 
     return patch_of(framework, scenario, limits_of, config)
+
+
+def changed_in(framework: str, config: str, changes: Mapping[str, Any], instances: int) -> ConfigPatch:
+    """What of a framework's own configuration must change for changes of the job: dotted paths to values.
+
+    What else it says stays, even where somebody measured something else. instances: of the fleet that was measured.
+    Raises InputError, also for a configuration of another fleet.
+    """
+    found = imported(framework, [config], ())
+    own, guessed = found.scenario, {one.path for one in found.assumed}
+    if own.fleet.instances != instances and "fleet.instances" not in guessed:
+        rule = f"has {own.fleet.instances} instances, and the fleet that was measured {instances}"
+        raise InputError([Problem("--config", config, rule, "give the configuration of that run")])
+    return patched(framework, with_changes(own, changes), config)

@@ -17,7 +17,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.errors import StuckError
 from fleetsim.estimates import Estimate
 from fleetsim.job.trials import Measure, looked
-from fleetsim.job.uncertainty import AT_TIMES, CONFIDENCE, RERUN, UNCERTAIN, Interval, Uncertain, step_off
+from fleetsim.job.uncertainty import AT_TIMES, CONFIDENCE, RERUN, UNCERTAIN, Axis, Interval, Uncertain, step_off
 
 METRICS = ("trainer_idle_fraction", "step_s", "cost_per_step")
 # Those that the seconds of a step are a part of.
@@ -32,6 +32,20 @@ E = TypeVar("E", bound="IntervalEnd")
 def in_doubt(scenario: Scenario, given: Collection[str]) -> tuple[InDoubt, ...]:
     """The inputs that may be off, each with its interval. given: dotted paths that the user wrote."""
     return tuple((u, ends) for u in (*UNCERTAIN, *AT_TIMES) if (ends := u.interval(scenario, given)) is not None)
+
+
+def by_doubt(scenario: Scenario, given: Collection[str], shares: Mapping[Axis, float]) -> dict[Axis, float]:
+    """Where one figure alone says by which factor x a job is off: the power of x that belongs to each axis.
+
+    shares: of the figure, what each axis takes. The likeliest of all ways to make up x, with lognormal inputs: an axis
+    moves in proportion to its share and to the variance of its inputs' logarithms. An axis not in doubt stays.
+    """
+    moves = dict.fromkeys(shares, 0.0)
+    for uncertain, (low, high) in in_doubt(scenario, given):
+        if uncertain.axis in moves:
+            moves[uncertain.axis] += shares[uncertain.axis] * math.log(high / low) ** 2
+    whole = sum(shares[axis] * move for axis, move in moves.items())
+    return {axis: move / whole if whole else 0.0 for axis, move in moves.items()}
 
 
 def moved(measure: Measure, uncertain: Uncertain, factor: float) -> Measure:

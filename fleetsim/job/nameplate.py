@@ -28,13 +28,14 @@ from fleetsim.engine.gpus import gpu_of
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import flag, setting, text
 from fleetsim.workload.lengths import mean_length, typical_lengths
+from fleetsim.workload.turns import mean_turns, response_law
 
 _QUANTILES = 400
 
 
 def mean_output_tokens(scenario: Scenario) -> float:
     """Mean generated tokens per sample, of the capped law. Rounded to a millionth of a token, far below its error."""
-    return round(mean_length(scenario.workload.output_tokens, at_least=1.0), 6)
+    return round(mean_length(response_law(scenario.workload), at_least=1.0), 6)
 
 
 def mean_prompt_tokens(scenario: Scenario) -> float:
@@ -45,7 +46,7 @@ def mean_prompt_tokens(scenario: Scenario) -> float:
 def mean_batch_tokens(scenario: Scenario) -> float:
     """Tokens that a mean batch is trained on: prompts, outputs, and what tools answer, which stands in the context."""
     turns = scenario.workload.turns
-    tools = (turns.count - 1) * mean_length(turns.tool_tokens, at_least=0.0)
+    tools = (mean_turns(scenario.workload) - 1.0) * mean_length(turns.tool_tokens, at_least=0.0)
     sample = mean_prompt_tokens(scenario) + mean_output_tokens(scenario) + tools
     return scenario.trainer.batch_samples * sample
 
@@ -89,9 +90,9 @@ def samples_in_flight(scenario: Scenario) -> float:
 def context_in_flight(scenario: Scenario) -> float:
     """Mean KV tokens of a sample met in flight: prompt + E[L^2] / (2 E[L]) + half of the tools' answers."""
     w = scenario.workload
-    lengths = typical_lengths(w.output_tokens, _QUANTILES)
+    lengths = typical_lengths(response_law(w), _QUANTILES)
     written = float(np.mean(lengths**2) / (2.0 * np.mean(lengths)))
-    answers = (w.turns.count - 1) * mean_length(w.turns.tool_tokens) / 2.0
+    answers = (mean_turns(w) - 1.0) * mean_length(w.turns.tool_tokens) / 2.0
     return mean_prompt_tokens(scenario) + written + answers
 
 
@@ -143,4 +144,4 @@ def generated_mean(scenario: Scenario) -> float:
     """Mean tokens of a sample, after the cap: what `--len` says. Raises InputError for a file that cannot be read."""
     from fleetsim.workload.lengths import mean_length
 
-    return mean_length(scenario.workload.output_tokens, at_least=1.0)
+    return mean_length(response_law(scenario.workload), at_least=1.0)

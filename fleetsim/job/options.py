@@ -19,16 +19,16 @@ class Options(TypedDict, total=False):
     """Keywords of `load`, `Job.with_` and of what a job is asked; each is the flag of the same name.
 
     The job: batch (samples per optimizer step), len (mean generated tokens per sample), max_len (tokens), len_cv
-    (deviation / mean), group_size (samples per prompt), prompt_len (tokens). Tools and rewards: turns, tool_s
-    (seconds of a call), tool_tokens, sandboxes, sandbox_start_s, sandbox_price (US dollars an hour), tool_timeout_s,
-    reward_s (seconds), reward_workers. The engine: gpu, model, tp (GPUs per instance), dtype (of the weights),
-    kv_dtype (of the KV cache), profile (name or file), instance_tok_s (output tok/s of one instance), slowdown (an
-    iteration in the job / of the engine alone), instances (of the fleet). Trainer and sync: trainer_step_s (seconds),
-    trainer_gpus, trainer_point ([(GPUs, seconds), ...]), parallel_share, switch_s (seconds), max_staleness (weight
-    versions), sync_pause_s (seconds). Targets and prices: target_idle (0.05 = 5 %), headroom, worth (per cent of cost
-    for 1 % of step time), instance_price, trainer_price, spot_price (US dollars per GPU-hour), spot (share of the
-    instances on spot machines). The run: steps, replications, seed. run: a log, tracker, dump or Prometheus of a run:
-    what it showed is taken for the job, and what is said beside it wins.
+    (deviation / mean), group_size (samples per prompt), prompt_len (tokens). Tools and rewards: turns (or their law,
+    "geometric:3"), tool_s (seconds of a call), tool_tokens, sandboxes, sandbox_start_s, sandbox_price (US dollars an
+    hour), tool_timeout_s, reward_s (seconds), reward_workers. The engine: gpu, model, tp (GPUs per instance), dtype (of
+    the weights), kv_dtype (of the KV cache), profile (name or file), instance_tok_s (output tok/s of one instance),
+    slowdown (an iteration in the job / of the engine alone), instances (of the fleet). Trainer and sync: trainer_step_s
+    (seconds), trainer_gpus, trainer_point ([(GPUs, seconds), ...]), parallel_share, switch_s (seconds), max_staleness
+    (weight versions), sync_pause_s (seconds). Targets and prices: target_idle (0.05 = 5 %), headroom, worth (per cent
+    of cost for 1 % of step time), instance_price, trainer_price, spot_price (US dollars per GPU-hour), spot (share of
+    the instances on spot machines). The run: steps, replications, seed. run: a log, tracker, dump or Prometheus of a
+    run: what it showed is taken for the job, and what is said beside it wins.
     """
 
     batch: int
@@ -37,7 +37,7 @@ class Options(TypedDict, total=False):
     len_cv: float
     group_size: int
     prompt_len: int
-    turns: int
+    turns: int | str
     tool_s: float
     tool_tokens: int
     sandboxes: int
@@ -115,7 +115,9 @@ def _plain(name: str, value: Any) -> tuple[str, Any]:
             return "", [[int(gpus), float(seconds)] for gpus, seconds in value]
         except (TypeError, ValueError):
             return "must be a list of (GPUs, seconds)", value
-    if kind == "int":
+    if kind == "int | str" and isinstance(value, str):
+        return "", value
+    if kind.startswith("int"):
         whole = isinstance(value, Integral) and not isinstance(value, bool)
         return ("", int(value)) if whole else ("must be a whole number", value)
     if isinstance(value, bool) or not isinstance(value, Real):

@@ -108,8 +108,9 @@ def _table() -> Iterator[JobSetting]:
     # Agents, and who serves them. Where size chooses workers, theirs is the count to beat.
     turns, tools = "workload.turns", "stations.tools"
     served, start = "Sandboxes, or workers of tools: calls at the same time", "Seconds until a fresh sandbox begins"
+    agent = "Generations per sample, a tool call between two; or geometric:3, uniform:1:5"
     late = "A tool call is given up after so many seconds"
-    yield JobSetting("turns", f"{turns}.count", "Generations per sample, a tool call between two", "1", AGENTS, 10)
+    yield JobSetting("turns", f"{turns}.count", agent, "1", AGENTS, 10, metavar="N|LAW")
     yield JobSetting("tool_s", f"{turns}.tool_latency_s", "Seconds of a tool call", "0", AGENTS, 20)
     yield JobSetting("tool_tokens", f"{turns}.tool_tokens", "Tokens of a tool's answer", "0", AGENTS, 500)
     yield JobSetting("sandboxes", f"{tools}.workers", served, "no limit", AGENTS, 64)

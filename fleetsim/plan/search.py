@@ -1,7 +1,8 @@
 """Branch and bound over plans: the most promising first, and only those that their bound leaves a chance are simulated.
 
 A plan has four looks: the rough bound, by rate and trainer alone; the bound of its scenario (`bound.py`); what plans
-that are alike took (`Likely`); and one simulated run, all under the same draws. Dollars are seconds times a price,
+that are alike took, and how old their samples were (`Likely`); and one simulated run, all under the same draws. Plans
+that differ in counts alone have their bounds at once, as numbers. Dollars are seconds times a price,
 so that a bound of one is a bound of both. Of many counts some are looked at, then those between them beside the best.
 """
 
@@ -13,14 +14,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from fleetsim import units
+from fleetsim.config.law_numbers import law_of
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
+from fleetsim.engine.transport import syncs_between
 from fleetsim.errors import StuckError
 from fleetsim.job.trials import Measure, Tell, flat, look_steps, looked
 from fleetsim.plan.front import Goal
 from fleetsim.plan.shares import Candidate
-from fleetsim.search.bound import Bounds
+from fleetsim.search.bound import Bounds, PoolSizes
 from fleetsim.sim.threads import side_by_side
 from fleetsim.split.permissions import age_of
 
@@ -32,8 +37,9 @@ _LONG, _LONG_SAMPLES = 100, 250_000
 
 # Counts are first this much apart (`shares.STRIDE`), then that.
 _STRIDES = (1.25, 1.12, 1.06, 1.03)
-# Its place in the order, its number, what its step takes at least, the plan, and its scenario once there is one.
-Waiting = tuple[Any, int, float, Candidate, Scenario | None]
+# Its place in the order, its number, what its step takes at least, the plan, and those that differ from it in counts
+# alone until its own bound is known.
+Waiting = tuple[Any, int, float, Candidate, Sequence[Candidate] | None]
 
 
 # Plans are alike whose counts of instances and trainer GPUs differ together by less than this, as logarithms.
@@ -91,6 +97,7 @@ class Search:
         self.found: dict[Scenario, Found] = {}
         self.tally = SearchTally()
         self._bounds, self._likely = Bounds(), Likely()
+        self._closer: dict[Candidate, float] = {}
         self.measure, self._tell = measure, tell or (lambda text: None)
 
     def refining(
@@ -119,14 +126,16 @@ class Search:
         may be older than is permitted."""
         waiting: list[Waiting] = []
         before = len(self.found)
-        for candidate in candidates:
-            bound = rough_s(self._bounds, candidate)
-            self.tally.plans += 1
-            if bound == float("inf"):
-                self.tally.impossible += 1
-            else:
-                key = wanted.order(bound, candidate.usd_per_s * bound)
-                waiting.append((key, self.tally.plans, bound, candidate, None))
+        for alike in by_kind(candidates):
+            for candidate, bound in zip(alike, rough_s(self._bounds, alike), strict=True):
+                self.tally.plans += 1
+                if math.isinf(bound):
+                    self.tally.impossible += 1
+                elif not wanted.worth(bound, candidate.usd_per_s * bound):
+                    self.tally.rough += 1
+                else:
+                    key = wanted.order(bound, candidate.usd_per_s * bound)
+                    waiting.append((key, self.tally.plans, bound, candidate, alike))
         heapq.heapify(waiting)
         while waiting:
             chosen = self._next(waiting, wanted)
@@ -135,32 +144,54 @@ class Search:
             for found in self.simulated([(c, s) for _, c, s in chosen]):
                 if wanted.permits(found.age):
                     wanted.add(found.step_s, found.usd)
-                self._likely.add(found.candidate, found.step_s / bounds[found.candidate.place])
+                self._likely.add(found.candidate, found.step_s / bounds[found.candidate.place], found.age)
                 yield found
 
     def _next(self, waiting: list[Waiting], wanted: Goal) -> list[tuple[float, Candidate, Scenario]]:
         """The next few that are worth a simulation, taken from the heap, with their bounds."""
         chosen: list[tuple[float, Candidate, Scenario]] = []
         while waiting and len(chosen) < _AT_ONCE:
-            _, number, bound, candidate, scenario = heapq.heappop(waiting)
+            place, number, bound, candidate, alike = heapq.heappop(waiting)
             if not wanted.worth(bound, candidate.usd_per_s * bound):
-                if scenario is None:
+                if alike is not None:
                     self.tally.rough += 1
                 else:
                     self.tally.bound += 1
-            elif scenario is not None:
-                likely = bound * self._likely.factor(candidate, of_others=wanted.only_best)
-                if wanted.worth(likely, candidate.usd_per_s * likely):
-                    chosen.append((bound, candidate, scenario))
-                else:
-                    self.tally.alike += 1
-            elif (made := candidate.scenario()) is None:
-                self.tally.impossible += 1
-            else:
-                closer = max(bound, self._bounds.step_s(made))
+            elif alike is not None:
+                closer = max(bound, self.closer_s(candidate, alike))
+                if math.isinf(closer):
+                    self.tally.impossible += 1
+                    continue
                 key = wanted.order(closer, candidate.usd_per_s * closer)
-                heapq.heappush(waiting, (key, number, closer, candidate, made))
+                heapq.heappush(waiting, (key, number, closer, candidate, None))
+            else:
+                likely = bound * self._likely.factor(candidate, of_others=wanted.only_best)
+                old = not wanted.permits(self._likely.age(candidate))
+                if old or not wanted.worth(likely, candidate.usd_per_s * likely):
+                    self.tally.alike += 1
+                elif (key := wanted.order(likely, candidate.usd_per_s * likely)) > place:  # others may be better
+                    heapq.heappush(waiting, (key, number, bound, candidate, None))
+                elif (made := candidate.scenario()) is None:
+                    self.tally.impossible += 1
+                else:
+                    chosen.append((bound, candidate, made))
         return chosen
+
+    def closer_s(self, candidate: Candidate, alike: Sequence[Candidate]) -> float:
+        """Seconds that a step takes at least, by the scenario of the plan; those of all that are alike are worked out
+        at once, as numbers. Infinite where there is no such scenario."""
+        if candidate not in self._closer:
+            made = candidate.scenario()
+            if made is None:
+                return math.inf
+            if law_of(made).ahead is None or made.fleet.speed_factors:
+                return self._bounds.step_s(made)
+            there = [c for c in alike if c.engines.trainer(c.share) is not None]
+            syncs = syncs_between(made, [(c.share.instances, c.share.trainer_gpus) for c in there])
+            by = self._bounds.by_pools(made, replace(pools_for(there), syncs=syncs))
+            steps = np.maximum.reduce(np.broadcast_arrays(*by.values(), np.zeros(len(there))))
+            self._closer |= dict(zip(there, steps.tolist(), strict=True))
+        return self._closer[candidate]
 
     def simulated(self, plans: Sequence[tuple[Candidate, Scenario]], replications: int = 0) -> list[Found]:
         """The plans, by so many long runs each, or by a look; those that get stuck are left out."""
@@ -194,13 +225,27 @@ class Search:
             return None
 
 
-def rough_s(bounds: Bounds, candidate: Candidate) -> float:
-    """Seconds that a step takes at least, before there is a scenario. Infinite for a trainer that does not fit."""
-    engines, share = candidate.engines, candidate.share
-    trainer, together = engines.trainer(share), share.kind != "split"
-    if trainer is None:
-        return math.inf
-    return bounds.rough_s(engines.scenario, share.instances, candidate.ahead.steps, trainer, together=together)
+def by_kind(candidates: Iterable[Candidate]) -> Iterable[list[Candidate]]:
+    """Those that differ in their counts alone, together."""
+    found: dict[object, list[Candidate]] = {}
+    for c in candidates:
+        found.setdefault((c.engines, c.ahead, c.share.kind), []).append(c)
+    return found.values()
+
+
+def pools_for(alike: Sequence[Candidate]) -> PoolSizes:
+    """Their pools, without syncs; infinite seconds of a trainer that does not fit."""
+    rows = [(c.share.instances, *c.engines.trainer_s(c.share)) for c in alike]
+    return PoolSizes(*np.array(rows, np.float64).T)
+
+
+def rough_s(bounds: Bounds, alike: Sequence[Candidate]) -> list[float]:
+    """Seconds that a step of each takes at least, before there is a scenario; of plans that differ in counts alone.
+    Infinite for a trainer that does not fit."""
+    one = alike[0]
+    together = one.share.kind != "split"
+    found = bounds.rough_s(one.engines.scenario, pools_for(alike), one.ahead.steps, together=together)
+    return [float(seconds) for seconds in found]
 
 
 def _long(scenario: Scenario) -> int:
@@ -219,11 +264,15 @@ class Likely:
 
     # By kind, with and without the engines: instances and trainer GPUs as logarithms, and steps over their bounds.
     _seen: dict[object, list[tuple[float, float, float]]] = field(default_factory=dict)
+    # By engines, share and cadence: how far ahead, instances and trainer GPUs, and ages.
+    _ages: dict[object, list[tuple[float, float, float, float]]] = field(default_factory=dict)
 
-    def add(self, candidate: Candidate, over_bound: float) -> None:
+    def add(self, candidate: Candidate, over_bound: float, age: float) -> None:
         """One simulated plan."""
+        place = _place(candidate)
         for kind in (candidate.kind, candidate.kind[1:]):
-            self._seen.setdefault(kind, []).append((*_place(candidate), over_bound))
+            self._seen.setdefault(kind, []).append((*place, over_bound))
+        self._ages.setdefault(_cadence(candidate), []).append((candidate.ahead.steps or 0.0, *place, age))
 
     def factor(self, candidate: Candidate, *, of_others: bool) -> float:
         """What its bound is to be multiplied by, so that it is still short; 1 where nothing is known. of_others: where
@@ -236,6 +285,20 @@ class Likely:
             if far < _NEAR:
                 return max(1.0, sure * over)
         return 1.0
+
+    def age(self, candidate: Candidate) -> float:
+        """Steps that its samples are old at least; 0 where nothing is known.
+
+        A fleet that is no larger, beside a trainer that is no smaller, takes as many steps for a response at least; and
+        one that may run farther ahead does.
+        """
+        ahead, (instances, trainer) = candidate.ahead.steps or 0.0, _place(candidate)
+        seen = self._ages.get(_cadence(candidate), [])
+        return max((age for a, n, t, age in seen if a <= ahead and n >= instances and t <= trainer), default=0.0)
+
+
+def _cadence(candidate: Candidate) -> tuple[object, ...]:
+    return candidate.engines, candidate.share.kind, candidate.ahead.changes.get("sync.every_steps")
 
 
 def _place(candidate: Candidate) -> tuple[float, float]:

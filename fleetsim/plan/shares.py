@@ -25,6 +25,7 @@ from fleetsim.job.trainer_scaling import least_trainer_gpus, server_gpus, traine
 from fleetsim.job.trials import unit_of
 from fleetsim.plan.choices import Value
 from fleetsim.plan.staleness import StalenessBudget, steps_ahead
+from fleetsim.search.bound import SECONDS
 from fleetsim.split.arrangements import Kind, colocated_async, colocated_sync, split
 
 # Where there are no more counts than this, all are tried; else each is this much larger than the one before.
@@ -142,6 +143,14 @@ class Engines:
         if key not in self._trainers:
             self._trainers[key] = trained_on(self.scenario if key[0] else self._whole, share.trainer_gpus)
         return self._trainers[key]
+
+    def trainer_s(self, share: Share) -> tuple[float, float]:
+        """Seconds of the trainer for a step and for a token, phases included; infinite where it does not fit."""
+        found = self.trainer(share)
+        if found is None:
+            return math.inf, math.inf
+        phases = [dict(p) for p in found["trainer.phases"]]
+        return tuple(found[f"trainer.{name}"] + sum(p.get(name, 0.0) for p in phases) for name in SECONDS)
 
     def scenario_of(self, share: Share, ahead: StalenessBudget) -> Scenario | None:
         """The scenario that runs it; None where there is none.

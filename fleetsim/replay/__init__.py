@@ -5,6 +5,6 @@ folder each: `observe` (what the window shows), `implied` (the scenario that wou
 what it costs), `change` (what another fleet would do). `backtest` holds the implied scenario against the window,
 `arrivals` where engines serve users.
 
-It is told by `told`, `facts` (the first lines), `words`, `*_tables`, `*_pictures` and `other_fleets`. `shown` makes the
+It is told by `told`, `facts` (the first lines, the JSON), `words`, `pictures` and `other_fleets`. `shown` makes the
 values of a job of a window (--run).
 """

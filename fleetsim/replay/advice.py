@@ -19,8 +19,7 @@ from fleetsim.files import replace_file
 from fleetsim.job.base_job import load
 from fleetsim.job.trials import Trials
 from fleetsim.replay.answers import Answers, on_top
-from fleetsim.replay.implied.engine_profile import measured_by
-from fleetsim.replay.implied.implied_scenario import Implied
+from fleetsim.replay.implied.implied_scenario import Implied, measured_by
 from fleetsim.replay.other_fleets import changes_words
 from fleetsim.search.advice import Advised, advice_data
 

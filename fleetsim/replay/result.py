@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from fleetsim.config.scenario import Scenario
+    from fleetsim.frameworks.patch import ConfigPatch
     from fleetsim.history.history import History
     from fleetsim.job.metrics import Metrics
     from fleetsim.replay.answers import Answers
@@ -115,6 +116,19 @@ class ReplayResult(Briefed):
         advice = Later(partial(window_advice, self.replayed.implied, self.answers, job_file))
         return replace(self, job_file=job_file, _advice=advice)
 
+    def to(self, framework: str, config: str | os.PathLike[str]) -> ConfigPatch:
+        """What is recommended as changes of the job's own configuration, every other word of which stays as it is.
+
+        Raises InputError where nothing is recommended, for a configuration that cannot be read, or that has another
+        fleet than the window.
+        """
+        from fleetsim.job.in_frameworks import changed_in
+
+        found, own = self.recommendation, self.replayed.implied
+        assert own is not None  # what is recommended was simulated
+        changes = {**found.changes, "fleet.instances": found.instances}
+        return changed_in(framework, os.fspath(config), changes, own.scenario.fleet.instances)
+
     @property
     def advice(self) -> list[dict[str, Any]]:
         """The recommended fleet, the change that was asked for, the fleet as it is: what, the command that simulates it
@@ -165,6 +179,6 @@ class ReplayResult(Briefed):
 
     def document(self) -> dict[str, Any]:
         """What the command prints under --json."""
-        from fleetsim.replay.data import replay_document
+        from fleetsim.replay.facts import replay_document
 
         return replay_document(self.replayed, self.answers, self.advice)

@@ -284,7 +284,7 @@ def _most_useful(scenario: Scenario, guess: int) -> int:
     flight = nameplate.samples_in_flight(scenario) + scenario.trainer.batch_samples
     if not math.isfinite(flight):
         # Each instance is full, whatever the count: only what waits for tools in it makes it slower than on paper.
-        flight = 4.0 * scenario.trainer.batch_samples if scenario.workload.turns.count > 1 else 0.0
+        flight = 4.0 * scenario.trainer.batch_samples if scenario.workload.turns.several else 0.0
     fits = most_instances(engine_of(scenario)[1])
     return min(MOST_INSTANCES, fits, max(math.ceil(flight / _placed(scenario)), 4 * guess))
 

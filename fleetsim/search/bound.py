@@ -35,10 +35,9 @@ out for that is no better in a longer run. tests/planner/test_bound.py holds it 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,7 +45,7 @@ from numpy.typing import NDArray
 from fleetsim.config.law_numbers import law_of, sizes_of, steps_per_version
 from fleetsim.config.scenario import Scenario, most_steps
 from fleetsim.config.workload import WorkloadConfig
-from fleetsim.engine.transport import sync_times
+from fleetsim.engine.transport import SyncTimes, sync_times
 from fleetsim.job.nameplate import context_in_flight, mean_prompt_tokens, samples_in_flight
 from fleetsim.job.trials import look_steps
 from fleetsim.policies.samples import AGE_ACTIONS
@@ -54,6 +53,7 @@ from fleetsim.sim.engines import engine_of
 from fleetsim.workload.groups import GroupSource
 from fleetsim.workload.lengths import mean_length
 from fleetsim.workload.streams import seed_sequence
+from fleetsim.workload.turns import mean_turns
 
 _ROOM = 0.02
 # Steps of a run for each batch that is out, from which on what is trained is as long as what is sent.
@@ -63,6 +63,9 @@ _CONCURRENCIES = 96
 _SHARES = np.geomspace(1e-3, 1.0, _CONCURRENCIES)
 
 Floats = NDArray[np.float64]
+_NOTHING: Floats = np.zeros(1)
+# A trainer's, of a step and of each token; its phases have them, too.
+SECONDS = ("fixed_s", "per_token_s")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,10 +81,12 @@ class DecodeLengths:
     mean: float
     of_group: float
 
-    def least(self, by_step: Floats) -> float:
-        """The smallest mean over the steps of a window that may be counted."""
-        before = np.concatenate([[0.0], np.cumsum(by_step)])
-        return float(np.min((before[self.end] - before[self.first]) / (self.end - self.first)))
+    def least(self, by_step: Floats) -> Floats:
+        """The smallest mean over the steps of a window that may be counted, of each column."""
+        before = np.concatenate([np.zeros((1, *by_step.shape[1:])), np.cumsum(by_step, axis=0)])
+        shape = -1, *(1 for _ in by_step.shape[1:])
+        found: Floats = np.min((before[self.end] - before[self.first]) / (self.end - self.first).reshape(shape), axis=0)
+        return found
 
 
 @lru_cache(maxsize=64)
@@ -91,12 +96,13 @@ def lengths_of(
     """The lengths of a run. ends: after how many steps it may end. warmup: steps that are left out at least."""
     steps, windows = max(ends), [(first, n) for n in ends for first in range(min(warmup, n // 2), n // 2 + 1)]
     source = GroupSource(workload, seed_sequence(seed, 0, "workload"), groups_per_step)
-    drawn = source.take(steps * groups_per_step).output_tokens.astype(np.float64) - workload.turns.count
+    taken = source.take(steps * groups_per_step)
+    drawn = taken.output_tokens.astype(np.float64) - taken.turns
     batches = np.sort(drawn.reshape(steps, -1), axis=1)
     first, end = np.array(windows, np.int64).T
     found = DecodeLengths(batches, first, end, 0.0, 0.0)
     of_groups = drawn.reshape(steps, groups_per_step, -1).max(axis=2).mean(axis=1)
-    return replace(found, mean=found.least(batches.mean(axis=1)), of_group=found.least(of_groups))
+    return replace(found, mean=float(found.least(batches.mean(axis=1))), of_group=float(found.least(of_groups)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -127,6 +133,28 @@ def pace_of(scenario: Scenario) -> TokenPace:
     return TokenPace(c, fastest * seconds, most)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class PoolSizes:
+    """Fleets and trainers that one job may have, an entry each.
+
+    instances: of the fleet. fixed_s, per_token_s: the trainer's seconds, phases included. syncs: between the two; the
+    rough bound needs none.
+    """
+
+    instances: Floats
+    fixed_s: Floats
+    per_token_s: Floats
+    syncs: Sequence[SyncTimes] = ()
+
+
+def pools_of(scenario: Scenario) -> PoolSizes:
+    """The two that a job has."""
+    t = scenario.trainer
+    fixed_s, per_token_s = (sum(getattr(x, name) for x in (t, *t.phases)) for name in SECONDS)
+    instances, fixed, per_token = np.array([[scenario.fleet.instances], [fixed_s], [per_token_s]], np.float64)
+    return PoolSizes(instances, fixed, per_token, [sync_times(scenario)])
+
+
 class Bounds:
     """Lower bounds of jobs. Engines are looked at once. steady: of long runs alone; else of those, too, whose pipeline
     is deep beside them, and whose samples are those that are finished first."""
@@ -135,21 +163,18 @@ class Bounds:
         self._paces: dict[object, TokenPace] = {}
         self._steady = steady
 
-    def rough_s(
-        self, scenario: Scenario, instances: int, ahead: float | None, trainer: Mapping[str, Any], *, together: bool
-    ) -> float:
+    def rough_s(self, scenario: Scenario, pools: PoolSizes, ahead: float | None, *, together: bool) -> Floats:
         """Seconds that a step takes at least, by the rate and the trainer alone: before there is a scenario of its own.
 
-        ahead: steps that generation runs ahead, None = as the scenario says. trainer: the changes that give it its
-        seconds. together: on the same GPUs.
+        ahead: steps that generation runs ahead, None = as the scenario says. together: on the same GPUs.
         """
         lengths = _lengths(scenario)
         selects = _selects(scenario) if ahead is None else ahead + 1 > look_steps(scenario) / _STEADY
-        training = _training_s(scenario, lengths, trainer["trainer.fixed_s"], _per_token_s(trainer), selects)
+        training = _training_s(scenario, lengths, pools, selects)
         pace = self._pace(scenario)
-        work = 0.0 if selects else scenario.trainer.batch_samples * lengths.mean / instances
+        work = np.zeros(1) if selects else scenario.trainer.batch_samples * lengths.mean / pools.instances
         generating = _LEFT * _rate_s(work, pace, pace.most)
-        return float(training + generating if together else max(training, generating))
+        return training + generating if together else np.maximum(training, generating)
 
     def step_s(self, scenario: Scenario) -> float:
         """Seconds that a step takes at least."""
@@ -157,12 +182,17 @@ class Bounds:
 
     def by_resource(self, scenario: Scenario) -> dict[str, float]:
         """Seconds that a step takes at least, by what takes them: trainer and rollout, or both in turn; workers."""
-        lengths, t, law = _lengths(scenario), scenario.trainer, law_of(scenario)
-        per_token = t.per_token_s + sum(p.per_token_s for p in t.phases)
-        fixed_s = t.fixed_s + sum(p.fixed_s for p in t.phases)
-        training = _training_s(scenario, lengths, fixed_s, per_token, self._trains_shorter(scenario))
-        found = _workers_s(scenario)
-        sync = sync_times(scenario).slower(_least(scenario, "sync_slowdown"))
+        return {name: float(s[0]) for name, s in self.by_pools(scenario, pools_of(scenario)).items()}
+
+    def by_pools(self, scenario: Scenario, pools: PoolSizes) -> dict[str, Floats]:
+        """The same of a job with each of some pools in the place of its own. Its law must say how far generation runs
+        ahead in groups or batches: else each fleet has looks of another length."""
+        lengths, law = _lengths(scenario), law_of(scenario)
+        training = _training_s(scenario, lengths, pools, self._trains_shorter(scenario))
+        found = {name: np.full(1, seconds) for name, seconds in _workers_s(scenario).items()}
+        slower = _least(scenario, "sync_slowdown")
+        syncs = [(sync.publish_s, sync.pause_s, sync.trainer_block_s) for sync in pools.syncs]
+        publish, pause, block = slower * np.array(syncs, np.float64).T
         k = steps_per_version(scenario)
         # Publications a step, in the window with the fewest.
         counted = lengths.end - lengths.first
@@ -172,16 +202,19 @@ class Bounds:
         pace = self._pace(scenario)
         if scenario.fleet.placement == "colocated" or law.waits_for_trainer:
             switches = 2 * scenario.fleet.switch_s if scenario.fleet.placement == "colocated" else 0.0
-            whole = law.waits_for_trainer
-            rollout = _batch_s(scenario, lengths, pace) if whole else self._generation_s(scenario, lengths, pace, 1.0)
-            return found | {"both": training + switches + sync.complete_s * often + _LEFT * rollout}
-        paused = 0.0 if scenario.sync.scope == "rolling" else sync.pause_s
-        held = 0.0
+            if law.waits_for_trainer:
+                rollout = _batch_s(scenario, lengths, pace, pools.instances)
+            else:
+                rollout = self._generation_s(scenario, lengths, pace, pools.instances, 1.0)
+            complete = np.maximum(publish + pause, block)
+            return found | {"both": training + switches + complete * often + _LEFT * rollout}
+        paused = 0.0 * pause if scenario.sync.scope == "rolling" else pause
+        held = np.zeros(1)
         if law.counts_versions:
-            beside = min(training, max(0.0, sync.publish_s + sync.pause_s - sync.trainer_block_s))
-            held = max(0.0, (k + 1) / 2 * training + sync.publish_s - beside / k)
-        rollout = _LEFT * self._generation_s(scenario, lengths, pace, often, paused, held)
-        return found | {"trainer": training + sync.trainer_block_s * often, "rollout": rollout}
+            beside = np.minimum(training, np.maximum(0.0, publish + pause - block))
+            held = np.maximum(0.0, (k + 1) / 2 * training + publish - beside / k)
+        rollout = _LEFT * self._generation_s(scenario, lengths, pace, pools.instances, often, paused, held)
+        return found | {"trainer": training + block * often, "rollout": rollout}
 
     def _trains_shorter(self, scenario: Scenario) -> bool:
         """Whether what is trained may be shorter than what is drawn. In a long run what is out is no reason, as long as
@@ -192,25 +225,25 @@ class Bounds:
         return _chosen(scenario) or drops or math.isinf(samples_in_flight(scenario))
 
     def _generation_s(
-        self, scenario: Scenario, lengths: DecodeLengths, pace: TokenPace, stops: float, pause_s: float = 0.0,
-        held_s: float = 0.0,
-    ) -> float:  # fmt: skip
+        self, scenario: Scenario, lengths: DecodeLengths, pace: TokenPace, instances: Floats, stops: float,
+        pause_s: Floats = _NOTHING, held_s: Floats = _NOTHING,
+    ) -> Floats:  # fmt: skip
         """Seconds of a step in which samples of several batches are out.
 
         stops: interruptions a step, pause_s each. held_s: how long, in a version, what is in training keeps its places.
         """
-        chosen = _chosen(scenario)
-        if chosen or (_selects(scenario) and not self._steady):
-            return 0.0
-        batch, instances = scenario.trainer.batch_samples, scenario.fleet.instances
-        work, out = batch * lengths.mean / instances, batches_out(scenario)
-        flight = min(out * batch, scenario.fleet.max_in_flight_samples or math.inf)
-        most = min(pace.most, flight / instances, scenario.fleet.max_in_flight_samples_per_instance or math.inf)
-        c = most * _SHARES
+        if _chosen(scenario) or (_selects(scenario) and not self._steady):
+            return np.zeros(1)
+        batch, out, fleet = scenario.trainer.batch_samples, batches_out(scenario), scenario.fleet
+        work = (batch * lengths.mean / instances)[:, None]
+        flight = min(out * batch, fleet.max_in_flight_samples or math.inf)
+        each = min(pace.most, fleet.max_in_flight_samples_per_instance or math.inf)
+        c = np.minimum(each, flight / instances)[:, None] * _SHARES
         seconds = pace.of(c)
         gone = lengths.mean * seconds + (lengths.of_group - lengths.mean) * pace.seconds[0] + _beside_s(scenario)
-        least = np.maximum(work * seconds / c, (gone + held_s) / out) + stops * (pause_s - 2 * seconds)
-        return max(0.0, float(np.min(least)))
+        least = np.maximum(work * seconds / c, (gone + held_s[:, None]) / out)
+        found: Floats = np.min(least + stops * (pause_s[:, None] - 2 * seconds), axis=1)
+        return np.maximum(0.0, found)
 
     def _pace(self, scenario: Scenario) -> TokenPace:
         key = scenario.engine, scenario.workload, scenario.fleet.speed_factors, scenario.fleet.group_placement
@@ -228,17 +261,12 @@ def _lengths(scenario: Scenario) -> DecodeLengths:
     return lengths_of(scenario.workload, run.seed, scenario.groups_per_step, ends, run.warmup_steps or 2)
 
 
-def _training_s(scenario: Scenario, lengths: DecodeLengths, fixed_s: float, per_token_s: float, selects: bool) -> float:
+def _training_s(scenario: Scenario, lengths: DecodeLengths, pools: PoolSizes, selects: bool) -> Floats:
     """Seconds of training on the lengths that a run draws. selects: on those that are finished first."""
     samples = scenario.trainer.batch_samples
     output = 0.0 if selects else lengths.mean
     tokens = samples * (mean_prompt_tokens(scenario) + output)
-    return _least(scenario, "trainer_slowdown") * (fixed_s + _LEFT * tokens * per_token_s)
-
-
-def _per_token_s(seconds: Mapping[str, Any]) -> float:
-    """Of changes that give a trainer its seconds; the fixed ones of its phases are left out."""
-    return float(seconds["trainer.per_token_s"] + sum(p["per_token_s"] for p in seconds["trainer.phases"]))
+    return _least(scenario, "trainer_slowdown") * (pools.fixed_s + _LEFT * tokens * pools.per_token_s)
 
 
 def _least(scenario: Scenario, factor: str) -> float:
@@ -269,7 +297,7 @@ def _workers_s(scenario: Scenario) -> dict[str, float]:
     if _chosen(scenario):
         return {}
     stations, batch, turns = scenario.stations, scenario.trainer.batch_samples, scenario.workload.turns
-    calls, scores = turns.count - 1, mean_length(scenario.workload.reward.latency_s, at_least=0.0)
+    calls, scores = mean_turns(scenario.workload) - 1.0, mean_length(scenario.workload.reward.latency_s, at_least=0.0)
     tools = calls * mean_length(turns.tool_latency_s, at_least=0.0)
     demand = {"tools": (calls, tools), "rewards": (1, scores)}
     if stations.reward.at == "tools":
@@ -291,18 +319,18 @@ def _workers_s(scenario: Scenario) -> dict[str, float]:
 def _beside_s(scenario: Scenario) -> float:
     """Seconds for which a sample is out and nothing is written: its tools, and its score."""
     turns = scenario.workload.turns
-    tools = (turns.count - 1) * mean_length(turns.tool_latency_s, at_least=0.0)
+    tools = (mean_turns(scenario.workload) - 1.0) * mean_length(turns.tool_latency_s, at_least=0.0)
     return tools + mean_length(scenario.workload.reward.latency_s, at_least=0.0)
 
 
-def _batch_s(scenario: Scenario, lengths: DecodeLengths, pace: TokenPace) -> float:
+def _batch_s(scenario: Scenario, lengths: DecodeLengths, pace: TokenPace, instances: Floats) -> Floats:
     """Seconds until a whole batch is written, and nothing beside it."""
     if _selects(scenario):
-        return 0.0
-    batch, each = scenario.trainer.batch_samples, scenario.trainer.batch_samples / scenario.fleet.instances
-    running = np.minimum(pace.most, np.arange(batch, 0, -1) / scenario.fleet.instances)
+        return np.zeros(1)
+    batch, each = scenario.trainer.batch_samples, scenario.trainer.batch_samples / instances
+    running = np.minimum(pace.most, np.arange(batch, 0, -1)[:, None] / instances)
     together = np.diff(lengths.batches, axis=1, prepend=0.0) @ pace.of(running)
-    return max(_rate_s(each * lengths.mean, pace, each), lengths.least(together))
+    return np.maximum(_rate_s(each * lengths.mean, pace, each), lengths.least(together))
 
 
 def batches_out(scenario: Scenario) -> float:
@@ -315,7 +343,7 @@ def batches_out(scenario: Scenario) -> float:
     return (law.ahead.most(a) + law.ahead.and_current) * unit + a.extra_groups / sizes.step
 
 
-def _rate_s(work: float, pace: TokenPace, concurrency: float) -> float:
+def _rate_s(work: Floats, pace: TokenPace, concurrency: Floats | float) -> Floats:
     """Seconds of so many tokens on an instance that runs so many samples at best."""
-    c = min(pace.most, concurrency)
-    return float(work * pace.of(c) / c)
+    c = np.minimum(pace.most, concurrency)
+    return work * pace.of(c) / c

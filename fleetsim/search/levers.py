@@ -144,7 +144,7 @@ def _pulled(scenario: Scenario, name: str, text: str, changes: Mapping[str, Any]
 def _judges(scenario: Scenario) -> Iterator[Lever]:
     """One more engine of each judge that has its own."""
     for name, judge in judges_of(scenario).items():
-        if judge.api is None:
+        if judge.has_engines:
             path, n = f"stations.{name}.instances", judge.instances + judge.engine.dp
             yield _pulled(scenario, MORE_OF[name], f"{n:,} engines of the {name}", {path: n})
 
@@ -302,7 +302,7 @@ def _length(scenario: Scenario, given: Collection[str] | None) -> Iterator[Lever
     from fleetsim.workload.lengths import quantile_length
 
     law = scenario.workload.output_tokens
-    if isinstance(law, ConstantTokens):
+    if isinstance(law, ConstantTokens) or scenario.workload.turns.output_tokens is not None:  # it is not read
         return
     now = law.max
     for share in (CUT_SHARE, 2 * CUT_SHARE, 4 * CUT_SHARE):

@@ -1,10 +1,12 @@
-"""How many workers a station needs: sandboxes of tools, workers of rewards, with the instances that go with them.
+"""How many workers a station needs: sandboxes of tools, workers of rewards, engines of judges, with the instances that
+go with them.
 
-Where a job limits a station's workers, they are searched together with the count of instances, by the same objective:
-one count after the other with the others as they are, from plenty of workers downwards, until none moves. A step
-falls with each of them, and no worker makes another one worse, so there is no valley to be caught in. Workers that
-cost nothing have no price to be held against: of them it is the fewest with which a step is hardly longer. Workers are
-looked at in long runs: a short one sees the first calls of all rollouts at once, and more in use than ever after.
+Where a job limits a station's workers, and where it has engines that judge, they are searched together with the count
+of instances, by the same objective: one count after the other with the others as they are, from plenty of workers
+downwards, until none moves. A step falls with each of them, and no worker makes another one worse, so the only valleys
+are those of whole numbers: where they are few, a few more of all are looked at as well. Workers that cost nothing have
+no price to be held against: of them it is the fewest with which a step is hardly longer. Workers are looked at in long
+runs: a short one sees the first calls of all rollouts at once, and more in use than ever after.
 """
 
 from __future__ import annotations
@@ -14,33 +16,47 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from fleetsim import units
+from fleetsim.config.judges import JUDGES, judges_of
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
+from fleetsim.config.stations import MOST_JUDGES
+from fleetsim.config.tree import value_at
 from fleetsim.errors import StuckError
 from fleetsim.job.trials import Memo, Tell, Trial, Trials, never, trial_of, with_instances
 from fleetsim.search.best import best_of
 from fleetsim.search.bisection import smallest
 from fleetsim.search.bound import Bounds
-from fleetsim.search.objective import least, price_per_s
+from fleetsim.search.levers import CALLED
+from fleetsim.search.objective import least, objective, price_per_s
 from fleetsim.search.rate_matching import matched
 from fleetsim.search.second_search import Anew, anew
 from fleetsim.search.targets import Target
+from fleetsim.sim.judges import judges_usd_per_h
 from fleetsim.sim.stations import EDGES, timed_stations
 
-# More than any job has calls at once.
+# More than any job has calls at once, and engines with which each judges so few answers of a batch.
 PLENTY = 1_000_000
+_ANSWERS = 8
 # Workers without a price: so much longer a step may be than with plenty of them.
 _HARDLY = 0.01
 # Neighbouring counts of a search, and of counts of instances while workers are looked for.
 _FINE, _INSTANCES = 1.1, 4 / 3
 _ROUNDS = 2
+# Up to so many instances the next count is one more.
+_FEW = 6
 # What is told beside counts that the job does not say otherwise: so much fewer.
 _FEWER = 2 / 3
 
 
 def path_of(station: str) -> str:
     """Where a scenario says how many workers a station has."""
-    return f"stations.{station}.workers"
+    return f"stations.{station}.{'instances' if station in JUDGES else 'workers'}"
+
+
+def counted(station: str, n: int) -> str:
+    """ "96 sandboxes"; "1 engine of the judge"."""
+    return f"{n:,} {CALLED[station]}" if station in CALLED else f"{units.plural(n, 'engine')} of the {station}"
 
 
 def with_workers(scenario: Scenario, workers: Mapping[str, int]) -> Scenario:
@@ -106,8 +122,9 @@ class Crewing:
 
     def __init__(self, job: Scenario, measure: Memo, tell: Tell | None) -> None:
         self._measure, self._tell, self._bounds = measure, tell, Bounds(steady=True)
-        self.stations = timed_stations(job)
-        own = {name: getattr(job.stations, name).workers for name in self.stations}
+        self._judges = {name: judge for name, judge in judges_of(job).items() if judge.has_engines}
+        self.stations = (*timed_stations(job), *self._judges)
+        own = {name: value_at(job, path_of(name)) for name in self.stations}
         self.given = {name: n for name, n in own.items() if n is not None}
         self._job = job
         self.chosen: dict[str, int] = {}
@@ -117,8 +134,8 @@ class Crewing:
         if not self.given:
             return self._job
         if self._tell is not None:
-            self._tell("counting the workers of tools and rewards")
-        workers = dict.fromkeys(self.given, PLENTY)
+            self._tell("counting the workers of tools, rewards and judges")
+        workers = {name: self._plenty(name) for name in self.given}
         for _ in range(_ROUNDS):
             looks = Trials(with_workers(self._job, workers), self._measure).looks
             n = best_of(looks, guess, targets, 1, fine=_INSTANCES).instances
@@ -127,8 +144,24 @@ class Crewing:
                 workers[name] = self._best(self._at(n, workers), name, bool(targets))
             if workers == before:
                 break
+        if self._judges and not targets:
+            workers = self._beside(n, workers)
         self.chosen = workers
         return with_workers(self._job, workers)
+
+    def _beside(self, instances: int, workers: dict[str, int]) -> dict[str, int]:
+        """These workers, or those of a few more instances. Engines that judge are few: one more of them may be worth it
+        only with one more instance, and that only with it."""
+        more = math.ceil(_INSTANCES * instances) if instances > _FEW else instances + 1
+        further = dict(workers)
+        for name in workers:
+            further[name] = self._best(self._at(more, further), name, hardly=False)
+
+        def value(n: int, counts: dict[str, int]) -> float:
+            here = self._at(n, counts)
+            return objective(here, n, self._run(here).mean("step_s"))
+
+        return further if value(more, further) < value(instances, workers) else workers
 
     def crews(self, here: Scenario) -> tuple[Crew, ...]:
         """The workers of all stations beside the recommended fleet. here: it, with its count of instances."""
@@ -139,6 +172,11 @@ class Crewing:
 
     def _crew(self, here: Scenario, name: str) -> Crew:
         given, of, now = self.given.get(name), f"stations.{name}", self._run(here)
+        if name in self._judges:
+            n, busy = self.chosen[name], now.mean(f"{of}.busy_fraction")
+            fewer = given if given is not None and given != n else self._whole(name, math.floor(_FEWER * n))
+            other = self._run(with_workers(here, {name: fewer}))
+            return Crew(name, n, given, busy * n, float(n), busy, now, fewer, other)
         free = self._run(with_workers(here, {name: PLENTY}))
         p99, most, in_use = (free.mean(f"{of}.{what}") for what in ("workers_p99", "workers_most", "busy_fraction"))
         if given is not None:
@@ -168,22 +206,56 @@ class Crewing:
     def _best(self, here: Scenario, name: str, hardly: bool) -> int:
         """The workers of one station that are best for a count of instances. hardly: for a step that is hardly longer
         than with plenty of them, as targets ask."""
+        if name in self._judges:
+            return self._judging(here, name, hardly)
         if hardly or not getattr(here.stations, name).worker_price_usd_per_h:
             return self._enough(here, name)
         free = self._run(with_workers(here, {name: PLENTY}))
         most = max(1, math.ceil(free.mean(f"stations.{name}.workers_most")))
         in_use = free.mean(f"stations.{name}.workers_p99")
 
+        return self._least(here, name, max(1, round(in_use)), most)
+
+    def _least(self, here: Scenario, name: str, start: int, most: int, unit: int = 1) -> int:
+        """The count of units of workers with the least step time x cost. start: where it is looked for first."""
+
         def at(n: int) -> Scenario:
-            return with_workers(here, {name: n})
+            return with_workers(here, {name: n * unit})
 
         floor = self._bounds.step_s if self._measure.simulates else lambda _: 0.0
         return least(
             lambda n: self._run(at(n)).mean("step_s"),
             lambda n: price_per_s(at(n), here.fleet.instances),
-            min(most, max(1, round(in_use))), most,
+            min(most, start), most,
             power=1.0 + here.targets.worth, fine=_FINE, floor=lambda n: floor(at(n)),
         )  # fmt: skip
+
+    def _plenty(self, name: str) -> int:
+        """So many of a station that none is waited for."""
+        if name not in self._judges:
+            return PLENTY
+        judge, batch = self._judges[name], self._job.trainer.batch_samples
+        answers = judge.votes * (batch if judge.per == "sample" else batch / self._job.workload.group_size)
+        return self._whole(name, min(MOST_JUDGES, max(judge.instances, math.ceil(answers / _ANSWERS))))
+
+    def _whole(self, name: str, n: int) -> int:
+        """As many in whole engines, one at least."""
+        each = self._judges[name].engine.dp
+        return max(1, n // each) * each
+
+    def _judging(self, here: Scenario, name: str, hardly: bool) -> int:
+        """The engines of a judge that are best for a count of instances. hardly: as of `_best`; so where they cost
+        nothing."""
+        each, most = self._judges[name].engine.dp, self._plenty(name)
+        limit = (1.0 + _HARDLY) * self._run(with_workers(here, {name: most})).mean("step_s")
+        start = max(1, self.given[name] // each)
+        free = judges_usd_per_h(here) == 0.0
+        if not (hardly or free):
+            return each * self._least(here, name, start, most // each, each)
+        found = smallest(
+            lambda n: self._run(with_workers(here, {name: n * each})).mean("step_s") <= limit, start, most // each
+        )
+        return most if found is None else found * each
 
     def _enough(self, here: Scenario, name: str) -> int:
         """The fewest workers with which a step is hardly longer than with plenty of them."""

@@ -8,15 +8,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fleetsim.config.judges import at_rollout
 from fleetsim.config.scenario import Scenario, most_steps, settles
-from fleetsim.engine.kernel.tables import EVALUATED, G_TRAINED
+from fleetsim.engine.kernel.tables import ASKED, EVALUATED, G_TRAINED, GONE, OF_GROUPS, OF_SAMPLES
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.state import World
 from fleetsim.engine.step_time import StepTime
 from fleetsim.errors import InputError, Problem
 from fleetsim.sim.work import check_samples
 from fleetsim.workload.groups import Groups, GroupSource
-from fleetsim.workload.streams import seed_sequence
+from fleetsim.workload.lengths import sample_lengths
+from fleetsim.workload.streams import seed_sequence, stream
+from fleetsim.workload.turns import mean_turns
 
 MOST_SAMPLES_AT_ONCE = 2_000_000
 # Steps that a run without a length has at least, more or less.
@@ -42,8 +45,13 @@ class Draws:
         self.group_size = math.ceil(workload.group_size * scenario.buffer.group_oversampling - 1e-9)
         self._siblings = np.arange(self.group_size)
         self.exact = scenario.buffer.leftover == "defer"
-        self._turns = workload.turns.count
-        self._longest = getattr(workload.output_tokens, "max", None) or math.inf
+        self._turns = mean_turns(workload)
+        self._longest = (
+            workload.turns.most_tokens(workload.output_tokens)
+            if workload.turns.by_law
+            else getattr(workload.output_tokens, "max", None)
+        ) or math.inf
+        world.set(has_goals=int(workload.turns.by_law))
         self._source = GroupSource(
             workload,
             seed_sequence(scenario.run.seed, replication, "workload"),
@@ -57,12 +65,21 @@ class Draws:
         self._stretches = any(e.length_factor is not None for e in scenario.run.events)
         self._drawn = np.zeros(0, np.int32)
         self._system = max(1, workload.shared_prefix_tokens)
-        self.reserved = int(scenario.evaluation.on_fleet)
+        found = at_rollout(scenario)
+        self._judge = None if found is None else found[1]
+        self.reserved = int(scenario.evaluation.on_fleet) + int(found is not None)
         if self.reserved:
-            rows = world.add_groups(1)
+            rows = world.add_groups(self.reserved)
             world.groups["status"][rows], world.groups["zero_variance"][rows] = G_TRAINED, EVALUATED
+            if found is not None:
+                name, judge = found
+                self._answers = stream(scenario.run.seed, replication, f"station {name}")
+                row = world.groups[self.reserved - 1]
+                row["zero_variance"], row["size"], row["need"] = ASKED, 1, 1 << 30
+                reads = OF_GROUPS if judge.per == "group" else OF_SAMPLES
+                world.set(own_votes=judge.votes, own_reads=int(reads), own_share=judge.reads_share)
             world.bind()
-            world.set(next_group=1, completed_groups=1)
+            world.set(next_group=self.reserved, completed_groups=self.reserved)
 
     def more(self) -> None:
         """Draws more groups and puts them behind those that are there."""
@@ -82,18 +99,50 @@ class Draws:
         samples["target"] = drawn.output_tokens
         if self._stretches:
             self._drawn = np.concatenate([self._drawn, drawn.output_tokens])
-            samples["target"] = self._stretched(drawn.output_tokens)
+            samples["target"] = self._stretched(drawn.output_tokens, drawn.turns)
         samples["group"] = np.repeat(np.arange(g.start, g.stop), size)
         self._serve(drawn, s)
+        self._let_read(s, g)
         world.bind()
+
+    def _let_read(self, s: slice, g: slice) -> None:
+        """A row for each request of the judge that asks the rollout's engines about these samples, or these groups.
+        Raises InputError for one that never fits."""
+        world, judge = self._world, self._judge
+        if judge is None:
+            return
+        read = np.arange(s.start, s.stop) if judge.per == "sample" else world.groups["first"][g]
+        tokens = world.samples["prompt"][s] + world.samples["extra"][s] + world.samples["target"][s]
+        tokens += world.heard(world.samples[s])
+        if judge.per == "group":
+            tokens = np.add.reduceat(tokens, read - s.start)
+        r = world.add_samples(len(read) * judge.votes)
+        asked = world.samples[r]
+        asked["prompt"], asked["group"], asked["status"] = 1, self.reserved - 1, GONE  # until somebody asks
+        own = sample_lengths(judge.prompt_tokens, self._answers, len(read), at_least=1)
+        asked["extra"] = np.repeat(own - 1, judge.votes)
+        asked["target"] = sample_lengths(judge.output_tokens, self._answers, len(read) * judge.votes)
+        asked["asks"] = np.repeat(read, judge.votes)
+        world.samples["asks"][read] = np.arange(r.start, r.stop, judge.votes)
+        if self._stretches:
+            self._drawn = np.concatenate([self._drawn, asked["target"]])
+        self._check_fit(asked, np.repeat((judge.reads_share * tokens).astype(np.int64), judge.votes))
 
     def _serve(self, drawn: Groups, s: slice) -> None:
         """The seconds of rewards and tools of new samples; raises InputError for one that never fits."""
         world = self._world
         world.reward_s[s] = drawn.reward_latency_s
-        if drawn.tool_tokens.shape[1]:
-            world.tool_s[s], world.tool_tokens[s] = drawn.tool_latency_s, drawn.tool_tokens
-        self._check_fit(world.samples[s], drawn.tool_tokens)
+        calls = len(drawn.tool_latency_s)
+        if calls:
+            c = world.add_calls(calls)
+            world.tool_s[c], world.tool_tokens[c] = drawn.tool_latency_s, drawn.tool_tokens
+            samples = world.samples[s]
+            samples["turns"] = drawn.turns
+            samples["first_call"] = c.start + np.cumsum(drawn.turns - 1) - (drawn.turns - 1)
+            if world.get("has_goals"):
+                longer = samples["target"] / drawn.output_tokens  # than drawn, after an event
+                world.goals[c] = np.rint(drawn.goals * np.repeat(longer, drawn.turns - 1))
+        self._check_fit(world.samples[s])
 
     def evaluate(self, drawn: Groups) -> slice:
         """The requests of an evaluation are sent before all others. They share one row of the groups, and the system
@@ -107,6 +156,8 @@ class Draws:
         if self._stretches:
             self._drawn = np.concatenate([self._drawn, drawn.output_tokens])
         self._serve(drawn, s)
+        if self._judge is not None and self._judge.per == "sample":
+            self._let_read(s, slice(0, 0))
         row["first"], row["size"], row["need"], row["scored"], row["dropped"] = s.start, n, n, 0, 0
         row["ready_s"] = -1.0
         waiting = world.get("n_requeued")
@@ -125,13 +176,19 @@ class Draws:
         if len(rows) == 0:
             return
         samples = self._world.samples
-        samples["target"][rows] = self._stretched(self._drawn[rows])
-        self._check_fit(samples[rows], self._world.tool_tokens[rows])
+        turns, before = samples["turns"][rows].astype(np.int64), samples["target"][rows]
+        samples["target"][rows] = self._stretched(self._drawn[rows], turns)
+        if self._world.get("has_goals"):
+            calls = np.repeat(samples["first_call"][rows] - np.cumsum(turns - 1) + turns - 1, turns - 1)
+            calls += np.arange(len(calls))
+            longer = np.repeat(samples["target"][rows] / before, turns - 1)
+            self._world.goals[calls] = np.rint(self._world.goals[calls] * longer)
+        self._check_fit(samples[rows])
 
-    def _stretched(self, drawn: NDArray[np.int32]) -> NDArray[np.float64]:
+    def _stretched(self, drawn: NDArray[np.int32], turns: NDArray[np.int64]) -> NDArray[np.float64]:
         """Tokens as the current factor makes them: whole ones, within the cap, one per turn at least."""
         tokens: NDArray[np.float64] = np.rint(drawn * self._factor)
-        return tokens.clip(self._turns, max(self._longest, self._turns))
+        return tokens.clip(turns, np.maximum(self._longest, turns))
 
     def repeat(self, old: NDArray[np.int64]) -> None:
         """These groups start next. They are drawn as the first time, with only as many samples as are kept."""
@@ -142,14 +199,13 @@ class Draws:
         groups["first"] = np.arange(s.start, s.stop, size)
         groups["size"], groups["need"] = size, size
         groups["zero_variance"] = world.groups["zero_variance"][old]
-        for name in ("prompt", "target"):
+        for name in ("prompt", "target", "turns", "first_call"):  # their calls are the same rows
             samples[name] = world.samples[name][rows]
-        for name in ("reward_s", "tool_s", "tool_tokens"):
-            table = getattr(world, name)
-            table[s] = table[rows]
+        world.reward_s[s] = world.reward_s[rows]
         if self._stretches:
             self._drawn = np.concatenate([self._drawn, self._drawn[rows]])
         waiting = np.arange(int(world.get("next_group")), g.stop)
+        self._let_read(s, g)
         world.groups[waiting] = world.groups[np.roll(waiting, len(old))]  # before groups that were drawn and not sent
         world.samples["group"][self.samples_of(waiting)] = np.repeat(waiting, world.groups["size"][waiting])
         world.bind()
@@ -164,9 +220,9 @@ class Draws:
         within: NDArray[np.int64] = np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - size, size)
         return np.repeat(first, size) + within
 
-    def _check_fit(self, samples: Any, tool_tokens: Any) -> None:
-        own = samples["prompt"] + samples["extra"]
-        longest = int((own + samples["target"] + tool_tokens.sum(axis=1)).max()) - 1
+    def _check_fit(self, samples: Any, read: Any = 0) -> None:
+        own = samples["prompt"] + samples["extra"] + read
+        longest = int((own + samples["target"] + self._world.heard(samples)).max()) - 1
         need = self.limits.blocks_for(longest)
         holds = self._holds(self.limits.kv_blocks)
         if need > holds:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from fleetsim.config.engine import EngineConfig
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.speculation import SpeculationConfig
-from fleetsim.config.workload import longest_length
 from fleetsim.engine.defaults import BLOCK_SIZE
 from fleetsim.engine.gpus import gpu_of
 from fleetsim.engine.limits import EngineLimits
@@ -48,7 +47,7 @@ def engine_of(scenario: Scenario) -> tuple[StepTime, EngineLimits]:
         from fleetsim.sim.disaggregation import disaggregated
 
         step_time, limits = disaggregated(scenario.engine, one)
-    cap = longest_length(scenario.workload.output_tokens)
+    cap = scenario.workload.turns.most_tokens(scenario.workload.output_tokens)
     return step_time.slower(scenario.engine.slowdown), replace(
         limits,
         no_evict=scenario.engine.capacity_scheduler_policy == "guaranteed_no_evict",

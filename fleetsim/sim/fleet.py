@@ -26,6 +26,8 @@ from fleetsim.sim.stations import open_stations, station_rows, stations_of
 from fleetsim.sim.work import check_tables
 
 NO_BATCH = 1 << 50
+# Of the first draw: most runs that end when they are steady draw no more.
+_AHEAD = 3
 
 
 class Fleet:
@@ -55,8 +57,9 @@ class Fleet:
             slow=slowness(scenario, self.own),
             prefix_caching=caching,
             system_tokens=workload.shared_prefix_tokens,
-            turns=workload.turns.count,
+            several=workload.turns.several,
             stations=station_rows(stations_of(scenario)),
+            ahead=_AHEAD,
         )
         # A counter of the fleet row, and setting its fields: bound here, for a run reads some hundreds of them.
         self.get: Callable[[str], int] = self.world.get

@@ -99,8 +99,8 @@ class JudgeFleet:
 
     def _read(self, first: int, of_groups: bool) -> NDArray[np.int64]:
         """Tokens of the samples from `first` on, or of the groups, as they are when nothing cuts them."""
-        samples, turns = self._home.samples[: self._home.get("n_samples")], self._home.tool_tokens
-        made = samples["target"].astype(np.int64) + turns[: len(samples)].sum(axis=1)
+        samples = self._home.samples[: self._home.get("n_samples")]
+        made = samples["target"] + self._home.heard(samples)
         if not of_groups:
             return np.asarray(samples["prompt"][first:] + made[first:])
         groups = self._home.groups[first : self._home.n_groups]
@@ -123,19 +123,39 @@ class JudgeFleet:
         n = self.world.get("n_samples")
         samples = self.world.samples[:n]
         came = self.world.groups["submit_s"][samples["group"]]
-        samples, came = samples[came >= 0], came[came >= 0]
-        start, finish = (np.where(samples[name] < 0, np.inf, samples[name]) for name in ("start_s", "finish_s"))
-        began, over = _busy(samples["instance"], start, finish)
-        rows = np.zeros(len(ends), JUDGE_STEP)
-        rows["step"] = np.arange(len(ends))
-        rows["waited_s"] = _until(came, ends) - _until(start, ends)
-        rows["served_s"] = _until(start, ends) - _until(finish, ends)
-        rows["busy_s"] = _until(began, ends) - _until(over, ends)
-        rows["asked"] = _sums(came, np.ones(len(came)), ends)
-        rows["answered"] = _sums(finish, np.ones(len(came)), ends)
-        rows["prompt_tokens"] = _sums(came, samples["prompt"], ends)
-        rows["output_tokens"] = _sums(finish, samples["target"], ends)
+        return _totals(samples[came >= 0], came[came >= 0], ends)
+
+
+class HomeJudge:
+    """A judge that asks the engines of the rollouts that it reads: its requests are rows of their table (`Draws`)."""
+
+    def __init__(self, home: World) -> None:
+        self.world = home
+
+    def counts(self, ends: Floats) -> NDArray[np.void]:
+        """As of `JudgeFleet`; no engine computes for it alone."""
+        samples = self.world.samples[: self.world.get("n_samples")]
+        asked = (self.world.groups["zero_variance"][samples["group"]] == t.ASKED) & (samples["status"] != t.GONE)
+        rows = _totals(samples[asked], self.world.reward_s[: len(samples)][asked], ends, extra=True)
+        rows["busy_s"] = 0.0
         return rows
+
+
+def _totals(samples: NDArray[np.void], came: Floats, ends: Floats, *, extra: bool = False) -> NDArray[np.void]:
+    """Totals of requests at each of these times. came: when each was asked for. extra: their prompts are there."""
+    start, finish = (np.where(samples[name] < 0, np.inf, samples[name]) for name in ("start_s", "finish_s"))
+    began, over = _busy(samples["instance"], start, finish)
+    rows = np.zeros(len(ends), JUDGE_STEP)
+    rows["step"] = np.arange(len(ends))
+    rows["waited_s"] = _until(came, ends) - _until(start, ends)
+    rows["served_s"] = _until(start, ends) - _until(finish, ends)
+    rows["busy_s"] = _until(began, ends) - _until(over, ends)
+    rows["asked"] = _sums(came, np.ones(len(came)), ends)
+    rows["answered"] = _sums(finish, np.ones(len(came)), ends)
+    prompts = samples["prompt"] + samples["extra"] if extra else samples["prompt"]
+    rows["prompt_tokens"] = _sums(came, prompts, ends)
+    rows["output_tokens"] = _sums(finish, samples["target"], ends)
+    return rows
 
 
 def _gate(api: ApiConfig | None) -> dict[str, float]:
@@ -172,14 +192,16 @@ def _busy(instance: NDArray[np.int64], start: Floats, finish: Floats) -> tuple[F
     return np.concatenate(begins), np.concatenate(ends)
 
 
-def open_judges(scenario: Scenario, home: World, replication: int) -> list[JudgeFleet]:
+def open_judges(scenario: Scenario, home: World, replication: int) -> list[JudgeFleet | HomeJudge]:
     """The judges of a run, made known to the kernel."""
     found = [
-        JudgeFleet(scenario, name, replication, home, judge_engine(scenario, name, judge))
+        HomeJudge(home)
+        if judge.at == "rollout"
+        else JudgeFleet(scenario, name, replication, home, judge_engine(scenario, name, judge))
         for name, judge in judges_of(scenario).items()
     ]
     first = 0
-    for judge in reversed(found):
+    for judge in reversed([judge for judge in found if isinstance(judge, JudgeFleet)]):
         judge.world.set(next_judge=first)
         first = judge.world.address
         home.followers.append(judge.follow)
@@ -187,7 +209,7 @@ def open_judges(scenario: Scenario, home: World, replication: int) -> list[Judge
     return found
 
 
-def judge_rows(judges: Sequence[JudgeFleet], ends: Floats) -> NDArray[np.void]:
+def judge_rows(judges: Sequence[JudgeFleet | HomeJudge], ends: Floats) -> NDArray[np.void]:
     """What the judges counted until each step's end: rows of JUDGE_STEP, judge after judge."""
     tables = [np.zeros(0, JUDGE_STEP)]
     for k, judge in enumerate(judges):
@@ -209,7 +231,7 @@ def judge_metrics(records: Records, window: StepWindow) -> dict[str, dict[str, f
             "calls": of["answered"] / len(window.steps),
             "usd": _usd(records.scenario, judge, of, window.span_s) / len(window.steps),
         }
-        if judge.api is None:
+        if judge.has_engines:
             row["busy_fraction"] = of["busy_s"] / (judge.instances * window.span_s)
         found[name] = row
     return found
@@ -228,15 +250,23 @@ def judges_full(records: Records, window: StepWindow) -> bool:
     """Whether a judge never has nothing to do: its engines compute all the time, or an API lets requests wait for
     longer than it takes to answer them."""
     for judge, of in zip(judges_of(records.scenario).values(), _grown(records, window), strict=True):
+        if judge.at == "rollout":
+            continue
         busy = of["busy_s"] / (judge.instances * window.span_s)
         if of["waited_s"] > of["served_s"] if judge.api is not None else busy > _FULL:
             return True
     return False
 
 
+def judged_here(records: Records, window: StepWindow) -> float:
+    """Tokens of answers in the window that the rollout's own engines made."""
+    each = zip(judges_of(records.scenario).values(), _grown(records, window), strict=True)
+    return sum(of["output_tokens"] for judge, of in each if judge.at == "rollout")
+
+
 def judges_gpu_seconds(scenario: Scenario, span_s: float) -> float:
     """GPU-seconds of all judges' own engines in so many seconds."""
-    return span_s * sum(j.instances * j.engine.gpus for j in judges_of(scenario).values() if j.api is None)
+    return span_s * sum(j.instances * j.engine.gpus for j in judges_of(scenario).values() if j.has_engines)
 
 
 def judges_usd_per_h(scenario: Scenario) -> float:
@@ -245,7 +275,7 @@ def judges_usd_per_h(scenario: Scenario) -> float:
 
 
 def _own_usd_per_h(scenario: Scenario, judge: JudgeConfig) -> float:
-    if judge.api is not None:
+    if not judge.has_engines:
         return 0.0
     price, cost = judge.price_usd_per_gpu_h, scenario.cost
     if price is None:

@@ -16,7 +16,7 @@ from fleetsim.policies.samples import AGE_ACTIONS
 from fleetsim.quantities import EVALUATION_S, PREFILL_BUSY
 from fleetsim.sim.binding import binding_of
 from fleetsim.sim.fleet_settings import lent_instances, most_instances, slowness
-from fleetsim.sim.judges import judge_metrics, judges_gpu_seconds
+from fleetsim.sim.judges import judge_metrics, judged_here, judges_gpu_seconds
 from fleetsim.sim.load import mix_of
 from fleetsim.sim.records import NOT_TRAINING, Records
 from fleetsim.sim.spot import spot_metrics
@@ -71,7 +71,7 @@ def numbers_of(records: Records, window: StepWindow | None = None) -> dict[str, 
         raise InputError([Problem("admission.max_age", age, rule, "raise it, or have them wait")])
     busy, paused, idle, down = (window.total(f"{name}_s") for name in ("busy", "paused", "idle", "down"))
     instance_s = busy + paused + idle + down
-    generated = window.total("generated_tokens") - window.total("evaluation_tokens")
+    generated = window.total("generated_tokens") - window.total("evaluation_tokens") - judged_here(records, window)
     gpu_s = gpu_seconds(records, window)
     waste = _waste(records, window, trained)
     judges = judge_metrics(records, window)

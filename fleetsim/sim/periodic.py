@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.model.names import model_shape
 from fleetsim.engine.requests import run_requests
@@ -87,12 +89,14 @@ def _drawn(job: RunState) -> Groups:
     """The requests of the next evaluation."""
     given, workload = job.scenario.evaluation, job.scenario.workload
     if job.questions is None:
-        asked = {
+        asked: dict[str, Any] = {
             "prompt_tokens": given.prompt_tokens or workload.prompt_tokens,
             "output_tokens": given.output_tokens or workload.output_tokens,
             "group_size": 1,
             "length_drift_per_step": 0.0,
         }
+        if given.output_tokens is not None:
+            asked["turns"] = workload.turns.model_copy(update={"output_tokens": None})
         seeds = seed_sequence(job.scenario.run.seed, job.replication, "evaluation")
         job.questions = GroupSource(workload.model_copy(update=asked), seeds)
     return job.questions.take(given.samples)

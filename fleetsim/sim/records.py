@@ -163,8 +163,10 @@ class Records:
     cut: bool = False
 
     def tables(self) -> dict[str, NDArray[Any]]:
-        """Table name -> structured array; stations where there are any, without their levels."""
+        """Table name -> structured array; stations and judges where there are any, the former without their levels."""
         found = {name: getattr(self, name) for name in ("steps", "samples", "groups", "syncs", "failures")}
         if len(self.stations):
             found["stations"] = self.stations[["step", "station", *STATION_COUNTS]]
+        if len(self.judges):
+            found["judges"] = self.judges
         return found

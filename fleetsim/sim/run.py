@@ -27,6 +27,7 @@ from fleetsim.sim.steady import Steady
 from fleetsim.sim.stop import stopping, watch_of
 from fleetsim.sim.trainer import train
 from fleetsim.sim.work import check_samples
+from fleetsim.workload.turns import mean_turns
 
 PILOT_STEPS = 8
 MOST_STEPS = 10_000_000  # that a scenario may have
@@ -64,7 +65,7 @@ def simulate(
     job.top_up()
     ahead = fleet.get("credits")
     wanted = most_steps(scenario) * scenario.groups_per_step + (ahead if ahead < PLENTY else 0)
-    check_samples(wanted * scenario.workload.group_size, scenario.workload.turns.count)
+    check_samples(wanted * scenario.workload.group_size, mean_turns(scenario.workload))
     for process in _companions(job):
         job.env.process(process)
     training = job.env.process(train(job))

@@ -17,6 +17,7 @@ from fleetsim.sim.records import STATION_COUNTS, STATION_STEP, Records
 from fleetsim.sim.window import StepWindow
 from fleetsim.workload.lengths import Spec, mean_length, typical_lengths
 from fleetsim.workload.streams import seed_sequence
+from fleetsim.workload.turns import mean_turns
 
 _POLICIES = {"dropped": t.DROPPED, "truncated": t.TRUNCATED, "retried": t.RETRIED}
 _PLAIN = StationConfig()
@@ -27,7 +28,7 @@ def stations_of(scenario: Scenario) -> dict[str, StationConfig]:
     """Name -> station, of those that limit anything; the kernel knows no others. Rewards may be at the tools'."""
     of, w = scenario.stations, scenario.workload
     found: dict[str, StationConfig] = {}
-    if w.turns.count > 1 or of.reward.at == "tools":
+    if w.turns.several or of.reward.at == "tools":
         found["tools"] = of.tools
     if of.reward.at == "reward":
         found["reward"] = of.reward
@@ -42,7 +43,7 @@ def timed_stations(scenario: Scenario) -> tuple[str, ...]:
     """The stations whose calls take time, so that their workers count."""
     turns, reward, at = scenario.workload.turns, scenario.workload.reward, scenario.stations.reward.at
     scores = mean_length(reward.latency_s, at_least=0.0) > 0.0
-    calls = turns.count > 1 and mean_length(turns.tool_latency_s, at_least=0.0) > 0.0
+    calls = turns.several and mean_length(turns.tool_latency_s, at_least=0.0) > 0.0
     found = {"tools": calls or (scores and at == "tools"), "reward": scores and at == "reward"}
     return tuple(name for name, timed in found.items() if timed)
 
@@ -82,12 +83,12 @@ def open_stations(world: World, scenario: Scenario, replication: int) -> None:
         "reward": scenario.workload.reward.latency_s,
     }
     for line, (stage, law) in enumerate(laws.items()):
-        if place[stage] >= 0 and (stage == "reward" or scenario.workload.turns.count > 1):
+        if place[stage] >= 0 and (stage == "reward" or scenario.workload.turns.several):
             world.needs[line] = typical_lengths(law, int(t.NEEDS))
             _check_time(scenario, at[stage], stage, float(world.needs[line, 0]))
     seeds = seed_sequence(scenario.run.seed, replication, "stations").generate_state(1, np.uint64)
     world.set(
-        tool_station=place["tools"] if scenario.workload.turns.count > 1 else -1,
+        tool_station=place["tools"] if scenario.workload.turns.several else -1,
         reward_station=place["reward"],
         chance=int(seeds[0] >> np.uint64(2)),
     )
@@ -169,7 +170,7 @@ def tools_s(records: Records, window: StepWindow) -> float:
         of = _grown(records, window)[stations.index("tools")]
         ended = of["served"] + of["failed"] + of["late"]
         each = (of["waited_s"] + of["served_s"]) / ended if ended else each
-    return (turns.count - 1) * each
+    return (mean_turns(records.scenario.workload) - 1.0) * each
 
 
 def station_usd(records: Records, window: StepWindow) -> float:

@@ -14,6 +14,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.sim.engines import engine_of
 from fleetsim.sim.records import Records
 from fleetsim.workload.lengths import mean_length
+from fleetsim.workload.turns import response_law
 
 _sum = np.add.reduce
 
@@ -101,6 +102,6 @@ def pipeline_steps(scenario: Scenario) -> float:
     flight = min(law.in_flight(a, sizes_of(scenario)), fleet.max_in_flight_samples or math.inf)
     each = fleet.max_in_flight_samples_per_instance or math.inf
     limits, w = engine_of(scenario)[1], scenario.workload
-    held = limits.held_tokens(mean_length(w.prompt_tokens, at_least=1.0) + mean_length(w.output_tokens, at_least=1.0))
+    held = limits.held_tokens(mean_length(w.prompt_tokens, at_least=1.0) + mean_length(response_law(w), at_least=1.0))
     each = min(each, limits.max_num_seqs, max(1.0, limits.kv_tokens // held))
     return max(depth, min(flight, fleet.instances * each) / scenario.trainer.batch_samples)

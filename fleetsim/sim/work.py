@@ -51,7 +51,7 @@ def check_tables(scenario: Scenario, limits: EngineLimits, instances: int) -> No
         raise InputError(problems)
 
 
-def check_samples(samples: int, turns: int) -> None:
+def check_samples(samples: int, turns: float) -> None:
     """Raises InputError for a run that sends more samples than can be held. samples: so far, and to be sent now."""
     needed = samples * (_SAMPLE_BYTES + _TURN_BYTES * turns)
     if needed > MOST_SAMPLE_BYTES:

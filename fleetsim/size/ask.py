@@ -203,7 +203,7 @@ class SizeResult(Recommendation):
         from fleetsim.job.trainer_scaling import count_words
         from fleetsim.job.trials import with_instances
         from fleetsim.search.advice import Advised, advice_data, moves_advised
-        from fleetsim.search.levers import CALLED
+        from fleetsim.search.workers import counted
 
         plan, trial = self.plan, self.plan.recommended
         if run_differs(plan.scenario, plan.as_run_s):
@@ -211,9 +211,9 @@ class SizeResult(Recommendation):
         here = with_instances(plan.scenario, plan.instances)
         answer = Advised(count_words(plan.scenario, plan.instances), here, trial.estimates)
         given = (
-            Advised(f"{crew.given:,} {CALLED[crew.station]}, as given", own.scenario, own.trial.estimates)
+            Advised(f"{counted(crew.station, crew.given)}, as given", own.scenario, own.trial.estimates)
             for crew in plan.crews
-            if (own := plan.as_given[crew.station]()) is not None
+            if crew.given is not None and (own := plan.as_given[crew.station]()) is not None
         )
         return advice_data(self.asked, [answer, *given, *moves_advised(plan.alternatives)])
 

@@ -15,8 +15,8 @@ from fleetsim.job.facts import run_differs, run_line
 from fleetsim.job.trainer_scaling import count_words, gpus_each, takes_turns
 from fleetsim.job.words import target
 from fleetsim.search.alternative import never_waits
-from fleetsim.search.levers import CALLED, ONE_MORE
-from fleetsim.search.workers import Crew
+from fleetsim.search.levers import ONE_MORE
+from fleetsim.search.workers import Crew, counted
 from fleetsim.size.headroom import FAILURES, INTERACTION, LONG_TAIL, PREFILL, SLACK, STRAGGLERS, SYNC, Headroom
 from fleetsim.size.size import Sizing
 
@@ -233,11 +233,13 @@ def workers(result: Sizing) -> str:
 
 
 def _crew(crew: Crew) -> str:
-    n, called = f"{crew.workers:,}", CALLED[crew.station]
+    there = counted(crew.station, crew.workers)
     if crew.given is None:
-        there = f"{n} {called} for 99 % of the time, {crew.most:,.0f} at most"
+        there += f" for 99 % of the time, {crew.most:,.0f} at most"
     else:
-        there = f"{n} {called}{' as given' if crew.given == crew.workers else ''}, {units.share(crew.busy, 0)} in use"
+        there += f"{' as given' if crew.given == crew.workers else ''}, {units.share(crew.busy, 0)} in use"
+    if crew.fewer == crew.workers:
+        return there
     fewer = f"the {crew.fewer:,} given" if crew.fewer == crew.given else f"{crew.fewer:,}"
     return f"{there}; with {fewer} {_with_fewer(crew)}"
 

@@ -169,6 +169,17 @@ def split(
     )
 
 
+def best_way(
+    scenario: Scenario, gpus: int, given: Collection[str], measure: Measure, by: By = "step_s", tell: Tell | None = None
+) -> Outcome:
+    """The first of the ways that the recipe permits, without anything beside it. Raises as `split` does."""
+    job = _job(scenario, frozenset(given))
+    counts = split_counts(job, gpus, Rules(least_trainer_gpus(job)))
+    oldest = budget_steps(job)
+    ways = _explored(WayRuns(job, gpus, remembered(measure), tell), counts, by, oldest)
+    return ranked(_allowed(ways.decided(), oldest, by), by)[0]
+
+
 def _explored(ways: WayRuns, counts: Sequence[int], by: By, oldest: float | None) -> WayRuns:
     """The ways, each simulated, and those that might be best replicated. Raises as `split` does."""
     try:

@@ -27,6 +27,7 @@ from fleetsim.trainer.seconds import (
     step_seconds,
 )
 from fleetsim.workload.lengths import mean_length, quantile_length, typical_lengths
+from fleetsim.workload.turns import mean_turns, response_law
 
 # --- Which trainer a team would take: the smallest that fits, in whole servers, and the fastest layout of its ranks.
 
@@ -277,10 +278,11 @@ def _lengths(workload: WorkloadConfig, samples: int) -> tuple[float, float, floa
     """Mean tokens of a sample, of the longest of so many, and of the one that a token is in. Prompts do not vary."""
     turns = workload.turns
     beside = mean_length(workload.prompt_tokens, at_least=1.0)
-    beside += (turns.count - 1) * mean_length(turns.tool_tokens, at_least=0.0)
-    output = mean_length(workload.output_tokens, at_least=1.0)
-    whole = beside + typical_lengths(workload.output_tokens, _QUANTILES)
-    longest = beside + max(output, quantile_length(workload.output_tokens, 1 - 0.5 / samples))
+    beside += (mean_turns(workload) - 1.0) * mean_length(turns.tool_tokens, at_least=0.0)
+    law = response_law(workload)
+    output = mean_length(law, at_least=1.0)
+    whole = beside + typical_lengths(law, _QUANTILES)
+    longest = beside + max(output, quantile_length(law, 1 - 0.5 / samples))
     return beside + output, float(longest), float(np.mean(whole**2) / np.mean(whole))
 
 

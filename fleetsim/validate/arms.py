@@ -22,8 +22,11 @@ from fleetsim.engine.slowdown import slowdown_of
 from fleetsim.engine.step_time import StepTime
 from fleetsim.errors import InputError
 from fleetsim.frameworks.common import entry_point_of
-from fleetsim.job.derived_values import seconds_of
+from fleetsim.job.derived_values import SECONDS as TRAINER_SECONDS
+from fleetsim.job.derived_values import SLOWDOWN, seconds_of
+from fleetsim.job.input_moves import by_doubt
 from fleetsim.job.nameplate import mean_step_s
+from fleetsim.job.uncertainty import Axis
 from fleetsim.sim.binding import SMALL_WAIT
 from fleetsim.sim.engines import engine_of
 from fleetsim.sim.metrics import numbers_of
@@ -89,8 +92,8 @@ def scenario_of(case: PublishedCase, arm: Arm, scalar: float | None, modelled: b
 
     Raises InputError for an arm that makes no valid scenario.
     """
-    times = scalar if _kind(case) == "trainer_seconds" and scalar is not None else 1.0
-    return _made(case, arm, arm.set, _lengths(case, arm, scalar), scalar, times, modelled)
+    slowdown, times = factors_of(case, scalar)
+    return _made(case, arm, arm.set, _lengths(case, arm, scalar), slowdown, times, modelled)
 
 
 def blind_scenario_of(case: PublishedCase, arm: Arm, scalar: float | None) -> Scenario:
@@ -109,16 +112,16 @@ def blind_scenario_of(case: PublishedCase, arm: Arm, scalar: float | None) -> Sc
     changes = {path: value for path, value in arm.set.items() if value is None or path not in SECONDS}
     if _placement(case, arm) == _placement(case, base):
         changes = {**log, **changes}
-    shown = scenario_of(case, base, scalar)
+    shown, slowdown = scenario_of(case, base, scalar), factors_of(case, scalar)[0]
     try:
-        plain, unseen = (_made(case, of, with_, of_law, scalar, 1.0, True) for of, with_, of_law in (
+        plain, unseen = (_made(case, of, with_, of_law, slowdown, 1.0, True) for of, with_, of_law in (
             (base, base.set, own), (arm, changes, law)
         ))  # fmt: skip
     except InputError:  # a model or a GPU that the trainer's model does not know, or that does not fit
-        return _made(case, arm, changes | _seconds(shown), law, scalar, 1.0, False)
+        return _made(case, arm, changes | _seconds(shown), law, slowdown, 1.0, False)
     if _seconds(unseen) == _seconds(plain):  # the baseline's own
         return with_changes(unseen, _seconds(shown))
-    return _made(case, arm, changes, law, scalar, mean_step_s(shown) / mean_step_s(plain), True)
+    return _made(case, arm, changes, law, slowdown, mean_step_s(shown) / mean_step_s(plain), True)
 
 
 def _seconds(scenario: Scenario) -> dict[str, Any]:
@@ -131,11 +134,12 @@ def _made(
     arm: Arm,
     changes: Mapping[str, Any],
     law: Lognormal,
-    scalar: float | None,
+    slowdown: float,
     times: float,
     modelled: bool,
 ) -> Scenario:
-    """The scenario of these changes to the case's. times: a multiple of all seconds of the trainer."""
+    """The scenario of these changes to the case's. slowdown, times: multiples of iterations and of all seconds of the
+    trainer."""
     where = f"{case.id} {arm.name}"
     raw = _copy(case.scenario)
     for path, value in changes.items():
@@ -145,7 +149,6 @@ def _made(
     _put(raw, "name", where)
     raw.setdefault("run", {})
     raw["run"] = {"steps": case.steps, "replications": 1, **raw["run"]}
-    slowdown = scalar if _kind(case) == "decode_slowdown" and scalar is not None else slowdown_of(case.framework)
     _put(raw, "engine.slowdown", slowdown)
     point = entry_point_of(case.framework, asynchronous=raw.get("admission", {}).get("law", "barrier") != "barrier")
     if point != "api_server" and raw["engine"].get("name", "vllm") == "vllm":
@@ -164,6 +167,28 @@ def _made(
 
 def _kind(case: PublishedCase) -> str | None:
     return None if case.fit is None else case.fit.scalar
+
+
+def factors_of(case: PublishedCase, scalar: float | None) -> tuple[float, float]:
+    """Multiples of iterations and of the trainer's seconds at a value of the scalar."""
+    slowdown, kind = slowdown_of(case.framework), _kind(case)
+    if scalar is None:
+        return slowdown, 1.0
+    if kind == "both":
+        powers = _powers(case)
+        return slowdown * scalar ** powers["engine"], scalar ** powers["trainer"]
+    return (scalar if kind == "decode_slowdown" else slowdown), (scalar if kind == "trainer_seconds" else 1.0)
+
+
+def _powers(case: PublishedCase) -> dict[Axis, float]:
+    """How engines and trainer share what one figure of the baseline is off by: by what they take of it, and by how
+    far they are in doubt. Seconds of another publication are as far in doubt as the trainer's model is."""
+    assert case.fit is not None
+    base = case.arm(case.fit.arm)
+    told = _made(case, base, base.set, _lengths(case, base, None), slowdown_of(case.framework), 1.0, False)
+    run = figures_at(case, base, told, 0)
+    taken: dict[Axis, float] = {"engine": run.gen_s / run.step_s, "trainer": mean_step_s(told) / run.step_s}
+    return by_doubt(told.model_copy(update={"assumed": (SLOWDOWN, *TRAINER_SECONDS)}), (), taken)
 
 
 def _lengths(case: PublishedCase, arm: Arm, scalar: float | None) -> Lognormal:

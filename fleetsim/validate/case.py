@@ -109,9 +109,10 @@ class Lengths(ConfigSection):
 class CaseFit(ConfigSection):
     """The one scalar of a case: what is changed, on which arm, until which figure is met."""
 
-    scalar: Literal["decode_slowdown", "mean_tokens", "trainer_seconds"] = Field(
+    scalar: Literal["decode_slowdown", "mean_tokens", "trainer_seconds", "both"] = Field(
         description="iteration time multiplier of every instance | mean output tokens after the cap | multiplier of "
-        "the trainer's seconds"
+        "the trainer's seconds | of a figure of which no part is published: factor on it, which iterations and the "
+        "trainer's seconds make up together, each as far as it is in doubt"
     )
     arm: Name = Field(description="the baseline: the only arm that the fit sees")
     figure: Literal["step_s", "tok_s", "wait_s", "wait_share", "gen_s"] = Field(

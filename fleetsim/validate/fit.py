@@ -1,4 +1,9 @@
-"""The one scalar of a case, found on its baseline arm and on nothing else."""
+"""The one scalar of a case, found on its baseline arm and on nothing else.
+
+Where a source publishes its phases, those of the trainer, of syncs and of hand-overs are inputs, and the scalar is
+found on what is left, the waiting. Where it publishes a step alone, engines and trainer share the scalar (`both`): put
+on one of them, the same step makes other arms come out up to twice as far off.
+"""
 
 from __future__ import annotations
 
@@ -52,6 +57,7 @@ def fit(case: PublishedCase) -> Fitted | None:
         "decode_slowdown": slowdown_of(case.framework),
         "mean_tokens": case.lengths.mean,
         "trainer_seconds": 1.0,
+        "both": 1.0,
     }[task.scalar]
     first = search(lambda value: figure(value, 1), task.low, task.high, task.value, start)
     near = min(first, key=lambda value: abs(first[value] - task.value))

@@ -21,7 +21,7 @@ from fleetsim.validate.verdict import BEYOND, ArmResult, CaseResult, role
 OWN, MODELLED, SEALED, BLIND = "trainer given", "trainer not given", "sealed", "blind"
 # Published / predicted seconds of a step lie between these in eight of ten arms of cases that were kept out whole
 # (calibration/residuals.py), beside what a repeated run is off by.
-FACTORS = {OWN: (0.90, 1.27), MODELLED: (0.90, 1.25)}
+FACTORS = {OWN: (0.94, 1.20), MODELLED: (0.90, 1.25)}
 # The share of arms that an 80 % range should hold.
 HELD = (0.75, 0.85)
 # Seconds of waiting that are less than this share of a step say nothing by their error.
@@ -110,13 +110,17 @@ def _rows(result: CaseResult, first: dict[str, float]) -> Iterator[Row]:
 
 
 def range_of(result: CaseResult, arm: ArmResult) -> tuple[float, float]:
-    """Between what the published figure lies in eight of ten cases. A fitted arm is off by what a repeated run is."""
+    """Between what the published figure lies in eight of ten cases. A fitted arm is off by what a repeated run is.
+
+    Where engines and trainer share one figure, what the arm comes to with all of it on either is in the range, too.
+    """
     kind = OWN if given_seconds(arm.arm) else MODELLED
     low, high = (1.0, 1.0) if role(result, arm) == "fitted" else FACTORS[kind]
     down, up = math.hypot(1 - low, RERUN), math.hypot(high - 1, RERUN)
-    if result.case.measure == "tok_s":
-        return arm.predicted / (1 + up), arm.predicted / (1 - down)
-    return arm.predicted * (1 - down), arm.predicted * (1 + up)
+    ends = (1 - down, 1 + up) if result.case.measure == "step_s" else (1 / (1 + up), 1 / (1 - down))
+    put = (a.predicted for one in result.put for a in one.arms if a.arm.name == arm.arm.name)
+    told = (*(arm.predicted * end for end in ends), *put)
+    return min(told), max(told)
 
 
 def _error(arm: ArmResult) -> float | None:

@@ -198,7 +198,8 @@ Every setting and its source stand in `scenarios/published/*.case.yaml`."""
 
 HOW_TO_READ = """\
 - **Fitted**: at most one scalar per case, on its baseline arm alone. It is what the source leaves open: the mean
-  length, the decode slowdown (a factor on every iteration), or the trainer's seconds. All other arms are predicted.
+  length, the decode slowdown (a factor on every iteration), or the trainer's seconds. Of a step that publishes no part
+  of itself, slowdown and trainer share what it is off by, each as far as it is in doubt. All other arms are predicted.
 - **Given for a predicted arm**: its published configuration, its published mean length, and the seconds of its
   trainer's own computation where they are published, because a planner can measure those alone. Its step time, waits
   and tokens per second are never given.

@@ -20,7 +20,7 @@ from fleetsim.job.uncertainty import step_off
 from fleetsim.sim.threads import side_by_side
 from fleetsim.validate.arms import blind_scenario_of, figures_at, figures_of, scenario_of
 from fleetsim.validate.case import Arm, PublishedCase
-from fleetsim.validate.fit import fit
+from fleetsim.validate.fit import Fitted, fit
 from fleetsim.validate.verdict import CaseResult, judge
 
 
@@ -28,12 +28,26 @@ def run_case(case: PublishedCase) -> CaseResult:
     """Fits the case's scalar on its baseline, then simulates every arm with it: with all that it publishes of itself as
     inputs, and blind. Raises InputError and StuckError."""
     fitted = fit(case)
+    return replace(_judged(case, fitted, scenario_of), blind=_judged(case, fitted, blind_scenario_of), put=_put(case))
+
+
+def _judged(
+    case: PublishedCase, fitted: Fitted | None, told: Callable[[PublishedCase, Arm, float | None], Scenario]
+) -> CaseResult:
     scalar = None if fitted is None else fitted.value
+    return judge(case, fitted, {arm.name: figures_of(case, arm, told(case, arm, scalar)) for arm in case.arms})
 
-    def judged(told: Callable[[PublishedCase, Arm, float | None], Scenario]) -> CaseResult:
-        return judge(case, fitted, {arm.name: figures_of(case, arm, told(case, arm, scalar)) for arm in case.arms})
 
-    return replace(judged(scenario_of), blind=judged(blind_scenario_of))
+def _put(case: PublishedCase) -> tuple[CaseResult, ...]:
+    """Where engines and trainer share one figure: the same with all of it put on the engines, and on the trainer."""
+    if case.fit is None or case.fit.scalar != "both":
+        return ()
+    alone = [
+        case.model_copy(update={"fit": case.fit.model_copy(update={"scalar": scalar})})
+        for scalar in ("decode_slowdown", "trainer_seconds")
+    ]
+    found = ((one, fit(one)) for one in alone)
+    return tuple(_judged(one, fitted, scenario_of) for one, fitted in found if fitted is not None and fitted.met)
 
 
 def run_cases(cases: Sequence[PublishedCase], progress: Callable[[str], None] | None = None) -> list[CaseResult]:
@@ -133,7 +147,7 @@ def _planned(result: CaseResult, arm: Arm) -> Scenario:
     """The arm's scenario with nothing fitted but its mean length."""
     case, fitted = result.case, result.fitted
     kind = None if case.fit is None else case.fit.scalar
-    modelled = kind == "trainer_seconds"
+    modelled = kind in ("trainer_seconds", "both")
     plain = scenario_of(case, arm, fitted.value if fitted and kind == "mean_tokens" else None, modelled=modelled)
     slowdown = slowdown_of(case.framework, without=case.id)
     assumed = (SLOWDOWN, *(_TRAINER if modelled else ()))

@@ -24,6 +24,7 @@ from fleetsim.tell.document import (
 )
 from fleetsim.tell.facts import explained, facts
 from fleetsim.units import number, plural
+from fleetsim.validate.arms import factors_of
 from fleetsim.validate.case import STATED
 from fleetsim.validate.groups import HELD, Row, groups_of, groups_table
 from fleetsim.validate.pictures import (
@@ -59,6 +60,7 @@ SCALARS = {
     "decode_slowdown": "decode slowdown",
     "mean_tokens": "mean output tokens",
     "trainer_seconds": "trainer's seconds, as a multiple of the stated ones",
+    "both": "factor on the step that iterations and trainer share",
 }
 FIGURES = {
     "step_s": "seconds of a step",
@@ -294,10 +296,23 @@ def fit_words(result: CaseResult) -> str:
         return "Nothing is fitted: everything that the simulation needs is published or a stated assumption."
     of = f" over those of {task.against}" if task.against else ""
     what = f"{SCALARS[task.scalar]} = {number(fitted.value)}"
+    if task.scalar == "both":
+        slowdown, times = factors_of(result.case, fitted.value)
+        what += f" (a slowdown of {number(slowdown)}, {number(times)} times the trainer's stated seconds)"
     met = "" if fitted.met else f", met to {units.share(abs(fitted.figure / task.value - 1))}"
     if task.against:
         return f"Fitted: {what}, so that the {FIGURES[task.figure]} of {task.arm}{of} come to {task.value:.3g}{met}."
     return (
         f"Fitted: {what}, on {task.arm} alone, so that its {FIGURES[task.figure]} come to {number(task.value)} as "
-        f"published{met}."
+        f"published{met}.{_put_words(result)}"
     )
+
+
+def _put_words(result: CaseResult) -> str:
+    """How the arms depend on where the one figure is put."""
+    ends = []
+    for one in result.put:
+        where = "engines" if one.case.fit and one.case.fit.scalar == "decode_slowdown" else "trainer"
+        arms = ", ".join(f"{a.arm.name} {number(a.predicted)}" for a in one.arms if not a.fitted)
+        ends.append(f" Put on the {where} alone: {arms}.")
+    return "".join(ends)

@@ -48,7 +48,8 @@ class CaseResult:
     """A case, its scalar, its arms, and the pairs of arms (a, b) that the simulation puts in the wrong order.
 
     pairs: those that have an order. blind: the same with nothing of an arm but its configuration, and the baseline's
-    log.
+    log. put: where one figure is shared by engines and trainer, the same with all of it put on either, as far as that
+    meets it.
     """
 
     case: PublishedCase
@@ -57,6 +58,7 @@ class CaseResult:
     wrong_order: tuple[tuple[str, str], ...]
     pairs: int = 0
     blind: CaseResult | None = None
+    put: tuple[CaseResult, ...] = ()
 
     @property
     def ratio_errors(self) -> tuple[float, ...]:

@@ -12,45 +12,46 @@ from numpy.typing import NDArray
 from fleetsim.config.workload import Empirical, WorkloadConfig
 from fleetsim.workload.lengths import sample_latencies, sample_lengths
 from fleetsim.workload.streams import substream
+from fleetsim.workload.turns import TurnStreams, trajectories
 
 # Growth over thousands of steps leaves the floating-point range; the cap on tokens has bound long before.
 _MAX_FACTOR = 1e9
-# Of a row whose first draw has more samples than these nothing is remembered: a few of them would fill the memory.
-_MOST_KEPT = 100_000
+# Of a row no more samples than these are remembered, and no more draws: a few of them would fill the memory.
+_MOST_KEPT, _MOST_TAKES = 100_000, 4
 
 
 @dataclass(frozen=True, slots=True)
 class Groups:
     """`n` consecutive groups of G samples; the samples of a group are next to each other, in the order of groups.
 
-    first: index of the first group. prompt_tokens: int32 (n,). output_tokens: int32 (n*G,), all turns of the sample
-    together. zero_variance: bool (n,), the filter will drop the group. reward_latency_s: float64 (n*G,).
-    tool_latency_s: float64 (n*G, turns-1). tool_tokens: int32 (n*G, turns-1).
+    first: index of the first group. prompt_tokens: int32 (n,). zero_variance: bool (n,), the filter will drop the
+    group. reward_latency_s: float64 (n*G,). The rest as of `Trajectories`: turns (n*G,), output_tokens (n*G,), and of
+    each call tool_latency_s, tool_tokens, goals.
     """
 
     first: int
     prompt_tokens: NDArray[np.int32]
-    output_tokens: NDArray[np.int32]
     zero_variance: NDArray[np.bool_]
     reward_latency_s: NDArray[np.float64]
+    turns: NDArray[np.int64]
+    output_tokens: NDArray[np.int32]
     tool_latency_s: NDArray[np.float64]
     tool_tokens: NDArray[np.int32]
+    goals: NDArray[np.int32]
 
     def __len__(self) -> int:
         return len(self.prompt_tokens)
 
 
-class _Streams:
+class _Streams(TurnStreams):
     """A stream for each cause, at its beginning."""
 
     def __init__(self, seeds: np.random.SeedSequence) -> None:
+        super().__init__(seeds)
         self.prompts = substream(seeds, "prompts")
-        self.lengths = substream(seeds, "lengths")
         self.common = substream(seeds, "common")
         self.filter = substream(seeds, "filter")
         self.reward = substream(seeds, "reward")
-        self.tool_latency = substream(seeds, "tool_latency")
-        self.tool_tokens = substream(seeds, "tool_tokens")
 
 
 class GroupSource:
@@ -60,8 +61,8 @@ class GroupSource:
     "workload")`). groups_per_step: after so many groups the length drift advances by one step. siblings: samples
     drawn per group, `workload.group_size` unless more are started than kept.
 
-    Each cause (prompts, lengths, siblings' common factor, filter, rewards, tools) has a stream of its own and takes a
-    fixed number of draws per group.
+    Each cause (prompts, turns, lengths, siblings' common factor, filter, rewards, tools) has a stream of its own and
+    takes its draws in the order of groups, samples and turns.
     """
 
     def __init__(
@@ -79,7 +80,8 @@ class GroupSource:
         self.taken = 0
         self._seeds = seeds
         self.streams: _Streams | None = None  # made when something is drawn
-        self._behind: _Streams | None = None  # of the first groups, where these were remembered; shared
+        self._takes: tuple[int, ...] = ()  # groups of each draw that is remembered
+        self._behind: _Streams | None = None  # as they are after these; shared
 
     def group_factor(self, k: NDArray[np.int64] | int) -> NDArray[np.float64]:
         """What the output lengths of group k are multiplied by, before the cap: (1 + drift)^(k // groups_per_step)."""
@@ -91,12 +93,14 @@ class GroupSource:
     def take(self, n_groups: int) -> Groups:
         """The next `n_groups` groups, not to be written to. Raises InputError for an empirical file that cannot be
         read."""
-        entropy, small = self._seeds.entropy, n_groups * self.siblings <= _MOST_KEPT
-        if self.taken or not small or not isinstance(entropy, int) or _reads_files(self.workload):
+        entropy, small = self._seeds.entropy, (self.taken + n_groups) * self.siblings <= _MOST_KEPT
+        few = self.streams is None and len(self._takes) < _MOST_TAKES
+        if not (small and few) or not isinstance(entropy, int) or _reads_files(self.workload):
             return self.drawn(n_groups)
-        of = (self.workload, entropy, self._seeds.spawn_key, self.groups_per_step, self.siblings, n_groups)
+        self._takes = (*self._takes, n_groups)
+        of = (self.workload, entropy, self._seeds.spawn_key, self.groups_per_step, self.siblings, self._takes)
         groups, self._behind = _begun(*of)
-        self.taken = n_groups
+        self.taken += n_groups
         return groups
 
     def drawn(self, n_groups: int) -> Groups:
@@ -105,7 +109,7 @@ class GroupSource:
             self.streams = _Streams(self._seeds) if self._behind is None else deepcopy(self._behind)
         streams = self.streams
         w, first, siblings = self.workload, self.taken, self.siblings
-        samples, calls = n_groups * siblings, w.turns.count - 1
+        samples = n_groups * siblings
         prompt_tokens = sample_lengths(
             w.prompt_tokens, streams.prompts, n_groups, at_least=max(1, w.shared_prefix_tokens)
         )
@@ -115,46 +119,39 @@ class GroupSource:
         scale: float | NDArray[np.float64] = 1.0
         if w.length_drift_per_step:
             scale = np.repeat(self.group_factor(np.arange(first, first + n_groups, dtype=np.int64)), siblings)
-        output_tokens = sample_lengths(
-            w.output_tokens,
-            streams.lengths,
-            samples,
-            common=common,
-            rho=w.group_correlation,
-            scale=scale,
-            at_least=w.turns.count,  # every turn generates something
-        )
+        does = trajectories(w, streams, samples, common, scale)
         groups = Groups(
             first=first,
             prompt_tokens=prompt_tokens,
-            output_tokens=output_tokens,
             zero_variance=streams.filter.random(n_groups) < w.filter.zero_variance_share,
             reward_latency_s=sample_latencies(w.reward.latency_s, streams.reward, samples),
-            tool_latency_s=sample_latencies(w.turns.tool_latency_s, streams.tool_latency, samples * calls).reshape(
-                samples, calls
-            ),
-            tool_tokens=sample_lengths(w.turns.tool_tokens, streams.tool_tokens, samples * calls, at_least=0).reshape(
-                samples, calls
-            ),
+            turns=does.turns,
+            output_tokens=does.output_tokens,
+            tool_latency_s=does.tool_latency_s,
+            tool_tokens=does.tool_tokens,
+            goals=does.goals,
         )
         self.taken = first + n_groups
         return groups
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=32)
 def _begun(
     workload: WorkloadConfig,
     entropy: int,
     spawn_key: tuple[int, ...],
     groups_per_step: int,
     siblings: int,
-    n_groups: int,
+    takes: tuple[int, ...],
 ) -> tuple[Groups, _Streams]:
-    """The first groups of a row, and its streams behind them. The runs of a search see the same draws: they are made
-    once."""
-    source = GroupSource(
-        workload, np.random.SeedSequence(entropy=entropy, spawn_key=spawn_key), groups_per_step, siblings
-    )
+    """The last of the first few draws of a row, and its streams behind them. The runs of a search see the same draws:
+    they are made once."""
+    *before, n_groups = takes
+    seeds = np.random.SeedSequence(entropy=entropy, spawn_key=spawn_key)
+    source = GroupSource(workload, seeds, groups_per_step, siblings)
+    if before:
+        source._behind = _begun(workload, entropy, spawn_key, groups_per_step, siblings, tuple(before))[1]
+        source.taken = sum(before)
     groups = source.drawn(n_groups)
     for table in fields(groups):
         if table.name != "first":
@@ -165,5 +162,7 @@ def _begun(
 
 def _reads_files(w: WorkloadConfig) -> bool:
     """Whether a law comes from a file, which may be another one by the next run."""
-    laws = (w.prompt_tokens, w.output_tokens, w.turns.tool_latency_s, w.turns.tool_tokens, w.reward.latency_s)
+    turns = w.turns
+    laws = (w.prompt_tokens, w.output_tokens, w.reward.latency_s, turns.count, turns.output_tokens)
+    laws = (*laws, turns.tool_latency_s, turns.tool_tokens)
     return any(isinstance(law, Empirical) for law in laws)

@@ -51,14 +51,14 @@ def sample_lengths(
     common: Floats | None = None,
     rho: float = 0.0,
     scale: float | Floats = 1.0,
-    at_least: int = 1,
+    at_least: int | NDArray[np.int64] = 1,
 ) -> NDArray[np.int32]:
     """`n` lengths in tokens, int32, shape (n,): scaled, cut to the law's `max`, rounded, never below `at_least`.
 
     common: the group's standard-normal factor for each of the n samples (repeated for siblings), shape (n,).
     rho: share of the variance of z that `common` carries, 0 to 1. scale: multiplies the law before the cap, one number
-    or shape (n,). Takes exactly n normals from `rng` in order (none for a constant), so chunks of any size give the
-    same draws. Raises InputError for an empirical file that cannot be read.
+    or shape (n,); so at_least. Takes exactly n normals from `rng` in order (none for a constant), so chunks of any size
+    give the same draws. Raises InputError for an empirical file that cannot be read.
     """
     if isinstance(spec, ConstantTokens):
         values = np.broadcast_to(np.asarray(spec.value * scale, dtype=np.float64), (n,))
@@ -71,7 +71,7 @@ def sample_lengths(
         values = values_at(spec, z)
         values *= scale
         cap = float(MAX_TOKENS) if spec.max is None else min(math.floor(spec.max), float(MAX_TOKENS))
-    return np.clip(np.rint(values), float(at_least), max(cap, float(at_least))).astype(np.int32)
+    return np.clip(np.rint(values), at_least, np.maximum(cap, at_least)).astype(np.int32)
 
 
 def sample_latencies(spec: LatencySpec, rng: np.random.Generator, n: int) -> Floats:
@@ -213,9 +213,18 @@ def scaled_law(law: LengthSpec, factor: float) -> LengthSpec:
 
 
 def _of_measured(law: Empirical, factor: float) -> Histogram:
-    """Buckets between the quantiles of measured values; equal ones are told apart by a millionth."""
+    """Buckets between the quantiles of measured values."""
     middles = np.array([quantile((i + 0.5) / _BUCKETS) for i in range(_BUCKETS)])
-    values = np.minimum(values_at(law, middles) * factor, _MOST)
+    return _buckets_of(np.minimum(values_at(law, middles) * factor, _MOST), law.max)
+
+
+def law_of_values(values: Floats) -> Histogram:
+    """The law of values of which each is as likely as any other."""
+    return _buckets_of(np.quantile(values, (np.arange(_BUCKETS) + 0.5) / _BUCKETS), None)
+
+
+def _buckets_of(values: Floats, cap: float | None) -> Histogram:
+    """A law of equally likely values; equal ones are told apart by a millionth."""
     bounds, counts = np.unique(np.maximum(values, 1e-6), return_counts=True)
     le: list[float] = []
     count: list[float] = []
@@ -226,4 +235,4 @@ def _of_measured(law: Empirical, factor: float) -> Histogram:
             count.append(0.0)
         le.append(bound)
         count.append(float(held))
-    return Histogram(le=tuple(le), count=tuple(count), max=law.max)
+    return Histogram(le=tuple(le), count=tuple(count), max=cap)

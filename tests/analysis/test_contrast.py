@@ -24,6 +24,7 @@ def drawn(rng: np.random.Generator, n: int, m: int, ratio: float, alike: float) 
     return a.tolist(), b.tolist()
 
 
+@pytest.mark.parts
 @pytest.mark.parametrize(
     ("n", "m", "ratio", "alike"), [(5, 5, 1.1, 0.9), (10, 10, 1.0, 0.99), (5, 12, 0.7, 0.0), (8, 4, 1.3, 0.0)]
 )

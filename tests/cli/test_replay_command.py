@@ -25,6 +25,10 @@ from fleetsim.replay.implied.implied_scenario import Implied
 from fleetsim.sweep.grid import parse_sweep
 
 END = 1_790_000_000
+VERL = """python3 -m verl.experimental.fully_async_policy.fully_async_main --config-name=fully_async_ppo_trainer \\
+  actor_rollout_ref.model.path=Qwen/Qwen2.5-7B actor_rollout_ref.rollout.tensor_model_parallel_size=1 \\
+  rollout.nnodes=1 rollout.n_gpus_per_node={gpus}
+"""
 # The client's cap binds: 64 samples in flight on two instances that could hold thousands.
 JOB = """
 name: capped
@@ -110,13 +114,27 @@ def test_a_plan_its_patch_and_its_verification(folder: Path) -> None:
     plan, patch = folder / "plan.json", folder / "patch.yaml"
     scenario = ("--scenario", str(folder / "job.yaml"))
     wider = ("--set", "fleet.max_in_flight_samples=192", "--set", "fleet.instances=7")
-    made = run(folder, *scenario, *wider, "--plan-out", str(plan), "--patch", str(patch), "--deployment", "rollout@rl")
+    own = folder / "run.sh"
+    own.write_text(VERL.format(gpus=3))
+    to = ("--to", "verl", "--config", str(own))
+    made = run(
+        folder, *scenario, *wider, "--plan-out", str(plan), "--patch", str(patch), "--deployment", "rollout@rl", *to
+    )
     assert made.exit_code == 0, made.output
     written = load_plan(plan)
     assert written.baseline.instances == 3
     assert written.recommended.changes["fleet.max_in_flight_samples"] == 192
     assert "fleet.max_in_flight_samples = 192" in " ".join(made.stdout.split())
     assert f"replicas: {written.recommended.instances}" in " ".join(patch.read_text().split())
+    # The job's own file: the recommended GPUs, and that verl has no such cap; all else stays as the user has it.
+    told = made.stdout[made.stdout.index("verl, fully_async_policy: 1 setting of run.sh changes") :]
+    assert f"rollout.n_gpus_per_node: 3 -> {written.recommended.instances} (fleet.instances)" in told
+    assert "cannot be told to it:" in told
+    assert "fleet.max_in_flight_samples" in told
+    own.write_text(VERL.format(gpus=5))
+    other = run(folder, *scenario, *wider, *to)
+    assert other.exit_code == 2
+    assert "has 5 instances, and the fleet that was measured 3" in other.stderr
     assert "kubectl -n rl scale deployment rollout --replicas 3" in " ".join(made.stdout.split())
     assert "--verify" in made.stderr
     assert f"kubectl -n rl patch deployment rollout --type strategic --patch-file {patch}" in made.stderr

@@ -20,7 +20,7 @@ GROWING = len(GROUP_TABLES) + len(SAMPLE_TABLES) + 3  # and the tables of groups
 
 
 def small_world() -> World:
-    world = World(LinearStepTime(1.0), EngineLimits(4, 64, 40), instances=2, prefix_caching=True, turns=2)
+    world = World(LinearStepTime(1.0), EngineLimits(4, 64, 40), instances=2, prefix_caching=True, several=True)
     world.add_samples(4)
     world.add_groups(4)
     world.bind()

@@ -40,7 +40,7 @@ from fleetsim.sim.run import simulate
 scenario = with_changes(default_scenario(), {
     "workload.group_size": 4, "workload.prompt_tokens": {"kind": "constant", "value": 60},
     "workload.output_tokens": {"kind": "lognormal", "mean": 80, "cv": 1.0, "max": 400},
-    "workload.turns": {"count": 2, "tool_latency_s": 0.3, "tool_tokens": 9},
+    "workload.turns": {"count": 2, "tool_latency_s": 0.3, "tool_tokens": 9, "max_output_tokens": 300},
     "workload.reward": {"latency_s": 0.5, "workers": 3},
     "stations.tools": {"start_s": 0.2, "warm": 1, "failure_share": 0.3, "tries": 3},
     "workload.filter.zero_variance_share": 0.3,
@@ -155,8 +155,12 @@ def test_the_checked_build_notices_what_is_inside_the_heap_of_memory() -> None:
 @pytest.mark.parametrize("name", sorted(set(SIZES) - {"prefixes", "log"}))
 def test_a_table_of_another_size_or_type_is_not_shown_to_the_kernel(name: str) -> None:
     """In the plain build too: whoever sets a table too small hears it before the kernel runs."""
-    world = World(LinearStepTime(1.0), EngineLimits(4, 64, 40), instances=3, turns=2, stations=np.zeros(2, STATION))
+    world = World(
+        LinearStepTime(1.0), EngineLimits(4, 64, 40), instances=3, several=True, stations=np.zeros(2, STATION)
+    )
+    world.set(has_goals=1)
     world.add_samples(5)
+    world.add_calls(5)
     world.add_groups(5)
     world.arrival_s, world.arrival = np.zeros(5), np.zeros(5, np.int32)
     world.set(n_arrivals=5)

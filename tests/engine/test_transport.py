@@ -66,6 +66,9 @@ def three(t: SyncTimes) -> list[float]:
         ("rdma_p2p", {"pipelined": True}, [0, 2.75, 2.75]),
         ("rdma_p2p", {"source": "gather"}, [0, 21.25, 21.25]),
         ("rdma_p2p", {"instances": 1, "trainer_gpus": 4}, [0, 1.375, 1.375]),
+        # Two stages: 50 GB through every card, then the 25 GB of a GPU. Without slices each GPU fetches all 100 GB.
+        ("rdma_p2p", {"source": "stage", "stages": 2}, [0, 8.75, 8.75]),
+        ("rdma_p2p", {"fetch": "whole"}, [0, 11.25, 11.25]),
         # Every GPU collects all 100 GB: 0.5 s over the links of a node, 1.25 s where the trainer fills two.
         ("cuda_ipc", {"trainer_gpus": 8}, [0, 1.75, 1.75]),
         ("cuda_ipc", {}, [0, 2.5, 2.5]),
@@ -223,7 +226,7 @@ SETUPS = st.fixed_dictionaries(
         "instances": st.integers(1, 40),
         "tp": st.sampled_from([1, 2, 8, 16]),
         "trainer_gpus": st.integers(1, 64),
-        "source": st.sampled_from([None, "gather", "sharded"]),
+        "source": st.sampled_from([None, "gather", "stage", "sharded"]),
         "offloaded": st.booleans(),
         "pipelined": st.booleans(),
         "calls": st.sampled_from(["batched", "per_tensor"]),

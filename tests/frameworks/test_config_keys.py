@@ -32,7 +32,7 @@ CHANGES: tuple[dict[str, Any], ...] = (
 
 
 def scenarios(framework: str) -> list[Scenario]:
-    of = {"ms-swift": "trl-grpo", "rlinf": "trl-grpo"}.get(framework, framework)
+    of = {"ms-swift": "trl-grpo", "rlinf": "trl-grpo", "tinker": "trl-"}.get(framework, framework)
     own = [load_scenario(p) for p in PRESETS if p.removeprefix("presets/").startswith(of)]
     return [with_changes(scenario, changes) for scenario in own for changes in CHANGES]
 
@@ -45,4 +45,4 @@ def test_every_setting_is_the_frameworks_own(framework: str) -> None:
     written = {key.lstrip("+") for s in scenarios(framework) for key in scenario_to(framework, s, limits_of).settings}
     unknown = {key for key in written - exact if not any(fnmatchcase(key, pattern) for pattern in patterns)}
     assert unknown == set()
-    assert len(written) > 12
+    assert len(written) > (5 if framework == "tinker" else 12)  # a service has no engines to be told of

@@ -381,8 +381,22 @@ CASES = (
             "buffer.batch_rule": "exact_target_step",
             "buffer.capacity_samples": 2 * 2 * 2048,
             "sync.in_flight": "keep",
+            "sync.transport": "collective_broadcast",
+            "sync.link.source": "sharded",
         },
         (),
+    ),
+    Case(
+        "nemo_rl_async.yaml",
+        "nemo-rl-async-grpo",
+        {"sync.transport": "rdma_p2p", "sync.link.fetch": "whole"},
+        words=("policy.generation.refit_transport=nixl",),
+    ),
+    Case(
+        "nemo_rl_async.yaml",
+        "nemo-rl-async-grpo",
+        {"sync.transport": "rdma_p2p", "sync.link.load": "in_place"},
+        words=("policy.generation.refit_transport=nccl_reshard",),
     ),
     Case(
         "nemo_rl_async.yaml",
@@ -551,6 +565,34 @@ CASES = (
         {"fleet.placement": "colocated", "trainer.gpus": 16, "fleet.instances": 8,
          "trainer.recipe.optimizer_steps": 4},
         words=("cluster.component_placement.actor=0-15",),
+    ),
+    Case(
+        "tinker.sh",
+        "trl-async-grpo",
+        {
+            "workload.group_size": 8,
+            "workload.turns.count": 6,
+            "workload.output_tokens.max": 16384,
+            "trainer.batch_samples": 128,
+            "trainer.minibatches": 2,
+            "trainer.recipe.tune": "lora",
+            "engine.lora.rank": 32,
+            "fleet.max_in_flight_samples": 128,
+            "admission.max_age": 2.0,
+            "sync.in_flight": "finish_on_old_weights",
+        },
+    ),
+    Case(
+        "tinker.sh",
+        "trl-async-grpo",
+        {"workload.output_tokens.max": 4096, "trainer.minibatches": 4},
+        words=("max_turns=1", "num_substeps=2"),
+    ),
+    Case(
+        "tinker_config.json",
+        "trl-grpo",
+        {"trainer.batch_samples": 128 * 16, "workload.output_tokens.max": 256, "trainer.recipe.optimizer_steps": 2,
+         "sync.in_flight": "drain", "workload.filter.zero_variance_share": 0.0},
     ),
 )  # fmt: skip
 

@@ -43,6 +43,8 @@ OTHER_PASSES = {
     "ms_swift_ray.yaml",
     "ms_swift_server.sh",
     "rlinf.yaml",
+    "tinker.sh",
+    "tinker_config.json",
 }
 # What the configuration itself says otherwise than the preset: --partial-rollout, vllm_generate_batch_size,
 # in_flight_weight_updates, vllm_mode server.
@@ -54,6 +56,8 @@ SAID_OTHERWISE = {
     "ms_swift_server.sh": {"fleet.placement"},
     "ms_swift_ray.yaml": {"fleet.placement"},
     "rlinf.yaml": {"fleet.placement"},
+    "tinker.sh": {"admission.age_reference", "sync.in_flight"},
+    "tinker_config.json": {"fleet.group_placement", "fleet.placement", "fleet.routing"},
 }
 
 

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from fleetsim.config import scenario_from_mapping
 from fleetsim.config.tree import field_at
+from fleetsim.config.yaml_text import from_yaml
 from fleetsim.errors import InputError
 from fleetsim.frameworks.convert import Imported, scenario_from
 from fleetsim.frameworks.source import parsed_source
@@ -15,6 +17,7 @@ from fleetsim.job.assumptions import assumptions_of
 from fleetsim.job.facts import assumed_line
 
 REWARD, REFERENCE, CRITIC = "workload.reward.latency_s", "trainer.recipe.reference", "trainer.recipe.critic"
+JUDGE, TEACHER = "stations.judge.instances", "stations.teacher.instances"
 ROLL = """\
 pretrain: Qwen/Qwen2.5-7B
 rollout_batch_size: 8
@@ -49,36 +52,48 @@ def read(framework: str, text: str, name: str = "c.yaml", sets: tuple[str, ...] 
 @pytest.mark.parametrize(
     ("framework", "text", "name", "path", "gpus"),
     [
-        ("roll", ROLL.format("grpo", "rewards: {llm_judge", "12,16") + "}", "c.yaml", REWARD, 4),
+        ("roll", ROLL.format("grpo", "rewards: {llm_judge", "12,16") + "}", "c.yaml", JUDGE, 4),
         ("roll", ROLL.format("grpo", "reference", "12,20"), "c.yaml", REFERENCE, 8),
         ("roll", ROLL.format("gae", "critic", "12,14"), "c.yaml", CRITIC, 2),
-        ("roll", ROLL.format("grpo", "teacher: {big", "12,28") + "}", "c.yaml", REFERENCE, 16),
+        ("roll", ROLL.format("grpo", "teacher: {big", "12,28") + "}", "c.yaml", TEACHER, 16),
         ("verl", VERL + "distillation.enabled=True distillation.nnodes=1 distillation.n_gpus_per_node=4", "c.sh",
-         REWARD, 4),
+         TEACHER, 4),
         ("verl", VERL + "reward.reward_model.enable=True reward.reward_model.enable_resource_pool=True "
-         "reward.reward_model.nnodes=1", "c.sh", REWARD, 8),
-        ("areal", AREAL + 'teacher: {backend: "fsdp:d1p1t4", path: Qwen/Qwen3-32B}', "c.yaml", REFERENCE, 4),
+         "reward.reward_model.nnodes=1", "c.sh", JUDGE, 8),
+        ("areal", AREAL + 'teacher: {backend: "fsdp:d1p1t4", path: Qwen/Qwen3-32B}', "c.yaml", TEACHER, 4),
         ("areal", AREAL + 'critic: {backend: "fsdp:d2", path: Qwen/Qwen3-8B}', "c.yaml", CRITIC, 2),
+        ("areal", AREAL + 'judge_engine: {backend: "sglang:d2t2"}', "c.yaml", JUDGE, 4),
         ("openrlhf", OPENRLHF + "--critic.num_nodes 1 --critic.num_gpus_per_node 2", "c.sh", CRITIC, 2),
-        ("openrlhf", OPENRLHF + "--reward.model_name_or_path q/rm --reward.num_nodes 2", "c.sh", REWARD, 16),
+        ("openrlhf", OPENRLHF + "--reward.model_name_or_path q/rm --reward.num_nodes 2", "c.sh", JUDGE, 16),
         ("skyrl", SKYRL + "trainer.placement.colocate_all=false trainer.critic.model.path=q/q "
          "trainer.placement.critic_num_gpus_per_node=4", "c.sh", CRITIC, 4),
         ("nemo-rl", NEMO.format("", "", "env: {reward_model: {model_name: q/rm, resources: {num_nodes: 1}}}"), "c.yaml",
-         REWARD, 8),
+         JUDGE, 8),
         ("nemo-rl", NEMO.format("", "", "env: {should_use_nemo_gym: true, nemo_gym: {num_gpu_nodes: 2}}"), "c.yaml",
-         REWARD, 16),
+         JUDGE, 16),
         ("nemo-rl", NEMO.format("", "", "on_policy_distillation: {enabled: true, teacher_model_by_agent_name: {a: q/x, "
-         "b: q/x}, non_colocated_teachers: {enabled: true, default_teacher_cfg: {num_nodes: 1}}}"), "c.yaml", REFERENCE,
+         "b: q/x}, non_colocated_teachers: {enabled: true, default_teacher_cfg: {num_nodes: 1}}}"), "c.yaml", TEACHER,
          8),
     ],
 )  # fmt: skip
 def test_gpus_of_other_models_are_counted_and_named(framework: str, text: str, name: str, path: str, gpus: int) -> None:
     result = read(framework, text, name)
-    assert f"{gpus} more GPUs in no pool of it" in result.scenario.description
-    assert f"{gpus} GPUs that no pool" in next(a.why for a in result.assumed if a.path == path)
+    why = next(a.why for a in result.assumed if a.path == path)
+    value: Any = True
+    if path in (JUDGE, TEACHER):  # a station: engines like the policy's on these GPUs
+        judge, own = field_at(result.scenario, path.rpartition(".")[0]), result.scenario.engine
+        value = judge.instances
+        assert value * judge.engine.gpus == gpus
+        assert (judge.engine.model, judge.engine.gpu, judge.engine.tp) == (own.model, own.gpu, own.tp)
+        assert f"{gpus} GPUs of its own" in why
+        assert "in no pool" not in result.scenario.description
+        assert scenario_from_mapping(from_yaml(result.text, "again")).stations == result.scenario.stations
+    else:
+        assert f"{gpus} more GPUs in no pool of it" in result.scenario.description
+        assert f"{gpus} GPUs that no pool" in why
     assert path in result.scenario.assumed
     flags = assumed_line(result.scenario, assumptions_of(result.scenario, ()), ())
-    assert f"--set {path}={'0' if path == REWARD else 'True'}" in flags  # no answer goes without it
+    assert f"--set {path}={value}" in flags  # no answer goes without it
 
 
 def test_nemo_rls_trainer_has_what_others_leave() -> None:
@@ -153,6 +168,8 @@ def test_a_backend_that_stands_in_is_named(engine: str) -> None:
     ("key", "path"),
     [
         ("my.sandbox.max_turns: 4", "workload.turns.count"),
+        ("my.max_llm_calls_per_run: 4", "workload.turns.count"),
+        ("my.use_fp8_kv_cache: true", "engine.kv_dtype"),
         ("judge.model_path: q/j", REWARD),
         ("verifier_pool.num_gpus: 8", REWARD),
         ("teacher.path: q/t", REFERENCE),

@@ -63,19 +63,24 @@ def test_from_after_to_is_the_scenario(preset: str, framework: str) -> None:
     same_but_for_what_is_listed(written(framework, load_scenario(preset)), load_scenario(preset))
 
 
+# Its service has the engines and the GPUs, trains adapters, and lets a group end on the weights that it began with.
+TINKER = ("engine.", "fleet.", "sync.", "trainer.gpus", "trainer.recipe.tune", "admission.age_reference")
+
+
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_a_frameworks_own_mode_is_said_whole(framework: str) -> None:
     """Of the presets of its modes, nothing that decides who waits for whom is left out."""
     named = {
         "trl": "trl-async-grpo", "roll": "roll-rlvr-async", "openrlhf": "openrlhf-async-partial",
         "nemo-rl": "nemo-rl-sc-windowed", "slime": "slime-fully-async", "verl": "verl-v1-separate-async-switch",
-        "skyrl": "skyrl-fully-async", "ms-swift": "trl-grpo", "rlinf": "trl-grpo",
+        "skyrl": "skyrl-fully-async", "ms-swift": "trl-grpo", "rlinf": "trl-grpo", "tinker": "trl-async-grpo",
     }  # fmt: skip
     made = written(framework, load_scenario(f"presets/{named.get(framework, framework)}"))
     ours = (
         "buffer.capacity",
-        *(["engine.max_num_batched_tokens"] if framework == "ms-swift" else []),
-    )  # written in TRL
+        *(["engine.max_num_batched_tokens"] if framework == "ms-swift" else []),  # written in TRL
+        *(TINKER if framework == "tinker" else []),
+    )
     assert [left.path for left in made.left_out if not left.path.startswith(ours)] == []
 
 

@@ -286,6 +286,7 @@ _FRAMEWORKS = {
     "rlinf": ("rlinf.yaml",),
     "roll": ("roll_agentic.yaml", "roll_rlvr_async.yaml"),
     "slime": ("slime_fully_async.sh", "slime_sync.sh"),
+    "tinker": ("tinker.sh", "tinker_config.json"),
     "trl": ("trl_async.sh", "trl_grpo.py"),
 }
 

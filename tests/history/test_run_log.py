@@ -144,6 +144,19 @@ LOGS: Mapping[str, tuple[Mapping[str, float], Mapping[str, float], str]] = {
         {"step_s": 20, "wait_s": 6, "train_s": 12, "sync_s": 1, "queue_groups": 3, "stale_share": 0.7, "rest_s": 1},
         "wait for groups",
     ),
+    "tinker": (
+        {"step": 1, "time/total": 50.0, "time/run_evaluations_parallel": 4.0, "time/sampling": 30.0,
+         "time/train_step": 9.0, "time/save_checkpoint": 3.0, "env/all/total_episodes": 64,
+         "env/all/total_ac_tokens": 6400},
+        {"step_s": 46, "wait_s": 30, "generate_s": 30, "train_s": 9, "sync_s": 3, "samples": 64, "rest_s": 4},
+        "the whole generation counts",
+    ),
+    "tinker async": (
+        {"training_client/step": 5, "time/train_step": 9.0, "sampling_client/step_mean": 0.0,
+         "sampling_client/step_min": 0.0, "time/sampling_time_mean": 80.0},
+        {"train_s": 9, "group_s_mean": 80},
+        "stand nowhere",
+    ),
     "plain": (
         {"step": 1, "step_s": 10.0, "wait_s": 2.0, "train_s": 7.0, "sync_s": 1.0, "samples": 64},
         {"step_s": 10, "wait_s": 2, "train_s": 7, "sync_s": 1, "samples": 64},

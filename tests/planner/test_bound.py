@@ -10,7 +10,7 @@ import fleetsim as fs
 from fleetsim.config.load import with_changes
 from fleetsim.errors import InputError, StuckError
 from fleetsim.job.trials import looked, simulated, with_instances
-from fleetsim.plan.search import rough_s
+from fleetsim.plan.search import Search, by_kind, rough_s
 from fleetsim.search.bound import Bounds, batches_out
 from fleetsim.sim.steady import PRECISION
 from fleetsim.sim.threads import side_by_side
@@ -34,10 +34,20 @@ def test_no_plan_of_a_space_is_faster_than_its_bound(gpus: int, options: dict[st
     found = side_by_side(lambda plan: float(simulated(plan[1], 0)["step_s"]), chosen)
     for (candidate, scenario), step_s in zip(chosen, found, strict=True):
         told = candidate.share, candidate.ahead.changes, candidate.engines.value.changes
-        assert rough_s(bounds, candidate) <= step_s, told
+        assert rough_s(bounds, [candidate])[0] <= step_s, told
         assert bounds.step_s(scenario) <= step_s, told
     kinds = {candidate.share.kind for candidate, _ in chosen}
     assert kinds == {"split", "colocated_sync", "colocated_async"}
+
+
+def test_bounds_of_many_counts_at_once_are_those_of_each() -> None:
+    """As numbers, without a scenario of each."""
+    plans = plans_of(space_of(16, "", model="Qwen/Qwen3-8B", batch=128, len=1500, max_staleness=2), "")
+    search, bounds = Search(simulated), Bounds()
+    for alike in by_kind(candidate for candidate, _ in plans):
+        for candidate, scenario in plans:
+            if candidate in alike:
+                assert search.closer_s(candidate, alike) == pytest.approx(bounds.step_s(scenario), rel=1e-12)
 
 
 @settings(max_examples=40, deadline=None)

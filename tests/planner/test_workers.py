@@ -51,6 +51,36 @@ def test_no_pair_of_counts_is_better() -> None:
     assert crew.other.mean("step_s") == pytest.approx(64 * 2 * 6.0 / 10, rel=0.05)
 
 
+def test_no_pair_of_instances_and_judges_is_better_and_advice_comes_true() -> None:
+    """Against a grid of pairs. One judge is always at work: so many tokens at its rate are a step; and what is told of
+    it, and of the chosen ones, comes true under another seed."""
+    rate, tokens = 1500.0, 400
+    judge: dict[str, Any] = {"engine": {"kind": "constant", "instance_tok_s": rate}, "output_tokens": tokens}
+    judge["price_usd_per_gpu_h"] = 1.0
+    changes: dict[str, Any] = {"stations.judge": judge, "trainer.fixed_s": 3.0, "run.replications": 2}
+    job = fs.load({}, changes, batch=64, len=400, max_len=1200, instance_tok_s=1500)
+    result = job.size()
+    (crew,) = result.plan.crews
+
+    def of(instances: int, judges: int) -> float:
+        scenario = with_instances(with_workers(planned(job.scenario, job.given), {"judge": judges}), instances)
+        return objective(scenario, instances, float(simulated(scenario, 0)["step_s"]))
+
+    best = min(of(n, k) for n, k in product((4, 5, 6, 7, 8), (3, 4, 5, 6, 7, 9)))
+    assert of(result.instances, crew.workers) <= 1.02 * best
+    assert crew.workers > crew.given == crew.fewer == 1
+    assert crew.other.mean("step_s") == pytest.approx(64 * tokens / rate, rel=0.05)
+    _, given, *_ = result.advice
+    assert given["what"] == "1 engine of the judge, as given"
+    for advised, judges in zip(result.advice, (crew.workers, 1), strict=False):
+        typed = advised["command"]
+        instances = int(typed[typed.index("--instances") + 1])
+        own = result.asked.with_({"stations.judge.instances": judges}, instances=instances, seed=7)
+        again = own.simulate(replications=1)
+        for name, promise in advised["promise"].items():
+            assert promise["low"] <= again.mean[name] <= promise["high"], (advised["what"], name)
+
+
 def test_without_a_limit_the_most_in_use_is_told() -> None:
     """The plan is as without stations; as many sandboxes as are in use for 99 % of the time do not make it slower."""
     job = job_of(None)

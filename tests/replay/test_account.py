@@ -12,10 +12,9 @@ import pytest
 
 from fleetsim.history.files import read_file
 from fleetsim.replay.ask import replay
+from fleetsim.replay.diagnose.cures import remedies, remedy_for
 from fleetsim.replay.diagnose.levers import CAUSES, levers_of
-from fleetsim.replay.diagnose.remedies import remedies, remedy_for
-from fleetsim.replay.observe.account import by_lengths
-from fleetsim.replay.observe.courses import course_of
+from fleetsim.replay.observe.account import by_lengths, course_of
 from fleetsim.replay.observe.observe import observe
 from fleetsim.replay.observe.observed import Observed
 

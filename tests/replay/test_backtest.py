@@ -11,10 +11,10 @@ import pytest
 from fleetsim.config.load import load_scenario, with_changes
 from fleetsim.history.history import History, StepLog
 from fleetsim.replay.backtest import backtest
+from fleetsim.replay.compared_quantities import RECHECK_PAUSES, REMEASURE
 from fleetsim.replay.implied.implied_scenario import Implied, implied
 from fleetsim.replay.observe.observe import observe
 from fleetsim.replay.observe.observed import Observed, Reading
-from fleetsim.replay.suspects import RECHECK_PAUSES, REMEASURE
 from fleetsim.sim.window import window_of as window_of_steps
 from tests.replay.from_records import history_of, observed_of, run_of
 

@@ -17,8 +17,15 @@ from fleetsim.history.files import read_file
 from fleetsim.history.history import History
 from fleetsim.history.window import window
 from fleetsim.quantities import OBSERVED, WINDOW_METRICS, quantity
-from fleetsim.replay.observe.blocks import FEWEST, correlation, ratio_mean, section_mean
-from fleetsim.replay.observe.window_metrics import _MISSING, window_means, window_of
+from fleetsim.replay.observe.window_metrics import (
+    _MISSING,
+    FEWEST,
+    correlation,
+    ratio_mean,
+    section_mean,
+    window_means,
+    window_of,
+)
 from fleetsim.sim.run import simulate
 
 JOB = scenario_from_mapping(

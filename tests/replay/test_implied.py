@@ -15,7 +15,7 @@ from fleetsim.config.workload import Lognormal
 from fleetsim.errors import InputError
 from fleetsim.job.nameplate import mean_step_s
 from fleetsim.replay.implied.implied_scenario import implied
-from fleetsim.replay.implied.length_law import length_law
+from fleetsim.replay.implied.workload import length_law
 from fleetsim.replay.observe.observed import LengthHistogram, Reading
 from fleetsim.replay.window_view import in_flight
 from fleetsim.sim.run import simulate

@@ -17,9 +17,9 @@ from fleetsim.errors import InputError
 from fleetsim.history.copies import same
 from fleetsim.history.files import read_file
 from fleetsim.history.history import History
-from fleetsim.replay.implied.contradictions import possible
 from fleetsim.replay.observe.observe import observe
 from fleetsim.replay.observe.observed import Observed
+from fleetsim.replay.run import possible
 from tests.replay.independent import Job, Ran, run, write
 
 MINE = Job(instances=3)

@@ -14,7 +14,7 @@ from fleetsim.replay.answers import Answers
 from fleetsim.replay.change.extrapolation import REACH, extrapolated, running_per_instance
 from fleetsim.replay.change.recommendation import recommend
 from fleetsim.replay.change.what_if import sweep, what_if
-from fleetsim.replay.data import replay_document
+from fleetsim.replay.facts import replay_document
 from fleetsim.replay.implied.implied_scenario import Implied
 from fleetsim.replay.implied.observed_load import own_paces
 from fleetsim.replay.implied.speed import Shape, Speed

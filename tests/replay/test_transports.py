@@ -9,9 +9,8 @@ import pytest
 from fleetsim.config.load import load_scenario, with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.transport import sync_times
-from fleetsim.replay.change.what_if import changed, sweep, what_if
+from fleetsim.replay.change.what_if import changed, sweep, what_if, with_transport
 from fleetsim.replay.implied.implied_scenario import Implied, implied
-from fleetsim.replay.implied.transports import with_transport
 from tests.replay.test_backtest import implied_of, window_of
 
 SLOW = {"sync.pause_s": 30.0, "sync.trainer_block_s": 30.0}

@@ -23,9 +23,9 @@ from fleetsim.history.prometheus import Prometheus
 from fleetsim.replay.answers import Answers, answer
 from fleetsim.replay.change.patch import Deployment
 from fleetsim.replay.change.resizing import MENDED_BY, unless_mended, withheld
-from fleetsim.replay.data import replay_document
 from fleetsim.replay.diagnose.checks.case import Case, Reply
 from fleetsim.replay.diagnose.finding import MENDS, Check, Mend
+from fleetsim.replay.facts import replay_document
 from fleetsim.replay.questions import Questions
 from fleetsim.replay.result import ReplayResult
 from fleetsim.replay.run import Replayed, replay

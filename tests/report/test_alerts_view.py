@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from fleetsim.alerts.signal_text import per_month, short
+from fleetsim.alerts.alert_rule import per_month, short
 from fleetsim.alerts.signals import BY_STANDING_NAME
 from fleetsim.alerts.told import document
 from fleetsim.tell.console import as_text

@@ -21,7 +21,7 @@ from fleetsim.engine.kernel import tables as t
 from fleetsim.export.openmetrics import Written, write_openmetrics
 from fleetsim.export.series import one_two_five
 from fleetsim.history.signals import SIGNALS
-from fleetsim.replay.run_totals import RunTotals
+from fleetsim.replay.backtest import RunTotals
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
 from tests.scrape_pages import Pages

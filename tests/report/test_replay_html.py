@@ -20,9 +20,9 @@ from fleetsim.replay.change.recommendation import AdvisedFleet
 from fleetsim.replay.observe.intervals import intervals_of
 from fleetsim.replay.observe.observed import Departure
 from fleetsim.replay.observe.over_time import over_time
-from fleetsim.replay.pictures import time_charts
 from fleetsim.replay.result import ReplayResult
 from fleetsim.replay.run import Replayed, replay
+from fleetsim.replay.told import time_charts
 from tests.replay.histories import START, Fleet, log_of
 from tests.report.small_pages import sized
 from tests.report.test_profile_html import Page, without_plotly

@@ -73,6 +73,34 @@ def speculations(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @st.composite
+def turns(draw: st.DrawFn) -> dict[str, Any]:
+    """As many for all, or by a law; tokens of each or of all together; caps that end turns and samples."""
+    shares = {"kind": "histogram", "le": [1, 2, 5], "count": [5, 3, 2]}
+    return {
+        "workload.turns.count": draw(st.sampled_from([1, 2, 5, "geometric:2:5", "uniform:1:5", shares])),
+        "workload.turns.output_tokens": draw(
+            st.sampled_from([None, None, 3, {"kind": "lognormal", "mean": 20, "cv": 1.0, "max": 60}])
+        ),
+        "workload.turns.max_output_tokens": draw(st.sampled_from([None, None, 1, 15])),
+        "workload.turns.max_trajectory_tokens": draw(st.sampled_from([None, None, 1, 40, 120])),
+        "workload.turns.cut_turn": draw(st.sampled_from(["goes_on", "ends"])),
+    }
+
+
+@st.composite
+def judges(draw: st.DrawFn) -> dict[str, Any]:
+    """A judge at the rollout's engines."""
+    return {
+        "at": "rollout",
+        "per": draw(st.sampled_from(["sample", "sample", "group"])),
+        "votes": draw(st.integers(1, 3)),
+        "prompt_tokens": draw(st.sampled_from([0, 20])),
+        "reads_share": draw(st.sampled_from([0.0, 0.2, 1.0])),
+        "output_tokens": draw(st.sampled_from([1, 30])),
+    }
+
+
+@st.composite
 def wild_scenarios(draw: st.DrawFn) -> Scenario:
     """Scenarios at the edges of what the rules allow. Raises InputError for some beyond them."""
     given = draw(scenarios())
@@ -80,7 +108,7 @@ def wild_scenarios(draw: st.DrawFn) -> Scenario:
     batch = group * draw(st.sampled_from([1, 2, 3, 4]))
     changes: dict[str, Any] = {
         "workload.group_size": group,
-        "workload.turns.count": draw(st.sampled_from([1, 2, 5])),
+        **draw(turns()),
         "workload.turns.tool_tokens": {"kind": "lognormal", "mean": 15, "cv": 1.0, "max": 40},
         "workload.output_tokens.max": draw(st.sampled_from([5, 60, 400])),
         "workload.reward.workers": draw(st.sampled_from([None, 1, 2, 7])),
@@ -97,6 +125,7 @@ def wild_scenarios(draw: st.DrawFn) -> Scenario:
         "fleet.failures.mtbf_s": draw(st.sampled_from([None, 5.0, 15.0])),
         "admission.pool_samples": group * draw(st.integers(1, 6)),
         "run.steps": draw(st.integers(1, 5)),
+        "stations.judge": draw(st.one_of(st.none(), judges())),
         **draw(engines()),
     }
     if group == 1:

@@ -123,7 +123,13 @@ def scenarios(draw: st.DrawFn) -> Scenario:
             "max": 400,
         },
         "workload.group_correlation": draw(st.sampled_from([0.0, 0.6])),
-        "workload.turns": {"count": draw(st.sampled_from([1, 2])), "tool_latency_s": 0.3, "tool_tokens": 9},
+        "workload.turns": {
+            "count": draw(st.sampled_from([1, 2, "geometric:2:6"])),
+            "output_tokens": draw(st.sampled_from([None, None, 25])),
+            "max_trajectory_tokens": draw(st.sampled_from([None, None, 70])),
+            "tool_latency_s": 0.3,
+            "tool_tokens": 9,
+        },
         "workload.reward": {
             "latency_s": draw(st.sampled_from([0.0, 0.2])),
             "workers": draw(st.sampled_from([None, 3])),

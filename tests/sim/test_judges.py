@@ -21,6 +21,7 @@ from fleetsim.config import Scenario, default_scenario, scenario_from_mapping, w
 from fleetsim.engine import EngineLimits, LinearStepTime
 from fleetsim.engine.kernel import tables as t
 from fleetsim.engine.native import command
+from fleetsim.engine.requests import run_requests
 from fleetsim.errors import InputError, StuckError
 from fleetsim.estimates import Estimate
 from fleetsim.job.facts import run_facts
@@ -31,7 +32,7 @@ from fleetsim.sim.binding import gains_of
 from fleetsim.sim.deadlock import wasting_error
 from fleetsim.sim.engines import engine_of
 from fleetsim.sim.fleet import Fleet
-from fleetsim.sim.judges import JudgeFleet
+from fleetsim.sim.judges import HomeJudge, JudgeFleet
 from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.run import simulate
 from fleetsim.sim.window import window_of
@@ -89,6 +90,70 @@ def test_the_rest_of_a_group_that_is_complete_is_not_read() -> None:
     )
     assert done(run, 0, 1) == (3, 7)
     assert whole(run.samples["finish_s"][:3]) == (2, -1, 2)
+
+
+HERE: dict[str, Any] = {"at": "rollout", "output_tokens": 100}
+
+
+@pytest.mark.parametrize(
+    ("judges", "cap", "ready"),
+    [
+        # three rollouts of two seconds at once; each is read for one by the same engine
+        ({"judge": HERE}, None, (3, 3, 3)),
+        ({"judge": {**HERE, "votes": 2}}, None, (3, 3, 3)),
+        # one request at a time: what is read goes before what is not begun
+        ({"judge": HERE}, 1, (3, 6, 9)),
+        ({"judge": {**HERE, "votes": 2}}, 1, (4, 8, 12)),
+        # a teacher of its own reads beside it, for three seconds
+        ({"judge": HERE, "teacher": {**MANY, "output_tokens": 300}}, 1, (5, 8, 11)),
+    ],
+)
+def test_a_judge_at_the_rollouts_engines_by_hand(judges: dict[str, Any], cap: int | None, ready: Any) -> None:
+    stations = {f"stations__{name}": judge for name, judge in judges.items()}
+    assert one_batch([2, 2, 2], fleet__max_in_flight_samples=cap, **stations) == ready
+
+
+def test_a_group_is_read_at_the_rollouts_engines_when_it_is_complete() -> None:
+    """Groups end at 3 and 2; a second each."""
+    both: dict[str, Any] = {"workload__group_size": 2, "stations__judge": {**HERE, "per": "group"}}
+    assert one_batch([(1, 3), (2, 2)], **both) == (4, 3)
+
+
+def test_a_judge_at_the_rollouts_engines_is_the_same_requests_on_one_fleet() -> None:
+    """What the rollouts and their judge ask of an engine, sent to it at the same moments without a trainer, ends at the
+    same moments, to the last digit: a request of a judge is a request. Half of the seconds go to each of them."""
+    engine = LinearStepTime(5e-3, 2e-4, 1e-5, 1e-8), EngineLimits(8, 512, 4_000)
+    changes: dict[str, Any] = {
+        "workload.group_size": 1,
+        "workload.prompt_tokens": {"mean": 90, "cv": 0.5, "max": 300},
+        "workload.output_tokens": {"mean": 80, "cv": 1.0, "max": 400},
+        "engine.prefix_caching": False,
+        "fleet.instances": 1,
+        "trainer.batch_samples": 64,
+        "admission.law": "barrier",
+        "run.steps": 1,
+        "run.warmup_steps": 0,
+        "stations.judge": {"at": "rollout", "votes": 2, "prompt_tokens": 40, "reads_share": 0.5, "output_tokens": 30},
+    }
+    fleet = Fleet(with_changes(default_scenario(), changes), *engine, 0)
+    fleet.draws.more()
+    fleet.set(credits=64)
+    fleet.advance(math.inf)
+    world = fleet.world
+    rows = world.samples[: world.get("n_samples")]
+    of_judge = world.groups["zero_variance"][rows["group"]] == t.ASKED
+    sent = rows[(rows["finish_s"] >= 0)]
+    asked = of_judge[rows["finish_s"] >= 0]
+    assert np.count_nonzero(asked) == 2 * 64
+    alone = run_requests(
+        *engine, sent["prompt"] + sent["extra"], sent["target"], arrival_s=np.round(sent["sent_s"], 12)
+    )  # fmt: skip
+    order = np.lexsort((sent["target"], sent["finish_s"]))
+    assert np.abs(np.sort(alone.finish_s) - sent["finish_s"][order]).max() < 1e-9
+    came = world.reward_s[: len(rows)][of_judge & (rows["finish_s"] >= 0)]
+    read = rows[rows["asks"][of_judge & (rows["finish_s"] >= 0)]]
+    assert np.all(came == read["finish_s"]), "asked for when the rollout had its reward"
+    assert np.all(sent["extra"][asked] == 39 + (0.5 * (read["prompt"] + read["made"])).astype(int))
 
 
 @pytest.mark.parametrize(("holds", "sent"), [(False, (0, 2, 4)), (True, (0, 3, 6))])
@@ -352,9 +417,12 @@ def judges(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
-@given(scenarios(), judges(), judges(), st.booleans())
-def test_each_trained_sample_was_read_once(plain: Scenario, judge: Any, teacher: Any, holds: bool) -> None:
+@given(scenarios(), judges(), judges(), st.sampled_from([(False, False), (True, False), (False, True)]))
+def test_each_trained_sample_was_read_once(plain: Scenario, judge: Any, teacher: Any, how: tuple[bool, bool]) -> None:
     """Any scenario with any judges: nothing is ready before each judge has answered, and the books balance."""
+    holds, here = how
+    if here:
+        teacher |= {"at": "rollout", "per": "sample", "api": None}
     changes = {"stations": {"judge": judge, "teacher": teacher, "reward": {"holds_slot": holds}}}
     scenario = with_changes(plain, changes)
     seen: list[Fleet] = []
@@ -375,10 +443,16 @@ def test_each_trained_sample_was_read_once(plain: Scenario, judge: Any, teacher:
     ready = np.flatnonzero(world.groups["ready_s"][: fleet.started()] >= 0)
     samples = fleet.samples_of(ready)
     scored = samples[world.samples["status"][samples] == t.DONE]
+    of_scored = world.samples["group"][scored]
     for each in fleet.judges:
+        if isinstance(each, HomeJudge):
+            asks = world.samples["asks"][scored][:, None] + np.arange(teacher["votes"])
+            assert np.all(world.samples["status"][asks] == t.DONE)
+            assert np.all(world.samples["finish_s"][asks].max(axis=1) <= world.groups["ready_s"][of_scored] + 1e-9)
+            continue
         votes = each.world.groups
         own = ready if each.judge.per == "group" else scored
-        of = ready if each.judge.per == "group" else world.samples["group"][scored]
+        of = ready if each.judge.per == "group" else of_scored
         assert np.all(votes["scored"][own] == each.judge.votes)
         assert np.all(votes["ready_s"][own] <= world.groups["ready_s"][of] + 1e-9)
         n = each.world.get("n_samples")
@@ -412,6 +486,8 @@ def test_a_judge_that_never_keeps_up_is_named() -> None:
         ({"engine": {"gpu": "H1000"}}, r"stations\.judge\.engine\.gpu: 'H1000'"),
         ({"engine": {"kind": "constant"}}, r"stations\.judge\.engine\.instance_tok_s.*needs instance_tok_s"),
         ({"engine": {"dp": 2}, "instances": 3}, r"stations\.judge\.instances: 3.*multiple of engine\.dp"),
+        ({"at": "rollout", "api": {}}, r"stations\.judge\.api.*rents none"),
+        ({"at": "rollout", "output_tokens": 10**7}, r"engine\.kv_blocks.*never fits"),
         ({"instances": 0}, r"stations\.judge\.instances: 0"),
     ],
 )

@@ -21,7 +21,7 @@ from fleetsim.config import Scenario, default_scenario, dump_scenario, scenario_
 from fleetsim.config.load import load_scenario
 from fleetsim.config.scenario import unread_notes
 from fleetsim.config.yaml_text import from_yaml
-from fleetsim.engine import EngineLimits, LinearStepTime
+from fleetsim.engine import EngineLimits, LinearStepTime, StepTime
 from fleetsim.engine.kernel import tables as t
 from fleetsim.errors import InputError, StuckError
 from fleetsim.sim.fleet import Fleet
@@ -177,18 +177,20 @@ def open_fleet(
     arrivals: np.ndarray[Any, Any],
     stations: dict[str, Any],
     tools: Any,
-    turns: int,
+    turns: Any,
     seed: int,
     tokens: int | None = None,
+    of_turn: Any = None,
+    step_time: StepTime | None = None,
 ) -> Fleet:
-    """Requests that arrive by themselves at an engine that makes a token in a millisecond."""
+    """Requests that arrive by themselves at an engine, by default one that makes a token in a millisecond."""
     scenario = with_changes(
         default_scenario(),
         {
             "workload.group_size": 1,
             "workload.prompt_tokens": 1,
-            "workload.output_tokens": tokens or turns,
-            "workload.turns": {"count": turns, "tool_latency_s": tools},
+            "workload.output_tokens": tokens or (turns if of_turn is None else 1),
+            "workload.turns": {"count": turns, "tool_latency_s": tools, "output_tokens": of_turn},
             "trainer.batch_samples": 1,
             "fleet.instances": 1,
             "run.seed": seed,
@@ -196,7 +198,7 @@ def open_fleet(
         },
     )
     limits = EngineLimits(1 << 14, 1 << 15, 1 << 26)
-    fleet = Fleet(scenario, LinearStepTime(1e-3), limits, 0)
+    fleet = Fleet(scenario, step_time or LinearStepTime(1e-3), limits, 0)
     while fleet.get("n_samples") < len(arrivals):
         fleet.draws.more()
     world = fleet.world
@@ -245,6 +247,40 @@ def test_failed_calls_that_come_back_are_a_jackson_network() -> None:
     mean, half = np.mean(found), 2.365 * np.std(found, ddof=1) / math.sqrt(len(found))
     assert abs(mean - erlang_wait(workers, load) * service) < 1.5 * half
     assert half < 0.15 * mean
+
+
+def test_geometric_turns_at_an_engine_and_its_tools_are_a_jackson_network() -> None:
+    """A rollout goes on with 1 - 1/v after each turn: of rate r the engine sees v r turns, the tools (v - 1) r calls.
+
+    An engine whose iteration takes so long for each request shares its time among them: its turns are those of
+    M/G/1-PS, S / (1 - load) long whatever the law of their tokens; tools are M/M/c (Baskett, Chandy, Muntz, Palacios
+    1975).
+    """
+    rate, visits, tokens, second_each, workers, n = 0.9, 3.0, 100.0, 2.5e-3, 3, 6_000
+    served, load, of_tools = tokens * second_each, rate * visits * tokens * second_each, rate * (visits - 1) / workers
+    theory = served / (1 - load), 1.0 + erlang_wait(workers, of_tools)
+    found = []
+    for seed in range(6):
+        gaps = np.random.default_rng(300 + seed).exponential(1.0 / rate, n)
+        exponential = {"kind": "gamma", "mean": 1.0, "cv": 1.0}
+        fleet = open_fleet(
+            np.cumsum(gaps), {"tools": {"workers": workers}}, exponential, "geometric:3", seed,
+            of_turn={"kind": "lognormal", "mean": tokens, "cv": 1.0}, step_time=LinearStepTime(0.0, second_each),
+        )  # fmt: skip
+        fleet.advance(math.inf)
+        fleet.add_up(fleet.now)
+        row, samples = fleet.world.stations[0], fleet.world.samples[:n]
+        calls = int(row["calls"])
+        assert calls == row["served"] == (samples["turns"] - 1).sum()
+        assert abs(samples["turns"].mean() - visits) < 4 * math.sqrt(6 / n)  # its variance is v (v - 1)
+        away = float(row["waited_s"] + row["served_s"])
+        stay = float((samples["finish_s"] - samples["sent_s"]).sum()) - away
+        found.append((stay / (calls + n), away / calls))
+    for mean, half, exact in zip(
+        np.mean(found, axis=0), 2.571 * np.std(found, axis=0, ddof=1) / math.sqrt(len(found)), theory, strict=True
+    ):
+        assert abs(mean - exact) < 1.5 * half
+        assert half < 0.15 * exact, "else the test says nothing"
 
 
 def poisson_calls(station: dict[str, Any], tools: Any, rate: float, n: int, seed: int) -> Any:
@@ -381,7 +417,7 @@ def test_jumps_are_the_loop_with_sandboxes_between_the_turns() -> None:
     }
     ends, rows = [], []
     for step_by_step in (False, True):
-        fleet = open_fleet(arrivals, {"tools": own}, tools, 3, 0, tokens=120)
+        fleet = open_fleet(arrivals, {"tools": own}, tools, "geometric:3", 0, of_turn={"mean": 40, "cv": 1, "max": 90})
         now = 0.0
         while step_by_step and (now < arrivals[-1] or not fleet.quiet()):
             now += 4e-4  # an iteration takes a millisecond

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from fleetsim.alerts.rare_events import MONTH_H, gumbel, most_per_month, tail_of
+from fleetsim.alerts.rate import MONTH_H, gumbel, most_per_month, tail_of
 
 
 def test_none_seen_is_the_rule_of_three() -> None:

@@ -8,14 +8,12 @@ import numpy as np
 import pytest
 
 from fleetsim.alerts import promtool_tests, rehearsal
-from fleetsim.alerts.alert_rule import Tracer, fires
-from fleetsim.alerts.doubt import doubt_of, drawn
+from fleetsim.alerts.alert_rule import Tracer, duration, fires
 from fleetsim.alerts.faults import BY_FAULT, HEALTHY, scraped_run, steady_run
 from fleetsim.alerts.inhibition import alarms
 from fleetsim.alerts.metric_names import MetricNames
-from fleetsim.alerts.rehearsal import rehearse
+from fleetsim.alerts.rehearsal import doubt_of, drawn, rehearse
 from fleetsim.alerts.rules import Writing, only, rules_document
-from fleetsim.alerts.signal_text import duration
 from fleetsim.alerts.signals import STANDING
 from fleetsim.alerts.thresholds import choose, impossible, rounded
 from fleetsim.config.load import with_changes

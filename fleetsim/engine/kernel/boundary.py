@@ -113,6 +113,7 @@ def discard_here(fleet: int, i: int, t: float) -> None:
 def recompute_here(fleet: int, i: int) -> None:
     """Every running request loses its cache, keeps its tokens, and prefills again in its old order."""
     w = fleet_at(fleet, 0)
+    instance_at(w.instances, i).heap_n = 0  # all of them leave it: none has to be looked for
     while instance_at(w.instances, i).tail >= 0:
         evict(fleet, i, instance_at(w.instances, i).tail)
 
@@ -126,7 +127,7 @@ def lose(fleet: int, s: int, t: float) -> None:
     S.made = 0
     S.goal = 0
     S.turn = 0
-    if group_at(w.groups, S.group).zero_variance != EVALUATED:  # there it is the prompt's own part
+    if group_at(w.groups, S.group).zero_variance < EVALUATED:  # there it is the prompt's own part
         S.extra = 0
     S.redo = 0
     S.side = DECODING

@@ -1,7 +1,8 @@
 """What completes samples and groups: a reward, then the judges, then the buffer.
 
-A judge is a fleet of engines of its own (`judges.py`). A sample that has its reward is read by every judge of samples,
-a group that has all its samples by every judge of groups, by all of them at the same time.
+A judge is a fleet of engines of its own, or asks those of the rollout (`judges.py`). A sample that has its reward is
+read by every judge of samples, a group that has all its samples by every judge of groups, by all of them at the same
+time.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from fleetsim.engine.kernel.addresses import fleet_at, group_at, int32_at, put_i
 from fleetsim.engine.kernel.boundary import lose_rest
 from fleetsim.engine.kernel.dispatch import owe
 from fleetsim.engine.kernel.jit import compiled
-from fleetsim.engine.kernel.judges import ask_judges
+from fleetsim.engine.kernel.judges import ask_judges, ask_own
 from fleetsim.engine.kernel.members import set_load
 from fleetsim.engine.kernel.stations import let_go
 from fleetsim.engine.kernel.tables import (
@@ -59,9 +60,10 @@ def scored(fleet: int, s: int, t: float) -> None:
     """A sample has its reward: its judges read it, where it has any."""
     w = fleet_at(fleet, 0)
     let_go(fleet, s, t)
-    if w.judges != 0:
+    if w.judges != 0 or w.own_votes > 0:
         S = sample_at(w.samples, s)
-        S.pending = ask_judges(fleet, OF_SAMPLES, s, S.prompt + S.extra + S.made, t)
+        tokens = S.prompt + S.extra + S.made
+        S.pending = ask_judges(fleet, OF_SAMPLES, s, tokens, t) + ask_own(fleet, OF_SAMPLES, S.asks, tokens, t)
         if S.pending > 0:
             return
     judged(fleet, s, t)
@@ -86,7 +88,7 @@ def all_scored(fleet: int, g: int, t: float) -> None:
     """A group has all its samples: judges of groups read them, where there are any; the rest is aborted before."""
     w = fleet_at(fleet, 0)
     group = group_at(w.groups, g)
-    if w.judges != 0 and group.zero_variance != EVALUATED:  # an evaluation is no group
+    if (w.judges != 0 or w.own_votes > 0) and group.zero_variance != EVALUATED:  # an evaluation is no group
         if group.need < group.size:
             lose_rest(fleet, g, t)
         tokens = sample_at(w.samples, group.first).prompt
@@ -94,7 +96,8 @@ def all_scored(fleet: int, g: int, t: float) -> None:
             S = sample_at(w.samples, s)
             if S.status == DONE:
                 tokens += S.extra + S.made
-        group.pending = ask_judges(fleet, OF_GROUPS, g, tokens, t)
+        own = ask_own(fleet, OF_GROUPS, sample_at(w.samples, group.first).asks, tokens, t)
+        group.pending = ask_judges(fleet, OF_GROUPS, g, tokens, t) + own
         if group.pending > 0:
             return
     complete(fleet, g, t)
@@ -113,19 +116,36 @@ def answered(judge: int, r: int, t: float) -> None:
     if votes.scored < votes.size:
         return
     votes.ready_s = t
-    asker = fleet_at(w.asked_by, 0)
-    if w.reads == OF_GROUPS:
-        group = group_at(asker.groups, key)
+    one_answer_more(w.asked_by, w.reads, key, t)
+
+
+@compiled
+def one_answer_more(fleet: int, reads: int, key: int, t: float) -> None:
+    """A sample or group waits for one answer less."""
+    w = fleet_at(fleet, 0)
+    if reads == OF_GROUPS:
+        group = group_at(w.groups, key)
         if group.status == G_OPEN:
             group.pending -= 1
             if group.pending == 0:
-                complete(w.asked_by, key, t)
+                complete(fleet, key, t)
         return
-    S = sample_at(asker.samples, key)
+    S = sample_at(w.samples, key)
     if S.status == SCORING:
         S.pending -= 1
         if S.pending == 0:
-            judged(w.asked_by, key, t)
+            judged(fleet, key, t)
+
+
+@compiled
+def answered_here(fleet: int, r: int, t: float) -> None:
+    """The rollout's own engines have answered a request of their judge."""
+    w = fleet_at(fleet, 0)
+    leave_instance(fleet, r)
+    R = sample_at(w.samples, r)
+    R.status = DONE
+    key = sample_at(w.samples, R.asks).group if w.own_reads == OF_GROUPS else R.asks
+    one_answer_more(fleet, w.own_reads, key, t)
 
 
 @compiled

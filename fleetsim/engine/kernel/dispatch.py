@@ -83,13 +83,14 @@ def enqueue(fleet: int, i: int, s: int, t: float) -> None:
 
 @compiled
 def turn_goal(fleet: int, s: int) -> int:
-    """Output tokens after the sample's current turn: the response is spread evenly over its turns."""
+    """Output tokens after the sample's current turn: as drawn, or the response is spread evenly over its turns."""
     w = fleet_at(fleet, 0)
     S = sample_at(w.samples, s)
-    turns = w.turns
-    if S.turn + 1 >= turns:
+    if S.turn + 1 >= S.turns:
         return S.target
-    return max(S.made + 1, (S.target * (S.turn + 1)) // turns)
+    if w.has_goals == 1:
+        return max(S.made + 1, int32_at(w.goals, S.first_call + S.turn))
+    return max(S.made + 1, (S.target * (S.turn + 1)) // S.turns)
 
 
 @compiled
@@ -155,7 +156,7 @@ def dispatch(fleet: int, t: float) -> bool:
         return True
     while w.n_requeued > 0 and w.in_flight < w.cap:
         g = sample_at(w.samples, int32_at(w.requeue, w.n_requeued - 1)).group
-        if w.n_blocked > 0 and group_at(w.groups, g).zero_variance != EVALUATED:
+        if w.n_blocked > 0 and group_at(w.groups, g).zero_variance < EVALUATED:
             return True
         i = route_sample(fleet, g)
         if i < 0:

@@ -2,17 +2,18 @@
 
 Their engines are the rollout's in all but their coefficients: every function of an engine takes a fleet row, and a
 judge's is one. What a judge is asked about a sample, or about a group, stands in the row of the same index in its own
-table of groups; its votes are the samples there. What the answers do is `completion.py`'s.
+table of groups; its votes are the samples there. A judge may also be at the rollout's engines: its requests are samples
+of the rollout's own table, sent like those that lost their instance. What the answers do is `completion.py`'s.
 """
 
 from __future__ import annotations
 
 import math
 
-from fleetsim.engine.kernel.addresses import fleet_at, float_at, group_at, sample_at
+from fleetsim.engine.kernel.addresses import fleet_at, float_at, group_at, put_float, put_int32, sample_at
 from fleetsim.engine.kernel.dispatch import route_sample, send
 from fleetsim.engine.kernel.jit import compiled
-from fleetsim.engine.kernel.tables import G_NEW, G_OPEN
+from fleetsim.engine.kernel.tables import G_NEW, G_OPEN, GONE, UNSENT
 from fleetsim.engine.kernel.trees import timer_push
 
 
@@ -55,6 +56,23 @@ def ask_judges(fleet: int, reads: int, key: int, tokens: int, t: float) -> int:
             n += 1
         judge = w.next_judge
     return n
+
+
+@compiled
+def ask_own(fleet: int, reads: int, first: int, tokens: int, t: float) -> int:
+    """Asks the rollout's own engines about a sample or group of so many tokens, unless they were asked; returns by how
+    many requests. first: the first of them, -1 = none."""
+    w = fleet_at(fleet, 0)
+    if w.own_votes == 0 or w.own_reads != reads or first < 0 or sample_at(w.samples, first).status != GONE:
+        return 0
+    for r in range(first, first + w.own_votes):
+        R = sample_at(w.samples, r)
+        R.extra += int(w.own_share * tokens)
+        R.status = UNSENT
+        put_float(w.reward_s, r, t)
+        put_int32(w.requeue, w.n_requeued, r)
+        w.n_requeued += 1
+    return w.own_votes
 
 
 @compiled

@@ -7,10 +7,10 @@ import math
 from fleetsim.engine.kernel.addresses import (
     fleet_at,
     float_at,
+    group_at,
     instance_at,
     int32_at,
     int64_at,
-    line_at,
     put_int32,
     sample_at,
     station_at,
@@ -18,7 +18,7 @@ from fleetsim.engine.kernel.addresses import (
 )
 from fleetsim.engine.kernel.blocks import context, give_back, remember_turn, take
 from fleetsim.engine.kernel.boundary import at_boundary, gone, holds_place, lose, unwanted
-from fleetsim.engine.kernel.completion import answered, leave_instance, scored, shrink
+from fleetsim.engine.kernel.completion import answered, answered_here, leave_instance, scored, shrink
 from fleetsim.engine.kernel.dispatch import await_engine, enqueue, turn_goal
 from fleetsim.engine.kernel.growth import grown, keep_phase
 from fleetsim.engine.kernel.instance import blocks_needed, mark, set_next
@@ -27,6 +27,7 @@ from fleetsim.engine.kernel.members import close_decode, ends_of, join_decodes, 
 from fleetsim.engine.kernel.sharing import prompt_done
 from fleetsim.engine.kernel.stations import another_need, call, end_service, let_go, ring
 from fleetsim.engine.kernel.tables import (
+    ASKED,
     AWAY,
     BROUGHT,
     DECODING,
@@ -64,6 +65,9 @@ def generated(fleet: int, s: int, t: float) -> None:
         S.status = DONE
         if w.asked_by != 0:
             answered(fleet, s, t)
+        return
+    if w.own_votes > 0 and group_at(w.groups, S.group).zero_variance == ASKED:
+        answered_here(fleet, s, t)
         return
     if unwanted(fleet, s):
         leave_instance(fleet, s)
@@ -107,7 +111,7 @@ def end_turn(fleet: int, i: int, s: int, t: float) -> None:
         generated(fleet, s, t)
         return
     S.status = AWAY
-    answer_s = float_at(line_at(w.tool_s, s, (w.turns - 1) * 8), S.turn)
+    answer_s = float_at(w.tool_s, S.first_call + S.turn)
     if w.tool_station >= 0:
         if call(fleet, s, w.tool_station, answer_s, t):
             ring(fleet, s)
@@ -182,7 +186,7 @@ def go_on(fleet: int, s: int, t: float) -> None:
         put_int32(w.requeue, w.n_requeued, s)
         w.n_requeued += 1
     elif S.status == AWAY:
-        S.extra += int32_at(line_at(w.tool_tokens, s, (w.turns - 1) * 4), S.turn)
+        S.extra += int32_at(w.tool_tokens, S.first_call + S.turn)
         S.turn += 1
         S.goal = turn_goal(fleet, s)
         if S.instance >= 0:

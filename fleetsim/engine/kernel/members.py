@@ -21,6 +21,7 @@ from fleetsim.engine.kernel.addresses import (
 from fleetsim.engine.kernel.blocks import blocks, context, give_back
 from fleetsim.engine.kernel.instance import residues_of
 from fleetsim.engine.kernel.jit import compiled
+from fleetsim.engine.kernel.promises import take_back
 from fleetsim.engine.kernel.tables import RUNNING, WAITING
 from fleetsim.engine.kernel.trees import heap_push, heap_remove, tree_set
 from fleetsim.engine.kernel.windows import (
@@ -67,6 +68,7 @@ def unlink(fleet: int, i: int, s: int) -> None:
     w = fleet_at(fleet, 0)
     S = sample_at(w.samples, s)
     instance = instance_at(w.instances, i)
+    take_back(fleet, i, s)
     close_gap(fleet, s)
     if S.prev < 0:
         instance.head = S.next
@@ -181,16 +183,18 @@ def close_decode(fleet: int, i: int, s: int) -> None:
 
 @compiled
 def leave_decodes(fleet: int, i: int, s: int) -> None:
-    """Takes a decoding request out of the heap and the sums; `made` and `computed` become exact again."""
+    """Takes a decoding request out of the heap, unless that was emptied, and out of the sums; `made` and `computed`
+    become exact again."""
     w = fleet_at(fleet, 0)
     S = sample_at(w.samples, s)
     instance = instance_at(w.instances, i)
-    key = (S.end_count << 32) | s
-    at = 0
-    while int64_at(ends_of(fleet, i), at) != key:
-        at += 1
-    heap_remove(ends_of(fleet, i), instance.heap_n, at)
-    instance.heap_n -= 1
+    if instance.heap_n > 0:
+        key = (S.end_count << 32) | s
+        at = 0
+        while int64_at(ends_of(fleet, i), at) != key:
+            at += 1
+        heap_remove(ends_of(fleet, i), instance.heap_n, at)
+        instance.heap_n -= 1
     if w.window > 0:
         made = S.goal - (S.end_count - instance.count)
         forget_crossing(fleet, i, s, S.prompt + S.extra + made - 1)
@@ -211,6 +215,8 @@ def rebase(fleet: int, i: int) -> None:
     rebase_crossings(fleet, i, back)
     instance.count -= back
     instance.ratio_count -= back
+    instance.promised_at -= back
+    instance.promised_till -= back
 
 
 @compiled

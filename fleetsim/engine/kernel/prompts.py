@@ -128,7 +128,7 @@ def hand_over(fleet: int, row: int, s: int, t: float) -> None:
         end_turn(fleet, row, s, t)
         return
     unlink(fleet, row, s)
-    if S.turn + 1 < w.turns:
+    if S.turn + 1 < S.turns:
         remember_turn(fleet, row, s)
     give_back(fleet, row, s)
     S.side = BROUGHT

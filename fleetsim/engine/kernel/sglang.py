@@ -21,11 +21,11 @@ from fleetsim.engine.kernel.blocks import context, give_back, look_up
 from fleetsim.engine.kernel.instance import blocks_now
 from fleetsim.engine.kernel.jit import compiled
 from fleetsim.engine.kernel.members import leave_decodes, unlink, wait_back
+from fleetsim.engine.kernel.promises import CLIP_NEW_TOKENS, max_new_tokens, promised_now
 from fleetsim.engine.kernel.tables import BROUGHT, INIT_RATIO
 
 LOWEST_RATIO = INIT_RATIO * 0.14
 RATIO_DECAY = (INIT_RATIO - LOWEST_RATIO) / 600
-CLIP_NEW_TOKENS = 4096
 RETRACT_STEPS = 20
 
 
@@ -54,14 +54,6 @@ def made_now(fleet: int, i: int, s: int) -> int:
 
 
 @compiled
-def max_new_tokens(fleet: int, s: int) -> int:
-    """The client's cap, and no more than the cache holds: SGLang cuts it to that."""
-    w = fleet_at(fleet, 0)
-    S = sample_at(w.samples, s)
-    return max(0, min(w.most_output, w.kv_blocks * w.block_size - S.prompt - S.extra - 2))
-
-
-@compiled
 def may_generate(fleet: int, s: int, made: int) -> int:
     """Tokens that the admission estimate expects of a request with `made` output tokens, before the ratio."""
     return min(max(0, max_new_tokens(fleet, s) - made), CLIP_NEW_TOKENS)
@@ -84,12 +76,7 @@ def prefill_batch(fleet: int, i: int) -> tuple[int, float]:
     promised = 0  # tokens that this batch's requests may come to need beside their prompts, a page each on top
     if p >= 0:
         promised = may_generate(fleet, p, sample_at(w.samples, p).made) + size
-    running = 0
-    s = instance.head
-    while s >= 0 and s != p:
-        running += may_generate(fleet, s, made_now(fleet, i, s))
-        s = sample_at(w.samples, s).next
-    running_tokens = ratio_now(fleet, i) * running
+    running_tokens = ratio_now(fleet, i) * promised_now(fleet, i, p)
     while instance.waiting > 0 and budget > 0:
         if instance.running >= w.max_num_seqs:
             instance.full = 1

@@ -44,8 +44,8 @@ def _leaves(w: Any) -> tuple[int, ...]:
     return (2 * w["half"],)
 
 
-def _tools(w: Any) -> tuple[int, ...]:
-    return (w["n_samples"], w["turns"] - 1)
+def _calls(w: Any) -> tuple[int, ...]:
+    return (w["n_calls"],)
 
 
 def _drafting(w: Any) -> tuple[int, ...]:
@@ -99,9 +99,10 @@ SIZES: dict[str, TableSize] = {
     "warm_s": TableSize(FLOAT, lambda w: (w["n_stations"], max(1, w["most_warm"])), "`warm_next` is taken modulo warm"),
     "reward_s": TableSize(FLOAT, _samples, "a sample's own row"),
     "tool_s": TableSize(
-        FLOAT, _tools, "a turn that is not the last one: the last ends at `target`, where a sample is over"
+        FLOAT, _calls, "a turn that is not the last one: the last ends at `target`, where a sample is over"
     ),
-    "tool_tokens": TableSize(SHORT, _tools, "as tool_s"),
+    "tool_tokens": TableSize(SHORT, _calls, "as tool_s"),
+    "goals": TableSize(SHORT, lambda w: (w["n_calls"] if w["has_goals"] else 0,), "as tool_s; read where `has_goals`"),
     "arrival_s": TableSize(FLOAT, lambda w: (w["n_arrivals"],), "n_arrived stops at n_arrivals"),
     "arrival": TableSize(SHORT, lambda w: (w["n_arrivals"],), "n_arrived stops at n_arrivals"),
     "accounts": TableSize(FLOAT, lambda w: (w["n_rows"], int(ACCOUNTS)), "an account is one of the ACC_ codes"),

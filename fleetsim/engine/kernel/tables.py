@@ -19,8 +19,9 @@ def _codes(n: int) -> list[np.int64]:
 UNSENT, WAITING, RUNNING, AWAY, SCORING, DONE, GONE = _codes(7)
 # group status
 G_NEW, G_OPEN, G_READY, G_BLOCKED, G_TRAINED, G_FILTERED, G_STALE, G_OVERFLOW, G_ABORTED = _codes(9)
-# in the column zero_variance: its samples are an evaluation's, which nobody trains
-EVALUATED = np.int64(2)
+# in the column zero_variance: its samples are an evaluation's, which nobody trains; or requests of a judge that the
+# rollout's own engines answer
+EVALUATED, ASKED = np.int64(2), np.int64(3)
 # what an instance is doing until next_s
 IDLE, JUMP, STEP, WAKE, DOWN, LANDING = _codes(6)
 # where its GPU-seconds go
@@ -92,6 +93,13 @@ SAMPLE = np.dtype(
         ("first_version", "i4"),  # weight version that made its first token
         ("side", "i1"),  # DECODING, PREFILLING or BROUGHT
         ("pending", "i1"),  # judges that have not answered; so of a group
+        ("turns", "i2"),
+        ("first_call", "i4"),  # row of the call after its first turn; the others follow
+        (
+            "asks",
+            "i4",
+        ),  # first request of the judge that reads it; of such a request: the sample that it reads; -1 = none
+        ("counted", "i1"),  # SGLang: it is in its instance's `promised`
         ("sent_s", "f8"),  # when its instance got it: from the client, or from another instance
         ("start_s", "f8"),
         ("first_token_s", "f8"),
@@ -186,6 +194,11 @@ INSTANCE = np.dtype(
         ("ratio_count", "i8"),
         ("planned", "i4"),  # SGLang: epoch when it last planned
         ("full", "i1"),  # SGLang: nothing is admitted before a running request has left
+        ("promised", "i8"),  # SGLang: tokens that running requests may still make, when `count` was `promised_at`
+        ("promised_at", "i8"),
+        ("promised_falls", "i8"),  # by how much it falls with each further token of all, until `count` is this
+        ("promised_till", "i8"),
+        ("promised_last", "i8"),  # the last running request in it; -1 = not added up
         ("block_s", "f8"),  # KV blocks in use, integrated over the iterations
     ],
     align=True,
@@ -247,8 +260,8 @@ LOG = np.dtype([("time_s", "f8"), ("instance", "i4"), ("account", "i1")], align=
 ADDRESSES = (
     "samples", "groups", "prefixes", "instances", "ends", "crossings", "residues", "clock", "loads", "table_s",
     "prompt_table_s", "timer_s", "timer_key", "requeue", "ready", "blocked", "owed", "dirty", "stations", "visits",
-    "needs", "levels", "warm_s", "reward_s", "tool_s", "tool_tokens", "arrival_s", "arrival", "accounts", "drafts",
-    "draft_s", "draft_kv_s", "growths", "log",
+    "needs", "levels", "warm_s", "reward_s", "tool_s", "tool_tokens", "goals", "arrival_s", "arrival", "accounts",
+    "drafts", "draft_s", "draft_kv_s", "growths", "log",
 )  # fmt: skip
 
 FLEET = np.dtype(
@@ -323,7 +336,12 @@ FLEET = np.dtype(
         ("reward_station", "i8"),
         ("late_s", "f8"),  # when the next call that waits is timed out
         ("chance", "i8"),  # the seed of failures
-        ("turns", "i8"),
+        ("turns", "i8"),  # 1 = of every sample
+        ("n_calls", "i8"),  # of tools, drawn
+        ("own_votes", "i8"),  # requests of the judge whose engines are the rollout's, of each that it reads; 0 = none
+        ("own_reads", "i8"),  # OF_SAMPLES or OF_GROUPS
+        ("own_share", "f8"),  # of their tokens
+        ("has_goals", "i8"),  # `goals` says what each turn generates; else a response is spread evenly over its turns
         ("holds_slot", "i1"),  # a sample is in flight until it is scored
         # Judges (`judges.py`): fleet rows of their own, each with the address of the next one; 0 = no more
         ("judges", "i8"),

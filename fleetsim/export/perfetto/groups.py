@@ -58,11 +58,11 @@ def draw_instances(
             requests = {"running": int(row["running"]), "waiting": int(row["waiting"])}
             events.counter(process, "requests", row["time_s"], requests)
             events.counter(process, "KV use", row["time_s"], {"percent": round(100 * float(row["kv_use"]), 3)})
-        drawn |= _draw_stays(events, process, by_instance.get(i, []), records.scenario.workload.turns.count)
+        drawn |= _draw_stays(events, process, by_instance.get(i, []), records.scenario.workload.turns.most)
     return drawn
 
 
-def _draw_stays(events: Events, process: int, stays: list[Stay], turns: int) -> dict[int, TrackPoint]:
+def _draw_stays(events: Events, process: int, stays: list[Stay], turns: float) -> dict[int, TrackPoint]:
     """A slice a sample with its waiting, prefill and decode inside; samples that overlap lie in lanes."""
     stays = sorted(stays, key=lambda stay: (stay.sent_s, stay.sample))
     drawn: dict[int, TrackPoint] = {}

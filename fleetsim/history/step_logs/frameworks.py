@@ -240,6 +240,24 @@ FRAMEWORKS: tuple[FrameworkLog, ...] = (
         },
     ),
     FrameworkLog(
+        "tinker",
+        "thinking-machines-lab/tinker-cookbook 9dfcc3a: tinker_cookbook/rl/train.py, metric_util.py, metrics.py, "
+        "utils/trace.py",
+        marks=("time/sampling", "env/all/total_ac_tokens", "training_client/step", "env/all/turns_per_episode"),
+        step=("step", "progress/batch", "training_client/step", "_step", "Step"),
+        entries=_ENTRIES["tinker"],
+        mode=lambda names, _: (
+            ASYNC if "training_client/step" in names else SYNC if "time/sampling" in names else "streamed"
+        ),
+        notes={
+            SYNC: f"Tinker, time/sampling: {ALL_WAIT}",
+            "streamed": "Tinker, streamed: sampling goes on while parts are trained, and no metric times the wait.",
+            ASYNC: "Tinker, asynchronous: the log times the training of a batch alone; how long it waited for groups "
+            "and how long a step took stand nowhere.",
+        },
+        overlaps=("streamed", ASYNC),
+    ),
+    FrameworkLog(
         "plain",
         "columns named as in the table above",
         marks=("step_s", "wait_s", "train_s"),

@@ -295,6 +295,23 @@ tool_s_mean | generate/trajectory_time_env_mean
 group_s_mean | generate/group_completion_time_mean
 group_s_p90 | generate/group_completion_time_p90
 group_s_max | generate/group_completion_time_max
+[tinker]
+step_s | time/total - time/run_evaluations_parallel - time/run_evals | synchronous, streamed
+wait_s | time/sampling | synchronous
+generate_s | time/sampling | synchronous
+ref_s | time/kl_vs_base
+update_s | time/train_step
+advantage_s | time/assemble_training_data
+sync_s | time/save_checkpoint
+other_s | time/compute_post_kl + time/compute_kl_sample_train
+eval_s | time/run_evaluations_parallel, else time/run_evals
+samples | env/all/total_episodes
+output_tokens | env/all/total_ac_tokens
+turns_mean | env/all/turns_per_episode
+group_s_mean | time/sampling_time_mean
+group_s_max | time/sampling_time_max
+staleness_steps | training_client/step - sampling_client/step_mean
+staleness_max_steps | training_client/step - sampling_client/step_min
 """
 
 

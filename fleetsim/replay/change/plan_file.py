@@ -26,8 +26,7 @@ from fleetsim.replay.change.plan_fields import (
 )
 from fleetsim.replay.change.recommendation import AdvisedFleet
 from fleetsim.replay.diagnose.checks.stragglers import slow_instances
-from fleetsim.replay.implied.engine_profile import profile_of_window
-from fleetsim.replay.implied.implied_scenario import Implied
+from fleetsim.replay.implied.implied_scenario import Implied, profile_of_window
 from fleetsim.replay.observe.observed import Observed, Reading
 from fleetsim.sim.engines import step_time_of
 from fleetsim.size.queue_cap import staleness_budget

@@ -14,8 +14,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.estimates import Estimate
 from fleetsim.job.trials import Trial, trial_of, with_instances
 from fleetsim.replay.change.extrapolation import Extrapolated, context_of, extrapolated, running_per_instance, widened
-from fleetsim.replay.implied.engine_profile import measured_by
-from fleetsim.replay.implied.implied_scenario import Implied
+from fleetsim.replay.implied.implied_scenario import Implied, measured_by
 from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.run import simulate
 from fleetsim.sim.threads import side_by_side

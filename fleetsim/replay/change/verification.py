@@ -5,6 +5,8 @@ what there is to verify, and that the plan misses its target is said beside it. 
 (targets.staleness_p99_steps) is no such target: older samples are too old whoever predicted them. Neither is the cost
 of a step: what is above the baseline bought the wrong thing, and a plan that said so is rolled back all the same. What
 an admission law is set to is no tolerance, and is not called a budget.
+
+What a plan promises beyond its own targets: a window is then held against the prediction, not the target.
 """
 
 from __future__ import annotations
@@ -14,13 +16,12 @@ from typing import Literal
 
 from fleetsim import units
 from fleetsim.quantities import quantity
-from fleetsim.replay.change.plan_fields import SavedPlan
+from fleetsim.replay.change.plan_fields import IntervalFields, SavedPlan
 from fleetsim.replay.change.plan_file import cost_of
-from fleetsim.replay.change.plan_misses import COST_SLACK, Miss, is_tolerance, misses_of
+from fleetsim.replay.compared_quantities import RECHECK_PAUSES, REMEASURE
 from fleetsim.replay.diagnose.checks.stragglers import slow_instances
 from fleetsim.replay.observe.observed import Observed
-from fleetsim.replay.observe.pile_ups import FEWEST
-from fleetsim.replay.suspects import RECHECK_PAUSES, REMEASURE
+from fleetsim.replay.observe.stragglers import PEERS
 
 State = Literal["ok", "failed", "unknown"]
 Name = Literal[
@@ -190,8 +191,8 @@ def _prefix(plan: SavedPlan, observed: Observed) -> VerifyItem:
 
 
 def _stragglers(plan: SavedPlan, observed: Observed) -> VerifyItem:
-    if len(observed.instances) < FEWEST:
-        return _check("stragglers", None, None, None, f"a straggler shows beside {FEWEST - 1} or more other instances")
+    if len(observed.instances) < PEERS:
+        return _check("stragglers", None, None, None, f"a straggler shows beside {PEERS - 1} or more other instances")
     slow = {str(i.id): i.pace for i in slow_instances(observed)}
     new = sorted(slow.keys() - set(plan.baseline.stragglers))
     known = sorted(slow.keys() - set(new))
@@ -240,3 +241,60 @@ def _next(plan: SavedPlan, failed: set[Name]) -> str | None:
             f"staleness bound of the admission law; or roll back ({back})"
         )
     return f"roll back ({back}); keep the prefix-caching and deduplication fixes"
+
+
+Promised = Literal["trainer_idle", "queue", "oldest_age", "cost_per_step"]
+
+# How far a window may lie above a prediction: points of the step, of the larger of predicted queue and a batch (as the
+# back-test measures it), optimizer steps, of the predicted cost. Two windows of one fleet differ by as much.
+IDLE_SLACK, QUEUE_SLACK, AGE_SLACK, COST_SLACK = 0.02, 0.10, 1.0, 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Miss:
+    """A target that the plan's own prediction misses. bound: what a window that fulfils the prediction stays below; of
+    a staleness that the user tolerates that itself, which no prediction moves."""
+
+    name: Promised
+    predicted: float
+    bound: float
+    text: str
+
+
+def misses_of(plan: SavedPlan) -> dict[Promised, Miss]:
+    """The targets that the plan itself misses, by the item of the verification list that they are of."""
+    targets, batch = plan.targets, plan.scenario.trainer.batch_samples
+    found: list[Miss] = []
+    idle = _predicted(plan, "trainer_idle_fraction")
+    if idle is not None and idle.mean > targets.trainer_idle_fraction:
+        text = f"trainer idle at most {units.share(targets.trainer_idle_fraction)}, {units.share(idle.mean)} predicted"
+        found.append(Miss("trainer_idle", idle.mean, idle.ci_high + IDLE_SLACK, text))
+    queue = _predicted(plan, "queue_depth")
+    if queue is not None and targets.queue_samples is not None and queue.mean > targets.queue_samples:
+        text = f"queue at most {targets.queue_samples:,} samples, {queue.mean:,.0f} predicted without that cap"
+        bound = queue.ci_high + QUEUE_SLACK * max(queue.mean, float(batch))
+        found.append(Miss("queue", queue.mean, bound, text))
+    ages = [a for name in ("oldest_sample_age_steps", "staleness_steps.p99") if (a := _predicted(plan, name))]
+    if ages and targets.staleness_steps is not None:
+        age = max(ages, key=lambda a: a.ci_high)
+        if age.mean > targets.staleness_steps:
+            text = f"oldest sample at most {targets.staleness_steps:g} steps, {age.mean:.3g} predicted"
+            bound = targets.staleness_steps if is_tolerance(plan) else age.ci_high + AGE_SLACK
+            found.append(Miss("oldest_age", age.mean, bound, text))
+    cost = _predicted(plan, "cost_per_step")
+    if cost is not None and targets.cost_per_step is not None and cost.mean > targets.cost_per_step * (1 + COST_SLACK):
+        most, mean = (units.money(x) for x in (targets.cost_per_step, cost.mean))
+        text = f"cost per step at most {most}, {mean} predicted"
+        bound = cost.ci_high * (1.0 + COST_SLACK)
+        found.append(Miss("cost_per_step", cost.mean, bound, text))
+    return {miss.name: miss for miss in found}
+
+
+def is_tolerance(plan: SavedPlan) -> bool:
+    """Whether the plan's staleness is what the user tolerates. Else it is what the admission law is set to, which
+    bounds what is started: a long response that others overtake is trained older than that."""
+    return plan.scenario.targets.staleness_p99_steps is not None
+
+
+def _predicted(plan: SavedPlan, metric: str) -> IntervalFields | None:
+    return plan.recommended.predicted.get(metric)

@@ -2,6 +2,8 @@
 
 Before and after are simulated in pairs (replication r of both sees the same prompts, lengths and latencies), and the
 ratio of a metric is taken run by run: its interval is narrower than those of the two means.
+
+Another weight transport on the same history: which of the sync's times it gives anew, and which it scales.
 """
 
 from __future__ import annotations
@@ -11,10 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from fleetsim import units
 from fleetsim.config.law_numbers import law_of
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario, unread_notes
-from fleetsim.config.tree import field_at
+from fleetsim.config.tree import field_at, is_given
+from fleetsim.engine.transport import SyncTimes, sync_times
 from fleetsim.errors import InputError, Problem, StuckError
 from fleetsim.estimates import Estimate
 from fleetsim.faces import flag
@@ -32,12 +36,67 @@ from fleetsim.replay.change.extrapolation import (
     widened,
 )
 from fleetsim.replay.implied.implied_scenario import Implied
-from fleetsim.replay.implied.transports import with_transport
 from fleetsim.sim.engines import engine_of
 from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.paired_difference import differs, ratio_of
 from fleetsim.sim.run import simulate
 from fleetsim.sim.threads import side_by_side
+
+_TIMES = {"publish_s": "publish", "pause_s": "pause", "trainer_block_s": "trainer held"}
+_KEYS = ("sync.transport", "sync.link")
+
+
+def with_transport(scenario: Scenario, changes: Mapping[str, Any]) -> tuple[dict[str, Any], str | None]:
+    """The changes with the sync's times that follow from them, and a line on how.
+
+    The scenario of a window has the times that were seen, and they would win over any transport. Where the transport
+    that the window ran with is known, they keep their relation to what it is predicted to take: seen times x predicted
+    after / predicted before. Where it is not, the new transport's own times are all there is. Times among the changes
+    stay. None where the transport does not change, or has no times to give (`sync.transport=null`).
+    """
+    changed = dict(changes)
+    if not any(is_given(path, _KEYS) for path in changes):
+        return changed, None
+    free = {f"sync.{name}": None for name in _TIMES if f"sync.{name}" not in changes}
+    after = with_changes(scenario, {**changes, **free})
+    if after.sync.transport is None:
+        return changed, None
+    now, then = sync_times(scenario), sync_times(after)
+    before = _predicted(scenario)
+    how = (
+        f"from bytes and bandwidths, {then.text}; the window's {_words(now, free)} are of a transport that nobody named"
+    )
+    for path in free:
+        name = path.removeprefix("sync.")
+        seconds, seen = getattr(then, name), getattr(scenario.sync, name)
+        if before is not None and seen is not None and getattr(before, name) > 0:
+            seconds *= seen / getattr(before, name)
+        changed[path] = seconds
+    if before is not None:
+        how = (
+            f"from {scenario.sync.transport}'s {_words(now, free)} in the window, as {scenario.sync.transport} and "
+            f"{after.sync.transport} are predicted to differ"
+        )
+    result = sync_times(with_changes(scenario, changed))
+    return changed, f"{after.sync.transport}: {_words(result, free)}: {how}"
+
+
+def _predicted(scenario: Scenario) -> SyncTimes | None:
+    """What the window's transport would take by its own account; None where it is not known."""
+    if scenario.sync.transport is None:
+        return None
+    try:
+        return sync_times(with_changes(scenario, {f"sync.{name}": None for name in _TIMES}))
+    except InputError:  # a model whose size nobody knows
+        return None
+
+
+def _words(times: SyncTimes, paths: Mapping[str, Any]) -> str:
+    """ "pause 1.2 s, trainer held 0.4 s"."""
+    return ", ".join(
+        f"{word} {units.seconds(getattr(times, name))}" for name, word in _TIMES.items() if f"sync.{name}" in paths
+    )
+
 
 # What is shown, in this order; flat names of `sim/metrics.py`.
 METRICS = (

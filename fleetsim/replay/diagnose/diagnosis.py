@@ -14,10 +14,9 @@ from fleetsim.replay.change.resizing import withheld
 from fleetsim.replay.diagnose.checks import (
     backlog,
     data,
+    engine_limits,
     in_flight_cap,
-    max_num_seqs,
     model,
-    preemptions,
     prefix_cache,
     rollout,
     stragglers,
@@ -34,7 +33,7 @@ from fleetsim.replay.implied.observed_load import own_paces
 from fleetsim.replay.observe.departures import missed_words, unreplaced
 from fleetsim.replay.observe.observed import Observed
 from fleetsim.replay.observe.phases import Account, plain
-from fleetsim.replay.observe.pile_ups import piled
+from fleetsim.replay.observe.stragglers import piled
 
 Starves = Literal["trainer", "rollout", "neither", "unknown"]
 
@@ -45,8 +44,8 @@ CHECKS: Mapping[Check, Callable[[Case, Earlier], Reply]] = {
     "stragglers": stragglers.check,
     "prefix_cache": prefix_cache.check,
     "in_flight_cap": in_flight_cap.check,
-    "max_num_seqs": max_num_seqs.check,
-    "preemptions": preemptions.check,
+    "max_num_seqs": engine_limits.max_num_seqs,
+    "preemptions": engine_limits.preemptions,
     "rollout": rollout.check,
     "backlog": backlog.check,
     "model": model.check,

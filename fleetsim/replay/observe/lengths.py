@@ -109,7 +109,7 @@ def _group_size(
             return Reading(n, "exported"), ()
     if prompt is None or block is None or caching is False:
         return None, ()
-    if scenario is not None and (scenario.workload.shared_prefix_tokens or scenario.workload.turns.count > 1):
+    if scenario is not None and (scenario.workload.shared_prefix_tokens or scenario.workload.turns.several):
         return None, (Note("missing", "a shared system prompt and turns hit the prefix cache too: group size unknown"),)
     hits, queries = prefix_counts(history)
     if hits is None or queries is None or queries.sum() <= 0:

@@ -22,13 +22,12 @@ from fleetsim.replay.observe.logged_rollout import logged_rollout
 from fleetsim.replay.observe.observed import FleetView, Observed
 from fleetsim.replay.observe.pauses import find_pauses, outside
 from fleetsim.replay.observe.rates import fleet_view, instance_views
-from fleetsim.replay.observe.ready_batches import ready_share
 from fleetsim.replay.observe.rolling_sync import rolling_of, without_stops
 from fleetsim.replay.observe.slices import hours_of, log_span
 from fleetsim.replay.observe.steps import Steps, steps_of
 from fleetsim.replay.observe.stragglers import paces_of
 from fleetsim.replay.observe.trainer import mfu_notes, placement_of, trainer_view
-from fleetsim.replay.observe.trainer_queue import queue_view
+from fleetsim.replay.observe.trainer_queue import queue_view, ready_share
 from fleetsim.replay.observe.trends import trend_notes, trends_of
 
 HALF = 0.5  # of the trainer's waiting, beside a batch
@@ -132,8 +131,10 @@ def _without_engines(history: History) -> Observed:
     start_s, end_s = log_span(steps) if history.steps is not None else (history.start_s, history.end_s)
     trends = trends_of(history, steps)
     if len(steps.end_s) < 2 or not end_s > start_s:
-        rule = "too short: at least two optimizer steps are needed"
-        raise InputError([Problem("history", history.source, rule, "give a log of more steps")])
+        rule, remedy = "too short: at least two optimizer steps are needed", "give a log of more steps"
+        if len(steps.end_s) > 1:
+            rule, remedy = "says neither the seconds of a step nor when it ended", "add its clock: --map time_s=COLUMN"
+        raise InputError([Problem("history", history.source, rule, remedy)])
     return Observed(
         start_s=start_s,
         end_s=end_s,

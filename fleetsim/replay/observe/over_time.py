@@ -1,15 +1,25 @@
-"""`OverTime`: all that a window shows over time, for whoever draws it."""
+"""`OverTime`: all that a window shows over time, for whoever draws it.
+
+Named events of a window: instances that went, came or started again, holes in the data, long stops, what moved.
+
+What each instance did when, as far as scrapes show it: at work, paused, without work, not read, not there.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
-from fleetsim.history.history import History
-from fleetsim.replay.observe.activity import Activity, activity_of
-from fleetsim.replay.observe.events import Event, events_of
+import numpy as np
+
+from fleetsim import units
+from fleetsim.history.history import History, InstanceId
+from fleetsim.replay.observe.departures import departure_words
 from fleetsim.replay.observe.interruptions import Pause
-from fleetsim.replay.observe.intervals import intervals_of
+from fleetsim.replay.observe.intervals import Intervals, intervals_of, runs_of
 from fleetsim.replay.observe.observed import Observed
+from fleetsim.replay.observe.pauses import paused_s
 from fleetsim.replay.observe.series import (
     FleetSeries,
     QueueSeries,
@@ -19,6 +29,166 @@ from fleetsim.replay.observe.series import (
     trainer_over_time,
 )
 from fleetsim.replay.observe.steps import steps_of
+from fleetsim.replay.observe.trends import trend_words
+
+Doing = Literal["working", "paused", "idle", "still", "unread"]
+DOING: tuple[Doing, ...] = ("working", "paused", "idle", "still", "unread")
+
+# A strip of more intervals shows no single one; the last ones are shown then.
+MOST_INTERVALS, MOST_ROWS = 240, 48
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """One instance. spans: (doing, start, end) in unix seconds, in the order of time, none where it was not there.
+
+    working: it made tokens. paused: half of the interval or more lay in a stop of the whole fleet. idle: no request
+    ran, no token was made. still: no token was made outside such a stop, with requests at hand or none exported.
+    unread: it was there, and nothing was read of it.
+    """
+
+    id: InstanceId
+    spans: tuple[tuple[Doing, float, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """strips: of the instances that are shown, in the history's order. of: instances there are. from_s, until_s: what
+    part of the window; resolution_s: an interval, within which nothing is told apart."""
+
+    strips: tuple[Strip, ...]
+    of: int
+    from_s: float
+    until_s: float
+    resolution_s: float
+
+
+def activity_of(history: History, intervals: Intervals, observed: Observed) -> Activity:
+    """The last intervals of a window, all of it where it is short; of a large fleet those that stand out, and others
+    evenly."""
+    count = intervals.growth.shape[1]
+    first = max(0, count - MOST_INTERVALS)
+    part = slice(first, count)
+    left, right = intervals.times[:-1][part], intervals.times[1:][part]
+    pauses = () if observed.pauses is None else observed.pauses.each
+    paused = paused_s(left, right, pauses) >= 0.5 * intervals.step_s
+    strips = []
+    for row in _shown(history, intervals, observed):
+        growth, there = intervals.growth[row, part], intervals.present[row, part]
+        known = np.isfinite(growth)
+        working = known & (np.nan_to_num(growth) > 0) & ~paused
+        stopped = known & there & ~working & ~paused
+        nothing = np.zeros(len(left), dtype=bool)
+        if intervals.running is not None:
+            nothing = stopped & (intervals.running[row, part] == 0)
+        masks: dict[Doing, np.ndarray[tuple[int], np.dtype[np.bool_]]] = {
+            "working": there & working,
+            "paused": known & there & paused,
+            "idle": nothing,
+            "still": stopped & ~nothing,
+            "unread": there & ~known,
+        }
+        spans = [(doing, float(left[a]), float(right[b])) for doing in DOING for a, b in runs_of(masks[doing])]
+        strips.append(Strip(history.instances[row], tuple(sorted(spans, key=lambda s: s[1]))))
+    return Activity(tuple(strips), len(history.instances), float(left[0]), float(right[-1]), intervals.step_s)
+
+
+def _shown(history: History, intervals: Intervals, observed: Observed) -> list[int]:
+    """Rows of the instances to show: all, or stragglers and those that went, restarted or were not read, and others."""
+    size = len(history.instances)
+    if size <= MOST_ROWS:
+        return list(range(size))
+    odd = {str(view.id) for view in observed.instances if view.straggler or view.restarts}
+    odd |= {str(one) for gone in observed.departed for one in (gone.id, gone.replaced_by)}
+    unread = (intervals.present & ~intervals.known).sum(axis=1)
+    first = sorted((row for row in range(size) if str(history.instances[row]) in odd), key=lambda r: (-unread[r], r))
+    chosen = first[: MOST_ROWS // 2]
+    rest = [row for row in range(size) if row not in set(chosen)]
+    more = MOST_ROWS - len(chosen)
+    chosen += [rest[k * (len(rest) - 1) // (more - 1)] for k in range(more)]
+    return sorted(chosen)
+
+
+Kind = Literal["went", "came", "restarted", "hole", "stop", "moved"]
+
+# A hole in the data of fewer intervals is a scrape that was late.
+_HOLE = 2
+# A stop is worth a name when it lasts so many times the usual one, and so many seconds.
+_LONG, _LONG_S = 3.0, 30.0
+# Of one kind, so many have a name each; more are told together.
+_MOST_OF_A_KIND = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """at_s: unix seconds; until_s: its end, None for a moment. text: one sentence without the time."""
+
+    at_s: float
+    until_s: float | None
+    kind: Kind
+    text: str
+
+
+def events_of(history: History, intervals: Intervals | None, observed: Observed) -> tuple[Event, ...]:
+    """The events of a window in the order of time."""
+    found: list[Event] = []
+    if intervals is not None:
+        found += _summed(list(_came(history, intervals, observed)), "instances came")
+        found += _summed(list(_restarted(history, intervals)), "restarts")
+        found += _summed(list(_holes(intervals)), "holes, in which no instance was read")
+    gone = [Event(d.at_s, None, "went", departure_words(d)) for d in observed.departed]
+    found += _summed(gone, "instances went")
+    found += _summed(list(_stops(observed)), "stops of the whole fleet that are longer than usual")
+    found += [Event(t.from_s, observed.end_s, "moved", trend_words(t)) for t in observed.trends]
+    return tuple(sorted(found, key=lambda e: (e.at_s, e.kind, e.text)))
+
+
+def _came(history: History, intervals: Intervals, observed: Observed) -> Iterator[Event]:
+    heirs = {str(d.replaced_by) for d in observed.departed}
+    for row, sampled in enumerate(intervals.sampled):
+        first = int(sampled.argmax())
+        if sampled.any() and first > _HOLE and str(history.instances[row]) not in heirs:
+            yield Event(float(intervals.times[first]), None, "came", f"{history.instances[row]} appeared")
+
+
+def _restarted(history: History, intervals: Intervals) -> Iterator[Event]:
+    """Where a running total fell: the process has begun to count anew."""
+    for row, totals in enumerate(history.values["generation_tokens"]):
+        there = np.flatnonzero(np.isfinite(totals))
+        for at in there[1:][np.diff(totals[there]) < 0]:
+            text = f"{history.instances[row]} restarted: it counts its tokens anew"
+            yield Event(float(intervals.times[at]), None, "restarted", text)
+
+
+def _holes(intervals: Intervals) -> Iterator[Event]:
+    for first, last in runs_of(~intervals.read):
+        if last - first + 1 >= _HOLE:
+            start, end = float(intervals.times[first]), float(intervals.times[last + 1])
+            yield Event(start, end, "hole", f"nothing was read of any instance for {units.seconds(end - start)}")
+
+
+def _stops(observed: Observed) -> Iterator[Event]:
+    each = () if observed.pauses is None else observed.pauses.each
+    if len(each) < 2:
+        return
+    usual = float(np.median([p.seconds for p in each]))
+    for pause in each:
+        if pause.seconds >= max(_LONG * usual, _LONG_S):
+            text = (
+                f"the fleet stood still for {units.seconds(pause.seconds)}, {pause.seconds / usual:.1f} times as long "
+                "as it usually does"
+            )
+            yield Event(pause.start_s, pause.end_s, "stop", text)
+
+
+def _summed(events: list[Event], what: str) -> list[Event]:
+    """As they are while they are few; else one event for all of them, from the first to the last."""
+    if len(events) <= _MOST_OF_A_KIND:
+        return events
+    events.sort(key=lambda e: e.at_s)
+    first = events[0]
+    end = max(e.until_s if e.until_s is not None else e.at_s for e in events)
+    return [Event(first.at_s, end, first.kind, f"{len(events)} {what}; the first: {first.text}")]
 
 
 @dataclass(frozen=True, slots=True)

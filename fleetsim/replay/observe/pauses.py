@@ -11,10 +11,9 @@ from fleetsim.history.history import Floats, History, Note
 from fleetsim.replay.observe.interruptions import Pause, Pauses
 from fleetsim.replay.observe.intervals import Intervals, Mask, runs_of
 from fleetsim.replay.observe.load_curve import curve_of, expected_growth
-from fleetsim.replay.observe.pause_ends import NOTHING, Edges, widened
+from fleetsim.replay.observe.pause_ends import NOTHING, Edges, Turnover, widened
 from fleetsim.replay.observe.short_stops import Dip, dips_of
 from fleetsim.replay.observe.stalls import Stall, stalls_of
-from fleetsim.replay.observe.turnover import Turnover
 
 SHORTEST = 0.3  # of an interval: what is left of a silence that a late scrape explains
 ONE = 0.1  # of an interval: less between two silences is none

@@ -11,9 +11,8 @@ from fleetsim.history.history import Floats, History
 from fleetsim.replay.observe.interruptions import Rolling, Stop
 from fleetsim.replay.observe.intervals import Intervals, Mask, runs_of
 from fleetsim.replay.observe.load_curve import LoadCurve, curve_of
-from fleetsim.replay.observe.pause_ends import NOTHING, widened
+from fleetsim.replay.observe.pause_ends import NOTHING, Turnover, widened
 from fleetsim.replay.observe.short_stops import have_rhythm
-from fleetsim.replay.observe.turnover import Turnover
 
 STANDS = 0.3  # of an interval that requests which stayed must have worked in: more missing is a stop
 FLEET = 0.5  # of the instances with work that stand at once: more is a pause of the fleet

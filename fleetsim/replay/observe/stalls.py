@@ -15,7 +15,7 @@ import numpy as np
 from fleetsim.history.history import Floats, History
 from fleetsim.replay.observe.intervals import Intervals, Mask, mean, runs_of
 from fleetsim.replay.observe.load_curve import LoadCurve
-from fleetsim.replay.observe.turnover import Turnover
+from fleetsim.replay.observe.pause_ends import Turnover
 
 CERTAIN = 0.1  # of an interval: less of the bound missing is the curve's error
 LEAST = 0.2  # of an interval in all: less is a late scrape, or noise

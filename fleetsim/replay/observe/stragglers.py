@@ -1,15 +1,21 @@
-"""Slow instances: the pace of each at its own load, against the fleet's."""
+"""Slow instances: the pace of each at its own load, against the fleet's.
+
+Instances on which work piles up: slow ones behind a router that looks at no load.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim.history.history import Floats
 from fleetsim.replay.observe.intervals import Intervals, Mask, mean
+from fleetsim.replay.observe.observed import InstanceView
 
 SLOW = 0.9  # below: a tenth of an instance is lost, more than healthy ones of one kind differ by
 SURE = 4.0  # standard errors: one false alarm in 500 fleets of 64
@@ -102,3 +108,27 @@ def _standard_error(values: Floats) -> float:
         return math.inf
     blocks = [float(np.median(block)) for block in np.array_split(values, min(BLOCKS, values.size // 2))]
     return float(np.std(blocks, ddof=1)) / math.sqrt(len(blocks))
+
+
+# Fewer instances have no median to be slower than.
+PEERS = 3
+# Such a router piles work up on a slow instance until its larger batch yields what the others' yield: then rates are
+# equal and loads are not. Healthy loads under round robin differ by a fifth, and yield more.
+PILED = 1.4
+# Equal shares of the requests make equal rates, but for the lengths that each happened to get.
+EQUAL = 1.03
+
+
+def piled(instances: Sequence[InstanceView]) -> list[InstanceView]:
+    """Instances that hold PILED times the median's requests and make no more tokens of them."""
+    known = [i for i in instances if i.running is not None]
+    if len(known) < PEERS:
+        return []
+    load, rate = usual_load(instances), median(i.active_tok_s for i in known)
+    found = [i for i in known if load > 0 and (i.running or 0.0) > PILED * load and i.active_tok_s <= EQUAL * rate]
+    return found if len(found) * PEERS <= len(known) else []  # more than a third is how work is spread
+
+
+def usual_load(instances: Sequence[InstanceView]) -> float:
+    """The median instance's requests."""
+    return median(i.running for i in instances if i.running is not None)

@@ -12,8 +12,8 @@ from fleetsim.replay.observe.interruptions import Pause
 from fleetsim.replay.observe.intervals import fleet_total, mean
 from fleetsim.replay.observe.logged_rollout import logged_ready_share
 from fleetsim.replay.observe.observed import From, Reading, TrainerView
-from fleetsim.replay.observe.ready_batches import ready_share
 from fleetsim.replay.observe.steps import Steps, step_growth
+from fleetsim.replay.observe.trainer_queue import ready_share
 
 OFF = 0.1  # of the time: engines that stand empty for less have been drained for a sync
 OVERLAP = 0.1  # of the time: more in which engines work while the trainer computes is no turn

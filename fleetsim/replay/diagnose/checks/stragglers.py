@@ -7,7 +7,7 @@ from statistics import fmean, pstdev
 from fleetsim import units
 from fleetsim.replay.diagnose.checks.case import Case, Earlier, Reply, unseen
 from fleetsim.replay.observe.observed import InstanceView, Observed
-from fleetsim.replay.observe.pile_ups import FEWEST, piled, usual_load
+from fleetsim.replay.observe.stragglers import PEERS, piled, usual_load
 
 # Deviation / mean of the instances' rates: round-robin and least-loaded routing of random lengths stay within a tenth.
 SPREAD = 0.15
@@ -23,11 +23,11 @@ def check(case: Case, earlier: Earlier) -> Reply:
     if f is None:
         tokens = "vllm:generation_tokens_total of each instance"
         return unseen(case, "stragglers", "what single instances do is not in a run log", tokens)
-    if len(o.instances) < FEWEST:
+    if len(o.instances) < PEERS:
         n = len(o.instances)
         return Reply(
             "stragglers", "unknown", f"{units.plural(n, 'instance')}: none to compare with",
-            (f"a straggler shows against the median of {FEWEST} or more",), missing=f"{FEWEST} instances or more",
+            (f"a straggler shows against the median of {PEERS} or more",), missing=f"{PEERS} instances or more",
         )  # fmt: skip
     evidence = [f"rates of {len(o.instances)} instances spread by {units.share(f.tok_s_cv)} (deviation / mean)"]
     slow = slow_instances(o)
@@ -94,7 +94,7 @@ def slow_instances(observed: Observed) -> list[InstanceView]:
 def _spread(rates: list[float]) -> float:
     """Deviation / mean; 0 for too few to compare."""
     mean = fmean(rates)
-    return pstdev(rates) / mean if len(rates) >= FEWEST and mean > 0 else 0.0
+    return pstdev(rates) / mean if len(rates) >= PEERS and mean > 0 else 0.0
 
 
 def _lost(instances: tuple[InstanceView, ...]) -> float:

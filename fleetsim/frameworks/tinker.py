@@ -1,0 +1,152 @@
+"""Tinker's cookbook (thinking-machines-lab/tinker-cookbook at 9dfcc3a2): RL of its recipes, LoRA on a service.
+
+Names: tinker_cookbook/rl/train.py (Config, AsyncConfig, StreamMinibatchConfig), whose values a run writes to
+config.json; defaults: the train.py of each recipe. What it does: do_sync_training, do_async_training and
+do_train_step_streaming there, completers.py (a cap is one request's), recipes/verifiers_rl (a group runs in one).
+The service has the GPUs and is paid by the token: what is simulated is the same job on GPUs of one's own.
+"""
+
+from __future__ import annotations
+
+from fleetsim.frameworks import common, recipe, roles
+from fleetsim.frameworks.common import Framework, Mode
+from fleetsim.frameworks.draft import Draft
+from fleetsim.frameworks.reading import Read, one_of, times
+from fleetsim.frameworks.roles import put_turns, trajectory
+from fleetsim.frameworks.sides import ADAPTERS
+
+_SMALL, _MIDDLE, _LARGE = "Qwen/Qwen3.5-4B", "Qwen/Qwen3.5-9B", "moonshotai/Kimi-K2.6"
+# Recipe -> its model, samples of a group, groups of a batch, tokens of a turn.
+_RECIPES = {
+    "math_rl": (_MIDDLE, 4, 100, 5),
+    "code_rl": (_MIDDLE, 4, 100, 4096),
+    "rubric": (_MIDDLE, 4, 100, 32),
+    "harbor_rl": (_LARGE, 4, 8, 8192),
+    "search_tool": (_SMALL, 8, 512, 1024),
+    "verifiers_rl": (_SMALL, 8, 32, 512),
+    "guess_number": (_SMALL, 8, 32, 64),
+    "twenty_questions": (_SMALL, 8, 64, 20),
+    "shorter": (_SMALL, 16, 32, 64),
+    "rl_basic": ("Qwen/Qwen3.5-9B-Base", 16, 128, 256),
+    "rl_loop": ("Qwen/Qwen3.5-9B-Base", 16, 128, 256),
+    "on_policy_distillation": ("Qwen/Qwen3.5-9B-Base", 4, 1024, 4096),
+}
+# These call the groups of a batch `batch_size`.
+_BY_BATCH = ("search_tool", "guess_number", "twenty_questions", "shorter", "rl_loop")
+# Of these the turns are the recipe's own; of the others that take several, a setting says the cap.
+_GAMES = ("guess_number", "twenty_questions", "text_arena", "multi_turn", "verifiers_rl")
+_CAPPED = {"harbor_rl": 10, "search_tool": 5}
+_CONTEXT = 32768  # tokens of a trajectory of the recipes that cap its turns
+
+NOT_MODELLED = {
+    "compute_post_kl": "log-probs after the update, by the sampler",
+    "rollout_error_tolerance": "failed rollouts: --set fleet.failures.mtbf_s=SECONDS",
+}
+
+
+def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
+    """Fill the draft from the cookbook's keys."""
+    settings = draft.settings
+    name = next((name for name in _RECIPES if settings.runs(name)), "")
+    named, group, groups, tokens = _RECIPES.get(name, ("", 0, 0, 0))
+    if name and settings.get("model_name") is None and "engine.model" not in draft.given:
+        draft.put("engine.model", named, Read("model_name", named, False))
+    else:
+        common.model(draft, "model_name", remedy="-- model_name=Qwen/Qwen3.5-9B, or --set engine.model=...")
+    n = _counted(draft, group, "group_size", "train_group_size", "dataset_builder.group_size")
+    draft.take("workload.group_size", n)
+    spelled = ("batch_size", "groups_per_batch") if name in _BY_BATCH else ("groups_per_batch", "batch_size")
+    sections = (*(f"dataset_builder.{key}" for key in spelled), "async_config.groups_per_batch")
+    batch = _counted(draft, groups, *spelled, *sections, "stream_minibatch_config.groups_per_batch")
+    samples = times(batch, n)
+    draft.put("trainer.batch_samples", samples.value, batch, n, why="groups x samples", back=samples.written)
+    _lengths(draft, name, tokens)
+    _order(draft, samples, batch)
+    _gpus(draft)
+    penalty = draft.number("kl_penalty_coef", default=float(name == "on_policy_distillation"))
+    drops = draft.flag("remove_constant_reward_groups", default=False)  # of Config: no recipe's command takes it
+    common.filtering(draft, Read(drops.key, drops.value, drops.given, one_of({})))
+    common.hardware_and_times(draft, speed, {"old log-probs": False, "reference log-probs": penalty.value > 0})
+    with_kl = one_of({True: {penalty.key: 0.01}, False: {penalty.key: 0.0}})
+    recipe.passes(draft, old_log_probs=(False, one_of({})), reference=(penalty.value > 0, with_kl))
+    teacher = draft.maybe_text("teacher_model")
+    if teacher is not None:
+        roles.passed(draft, str(teacher))
+    rank = draft.count("lora_rank", default=128 if name == "on_policy_distillation" else 32)
+    roles.adapters(draft, rank)
+    draft.put(f"{ADAPTERS}.rank", rank.value, rank, why="the engine multiplies the adapter beside its weights")
+    draft.leave_out(NOT_MODELLED)
+
+
+def _counted(draft: Draft, default: int, *keys: str) -> Read[int]:
+    """A number that every recipe has; a run of another one must say it."""
+    if default:
+        return draft.count(*keys, default=default)
+    return draft.maybe_count(*keys) or draft.needed_count(keys[0], remedy=f"-- {keys[0]}=32")
+
+
+def _lengths(draft: Draft, name: str, tokens: int) -> None:
+    turn = _counted(draft, tokens, "max_tokens")
+    turns = draft.maybe_count("max_turns") or (Read("max_turns", _CAPPED[name], False) if name in _CAPPED else None)
+    marker = next((game for game in _GAMES if draft.settings.runs(game)), "")
+    put_turns(draft, turns, "max_turns", marker)
+    caps = [draft.maybe_count(key) for key in ("max_generation_tokens", "max_trajectory_tokens")]
+    context = Read("max_trajectory_tokens", _CONTEXT, False) if name in _CAPPED else None
+    whole = min((cap for cap in caps if cap is not None), key=lambda cap: cap.value, default=context)
+    key = "max_trajectory_tokens"
+    common.lengths(draft, trajectory(turn, turns, whole, key, several=turns is None and bool(marker)), None)
+
+
+def _gpus(draft: Draft) -> None:
+    """A service's GPUs are not known; those of one's own, which would do its work, are asked for."""
+    why = "the service has the GPUs, and no setting says how many: those of your own that would do this"
+    for path, value in (("trainer.gpus", 8), ("fleet.instances", 4)):
+        draft.assume(path, value, why, f"--set {path}=N")
+    draft.semantics("fleet.placement", "disaggregated", "a sampling client and a training client")
+    draft.semantics("fleet.group_placement", "spread", "a request per sample")
+    draft.semantics("fleet.routing", "least_loaded", "the service's own balance")
+    draft.semantics("sync.transport", "checkpoint_shuttle", "weights are saved, and a new sampling client loads them")
+    draft.note("Tinker", "a price by the token: GPUs of your own have one by the hour")
+
+
+def _order(draft: Draft, samples: Read[int], batch: Read[int]) -> None:
+    """Who waits for whom: whole batches, streamed parts of one, or workers that never wait for the trainer."""
+    late = draft.maybe_count("max_steps_off_policy", "async_config.max_steps_off_policy", least=0)
+    streamed = draft.maybe_count("stream_minibatch_config.num_minibatches")
+    steps = draft.count("num_substeps", default=1)
+    named = ["asynchronous" if late is not None else "synchronous", *(["streamed"] if streamed is not None else [])]
+    draft.mode, draft.preset = ", ".join(named), "trl-grpo" if late is None else "trl-async-grpo"
+    recipe.counts(draft, {"optimizer_steps": "num_substeps"} if streamed is None else {})
+    if streamed is None:
+        parts = Read("stream_minibatch_config.num_minibatches", 1, False)
+        draft.could("trainer.minibatches", 1, parts.written, 1)
+    else:
+        parts = times(streamed, steps)
+        draft.put("trainer.minibatches", parts.value, parts, why="each is trained once it is there", back=parts.written)
+        if batch.value % parts.value:
+            draft.refuse(batch.key, batch.value, f"must be a multiple of {parts}", "change one of them")
+    if late is None:
+        common.barrier(draft, "the whole batch is generated before the next weights are used")
+        return
+    draft.semantics("admission.law", "unbounded", "a worker goes on with the next group when one is done")
+    draft.put("fleet.max_in_flight_samples", samples.value, samples, why="a worker for each group of a batch")
+    draft.semantics("fleet.in_flight_unit", "groups", "a worker generates a whole group")
+    draft.semantics("admission.age_action", "drop_on_dequeue", "older groups are begun again")
+    draft.semantics("admission.age_reference", "creation", "age counts from the client that a group began with")
+    draft.put("admission.max_age", float(late.value), late)
+    draft.semantics("sync.in_flight", "finish_on_old_weights", "a group keeps the client that it began with")
+    draft.semantics("buffer.batch_rule", "fifo", "groups in the order of completion")
+
+
+_START = "python -m tinker_cookbook.recipes.math_rl.train"
+FRAMEWORK = Framework(
+    build,
+    "thinking-machines-lab/tinker-cookbook",
+    "overrides",
+    (
+        Mode("synchronous", _START),
+        Mode("streamed", _START, {"stream_minibatch_config.num_minibatches": 1}),
+        Mode("asynchronous", _START, {"max_steps_off_policy": 1}),
+    ),
+    "env, the learning rate, log_path; the recipe whose environment you have stands in the command",
+)

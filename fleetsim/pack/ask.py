@@ -1,0 +1,168 @@
+"""`pack`: several jobs on one set of GPUs: which way to share them, and what that is for each job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any, Self
+
+from fleetsim.errors import InputError, Problem, Problems
+from fleetsim.faces import flag
+from fleetsim.job.result import SILENT, Briefed, Watch, unchanging
+from fleetsim.job.settings import JOB, RUN, Argument, Option
+from fleetsim.pack.packing import Packing
+
+if TYPE_CHECKING:
+    from fleetsim.engine.gpus import GpuSpec
+    from fleetsim.job.base_job import Job
+    from fleetsim.pack.ways import Way
+    from fleetsim.tell.document import Document
+
+# More jobs than this have too many ways to share.
+MOST_JOBS = 4
+_RULES = "What is best"
+# What --fail-if can name: slow-downs against alone, the part of the GPUs' time at work, dollars of a step of each job.
+NUMBERS = ("mean", "worst", "duty", "usd_per_round")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pack:
+    """Which way to share these GPUs among jobs?
+
+    made: the jobs where they are no files.
+    """
+
+    jobs: Annotated[list[str] | None, Argument("Scenario files, or names of shipped ones.", "JOB...")] = None
+    gpus: Annotated[int, Option("GPUs of all jobs together.", JOB)]
+    switch_s: Annotated[
+        float | None, Option("Seconds until GPUs that another job had serve this one (fleet.switch_s, or 5).", JOB)
+    ] = None
+    fair: Annotated[bool, Option("The least worst slow-down; else the least mean slow-down of the jobs.", _RULES)] = (
+        False
+    )
+    protect: Annotated[
+        list[str] | None,
+        Option("A step of this job is longer by at most so much. Repeatable.", _RULES, metavar="JOB:PERCENT"),
+    ] = None
+    seed: Annotated[int | None, Option("Random seed of all jobs.", RUN)] = None
+    made: tuple[Any, ...] = ()
+
+    def ready(self) -> Self:
+        """The same question with its jobs made. Raises InputError with all that is wrong."""
+        from fleetsim.job.base_job import load
+
+        wrong = Problems()
+        made = list(self.made)
+        for name in () if made else self.jobs or ():
+            with wrong.check():
+                made.append(load(name))
+        wrong.stop()
+        jobs = tuple(job if self.seed is None else job.with_({"run.seed": self.seed}) for job in made)
+        if problems := [*_unlike(jobs), *self._wrong()]:
+            raise InputError(problems)
+        return replace(self, made=_named(jobs, self.jobs))
+
+    def _wrong(self) -> list[Problem]:
+        found = []
+        if not 1 <= self.gpus <= 100_000:
+            found.append(Problem(flag("gpus"), self.gpus, "must be between 1 and 100,000", "for example 64"))
+        if self.switch_s is not None and not 0 <= self.switch_s <= 1e6:
+            found.append(Problem(flag("switch_s"), self.switch_s, "must be 0 to 1,000,000 seconds", "for example 5"))
+        return found
+
+    def protected(self) -> Mapping[int, float]:
+        """Number of a job -> the largest slow-down that it may have. Raises InputError for what names none."""
+        names = [job.scenario.name for job in self.made]
+        found, problems = {}, []
+        for text in self.protect or ():
+            name, _, percent = text.rpartition(":")
+            try:
+                most = float(percent)
+            except ValueError:
+                most = -1.0
+            if name not in names or not 0 <= most <= 1e6:
+                rule = "must read JOB:PERCENT, the name of a job and per cent by which its step may be longer"
+                problems.append(Problem(flag("protect"), text, rule, f"for example {names[0]}:10"))
+            else:
+                found[names.index(name)] = 1.0 + most / 100.0
+        if problems:
+            raise InputError(problems)
+        return found
+
+
+def _unlike(jobs: Sequence[Job]) -> list[Problem]:
+    """What keeps jobs from sharing GPUs."""
+    from fleetsim.engine.gpus import gpu_of
+
+    if not 2 <= len(jobs) <= MOST_JOBS:
+        return [Problem("JOB", len(jobs), f"two jobs at least, {MOST_JOBS} at most", "fleetsim split for one job")]
+    sheets: list[GpuSpec] = [gpu_of(job.scenario.engine) for job in jobs]
+    names = sorted({sheet.name for sheet in sheets})
+    if len(names) > 1:
+        return [Problem("engine.gpu", ", ".join(names), "one set of GPUs is of one type", "give all jobs the same GPU")]
+    return []
+
+
+def _named(jobs: Sequence[Job], files: Sequence[str] | None) -> tuple[Job, ...]:
+    """The jobs, each by a name of its own: where two have one, by their files, or a number."""
+    names = [job.scenario.name for job in jobs]
+    if len(set(names)) == len(names):
+        return tuple(jobs)
+    by_file = [name.rsplit("/", 1)[-1].rsplit(".", 1)[0] for name in files or ()]
+    if len(set(by_file)) != len(names):
+        by_file = [f"{name} {i + 1}" for i, name in enumerate(names)]
+    return tuple(job.with_({"name": name}) for job, name in zip(jobs, by_file, strict=True))
+
+
+@unchanging
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class PackResult(Packing, Briefed):
+    """How several jobs share GPUs, as it is read in a terminal, on a page and as JSON."""
+
+    def __repr__(self) -> str:
+        return f"<PackResult: {'nothing fits' if self.best is None else f'{self.best.kind} {self.best.label}'}>"
+
+    def numbers(self) -> dict[str, float]:
+        """What --fail-if can ask."""
+        return {} if self.best is None else {name: float(getattr(self.best, name)) for name in NUMBERS}
+
+    def told(self) -> Document:
+        """What there is to say of it."""
+        from fleetsim.pack.facts import document
+
+        return document(self)
+
+    def document(self) -> dict[str, Any]:
+        """What the command prints under --json."""
+        from fleetsim.pack.facts import pack_document
+
+        return pack_document(self)
+
+
+def pack(asked: Pack, watch: Watch = SILENT) -> PackResult:
+    """Every way to share the GPUs, and the best.
+
+    Raises InputError for jobs that cannot share GPUs, or that together need more than there are.
+    """
+    from fleetsim.job.trials import remembered, simulated
+    from fleetsim.pack.ways import Pool, chosen
+
+    asked = asked.ready()
+    protect = asked.protected()
+    watch.loaded()
+    pool = Pool(asked.made, asked.gpus, asked.switch_s, remembered(simulated), watch)
+    alone = tuple(pool.alone_s(i) for i in range(len(asked.made)))
+    ways = pool.ways()
+    if not ways:
+        rule = "no way to share them leaves every job what it needs"
+        raise InputError([Problem(flag("gpus"), asked.gpus, rule, "more GPUs, or fewer jobs")])
+
+    def by(way: Way) -> tuple[float, float]:
+        return (way.worst, way.mean) if asked.fair else (way.mean, way.worst)
+
+    ordered = tuple(sorted(ways, key=by))
+    notes = tuple(f"{job.scenario.name}: {note}" for job in asked.made for note in job.notes)
+    return PackResult(
+        asked.made, asked.gpus, ordered, chosen(ordered, protect, by), alone, asked.fair, protect,
+        tuple(map(pool.switch_s_of, pool.scenarios)), notes,
+    )  # fmt: skip

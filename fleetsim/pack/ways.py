@@ -1,0 +1,230 @@
+"""The ways to share GPUs among jobs, and what each comes to.
+
+- alone: a job has all GPUs; what every other way is held against.
+- apart: each job has a part of the GPUs for itself, and uses it in the best way that `split` finds.
+- by phase: one set of rollout GPUs and one of trainer GPUs for all: while one job trains, another one generates.
+- in turn: every job has all GPUs for a whole step (generation, training, hand-over), one after the other.
+
+By phase and in turn each job runs batch by batch, so it is on-policy. Jobs that share engines (adapters on one base)
+are not simulated: the kernel's fleet serves one job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations, pairwise
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from fleetsim.engine.gpus import gpu_of
+from fleetsim.engine.prices import prices_of
+from fleetsim.errors import InputError, Problem, StuckError
+from fleetsim.faces import flag
+from fleetsim.job.trials import Measure, Tell, planned
+from fleetsim.pack.rotation import PoolPhase, rotate
+from fleetsim.sim.run import simulate
+from fleetsim.sim.window import window_of
+from fleetsim.split.arrangements import SWITCH_S, Arrangement, Rules, colocated_sync, split_counts, split_in_turn
+from fleetsim.split.outcome import Outcome
+from fleetsim.split.split import best_way
+
+if TYPE_CHECKING:
+    from fleetsim.config.scenario import Scenario
+    from fleetsim.job.base_job import Job
+
+Kind = Literal["apart", "by_phase", "in_turn"]
+ROLLOUT, TRAINER = "rollout", "trainer"
+# Parts into which GPUs are divided, at most.
+_PARTS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class JobShare:
+    """What one job has of a way. gpus: it may use. step_s: seconds of a step; slower: that / the same alone on all
+    GPUs. usd: dollars of a step. way: how it uses them."""
+
+    gpus: int
+    step_s: float
+    slower: float
+    usd: float
+    way: str
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way to share. duty: share of the GPUs' time in which they generate or train; switching: in which they change
+    hands. shares: a job each. outcomes: apart, what `split` found for each job."""
+
+    kind: Kind
+    label: str
+    shares: tuple[JobShare, ...]
+    duty: float
+    switching: float
+    outcomes: tuple[Outcome, ...] = ()
+
+    @property
+    def worst(self) -> float:
+        """The largest slow-down of a job."""
+        return max(share.slower for share in self.shares)
+
+    @property
+    def mean(self) -> float:
+        """The mean slow-down of the jobs."""
+        return sum(share.slower for share in self.shares) / len(self.shares)
+
+    @property
+    def usd_per_round(self) -> float:
+        """Dollars of one step of every job."""
+        return sum(share.usd for share in self.shares)
+
+
+@dataclass(eq=False)
+class Pool:
+    """The jobs on so many GPUs of one type."""
+
+    jobs: tuple[Job, ...]
+    gpus: int
+    switch_s: float | None
+    measure: Measure
+    tell: Tell
+    _alone: dict[tuple[int, int], Outcome | None] = field(default_factory=dict)
+
+    @property
+    def scenarios(self) -> tuple[Scenario, ...]:
+        """As they are planned: no resize on the way."""
+        return tuple(planned(job.scenario, job.given) for job in self.jobs)
+
+    def best(self, job: int, gpus: int) -> Outcome | None:
+        """The best way of one job on so many GPUs for itself; None where they are too few for it."""
+        key = (job, gpus)
+        if key not in self._alone:
+            self.tell(f"{self.jobs[job].scenario.name}: the best way to use {gpus:,} GPUs")
+            try:
+                self._alone[key] = best_way(self.jobs[job].scenario, gpus, self.jobs[job].given, self.measure)
+            except (InputError, StuckError):
+                self._alone[key] = None
+        return self._alone[key]
+
+    def alone_s(self, job: int) -> float:
+        """Seconds of its step with all GPUs to itself. Raises InputError where they are too few."""
+        found = self.best(job, self.gpus)
+        if found is None:  # its own error says why
+            best_way(self.jobs[job].scenario, self.gpus, self.jobs[job].given, self.measure)
+            raise AssertionError("a way that did not run runs now")
+        return found.mean("step_s")
+
+    def ways(self) -> tuple[Way, ...]:
+        """All that can run."""
+        return (*self._apart(), *self._by_phase(), *self._in_turn())
+
+    # --- Apart
+
+    def _apart(self) -> Iterator[Way]:
+        unit = self.unit
+        parts = self.gpus // unit
+        for cuts in combinations(range(1, parts), len(self.jobs) - 1):
+            ends = (0, *cuts, parts)
+            counts = [unit * (b - a) for a, b in pairwise(ends)]
+            found = [self.best(job, n) for job, n in enumerate(counts)]
+            if None not in found:
+                yield self._apart_way(counts, [x for x in found if x is not None])
+
+    @property
+    def unit(self) -> int:
+        """GPUs that are given to a job together: the least part, or number, of servers that makes few enough."""
+        server = gpu_of(self.scenarios[0].engine).node_gpus
+        whole = [n for n in range(1, self.gpus + 1) if self.gpus % n == 0 and (server % n == 0 or n % server == 0)]
+        return next(n for n in (*whole, self.gpus) if self.gpus // n <= _PARTS)
+
+    def _apart_way(self, counts: Sequence[int], found: Sequence[Outcome]) -> Way:
+        shares = tuple(
+            JobShare(
+                n, o.mean("step_s"), o.mean("step_s") / self.alone_s(job), o.mean("cost_per_step"), o.arrangement.label
+            )
+            for job, (n, o) in enumerate(zip(counts, found, strict=True))
+        )
+        duty = sum(n * _duty(o) for n, o in zip(counts, found, strict=True)) / self.gpus
+        return Way("apart", " + ".join(f"{n:,}" for n in counts), shares, duty, 0.0, tuple(found))
+
+    # --- On shared GPUs
+
+    def _by_phase(self) -> Iterator[Way]:
+        unit = self.unit
+        for rollout in range(unit, self.gpus, unit):
+            try:
+                cycles = [self._cycle(job, rollout) for job in range(len(self.jobs))]
+            except (InputError, StuckError):
+                continue
+            sizes = {ROLLOUT: rollout, TRAINER: self.gpus - rollout}
+            yield self._rotation("by_phase", f"{rollout:,} + {self.gpus - rollout:,}", cycles, sizes)
+
+    def _cycle(self, job: int, rollout: int) -> tuple[PoolPhase, ...]:
+        """Generation and training of one job on shared pools, as its own run on them has it."""
+        scenario = self.scenarios[job]
+        each = scenario.engine.gpus
+        counts = split_counts(scenario, self.gpus, Rules(1))
+        if rollout % each or rollout // each not in counts:
+            raise InputError([Problem(flag("gpus"), rollout, "makes no whole instances", "another split")])
+        steps = _steps(split_in_turn(scenario, rollout // each, self.gpus))
+        switch = self.switch_s_of(scenario)
+        generated = steps["wait_s"]
+        trained = steps["end_s"] - steps["start_s"] - generated
+        return PoolPhase(ROLLOUT, generated, switch), PoolPhase(TRAINER, trained, switch)
+
+    def _in_turn(self) -> Iterator[Way]:
+        cycles = []
+        for scenario in self.scenarios:
+            try:
+                steps = _steps(colocated_sync(scenario, self.gpus))
+            except (InputError, StuckError):
+                return
+            whole = steps["end_s"] - steps["start_s"]
+            cycles.append((PoolPhase("all", whole, self.switch_s_of(scenario)),))
+        yield self._rotation("in_turn", "all GPUs, a step each", cycles, {"all": self.gpus})
+
+    def switch_s_of(self, scenario: Scenario) -> float:
+        """Seconds until GPUs that another job had serve this one."""
+        if self.switch_s is not None:
+            return self.switch_s
+        return scenario.fleet.switch_s or SWITCH_S
+
+    def _rotation(self, kind: Kind, label: str, cycles: Sequence[Sequence[PoolPhase]], sizes: Mapping[str, int]) -> Way:
+        table = rotate(cycles)
+        held = [sum(n * table.seconds(pool, job) for pool, n in sizes.items()) for job in range(len(cycles))]
+        shares = []
+        for job, part in enumerate(held):
+            step = table.step_s(job)
+            usd = self._usd_per_h() * step / 3600.0 * part / sum(held)
+            shares.append(JobShare(self.gpus, step, step / self.alone_s(job), usd, "batch by batch"))
+        duty, switching = (
+            sum(n * table.seconds(pool, switches=switches) for pool, n in sizes.items()) / (self.gpus * table.whole_s)
+            for switches in (False, True)
+        )
+        return Way(kind, label, tuple(shares), duty, switching)
+
+    def _usd_per_h(self) -> float:
+        """All GPUs at what a rollout GPU of the first job costs."""
+        return self.gpus * prices_of(self.scenarios[0]).rollout
+
+
+def _steps(way: Arrangement) -> np.ndarray:
+    """The steps of one long run that count."""
+    return window_of(simulate(way.scenario)).steps
+
+
+def _duty(found: Outcome) -> float:
+    """The share of its GPUs' time in which a job generates or trains."""
+    way = found.arrangement
+    computing = 1.0 - found.mean("not_training_fraction")
+    generating = 1.0 - found.mean("rollout_idle_fraction")
+    if not way.apart:  # the same GPUs in turn: what is neither handed over nor waited for
+        return 1.0 - found.mean("switch_fraction")
+    return (way.rollout_gpus * generating + way.trainer_gpus * computing) / (way.rollout_gpus + way.trainer_gpus)
+
+
+def chosen(ways: Sequence[Way], protect: Mapping[int, float], by: Callable[[Way], tuple[float, float]]) -> Way | None:
+    """The best way that keeps every protected job's slow-down; None where none does. protect: job -> largest."""
+    kept = [way for way in ways if all(way.shares[job].slower <= most for job, most in protect.items())]
+    return min(kept, key=by, default=None)

@@ -1,0 +1,133 @@
+"""Jobs on shared GPUs: timetables by hand, bounds of cyclic schedules, sums of GPU-seconds, the best of all ways."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import fleetsim as fs
+from fleetsim.errors import InputError
+from fleetsim.pack.rotation import PoolPhase, Timetable, least_round_s, rotate
+from tests.once import once
+
+SECONDS = st.floats(0.5, 100.0)
+
+
+def _phase(pool: str, *seconds: float, switch_s: float = 0.0) -> PoolPhase:
+    return PoolPhase(pool, np.array(seconds), switch_s)
+
+
+def test_two_jobs_by_hand() -> None:
+    """a generates 10 s and trains 4, b generates 6 and trains 5; a switch takes 1. From the second round on the rollout
+    GPUs are never free: 10 + 1 + 6 + 1 = 18 s a round, of which the trainer's work for 4 + 5 and switch for 2."""
+    a = (_phase("rollout", 10.0, switch_s=1.0), _phase("trainer", 4.0, switch_s=1.0))
+    b = (_phase("rollout", 6.0, switch_s=1.0), _phase("trainer", 5.0, switch_s=1.0))
+    table = rotate([a, b], rounds=6, settling=2)
+    assert table.ends[0][:3] == (14.0, 33.0, 51.0)  # a: 0-10, train 10-14; again from 17 (+1) to 28, 28 (+1) to 33
+    assert table.ends[1][:3] == (23.0, 41.0, 59.0)  # b: 10 (+1) to 17, 17 (+1) to 23
+    assert table.step_s(0) == table.step_s(1) == 18.0 == least_round_s([a, b])
+    assert table.seconds("rollout", switches=False) / table.whole_s == pytest.approx(16 / 18)
+    assert table.seconds("rollout") == pytest.approx(table.whole_s)
+    assert table.seconds("trainer", job=0, switches=False) / table.whole_s == pytest.approx(4 / 18)
+
+
+def test_a_job_beside_one_that_needs_nothing_is_alone() -> None:
+    own = (_phase("rollout", 7.0, 9.0), _phase("trainer", 3.0, 2.0))
+    none = (_phase("rollout", 0.0), _phase("trainer", 0.0))
+    ends = rotate([own, none], rounds=8, settling=2).ends[0]
+    assert ends == pytest.approx(list(np.cumsum([10.0, 11.0] * len(ends))[: len(ends)]))
+
+
+@given(st.lists(st.tuples(SECONDS, SECONDS, st.floats(0.0, 20.0)), min_size=2, max_size=4))
+def test_a_rotation_keeps_its_bounds_and_its_books(jobs: list[tuple[float, float, float]]) -> None:
+    """No round is shorter than the busiest pool or the longest job, none longer than all phases one after the other;
+    and no pool is in use for more than the time there is."""
+    cycles = [(_phase("rollout", g, switch_s=s), _phase("trainer", t, switch_s=s)) for g, t, s in jobs]
+    table = rotate(cycles, rounds=60, settling=20)
+    rounds = [table.step_s(i) for i in range(len(jobs))]
+    assert min(rounds) == pytest.approx(max(rounds), rel=0.1)  # who asks first is first, so each has its turn
+    assert max(rounds) >= least_round_s(cycles) * 0.95
+    assert max(rounds) <= sum(g + t + 2 * s for g, t, s in jobs) * 1.05
+    for pool in ("rollout", "trainer"):
+        assert table.seconds(pool) <= table.whole_s * (1.0 + 1e-9)
+
+
+def _pack() -> dict[str, object]:
+    a = fs.load(batch=128, len=800, max_len=2048, trainer_step_s=20, trainer_gpus=2, sync_pause_s=1)
+    b = a.with_(batch=64).with_({"name": "small"})
+    return fs.pack([a.with_({"name": "large"}), b], gpus=8, switch_s=2.0).to_dict()
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, object]:
+    return once("pack", _pack)
+
+
+def test_the_best_is_the_best_of_all_ways(found: dict[str, object]) -> None:
+    ways, best = found["ways"], found["best"]
+    assert {way["kind"] for way in ways} == {"apart", "by_phase", "in_turn"}
+    assert best["mean"] == min(way["mean"] for way in ways)
+    for way in ways:
+        slow = [share["slower"] for share in way["shares"]]
+        assert way["mean"] == pytest.approx(sum(slow) / 2)
+        assert way["worst"] == max(slow)
+        assert 0.0 < way["duty"] + way["switching"] <= 1.0 + 1e-9
+        for share, job in zip(way["shares"], found["jobs"], strict=True):
+            assert share["slower"] == pytest.approx(share["step_s"] / job["alone_step_s"])
+
+
+def test_apart_is_what_split_says_of_each_part(found: dict[str, object]) -> None:
+    """The part of a job is a job of its own: the same step as `split` finds for so many GPUs."""
+    way = next(way for way in found["ways"] if way["kind"] == "apart" and way["label"] == "4 + 4")
+    job = fs.load(batch=64, len=800, max_len=2048, trainer_step_s=20, trainer_gpus=2, sync_pause_s=1)
+    alone = job.split(gpus=4)
+    assert way["shares"][1]["step_s"] == pytest.approx(alone.mean["step_s"], rel=0.01)
+
+
+@pytest.mark.usefixtures("quick")
+def test_two_equal_jobs_pay_for_every_gpu_once() -> None:
+    """By phase the dollars of both steps are those of all GPUs in a round."""
+    job = fs.load(batch=64, len=800, max_len=2048, trainer_step_s=10, trainer_gpus=1, sync_pause_s=1, instance_price=3)
+    result = fs.pack([job, job], gpus=8, switch_s=0.0)
+    way = next(way for way in result.ways if way.kind == "by_phase")
+    assert way.usd_per_round == pytest.approx(8 * 3 * way.shares[0].step_s / 3600, rel=0.02)
+    assert [job.scenario.name for job in result.jobs] == ["scenario 1", "scenario 2"]
+
+
+@pytest.mark.usefixtures("quick")
+def test_who_is_protected_keeps_its_step_or_nothing_is_advised() -> None:
+    a = fs.load(batch=64, len=400, max_len=1024, trainer_step_s=10, trainer_gpus=1, sync_pause_s=1)
+    jobs = [a.with_({"name": "first"}), a.with_({"name": "second"})]
+    free = fs.pack(jobs, gpus=4)
+    kept = fs.pack(jobs, gpus=4, protect={"first": 1000.0})
+    assert kept.best == free.best or kept.best.shares[0].slower <= 11.0
+    none = fs.pack(jobs, gpus=4, protect={"first": 0.0, "second": 0.0})
+    assert none.best is None or none.best.worst <= 1.0
+    assert "No way" in none.told().facts.answer if none.best is None else True
+
+
+@pytest.mark.parametrize(
+    ("jobs", "gpus", "says"),
+    [(1, 16, "two jobs at least"), (5, 16, "4 at most"), (2, 0, "between 1 and"), (2, 1, "1")],
+)
+def test_what_cannot_be_shared_is_refused(jobs: int, gpus: int, says: str) -> None:
+    job = fs.load(batch=64, len=400, trainer_step_s=10, trainer_gpus=1)
+    with pytest.raises(InputError, match=says):
+        fs.pack([job] * jobs, gpus=gpus)
+
+
+def test_other_gpus_and_wrong_protections_are_refused() -> None:
+    job = fs.load(batch=64, len=400, trainer_step_s=10, trainer_gpus=1)
+    with pytest.raises(InputError, match="one type"):
+        fs.pack([job, job.with_(gpu="A100")], gpus=16)
+    with pytest.raises(InputError, match="JOB:PERCENT"):
+        fs.pack([job, job], gpus=16, protect={"nobody": 5.0})
+
+
+def test_a_timetable_without_a_switch_has_none() -> None:
+    table: Timetable = rotate([(_phase("p", 2.0),), (_phase("p", 3.0),)], rounds=10, settling=2)
+    assert table.step_s(0) == pytest.approx(5.0)
+    assert table.seconds("p", switches=False) == pytest.approx(table.whole_s)
+    assert table.seconds("p", switches=True) == 0.0
