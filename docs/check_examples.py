@@ -1,23 +1,22 @@
-"""The examples of the documentation, executed: every `console` block of docs/, in the order of its page.
+"""The examples of README and of docs/, executed as a reader sees them: every block, in order, in an empty folder.
 
     python docs/check_examples.py                     a third of them, by the day; exit 1 where one shows something else
     python docs/check_examples.py --all               all of them
     python docs/check_examples.py --write             put what was printed into all pages
     python docs/check_examples.py docs/tutorial.md    these pages only
 
-In a block, lines that begin with "$ " are commands (a backslash carries on); what follows is what they print on
-stdout, and on stderr where they fail. A page's commands run in one folder of their own, one after the other; one that
-exits with another code than 0 must be followed by "$ echo $?". Python sessions (">>>") in `python` blocks run as
-doctests.
+In a `console` block, lines that begin with "$ " are commands (a backslash carries on); what follows is what they print
+on stdout, and on stderr where they fail; one that exits with another code than 0 must be followed by "$ echo $?". In a
+`sh` block, and an indented one that begins with `fleetsim`, every line is a command, which must succeed; a gate
+(--fail-if, --verify) may say no. Its output is not shown, so its runs are short. A page's commands run in one folder,
+one after the other; the page says `fleetsim examples` where it needs files. Servers run until their page ends. What
+asks a Prometheus at port 9090 gets a real one, of the examples' history. What needs more than this machine has is
+named, and not run. `python` blocks run as doctests where they are sessions (">>>"), else as they stand.
 A comment before a block picks what is shown of a long output, the rest becomes "...":
 
     <!-- show: What binds..; metrics..goodput -->
 
 shows the paragraph that begins with the first line that has "What binds", and the lines from "metrics" to "goodput".
-What a page needs from an earlier one is made, once for all pages, by a comment of its own:
-
-    <!-- setup: fleetsim size --batch 512 --len 1536 --save job.yaml -->
-
 Figures may differ a little, and lines may break elsewhere: exp() differs in its last bit between processors.
 
 A plain `fleetsim ...`, or `fleetsim ... > FILE`, is a fork of this process, which has imported fleetsim already:
@@ -28,7 +27,6 @@ from __future__ import annotations
 
 import argparse
 import doctest
-import hashlib
 import importlib
 import io
 import multiprocessing
@@ -37,12 +35,13 @@ import pkgutil
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import chdir
+from contextlib import ExitStack, chdir
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -62,11 +61,25 @@ RELATIVE, ABSOLUTE = 0.02, 0.3
 _HALF_WIDTH = re.compile(r"± ?[\d.,]*\d")
 # Rooms that no example needs, and the kernel's sources, which compile when they are imported.
 _NOT_IMPORTED = tuple(f"fleetsim.{name}" for name in ("__main__", "calibrate", "engine.kernel", "validate", "watch"))
-# What no shell acts on: words, quoted or not, and one file to write to.
-_PLAIN = re.compile(r"""fleetsim(\s|\\\n|[\w./:,=+@%^-]|'[^']*')*(>\s*(?P<file>[\w.]+))?\s*""")
+# What no shell acts on: words, quoted or not, and one file to write to. A fork does not end beside workers of its own.
+_PLAIN = re.compile(r"""fleetsim(?! sweep)(\s|\\\n|[\w./:,=+@%^-]|'[^']*')*(>\s*(?P<file>[\w.]+))?\s*""")
 _FIXED = {"COLUMNS": "80", "NO_COLOR": "1", "TERM": "dumb", "TZ": "UTC", "LC_ALL": "C.UTF-8"}
 _SHOW = re.compile(r"<!--\s*show:(.*?)-->", re.DOTALL)
-_SETUP = re.compile(r"<!--\s*setup:(.*?)-->", re.DOTALL)
+# What a command needs that is not here, by what it says.
+_OUTSIDE = {
+    re.compile(r"pip install|python3 -m venv|(^|&& )tests/"): "a package index",
+    re.compile(r"calibrate .*--model|calibrate --url"): "a GPU with vLLM, or a server",
+    re.compile(r"--ray|RAY_"): "a Ray cluster",
+    re.compile(r"profile check"): "a measured engine",
+    re.compile(r"^(kubectl|helm|docker|sbatch) "): "a cluster",
+    re.compile(r"\.\.\.|\b(URL|FOLDER|HOST)\b"): "what only a reader knows",
+}
+_SERVER = re.compile(r"prometheus --config|fleetsim (serve|watch)(?!.*--(once|help))")
+_GATE = re.compile(r"--fail-if|--verify")
+_UP_S = 8.0  # a server that has run so long has started
+# Of a run whose output is not shown: its words decide whether the command works.
+_SHORT = {"FLEETSIM_RUN__STEPS": "12", "FLEETSIM_RUN__REPLICATIONS": "2"}
+_EXAMPLES = "fleetsim examples"
 
 
 @dataclass(slots=True)
@@ -79,12 +92,14 @@ class Command:
 
 @dataclass(slots=True)
 class Block:
-    """A `console` block. first, last: its lines in the page, fences apart. show: which parts of an output are shown."""
+    """A block of commands. first, last: its lines in the page, fences apart. show: which parts of an output are shown.
+    silent: no output is."""
 
     first: int
     last: int
     show: tuple[str, ...]
     commands: list[Command] = field(default_factory=list)
+    silent: bool = False
 
     @property
     def text(self) -> str:
@@ -105,6 +120,10 @@ def blocks_of(page: str) -> list[Block]:
             block.commands = list(_commands(token.content, block.first))
             found.append(block)
             show = ()
+        elif token.map and (token.info == "sh" or (token.type == "code_block" and token.content[:9] == "fleetsim ")):
+            lines = token.content.replace("\\\n", "").splitlines()
+            commands = [Command(line) for line in lines if line.strip() and not line.startswith("#")]
+            found.append(Block(token.map[0] + 1, token.map[1] - 1, (), commands, silent=True))
         elif token.type == "fence":
             show = ()
     return found
@@ -222,21 +241,112 @@ def run_command(text: str, before: int, folder: Path, env: Mapping[str, str]) ->
         return process.exitcode, out.read_text("utf-8") if file is out else "", err.read_text("utf-8")
 
 
-def run_block(block: Block, folder: Path, env: Mapping[str, str]) -> list[str]:
-    """What the commands of a block print, as the page would show it. Raises ValueError where one fails unannounced."""
-    outputs, code = [], 0
-    for i, command in enumerate(block.commands):
-        code, out, err = run_command(command.text, code, folder, env)
-        asked = i + 1 < len(block.commands) and block.commands[i + 1].text == "echo $?"
-        if code and not asked:
-            raise ValueError(f"$ {command.text}\nexits with {code}:\n{out[-2000:]}{err[-2000:]}")
-        printed = out + (err if code else "")
-        tidy = "".join(f"{line.rstrip()}\n" for line in printed.splitlines())
+def outside(command: str) -> str:
+    """What the command needs that is not here, or nothing; a remark behind it needs nothing."""
+    command = re.sub(r"\s#\s.*", "", command)
+    program = next((p for p in ("promtool", "prometheus") if command.startswith(f"{p} ") and not shutil.which(p)), "")
+    if ":9090" in command and not shutil.which("prometheus"):
+        program = "prometheus"
+    return program or next((what for words, what in _OUTSIDE.items() if words.search(command)), "")
+
+
+class Page:
+    """The folder in which the commands of a page run, and what runs beside them until it is closed.
+
+    shared: a folder for what `fleetsim examples` makes, once for all pages.
+    """
+
+    def __init__(self, text: str, folder: Path, env: Mapping[str, str], shared: Path) -> None:
+        self.folder, self.env, self.shared = folder, env, shared
+        self.left_out: list[str] = []
+        self._own_prometheus = "prometheus --config" in text
+        self._servers: list[subprocess.Popen[str]] = []
+
+    def run(self, block: Block) -> list[str]:
+        """What the commands print, as the page would show it. Raises ValueError where one fails unannounced."""
+        outputs, code = [], 0
+        for i, command in enumerate(block.commands):
+            if needed := outside(command.text):
+                self.left_out.append(f"not run, for it needs {needed}: {command.text}")
+                outputs.append("")
+                continue
+            if ":9090" in command.text and not self._own_prometheus:
+                self._prometheus()
+            if _SERVER.search(command.text):
+                self._serve(command.text)
+                outputs.append("")
+                continue
+            if command.text == _EXAMPLES:
+                self._examples()
+            env = {**self.env, **_SHORT} if block.silent and not command.text.startswith(_EXAMPLES) else self.env
+            code, out, err = run_command(command.text, code, self.folder, env)
+            asked = i + 1 < len(block.commands) and block.commands[i + 1].text == "echo $?"
+            if code and not asked and not (block.silent and code == 10 and _GATE.search(command.text)):
+                raise ValueError(f"$ {command.text}\nexits with {code}:\n{out[-2000:]}{err[-2000:]}")
+            if block.silent:
+                outputs.append("")
+                continue
+            printed = out + (err if code else "")
+            tidy = "".join(f"{line.rstrip()}\n" for line in printed.splitlines())
+            try:
+                outputs.append(picked(tidy, block.show) if command.text != "echo $?" and tidy else tidy)
+            except ValueError as error:
+                raise ValueError(f"$ {command.text}\nprints something else: {error}:\n{tidy}") from error
+        return outputs
+
+    def close(self) -> None:
+        """Ends the servers."""
+        for server in self._servers:
+            server.send_signal(signal.SIGINT)
+            try:
+                server.wait(30)
+            except subprocess.TimeoutExpired:
+                server.kill()
+                server.wait()
+
+    def _examples(self) -> None:
+        """The files of `fleetsim examples`, which are made once."""
+        made = self.shared / "examples"
+        if not made.exists():
+            work = self.shared / "examples.work"
+            work.mkdir()
+            code, _, err = run_command(_EXAMPLES, 0, work, self.env)
+            if code:
+                raise ValueError(f"$ {_EXAMPLES}\nexits with {code}:\n{err}")
+            work.rename(made)
+        for file in made.iterdir():
+            if not (self.folder / file.name).exists():
+                shutil.copy(file, self.folder)
+
+    def _serve(self, command: str, cwd: Path | None = None) -> None:
+        """Starts it, and goes on once it is up. Raises ValueError where it ends before."""
+        log = Path(tempfile.mkstemp(dir=self.shared)[1])
+        words = ["bash", "-c", f"exec {command}"]
+        with log.open("w") as out:
+            server = subprocess.Popen(words, cwd=cwd or self.folder, env=self.env, text=True, stdout=out, stderr=out)
+        self._servers.append(server)
         try:
-            outputs.append(picked(tidy, block.show) if command.text != "echo $?" and tidy else tidy)
-        except ValueError as error:
-            raise ValueError(f"$ {command.text}\nprints something else: {error}:\n{tidy}") from error
-    return outputs
+            code = server.wait(_UP_S)
+        except subprocess.TimeoutExpired:
+            return
+        raise ValueError(f"$ {command}\nends with {code}:\n{log.read_text()[-2000:]}")
+
+    def _prometheus(self) -> None:
+        """A Prometheus at port 9090 that holds the examples' history, started once for a page."""
+        self._own_prometheus = True
+        self._examples()
+        data = Path(tempfile.mkdtemp(dir=self.shared))
+        history = self.shared / "examples" / "history.om"
+        subprocess.run(
+            ["promtool", "tsdb", "create-blocks-from", "openmetrics", history, data / "data"],
+            check=True, capture_output=True,
+        )  # fmt: skip
+        (data / "prometheus.yml").write_text("{}")
+        self._serve(
+            "prometheus --config.file=prometheus.yml --storage.tsdb.path=data --storage.tsdb.retention.time=10y "
+            "--web.listen-address=127.0.0.1:9090",
+            data,
+        )
 
 
 def says(shown: str, printed: str) -> bool:
@@ -248,70 +358,63 @@ def says(shown: str, printed: str) -> bool:
     return same(ours, theirs, RELATIVE, ABSOLUTE)
 
 
-def prepared(page: str, folder: Path, shared: Path) -> None:
-    """Puts what the setup commands of the page make into the folder; each runs once. Raises ValueError if one fails."""
-    for setup in _SETUP.findall(page):
-        command = " ".join(setup.split())
-        made = shared / hashlib.sha256(command.encode()).hexdigest()[:16]
-        if not made.exists():
-            work = made.with_suffix(".work")
-            work.mkdir()
-            run_block(Block(0, 0, (), [Command(command)]), work, environment(shared))
-            work.rename(made)
-        shutil.copytree(made, folder, dirs_exist_ok=True)
-
-
 def python_problems(page: str, name: str, folder: Path) -> list[str]:
-    """What the page's Python sessions print otherwise."""
-    session = "\n".join(
-        t.content for t in MarkdownIt().parse(page) if t.type == "fence" and t.info == "python" and ">>> " in t.content
-    )
-    test = doctest.DocTestParser().get_doctest(session, {"__name__": "__main__"}, name, name, 0)
-    if not test.examples:
-        return []
+    """What the page's Python sessions print otherwise, and what its other Python code raises."""
+    blocks = [t.content for t in MarkdownIt().parse(page) if t.type == "fence" and t.info == "python"]
+    problems = []
     out = io.StringIO()
     with chdir(folder):
-        doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test, out=out.write)
-    return [out.getvalue()] if out.getvalue() else []
+        session = "\n".join(text for text in blocks if ">>> " in text)
+        test = doctest.DocTestParser().get_doctest(session, {"__name__": "__main__"}, name, name, 0)
+        if test.examples:
+            doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test, out=out.write)
+        for text in blocks:
+            if ">>> " not in text:
+                done = subprocess.run([sys.executable, "-c", text], text=True, capture_output=True, check=False)
+                problems += [f"{text}\nfails:\n{done.stderr[-2000:]}"] if done.returncode else []
+    return [*problems, *filter(None, [out.getvalue()])]
 
 
-def run_page(path: Path, shared: Path, *, write: bool = False) -> list[str]:
-    """Runs a page's console blocks in a folder of their own; what differs, or nothing. Rewrites it if asked to.
+def run_page(path: Path, shared: Path, *, write: bool = False) -> tuple[int, list[str], list[str]]:
+    """Runs a page's commands in a folder of their own: how many blocks it has, what differs, a text a block at most,
+    and what was not run. Rewrites it if asked to.
 
-    shared: a folder for what setup commands make.
+    shared: a folder for what all pages use.
     """
-    page = path.read_text(encoding="utf-8")
-    lines, problems = page.splitlines(), []
-    with tempfile.TemporaryDirectory() as name:
+    text = path.read_text(encoding="utf-8")
+    lines, problems, blocks = text.splitlines(), [], blocks_of(text)
+    with tempfile.TemporaryDirectory() as name, ExitStack() as ending:
         folder = Path(name) / "work"
         folder.mkdir()
-        env = environment(Path(name))
-        try:
-            prepared(page, folder, shared)
-            blocks = blocks_of(page)
-            for block in blocks:
-                for command, printed in zip(block.commands, run_block(block, folder, env), strict=True):
-                    if not says(command.shown, printed):
-                        problems.append(f"$ {command.text}\nthe page shows:\n{command.shown}printed:\n{printed}")
+        page = Page(text, folder, environment(Path(name)), shared)
+        ending.callback(page.close)
+        for block in blocks:
+            wrong = []
+            try:
+                for command, printed in zip(block.commands, page.run(block), strict=True):
+                    if not block.silent and not says(command.shown, printed):
+                        wrong.append(f"$ {command.text}\nthe page shows:\n{command.shown}printed:\n{printed}")
                         command.shown = printed
-        except (ValueError, subprocess.TimeoutExpired) as error:
-            return [str(error)]
+            except (ValueError, subprocess.SubprocessError) as error:
+                problems.append(str(error))
+                write = False  # a page is written whole
+            problems += ["\n".join(wrong)] if wrong else []
     if write and problems:
-        for block in reversed(blocks):
+        for block in reversed([block for block in blocks if not block.silent]):
             lines[block.first : block.last] = block.text.splitlines()
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-        return []
-    return problems
+        problems = []
+    return len(blocks), problems, page.left_out
 
 
 def pages() -> list[Path]:
-    """Every page of the documentation that has something to execute."""
-    return [p for p in sorted(DOCS.rglob("*.md")) if "_build" not in p.parts and _executed(p)]
+    """README, and every page of the documentation, that has something to execute."""
+    found = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+    return [page for page in found if "_build" not in page.parts and _executed(page.read_text(encoding="utf-8"))]
 
 
-def _executed(path: Path) -> bool:
-    text = path.read_text(encoding="utf-8")
-    return "```console" in text or ">>> " in text
+def _executed(text: str) -> bool:
+    return bool(blocks_of(text)) or "```python" in text
 
 
 def main() -> int:
@@ -332,8 +435,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as shared:
         for path in chosen:
             began = time.monotonic()
-            problems = run_page(path, Path(shared), write=arguments.write)
-            print(f"{'ok  ' if not problems else 'FAIL'} {time.monotonic() - began:5.1f} s  {path}", flush=True)
+            count, problems, left_out = run_page(path, Path(shared), write=arguments.write)
+            said = f"{len(problems)} of {count} blocks FAIL" if problems else f"{count} blocks ok"
+            print("\n  ".join([f"{time.monotonic() - began:5.1f} s  {path}: {said}", *left_out]), flush=True)
             failed |= bool(problems)
             for problem in problems:
                 print(problem, file=sys.stderr)

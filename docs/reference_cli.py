@@ -19,7 +19,12 @@ Results go to stdout, progress and warnings to stderr; `--json` prints one docum
 over a `FLEETSIM_*` variable, that over the scenario file, that over the default. `fleetsim COMMAND --help` says the
 same, with more examples. Each command has the options that stand below it and those of
 [several commands](#options-of-several-commands) that name it. A key behind an option, as `engine.gpu`, is what it sets
-of a [scenario](scenario.md); what stands in parentheses is taken if nobody says otherwise.
+of a [scenario](scenario.md); what stands in parentheses is taken if nobody says otherwise. The examples' files are made
+by
+
+```sh
+fleetsim examples
+```
 """
 SHARED_INTRO = """\
 ## Options of several commands

@@ -38,7 +38,9 @@ INTRO = """\
 # JSON documents
 
 `--json` prints one document: sorted keys, full precision, no timestamps; numbers that JSON does not know are null. The
-same seed gives the same bytes. Here are the keys of the first level; what stands below one is listed once, for the
+same seed gives the same bytes. `fleetsim scenario schema --result COMMAND` prints its JSON Schema.
+
+Here are the keys of the first level; what stands below one is listed once, for the
 first command that has it.
 
 A key without a type is text, *n* a number, *e* an estimate (`{mean, ci_low, ci_high}`: the mean over replications with

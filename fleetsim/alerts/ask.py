@@ -150,6 +150,13 @@ class AlertsResult:
 
         return to_yaml(self.rules())
 
+    def kubernetes(self) -> str:
+        """The same as a PrometheusRule."""
+        from fleetsim.alerts.kubernetes import prometheus_rule
+        from fleetsim.config.yaml_text import to_yaml
+
+        return to_yaml(prometheus_rule(self.rules(), self.writing.plan))
+
     def test_file(self, rule_file: str) -> str:
         """The tests of the rules, for promtool. rule_file: its path as seen from the tests."""
         from fleetsim.alerts.promtool_tests import tests_document
@@ -167,10 +174,18 @@ class AlertsResult:
 @unchanging
 @dataclass(frozen=True, slots=True, eq=False)
 class DashboardResult:
-    """A dashboard. document: as Grafana imports it."""
+    """A dashboard. document: as Grafana imports it. plan: its name."""
 
     document: dict[str, Any]
     warnings: tuple[str, ...]
+    plan: str = ""
+
+    def kubernetes(self) -> str:
+        """The file in a ConfigMap."""
+        from fleetsim.alerts.kubernetes import dashboard_map
+        from fleetsim.config.yaml_text import to_yaml
+
+        return to_yaml(dashboard_map(self.text(), self.plan))
 
     def text(self) -> str:
         """The file."""
@@ -222,4 +237,4 @@ def dashboard(asked: Dashboard, watch: Watch = SILENT) -> DashboardResult:
     held = None if planned.engine is None else planned.held
     made = rehearse(planned.scenario, planned.engine, hours=asked.hours, given=planned.given, held=held, tell=watch)
     writing = Writing(asked.metrics.names(planned.scenario), asked.name or planned.scenario.name)
-    return DashboardResult(made_of(choose(made), writing), tuple(planned.notes))
+    return DashboardResult(made_of(choose(made), writing), tuple(planned.notes), writing.plan)

@@ -37,6 +37,7 @@ LINES = {
     "validate": "How far is the simulation from what real projects published? One scalar fitted, everything else "
     "predicted.",
     "calibrate": "Measure an engine under RL-like load and write a profile that size and simulate use.",
+    "examples": "The files that README and documentation use: a job, results, a history, a log, a configuration.",
     "doctor": "Look at this installation: versions, extras, kernel, GPU, and a Prometheus if one is named.",
     "profile": "Profiles of engines: list them, look at one, check it, estimate one.",
     "scenario": "Scenario files: start one, check it, see what may stand in it.",

@@ -6,6 +6,7 @@ import sys
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
+from fleetsim.cli.flags import Formed
 from fleetsim.cli.terminal import say
 from fleetsim.compare.ask import ask
 from fleetsim.compare.checked_question import checked
@@ -17,14 +18,13 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ComparedOutput:
+class ComparedOutput(Formed):
     """What `compare` does with its answer."""
 
     html: Annotated[
         str | None,
         Option("Write a page with charts there; it opens offline.", RUN, metavar="FILE", after="min_change"),
     ] = None
-    json_: Annotated[bool, Option("One JSON document.", RUN, after="html")] = False
     explain: Annotated[bool, Option("Print the rest too: every metric and input, notes.", RUN, after="json_")] = False
 
 
@@ -68,7 +68,7 @@ def compare(asked: Compare, output: ComparedOutput) -> None:
     watching = progress("reading" if reads else "loading the simulator", aloud=reads, simulates=not reads)
     with if_interrupted(lambda known, missing: _so_far(known, missing, output)), watching as watch:
         result = ask(question, watch)
-    show_result(result, output.json_, output.explain)
+    show_result(result, output.form, output.explain)
     if page is not None:
         write_page(page, result.page())
     stop_at(question.gate.tripped(result.comparison))
@@ -78,6 +78,8 @@ def _so_far(known: CompareResult, missing: str, output: ComparedOutput) -> None:
     """Shows the comparison of the pairs that were simulated, after Ctrl-C."""
     from fleetsim.cli.output import show_result
 
-    if not output.json_:
+    if output.form == "table":
         say(f"Interrupted: {missing}.")
-    show_result(known.noting(f"interrupted: {missing}") if output.json_ else known, output.json_, output.explain)
+    show_result(
+        known.noting(f"interrupted: {missing}") if output.form == "json" else known, output.form, output.explain
+    )

@@ -6,7 +6,7 @@ import inspect
 import typing
 from collections.abc import Callable, Iterator
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -117,11 +117,28 @@ def _filled(question: Any, values: dict[str, Any]) -> Any:
 # --- What a command does with its answer, as options. Python has methods of the result for it.
 
 
+Form = Literal["table", "json", "csv", "md"]
+
+
 @dataclass(frozen=True, kw_only=True)
-class Printed:
+class Formed:
+    """In which form a command prints its answer."""
+
+    format: Annotated[
+        Form, Option("table, json, csv (its rows) or md (all of it).", RUN, metavar="FORMAT", short="-o")
+    ] = "table"
+    json_: Annotated[bool, Option("One JSON document: -o json.", RUN)] = False
+
+    @property
+    def form(self) -> Form:
+        """The form that was asked for."""
+        return "json" if self.json_ else self.format
+
+
+@dataclass(frozen=True, kw_only=True)
+class Printed(Formed):
     """What a command does with its answer. Python has methods of the result for it."""
 
-    json_: Annotated[bool, Option("One JSON document.", RUN)] = False
     html: Annotated[str | None, Option("Write a page with charts there; it opens offline.", RUN, metavar="FILE")] = None
     fail_if: Annotated[
         list[str] | None, Option('Exit 10 if true: "step_s>30". Repeatable.', RUN, metavar="CONDITION")

@@ -40,7 +40,7 @@ def forecast(asked: Forecast, output: BriefOutput) -> None:
     wrong.stop()
     with progress("loading the simulator") as watch:
         result = ask(asked, watch)
-    show_result(result, output.json_, output.explain)
+    show_result(result, output.form, output.explain)
     if page is not None:
         write_page(page, result.page())
     finish(result, gate, output.strict)

@@ -61,13 +61,13 @@ def from_(
 
     Examples:
 
-    [bold]fleetsim scenario from verl run_dapo.sh -o job.yaml[/bold]
+    [bold]fleetsim scenario from verl run.sh -o verl.yaml[/bold]
 
     [bold]fleetsim scenario from verl config.yaml -- trainer.nnodes=2 actor_rollout_ref.rollout.n=16[/bold]
 
     [bold]fleetsim scenario from openrlhf -- --rollout.batch_size 128 --rollout.n_samples_per_prompt 8 ...[/bold]
 
-    [bold]fleetsim scenario from --run train.log --set engine.gpu=H100 -o job.yaml[/bold]
+    [bold]fleetsim scenario from --run train.log --set engine.gpu=H100 -o observed.yaml[/bold]
 
     [bold]fleetsim scenario from prime-rl rl.toml --set workload.output_tokens.mean=2100 --json[/bold]
     """
@@ -181,7 +181,7 @@ def to(
 
     Examples:
 
-    [bold]fleetsim scenario to verl job.yaml -o run.sh[/bold]
+    [bold]fleetsim scenario to verl job.yaml -o new.sh[/bold]
 
     [bold]fleetsim scenario to prime-rl job.yaml --set fleet.instances=6 -o rl.toml[/bold]
 

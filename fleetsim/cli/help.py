@@ -196,6 +196,7 @@ MANUALS: Mapping[str, Manual] = {
         "beside NAME.profile.json, NAME.raw.jsonl.gz keeps every measurement",
         ("docs/calibrate.md", "profile"),
     ),
+    "examples": Manual((3,), see=("docs/tutorial.md", "scenario ls")),
     "doctor": Manual((3,), PROMETHEUS, see=("docs/calibrate.md", "validate")),
     "profile ls": Manual(files="*.profile.json in this folder", see=("docs/calibrate.md", "profile show")),
     "profile show": Manual((3,), see=("docs/calibrate.md", "profile check")),

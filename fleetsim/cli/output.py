@@ -18,8 +18,10 @@ from fleetsim.job.result import Briefed
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from fleetsim.cli.flags import Form
     from fleetsim.job.engine_source import EngineSource
     from fleetsim.job.metrics import Gate
+    from fleetsim.tell.document import Document
     from fleetsim.tell.terminal import View
 
 
@@ -77,12 +79,38 @@ def warn(warnings: Sequence[str]) -> None:
     console(stderr=True).print(warning_lines(warnings))
 
 
-def show_result(result: Answer, as_json: bool, explain: bool = False) -> None:
-    """An answer, in either form, and its warnings. explain: not in brief."""
-    if as_json:
+def show_told(
+    form: Form,
+    data: Callable[[], dict[str, Any]],
+    document: Callable[[], Document],
+    rows: Callable[[], Sequence[Mapping[str, Any]]] | None = None,
+    view: Callable[[], View] | None = None,
+) -> None:
+    """An answer, in its form. rows: its table, else its facts. view: where not all of it is drawn."""
+    from fleetsim.tell.data import csv_text, dumps
+
+    if form == "json":
+        say(dumps(data()))
+    elif form == "csv":
+        say(csv_text(data()["facts"] if rows is None else rows()), nl=False)
+    elif form == "md":
+        from fleetsim.tell.markdown import markdown_text
+
+        say(markdown_text(document()), nl=False)
+    else:
+        from fleetsim.tell.terminal import draw
+
+        show(draw(document()) if view is None else view())
+
+
+def show_result(result: Answer, form: Form = "table", explain: bool = False) -> None:
+    """An answer, in its form, and its warnings. explain: not in brief."""
+    if isinstance(result, Briefed):
+        show_told(form, result.document, result.told, result.rows, lambda: result.view(explain))
+    elif form == "json":  # what was found before Ctrl-C is no table yet
         show_json(result.document())
     else:
-        show(result.view(explain=True) if explain and isinstance(result, Briefed) else result.view())
+        show(result.view())
     warn(result.warnings)
 
 

@@ -24,7 +24,7 @@ def pack(asked: Pack, output: Packed) -> None:
 
     Examples:
 
-    [bold]fleetsim pack a.yaml b.yaml --gpus 64[/bold]
+    [bold]fleetsim pack verl-sync verl-fully-async --gpus 32[/bold]
 
     [bold]fleetsim pack a.yaml b.yaml --gpus 64 --fair --protect a:10[/bold]
 
@@ -45,7 +45,7 @@ def pack(asked: Pack, output: Packed) -> None:
     wrong.stop()
     with progress("loading the simulator") as watch:
         result = ask(asked, watch)
-    show_result(result, output.json_, output.explain)
+    show_result(result, output.form, output.explain)
     if page is not None:
         write_page(page, result.page())
     if result.best is None:

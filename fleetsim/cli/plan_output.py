@@ -103,22 +103,22 @@ def answer(ask: Callable[[Q, Watch], Recommendation], asked: Q, output: SavedOut
     from fleetsim.files import write_text
 
     def so_far(known: SoFar[Any], _: str) -> None:
-        if output.json_ or known.found:
-            show_result(known, output.json_)
+        if output.form != "table" or known.found:
+            show_result(known, output.form)
 
     asked, places = checked(asked, output, more)
     with if_interrupted(so_far), progress("loading the simulator") as watch:
         result = ask(asked, watch)
     if places.save is not None:
         write_text(places.save, result.saved())
-    show_result(result, output.json_, output.explain)
+    show_result(result, output.form, output.explain)
     if output.to is not None and output.config is not None:
         from fleetsim.config.load import scenario_from_mapping
         from fleetsim.config.yaml_text import from_yaml
         from fleetsim.job.in_frameworks import patched
 
         scenario = scenario_from_mapping(from_yaml(result.saved(), "saved"))
-        show_patch(patched(output.to, scenario, output.config), err=output.json_)
+        show_patch(patched(output.to, scenario, output.config), err=output.form != "table")
     if places.page is not None:
         with progress("for the page") as watch:
             page = result.page(watch)

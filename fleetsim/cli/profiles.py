@@ -156,9 +156,9 @@ def show_(
 
     Examples:
 
-    [bold]fleetsim profile show h200-7b.profile.json[/bold]
+    [bold]fleetsim profile show engine.profile.json[/bold]
 
-    [bold]fleetsim profile show h200-7b.profile.json --html profile.html[/bold]
+    [bold]fleetsim profile show engine.profile.json --html profile.html[/bold]
     """
     from fleetsim.config.profile_files import load_profile
     from fleetsim.files import new_file, write_text

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fleetsim import units
+from fleetsim.cli.flags import Formed
 from fleetsim.cli.terminal import say
 from fleetsim.errors import NOT_HELD, InputError, Problem, Problems
 from fleetsim.files import new_file, reason, write_text
@@ -32,11 +33,10 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReplayOutput:
+class ReplayOutput(Formed):
     """What `replay` does with its answer, and with the window."""
 
     html: Annotated[str | None, Option("Write a page with charts there; it opens offline.", RUN, metavar="FILE")] = None
-    json_: Annotated[bool, Option("One JSON document.", RUN)] = False
     fail_if: Annotated[
         list[str] | None, Option('Exit 10 if true: "step_s>30". Repeatable.', RUN, metavar="CONDITION")
     ] = None
@@ -286,9 +286,9 @@ def replay(asked: Replay, output: ReplayOutput, files: PlanFiles, access: Access
     with progress("starting", aloud=True) as watch:
         result = with_file(ask(asked, watch), files.patch)
     result = with_job(result, files.job_out)
-    show_result(result, output.json_, output.explain)
+    show_result(result, output.form, output.explain)
     if files.to is not None and files.config is not None and result.answers.recommendation is not None:
-        show_patch(result.to(files.to, files.config), err=output.json_)
+        show_patch(result.to(files.to, files.config), err=output.form != "table")
     if places.page is not None:
         write_page(places.page, result.page())
     write_plan(files, result.answers, asked.history.ready())

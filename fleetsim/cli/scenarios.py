@@ -51,9 +51,9 @@ def init(
 
     Examples:
 
-    [bold]fleetsim scenario init -o job.yaml[/bold]
+    [bold]fleetsim scenario init -o new.yaml[/bold]
 
-    [bold]fleetsim scenario init verl-fully-async -o job.yaml[/bold]
+    [bold]fleetsim scenario init verl-fully-async -o verl.yaml[/bold]
     """
     from fleetsim.files import new_file, write_text
 
@@ -107,17 +107,26 @@ def schema(
     log: Annotated[
         str | None, typer.Option("--log", metavar="FRAMEWORK", help="Instead: what is read of a framework's step log.")
     ] = None,
+    result: Annotated[
+        str | None, typer.Option("--result", metavar="COMMAND", help="Instead: what its --json prints, as size.")
+    ] = None,
 ) -> None:
-    """Print the JSON schema of scenario files, for editors and validators.
+    """Print the JSON schema of scenario files, or of a command's --json, for editors and validators.
 
     Examples:
 
     [bold]fleetsim scenario schema > scenario.schema.json[/bold]
 
+    [bold]fleetsim scenario schema --result size[/bold]
+
     [bold]fleetsim scenario schema --log verl[/bold]
     """
     from fleetsim.config.load import json_schema
+    from fleetsim.tell.data import result_schema
 
+    if result is not None:
+        say(result_schema(result), nl=False)
+        return
     if log is None:
         _echo_json(json_schema())
         return

@@ -209,7 +209,7 @@ def simulate(asked: Simulate, output: SimulateOutput, files: FirstRun) -> None:
     with if_interrupted(lambda known, missing: _so_far(known, missing, output)), progress(_LOADING) as watch:
         result = ask(asked, watch)
         told = places.write(result.runs, watch)
-    show_result(result, output.json_, output.explain)
+    show_result(result, output.form, output.explain)
     if places.page is not None:
         write_page(places.page, result.page())
     for line in told:
@@ -283,8 +283,8 @@ def _so_far(known: SimulateResult, missing: str, output: SimulateOutput) -> None
 
     if not known.steady:
         missing += "; warm-up only, no steady value yet"
-    if output.json_:
+    if output.form == "json":
         known = known.noting(f"interrupted: {missing}")
     else:
         say(f"Interrupted: {missing}.")
-    show_result(known, output.json_, output.explain)
+    show_result(known, output.form, output.explain)

@@ -30,5 +30,5 @@ def size(asked: Size, output: SavedOutput) -> None:
 
     A flag wins over a FLEETSIM_* variable, that over the scenario, that over the default.
     """
-    brief = not (output.json_ or output.explain or output.html)
+    brief = not (output.form != "table" or output.explain or output.html)
     answer(ask, replace(asked, for_page=output.html is not None, in_brief=brief), output, ("instances",))

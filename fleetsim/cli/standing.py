@@ -39,6 +39,7 @@ class Files:
         str | None, Option("Its tests, for promtool test rules.", OUTPUT, metavar="FILE", after="output")
     ] = None
     force: Annotated[bool, Option("Overwrite them.", OUTPUT, after="tests")] = False
+    kubernetes: Annotated[bool, Option("As a PrometheusRule.", OUTPUT, after="force")] = False
     json_: Annotated[bool, Option("One JSON document.", OUTPUT)] = False
 
 
@@ -68,7 +69,7 @@ def alerts(asked: Alerts, files: Files) -> None:
     if files.json_:
         show_json(result.document())
     elif places.rules is None:
-        say(result.rule_file(), nl=False)
+        say(places.rule_text(result), nl=False)
     else:
         from fleetsim.alerts.told import document
         from fleetsim.tell.terminal import draw
@@ -83,6 +84,11 @@ class RuleFiles:
 
     rules: Path | None
     tests: Path | None
+    kubernetes: bool
+
+    def rule_text(self, result: AlertsResult) -> str:
+        """The rules, in their form."""
+        return result.kubernetes() if self.kubernetes else result.rule_file()
 
     def write(self, result: AlertsResult) -> None:
         """Writes what is asked for. Raises OutsideError."""
@@ -94,7 +100,7 @@ class RuleFiles:
             return
         if self.tests is not None:
             write_text(self.tests, result.test_file(relpath(self.rules, self.tests.parent)))
-        write_text(self.rules, result.rule_file())
+        write_text(self.rules, self.rule_text(result))
 
 
 def _checked(asked: Alerts, files: Files) -> RuleFiles:
@@ -105,12 +111,15 @@ def _checked(asked: Alerts, files: Files) -> RuleFiles:
     problems = list(asked.wrong())
     if files.tests is not None and files.output is None:
         problems.append(Problem("--tests", files.tests, "tests name their rule file", "give --output as well"))
+    if files.tests is not None and files.kubernetes:
+        rule = "tests name a rule file, and a PrometheusRule is none"
+        problems.append(Problem("--tests", files.tests, rule, "write both files without --kubernetes, then the object"))
     if problems:
         raise InputError(problems)
     apart({"--output": files.output, "--tests": files.tests})
     rules = None if files.output is None else new_file("--output", files.output, files.force)
     tests = None if files.tests is None else new_file("--tests", files.tests, files.force)
-    return RuleFiles(rules, tests)
+    return RuleFiles(rules, tests, files.kubernetes)
 
 
 # --- `fleetsim dashboard`: a Grafana dashboard of the standing signals, predicted against observed.
@@ -124,13 +133,14 @@ class File:
         str | None, Option("The dashboard's JSON; else stdout.", None, metavar="FILE", short="-o", after="scenario")
     ] = None
     force: Annotated[bool, Option("Overwrite it.", None, after="output")] = False
+    kubernetes: Annotated[bool, Option("As a ConfigMap that Grafana's sidecar finds.", None, after="force")] = False
     check_against: Annotated[
         str | None,
         Option(
             "A /metrics page, names a line, or a Prometheus: exit 10 if a metric is not there.",
             None,
             metavar="FILE|URL",
-            after="force",
+            after="kubernetes",
         ),
     ] = None
 
@@ -164,21 +174,23 @@ def dashboard(asked: Dashboard, file: File) -> None:
     asked = asked.ready()
     with progress("loading the simulator") as watch:
         result = ask_dashboard(asked, watch)
-    _put(place, result)
+    _put(place, result, file.kubernetes)
     warn(result.warnings)
     if missing is not None:
         stop_at([f"not there: {metric}" for metric in missing(result.expressions())])
 
 
-def _put(place: Path | None, result: DashboardResult) -> None:
+def _put(place: Path | None, result: DashboardResult, kubernetes: bool) -> None:
     """The dashboard in its file, or on stdout. Raises OutsideError."""
     from fleetsim.files import write_text
 
+    text = result.kubernetes() if kubernetes else result.text()
     if place is None:
-        say(result.text(), nl=False)
+        say(text, nl=False)
         return
-    write_text(place, result.text())
-    say(f"wrote {place}: {len(result.document['panels'])} panels, to be imported in Grafana", err=True)
+    write_text(place, text)
+    then = "for kubectl apply" if kubernetes else "to be imported in Grafana"
+    say(f"wrote {place}: {len(result.document['panels'])} panels, {then}", err=True)
 
 
 # --- `fleetsim watch`: looks at the fleet again and again, and exports what it should be.

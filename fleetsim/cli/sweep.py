@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 class SweptOutput(Printed):
     """What `sweep` does with its answer."""
 
-    json_: Annotated[bool, Option("One JSON document.", RUN, after="html")] = False
     fail_if: Annotated[
         list[str] | None,
         Option('Exit 10 if true of the best cell: "step_s>30". Repeatable.', RUN, metavar="CONDITION", after="json_"),
@@ -56,7 +55,7 @@ def sweep(asked: Sweep, output: SweptOutput) -> None:
     asked, gate, page = _checked(asked, output)
     with if_interrupted(lambda known, _: _so_far(known, output)), progress("loading the simulator") as watch:
         result = ask(asked, watch)
-    show_result(result, output.json_, output.explain)
+    show_result(result, output.form, output.explain)
     if page is not None:
         write_page(page, result.page())
     if not result.swept.pareto.best:
@@ -85,7 +84,7 @@ def _so_far(known: SweepResult, output: SweptOutput) -> None:
     """Shows the cells that were finished, after Ctrl-C or a failure."""
     from fleetsim.cli.output import show_result, warn
 
-    if output.json_ or known.swept.rows:
-        show_result(known, output.json_, output.explain)
+    if output.form != "table" or known.swept.rows:
+        show_result(known, output.form, output.explain)
     else:
         warn(known.warnings)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from fleetsim.cli.flags import Form, Formed
 from fleetsim.cli.terminal import say
 from fleetsim.errors import NOT_HELD
 from fleetsim.job.settings import Option
@@ -24,7 +25,7 @@ OUTPUT = "Output"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Validation:
+class Validation(Formed):
     """Which cases, and what is done with their verdicts."""
 
     case: Annotated[list[str] | None, Option("Only this case, as C01. Repeatable.", None, metavar="ID")] = None
@@ -34,7 +35,6 @@ class Validation:
     ranges: Annotated[bool, Option("Do 80 % ranges hold what was published?", None)] = False
     predictions: Annotated[str | None, Option("Open frozen predictions: docs/predictions.", None, metavar="DIR")] = None
     html: Annotated[str | None, Option("Write a page with charts there.", OUTPUT, metavar="FILE")] = None
-    json_: Annotated[bool, Option("One JSON document.", OUTPUT)] = False
     strict: Annotated[bool, Option("Exit 10 if a gate does not hold.", OUTPUT)] = False
 
 
@@ -63,12 +63,12 @@ def validate(asked: Validation) -> None:
     from fleetsim.validate.documents import checked_folder, drifted, write_docs
 
     if asked.predictions is not None:
-        _predictions(asked.predictions, asked.json_)
+        _predictions(asked.predictions, asked.form)
         return
     folder = checked_folder(asked.case or (), asked.cases, asked.write, asked.check)
     place = None if asked.cases is None else Path(asked.cases)
     page = new_page("--html", asked.html)
-    with if_interrupted(_so_far(place, asked.json_)), progress("loading the simulator") as tell:
+    with if_interrupted(_so_far(place, asked.form)), progress("loading the simulator") as tell:
         from fleetsim.validate.case import case_files, load_cases
         from fleetsim.validate.run import run_cases
         from fleetsim.validate.verdict import summary
@@ -81,7 +81,7 @@ def validate(asked: Validation) -> None:
         results = run_cases(cases, progress=lambda done: tell.at(order.index(done) + 1, len(order)))
         arms = _ranges(results, tell) if asked.ranges or folder is not None else ()
     rows = _rows(results, place)
-    _show(results, asked.json_, arms, rows)
+    _show(results, asked.form, arms, rows)
     if page is not None:
         write_page(page, _page(results, len(case_files(place)), arms, rows))
     if folder is not None and asked.write is not None:
@@ -117,19 +117,15 @@ def _page(results: Sequence[CaseResult], cases: int, arms: Sequence[RangedArm], 
     return document_page(document(results, cases, arms, rows))
 
 
-def _predictions(folder: str, as_json: bool) -> None:
+def _predictions(folder: str, form: Form) -> None:
     """Frozen predictions, told; exit 10 where a seal is broken."""
     from pathlib import Path
 
-    from fleetsim.cli.output import show, show_json
-    from fleetsim.tell.terminal import draw
+    from fleetsim.cli.output import show_told
     from fleetsim.validate.predictions import data, document, opened
 
     files = opened(Path(folder))
-    if as_json:
-        show_json(data(files))
-    else:
-        show(draw(document(files)))
+    show_told(form, lambda: data(files), lambda: document(files))
     broken = [file.name for file in files if not file.intact]
     if broken:
         _failed(f"error: changed since it was sealed: {', '.join(broken)}")
@@ -142,28 +138,29 @@ def _failed(why: str) -> NoReturn:
 
 
 def _show(
-    results: Sequence[CaseResult], as_json: bool, arms: Sequence[RangedArm], rows: Sequence[Row], **more: Any
+    results: Sequence[CaseResult], form: Form, arms: Sequence[RangedArm], rows: Sequence[Row], **more: Any
 ) -> None:
     """more: of the document alone."""
-    from fleetsim.cli.output import show, show_json
+    from dataclasses import asdict
 
-    if as_json:
-        from fleetsim.validate.documents import data
+    from fleetsim.cli.output import show_told
+    from fleetsim.validate.documents import data
+    from fleetsim.validate.told import document
 
-        show_json({**data(results, rows, arms), **more})
-    else:
-        from fleetsim.tell.terminal import draw
-        from fleetsim.validate.told import document
+    show_told(
+        form,
+        lambda: {**data(results, rows, arms), **more},
+        lambda: document(results, len(results), arms, rows),
+        lambda: [asdict(row) for row in rows],
+    )
 
-        show(draw(document(results, len(results), arms, rows)))
 
-
-def _so_far(folder: Path | None, as_json: bool) -> Callable[[Sequence[CaseResult], str], None]:
+def _so_far(folder: Path | None, form: Form) -> Callable[[Sequence[CaseResult], str], None]:
     """Shows the cases that were simulated, after Ctrl-C."""
 
     def show(results: Sequence[CaseResult], missing: str) -> None:
-        if not as_json:
+        if form == "table":
             say(f"Interrupted: {missing}; what follows is of those alone.")
-        _show(results, as_json, (), _rows(results, folder), warnings=[f"interrupted: {missing}"])
+        _show(results, form, (), _rows(results, folder), warnings=[f"interrupted: {missing}"])
 
     return show

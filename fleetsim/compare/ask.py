@@ -64,14 +64,20 @@ class CompareResult(Briefed):
 
     def to_pandas(self) -> pd.DataFrame:
         """A row a metric: a, b, ratio and difference with the ends of their intervals, verdict, p_adjusted."""
-        from fleetsim.job.metrics import frame, with_intervals
+        from fleetsim.job.metrics import frame
+
+        return frame(self.rows()).set_index("metric")
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The metrics, as under -o csv."""
+        from fleetsim.job.metrics import with_intervals
 
         rows = []
         for c in self.comparison.changes:
             parts = {"a": c.a, "b": c.b, "ratio": c.ratio, "difference": c.difference}
             cells: dict[str, Any] = with_intervals({name: e for name, e in parts.items() if e is not None})
             rows.append({"metric": c.metric, "verdict": c.verdict, "p_adjusted": c.p_adjusted, **cells})
-        return frame(rows).set_index("metric")
+        return rows
 
     def told(self) -> Document:
         """The Document of the comparison."""

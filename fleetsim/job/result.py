@@ -173,6 +173,11 @@ class Result(ABC):
     def page(self, watch: Watch = SILENT) -> str:
         """What the command writes under --html. watch: hears what is simulated for it."""
 
+    def rows(self) -> list[dict[str, Any]]:
+        """The table that the command prints under -o csv: its facts, where the result has no other."""
+        facts: list[dict[str, Any]] = self.document()["facts"]
+        return facts
+
     def __str__(self) -> str:
         from fleetsim.tell.console import as_text
 

@@ -90,32 +90,36 @@ class PlanResult(Recommendation):
         range_low and range_high of step_s and cost_per_step, and every metric's mean with `.ci_low` and `.ci_high`.
         Needs pandas.
         """
-        from fleetsim.job.metrics import frame, with_intervals
+        from fleetsim.job.metrics import frame
+
+        return frame(self.rows())
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The plans, as under -o csv."""
+        from fleetsim.job.metrics import with_intervals
         from fleetsim.plan.rows import RANGED
         from fleetsim.plan.words import plan_words
 
-        return frame(
-            [
-                {
-                    "plan": plan_words(row, several_types=True),
-                    "kind": row.candidate.share.kind,
-                    "gpu": row.scenario.engine.gpu,
-                    "gpus": row.candidate.share.gpus,
-                    "instances": row.candidate.share.instances,
-                    "rollout_gpus": row.candidate.share.rollout_gpus,
-                    "trainer_gpus": row.candidate.share.trainer_gpus,
-                    "usd_per_hour": row.usd_per_h,
-                    "usd_per_trained_token": row.usd_per_token,
-                    **{
-                        f"{n}.range_{end}": x
-                        for n in RANGED
-                        for end, x in zip(("low", "high"), row.range_of(n), strict=True)
-                    },
-                    **with_intervals(row.estimates),
-                }
-                for row in self.found.rows
-            ]
-        )
+        return [
+            {
+                "plan": plan_words(row, several_types=True),
+                "kind": row.candidate.share.kind,
+                "gpu": row.scenario.engine.gpu,
+                "gpus": row.candidate.share.gpus,
+                "instances": row.candidate.share.instances,
+                "rollout_gpus": row.candidate.share.rollout_gpus,
+                "trainer_gpus": row.candidate.share.trainer_gpus,
+                "usd_per_hour": row.usd_per_h,
+                "usd_per_trained_token": row.usd_per_token,
+                **{
+                    f"{n}.range_{end}": x
+                    for n in RANGED
+                    for end, x in zip(("low", "high"), row.range_of(n), strict=True)
+                },
+                **with_intervals(row.estimates),
+            }
+            for row in self.found.rows
+        ]
 
     def saved(self) -> str:
         """What the command writes under --save: the recommended plan."""

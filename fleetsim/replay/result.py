@@ -152,11 +152,15 @@ class ReplayResult(Briefed):
 
     def to_pandas(self) -> pd.DataFrame:
         """A row a finding: check, state, title and what it costs. Needs pandas."""
-        from dataclasses import asdict
-
         from fleetsim.job.metrics import frame
 
-        return frame([asdict(finding) for finding in self.verdict.findings])
+        return frame(self.rows())
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The findings, as under -o csv."""
+        from dataclasses import asdict
+
+        return [asdict(finding) for finding in self.verdict.findings]
 
     def told(self) -> Document:
         """What there is to say of it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 _PAGE = Path(__file__).parent / "page"
 _STYLE = Path(fleetsim.__file__).parent / "tell" / "templates" / "style.css"
-# Bytes of a file that is sent; seconds that sending may take; seconds of the answers.
+# Bytes of a file that is sent; seconds that sending a head, and a body, may take; seconds of the answers.
 MOST_BYTES, SENDING_S = 8 << 20, 20.0
 COUNT_S, WHOLE_S, READ_S = 20.0, 120.0, 60.0
 HEADERS = {
@@ -54,6 +55,9 @@ class Site:
 
     def __init__(self, loopback: bool) -> None:
         self._loopback = loopback
+        # Connections: those whose request is answered now, and since when each of the others is waited for.
+        self._answered: set[object] = set()
+        self._since: dict[object, float] = {}
         self._workers = {"count": Worker(COUNT_S), "whole": Worker(WHOLE_S), "read": Worker(READ_S)}
 
     def app(self) -> web.Application:
@@ -84,8 +88,20 @@ class Site:
         for worker in self._workers.values():
             worker.stop()
 
+    async def close_drips(self, server: web.Server) -> None:
+        """Closes, again and again, connections whose request did not arrive in time: aiohttp waits for a head for as
+        long as bytes drip."""
+        while True:
+            now, there = time.monotonic(), server.connections
+            self._since = {one: self._since.get(one, now) for one in there if one not in self._answered}
+            for one in there:
+                if now - self._since.get(one, now) > SENDING_S and one.transport is not None:
+                    one.transport.abort()
+            await asyncio.sleep(min(1.0, SENDING_S / 4))
+
     async def _guarded(self, request: web.Request, handle: _Handler) -> web.StreamResponse:
         web = installed()
+        self._answered.add(request.protocol)
         try:
             response = _refused("this server answers to localhost alone", 403) if self._foreign(request) else None
             response = response or await handle(request)
@@ -93,6 +109,8 @@ class Site:
             response = _refused(error.reason, error.status)
         except (TooLongError, TimeoutError) as error:
             response = _refused(str(error) or "the request took too long to arrive", 408)
+        finally:
+            self._answered.discard(request.protocol)
         response.headers.update(HEADERS)
         return response
 
@@ -157,8 +175,10 @@ async def serve(site: Site, host: str, port: int, ready: Callable[[str], None], 
             why = error.strerror or str(error)
             raise OutsideError(f"cannot listen on {host}:{port}: {why}; give --listen another address") from None
         bound = runner.addresses[0]
+        drips = asyncio.create_task(site.close_drips(runner.server))
         ready(f"http://{f'[{host}]' if ':' in host else host}:{bound[1]}/")
         await ended.wait()
+        drips.cancel()
     finally:
         await runner.cleanup()
         site.stop()

@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fleetsim import units
 from fleetsim.engine.kernel.tables import ACC_OFF, ACC_PAUSED, DOWN, JUMP, SHIFT
+from fleetsim.errors import InputError, Problem
 from fleetsim.sim.buffer import ready_groups
 from fleetsim.sim.fleet import Fleet
 from fleetsim.sim.records import DISCARD, QUEUE_SCRAPE, SCRAPE
@@ -23,7 +25,16 @@ EPSILON = 1e-12  # as in `engine/kernel/instance.py`, which is not imported beca
 # Columns of SCRAPE and of the kernel's instance row; the kernel's are totals since the start of the run.
 # Looks whose rows are kept before they are worked out: enough for numpy, few enough for memory.
 AT_ONCE = 128
+# Scrapes of a run, and rows of all instances: fifteen weeks of every 15 s. A step of years would have no end.
+MOST_LOOKS, MOST_ROWS = 600_000, 10_000_000
 COUNTERS = ("generated", "prefilled", "hit_tokens", "preemptions")
+
+
+_TOO_MANY = (
+    f"a run is looked at {MOST_LOOKS:,} times at most, all instances together {MOST_ROWS:,} times",
+    "see whether trainer.fixed_s or another time is in another unit; else simulate fewer steps or hours, or scrape "
+    "less often: --scrape-interval",
+)
 
 
 class Scraper:
@@ -31,7 +42,7 @@ class Scraper:
 
     group_size: samples of a group. steps_behind: optimizer steps that a weight version does not contain, as of now.
     A look copies the instances' rows; what they mean is worked out for many looks at once, which is ten times as fast.
-    Raises ValueError for an every_s that is no positive number.
+    Raises ValueError for an every_s that is no positive number; `look` InputError for a run with too many scrapes.
     """
 
     def __init__(
@@ -68,6 +79,8 @@ class Scraper:
     def look(self) -> float:
         """Takes the scrape that is due; the fleet's clock stands there. Returns when the next one is due."""
         now, fleet, k = self.due_s, self.fleet, len(self.times)
+        if self.taken >= min(MOST_LOOKS, MOST_ROWS // max(1, len(self.born_s))):
+            raise InputError([Problem("scrapes", f"{self.taken:,} in {units.seconds(now)}", *_TOO_MANY)])
         self.instances[k], self.residues[k] = fleet.world.both_sides(), fleet.world.residues
         self.times.append(now)
         if len(self.times) == AT_ONCE:

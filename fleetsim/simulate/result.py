@@ -79,13 +79,17 @@ class SimulateResult(Briefed):
     def to_pandas(self) -> pd.DataFrame:
         """A row a replication, a column a metric. Needs pandas."""
         from fleetsim.job.metrics import frame
+
+        return frame(self.rows()).set_index("replication")
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The replications, as under -o csv."""
         from fleetsim.job.trials import flat
 
-        rows = [
+        return [
             {"replication": run.replication, **flat(values)}
             for run, values in zip(self.runs, self._replicated.values, strict=True)
         ]
-        return frame(rows).set_index("replication")
 
     def table(self, name: str = "steps") -> pd.DataFrame:
         """What happened, a row a happening, over all replications: steps, samples, groups, syncs or failures.

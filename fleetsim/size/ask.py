@@ -159,9 +159,15 @@ class SizeResult(Recommendation):
         Columns: recommended, replications, binding, and every metric's mean with `.ci_low` and `.ci_high`. Needs
         pandas.
         """
-        from fleetsim.job.metrics import frame, with_intervals
+        from fleetsim.job.metrics import frame
 
-        rows = [
+        return frame(self.rows()).set_index("instances")
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The candidates, as under -o csv."""
+        from fleetsim.job.metrics import with_intervals
+
+        return [
             {
                 "instances": trial.instances,
                 "recommended": trial.instances == self.instances,
@@ -171,7 +177,6 @@ class SizeResult(Recommendation):
             }
             for trial in self.plan.candidates
         ]
-        return frame(rows).set_index("instances")
 
     def saved(self) -> str:
         """What the command writes under --save: the job with the recommended fleet."""

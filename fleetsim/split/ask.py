@@ -156,9 +156,15 @@ class SplitResult(Recommendation):
         Columns: way, kind, instances, rollout_gpus, trainer_gpus, replications, binding, ties_with_first, and every
         metric's mean with `.ci_low` and `.ci_high`. Needs pandas.
         """
-        from fleetsim.job.metrics import frame, with_intervals
+        from fleetsim.job.metrics import frame
 
-        rows = [
+        return frame(self.rows())
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The ways, as under -o csv."""
+        from fleetsim.job.metrics import with_intervals
+
+        return [
             {
                 "way": o.arrangement.label,
                 "kind": o.arrangement.kind,
@@ -172,7 +178,6 @@ class SplitResult(Recommendation):
             }
             for o in self.advice.outcomes
         ]
-        return frame(rows)
 
     def saved(self) -> str:
         """What the command writes under --save: the advised way."""

@@ -60,11 +60,15 @@ class SweepResult(Briefed):
         """A row a cell: the keys of the grid, status, reason, pareto (front, tied, dominated), binding, replications,
         and every metric's mean with `.ci_low` and `.ci_high`. As the table of --out. Needs pandas."""
         from fleetsim.job.metrics import frame
+
+        return frame(self.rows()).set_index("cell")
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The cells, as under -o csv."""
         from fleetsim.sweep.table import columns_of
 
         columns = columns_of(self.swept)
-        rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
-        return frame(rows).set_index("cell")
+        return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
     def told(self) -> Document:
         """The Document of the sweep."""

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, is_dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import fleetsim
+from fleetsim.errors import InputError, Problem
 from fleetsim.visible import visible_json
 
 if TYPE_CHECKING:
@@ -40,9 +44,29 @@ def plain(value: Any) -> Any:
     return plain(value.item())
 
 
+def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Rows under the names of all their columns; what is no number or text stands as JSON."""
+    lines = io.StringIO()
+    writer = csv.DictWriter(lines, list(dict.fromkeys(name for row in rows for name in row)), lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        cells = {name: plain(value) for name, value in row.items()}
+        writer.writerow({n: json.dumps(c) if isinstance(c, (dict, list, bool)) else c for n, c in cells.items()})
+    return lines.getvalue()
+
+
 def estimate(value: Estimate) -> dict[str, float]:
     """mean, ci_low, ci_high."""
     return {"mean": value.mean, "ci_low": value.ci_low, "ci_high": value.ci_high}
+
+
+def result_schema(command: str) -> str:
+    """The JSON Schema of what `fleetsim COMMAND --json` prints. Raises InputError for one that has none."""
+    places = {place.stem: place for place in (Path(__file__).parent / "schemas").glob("*.json")}
+    name = command.strip().replace(" ", "-")
+    if name not in places:
+        raise InputError([Problem("--result", command, "has no schema", f"one of {', '.join(sorted(places))}")])
+    return places[name].read_text(encoding="utf-8")
 
 
 def told(facts: Facts) -> dict[str, Any]:

@@ -11,16 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from fleetsim.tell.charts.chart import Chart
-from fleetsim.tell.document import Block, Bullets, Cell, Document, Listed, Pair, Table, Words, charts_of
+from fleetsim.tell.document import Block, Bullets, Cell, Document, Judged, Listed, Pair, Table, Verbatim, charts_of
+from fleetsim.tell.facts import NextLines, Words
 
 _FIGURE = re.compile(r"\d[\d,]*(?:\.\d+)?")
 
 
-def markdown_files(document: Document, stem: str, title: str = "") -> dict[str, str]:
-    """Name and text of each file: "STEM.md", and "STEM.svg" for its picture, further ones "STEM-ID.svg". title: of the
-    page, where it is not the answer."""
+def markdown_files(document: Document, stem: str, title: str = "", pictures: bool = True) -> dict[str, str]:
+    """Name and text of each file: "STEM.md", and, if pictures are wanted, "STEM.svg", further ones "STEM-ID.svg".
+    title: of the page, where it is not the answer."""
     sections = tuple(document.shown("markdown"))
-    charts = [chart for _, blocks in sections for chart in charts_of(blocks)]
+    charts = [chart for _, blocks in sections for chart in charts_of(blocks) if pictures]
     names = {chart.id: f"{stem}-{chart.id}.svg" if i else f"{stem}.svg" for i, chart in enumerate(charts)}
     facts = document.facts
     lines = "\n".join(f"- **{label}**: {said}" for label, said in facts.lines)
@@ -30,9 +31,16 @@ def markdown_files(document: Document, stem: str, title: str = "") -> dict[str, 
     return {f"{stem}.md": "\n\n".join(blocks) + "\n", **{names[chart.id]: svg(chart) for chart in charts}}
 
 
+def markdown_text(document: Document) -> str:
+    """The same as one text without pictures, for a comment or a wiki."""
+    return next(iter(markdown_files(document, "", pictures=False).values()))
+
+
 def _blocks(blocks: tuple[Block, ...], names: Mapping[str, str]) -> Iterator[str]:
     for block in blocks:
-        if isinstance(block, Chart):
+        if isinstance(block, Chart) and block.id not in names:
+            continue
+        elif isinstance(block, Chart):
             yield f"![{block.title}]({names[block.id]})"
         elif isinstance(block, Pair):
             yield from _blocks(block.charts, names)
@@ -43,6 +51,13 @@ def _blocks(blocks: tuple[Block, ...], names: Mapping[str, str]) -> Iterator[str
             yield "\n".join(f"- {quote}{term}{quote}: {_words(words)}" for term, words in block.items)
         elif isinstance(block, Bullets):
             yield "\n".join(f"- {_words(item)}" for item in block.items)
+        elif isinstance(block, Verbatim | NextLines):
+            lead = f"{block.lead}\n\n" if isinstance(block, NextLines) and block.lead else ""
+            yield f"{lead}```\n{block.text}\n```"
+        elif isinstance(block, Judged):
+            for item in block.items:
+                said = f"{item.mark} {item.name}: {item.answer} {item.size}".rstrip()
+                yield "\n".join([f"- {said}", *(f"  - {ground}" for ground in (*item.grounds, item.next) if ground)])
         elif isinstance(block, str | Words):
             yield _words(block)
         else:

@@ -34,7 +34,7 @@ def problems(folder: Path, page: str, *, write: bool = False) -> tuple[list[str]
     path.write_text(page, encoding="utf-8")
     shared = folder / "shared"
     shared.mkdir(exist_ok=True)
-    return examples.run_page(path, shared, write=write), path.read_text(encoding="utf-8")
+    return examples.run_page(path, shared, write=write)[1], path.read_text(encoding="utf-8")
 
 
 def console(text: str, before: str = "") -> str:
@@ -85,17 +85,31 @@ def test_written_pages_pass_and_keep_everything_else(tmp_path: Path) -> None:
     assert problems(tmp_path, written)[0] == []
 
 
-def test_a_setup_runs_once_for_all_pages(tmp_path: Path) -> None:
-    before = f"<!-- setup: echo x >> {tmp_path / 'log'}; echo made > file -->"
-    for _ in range(2):
-        assert problems(tmp_path, console("$ cat file\nmade\n", before))[0] == []
-    assert (tmp_path / "log").read_text() == "x\n"
+def test_a_shell_block_runs_and_shows_nothing(tmp_path: Path) -> None:
+    page = "```sh\n# a remark\necho made \\\n  > file\ntest -s file && fleetsim --version   # prints\n```\n"
+    assert problems(tmp_path, page)[0] == []
+    (told,) = problems(tmp_path, page + "\n    fleetsim simulate nowhere.yaml\n")[0]
+    assert "exits with 2" in told
+
+
+def test_a_gate_may_say_no_and_an_error_may_not(tmp_path: Path) -> None:
+    assert problems(tmp_path, "```sh\nexit 10  # --fail-if\n```\n")[0] == []
+    assert problems(tmp_path, "```sh\nexit 10\n```\n")[0] != []
+
+
+def test_what_needs_more_than_this_machine_is_named(tmp_path: Path) -> None:
+    (tmp_path / "page.md").write_text("```sh\nfleetsim calibrate --model Qwen/Qwen2.5-7B\n```\n")
+    blocks, wrong, left_out = examples.run_page(tmp_path / "page.md", tmp_path)
+    assert (blocks, wrong) == (1, [])
+    assert "a GPU" in left_out[0]
 
 
 def test_python_sessions(tmp_path: Path) -> None:
     good = "```python\n>>> 1 + 1\n2\n\n```\n"
     assert examples.python_problems(good, "page", tmp_path) == []
     assert examples.python_problems(good.replace("2", "3"), "page", tmp_path) != []
+    assert examples.python_problems("```python\nassert 1 + 1 == 2\n```\n", "page", tmp_path) == []
+    assert examples.python_problems("```python\nassert 1 + 1 == 3\n```\n", "page", tmp_path) != []
 
 
 lines = st.text(st.characters(min_codepoint=32, max_codepoint=126, exclude_characters="`\\$"), max_size=20)

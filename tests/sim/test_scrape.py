@@ -20,7 +20,7 @@ from fleetsim.config import Scenario, default_scenario, load_scenario, with_chan
 from fleetsim.config.data_files import find_preset
 from fleetsim.engine.kernel import instance as kernel_instance
 from fleetsim.engine.kernel import tables as t
-from fleetsim.errors import StuckError
+from fleetsim.errors import InputError, StuckError
 from fleetsim.sim import scrape
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
@@ -262,6 +262,17 @@ def test_a_bad_interval_is_refused() -> None:
     for every_s in (0.0, -1.0, float("inf"), float("nan")):
         with pytest.raises(ValueError, match="scrape_every_s"):
             simulate(default_scenario(), scrape_every_s=every_s)
+
+
+def test_a_step_of_years_is_refused_and_not_scraped_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    years = with_changes(default_scenario(), {"trainer.fixed_s": 9e8, "run.steps": 3})
+    with pytest.raises(InputError, match="in another unit"):
+        simulate(years, scrape_every_s=9e8 / scrape.MOST_LOOKS / 4)
+    instances = default_scenario().fleet.instances
+    monkeypatch.setattr(scrape, "MOST_ROWS", 100 * instances)
+    day = with_changes(default_scenario(), {"run.steps": 6})
+    with pytest.raises(InputError, match="100 in "):
+        simulate(day, scrape_every_s=0.1)
 
 
 def test_an_unscraped_run_has_no_scrapes() -> None:

@@ -118,3 +118,46 @@ def test_no_aiohttp_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_page_names_no_other_server() -> None:
     for file in (Path(serving.__file__).parent / "page").iterdir():
         assert "http" not in file.read_text().replace("http://www.w3.org/2000/svg", ""), file.name
+
+
+def test_a_client_that_drips_bytes_is_closed_and_a_bad_address_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over real sockets: a head that never ends, while another connection is used again and again."""
+    monkeypatch.setattr(serving, "SENDING_S", 0.6)
+
+    async def dripped(host: str, port: int) -> bool:
+        _, writer = await asyncio.open_connection(host, port)
+        writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Drip: ")
+        for _ in range(600):  # a minute, if nobody closes
+            writer.write(b"a")
+            await asyncio.sleep(0.1)
+            if writer.transport.is_closing():
+                return True
+        return False
+
+    async def asked_again(host: str, port: int) -> list[bytes]:
+        reader, writer = await asyncio.open_connection(host, port)
+        lines = []
+        for path in (b"/", b"/page.css", b"http://[bad"):
+            writer.write(b"GET " + path + b" HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            lines.append(await reader.readline())
+            await reader.readuntil(b"\r\n\r\n")
+            await asyncio.sleep(0.2)
+            if path != b"http://[bad":
+                await asyncio.wait_for(reader.read(1 << 20), 5)
+        writer.close()
+        return lines
+
+    async def run() -> tuple[bool, list[bytes]]:
+        heard: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        ended = asyncio.Event()
+        server = asyncio.create_task(serving.serve(Site(loopback=True), "127.0.0.1", 0, heard.set_result, ended))
+        port = int((await heard).rstrip("/").rpartition(":")[2])
+        found = await asyncio.gather(dripped("127.0.0.1", port), asked_again("127.0.0.1", port))
+        ended.set()
+        await server
+        return found
+
+    closed, lines = asyncio.run(run())
+    assert closed
+    assert [line.split()[1] for line in lines[:2]] == [b"200", b"200"]
+    assert lines[2].split()[1] == b"400"
