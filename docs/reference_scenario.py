@@ -10,7 +10,6 @@ from typing import Any
 from reference_cli import cell
 
 from fleetsim.config.load import json_schema
-from fleetsim.config.rules import RULES
 
 INTRO = """\
 # Scenario files
@@ -40,12 +39,6 @@ Where a key takes a *law*, it takes a bare number (always the same: `{kind: cons
 mappings, whose `kind` is the heading. It may be left out where the other keys say which law it is; mean, median, cv and
 p99 without `kind` mean lognormal. They describe the law before the cap, in tokens or seconds: `max` (number > 0) of any
 law cuts every value above it to `max`, as an engine's `max_tokens` does.
-"""
-RULES_INTRO = """\
-## Rules that join keys
-
-`fleetsim scenario check` names the keys.
-
 """
 # Endings of names and what they are counted in, the longest first.
 UNITS = (
@@ -88,7 +81,6 @@ def page() -> str:
         model = schema["$defs"][law]
         kind = model["properties"]["kind"]["const"]
         parts += [f"### {kind}\n", *_section(schema, model, "", law=True)]
-    parts.append(RULES_INTRO + "\n".join(_rules()))
     return "\n".join(parts) + "\n"
 
 
@@ -216,10 +208,3 @@ def _type(schema: Mapping[str, Any], field: Mapping[str, Any]) -> str:
     if bounds.keys() == {"≥", "≤"}:
         return f"{words} {bounds['≥']}..{bounds['≤']}"
     return " ".join([words, ", ".join(f"{sign}{bound}" for sign, bound in bounds.items())]).strip()
-
-
-def _rules() -> Iterator[str]:
-    """Each rule's own name is its sentence."""
-    for rule, _ in RULES:
-        words = rule.__name__.strip("_").replace("_", " ")
-        yield f"- {words}"
