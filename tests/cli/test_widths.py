@@ -31,8 +31,8 @@ def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]
 
 
 def words(text: str) -> list[str]:
-    """Without frames, and without what says that a line goes on."""
-    return [word for word in FRAME.sub(" ", text).split() if word != "\\"]
+    """Without frames, commas between the names of an option, and what says that a line goes on."""
+    return [word.rstrip(",") for word in FRAME.sub(" ", text).split() if word != "\\"]
 
 
 def shown(path: tuple[str, ...], width: int, monkeypatch: pytest.MonkeyPatch) -> str:
