@@ -240,6 +240,7 @@ def _in_turn(scenario: Scenario, gpus: int, trained: Changes | None) -> dict[str
         **(trained or scaled(scenario, gpus)),
         **fleet_of(scenario, gpus // scenario.engine.gpus),
         "fleet.placement": "colocated",
+        "fleet.spot.share": 0.0,  # a trainer needs all of its GPUs
         **_in_place(scenario),
         **_published_each_step(scenario),
         "trainer.minibatches": 1,

@@ -16,6 +16,7 @@ from fleetsim.errors import InputError, StuckError
 from fleetsim.search.objective import usd_per_h
 from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.run import simulate
+from fleetsim.split.arrangements import colocated_sync, split
 from fleetsim.workload.streams import stream
 
 # 120 s a step; an instance makes a batch of 64 in 33 s, so that two of four are enough.
@@ -148,3 +149,6 @@ def test_skypilot_s_form_is_read_and_stands_beside_the_scenario(tmp_path: Path) 
 def test_shared_gpus_are_no_spot_machines() -> None:
     with pytest.raises(InputError, match="colocated"):
         with_changes(_job(), {"fleet.placement": "colocated"})
+    with_spot = with_changes(_job(), {"trainer.gpus": 4})
+    assert colocated_sync(with_spot, 8).scenario.fleet.spot.share == 0.0
+    assert split(with_spot, 4, 8).scenario.fleet.spot.share == 0.5
