@@ -103,6 +103,18 @@ def test_records_as_parquet_files_are_the_tables(run: fs.SimulateResult, tmp_pat
         run.to_parquet(files[0])
 
 
+def test_what_judges_did_is_a_parquet_file_of_its_own(tmp_path: Path) -> None:
+    """A row a step; the last one's answers are those of all samples that were trained, and of those on their way."""
+    pd = pytest.importorskip("pandas")
+    judge = {"engine": {"kind": "constant", "instance_tok_s": 5000.0}, "output_tokens": 20}
+    job = fs.load({}, {"stations.judge": judge}, batch=64, len=200, instance_tok_s=2000, trainer_step_s=5, steps=6)
+    run = job.simulate(replications=1)
+    (kept,) = (pd.read_parquet(f) for f in run.to_parquet(tmp_path / "records") if f.stem == "judges")
+    assert list(kept["step"]) == list(range(6))
+    assert kept["answered"].is_monotonic_increasing
+    assert 6 * 64 <= kept["answered"].iloc[-1] <= kept["asked"].iloc[-1]
+
+
 def test_a_notebook_shows_what_a_job_was_told_and_what_it_assumes() -> None:
     job = fs.load({"name": "<b>", "trainer": {"fixed_s": 33}, "assumed": ["sync.pause_s"]}, {"fleet.instances": 5})
     shown = html.unescape(re.sub(r"<[^>]+>", "", job._repr_html_()))
