@@ -25,8 +25,8 @@ EPSILON = 1e-12  # as in `engine/kernel/instance.py`, which is not imported beca
 # Columns of SCRAPE and of the kernel's instance row; the kernel's are totals since the start of the run.
 # Looks whose rows are kept before they are worked out: enough for numpy, few enough for memory.
 AT_ONCE = 128
-# Scrapes of a run, and rows of all instances: fifteen weeks of every 15 s. A step of years would have no end.
-MOST_LOOKS, MOST_ROWS = 600_000, 10_000_000
+# Scrapes of a run, and rows of all instances: five weeks of every 15 s. A step of years would have no end.
+MOST_LOOKS, MOST_ROWS = 200_000, 10_000_000
 COUNTERS = ("generated", "prefilled", "hit_tokens", "preemptions")
 
 
