@@ -15,7 +15,6 @@ from tests.printed.reading import Words
 from tests.printed.shell import ANSWERS, Printed, accepted, command_of, every_face, short_runs, typed, works
 
 HOWTO = Path(__file__).parents[2] / "docs" / "howto"
-_SETUP = re.compile(r"<!--\s*setup:(.*?)-->", re.DOTALL)
 _BLOCK = re.compile(r"^```console\n(.*?)^```", re.DOTALL | re.MULTILINE)
 # These have all faces; an answer of the others is read as it is printed.
 _FACED = ("size", "simulate", "split", "replay")
@@ -29,8 +28,6 @@ _HIS = ("WINDOW", "PLAN.json")
 
 def _commands(page: str) -> Iterator[tuple[Words, bool]]:
     """Those of a page, in order, and whether it shows the exit code of each."""
-    for setup in _SETUP.findall(page):
-        yield tuple(shlex.split(setup)), False
     for block in _BLOCK.findall(page):
         lines = re.findall(r"^\$ ((?:.*\\\n)*.*)$", block, re.MULTILINE)
         for line, after in zip(lines, (*lines[1:], ""), strict=True):
@@ -55,10 +52,9 @@ def test_what_its_commands_print_runs_as_it_stands(page: Path, tmp_path: Path, m
     Path("run.jsonl").write_text(str(INPUTS["verl.jsonl"]), encoding="utf-8")
     done: set[Words] = set()
     with short_runs(), simulated_once():
+        for name, data in once("files of the how-tos", _examples).items():
+            Path(name).write_bytes(data)
         for words, failing in _commands(page.read_text(encoding="utf-8")):
-            if "--save" in words:  # a setup, the same in all pages
-                _make(words)
-                continue
             found = _printed(words, failing)
             assert failing or found.code in ANSWERS, (shlex.join(words), found.text)
             done.add(words)
@@ -68,16 +64,10 @@ def test_what_its_commands_print_runs_as_it_stands(page: Path, tmp_path: Path, m
                     _type(command, found)
 
 
-def _make(words: Words) -> None:
-    """Writes what a setup writes."""
-    place = Path(words[words.index("--save") + 1])
-
-    def made() -> bytes:
-        works(words)
-        return place.read_bytes()
-
-    text = once(("setup of a how-to", words), made)
-    place.write_bytes(text)
+def _examples() -> dict[str, bytes]:
+    """The files that `fleetsim examples` writes, by name."""
+    works(("fleetsim", "examples", "made"))
+    return {file.name: file.read_bytes() for file in Path("made").iterdir()}
 
 
 def _type(words: Words, found: Printed) -> None:
