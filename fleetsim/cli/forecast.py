@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from fleetsim.cli.flags import BriefOutput
-from fleetsim.errors import Problems
 from fleetsim.forecast.ask import NUMBERS, Forecast
 from fleetsim.forecast.ask import forecast as ask
 
@@ -25,21 +24,17 @@ def forecast(asked: Forecast, output: BriefOutput) -> None:
 
     A few long runs are simulated at points of the schedule; straight lines lie between them.
     """
-    from fleetsim.cli.output import finish, new_page, show_result, write_page
+    from fleetsim.cli.output import checked, finish, show_result, write_page
     from fleetsim.cli.progress import progress
-    from fleetsim.job.metrics import parse_gate
 
-    wrong = Problems()
-    with wrong.check():
-        gate = parse_gate(output.fail_if or (), NUMBERS)
-    with wrong.check():
-        asked = asked.ready()
-        asked.checked()
-    with wrong.check():
-        page = new_page("--html", output.html)
-    wrong.stop()
+    def ready() -> Forecast:
+        made = asked.ready()
+        made.checked()
+        return made
+
+    question, gate, page = checked(ready, output, NUMBERS)
     with progress("loading the simulator") as watch:
-        result = ask(asked, watch)
+        result = ask(question, watch)
     show_result(result, output.form, output.explain)
     if page is not None:
         write_page(page, result.page())

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from fleetsim.cli.flags import Printed
-from fleetsim.errors import InfeasibleError, Problems
+from fleetsim.errors import InfeasibleError
 from fleetsim.job.settings import RUN, Option
 from fleetsim.pack.ask import NUMBERS, Pack
 from fleetsim.pack.ask import pack as ask
@@ -30,21 +30,17 @@ def pack(asked: Pack, output: Packed) -> None:
 
     Apart each job is searched as by `split`; by phase and in turn jobs run batch by batch on shared GPUs.
     """
-    from fleetsim.cli.output import new_page, show_result, stop_at, write_page
+    from fleetsim.cli.output import checked, show_result, stop_at, write_page
     from fleetsim.cli.progress import progress
-    from fleetsim.job.metrics import parse_gate
 
-    wrong = Problems()
-    with wrong.check():
-        gate = parse_gate(output.fail_if or (), NUMBERS)
-    with wrong.check():
-        asked = asked.ready()
-        asked.protected()
-    with wrong.check():
-        page = new_page("--html", output.html)
-    wrong.stop()
+    def ready() -> Pack:
+        made = asked.ready()
+        made.protected()
+        return made
+
+    question, gate, page = checked(ready, output, NUMBERS)
     with progress("loading the simulator") as watch:
-        result = ask(asked, watch)
+        result = ask(question, watch)
     show_result(result, output.form, output.explain)
     if page is not None:
         write_page(page, result.page())

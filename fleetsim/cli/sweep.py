@@ -6,14 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from fleetsim.cli.flags import Printed
-from fleetsim.errors import Problems
 from fleetsim.job.settings import RUN, Option
 from fleetsim.sweep.ask import Sweep, ask
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from fleetsim.job.metrics import Gate
     from fleetsim.sweep.result import SweepResult
 
 
@@ -48,11 +44,12 @@ def sweep(asked: Sweep, output: SweptOutput) -> None:
 
     The same command goes on where a killed one stopped, if there is an --out.
     """
-    from fleetsim.cli.output import if_interrupted, show_result, stop_at, write_page
+    from fleetsim.cli.output import checked, if_interrupted, show_result, stop_at, write_page
     from fleetsim.cli.progress import progress
     from fleetsim.errors import InfeasibleError
+    from fleetsim.quantities import RUN_METRICS
 
-    asked, gate, page = _checked(asked, output)
+    asked, gate, page = checked(asked.ready, output, RUN_METRICS)
     with if_interrupted(lambda known, _: _so_far(known, output)), progress("loading the simulator") as watch:
         result = ask(asked, watch)
     show_result(result, output.form, output.explain)
@@ -61,23 +58,6 @@ def sweep(asked: Sweep, output: SweptOutput) -> None:
     if not result.swept.pareto.best:
         raise InfeasibleError("no cell of the grid could be simulated; each says why above")
     stop_at(gate.tripped(result.numbers()))
-
-
-def _checked(asked: Sweep, output: SweptOutput) -> tuple[Sweep, Gate, Path | None]:
-    """The question with its job, the condition, and the page's place. Raises InputError with all that is wrong."""
-    from fleetsim.cli.output import new_page
-    from fleetsim.job.metrics import parse_gate
-    from fleetsim.quantities import RUN_METRICS
-
-    wrong = Problems()
-    with wrong.check():
-        gate = parse_gate(output.fail_if or (), RUN_METRICS)
-    with wrong.check():
-        asked = asked.ready()
-    with wrong.check():
-        page = new_page("--html", output.html)
-    wrong.stop()
-    return asked, gate, page
 
 
 def _so_far(known: SweepResult, output: SweptOutput) -> None:

@@ -107,6 +107,11 @@ def find_preset(name: str) -> Path:
 _SECTION = "write at least one section, or start from a preset"
 
 
+def changed_ns(path: str) -> int:
+    """When a file was written, for caches that read an edited one again; 0 where there is none, which reading says."""
+    return os.stat(path).st_mtime_ns if os.path.isfile(path) else 0
+
+
 def read_text(path: str | os.PathLike[str], what: str, max_bytes: int) -> str:
     """The UTF-8 text of a regular file of at most `max_bytes`. `what` names it in errors.
 

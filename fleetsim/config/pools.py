@@ -63,7 +63,7 @@ class SpotConfig(ConfigSection):
         return beside_the_scenario(given, "trace", info)
 
     def of(self, instances: int) -> int:
-        """How many of so many instances are on spot machines: the last ones."""
+        """How many of so many instances are on spot machines."""
         return round(self.share * instances)
 
     @property
@@ -141,6 +141,11 @@ class FleetConfig(ConfigSection):
     )
     failures: FailuresConfig = FailuresConfig()
     spot: SpotConfig = SpotConfig()
+
+    @property
+    def on_spot(self) -> int:
+        """How many of the instances are on spot machines: the last ones."""
+        return self.spot.of(self.instances)
 
 
 # --- The `trainer` section: what one optimizer step costs.

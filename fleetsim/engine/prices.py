@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from fleetsim.config.data_files import data_path, read_text
+from fleetsim.config.data_files import changed_ns, data_path, read_text
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.gpus import gpu_spec
 from fleetsim.errors import InputError, Problem
@@ -69,7 +69,7 @@ def listed_price(gpu: str, market: str = "neocloud", own: str | None = None) -> 
     """
     name = _name(gpu)
     if own is not None:
-        price = _own_table(os.path.abspath(own), os.stat(own).st_mtime_ns if os.path.isfile(own) else 0).get(name)
+        price = _own_table(os.path.abspath(own), changed_ns(own)).get(name)
         if price is not None:
             return GpuPrice(name, price, True, os.path.basename(own))
     row = _shipped().get((name, market))
@@ -97,8 +97,8 @@ def _shipped() -> Mapping[tuple[str, str], tuple[float, str]]:
 
 
 @lru_cache(maxsize=8)
-def _own_table(path: str, changed_ns: int) -> Mapping[str, float]:
-    """GPU type -> dollars of a user's file. changed_ns: when it was written, so that an edited one is read again."""
+def _own_table(path: str, written_ns: int) -> Mapping[str, float]:
+    """GPU type -> dollars of a user's file. written_ns: when it was written, so that an edited one is read again."""
     rows = csv.DictReader(io.StringIO(read_text(path, "cost.prices", _MAX_BYTES)))
     if not {"gpu", "usd_per_gpu_h"} <= set(rows.fieldnames or ()):
         rule = "must be a CSV with the columns gpu and usd_per_gpu_h"

@@ -68,8 +68,8 @@ def totals_of(course: RunCourse, ranges: MetricRanges | None, interval: SaveInte
 
 def gpus_of(scenario: Scenario) -> float:
     """GPUs that a run is paid for, those of judges too; those that both sides share once, spot machines while held."""
-    n, spot, trainer = scenario.fleet.instances, scenario.fleet.spot, scenario.trainer.gpus
-    rollout = (n - spot.of(n) * (1.0 - spot.held_share)) * scenario.engine.gpus
+    fleet, trainer = scenario.fleet, scenario.trainer.gpus
+    rollout = (fleet.instances - fleet.on_spot * (1.0 - fleet.spot.held_share)) * scenario.engine.gpus
     others = scenario.evaluation.own_instances * scenario.engine.gpus + judges_gpu_seconds(scenario, 1.0)
     return (max(rollout, trainer) if takes_turns(scenario) else rollout + trainer) + others
 

@@ -23,8 +23,13 @@ def judged(draft: Draft, who: str, gpus: int = 0) -> None:
     """Something that scores samples, of which no configuration says how long it takes."""
     if gpus and not draft.is_given(REWARD):
         draft.apart.append(("judge", who, gpus))
-        return
-    draft.assume(REWARD, 0.0, _apart(draft, who, gpus), f"--set {REWARD}=SECONDS, from your own logs")
+    else:
+        _waited_for(draft, who, gpus)
+
+
+def _waited_for(draft: Draft, who: str, gpus: int) -> None:
+    """What makes a sample wait, for seconds that nobody said."""
+    draft.assume(REWARD, 0.0, _apart(draft, who, gpus), f"--set {REWARD}=SECONDS, {_OWN}")
 
 
 def workers(draft: Draft, station: str, reads: Sequence[Read[int] | None], key: str = "") -> None:
@@ -58,7 +63,7 @@ def put_stations(draft: Draft) -> None:
         path, gpus = f"stations.{station}.instances", sum(gpus for _, gpus in whose)
         if gpus < tp * pp:
             for who, own in whose:
-                draft.assume(REWARD, 0.0, _apart(draft, who, own), f"--set {REWARD}=SECONDS, from your own logs")
+                _waited_for(draft, who, own)
             continue
         who = "; ".join(f"{name}, on {units.plural(own, 'GPU')} of its own" for name, own in whose)
         why = f"{who}: engines like the policy's, which answer with a score or log-probabilities"

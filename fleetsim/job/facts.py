@@ -162,9 +162,8 @@ def spot_line(of: Mapping[str, Estimate], scenario: Scenario, on_demand: tuple[f
     }
     if not known or not math.isfinite(of["step_s"].mean):
         return ""
-    n = scenario.fleet.instances
-    lost = units.number(known["reclaims_per_h"])
-    said = f"{scenario.fleet.spot.of(n):,} of {n:,} instances, serving {units.share(known['serving'])} of the time, "
+    fleet, lost = scenario.fleet, units.number(known["reclaims_per_h"])
+    said = f"{fleet.on_spot:,} of {fleet.instances:,} instances, serving {units.share(known['serving'])} of the time, "
     said += f"{lost} reclaims an hour"
     if on_demand is not None:
         step, cost = (ratio - 1.0 for ratio in on_demand)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, Literal
 
@@ -89,30 +90,29 @@ class Pool:
     switch_s: float | None
     measure: Measure
     tell: Tell
-    _alone: dict[tuple[int, int], Outcome | None] = field(default_factory=dict)
+    _alone: dict[tuple[int, int], Outcome | InputError | StuckError] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def scenarios(self) -> tuple[Scenario, ...]:
         """As they are planned: no resize on the way."""
         return tuple(planned(job.scenario, job.given) for job in self.jobs)
 
-    def best(self, job: int, gpus: int) -> Outcome | None:
-        """The best way of one job on so many GPUs for itself; None where they are too few for it."""
+    def best(self, job: int, gpus: int) -> Outcome | InputError | StuckError:
+        """The best way of one job on so many GPUs for itself; where they are too few for it, the error that says so."""
         key = (job, gpus)
         if key not in self._alone:
             self.tell(f"{self.jobs[job].scenario.name}: the best way to use {gpus:,} GPUs")
             try:
                 self._alone[key] = best_way(self.jobs[job].scenario, gpus, self.jobs[job].given, self.measure)
-            except (InputError, StuckError):
-                self._alone[key] = None
+            except (InputError, StuckError) as error:
+                self._alone[key] = error
         return self._alone[key]
 
     def alone_s(self, job: int) -> float:
-        """Seconds of its step with all GPUs to itself. Raises InputError where they are too few."""
+        """Seconds of its step with all GPUs to itself. Raises InputError and StuckError where they are too few."""
         found = self.best(job, self.gpus)
-        if found is None:  # its own error says why
-            best_way(self.jobs[job].scenario, self.gpus, self.jobs[job].given, self.measure)
-            raise AssertionError("a way that did not run runs now")
+        if not isinstance(found, Outcome):
+            raise found
         return found.mean("step_s")
 
     def ways(self) -> tuple[Way, ...]:
@@ -122,16 +122,16 @@ class Pool:
     # --- Apart
 
     def _apart(self) -> Iterator[Way]:
-        unit = self.unit
-        parts = self.gpus // unit
+        parts = self.gpus // self.unit
         for cuts in combinations(range(1, parts), len(self.jobs) - 1):
             ends = (0, *cuts, parts)
-            counts = [unit * (b - a) for a, b in pairwise(ends)]
-            found = [self.best(job, n) for job, n in enumerate(counts)]
-            if None not in found:
-                yield self._apart_way(counts, [x for x in found if x is not None])
+            counts = [self.unit * (b - a) for a, b in pairwise(ends)]
+            tried = [self.best(job, n) for job, n in enumerate(counts)]
+            found = [way for way in tried if isinstance(way, Outcome)]
+            if len(found) == len(tried):
+                yield self._apart_way(counts, found)
 
-    @property
+    @cached_property
     def unit(self) -> int:
         """GPUs that are given to a job together: the least part, or number, of servers that makes few enough."""
         server = gpu_of(self.scenarios[0].engine).node_gpus
@@ -151,8 +151,7 @@ class Pool:
     # --- On shared GPUs
 
     def _by_phase(self) -> Iterator[Way]:
-        unit = self.unit
-        for rollout in range(unit, self.gpus, unit):
+        for rollout in range(self.unit, self.gpus, self.unit):
             try:
                 cycles = [self._cycle(job, rollout) for job in range(len(self.jobs))]
             except (InputError, StuckError):

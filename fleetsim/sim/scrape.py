@@ -22,14 +22,12 @@ from fleetsim.sim.records import DISCARD, QUEUE_SCRAPE, SCRAPE
 
 Ints = NDArray[np.int64]
 EPSILON = 1e-12  # as in `engine/kernel/instance.py`, which is not imported because numba would come with it
-# Columns of SCRAPE and of the kernel's instance row; the kernel's are totals since the start of the run.
 # Looks whose rows are kept before they are worked out: enough for numpy, few enough for memory.
 AT_ONCE = 128
 # Scrapes of a run, and rows of all instances: five weeks of every 15 s. A step of years would have no end.
 MOST_LOOKS, MOST_ROWS = 200_000, 10_000_000
+# Columns of SCRAPE and of the kernel's instance row; the kernel's are totals since the start of the run.
 COUNTERS = ("generated", "prefilled", "hit_tokens", "preemptions")
-
-
 _TOO_MANY = (
     f"a run is looked at {MOST_LOOKS:,} times at most, all instances together {MOST_ROWS:,} times",
     "see whether trainer.fixed_s or another time is in another unit; else simulate fewer steps or hours, or scrape "

@@ -12,7 +12,6 @@ import csv
 import io
 import json
 import math
-import os
 from collections.abc import Iterator
 from functools import lru_cache
 from itertools import pairwise
@@ -20,7 +19,7 @@ from itertools import pairwise
 import numpy as np
 import simpy
 
-from fleetsim.config.data_files import read_text
+from fleetsim.config.data_files import changed_ns, read_text
 from fleetsim.engine.kernel.tables import ACC_OFF, CMD_KILL, CMD_MOVE, CMD_START, CMD_SWITCH_OFF, DOWN
 from fleetsim.errors import InputError, Problem
 from fleetsim.sim.failures import count_loss, revive
@@ -42,7 +41,7 @@ def spot_processes(job: RunState) -> Iterator[Process]:
     if first >= job.fleet.own:
         return
     if spot.trace is not None:
-        yield _follow(job, trace_of(spot.trace, os.stat(spot.trace).st_mtime_ns if os.path.isfile(spot.trace) else 0))
+        yield _follow(job, trace_of(spot.trace, changed_ns(spot.trace)))
     else:
         yield from (_reclaims(job, i) for i in range(first, job.fleet.own))
 
@@ -50,13 +49,14 @@ def spot_processes(job: RunState) -> Iterator[Process]:
 def first_spot(job: RunState) -> int:
     """The first instance on a spot machine; instances that a resize adds are all on spot machines, if any is."""
     fleet = job.scenario.fleet
-    count = fleet.spot.of(fleet.instances)
-    return fleet.instances - count if count else job.fleet.own
+    return fleet.instances - fleet.on_spot if fleet.on_spot else job.fleet.own
 
 
 def spot_seconds(job: RunState) -> float:
     """Instance-seconds paid for on spot machines since the start of the run."""
     first, world = first_spot(job), job.fleet.world
+    if first >= job.fleet.own:  # asked for at every step of every run, and most have none
+        return 0.0
     rows = slice(first, job.fleet.own)
     since = np.where(world.instances["account"][rows] == ACC_OFF, 0.0, job.now - world.instances["since"][rows])
     paid = np.delete(world.accounts[rows], ACC_OFF, axis=1)
@@ -67,7 +67,7 @@ def spot_metrics(records: Records, window: StepWindow) -> dict[str, float]:
     """serving: the part of the time in which a spot instance serves. reclaims_per_h: machines lost in an hour.
     worst_hour: mean step of the slowest steps in a row that fill an hour / mean step."""
     fleet = records.scenario.fleet
-    count, lost = fleet.spot.of(fleet.instances), records.failures
+    count, lost = fleet.on_spot, records.failures
     lost = lost[lost["instance"] >= fleet.instances - count]
     inside = np.clip(lost["up_s"], window.start_s, window.end_s) - np.clip(lost["down_s"], window.start_s, window.end_s)
     began = np.count_nonzero((lost["down_s"] > window.start_s) & (lost["down_s"] <= window.end_s))
@@ -150,8 +150,8 @@ def _follow(job: RunState, trace: Trace) -> Process:
 
 
 @lru_cache(maxsize=8)
-def trace_of(path: str, changed_ns: int) -> Trace:
-    """A trace's rows, the first at 0 s. changed_ns: when the file was written, so that an edited one is read again.
+def trace_of(path: str, written_ns: int) -> Trace:
+    """A trace's rows, the first at 0 s. written_ns: when the file was written, so that an edited one is read again.
 
     Raises InputError for a file that is neither a CSV of time_s and instances nor SkyPilot's JSON of them.
     """

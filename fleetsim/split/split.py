@@ -109,12 +109,9 @@ def split(
     Raises InputError for GPUs that cannot be split, StuckError when no way runs, and Interrupted on Ctrl-C: with the
     job and the outcomes so far, ranked, None before the first.
     """
-    job, asked = _job(scenario, frozenset(given)), rules
-    if rules.trainer_least is None:
-        rules = replace(rules, trainer_least=least_trainer_gpus(job))
+    job, asked, measure = _job(scenario, frozenset(given)), rules, remembered(measure)
+    rules, oldest = _whole(rules, job), allowed.oldest(budget_steps(job))
     counts = split_counts(job, gpus, rules)
-    measure = remembered(measure)
-    oldest = allowed.oldest(budget_steps(job))
     ways = _explored(WayRuns(job, gpus, measure, tell), counts, by, oldest)
     outcomes = ranked(_allowed(ways.decided(), oldest, by), by)
     best_split = next((o for o in outcomes if o.arrangement.apart), None)
@@ -174,10 +171,14 @@ def best_way(
 ) -> Outcome:
     """The first of the ways that the recipe permits, without anything beside it. Raises as `split` does."""
     job = _job(scenario, frozenset(given))
-    counts = split_counts(job, gpus, Rules(least_trainer_gpus(job)))
-    oldest = budget_steps(job)
+    counts, oldest = split_counts(job, gpus, _whole(_ANY_TRAINER, job)), budget_steps(job)
     ways = _explored(WayRuns(job, gpus, remembered(measure), tell), counts, by, oldest)
     return ranked(_allowed(ways.decided(), oldest, by), by)[0]
+
+
+def _whole(rules: Rules, job: Scenario) -> Rules:
+    """With the trainer's least GPUs, where nobody said them."""
+    return rules if rules.trainer_least is not None else replace(rules, trainer_least=least_trainer_gpus(job))
 
 
 def _explored(ways: WayRuns, counts: Sequence[int], by: By, oldest: float | None) -> WayRuns:
