@@ -17,6 +17,7 @@ from fleetsim.config.base import (
     Interval,
     Name,
     PositiveSeconds,
+    Price,
     Seconds,
     beside_the_scenario,
 )
@@ -94,6 +95,33 @@ class RepackConfig(ConfigSection):
     up_to_kv_use: Fraction = Field(default=0.9, description="KV use up to which a receiving instance is filled")
 
 
+class SecondPoolConfig(ConfigSection):
+    """Instances of another make behind the same router: other GPUs, or more of them each. All else is as in
+    `engine`."""
+
+    instances: Instances = Field(default=1, description="how many")
+    gpu: Name | None = Field(default=None, description="GPU type; null = engine.gpu")
+    tp: Annotated[int, Field(ge=1, le=1024)] | None = Field(default=None, description="its GPUs; null = engine.tp")
+    profile: Name | None = Field(default=None, description="for engine.kind measured: its own profile")
+    instance_tok_s: Annotated[float, Field(gt=0, le=1e12)] | None = Field(
+        default=None, description="for engine.kind constant: output tokens per second of one"
+    )
+    gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] | None = Field(
+        default=None, description="as in `engine`; null = engine.gpu_memory_utilization"
+    )
+    max_num_seqs: Count | None = Field(default=None, description="running requests; null = the default for its GPU")
+    max_num_batched_tokens: Count | None = Field(default=None, description="tokens per iteration; null = likewise")
+    kv_blocks: Count | None = Field(default=None, description="usable KV blocks; null = from its memory")
+    weight: Factor | None = Field(
+        default=None,
+        description="samples that the router gives it for each that an instance of the first pool gets; null = as its "
+        "tokens per second when both are full; 1 = a router that knows no difference",
+    )
+    price_usd_per_gpu_h: Price | None = Field(
+        default=None, description="US dollars per GPU and hour; null = the list price of its GPU"
+    )
+
+
 class FleetConfig(ConfigSection):
     """The rollout instances and the client in front of them."""
 
@@ -129,6 +157,9 @@ class FleetConfig(ConfigSection):
     switch_s: Seconds = Field(default=0.0, description="colocated and lending: seconds to hand the GPUs over, each way")
     lending: LendingConfig = LendingConfig()
     repack: RepackConfig = RepackConfig()
+    second: SecondPoolConfig | None = Field(
+        default=None, description="instances of another make behind the same router; null = none"
+    )
     speed_factors: tuple[Factor, ...] = Field(
         default=(),
         strict=False,
@@ -141,6 +172,11 @@ class FleetConfig(ConfigSection):
     )
     failures: FailuresConfig = FailuresConfig()
     spot: SpotConfig = SpotConfig()
+
+    @property
+    def seconds(self) -> int:
+        """Instances of the second pool."""
+        return 0 if self.second is None else self.second.instances
 
     @property
     def on_spot(self) -> int:

@@ -288,6 +288,27 @@ def _spot_machines_are_rollout_s_own(s: Sections) -> Iterator[Problem]:
         yield Problem("fleet.spot.share", spot.share, rule, "use 0, or fleet.placement: disaggregated")
 
 
+def _second_pool_has_its_source(s: Sections) -> Iterator[Problem]:
+    second, path = s.fleet.second, "fleet.second"
+    if second is None:
+        return
+    if s.fleet.placement != "disaggregated":
+        rule = f"the trainer's GPUs serve rollout (fleet.placement {s.fleet.placement}), and they are of one make"
+        yield Problem(path, second.instances, rule, "leave it out, or use fleet.placement: disaggregated")
+    if s.engine.disaggregation is not None:
+        rule = "engines whose prompts are computed apart have one make here"
+        yield Problem(path, second.instances, rule, "leave it out, or leave engine.disaggregation out")
+    if second.instances % s.engine.dp:
+        rule = f"must be a multiple of engine.dp ({s.engine.dp}): every data-parallel rank is an instance"
+        yield Problem(f"{path}.instances", second.instances, rule, "use whole engines")
+    for kind, name in (("measured", "profile"), ("constant", "instance_tok_s")):
+        own = getattr(second, name)
+        if s.engine.kind == kind and own is None:
+            yield Problem(f"{path}.{name}", None, f"engine.kind {kind} needs one for each make", "give it")
+        elif s.engine.kind != kind and own is not None:
+            yield Problem(f"{path}.{name}", own, f"read where engine.kind is {kind} only", "leave it out")
+
+
 def _phases_have_names_of_their_own(s: Sections) -> Iterator[Problem]:
     seen: set[str] = set()
     for i, phase in enumerate(s.trainer.phases):
@@ -341,6 +362,7 @@ RULES: tuple[tuple[Rule, tuple[str, ...]], ...] = (
     (_lost_instances_exist, ("fleet.instances", "run.events")),
     (_speed_factors_have_instances, ("fleet.speed_factors", "fleet.instances", "run.events")),
     (_spot_machines_are_rollout_s_own, ("fleet.spot", "fleet.placement")),
+    (_second_pool_has_its_source, ("fleet.second", "fleet.placement", "engine")),
     (_phases_have_names_of_their_own, ("trainer.phases",)),
     (_one_judge_asks_the_rollout, (*(f"stations.{name}" for name in JUDGES), "stations.reward.holds_slot")),
     (_judges_have_engines, tuple(f"stations.{name}" for name in JUDGES)),

@@ -18,12 +18,13 @@ UNLIMITED = 1 << 60
 _SCHEDULERS = {"vllm": VLLM, "sglang": SGLANG, "tensorrt-llm": TENSORRT}
 
 
-def instance_rows(n: int, up: int, free: int, slow: Sequence[float]) -> NDArray[Any]:
-    """Rows of n instances, of which the first `up` are there. free: blocks of each. slow: as `World` takes it."""
+def instance_rows(n: int, up: int, free: int, slow: Sequence[float], pool: int = 0) -> NDArray[Any]:
+    """Rows of n instances of a pool, of which the first `up` are there. free: blocks of each. slow: as `World` takes
+    it."""
     rows = np.zeros(n, INSTANCE)
     for name in ("head", "tail", "fresh", "partial", "wait_head", "wait_tail", "system", "promised_last"):
         rows[name] = -1
-    rows["free"], rows["slow"], rows["accepting"], rows["kind"] = free, 1.0, 1, IDLE
+    rows["free"], rows["slow"], rows["accepting"], rows["kind"], rows["pool"] = free, 1.0, 1, IDLE, pool
     rows["slow"][: len(slow)] = slow
     rows["ratio"], rows["growth"] = INIT_RATIO, WHOLE
     rows["accepting"][up:], rows["kind"][up:], rows["account"][up:] = 0, DOWN, ACC_OFF
@@ -31,16 +32,13 @@ def instance_rows(n: int, up: int, free: int, slow: Sequence[float]) -> NDArray[
 
 
 def limit_fields(limits: EngineLimits, window: AttentionWindow | None) -> dict[str, int]:
-    """The limits' part of the fleet row. window: what the step time looks back. Raises InputError where that is another
-    window than the limits'."""
+    """The part of the fleet row that the limits of all pools have alike. window: what the step time looks back. Raises
+    InputError where that is another window than the limits'."""
     if limits.window_blocks and (window is None or window.chunked or window.tokens != limits.window_tokens):
         rule = "what the window of the step time looks back, and no chunk"
         raise InputError([Problem("limits.window_tokens", limits.window_tokens, rule, "give both the same window")])
     return {
         "block_size": limits.block_size,
-        "max_num_seqs": limits.max_num_seqs,
-        "max_tokens": limits.max_num_batched_tokens,
-        "kv_blocks": limits.kv_blocks,
         "state_blocks": limits.state_blocks,
         "whole_blocks": limits.whole_blocks,
         "window_blocks": limits.window_blocks,
@@ -53,18 +51,11 @@ def limit_fields(limits: EngineLimits, window: AttentionWindow | None) -> dict[s
 
 
 def time_fields(step_time: StepTime) -> dict[str, float]:
-    """The step time's part of the fleet row: all of it but what depends on the batch's tokens."""
-    seen, engines = step_time.window, step_time.engines
+    """The same of the step times."""
+    seen = step_time.window
     return {
-        "decoders": engines,
-        "per_seq_s": step_time.per_seq_s,
-        "per_prefill_token_s": step_time.prompt_token_s / engines,
-        "per_kv_token_s": step_time.per_kv_token_s,
-        "per_attn_pair_s": step_time.per_attn_pair_s / engines,
         "window": 0 if seen is None else seen.tokens,
         "chunked": int(seen is not None and seen.chunked),
-        "window_token_s": 0.0 if seen is None else seen.per_kv_token_s,
-        "window_pair_s": 0.0 if seen is None else seen.per_attn_pair_s / engines,
         "speculates": int(step_time.speculation is not None),
     }
 

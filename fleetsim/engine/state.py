@@ -21,8 +21,8 @@ from fleetsim.engine.kernel.guard import guarded, inspect
 from fleetsim.engine.kernel.sizes import SIZES
 from fleetsim.engine.kernel.tables import ACCOUNTS, FLEET, GROUP, LEVELS, LOG, NEEDS, PREFIX, SAMPLE, STATION, VISIT
 from fleetsim.engine.limits import EngineLimits
-from fleetsim.engine.speculation import DraftTables
-from fleetsim.engine.step_time import PrefillSide, StepTime
+from fleetsim.engine.pools import Pool, PoolTables, check_alike, pool_rows
+from fleetsim.engine.step_time import StepTime
 
 CHECKED = is_checked()
 # A sample that was drawn and not sent: it is in no list, and nothing has happened to it.
@@ -50,10 +50,11 @@ CALL_TABLES = ("tool_s", "tool_tokens")
 class World:
     """Tables of a fleet of engines. `fleet` is the one row the kernel starts from; scalars are set through it.
 
-    instances: rows, of which the first `started` (default all) are up. slow[i] multiplies the iteration time of
-    instance i. system_tokens: shared system prompt. several: samples of more than one turn. stations: rows of
-    STATION, see `station_rows`. ahead: the first samples and groups get so many times the room they need, for a table
-    that grows later is copied, and rows that nobody writes to take no memory.
+    instances: rows, of which the first `started` (default all) are up; those of `others`, pools behind the same router,
+    follow and are up. slow[i] multiplies the iteration time of instance i. system_tokens: shared system prompt.
+    several: samples of more than one turn. stations: rows of STATION, see `station_rows`. ahead: the first samples and
+    groups get so many times the room they need, for a table that grows later is copied, and rows that nobody writes to
+    take no memory.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class World:
         *,
         instances: int,
         started: int | None = None,
+        others: Sequence[Pool] = (),
         slow: Sequence[float] = (),
         prefix_caching: bool = False,
         system_tokens: int = 0,
@@ -71,11 +73,14 @@ class World:
         ahead: int = 1,
     ) -> None:
         up = instances if started is None else started
+        pools = Pool(step_time, limits, instances), *others
+        check_alike(pools)
+        instances += sum(pool.instances for pool in others)
         prefill = step_time.prefill
         engines = 0 if prefill is None else prefill.engines
         every = instances * (1 + engines)
         half = 1 << math.ceil(math.log2(max(1, every)))
-        drafts = DraftTables.of(step_time.speculation, limits, step_time.engines)
+        most = max(pool.limits.max_num_seqs for pool in pools)
         self.fleet = np.zeros(1, FLEET)
         # The row once for each type of its fields: numpy takes five times as long to read or write one field.
         row = self.fleet.view(np.uint8).data
@@ -84,15 +89,17 @@ class World:
         self._shown: dict[str, NDArray[Any]] = {}  # tables whose places the kernel knows
         self.n_instances, self._ahead = instances, ahead
         self.followers: list[Callable[[], None]] = []  # told at each `bind`: what holds a row for each row here
-        self.rows = _rows_of(instances, up, limits, slow, prefill)
-        self.ends = np.zeros((instances, limits.max_num_seqs), np.int64)
-        self.crossings = np.zeros((instances, 1 if step_time.window is None else limits.max_num_seqs), np.int64)
+        self.rows = _rows_of(pools, up, slow)
+        self.pools = pool_rows(pools)
+        self.ends = np.zeros((instances, most), np.int64)
+        self.crossings = np.zeros((instances, 1 if step_time.window is None else most), np.int64)
         self.residues = np.zeros((instances, limits.block_size), np.int32)
         self.dirty = np.zeros(every, np.int32)
         self.accounts = np.zeros((every, int(ACCOUNTS)))  # seconds idle, busy, paused, down, off
         self.clock = np.full(2 * half, np.inf)
-        self.loads = clock_tree(np.where(np.arange(half) < up, 0.0, np.inf))
-        self._timed(step_time, limits, drafts)
+        serving = np.append(self.instances["accepting"] == 1, np.zeros(half - instances, np.bool_))
+        self.loads = clock_tree(np.where(serving, 0.0, np.inf))
+        drafts = self._timed(pools)
         self.stations, self.needs = stations, np.zeros((2 if len(stations) else 0, int(NEEDS)))
         most_warm = int(max(stations["warm"], default=0))
         self.levels = np.zeros((2 * len(stations), int(LEVELS)))
@@ -121,19 +128,22 @@ class World:
             n_rows=every,
             **time_fields(step_time),
             **prefill_fields(prefill),
+            n_pools=len(pools),
+            most_seqs=most,
+            most_tokens=self.table_s.shape[1],
             redrafts=int(drafts.redrafts),
             ages=len(self.growths),
             most_drafts=self.growths.shape[1],
         )
         self.bind()
 
-    def _timed(self, step_time: StepTime, limits: EngineLimits, drafts: DraftTables) -> None:
+    def _timed(self, pools: Sequence[Pool]) -> PoolTables:
         """The tables of seconds, and of what drafts bring."""
-        self.drafts, self.growths = drafts.k, drafts.growths
-        self.draft_s, self.draft_kv_s = drafts.added_s, drafts.added_kv_s
-        most = limits.max_num_seqs * self.growths.shape[1]
-        self.table_s = step_time.table(max(limits.max_num_batched_tokens, most))
-        self.prompt_table_s = _NONE if step_time.prefill is None else step_time.prefill.table()
+        tables, prefill = PoolTables.of(pools), pools[0].step_time.prefill
+        self.table_s, self.drafts, self.growths = tables.table_s, tables.drafts, tables.growths
+        self.draft_s, self.draft_kv_s = tables.draft_s, tables.draft_kv_s
+        self.prompt_table_s = _NONE if prefill is None else prefill.table()
+        return tables
 
     def _without_work(self) -> None:
         """The tables of samples, groups and what waits for them, before anything is drawn."""
@@ -287,11 +297,14 @@ class World:
             self.set(**{name: table.ctypes.data})
 
 
-def _rows_of(
-    instances: int, up: int, limits: EngineLimits, slow: Sequence[float], prefill: PrefillSide | None
-) -> NDArray[Any]:
-    """The instances, and behind them their prefill engines."""
-    rows = instance_rows(instances, up, limits.kv_blocks, slow)
+def _rows_of(pools: Sequence[Pool], up: int, slow: Sequence[float]) -> NDArray[Any]:
+    """The instances, pool after pool, and behind them their prefill engines."""
+    first, *others = pools
+    instances, prefill = first.instances, first.step_time.prefill
+    rows = instance_rows(instances, up, first.limits.kv_blocks, slow)
+    if others:
+        further = [instance_rows(o.instances, o.instances, o.limits.kv_blocks, (), 1 + k) for k, o in enumerate(others)]
+        return np.concatenate([rows, *further])
     if prefill is None:
         return rows
     n, slow_engines = prefill.engines, [each for each in slow for _ in range(prefill.engines)]

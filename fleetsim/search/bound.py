@@ -197,8 +197,9 @@ class Bounds:
         # Publications a step, in the window with the fewest.
         counted = lengths.end - lengths.first
         often = float(np.min(counted // k / counted))
-        if scenario.fleet.placement == "colocated_lending" or scenario.engine.disaggregation is not None:
-            return found | {"trainer": training}  # what generates there is not the instances alone
+        fleet = scenario.fleet
+        if fleet.placement == "colocated_lending" or fleet.second or scenario.engine.disaggregation is not None:
+            return found | {"trainer": training}  # what generates there is not the instances of one make alone
         pace = self._pace(scenario)
         if scenario.fleet.placement == "colocated" or law.waits_for_trainer:
             switches = 2 * scenario.fleet.switch_s if scenario.fleet.placement == "colocated" else 0.0

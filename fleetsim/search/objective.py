@@ -30,6 +30,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.engine.prices import Prices, prices_of
 from fleetsim.job.trainer_scaling import takes_turns, trainer_gpus
 from fleetsim.sim.judges import judges_usd_per_h
+from fleetsim.sim.second_pool import second_usd_per_h
 from fleetsim.sim.stations import workers_usd_per_h
 
 # Gains below this are not looked for: one run does not show them.
@@ -65,7 +66,7 @@ def _price(scenario: Scenario, instances: int, prices: Prices) -> float:
     gpus, on_spot, trainer = instances * each, spot.of(instances) * each, trainer_gpus(scenario, instances)
     if takes_turns(scenario):
         trainer = max(0, trainer - gpus)
-    served = workers_usd_per_h(scenario) + judges_usd_per_h(scenario)
+    served = workers_usd_per_h(scenario) + judges_usd_per_h(scenario) + second_usd_per_h(scenario)
     rollout = (gpus - on_spot) * prices.rollout + on_spot * spot.held_share * prices.spot
     return rollout + trainer * prices.trainer + served
 

@@ -26,6 +26,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError, Problem
 from fleetsim.job import nameplate
 from fleetsim.job.trainer_scaling import takes_turns
+from fleetsim.sim.second_pool import second_pool
 
 BACKLOG_WINDOW_S = 600.0
 # Far above any fleet; beyond it the plan is refused rather than searched.
@@ -169,4 +170,6 @@ def matched(job: Scenario) -> tuple[RateMatching, int]:
     if takes_turns(job):
         return rate, job.fleet.instances
     full = matched_instances(rate.consume_tok_s, rate_of(1), rate.headroom)
-    return rate, rate.instances if rate.covers else min(full, rate.instances)
+    start = rate.instances if rate.covers else min(full, rate.instances)
+    beside = sum(round(pool.weight * pool.instances) for pool in second_pool(job))
+    return rate, max(1, start - beside)

@@ -22,6 +22,7 @@ from fleetsim.sim.activity import ActivityLog
 from fleetsim.sim.draws import Draws
 from fleetsim.sim.fleet_settings import caps, credit_rules, lent_instances, most_instances, slowness, steering
 from fleetsim.sim.judges import open_judges
+from fleetsim.sim.second_pool import second_pool
 from fleetsim.sim.stations import open_stations, station_rows, stations_of
 from fleetsim.sim.work import check_tables
 
@@ -46,7 +47,8 @@ class Fleet:
         self.law, self.sizes = law_of(scenario), sizes_of(scenario)  # asked whenever something changes
         self.own = most_instances(scenario)
         self.lent = lent_instances(scenario)
-        check_tables(scenario, limits, self.own + self.lent)
+        others = second_pool(scenario)
+        check_tables(scenario, limits, self.own + self.lent + fleet.seconds)
         # a constant-rate engine is the runbook's: prompts are free and no cache is kept
         caching = scenario.engine.prefix_caching and scenario.engine.kind != "constant"
         self.world = World(
@@ -54,6 +56,7 @@ class Fleet:
             limits,
             instances=self.own + self.lent,
             started=fleet.instances,
+            others=others,
             slow=slowness(scenario, self.own),
             prefix_caching=caching,
             system_tokens=workload.shared_prefix_tokens,
@@ -64,7 +67,8 @@ class Fleet:
         # A counter of the fleet row, and setting its fields: bound here, for a run reads some hundreds of them.
         self.get: Callable[[str], int] = self.world.get
         self.set = self.world.set
-        self.draws = Draws(scenario, self.world, step_time, limits, replication)
+        smallest = min([(step_time, limits), *((o.step_time, o.limits) for o in others)], key=lambda e: e[1].kv_blocks)
+        self.draws = Draws(scenario, self.world, *smallest, replication)
         self.kept, self.group_size, self.samples_of = self.draws.kept, self.draws.group_size, self.draws.samples_of
         capacity = scenario.buffer.capacity_samples
         self.world.set(
@@ -177,14 +181,24 @@ class Fleet:
         """Instances that serve or stand still, of the fleet's own and of lent GPUs."""
         return np.flatnonzero(self.world.instances["kind"] != t.DOWN)
 
+    @property
+    def kv_blocks(self) -> NDArray[np.int64]:
+        """Usable KV blocks of each instance."""
+        return np.asarray(self.world.pools["kv_blocks"][self.world.instances["pool"]])
+
+    @property
+    def lasting(self) -> list[int]:
+        """Instances that no lending and no trainer takes away: the fleet's own, and those of the second pool."""
+        return [*range(self.own), *range(self.own + self.lent, self.world.n_instances)]
+
     def kv_use(self, which: int) -> float:
         """Share of its KV blocks that an instance uses now."""
-        return self.command(t.CMD_BLOCKS, which, self.now) / self.limits.kv_blocks
+        return self.command(t.CMD_BLOCKS, which, self.now) / float(self.kv_blocks[which])
 
     def mean_kv_use(self) -> float:
         """The same of all instances that were up when they were last added up."""
-        up = self.get("up")
-        return self.get("kv_used") / (up * self.limits.kv_blocks) if up else 0.0
+        held = self.kv_blocks[self.world.instances["account"] != t.ACC_OFF].sum()
+        return float(self.get("kv_used") / held) if held else 0.0
 
     def unfinished(self) -> NDArray[np.int64]:
         """Groups in generation or scoring, in the order in which they were started."""

@@ -9,6 +9,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.engine.first_rows import UNLIMITED
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.policies.law import EachStep
+from fleetsim.sim.second_pool import second_pool
 
 
 def most_instances(scenario: Scenario) -> int:
@@ -22,6 +23,13 @@ def lent_instances(scenario: Scenario) -> int:
         return 0
     given = scenario.fleet.lending.instances
     return scenario.trainer.gpus // scenario.engine.gpus if given is None else given
+
+
+def paces(scenario: Scenario) -> list[float]:
+    """Iteration time multiplier of every instance that a run ever has, against one of the first pool: in the order of
+    the kernel's rows, those on lent GPUs and of the second pool last."""
+    own = slowness(scenario, most_instances(scenario)) + [1.0] * lent_instances(scenario)
+    return own + [1.0 / pool.weight for pool in second_pool(scenario) for _ in range(pool.instances)]
 
 
 def slowness(scenario: Scenario, instances: int) -> list[float]:
@@ -43,7 +51,10 @@ def caps(scenario: Scenario, limits: EngineLimits) -> dict[str, int]:
         most, each = fleet.max_in_flight_samples, fleet.max_in_flight_samples_per_instance
         return {"cap": most or UNLIMITED, "cap_instance": each or own}
     held = fleet.max_in_flight_samples_per_instance is None
-    return {"cap_groups": most_groups(scenario, fleet.instances), "cap_instance": own if held else UNLIMITED}
+    return {
+        "cap_groups": most_groups(scenario, fleet.instances + fleet.seconds),
+        "cap_instance": own if held else UNLIMITED,
+    }
 
 
 def most_groups(scenario: Scenario, instances: int) -> int:
@@ -61,7 +72,7 @@ def credit_rules(scenario: Scenario) -> dict[str, int]:
     law = law_of(scenario)
     reserved = scenario.groups_per_step if law.reserves_steps else 0
     return {
-        "pool": int(law.counts_open),
+        "counts_open": int(law.counts_open),
         "returns": int(not (law.counts_open or law.counts_started)),
         "floor": law.lets_in.kept_running(scenario.admission) if isinstance(law.lets_in, EachStep) else 0,
         "target_groups": reserved,

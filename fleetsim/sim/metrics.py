@@ -15,10 +15,11 @@ from fleetsim.errors import InputError, Problem
 from fleetsim.policies.samples import AGE_ACTIONS
 from fleetsim.quantities import EVALUATION_S, PREFILL_BUSY
 from fleetsim.sim.binding import binding_of
-from fleetsim.sim.fleet_settings import lent_instances, most_instances, slowness
+from fleetsim.sim.fleet_settings import lent_instances, paces
 from fleetsim.sim.judges import judge_metrics, judged_here, judges_gpu_seconds
 from fleetsim.sim.load import mix_of
 from fleetsim.sim.records import NOT_TRAINING, Records
+from fleetsim.sim.second_pool import mean_kv_blocks, second_gpus, second_price
 from fleetsim.sim.spot import spot_metrics
 from fleetsim.sim.stations import station_metrics, station_usd
 from fleetsim.sim.window import StepWindow, window_of
@@ -100,7 +101,7 @@ def numbers_of(records: Records, window: StepWindow | None = None) -> dict[str, 
         "cost_per_step": (cost_usd(records, gpu_s) + station_usd(records, window)) / n
         + sum(judge["usd"] for judge in judges.values()),
         "preemptions": window.total("preemptions") / n,
-        "kv_use": window.total("block_s") / (busy * records.engine[1].kv_blocks) if busy > 0 else 0.0,
+        "kv_use": window.total("block_s") / (busy * mean_kv_blocks(records)) if busy > 0 else 0.0,
         "trained_length_bias": _length_bias(records, window),
         "samples_lost": _samples_lost(records, window),
         **_of_prefill(records, window),
@@ -117,7 +118,7 @@ def utilization(records: Records, window: StepWindow) -> float:
     """
     scenario = records.scenario
     generated = window.total("generated_tokens")
-    slow = slowness(scenario, most_instances(scenario)) + [1.0] * lent_instances(scenario)
+    slow = paces(scenario)
     speed = sum(1.0 / factor for factor in slow) / len(slow)
     full = mix_of(records, generated, window.total("prefilled_tokens")).saturated_tok_s * speed
     instance_s = sum(window.total(f"{name}_s") for name in ("busy", "paused", "idle", "down"))
@@ -159,28 +160,32 @@ def _lent(records: Records, window: StepWindow) -> float:
 
 
 def gpu_seconds(records: Records, window: StepWindow) -> dict[str, float]:
-    """GPU-seconds paid for in the window: rollout = instance-seconds x TP, those on spot machines apart (spot), trainer
-    = its GPUs x window, evaluation = instances of its own x TP x window.
+    """GPU-seconds paid for in the window: rollout = instance-seconds x TP, those on spot machines apart (spot), and
+    those of the second pool (second, all of the window), trainer = its GPUs x window, evaluation = instances of its
+    own x TP x window.
 
     Colocated pools are the same GPUs: they are counted once, as rollout, and the trainer adds what it has more. GPUs
     that the trainer lends are its own.
     """
     scenario = records.scenario
     instance_s = sum(window.total(f"{name}_s") for name in ("busy", "paused", "idle", "down"))
-    rollout = (instance_s - window.total("lent_s")) * scenario.engine.gpus
+    second_s = scenario.fleet.seconds * window.span_s
+    rollout = (instance_s - window.total("lent_s") - second_s) * scenario.engine.gpus
     trainer = scenario.trainer.gpus * window.span_s
     if scenario.fleet.placement == "colocated":
         trainer = max(0.0, trainer - rollout)
     evaluation = scenario.evaluation.own_instances * scenario.engine.gpus * window.span_s
     spot = window.total("spot_s") * scenario.engine.gpus
-    return {"rollout": rollout - spot, "spot": spot, "trainer": trainer, "evaluation": evaluation}
+    second = second_gpus(scenario) * window.span_s
+    return {"rollout": rollout - spot, "spot": spot, "second": second, "trainer": trainer, "evaluation": evaluation}
 
 
 def cost_usd(records: Records, gpu_s: dict[str, float]) -> float:
     """US dollars for so many GPU-seconds of each pool; instances that only evaluate cost what rollout costs."""
     prices = prices_of(records.scenario)
     rollout = gpu_s["rollout"] + gpu_s["evaluation"]
-    return (rollout * prices.rollout + gpu_s["spot"] * prices.spot + gpu_s["trainer"] * prices.trainer) / 3600.0
+    own = rollout * prices.rollout + gpu_s["spot"] * prices.spot + gpu_s["trainer"] * prices.trainer
+    return (own + gpu_s["second"] * second_price(records.scenario)) / 3600.0
 
 
 def _of_samples(records: Records, column: str, groups: NDArray[np.bool_]) -> NDArray[Any]:

@@ -61,7 +61,7 @@ def _load(job: RunState, i: int) -> Process:
     yield job.env.timeout(job.times.pause_s)
     job.under_way -= 1
     fleet.serve_version(version, i)
-    if drain and i < job.size and rows["kind"][i] != DOWN:
+    if drain and not job.size <= i < fleet.own and rows["kind"][i] != DOWN:
         fleet.command(CMD_REOPEN, i)
 
 
@@ -79,7 +79,7 @@ def _groups_on(job: RunState, i: int) -> Ids:
 def _note_published(job: RunState) -> None:
     """A version is published once no instance that is up serves an older one."""
     up = job.fleet.up()
-    up = up[up < job.fleet.own]
+    up = up[np.isin(up, job.fleet.lasting)]
     version = int(job.fleet.world.instances["version"][up].min()) if len(up) else job.loadable
     if version <= job.progress.version:
         return

@@ -99,11 +99,11 @@ def _companions(job: RunState) -> Iterator[Process]:
     """What goes on beside training for the whole run."""
     scenario = job.scenario
     if scenario.fleet.failures.mtbf_s is not None:
-        yield from (fail(job, i) for i in range(job.fleet.own))
+        yield from (fail(job, i) for i in job.fleet.lasting)
     yield from spot_processes(job)
     if scenario.sync.scope == "rolling":
         turns = simpy.Resource(job.env, capacity=scenario.sync.at_once)
-        yield from (follow(job, i, turns) for i in range(job.fleet.own))
+        yield from (follow(job, i, turns) for i in job.fleet.lasting)
     if scenario.fleet.repack.every_s is not None:
         yield repack(job)
 

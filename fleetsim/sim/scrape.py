@@ -131,8 +131,9 @@ class Scraper:
         out["up"], out["paused"] = rows["kind"] != DOWN, rows["account"] == ACC_PAUSED
         out["incarnation"], out["born_s"] = np.tile(self.incarnation, looks), np.tile(self.born_s, looks)
         out["running"], out["waiting"] = rows["running"], rows["waiting"]
-        used = fleet.limits.kv_blocks - rows["free"] + blocks_needed(rows, residues, grown)
-        out["kv_use"] = np.where(rows["account"] != ACC_OFF, used / fleet.limits.kv_blocks, 0.0)
+        held = np.tile(fleet.kv_blocks, looks)
+        used = held - rows["free"] + blocks_needed(rows, residues, grown)
+        out["kv_use"] = np.where(rows["account"] != ACC_OFF, used / held, 0.0)
         for name in COUNTERS:
             out[name] = rows[name] - np.tile(self.before[name], looks)
         out["generated"] += grown * rows["decodes"]

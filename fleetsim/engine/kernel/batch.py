@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from fleetsim.engine.kernel.addresses import fleet_at, float_at, instance_at, int64_at, sample_at
+from fleetsim.engine.kernel.addresses import fleet_at, float_at, instance_at, int64_at, line_at, pool_at, sample_at
 from fleetsim.engine.kernel.blocks import context, hold_found, take, units, units_of
 from fleetsim.engine.kernel.growth import decode_tokens, iterations_for, set_growth, tokens_held
 from fleetsim.engine.kernel.instance import account, blocks_now, elapsed, iterations_that_fit, set_next
@@ -63,7 +63,7 @@ def make_room(fleet: int, i: int) -> tuple[int, int, int, bool]:
     w = fleet_at(fleet, 0)
     instance = instance_at(w.instances, i)
     preempted = False
-    chunk, need_partial = partial_step(fleet, i, w.max_tokens - decode_tokens(fleet, i))
+    chunk, need_partial = partial_step(fleet, i, pool_at(w.pools, instance.pool).max_tokens - decode_tokens(fleet, i))
     need = blocks_now(fleet, i)
     # Of one request alone only drafts past its end may not fit: they are thrown away.
     while need + need_partial > instance.free and instance.running > 1:
@@ -109,10 +109,17 @@ def start(fleet: int, i: int, s: int, t: float, chunk: int, found: int, unread: 
 
 
 @compiled
-def engines_at_work(fleet: int, decodes: int) -> float:
+def iteration_s(fleet: int, i: int, tokens: int) -> float:
+    """Seconds of an iteration of so many tokens, beside what follows from its sequences and their contexts."""
+    w = fleet_at(fleet, 0)
+    return float_at(line_at(w.table_s, instance_at(w.instances, i).pool, w.most_tokens * 8), tokens)
+
+
+@compiled
+def engines_at_work(fleet: int, i: int, decodes: int) -> float:
     """Engines of an instance that have a decode: they share the decodes evenly, and run at the same time."""
     w = fleet_at(fleet, 0)
-    return float(max(1, min(decodes, w.decoders)))
+    return float(max(1, min(decodes, pool_at(w.pools, instance_at(w.instances, i).pool).decoders)))
 
 
 @compiled
@@ -123,16 +130,19 @@ def decode_load(fleet: int, i: int, decodes: int) -> tuple[int, float, float, fl
     """
     w = fleet_at(fleet, 0)
     instance = instance_at(w.instances, i)
+    pool = pool_at(w.pools, instance.pool)
     if decodes == 0:
-        return 0, 0.0, w.per_kv_token_s, 0.0
-    kv_token_s = w.per_kv_token_s
-    if w.decoders > 1:
-        kv_token_s /= engines_at_work(fleet, decodes)
+        return 0, 0.0, pool.per_kv_token_s, 0.0
+    kv_token_s = pool.per_kv_token_s
+    if pool.decoders > 1:
+        kv_token_s /= engines_at_work(fleet, i, decodes)
     if w.speculates == 0:
         return decodes, 0.0, kv_token_s, float(instance.kv_sum)
     set_growth(fleet, i)
-    kv_token_s += float_at(w.draft_kv_s, decodes)
-    return decode_tokens(fleet, i), float_at(w.draft_s, decodes), kv_token_s, tokens_held(fleet, i)
+    bytes_each = (w.most_seqs + 1) * 8
+    kv_token_s += float_at(line_at(w.draft_kv_s, instance.pool, bytes_each), decodes)
+    drafts_s = float_at(line_at(w.draft_s, instance.pool, bytes_each), decodes)
+    return decode_tokens(fleet, i), drafts_s, kv_token_s, tokens_held(fleet, i)
 
 
 @compiled
@@ -142,18 +152,19 @@ def window_load(fleet: int, i: int, decodes: int) -> tuple[float, float]:
     instance = instance_at(w.instances, i)
     if decodes == 0:
         return 0.0, 0.0
-    token_s = w.window_token_s / engines_at_work(fleet, decodes)
+    token_s = pool_at(w.pools, instance.pool).window_token_s / engines_at_work(fleet, i, decodes)
     seen = instance.near_sum + instance.near * (instance.phase * FRACTION)
     return token_s * seen, token_s * instance.near * (instance.growth * FRACTION)
 
 
 @compiled
-def sequences_s(fleet: int, decodes: int) -> float:
+def sequences_s(fleet: int, i: int, decodes: int) -> float:
     """Seconds for so many decodes beside those of their tokens and of their cache."""
     w = fleet_at(fleet, 0)
-    seconds = w.per_seq_s * decodes
-    if w.decoders > 1:
-        seconds /= engines_at_work(fleet, decodes)
+    pool = pool_at(w.pools, instance_at(w.instances, i).pool)
+    seconds = pool.per_seq_s * decodes
+    if pool.decoders > 1:
+        seconds /= engines_at_work(fleet, i, decodes)
     return seconds
 
 
@@ -163,12 +174,13 @@ def run_step(fleet: int, i: int, t: float, decodes: int, prefill: int, pairs: fl
     w = fleet_at(fleet, 0)
     instance = instance_at(w.instances, i)
     tokens, drafts_s, kv_token_s, held = decode_load(fleet, i, decodes)
-    dt = float_at(w.table_s, tokens + prefill) + sequences_s(fleet, decodes) + w.per_prefill_token_s * prefill
-    dt += kv_token_s * held + w.per_attn_pair_s * pairs
+    pool = pool_at(w.pools, instance.pool)
+    dt = iteration_s(fleet, i, tokens + prefill) + sequences_s(fleet, i, decodes) + pool.per_prefill_token_s * prefill
+    dt += kv_token_s * held + pool.per_attn_pair_s * pairs
     dt += drafts_s
     if w.window > 0:
         near_s, _ = window_load(fleet, i, decodes)
-        dt += near_s + w.window_pair_s * prompts_in_window(fleet, i)
+        dt += near_s + pool.window_pair_s * prompts_in_window(fleet, i)
     instance.kind = STEP
     instance.k = 1 if decodes > 0 else 0
     instance.first_s = dt * instance.slow
@@ -193,7 +205,7 @@ def run_decodes(fleet: int, i: int, t: float, once: bool) -> None:
         return
     tokens, drafts_s, kv_token_s, held = decode_load(fleet, i, b)
     most = iterations_for(fleet, i, (int64_at(ends_of(fleet, i), 0) >> 32) - instance.count)
-    first_s = float_at(w.table_s, tokens) + sequences_s(fleet, b) + kv_token_s * held
+    first_s = iteration_s(fleet, i, tokens) + sequences_s(fleet, i, b) + kv_token_s * held
     slope_s = kv_token_s * b * (instance.growth * FRACTION)
     if w.window > 0:
         near_s, near_slope_s = window_load(fleet, i, b)

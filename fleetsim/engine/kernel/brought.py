@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fleetsim.engine.kernel.addresses import fleet_at, instance_at, sample_at
+from fleetsim.engine.kernel.addresses import fleet_at, instance_at, pool_at, sample_at
 from fleetsim.engine.kernel.blocks import blocks, context, hold_found, look_up, publish, take, units, units_of
 from fleetsim.engine.kernel.instance import blocks_now
 from fleetsim.engine.kernel.jit import compiled
@@ -45,7 +45,8 @@ def bring_in(fleet: int, i: int) -> None:
     instance = instance_at(w.instances, i)
     if instance.partial >= 0:
         return  # it stays the last of the running ones until its prompt is computed again
-    while instance.waiting > 0 and instance.running < w.max_num_seqs:
+    most = pool_at(w.pools, instance.pool).max_num_seqs
+    while instance.waiting > 0 and instance.running < most:
         s = instance.wait_head
         S = sample_at(w.samples, s)
         if S.side != BROUGHT:

@@ -160,7 +160,7 @@ def complete(fleet: int, g: int, t: float) -> None:
     w.completed_groups += 1
     if group.need < group.size:
         lose_rest(fleet, g, t)
-    if w.pool == 1:
+    if w.counts_open == 1:
         w.credits += 1
     if group.zero_variance == 1:
         group.status = G_FILTERED
@@ -180,7 +180,7 @@ def shrink(fleet: int, g: int, t: float) -> None:
     if group.need == 0 and group.zero_variance != EVALUATED:
         group.status = G_ABORTED
         w.aborted_groups += 1
-        w.credits += w.returns + w.pool
+        w.credits += w.returns + w.counts_open
         owe(fleet, g)
     elif group.scored == group.need:
         all_scored(fleet, g, t)

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import math
 
-from fleetsim.engine.kernel.addresses import fleet_at, float_at, group_at, instance_at, int32_at, put_int32, sample_at
+from fleetsim.engine.kernel.addresses import (
+    fleet_at,
+    float_at,
+    group_at,
+    instance_at,
+    int32_at,
+    pool_at,
+    put_int32,
+    sample_at,
+)
 from fleetsim.engine.kernel.instance import cut, mark
 from fleetsim.engine.kernel.jit import compiled
 from fleetsim.engine.kernel.members import set_load, wait_back
@@ -49,8 +58,9 @@ def route_group(fleet: int, g: int) -> int:
         i = route(fleet)
         if i < 0:
             return -1
-        load = instance_at(w.instances, i).load
-        if load == 0 or load + group_at(w.groups, g).size <= w.cap_instance:
+        instance = instance_at(w.instances, i)
+        most = w.cap_instance * pool_at(w.pools, instance.pool).weight
+        if instance.load == 0 or instance.load + group_at(w.groups, g).size <= most:
             return i
     return -1
 
@@ -63,7 +73,7 @@ def await_engine(fleet: int, row: int, s: int, t: float) -> None:
     wait_back(fleet, row, s)
     if engine.kind == IDLE:
         mark(fleet, row, t)
-    elif engine.waiting == 1 and engine.running < w.max_num_seqs:
+    elif engine.waiting == 1 and engine.running < pool_at(w.pools, engine.pool).max_num_seqs:
         cut(fleet, row, t)  # behind a head that does not fit nothing can start: no need to look
 
 
@@ -173,7 +183,8 @@ def dispatch(fleet: int, t: float) -> bool:
         if w.together == 1:
             if w.in_flight > 0 and w.in_flight + group.size > w.cap:
                 return True
-            if float_at(w.loads, 1) > 0.0 and float_at(w.loads, 1) + group.size > w.cap_instance:
+            # Where instances differ, the least loaded for its weight need not have the most room.
+            if w.n_pools == 1 and 0.0 < float_at(w.loads, 1) > w.cap_instance - group.size:
                 return True
             i = route_group(fleet, g)
             if i < 0:

@@ -11,6 +11,7 @@ from fleetsim.engine.kernel.addresses import (
     instance_at,
     int32_at,
     int64_at,
+    pool_at,
     put_int32,
     sample_at,
     station_at,
@@ -209,10 +210,11 @@ def land(fleet: int, i: int, t: float) -> None:
     if kind == JUMP or kind == STEP:
         k = instance.k
         tokens = grown(fleet, i, k)
-        used = w.kv_blocks - instance.free
+        kv_blocks = pool_at(w.pools, instance.pool).kv_blocks
+        used = kv_blocks - instance.free
         if kind == JUMP:
             take(fleet, i, blocks_needed(fleet, i, tokens))
-        instance.block_s += 0.5 * (used + w.kv_blocks - instance.free) * (t - instance.t0)
+        instance.block_s += 0.5 * (used + kv_blocks - instance.free) * (t - instance.t0)
         keep_phase(fleet, i, k)
         instance.count += tokens
         instance.ratio_count += tokens - k  # SGLang's ratio falls with iterations, whatever they bring

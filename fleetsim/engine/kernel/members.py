@@ -14,6 +14,7 @@ from fleetsim.engine.kernel.addresses import (
     int32_at,
     int64_at,
     line_at,
+    pool_at,
     put_int32,
     put_int64,
     sample_at,
@@ -38,7 +39,7 @@ from fleetsim.engine.kernel.windows import (
 def ends_of(fleet: int, i: int) -> int:
     """Address of the instance's heap of turn ends."""
     w = fleet_at(fleet, 0)
-    return line_at(w.ends, i, w.max_num_seqs * 8)
+    return line_at(w.ends, i, w.most_seqs * 8)
 
 
 @compiled
@@ -237,11 +238,11 @@ def evict(fleet: int, i: int, s: int) -> None:
 
 @compiled
 def show_load(fleet: int, i: int) -> None:
-    """Tells the routers how many samples the instance has; a full or closed one drops out of their sight."""
+    """Tells the routers how many samples the instance has for its weight; a full or closed one drops out of sight."""
     w = fleet_at(fleet, 0)
     instance = instance_at(w.instances, i)
-    is_open = instance.accepting == 1 and instance.load < w.cap_instance
-    tree_set(w.loads, w.half, i, float(instance.load) if is_open else math.inf)
+    load = instance.load / pool_at(w.pools, instance.pool).weight
+    tree_set(w.loads, w.half, i, load if instance.accepting == 1 and load < w.cap_instance else math.inf)
 
 
 @compiled

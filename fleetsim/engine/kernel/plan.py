@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fleetsim.engine.kernel.addresses import fleet_at, instance_at, sample_at
+from fleetsim.engine.kernel.addresses import fleet_at, instance_at, pool_at, sample_at
 from fleetsim.engine.kernel.batch import chunk_of, continue_partial, make_room, run_decodes, run_step, start
 from fleetsim.engine.kernel.blocks import context, look_up, publish, take, units, units_of
 from fleetsim.engine.kernel.brought import bring_in
@@ -23,15 +23,16 @@ def plan_vllm(fleet: int, i: int) -> None:
     w = fleet_at(fleet, 0)
     instance = instance_at(w.instances, i)
     size = w.block_size
+    pool = pool_at(w.pools, instance.pool)
     p = instance.partial
     chunk, need_partial, need, preempted = make_room(fleet, i)
     prefill = chunk
     pairs = continue_partial(fleet, i, chunk, need_partial)
     if instance.fresh >= 0:
         publish(fleet, i, p)
-    budget = w.max_tokens - decode_tokens(fleet, i) - chunk
+    budget = pool.max_tokens - decode_tokens(fleet, i) - chunk
     take(fleet, i, need)  # the decodes are served first
-    while not preempted and budget > 0 and instance.waiting > 0 and instance.running < w.max_num_seqs:
+    while not preempted and budget > 0 and instance.waiting > 0 and instance.running < pool.max_num_seqs:
         s = instance.wait_head
         if sample_at(w.samples, s).side == BROUGHT:
             break

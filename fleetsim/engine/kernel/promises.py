@@ -8,7 +8,7 @@ is the one that a walk would give.
 
 from __future__ import annotations
 
-from fleetsim.engine.kernel.addresses import fleet_at, instance_at, sample_at
+from fleetsim.engine.kernel.addresses import fleet_at, instance_at, pool_at, sample_at
 from fleetsim.engine.kernel.jit import compiled
 
 CLIP_NEW_TOKENS = 4096
@@ -21,7 +21,8 @@ def max_new_tokens(fleet: int, s: int) -> int:
     """The client's cap, and no more than the cache holds: SGLang cuts it to that."""
     w = fleet_at(fleet, 0)
     S = sample_at(w.samples, s)
-    return max(0, min(w.most_output, w.kv_blocks * w.block_size - S.prompt - S.extra - 2))
+    kv_blocks = pool_at(w.pools, instance_at(w.instances, S.instance).pool).kv_blocks
+    return max(0, min(w.most_output, kv_blocks * w.block_size - S.prompt - S.extra - 2))
 
 
 @compiled

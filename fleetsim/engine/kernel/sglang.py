@@ -15,7 +15,7 @@ scheduler_components/new_token_ratio_tracker.py, environ.py (the constants); mem
 
 from __future__ import annotations
 
-from fleetsim.engine.kernel.addresses import fleet_at, instance_at, sample_at
+from fleetsim.engine.kernel.addresses import fleet_at, instance_at, pool_at, sample_at
 from fleetsim.engine.kernel.batch import chunk_of, continue_partial, partial_step, run_decodes, run_step, start
 from fleetsim.engine.kernel.blocks import context, give_back, look_up
 from fleetsim.engine.kernel.instance import blocks_now
@@ -65,7 +65,8 @@ def prefill_batch(fleet: int, i: int) -> tuple[int, float]:
     w = fleet_at(fleet, 0)
     instance = instance_at(w.instances, i)
     size = w.block_size
-    budget = w.max_tokens
+    pool = pool_at(w.pools, instance.pool)
+    budget = pool.max_tokens
     p = instance.partial
     chunk, need = partial_step(fleet, i, budget)
     pairs = continue_partial(fleet, i, chunk, need)
@@ -78,7 +79,7 @@ def prefill_batch(fleet: int, i: int) -> tuple[int, float]:
         promised = may_generate(fleet, p, sample_at(w.samples, p).made) + size
     running_tokens = ratio_now(fleet, i) * promised_now(fleet, i, p)
     while instance.waiting > 0 and budget > 0:
-        if instance.running >= w.max_num_seqs:
+        if instance.running >= pool.max_num_seqs:
             instance.full = 1
             break
         s = instance.wait_head

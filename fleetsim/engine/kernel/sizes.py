@@ -12,7 +12,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fleetsim.engine.kernel.tables import ACCOUNTS, GROUP, INSTANCE, LEVELS, LOG, NEEDS, PREFIX, SAMPLE, STATION, VISIT
+from fleetsim.engine.kernel.tables import (
+    ACCOUNTS,
+    GROUP,
+    INSTANCE,
+    LEVELS,
+    LOG,
+    NEEDS,
+    POOL,
+    PREFIX,
+    SAMPLE,
+    STATION,
+    VISIT,
+)
 
 INT, FLOAT, SHORT = np.dtype(np.int64), np.dtype(np.float64), np.dtype(np.int32)
 
@@ -49,7 +61,11 @@ def _calls(w: Any) -> tuple[int, ...]:
 
 
 def _drafting(w: Any) -> tuple[int, ...]:
-    return (w["max_num_seqs"] + 1 if w["speculates"] else 1,)
+    return (w["most_seqs"] + 1 if w["speculates"] else 1,)
+
+
+def _drafting_pools(w: Any) -> tuple[int, ...]:
+    return (w["n_pools"] if w["speculates"] else 1, w["most_seqs"] + 1 if w["speculates"] else 1)
 
 
 SIZES: dict[str, TableSize] = {
@@ -62,11 +78,11 @@ SIZES: dict[str, TableSize] = {
         INSTANCE, _rows, "routers choose leaves that hold a load; prefill engines follow the instances"
     ),
     "ends": TableSize(
-        INT, lambda w: (w["n_instances"], w["max_num_seqs"]), "schedulers run max_num_seqs requests at most"
+        INT, lambda w: (w["n_instances"], w["most_seqs"]), "schedulers run max_num_seqs requests at most"
     ),
     "crossings": TableSize(
         INT,
-        lambda w: (w["n_instances"], w["max_num_seqs"] if w["window"] else 1),
+        lambda w: (w["n_instances"], w["most_seqs"] if w["window"] else 1),
         "as ends; used only where there is a window",
     ),
     "residues": TableSize(SHORT, lambda w: (w["n_instances"], w["block_size"]), "indices are taken modulo block_size"),
@@ -74,7 +90,7 @@ SIZES: dict[str, TableSize] = {
     "loads": TableSize(FLOAT, _leaves, "leaf i of instance i, half >= n_instances"),
     "table_s": TableSize(
         FLOAT,
-        lambda w: (max(w["max_tokens"], w["max_num_seqs"] * max(1, w["most_drafts"])) + 1,),
+        lambda w: (w["n_pools"], w["most_tokens"]),
         "prompts and decodes share max_tokens, for EngineLimits holds max_num_seqs to it, and Speculation the drafts; "
         "SGLang's run apart",
     ),
@@ -109,10 +125,11 @@ SIZES: dict[str, TableSize] = {
     "drafts": TableSize(
         SHORT, _drafting, "decodes run, so they are max_num_seqs at most; read only where `speculates`"
     ),
-    "draft_s": TableSize(FLOAT, _drafting, "as drafts"),
-    "draft_kv_s": TableSize(FLOAT, _drafting, "as drafts"),
+    "draft_s": TableSize(FLOAT, _drafting_pools, "as drafts"),
+    "draft_kv_s": TableSize(FLOAT, _drafting_pools, "as drafts"),
     "growths": TableSize(
         SHORT, lambda w: (w["ages"], w["most_drafts"]), "an age is held below `ages`; drafts are below most_drafts"
     ),
+    "pools": TableSize(POOL, lambda w: (w["n_pools"],), "an instance's own pool, as `World` gives it"),
     "log": TableSize(LOG, lambda w: (w["cap_log"],), "account writes no row beyond cap_log, and counts those lost"),
 }

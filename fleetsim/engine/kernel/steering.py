@@ -6,7 +6,7 @@ by the run's own processes: there is one for each simulated second, and hardly a
 
 from __future__ import annotations
 
-from fleetsim.engine.kernel.addresses import fleet_at, instance_at
+from fleetsim.engine.kernel.addresses import fleet_at, instance_at, pool_at
 from fleetsim.engine.kernel.growth import grown
 from fleetsim.engine.kernel.instance import EPSILON, blocks_needed, elapsed, iterations_until
 from fleetsim.engine.kernel.jit import compiled
@@ -23,7 +23,7 @@ def blocks_on(fleet: int, i: int, t: float) -> int:
     instance = instance_at(w.instances, i)
     if instance.account == ACC_OFF:
         return 0
-    used = w.kv_blocks - instance.free
+    used = pool_at(w.pools, instance.pool).kv_blocks - instance.free
     if instance.kind == JUMP:
         k = iterations_until(fleet, i, t)
         if k > 0 and instance.t0 + elapsed(fleet, i, k) > t + EPSILON * (1.0 + abs(t)):
@@ -38,7 +38,7 @@ def may_exceed(fleet: int, i: int, most: int, t: float) -> bool:
     were all its iterations as short as the first. That is quicker to see than how many it has."""
     w = fleet_at(fleet, 0)
     instance = instance_at(w.instances, i)
-    used = w.kv_blocks - instance.free
+    used = pool_at(w.pools, instance.pool).kv_blocks - instance.free
     if instance.kind != JUMP:
         return used > most
     k = instance.k
@@ -48,13 +48,15 @@ def may_exceed(fleet: int, i: int, most: int, t: float) -> bool:
 
 
 @compiled
-def most_blocks(fleet: int, t: float) -> int:
-    """KV blocks in use at t on the fullest instance that is up."""
+def fullest(fleet: int, t: float) -> float:
+    """Share of its KV blocks in use at t on the fullest instance that is up."""
     w = fleet_at(fleet, 0)
-    most = 0
+    most = 0.0
     for i in range(w.n_instances):
-        if instance_at(w.instances, i).kind != DOWN and may_exceed(fleet, i, most, t):
-            most = max(most, blocks_on(fleet, i, t))
+        instance = instance_at(w.instances, i)
+        kv_blocks = pool_at(w.pools, instance.pool).kv_blocks
+        if instance.kind != DOWN and may_exceed(fleet, i, int(most * kv_blocks), t):
+            most = max(most, blocks_on(fleet, i, t) / kv_blocks)
     return most
 
 
@@ -67,7 +69,7 @@ def steer(fleet: int) -> bool:
     """
     w = fleet_at(fleet, 0)
     w.steer_s += w.steer_every
-    use = most_blocks(fleet, w.now) / w.kv_blocks
+    use = fullest(fleet, w.now)
     size = w.steer_group
     if use > w.trim_above:
         w.steer_pool = max(float(size), min(w.steer_pool, w.in_flight * w.steer_target / use))

@@ -149,6 +149,7 @@ INSTANCE = np.dtype(
         ("first_s", "f8"),  # seconds of its first iteration
         ("slope_s", "f8"),  # seconds each further iteration takes more
         ("k", "i8"),  # iterations in it
+        ("pool", "i8"),  # whose engine it is
         ("count", "i8"),  # tokens that each decode has grown by so far, modulo block_size (`rebase`)
         ("growth", "i8"),  # tokens that each decode grows by in an iteration, in 2^-20
         ("phase", "i8"),  # what it has grown by beyond `count`, in 2^-20
@@ -200,6 +201,24 @@ INSTANCE = np.dtype(
         ("promised_till", "i8"),
         ("promised_last", "i8"),  # the last running request in it; -1 = not added up
         ("block_s", "f8"),  # KV blocks in use, integrated over the iterations
+    ],
+    align=True,
+)
+
+# Engines of one make: seconds of an iteration, and what one of them may hold.
+POOL = np.dtype(
+    [
+        ("per_seq_s", "f8"),
+        ("per_prefill_token_s", "f8"),
+        ("per_kv_token_s", "f8"),
+        ("per_attn_pair_s", "f8"),
+        ("window_token_s", "f8"),  # of the layers that look back so far only, for each cached token and each pair
+        ("window_pair_s", "f8"),
+        ("max_num_seqs", "i8"),
+        ("max_tokens", "i8"),
+        ("kv_blocks", "i8"),
+        ("decoders", "i8"),  # engines of an instance, evenly loaded
+        ("weight", "f8"),  # samples that it is sent for one that an instance of weight 1 is sent
     ],
     align=True,
 )
@@ -261,21 +280,15 @@ ADDRESSES = (
     "samples", "groups", "prefixes", "instances", "ends", "crossings", "residues", "clock", "loads", "table_s",
     "prompt_table_s", "timer_s", "timer_key", "requeue", "ready", "blocked", "owed", "dirty", "stations", "visits",
     "needs", "levels", "warm_s", "reward_s", "tool_s", "tool_tokens", "goals", "arrival_s", "arrival", "accounts",
-    "drafts", "draft_s", "draft_kv_s", "growths", "log",
+    "drafts", "draft_s", "draft_kv_s", "growths", "log", "pools",
 )  # fmt: skip
 
 FLEET = np.dtype(
     [
         *((name, "i8") for name in ADDRESSES),
         ("now", "f8"),
-        ("per_seq_s", "f8"),
-        ("per_prefill_token_s", "f8"),
-        ("per_kv_token_s", "f8"),
-        ("per_attn_pair_s", "f8"),
         ("window", "i8"),  # tokens that some layers look back; 0 = all layers see everything
         ("chunked", "i1"),  # to the last multiple of `window` instead
-        ("window_token_s", "f8"),  # their seconds for each cached token and each pair that they see
-        ("window_pair_s", "f8"),
         ("prompt_window_pair_s", "f8"),  # the latter of a prefill engine
         ("credits", "i8"),  # groups that may still start
         ("floor", "i8"),  # groups start without credits while fewer than this are unfinished
@@ -291,7 +304,6 @@ FLEET = np.dtype(
         ("n_instances", "i8"),
         ("n_rows", "i8"),  # of the table of instances: behind them stand their prefill engines
         ("prefills", "i8"),  # prefill engines of an instance; 0 = its engines compute prompts themselves
-        ("decoders", "i8"),  # engines of an instance, evenly loaded
         ("prompt_seqs", "i8"),  # of a prefill engine: requests, tokens in an iteration
         ("prompt_tokens", "i8"),
         ("prompt_unit", "i8"),  # its prompts are cut at multiples of so many tokens
@@ -318,7 +330,7 @@ FLEET = np.dtype(
         ("open_loop", "i1"),  # requests arrive by themselves: no groups, no credits
         ("halted", "i1"),  # nothing is sent while set
         ("until_empty", "i1"),  # `advance` returns when nothing is in flight
-        ("pool", "i1"),  # credits return when a group completes
+        ("counts_open", "i1"),  # credits return when a group completes
         ("returns", "i1"),  # credits return when a group is filtered or pushed out
         ("drop_oldest", "i1"),
         ("together", "i1"),
@@ -328,8 +340,9 @@ FLEET = np.dtype(
         ("imbalance", "i4"),
         ("system_blocks", "i4"),
         ("block_size", "i8"),
-        ("max_num_seqs", "i8"),
-        ("max_tokens", "i8"),
+        ("n_pools", "i8"),
+        ("most_seqs", "i8"),  # max_num_seqs of any pool
+        ("most_tokens", "i8"),  # columns of `table_s`
         ("n_stations", "i8"),
         ("most_warm", "i8"),  # of any station
         ("tool_station", "i8"),  # where tools are called and rewards are computed; -1 = nowhere: nothing limits them
@@ -360,7 +373,6 @@ FLEET = np.dtype(
         ("aborted_groups", "i8"),
         ("patience", "i8"),  # `advance` returns when so many groups have been completed or aborted
         ("wake", "i8"),  # and, as for a batch, when so many have been
-        ("kv_blocks", "i8"),
         ("whole_blocks", "i8"),  # blocks that block_size tokens take in layers that keep all of them
         ("window_blocks", "i8"),  # and in those that keep the last `near_blocks` times block_size tokens only
         ("near_blocks", "i8"),

@@ -12,7 +12,7 @@ first come, first served.
 
 from __future__ import annotations
 
-from fleetsim.engine.kernel.addresses import fleet_at, instance_at, sample_at
+from fleetsim.engine.kernel.addresses import fleet_at, instance_at, pool_at, sample_at
 from fleetsim.engine.kernel.batch import chunk_of, continue_partial, make_room, run_decodes, run_step, start
 from fleetsim.engine.kernel.blocks import blocks, context, look_up, take
 from fleetsim.engine.kernel.growth import decode_tokens
@@ -52,15 +52,16 @@ def plan_tensorrt(fleet: int, i: int) -> None:
     w = fleet_at(fleet, 0)
     instance = instance_at(w.instances, i)
     size = w.block_size
-    admitting = instance.waiting > 0 and instance.running < w.max_num_seqs
+    pool = pool_at(w.pools, instance.pool)
+    admitting = instance.waiting > 0 and instance.running < pool.max_num_seqs
     spare = unpromised(fleet, i) if w.no_evict == 1 and admitting else 0
     chunk, need_partial, need, preempted = make_room(fleet, i)
     prefill = chunk
     pairs = continue_partial(fleet, i, chunk, need_partial)
-    budget = w.max_tokens - decode_tokens(fleet, i) - chunk
+    budget = pool.max_tokens - decode_tokens(fleet, i) - chunk
     take(fleet, i, need)
     s = instance.wait_head if admitting and not preempted and instance.partial < 0 else -1
-    while s >= 0 and budget > 0 and instance.running < w.max_num_seqs:
+    while s >= 0 and budget > 0 and instance.running < pool.max_num_seqs:
         following = sample_at(w.samples, s).next
         if sample_at(w.samples, s).side == BROUGHT:
             break

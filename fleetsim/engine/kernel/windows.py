@@ -30,7 +30,7 @@ def crossings_of(fleet: int, i: int) -> int:
     A decode whose turn ends before is not in it.
     """
     w = fleet_at(fleet, 0)
-    return line_at(w.crossings, i, w.max_num_seqs * 8)
+    return line_at(w.crossings, i, w.most_seqs * 8)
 
 
 @compiled
