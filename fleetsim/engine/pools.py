@@ -39,6 +39,12 @@ def check_alike(pools: Sequence[Pool]) -> None:
             if own != rest:
                 rule = f"as in the first pool ({rest}): a request may go to either"
                 raise InputError([Problem(f"pools[{number}].{name}", own, rule, "give both pools the same")])
+        windows = [each.step_time.window for each in (first, pool)]
+        looks_back = [None if w is None else (w.tokens, w.chunked) for w in windows]
+        if looks_back[0] != looks_back[1]:
+            raise InputError(
+                [Problem(f"pools[{number}].window", looks_back[1], "as in the first pool", "give the same")]
+            )
         if (pool.step_time.speculation is None) != (first.step_time.speculation is None):
             rule = "drafts in every pool or in none"
             raise InputError([Problem(f"pools[{number}].speculation", "missing or alone", rule, "draft in all")])
@@ -63,7 +69,8 @@ def pool_rows(pools: Sequence[Pool]) -> NDArray[Any]:
 
 @dataclass(frozen=True, slots=True)
 class PoolTables:
-    """The kernel's tables of seconds, a line for each pool, and what drafts bring, which is the same in all."""
+    """The kernel's tables of seconds and drafts, a line for each pool, and what drafts bring, which is the same in
+    all."""
 
     table_s: NDArray[np.float64]
     drafts: NDArray[np.int32]
@@ -76,24 +83,24 @@ class PoolTables:
     def of(cls, pools: Sequence[Pool]) -> PoolTables:
         """The tables of these pools."""
         drafts = [DraftTables.of(p.step_time.speculation, p.limits, p.step_time.engines) for p in pools]
-        longest = max(drafts, key=lambda each: len(each.k))
-        each = longest.growths.shape[1]
+        growths = drafts[0].growths
+        each = growths.shape[1]
         seconds = [p.step_time.table(max(p.limits.max_num_batched_tokens, p.limits.max_num_seqs * each)) for p in pools]
         return cls(
             _lines(seconds),
-            longest.k,
+            _lines([each.k for each in drafts]),
             _lines([each.added_s for each in drafts]),
             _lines([each.added_kv_s for each in drafts]),
-            longest.growths,
-            longest.redrafts,
+            growths,
+            drafts[0].redrafts,
         )
 
 
-def _lines(arrays: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+def _lines(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
     """One line for each array, as long as the longest; nobody reads beyond an array's own end."""
     if len(arrays) == 1:
         return arrays[0][None, :]
-    lines = np.zeros((len(arrays), max(map(len, arrays))))
+    lines = np.zeros((len(arrays), max(map(len, arrays))), arrays[0].dtype)
     for line, array in zip(lines, arrays, strict=True):
         line[: len(array)] = array
     return lines

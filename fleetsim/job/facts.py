@@ -20,6 +20,7 @@ from fleetsim.job.nameplate import generated_mean, trainer_step_s
 from fleetsim.job.trainer_scaling import takes_turns
 from fleetsim.quantities import EVALUATION_S
 from fleetsim.sim.judges import judges_gpu_seconds
+from fleetsim.sim.second_pool import as_first, second_gpus, second_pool
 from fleetsim.tell.facts import Fact, Spans, explained, measured
 from fleetsim.workload.turns import cut_shares, response_law
 
@@ -137,6 +138,7 @@ def run_facts(
     lost = of["samples_lost.all"]
     yield measured("samples_lost.all", lost, said=losses_line(of, scenario) or "", line="lost", tile=False)
     yield Fact("spot", spot_line(of, scenario, on_demand))
+    yield Fact("second", second_line(scenario))
     yield Fact("judges", judges_line(of, scenario))
     yield Fact("backlog", backlog_line(scenario, of) or "")
     yield explained("pace", units.sentence(pace(of)))
@@ -146,6 +148,8 @@ def _hourly(of: Mapping[str, Estimate], scenario: Scenario) -> tuple[str, str, f
     usd = 3600.0 * of["cost_per_step"].mean / of["step_s"].mean
     rollout, trainer = scenario.fleet.instances * scenario.engine.gpus, scenario.trainer.gpus
     gpus = f"{rollout:,}" if takes_turns(scenario) else f"{rollout:,} + {trainer:,}"
+    second = second_gpus(scenario)
+    gpus += f" + {second:,}" if second else ""
     judging = round(judges_gpu_seconds(scenario, 1.0))
     gpus += f" + {judging:,}" if judging else ""
     paid = {"sandboxes": scenario.stations.tools, "reward workers": scenario.stations.reward}
@@ -171,6 +175,19 @@ def spot_line(of: Mapping[str, Estimate], scenario: Scenario, on_demand: tuple[f
         longer = f"{units.share(step)} longer" if step >= _LONGER else "no longer"
         said += f": {cheaper}, {longer} than all on demand"
     return f"{said}; worst hour {known['worst_hour']:.2g} times the mean step"
+
+
+def second_line(scenario: Scenario) -> str:
+    """ "5 instances on H200, each sent 1.3 times as many samples: 62 % of all"; empty without a second pool."""
+    fleet = scenario.fleet
+    for pool in second_pool(scenario):
+        where, share = as_first(scenario).engine, pool.weight * pool.instances
+        gpus = where.gpu if where.tp == 1 else f"{where.tp} {where.gpu}"
+        said = (
+            f"{units.plural(pool.instances, 'instance')} on {gpus}, each sent {pool.weight:.2g} times as many samples"
+        )
+        return f"{said}: {units.share(share / (share + fleet.instances), 0)} of all"
+    return ""
 
 
 def judges_line(of: Mapping[str, Estimate], scenario: Scenario) -> str:

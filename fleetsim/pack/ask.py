@@ -93,9 +93,12 @@ class Pack:
 def _unlike(jobs: Sequence[Job]) -> list[Problem]:
     """What keeps jobs from sharing GPUs."""
     from fleetsim.engine.gpus import gpu_of
+    from fleetsim.sim.second_pool import check_one_make
 
     if not 2 <= len(jobs) <= MOST_JOBS:
         return [Problem("JOB", len(jobs), f"two jobs at least, {MOST_JOBS} at most", "fleetsim split for one job")]
+    for job in jobs:
+        check_one_make(job.scenario, "pack")
     sheets: list[GpuSpec] = [gpu_of(job.scenario.engine) for job in jobs]
     names = sorted({sheet.name for sheet in sheets})
     if len(names) > 1:

@@ -29,6 +29,7 @@ from fleetsim.plan.front import MOST_ROWS, Goal, front_of, thinned
 from fleetsim.plan.rows import Bought, PlanRow, Plans
 from fleetsim.plan.search import Found, Search
 from fleetsim.plan.shares import Candidate, Engines, neighbours
+from fleetsim.sim.second_pool import check_one_make
 from fleetsim.size.reasons import as_run
 from fleetsim.split.arrangements import SWITCH_S
 from fleetsim.split.permissions import NAMES, Allowed, stale
@@ -78,6 +79,7 @@ def plan(
 
 def planned_job(scenario: Scenario, given: frozenset[str]) -> Scenario:
     """The job as it is simulated: handing GPUs over takes time, and the trainer's seconds are those of its points."""
+    check_one_make(scenario, "plan")
     job = planned(scenario, given)
     if not is_given("fleet.switch_s", given) and job.fleet.switch_s == 0:
         job = with_changes(job, {"fleet.switch_s": SWITCH_S})

@@ -50,6 +50,8 @@ _SHARES: Mapping[str, tuple[float, str]] = {
     HALF_SPOT: (0.5, "half of the instances on spot machines"),
     ALL_SPOT: (1.0, "all instances on spot machines"),
 }
+# Counts of the second pool that are tried beside another one, over those that it has, and what they are called.
+_SECOND: Mapping[str, float] = {"no_second_pool": 0.0, "half_second_pool": 0.5, "twice_second_pool": 2.0}
 _CAP_FACTOR = 1.5
 # Beyond their mean, so that samples that are long together find room.
 _ROOM = 1.1
@@ -64,6 +66,7 @@ MORE_OF = {name: f"one_more_{name}" for name in JUDGES}
 OUTSIDE_THE_ALGORITHM = (
     *MORE_OF.values(),
     *_SHARES,
+    *_SECOND,
     ONE_MORE,
     CAP,
     NO_CAP,
@@ -106,7 +109,7 @@ def levers_of(
     whose workers are always in use.
     """
     found = [Lever(ONE_MORE, more, Typed({"fleet.instances": grown.fleet.instances}), grown)]
-    for lever in (_judges, _spot, _caps, _staleness, _cadence):
+    for lever in (_judges, _spot, _second, _caps, _staleness, _cadence):
         found += lever(scenario)
     if preempted:
         found += _held(scenario)
@@ -154,6 +157,18 @@ def _spot(scenario: Scenario) -> Iterator[Lever]:
     for name, (share, text) in _SHARES.items() if has_spot(scenario) else ():
         if share != scenario.fleet.spot.share:
             yield _pulled(scenario, name, text, {"fleet.spot.share": share})
+
+
+def _second(scenario: Scenario) -> Iterator[Lever]:
+    """Other counts of the second pool, where there is one."""
+    now, unit = scenario.fleet.seconds, scenario.engine.dp
+    for name, share in _SECOND.items() if now else ():
+        n = int(share * now) // unit * unit
+        if n:
+            text = f"{units.plural(n, 'instance')} in the second pool instead of {now:,}"
+            yield _pulled(scenario, name, text, {"fleet.second.instances": n})
+        elif share == 0.0:
+            yield _pulled(scenario, name, "no second pool", {"fleet.second": None})
 
 
 def _caps(scenario: Scenario) -> Iterator[Lever]:

@@ -26,7 +26,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError, Problem
 from fleetsim.job import nameplate
 from fleetsim.job.trainer_scaling import takes_turns
-from fleetsim.sim.second_pool import second_pool
+from fleetsim.sim.second_pool import counted_as_first
 
 BACKLOG_WINDOW_S = 600.0
 # Far above any fleet; beyond it the plan is refused rather than searched.
@@ -171,5 +171,4 @@ def matched(job: Scenario) -> tuple[RateMatching, int]:
         return rate, job.fleet.instances
     full = matched_instances(rate.consume_tok_s, rate_of(1), rate.headroom)
     start = rate.instances if rate.covers else min(full, rate.instances)
-    beside = sum(round(pool.weight * pool.instances) for pool in second_pool(job))
-    return rate, max(1, start - beside)
+    return rate, max(1, start - round(counted_as_first(job)))

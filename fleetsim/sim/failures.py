@@ -17,7 +17,7 @@ _HOPELESS = 200
 def fail(job: RunState, i: int) -> Process:
     """Instance i fails at exponential intervals; its work is queued again, and it serves again after restart_s.
 
-    Instances beyond `job.size` do not fail. Every instance has its own stream, so adding one does not move the
+    Instances that were given back do not fail. Every instance has its own stream, so adding one does not move the
     failures of the others.
     """
     failures = job.scenario.fleet.failures
@@ -25,14 +25,14 @@ def fail(job: RunState, i: int) -> Process:
     draws: np.random.Generator = stream(job.scenario.run.seed, job.replication, f"failure {i}")
     while True:
         yield job.env.timeout(float(draws.exponential(failures.mtbf_s)))
-        if i >= job.size or job.fleet.world.instances["kind"][i] == DOWN:
+        if not job.has(i) or job.fleet.world.instances["kind"][i] == DOWN:
             continue
         down = job.now
         job.under_way += 1
         job.fleet.command(CMD_KILL, i, down)
         count_loss(job, "fleet.failures.mtbf_s", failures.mtbf_s)
         yield job.env.timeout(failures.restart_s)
-        again = i < job.size and i not in job.lost and i not in job.reclaimed
+        again = job.has(i) and i not in job.lost and i not in job.reclaimed
         if again and job.fleet.world.instances["kind"][i] == DOWN:
             revive(job, i)
         job.under_way -= 1

@@ -61,7 +61,7 @@ def _load(job: RunState, i: int) -> Process:
     yield job.env.timeout(job.times.pause_s)
     job.under_way -= 1
     fleet.serve_version(version, i)
-    if drain and not job.size <= i < fleet.own and rows["kind"][i] != DOWN:
+    if drain and job.has(i) and rows["kind"][i] != DOWN:
         fleet.command(CMD_REOPEN, i)
 
 

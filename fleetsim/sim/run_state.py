@@ -93,6 +93,10 @@ class RunState:
         if self.scenario.evaluation.on_fleet:
             self.progress.window_start = self.fleet.started()  # the row that evaluations share is no group of a window
 
+    def has(self, i: int) -> bool:
+        """Whether instance i is one that the fleet should have now: those of the second pool always are."""
+        return i < self.size or i >= self.fleet.own
+
     @property
     def now(self) -> float:
         """Seconds since the start of the run."""

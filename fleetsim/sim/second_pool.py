@@ -9,7 +9,7 @@ from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.pools import Pool
 from fleetsim.engine.prices import listed_price
 from fleetsim.engine.step_time import StepTime
-from fleetsim.errors import InputError
+from fleetsim.errors import InputError, Problem
 from fleetsim.sim.engines import engine_of, in_engine
 from fleetsim.sim.records import Records
 from fleetsim.workload.lengths import mean_length
@@ -59,6 +59,18 @@ def _full_tok_s(scenario: Scenario, step_time: StepTime, limits: EngineLimits) -
     held = limits.held_tokens(prompt + written)
     seqs = max(1, int(min(limits.max_num_seqs, limits.kv_tokens / held)))
     return step_time.decode_tok_s(seqs, prompt + written / 2.0)
+
+
+def counted_as_first(scenario: Scenario) -> float:
+    """The second pool in instances of the first one, by their weights."""
+    return sum(pool.weight * pool.instances for pool in second_pool(scenario))
+
+
+def check_one_make(scenario: Scenario, what: str) -> None:
+    """Raises InputError where `what` divides GPUs of one make, and the fleet has a second pool."""
+    if scenario.fleet.second is not None:
+        rule, remedy = f"{what} divides GPUs of one make", "leave it out, or ask size, which counts beside it"
+        raise InputError([Problem("fleet.second", scenario.fleet.seconds, rule, remedy)])
 
 
 def mean_kv_blocks(records: Records) -> float:

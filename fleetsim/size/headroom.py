@@ -33,6 +33,7 @@ from fleetsim.errors import StuckError
 from fleetsim.job.nameplate import mean_output_tokens, mean_prompt_tokens
 from fleetsim.job.trials import Measure, Tell, with_instances
 from fleetsim.policies.samples import IN_FLIGHT
+from fleetsim.sim.second_pool import counted_as_first
 
 LONG_TAIL, SYNC, STRAGGLERS, FAILURES, PREFILL = "long_tail", "sync_pauses", "stragglers", "failures", "prefill"
 INTERACTION, SLACK = "interaction", "slack"
@@ -105,7 +106,7 @@ def headroom_of(
 
     if tell is not None:
         tell("taking the causes of loss away, one by one")
-    nameplate = instances * instance_tok_s
+    nameplate = (instances + counted_as_first(scenario)) * instance_tok_s
     have = supply({})
     now = min(max(have or 0.0, consume_tok_s), nameplate)
     missing = 1.0 - now / nameplate

@@ -38,6 +38,7 @@ from fleetsim.job.trials import (
 from fleetsim.search.alternative import Alternatives
 from fleetsim.search.moves import alternatives_of
 from fleetsim.sim.paired_difference import differs, ratio_of
+from fleetsim.sim.second_pool import check_one_make
 from fleetsim.size.assumptions import implausible
 from fleetsim.size.explain import bound_by, explanation
 from fleetsim.size.reasons import Reasons, as_run
@@ -241,6 +242,7 @@ def _interrupted(job: Scenario, ways: WayRuns, of: int, oldest: float | None, by
 
 def _job(scenario: Scenario, given: frozenset[str]) -> Scenario:
     """The scenario as it will be arranged: a switch that takes time, and seconds that its points measured."""
+    check_one_make(scenario, "split")
     job = planned(scenario, given)
     if not is_given("fleet.switch_s", given) and job.fleet.switch_s == 0:
         job = with_changes(job, {"fleet.switch_s": SWITCH_S})

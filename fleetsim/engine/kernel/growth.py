@@ -22,7 +22,8 @@ def drafted(fleet: int, i: int) -> int:
     w = fleet_at(fleet, 0)
     if w.speculates == 0:
         return 0
-    return int32_at(w.drafts, instance_at(w.instances, i).decodes)
+    instance = instance_at(w.instances, i)
+    return int32_at(line_at(w.drafts, instance.pool, (w.most_seqs + 1) * 4), instance.decodes)
 
 
 @compiled

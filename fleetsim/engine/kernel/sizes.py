@@ -61,10 +61,6 @@ def _calls(w: Any) -> tuple[int, ...]:
 
 
 def _drafting(w: Any) -> tuple[int, ...]:
-    return (w["most_seqs"] + 1 if w["speculates"] else 1,)
-
-
-def _drafting_pools(w: Any) -> tuple[int, ...]:
     return (w["n_pools"] if w["speculates"] else 1, w["most_seqs"] + 1 if w["speculates"] else 1)
 
 
@@ -125,8 +121,8 @@ SIZES: dict[str, TableSize] = {
     "drafts": TableSize(
         SHORT, _drafting, "decodes run, so they are max_num_seqs at most; read only where `speculates`"
     ),
-    "draft_s": TableSize(FLOAT, _drafting_pools, "as drafts"),
-    "draft_kv_s": TableSize(FLOAT, _drafting_pools, "as drafts"),
+    "draft_s": TableSize(FLOAT, _drafting, "as drafts"),
+    "draft_kv_s": TableSize(FLOAT, _drafting, "as drafts"),
     "growths": TableSize(
         SHORT, lambda w: (w["ages"], w["most_drafts"]), "an age is held below `ages`; drafts are below most_drafts"
     ),

@@ -1,0 +1,177 @@
+"""A second pool behind the same router: equal splits, timelines by hand, money by hand, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fleetsim.config.load import default_scenario, with_changes
+from fleetsim.config.scenario import Scenario
+from fleetsim.engine.prices import listed_price
+from fleetsim.errors import InputError
+from fleetsim.job.facts import second_line
+from fleetsim.plan.plan import planned_job
+from fleetsim.search.levers import levers_of
+from fleetsim.search.objective import usd_per_h
+from fleetsim.sim.metrics import gpu_seconds, metrics_of
+from fleetsim.sim.records import Records
+from fleetsim.sim.run import simulate
+from fleetsim.sim.second_pool import second_pool
+from fleetsim.sim.window import window_of
+
+# An engine that makes 100 tokens a second, however many requests share it; nothing else takes time.
+BY_HAND: dict[str, Any] = {
+    "engine.kind": "constant", "engine.instance_tok_s": 100.0, "workload.output_tokens": 100,
+    "workload.prompt_tokens": 8, "workload.group_size": 1, "trainer.batch_samples": 4, "trainer.fixed_s": 1.0,
+    "fleet.instances": 1, "sync.pause_s": 0.0, "sync.publish_s": 0.0, "sync.trainer_block_s": 0.0,
+    "admission.law": "barrier", "run.steps": 6,
+}  # fmt: skip
+TABLES = ("steps", "samples", "groups", "syncs")
+
+
+def _job(changes: dict[str, Any]) -> Scenario:
+    return with_changes(default_scenario(), {"run.steps": 8, **changes})
+
+
+def _same(a: Records, b: Records) -> bool:
+    """Whether two runs are the same to the bit, but for the rows' padding."""
+    return all(
+        getattr(a, name)[field].tobytes() == getattr(b, name)[field].tobytes()
+        for name in TABLES
+        for field in getattr(a, name).dtype.names
+    )
+
+
+@pytest.mark.parametrize(
+    "engine",
+    [
+        {},
+        {"engine.name": "sglang"},
+        {"engine.name": "tensorrt-llm", "workload.output_tokens": {"kind": "gamma", "mean": 700, "cv": 1, "max": 4096}},
+        {"engine.speculation": {"method": "ngram", "num_speculative_tokens": 3, "acceptance": 0.6}},
+        {"engine.model": "openai/gpt-oss-20b"},
+        {"fleet.routing": "round_robin", "fleet.group_placement": "spread"},
+        {"fleet.routing": "prefix_affinity", "fleet.group_placement": "spread"},
+        {"fleet.max_in_flight_samples_per_instance": 24},
+        {"sync.scope": "rolling"},
+    ],
+)  # fmt: skip
+def test_three_and_five_of_one_make_are_eight(engine: dict[str, Any]) -> None:
+    """Byte for byte: the kernel takes every number of an instance from its own pool."""
+    eight = simulate(_job({**engine, "fleet.instances": 8}))
+    assert _same(eight, simulate(_job({**engine, "fleet.instances": 3, "fleet.second": {"instances": 5}})))
+    assert not _same(eight, simulate(_job({**engine, "fleet.instances": 3})))
+
+
+def test_a_slower_make_is_an_instance_that_is_slower() -> None:
+    """Half the rate is twice the time of each iteration, which the first pool's speed_factors say, too."""
+    rate = {"engine.kind": "constant", "engine.instance_tok_s": 2048.0, "fleet.instances": 2}
+    second = {"instances": 1, "instance_tok_s": 1024.0, "weight": 1.0}
+    mixed = simulate(_job({**rate, "fleet.second": second}))
+    assert _same(mixed, simulate(_job({**rate, "fleet.instances": 3, "fleet.speed_factors": [1.0, 1.0, 2.0]})))
+
+
+@pytest.mark.parametrize(("weight", "on_second", "batch_s"), [(None, 1, 2.97), (1.0, 2, 3.96)])
+def test_the_router_weighs_the_makes(weight: float | None, on_second: int, batch_s: float) -> None:
+    """Four samples of 100 tokens, of which the first comes with the prompt, for nothing. By weight three go to the
+    instance of 100 tokens a second (2.97 s) and one to that of 50 (1.98 s); a router that knows no difference gives
+    each two, and the slower one takes 3.96 s. The trainer adds 1 s."""
+    second = {"instances": 1, "instance_tok_s": 50.0, "weight": weight}
+    run = simulate(_job({**BY_HAND, "fleet.second": second}))
+    assert [pool.weight for pool in second_pool(run.scenario)] == [0.5 if weight is None else weight]
+    assert np.count_nonzero(run.samples["instance"] == 1) == on_second * 6
+    assert np.diff(run.steps["end_s"]).tolist() == pytest.approx([batch_s + 1.0] * 5)
+
+
+def test_full_makes_add_up() -> None:
+    """Instances that always have work make their rates together: 3 x 1,000 and 2 x 400 tokens a second."""
+    rates = {"engine.kind": "constant", "engine.instance_tok_s": 1000.0, "fleet.instances": 3, "trainer.fixed_s": 0.5}
+    second = {"instances": 2, "instance_tok_s": 400.0}
+    found = metrics_of(simulate(_job({**rates, "fleet.second": second, "run.steps": 40, "sync.pause_s": 0.0})))
+    assert found["generated_tok_s"] == pytest.approx(3800.0, rel=0.02)
+    assert found["rollout_utilization"] == pytest.approx(1.0, abs=0.02)
+
+
+def test_every_gpu_is_paid_at_its_price() -> None:
+    """The second pool's GPUs at the list price of their type, or at their own."""
+    second = {"instances": 3, "gpu": "A100-SXM-80GB", "tp": 2}
+    job = _job({"fleet.instances": 2, "fleet.second": second})
+    run = simulate(job)
+    window = window_of(run)
+    seconds = gpu_seconds(run, window)
+    assert seconds["second"] == pytest.approx(6 * window.span_s)
+    assert seconds["rollout"] == pytest.approx(2 * window.span_s)
+    assert seconds["trainer"] == pytest.approx(8 * window.span_s)
+    h100, a100 = (listed_price(gpu).usd_per_gpu_h for gpu in ("H100-SXM", "A100-SXM-80GB"))
+    paid = metrics_of(run)["cost_per_step"] / window.span_s * len(window.steps) * 3600.0
+    assert paid == pytest.approx(10 * h100 + 6 * a100)
+    assert usd_per_h(job, 2) == pytest.approx(paid)
+    own = with_changes(job, {"fleet.second.price_usd_per_gpu_h": 0.5})
+    assert usd_per_h(own, 2) == pytest.approx(10 * h100 + 6 * 0.5)
+
+
+def test_a_cap_holds_for_the_weight_of_each() -> None:
+    """At most eight samples on an instance of weight 1 are four on one of weight one half, at any moment."""
+    cap = {"fleet.max_in_flight_samples_per_instance": 8, "fleet.group_placement": "spread", "run.steps": 20}
+    run = simulate(_job({**BY_HAND, **cap, "trainer.batch_samples": 64, "fleet.second": {"instance_tok_s": 50.0}}))
+    for instance, most in ((0, 8), (1, 4)):
+        own = run.samples[run.samples["instance"] == instance]
+        times = np.concatenate([own["sent_s"], own["finish_s"]])
+        change = np.repeat([1, -1], len(own))
+        order = np.lexsort((change, times))
+        assert np.cumsum(change[order]).max() == most
+
+
+def test_failures_and_rolling_syncs_reach_both() -> None:
+    """Every instance fails in its turn, and every one loads each version."""
+    job = {"fleet.instances": 2, "fleet.second": {"instances": 2, "gpu": "H200"}, "run.steps": 60}
+    failed = simulate(_job({**job, "fleet.failures.mtbf_s": 400.0, "fleet.failures.restart_s": 30.0}))
+    assert set(failed.failures["instance"]) == {0, 1, 2, 3}
+    rolling = simulate(_job({**job, "sync.scope": "rolling"}))
+    assert len(rolling.syncs) >= 55
+    assert set(rolling.samples["instance"]) == {0, 1, 2, 3}
+
+
+@pytest.mark.parametrize(
+    ("changes", "path"),
+    [
+        ({"fleet.placement": "colocated", "admission.law": "barrier"}, "fleet.second"),
+        ({"engine.disaggregation": {"prefill": 1, "decode": 1}}, "fleet.second"),
+        ({"engine.kind": "constant", "engine.instance_tok_s": 100.0}, "fleet.second.instance_tok_s"),
+        ({"fleet.second.instance_tok_s": 100.0}, "fleet.second.instance_tok_s"),
+        ({"engine.dp": 2, "fleet.instances": 2, "engine.model": "Qwen/Qwen3-30B-A3B"}, "fleet.second.instances"),
+    ],
+)
+def test_what_cannot_be_is_refused(changes: dict[str, Any], path: str) -> None:
+    with pytest.raises(InputError) as refused:
+        _job({"fleet.second": {"instances": 1}, **changes})
+    assert path in [problem.path for problem in refused.value.problems]
+
+
+def test_a_make_that_does_not_hold_the_model_is_named() -> None:
+    job = _job({"engine.model": "Qwen/Qwen2.5-72B", "engine.tp": 4, "fleet.second": {"gpu": "L40S", "tp": 1}})
+    with pytest.raises(InputError) as refused:
+        simulate(job)
+    assert all(problem.path.startswith("fleet.second.") for problem in refused.value.problems)
+
+
+def test_one_set_of_gpus_has_one_make() -> None:
+    with pytest.raises(InputError, match=r"plan divides GPUs of one make"):
+        planned_job(_job({"fleet.second": {"instances": 1}}), frozenset())
+
+
+def test_it_is_told() -> None:
+    """Two of the first make, and three that are sent half as much: 1.5 of 3.5 samples."""
+    rates = {**BY_HAND, "fleet.instances": 2, "fleet.second": {"instances": 3, "gpu": "H200", "instance_tok_s": 50.0}}
+    assert second_line(_job(rates)) == "3 instances on H200, each sent 0.5 times as many samples: 43 % of all"
+    assert second_line(_job({})) == ""
+
+
+def test_other_counts_of_it_are_moves() -> None:
+    job = _job({"fleet.instances": 4, "fleet.second": {"instances": 4, "gpu": "H200"}})
+    grown = with_changes(job, {"fleet.instances": 5})
+    found = {lever.name: lever.scenario.fleet.seconds for lever in levers_of(job, grown, "one more")}
+    wanted = {"no_second_pool": 0, "half_second_pool": 2, "twice_second_pool": 8}
+    assert {name: found.get(name) for name in wanted} == wanted
