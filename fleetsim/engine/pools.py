@@ -17,7 +17,7 @@ from fleetsim.errors import InputError, Problem
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
+class EnginePool:
     """Instances of one make. weight: samples that one is sent for each that an instance of weight 1 is sent."""
 
     step_time: StepTime
@@ -26,7 +26,7 @@ class Pool:
     weight: float = 1.0
 
 
-def check_alike(pools: Sequence[Pool]) -> None:
+def check_alike(pools: Sequence[EnginePool]) -> None:
     """Raises InputError where pools that serve the same samples do not count their caches alike, or where one has
     prefill engines of its own."""
     first = pools[0]
@@ -50,7 +50,7 @@ def check_alike(pools: Sequence[Pool]) -> None:
             raise InputError([Problem(f"pools[{number}].speculation", "missing or alone", rule, "draft in all")])
 
 
-def pool_rows(pools: Sequence[Pool]) -> NDArray[Any]:
+def pool_rows(pools: Sequence[EnginePool]) -> NDArray[Any]:
     """Rows of POOL."""
     rows = np.zeros(len(pools), POOL)
     for row, pool in zip(rows, pools, strict=True):
@@ -80,7 +80,7 @@ class PoolTables:
     redrafts: bool
 
     @classmethod
-    def of(cls, pools: Sequence[Pool]) -> PoolTables:
+    def of(cls, pools: Sequence[EnginePool]) -> PoolTables:
         """The tables of these pools."""
         drafts = [DraftTables.of(p.step_time.speculation, p.limits, p.step_time.engines) for p in pools]
         growths = drafts[0].growths

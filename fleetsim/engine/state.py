@@ -21,7 +21,7 @@ from fleetsim.engine.kernel.guard import guarded, inspect
 from fleetsim.engine.kernel.sizes import SIZES
 from fleetsim.engine.kernel.tables import ACCOUNTS, FLEET, GROUP, LEVELS, LOG, NEEDS, PREFIX, SAMPLE, STATION, VISIT
 from fleetsim.engine.limits import EngineLimits
-from fleetsim.engine.pools import Pool, PoolTables, check_alike, pool_rows
+from fleetsim.engine.pools import EnginePool, PoolTables, check_alike, pool_rows
 from fleetsim.engine.step_time import StepTime
 
 CHECKED = is_checked()
@@ -64,7 +64,7 @@ class World:
         *,
         instances: int,
         started: int | None = None,
-        others: Sequence[Pool] = (),
+        others: Sequence[EnginePool] = (),
         slow: Sequence[float] = (),
         prefix_caching: bool = False,
         system_tokens: int = 0,
@@ -73,7 +73,7 @@ class World:
         ahead: int = 1,
     ) -> None:
         up = instances if started is None else started
-        pools = Pool(step_time, limits, instances), *others
+        pools = EnginePool(step_time, limits, instances), *others
         check_alike(pools)
         instances += sum(pool.instances for pool in others)
         prefill = step_time.prefill
@@ -137,7 +137,7 @@ class World:
         )
         self.bind()
 
-    def _timed(self, pools: Sequence[Pool]) -> PoolTables:
+    def _timed(self, pools: Sequence[EnginePool]) -> PoolTables:
         """The tables of seconds, and of what drafts bring."""
         tables, prefill = PoolTables.of(pools), pools[0].step_time.prefill
         self.table_s, self.drafts, self.growths = tables.table_s, tables.drafts, tables.growths
@@ -297,7 +297,7 @@ class World:
             self.set(**{name: table.ctypes.data})
 
 
-def _rows_of(pools: Sequence[Pool], up: int, slow: Sequence[float]) -> NDArray[Any]:
+def _rows_of(pools: Sequence[EnginePool], up: int, slow: Sequence[float]) -> NDArray[Any]:
     """The instances, pool after pool, and behind them their prefill engines."""
     first, *others = pools
     instances, prefill = first.instances, first.step_time.prefill

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.limits import EngineLimits
-from fleetsim.engine.pools import Pool
+from fleetsim.engine.pools import EnginePool
 from fleetsim.engine.prices import listed_price
 from fleetsim.engine.step_time import StepTime
 from fleetsim.errors import InputError, Problem
@@ -32,7 +32,7 @@ def as_first(scenario: Scenario) -> Scenario:
     return scenario.model_copy(update={"engine": engine.model_copy(update=own), "fleet": fleet})
 
 
-def second_pool(scenario: Scenario) -> tuple[Pool, ...]:
+def second_pool(scenario: Scenario) -> tuple[EnginePool, ...]:
     """The second pool as the kernel takes it; () where there is none. Raises InputError as `engine_of`, with its
     paths."""
     second = scenario.fleet.second
@@ -49,7 +49,7 @@ def second_pool(scenario: Scenario) -> tuple[Pool, ...]:
     weight = second.weight
     if weight is None:
         weight = _full_tok_s(scenario, step_time, limits) / _full_tok_s(scenario, *engine_of(scenario))
-    return (Pool(step_time, limits, second.instances, weight),)
+    return (EnginePool(step_time, limits, second.instances, weight),)
 
 
 def _full_tok_s(scenario: Scenario, step_time: StepTime, limits: EngineLimits) -> float:
