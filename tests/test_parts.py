@@ -1,4 +1,4 @@
-"""A third of the instances of a check, another each day: together all of them; and what is simulated once."""
+"""A fifth of the instances of a check, another each day: together all of them; and what is simulated once."""
 
 from __future__ import annotations
 
@@ -14,21 +14,23 @@ from tests.parts import ALL, PARTS, VARIABLE, part_of_the_day, takes, words
 
 
 @pytest.mark.parametrize("check", ["examples", "tests/a.py::test_b", ""])
-def test_three_days_take_every_instance_once(check: str) -> None:
-    for number in range(7):
+def test_as_many_days_as_parts_take_every_instance_once(check: str) -> None:
+    for number in range(2 * PARTS + 1):
         assert sum(takes(part, check, number) for part in range(1, PARTS + 1)) == 1
         assert takes(ALL, check, number)
     assert any(takes(2, check, number) for number in range(PARTS))
 
 
 def test_the_first_instances_are_of_all_parts() -> None:
-    assert {part for part in range(1, PARTS + 1) for check in map(str, range(20)) if takes(part, check, 0)} == {1, 2, 3}
+    assert {part for part in range(1, PARTS + 1) for check in map(str, range(40)) if takes(part, check, 0)} == set(
+        range(1, PARTS + 1)
+    )
 
 
 def test_the_environment_goes_before_the_day(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, "2")
     assert part_of_the_day() == 2
-    assert "part 2 of 3" in words(2)
+    assert "part 2 of 5" in words(2)
     monkeypatch.setenv(VARIABLE, str(ALL))
     assert part_of_the_day() == ALL
     monkeypatch.delenv(VARIABLE)
