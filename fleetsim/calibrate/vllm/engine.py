@@ -12,11 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from fleetsim.calibrate.loads import Limits, Load, Ran, Request, warm_ups
+from fleetsim.calibrate.loads import Limits, Load, Ran, Request, computed, warm_ups
 from fleetsim.calibrate.raw import RawWriter, request_columns
 from fleetsim.calibrate.session import EngineLostError
 from fleetsim.calibrate.vllm import description
-from fleetsim.calibrate.vllm.order import computed
 from fleetsim.calibrate.vllm.recorder import Recorder, Tracked, request_rows
 
 # For dummy weights, token-id prompts and an offline machine. A user's own environment and arguments win.
