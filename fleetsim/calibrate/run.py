@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fleetsim import units
-from fleetsim.calibrate.ask import Calibrate
+from fleetsim.calibrate.ask import SUFFIX, Calibrate, OutputPaths, locked, prepare, same_engine, slug
 from fleetsim.calibrate.facts import NAMES, GivenFlags
-from fleetsim.calibrate.output_paths import SUFFIX, OutputPaths, ended, locked, prepare, same_engine, slug
 from fleetsim.calibrate.raw import RawWriter, compress
+from fleetsim.calibrate.session import ended
 from fleetsim.config.profile_files import profile_text
 from fleetsim.errors import FleetsimError, InputError, OutsideError, Problem
 from fleetsim.faces import flag

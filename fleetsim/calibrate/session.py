@@ -12,13 +12,14 @@ import math
 import traceback
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim.calibrate.loads import Limits, Load, Ran, key_of, scaled
-from fleetsim.calibrate.raw import RawWriter
+from fleetsim.calibrate.raw import RawWriter, records_of
 from fleetsim.errors import OutsideError
 
 LEAST_SCALE = 0.2  # of a batch's response lengths: below it a batch says little and is left out
@@ -135,6 +136,14 @@ def measure(
     if sync and not lost:
         sync(engine.now() + sync_s)
     return LoopOutcome(ran, failed, left_out, lost)
+
+
+def ended(raw: Path) -> frozenset[str]:
+    """What earlier sessions ended: the keys of their loads (loads.key_of)."""
+    records, _ = records_of(raw)
+    return frozenset(
+        key_of(str(r.get("ph")), dict(r.get("lab") or {})) for r in records if r.get("t") == "seg" and not r.get("cut")
+    )
 
 
 def progress_words(phase: str, label: Any, i: int, n: int, left_s: float) -> str:

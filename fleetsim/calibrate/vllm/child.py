@@ -18,9 +18,8 @@ from time import perf_counter
 from typing import Any
 
 from fleetsim.calibrate.order import loads_in_order
-from fleetsim.calibrate.output_paths import ended
 from fleetsim.calibrate.raw import RawWriter
-from fleetsim.calibrate.session import measure
+from fleetsim.calibrate.session import ended, measure
 from fleetsim.calibrate.vllm import engine as vllm_engine
 from fleetsim.calibrate.vllm.sync import measure_sync
 
