@@ -18,12 +18,15 @@ from fleetsim.json_text import from_json
 
 @dataclass(slots=True)
 class _State:
-    """One play under way. moved: set on everything that a moment may hang on."""
+    """One play under way. at: called whenever something arrives. moved: set on everything that a moment may hang on."""
 
     course: Course
-    streams: list[Stream] = field(default_factory=list)
+    played: Played
+    deadline_s: float
+    last_s: float
+    at: Callable[[], None] | None
+    tasks: list[asyncio.Task[None]] = field(default_factory=list)
     moved: asyncio.Event = field(default_factory=asyncio.Event)
-    last_s: float = 0.0
 
 
 class HttpPlayer:
@@ -45,84 +48,75 @@ class HttpPlayer:
 
         Raises OutsideError where the server fails, hangs or sends what is no stream; its connections are closed then.
         """
-        bodies = [self.dialect.body(ask) for ask in play.asks]  # made before the first goes out
-        late = [self.dialect.body(ask) for ask in play.then]
-        state = _State(Course(play, sum(a.n for a in play.asks)), last_s=self.now())
+        bodies, late = (
+            [self.dialect.body(ask) for ask in asks] for asks in (play.asks, play.then)
+        )  # before any goes out
+        played = Played([])
+        state = _State(Course(play, sum(a.n for a in play.asks)), played, deadline_s, self.now(), at)
         began, cpu = self.now(), time.thread_time()
-        tasks = [
-            asyncio.ensure_future(self._stream(state, ask, body, late=False, at=at))
-            for ask, body in zip(play.asks, bodies, strict=True)
-        ]
-        for task in tasks:
-            task.add_done_callback(lambda _: state.moved.set())
-        played = Played(state.streams)
+        for ask, body in zip(play.asks, bodies, strict=True):
+            self._begin(state, ask, body, late=False)
         try:
-            await self._conduct(play, late, state, tasks, played, deadline_s, at)
+            await self._conduct(play, late, state)
         finally:
-            for task in tasks:
+            for task in state.tasks:
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.gather(*state.tasks, return_exceptions=True)
         played.client_cpu = (time.thread_time() - cpu) / max(self.now() - began, 1e-9)
         return played
 
-    async def _conduct(
-        self,
-        play: Play,
-        late: list[bytes],
-        state: _State,
-        tasks: list[asyncio.Task[None]],
-        played: Played,
-        deadline_s: float,
-        at: Callable[[], None] | None,
-    ) -> None:
+    def _begin(self, state: _State, ask: Ask, body: bytes, *, late: bool) -> asyncio.Task[None]:
+        task = asyncio.ensure_future(self._stream(state, ask, body, late=late))
+        task.add_done_callback(lambda _: state.moved.set())
+        state.tasks.append(task)
+        return task
+
+    async def _conduct(self, play: Play, late: list[bytes], state: _State) -> None:
         """Waits for the play's moments in turn, sends what is to be sent then, and returns at its end."""
-        course = state.course
-
-        def failed() -> bool:
-            return any(t.done() and not t.cancelled() and t.exception() is not None for t in tasks)
-
-        async def until(come: Callable[[], bool]) -> bool:
-            while not come():
-                if failed() or all(t.done() for t in tasks):
-                    break
-                if self.now() >= deadline_s:
-                    played.cut = True
-                    return False
-                if self.now() - state.last_s > self._client.timeout_s:
-                    raise GoneError(
-                        f"{self._client.address.shown}: no token for {self._client.timeout_s:g} s; is the server "
-                        "alive, and not paused?"
-                    )
-                state.moved.clear()
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(state.moved.wait(), min(0.5, max(0.001, deadline_s - self.now())))
-            for task in tasks:
-                if task.done() and not task.cancelled():
-                    task.result()  # raises what went wrong in it
-            return come()
-
+        course, played = state.course, state.played
         if play.window is None and not play.then:
-            await until(lambda: False)
+            await self._until(state, lambda: False)
             return
-        if not await until(lambda: course.all_began or course.crowded) or not course.all_began:
+        if not await self._until(state, lambda: course.all_began or course.crowded) or not course.all_began:
             played.crowded = not played.cut
             return
         for ask, body in zip(play.then, late, strict=True):
             course.aim(play.gap)
-            if not await until(lambda: course.reached):
+            if not await self._until(state, lambda: course.reached):
                 return
-            task = asyncio.ensure_future(self._stream(state, ask, body, late=True, at=at))
-            task.add_done_callback(lambda _: state.moved.set())
-            tasks.append(task)
-            if not await until(task.done):
+            if not await self._until(state, self._begin(state, ask, body, late=True).done):
                 return
         course.aim(play.window or play.gap)
-        await until(lambda: course.reached)
+        await self._until(state, lambda: course.reached)
 
-    async def _stream(self, state: _State, ask: Ask, body: bytes, *, late: bool, at: Callable[[], None] | None) -> None:
+    async def _until(self, state: _State, come: Callable[[], bool]) -> bool:
+        """Waits for a moment. Returns whether it has come; raises what went wrong in a stream."""
+
+        def over() -> bool:
+            failed = (t.done() and not t.cancelled() and t.exception() is not None for t in state.tasks)
+            return any(failed) or all(t.done() for t in state.tasks)
+
+        while not come() and not over():
+            if self.now() >= state.deadline_s:
+                state.played.cut = True
+                return False
+            if self.now() - state.last_s > self._client.timeout_s:
+                raise GoneError(
+                    f"{self._client.address.shown}: no token for {self._client.timeout_s:g} s; is the server alive, "
+                    "and not paused?"
+                )
+            state.moved.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(state.moved.wait(), min(0.5, max(0.001, state.deadline_s - self.now())))
+        for task in state.tasks:
+            if task.done() and not task.cancelled():
+                task.result()  # raises what went wrong in it
+        return come()
+
+    async def _stream(self, state: _State, ask: Ask, body: bytes, *, late: bool) -> None:
         """One request from its sending to its end."""
         streams = [Stream(ask, late=late, prompt_tokens=ask.prompt_tokens) for _ in range(ask.n)]
-        state.streams += streams
+        state.played.streams += streams
         self._count(ask.n)
         response = Response(streams, self.dialect.tokens_per_chunk)
 
@@ -138,8 +132,8 @@ class HttpPlayer:
                     for stream, tokens in response.read(data):
                         self._arrive(state, stream, at_s, tokens)
                     state.course.ended += 0 if late else response.just_ended
-                    if at is not None:
-                        at()
+                    if state.at is not None:
+                        state.at()
         except BrokenStreamError as error:
             raise OutsideError(
                 f"{self._client.address.shown}: its stream of a completion broke off: {error}; see the server's own log"
@@ -351,9 +345,7 @@ class Response:
     def settle(self) -> None:
         """At the end: where chunks did not say how many tokens they held, the usage at the end does, spread evenly."""
         guessed = [s for s in self.streams if not s.exact]
-        if not guessed:
-            return
-        if self._final is not None and len(guessed) == len(self.streams):
+        if guessed and self._final is not None and len(guessed) == len(self.streams):
             made = sum(s.tokens for s in self.streams)
             for s in self.streams:
                 s.spread(self._final * s.tokens / made if made else 0.0)
