@@ -54,8 +54,8 @@ def check_batches(
     seen: Counter[str] = Counter()
     for segment in kept_out(raw):
         seen[segment.phase] += 1
-        number = f" {seen[segment.phase]}" if seen[segment.phase] > 1 else ""
-        checks.append(_check(segment, facts, step_time, overhead_s, segment.phase + number))
+        again = f" {seen[segment.phase]}" if seen[segment.phase] > 1 else ""
+        checks.append(_check(segment, facts, step_time, overhead_s, segment.phase + again))
     return tuple(checks)
 
 
@@ -95,16 +95,9 @@ def _check(segment: Segment, facts: EngineFacts, step_time: StepTime, overhead_s
     if drafts is not None and drafts.accepted_at:
         accepted = "as the batch was accepted"
         step_time = with_measured_drafts(step_time, drafts.shares, drafts.each, limits.max_num_seqs, accepted)
-    group = _groups(label, prompt, np.flatnonzero(ended))
-    result = run_requests(
-        step_time,
-        limits,
-        prompt,
-        output,
-        arrival_s=arrival_s,
-        group=group,
-        prefix_caching=facts.prefix_caching and label.get("cached") is not False,
-    )
+    group, caching = _groups(label, prompt, np.flatnonzero(ended)), facts.prefix_caching
+    caching = caching and label.get("cached") is not False
+    result = run_requests(step_time, limits, prompt, output, arrival_s=arrival_s, group=group, prefix_caching=caching)
     measured_s = (finish - begin) * 1e-6
     predicted_s = result.finish_s + (opened - begin) * 1e-6 + (overhead_s if client else 0.0)
     off = np.abs(predicted_s / measured_s - 1.0)
@@ -174,12 +167,7 @@ def build_profile(raw: Raw, *, name: str, raw_file: str | None) -> Profile:
         kind="measured",
         coefficients=fitted.coefficients,
         ranges=fitted.ranges,
-        limits=ProfileLimits(
-            max_num_seqs=facts.max_num_seqs,
-            max_num_batched_tokens=facts.max_num_batched_tokens,
-            kv_blocks=facts.kv_blocks,
-            block_size=facts.block_size,
-        ),
+        limits=ProfileLimits(**{name: getattr(facts, name) for name in ProfileLimits.model_fields}),
         error=error_of(checks),
         fit=fitted.error,
         checks=checks,
@@ -272,18 +260,18 @@ def sync_of(raw: Raw) -> SyncCost | None:
     if not found:
         return None
     fields: dict[str, Any] = {**found[-1], **(found[-1].get("res") or {})}
-    weights = fields.get("weights")
-    weights = weights if isinstance(weights, dict) else {}
+    said = fields.get("weights")
+    weights = said if isinstance(said, dict) else {}
     host, size = _number(weights.get("h2d_pinned_GBs")), weights.get("bytes")
     cost = SyncCost(
         pause_s=_number(fields.get("pause_keep_s")),
         resume_s=_number(fields.get("resume_to_next_result_s")),
+        broadcast_bytes_s=_number(fields.get("broadcast_bytes_s")),
+        slowdown=_number(fields.get("slowdown")),
         load_s=_number(weights.get("load_from_device_s")),
         load_from_host_s=_number(weights.get("load_from_pinned_host_s")),
         model_bytes=size if isinstance(size, int) and not isinstance(size, bool) and size > 0 else None,
         host_bytes_s=None if host is None else host * 1e9,
-        broadcast_bytes_s=_number(fields.get("broadcast_bytes_s")),
-        slowdown=_number(fields.get("slowdown")),
     )
     return None if cost == SyncCost() else cost
 
@@ -295,23 +283,17 @@ def _number(value: Any) -> float | None:
     return units.short(float(np.median(numbers))) if numbers else None
 
 
+SAID = ("gpu", "driver", "cuda", "torch", "engine", "model", "model_shape", "dtype", "tp", "flags")
+
+
 def _provenance(raw: Raw, facts: EngineFacts, fitted: Fit, drafts: MeasuredDrafts | None) -> Provenance:
     source = str(raw.meta.get("source") or ("server" if raw.starts[-1].get("kind") == "server" else "vllm"))
     return Provenance(
+        **{name: getattr(facts, name) for name in SAID},
         source=source,
-        gpu=facts.gpu,
         gpu_count=facts.gpu_count or None,
-        driver=facts.driver,
-        cuda=facts.cuda,
-        torch=facts.torch,
-        engine=facts.engine,
         engine_version=facts.version,
-        model=facts.model,
-        model_shape=facts.model_shape,
-        dtype=facts.dtype,
-        tp=facts.tp,
         date=str(raw.meta.get("date") or "")[:10],
-        flags=facts.flags,
         assumed=(*facts.unknown, *fitted.assumed, *_of_drafts(drafts)),
         fleetsim_version=__version__,
     )

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 CONTEXTS = (128, 512, 2048, 8192, 32768)
 LEAST_SIGMA = 0.1
 UTILIZATION = 0.92
+LIMITS, SIZE = ("max_num_seqs", "max_num_batched_tokens", "kv_blocks"), "block_size"
 
 
 def roofline_prior(gpu: str, model: str, tp: int, dtype: str, limits: EngineLimits) -> Prior:
@@ -54,16 +55,7 @@ def roofline_prior(gpu: str, model: str, tp: int, dtype: str, limits: EngineLimi
     """
     from fleetsim.calibrate.fit.identifiability import Prior
 
-    step_time, _ = roofline(
-        gpu,
-        model,
-        tp=tp,
-        dtype=dtype,
-        max_num_seqs=limits.max_num_seqs,
-        max_num_batched_tokens=limits.max_num_batched_tokens,
-        kv_blocks=limits.kv_blocks,
-        block_size=limits.block_size,
-    )
+    step_time, _ = roofline(gpu, model, tp=tp, dtype=dtype, **{name: getattr(limits, name) for name in (*LIMITS, SIZE)})
     rows = [
         (b, b * c, 0, 0) for b in _doubled(1, limits.max_num_seqs) for c in CONTEXTS if b * c <= limits.kv_tokens
     ] or [(1, CONTEXTS[0], 0, 0)]
@@ -107,22 +99,14 @@ def estimate_profile(
     roofline gives. Nothing in it was measured on this GPU with this model, so it has no ranges. Raises InputError as
     `roofline` does."""
     model = config_of(model) or model
+    said = {"max_num_seqs": max_num_seqs, "max_num_batched_tokens": max_num_batched_tokens, "kv_blocks": kv_blocks}
     step_time, limits = roofline(
-        gpu,
-        model,
-        tp=tp,
-        dtype=dtype,
-        gpu_memory_utilization=gpu_memory_utilization,
-        max_num_seqs=max_num_seqs,
-        max_num_batched_tokens=max_num_batched_tokens,
-        kv_blocks=kv_blocks,
-        block_size=block_size,
+        gpu, model, tp=tp, dtype=dtype, gpu_memory_utilization=gpu_memory_utilization, block_size=block_size, **said
     )
     spec, shape = gpu_spec(gpu), model_shape(model)
     known = known_error(domain_of(spec, shape, dtype, "vllm"))
     what = f"the roofline's own: median and 90th percentile {known.what}"
     last = shape.name.rsplit("/", 1)[-1]
-    said = {"max_num_seqs": max_num_seqs, "max_num_batched_tokens": max_num_batched_tokens, "kv_blocks": kv_blocks}
     return Profile(
         name=name or f"{spec.name}-{last}-tp{tp}-roofline".lower(),
         kind="derived",
@@ -146,9 +130,6 @@ def guesses(missing: Sequence[str], limits: EngineLimits) -> tuple[str, ...]:
     """Which limits were guessed, in words."""
     why = {"kv_blocks": "what memory leaves"}
     return tuple(f"{n} {getattr(limits, n):,}: {why.get(n, 'vLLM on this GPU by default')}" for n in missing)
-
-
-LIMITS = ("max_num_seqs", "max_num_batched_tokens", "kv_blocks")
 
 
 def derive_profile(sources: Sequence[Source], given: GivenFlags, *, name: str, seed: int = 0) -> Profile:
@@ -202,8 +183,6 @@ def derive_profile(sources: Sequence[Source], given: GivenFlags, *, name: str, s
 
 def _agreed(sources: Sequence[Source], given: GivenFlags) -> tuple[Facts, GivenFlags]:
     """What the sources say of the engine, and the same with what the user says beside."""
-    from fleetsim.engine.gpus import gpu_spec
-    from fleetsim.engine.model.names import model_shape
 
     def alike(name: str, value: object) -> object:
         """Two spellings of one GPU or model are one."""
@@ -237,35 +216,30 @@ def _agreed(sources: Sequence[Source], given: GivenFlags) -> tuple[Facts, GivenF
 
 def _limits(known: GivenFlags) -> tuple[EngineLimits, tuple[str, ...]]:
     """The engine's limits and which of them were guessed. Raises InputError where nobody can say."""
-    missing = [n for n in LIMITS if getattr(known, n) is None]
+    said = {n: getattr(known, n) for n in LIMITS}
+    missing = [n for n, value in said.items() if value is None]
     size = known.block_size or 16
     guessed = () if known.block_size else (f"block_size {size}",)
     if not missing:
-        assert known.max_num_seqs is not None
-        assert known.max_num_batched_tokens is not None
-        assert known.kv_blocks is not None
-        return EngineLimits(known.max_num_seqs, known.max_num_batched_tokens, known.kv_blocks, size), guessed
+        return EngineLimits(**said, block_size=size), guessed
     if not (known.gpu and known.model):
-        flags = [f"--{n}" for n in ("gpu", "model") if not getattr(known, n)]
-        remedy = f"add {' and '.join(flags)}, or"
+        remedy = f"add {_lacking(known)}, or"
         raise InputError(
             [
                 Problem(n, None, "no file says this limit of the engine", f"{remedy} --{n.replace('_', '-')}")
                 for n in missing
             ]
         )
+    share, tp, dtype = known.gpu_memory_utilization or UTILIZATION, known.tp or 1, known.dtype or "auto"
     _, limits = roofline(
-        known.gpu,
-        known.model,
-        tp=known.tp or 1,
-        dtype=known.dtype or "auto",
-        gpu_memory_utilization=known.gpu_memory_utilization or UTILIZATION,
-        max_num_seqs=known.max_num_seqs,
-        max_num_batched_tokens=known.max_num_batched_tokens,
-        kv_blocks=known.kv_blocks,
-        block_size=size,
+        known.gpu, known.model, tp=tp, dtype=dtype, gpu_memory_utilization=share, block_size=size, **said
     )
     return limits, guessed + guesses(missing, limits)
+
+
+def _lacking(known: GivenFlags) -> str:
+    """The flags of a roofline that are still to be given, empty where none is."""
+    return " and ".join(f"--{n}" for n in ("gpu", "model") if not getattr(known, n))
 
 
 def _notes(sources: Sequence[Source]) -> list[str]:
@@ -290,10 +264,9 @@ def _complete(observations: Observations) -> bool:
 
 def _with_flags(problems: Sequence[Problem], known: GivenFlags) -> list[Problem]:
     """The fit's problems, with the flags that are still to be given."""
-    flags = [f"--{n}" for n in ("gpu", "model") if not getattr(known, n)]
-    if not flags:
+    if not (flags := _lacking(known)):
         return list(problems)
-    remedy = f"add {' and '.join(flags)}, so that a roofline fills it in, or more measurements"
+    remedy = f"add {flags}, so that a roofline fills it in, or more measurements"
     return [replace(p, remedy=remedy) for p in problems]
 
 

@@ -48,16 +48,17 @@ def facts_of(raw: Raw) -> EngineFacts:
     start = raw.starts[-1]
     cache, sched, comp = (start.get(k) or {} for k in ("cache", "sched", "comp"))
     model, gpu, args = (start.get(k) or {} for k in ("model", "gpu", "engine_args"))
-    needed = {
-        "cache.num_gpu_blocks": cache.get("num_gpu_blocks"),
-        "cache.block_size": cache.get("block_size"),
-        "sched.max_num_seqs": sched.get("max_num_seqs"),
-        "sched.max_num_batched_tokens": sched.get("max_num_batched_tokens"),
-    }
+    needed = (
+        (cache, "cache", ("num_gpu_blocks", "block_size")),
+        (sched, "sched", ("max_num_seqs", "max_num_batched_tokens")),
+    )
     problems = [
-        Problem(f"start.{name}", value, "an integer >= 1", "measure again: the engine's limits were not recorded")
-        for name, value in needed.items()
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1
+        Problem(
+            f"start.{part}.{name}", value, "an integer >= 1", "measure again: the engine's limits were not recorded"
+        )
+        for source, part, names in needed
+        for name in names
+        if isinstance(value := source.get(name), bool) or not isinstance(value, int) or value < 1
     ]
     if problems:
         raise InputError(problems)
@@ -202,8 +203,7 @@ def measured_drafts(raw: Raw) -> MeasuredDrafts | None:
         return None
     traffic = counts_in(raw.starts[0])
     by_users = traffic is not None and traffic.iterations >= LEAST_ITERATIONS
-    counts = traffic if by_users and traffic is not None else own
-    method = said.get("method")
+    counts, method = (traffic if by_users and traffic else own), said.get("method")
     return MeasuredDrafts(
         method=method if method in METHODS else None,
         num_speculative_tokens=len(counts.accepted_at),

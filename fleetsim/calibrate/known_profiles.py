@@ -1,4 +1,4 @@
-"""The profiles that a user can name: which there are, whether they hold, what clients of one see."""
+"""The profiles that a user can name: which there are, whether they hold, what `--json` prints of them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from fleetsim.config.engine_profile import BatchCheck, Profile
 from fleetsim.config.profile_files import load_profile, shipped_profiles
 from fleetsim.errors import InputError, Problem
 from fleetsim.tell.data import versions
-from fleetsim.tell.document import Table
 
 if TYPE_CHECKING:
+    from fleetsim.calibrate.one_load import ClientView
     from fleetsim.calibrate.run import Calibrated
 
 
@@ -77,25 +77,21 @@ class Drift:
 def compared(now: Sequence[BatchCheck], stored: Sequence[BatchCheck], limit: float) -> tuple[Rechecked, ...]:
     """Each batch beside what is stored of it (by name and size); it passes if both of its errors are within `limit`."""
     known = {(c.name, c.samples): c for c in stored}
-    return tuple(
-        Rechecked(
-            check,
-            known.get((check.name, check.samples)),
-            abs(check.makespan_error) <= limit and check.finish_error_median <= limit,
-        )
-        for check in now
-    )
+
+    def passes(c: BatchCheck) -> bool:
+        return abs(c.makespan_error) <= limit and c.finish_error_median <= limit
+
+    return tuple(Rechecked(c, known.get((c.name, c.samples)), passes(c)) for c in now)
 
 
 def drift_of(checked: Sequence[Rechecked]) -> Drift | None:
     """How far apart stored and new errors are; None where there is nothing to compare."""
-    known = [(one.now, one.stored) for one in checked if one.stored is not None]
-    if not known:
-        return None
-    return Drift(
-        max(abs(now.makespan_error - stored.makespan_error) for now, stored in known),
-        max(abs(now.finish_error_median - stored.finish_error_median) for now, stored in known),
-    )
+    off = [
+        (abs(one.now.makespan_error - old.makespan_error), abs(one.now.finish_error_median - old.finish_error_median))
+        for one in checked
+        if (old := one.stored) is not None
+    ]
+    return Drift(*map(max, zip(*off, strict=True))) if off else None
 
 
 def raw_file(profile: Profile, place: Path, given: str | None) -> Path:
@@ -146,63 +142,6 @@ def predicted_anew(profile: Profile, raw_file: Path) -> tuple[tuple[BatchCheck, 
     return checks, tuple(notes)
 
 
-COUNTS = (1, 4, 16, 64, 256)
-# As the load generators of engines ask: lengths even over [0.8, 1] of these, ten requests of every client.
-PROMPT_TOKENS = OUTPUT_TOKENS = 1024
-_SHORTEST, _REQUESTS = 0.8, 10
-
-
-@dataclass(frozen=True, slots=True)
-class ClientView:
-    """What so many clients see, each with one request at a time: means over requests, tokens per second of all."""
-
-    clients: int
-    first_token_s: float
-    later_token_s: float
-    output_tok_s: float
-
-
-def seen_by_clients(profile: Profile) -> tuple[ClientView, ...]:
-    """Simulates 1 to 256 clients, as many as the engine's limits take at once."""
-    import numpy as np
-
-    from fleetsim.engine import EngineLimits, closed_load, request_path
-    from fleetsim.sim.engines import step_time_as_measured
-
-    held = profile.limits
-    limits = EngineLimits(held.max_num_seqs, held.max_num_batched_tokens, held.kv_blocks, held.block_size)
-    step_time, path = step_time_as_measured(profile), request_path(profile.provenance.engine)
-    most = min(held.max_num_seqs, held.kv_blocks * held.block_size // (PROMPT_TOKENS + OUTPUT_TOKENS))
-    found = []
-    for clients in (n for n in COUNTS if n <= most):
-        rng = np.random.default_rng(0)
-        prompt, output = (
-            rng.integers(round(_SHORTEST * top), top + 1, size=_REQUESTS * clients)
-            for top in (PROMPT_TOKENS, OUTPUT_TOKENS)
-        )
-        seen = closed_load(step_time, limits, prompt, output, clients, path)
-        rate = float(output.sum() / seen.finish_s.max())
-        found.append(ClientView(clients, float(seen.first_s.mean()), float(seen.later_s.mean()), rate))
-    return tuple(found)
-
-
-def clients_table(seen: Sequence[ClientView]) -> Table:
-    """The table that `fleetsim profile estimate` shows."""
-    rows = tuple(
-        (f"{s.clients:,}", f"{1e3 * s.first_token_s:,.0f}", f"{1e3 * s.later_token_s:,.1f}", f"{s.output_tok_s:,.0f}")
-        for s in seen
-    )
-    note = (
-        f"prompts and responses of {_SHORTEST:g} to 1 times {PROMPT_TOKENS:,} tokens, {_REQUESTS} requests of every "
-        "client, all start at once: means, as vLLM's and SGLang's load generators print them; docs/accuracy.md has the "
-        "error of first tokens"
-    )
-    return Table(
-        "clients of one server, each with one request at a time", ("clients", "first token ms", "later ms", "tok/s"),
-        rows, left=0, note=note,
-    )  # fmt: skip
-
-
 # --- What `--json` prints of a calibration and of profiles.
 
 
@@ -243,22 +182,19 @@ def profile_data(profile: Profile, command: str, seen: Sequence[ClientView] = ()
 
     seen: what clients would see, where that was asked.
     """
-    rows = [row for kind in ("decode", "prefill", "mixed") for row in rows_of(profile, kind)]
-    return {
-        **versions(command),
-        "profile": profile.model_dump(mode="json"),
-        "predictions": [
-            {
-                **row.point.model_dump(mode="json"),
-                "predicted_s": row.predicted_s,
-                "error": row.error,
-                "context_tokens": row.context,
-                "tok_s": row.tok_s,
-            }
-            for row in rows
-        ],
-        **({"clients": [asdict(s) for s in seen]} if seen else {}),
-    }
+    predictions = [
+        {
+            **row.point.model_dump(mode="json"),
+            "predicted_s": row.predicted_s,
+            "error": row.error,
+            "context_tokens": row.context,
+            "tok_s": row.tok_s,
+        }
+        for kind in ("decode", "prefill", "mixed")
+        for row in rows_of(profile, kind)
+    ]
+    shown = {"profile": profile.model_dump(mode="json"), "predictions": predictions}
+    return {**versions(command), **shown, **({"clients": [asdict(s) for s in seen]} if seen else {})}
 
 
 def checked_data(profile: Profile, checked: Sequence[Rechecked], limit: float) -> dict[str, Any]:
@@ -270,12 +206,12 @@ def checked_data(profile: Profile, checked: Sequence[Rechecked], limit: float) -
         "limit": limit,
         "passed": all(one.passed for one in checked),
         "batches": [
-            {
-                "passed": one.passed,
-                "now": one.now.model_dump(mode="json"),
-                "stored": None if one.stored is None else one.stored.model_dump(mode="json"),
-            }
+            {"passed": one.passed, "now": _plain(one.now), "stored": None if one.stored is None else _plain(one.stored)}
             for one in checked
         ],
         "drift": None if drift is None else {**asdict(drift), "changed": drift.changed},
     }
+
+
+def _plain(check: BatchCheck) -> dict[str, Any]:
+    return check.model_dump(mode="json")

@@ -143,25 +143,6 @@ def prompt_chunks(prompts: Sequence[float], budget: float) -> list[tuple[float, 
 G = 8  # samples per prompt
 CV = 0.9  # of the lognormal lengths before the cap
 PROMPT = 512
-LENGTHS, QUICK_LENGTHS = (1536, 8192), (384, 2048)  # mean and cap of responses
-POOL_SHARE = 0.6  # of the blocks that a batch needs at its peak: rl_preempt gets no more, so that it preempts
-
-
-def batches(limits: Limits, *, quick: bool, seed: int) -> list[Load]:
-    """The batches, the most telling first. Where the engine holds few or short requests they are fewer and shorter.
-
-    rl_on, rl_off: the same samples with the prefix cache read and not read. rl_preempt: in a pool of blocks that is too
-    small. rl_long: long responses. Quick: the first two, a quarter as long.
-    """
-    mean, cap = QUICK_LENGTHS if quick else LENGTHS
-    both = [batch(limits, phase, 64, mean, cap, seed, cached=phase == "rl_on") for phase in ("rl_on", "rl_off")]
-    if quick:
-        return both
-    return [
-        *both,
-        batch(limits, "rl_preempt", 24, 768, 3072, seed + 1, pool_share=POOL_SHARE),
-        batch(limits, "rl_long", 32, 4096, 16384, seed + 2),
-    ]
 
 
 def batch(
@@ -237,3 +218,27 @@ def peak_blocks(requests: Sequence[Request], limits: Limits) -> int:
         own = math.ceil((prompt + t) / limits.block_size) - shared
         best = max(best, active * own + math.ceil(active / G) * shared)
     return best
+
+
+def computed(load: Load, limits: Limits) -> Load:
+    """The load for an engine in which contexts cannot be put into the cache: its warm-up computes them.
+
+    Everybody decodes until the last context is there, so warm-up, responses and later arrivals move by that many
+    iterations; contexts shrink where the longest request would not fit otherwise.
+    """
+    budget = load.max_num_batched_tokens or limits.max_num_batched_tokens
+    first = [r for r in load.requests if r.cached_tokens]
+    chunk = max(1, min(budget, limits.max_num_batched_tokens) - len(first))
+    more = -(-sum(r.prompt_tokens for r in first) // chunk) + 1
+    requests = tuple(
+        replace(
+            r,
+            prompt_tokens=max(1, min(r.prompt_tokens, limits.max_model_len - r.output_tokens - more)),
+            output_tokens=min(r.output_tokens + more, limits.max_model_len - 1),
+            cached_tokens=0,
+        )
+        if r.cached_tokens
+        else replace(r, at=r.at + more)
+        for r in load.requests
+    )
+    return replace(load, requests=requests, warm=load.warm + more)

@@ -1,6 +1,6 @@
-"""One closed load: what clients of an engine see by its roofline, and what one measured load says of the roofline.
+"""Closed loads: what clients of an engine see by its roofline or profile; what a measured load says of a roofline.
 
-So many clients, each with one request at a time, prompts and responses of one length; ten requests of every client.
+So many clients, each with one request at a time, ten requests of every client.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from fleetsim.errors import InputError, Problem
 from fleetsim.estimates import Ranged
+from fleetsim.tell.document import Table
 
 if TYPE_CHECKING:
     from fleetsim.config.engine_profile import Profile
@@ -74,13 +75,13 @@ class SeenLoad:
 def read_point(text: str) -> MeasuredLoad:
     """`concurrency=64 isl=1000 osl=1000 tok_s=4100`. Raises InputError with value, rule and remedy."""
     said = {key: value for key, _, value in (part.partition("=") for part in text.split())}
-    rule = f"each of {', '.join(f'{key}=NUMBER' for key in _KEYS)}, once"
-    if sorted(said) != sorted(_KEYS) or len(said) != len(text.split()):
-        raise InputError([Problem("--point", text, rule, f"for example --point '{EXAMPLE}'")])
     try:
+        if len(said) != len(text.split()) or len(said) != len(_KEYS):
+            raise ValueError(text)
         counts = [int(said[key]) for key in _KEYS[:3]]
         tok_s = float(said["tok_s"])
-    except ValueError:
+    except (KeyError, ValueError):
+        rule = f"each of {', '.join(f'{key}=NUMBER' for key in _KEYS)}, once"
         raise InputError([Problem("--point", text, rule, f"for example --point '{EXAMPLE}'")]) from None
     load = ClosedLoad(*counts)
     check_load(load, "--point")
@@ -91,11 +92,8 @@ def read_point(text: str) -> MeasuredLoad:
 
 def check_load(load: ClosedLoad, path: str) -> None:
     """Raises InputError for a load that is none."""
-    for name, value, most in (
-        ("concurrency", load.concurrency, 4096),
-        ("isl", load.isl, 10**6),
-        ("osl", load.osl, 10**6),
-    ):
+    for name, most in (("concurrency", 4096), ("isl", 10**6), ("osl", 10**6)):
+        value = getattr(load, name)
         if not 1 <= value <= most:
             raise InputError([Problem(f"{path} {name}", value, f"a whole number from 1 to {most:,}", f"{name}=64")])
 
@@ -151,16 +149,74 @@ def calibrated(points: Sequence[MeasuredLoad], gpu: str, model: str, tp: int = 1
     )
     error = plain.error.model_copy(update={"median": LEFT_MEDIAN, "p90": LEFT_P90, "worst": None, "what": what})
     source = plain.provenance.model_copy(update={"source": f"roofline calibrated at {said}"[:10_000]})
-    return plain.model_copy(
-        update={
-            "coefficients": c.model_copy(update={**moved, "knots_s": knots}),
-            "error": error,
-            "provenance": source,
-            "name": plain.name.replace("-roofline", "-calibrated"),
-        }
-    )
+    changed = {
+        "coefficients": c.model_copy(update={**moved, "knots_s": knots}),
+        "error": error,
+        "provenance": source,
+        "name": plain.name.replace("-roofline", "-calibrated"),
+    }
+    return plain.model_copy(update=changed)
 
 
 def replaced(estimate: Any, factor: float) -> Any:
     """An estimate of a profile, multiplied."""
     return estimate.model_copy(update={"value": estimate.value * factor})
+
+
+# --- What clients of a profile's engine see.
+
+COUNTS = (1, 4, 16, 64, 256)
+# As the load generators of engines ask: lengths even over [0.8, 1] of these, ten requests of every client.
+PROMPT_TOKENS = OUTPUT_TOKENS = 1024
+_SHORTEST = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class ClientView:
+    """What so many clients see, each with one request at a time: means over requests, tokens per second of all."""
+
+    clients: int
+    first_token_s: float
+    later_token_s: float
+    output_tok_s: float
+
+
+def seen_by_clients(profile: Profile) -> tuple[ClientView, ...]:
+    """Simulates 1 to 256 clients, as many as the engine's limits take at once."""
+    import numpy as np
+
+    from fleetsim.engine import EngineLimits, closed_load, request_path
+    from fleetsim.sim.engines import step_time_as_measured
+
+    held = profile.limits
+    limits = EngineLimits(held.max_num_seqs, held.max_num_batched_tokens, held.kv_blocks, held.block_size)
+    step_time, path = step_time_as_measured(profile), request_path(profile.provenance.engine)
+    most = min(held.max_num_seqs, held.kv_blocks * held.block_size // (PROMPT_TOKENS + OUTPUT_TOKENS))
+    found = []
+    for clients in (n for n in COUNTS if n <= most):
+        rng = np.random.default_rng(0)
+        prompt, output = (
+            rng.integers(round(_SHORTEST * top), top + 1, size=_REQUESTS * clients)
+            for top in (PROMPT_TOKENS, OUTPUT_TOKENS)
+        )
+        seen = closed_load(step_time, limits, prompt, output, clients, path)
+        rate = float(output.sum() / seen.finish_s.max())
+        found.append(ClientView(clients, float(seen.first_s.mean()), float(seen.later_s.mean()), rate))
+    return tuple(found)
+
+
+def clients_table(seen: Sequence[ClientView]) -> Table:
+    """The table that `fleetsim profile estimate` shows."""
+    rows = tuple(
+        (f"{s.clients:,}", f"{1e3 * s.first_token_s:,.0f}", f"{1e3 * s.later_token_s:,.1f}", f"{s.output_tok_s:,.0f}")
+        for s in seen
+    )
+    note = (
+        f"prompts and responses of {_SHORTEST:g} to 1 times {PROMPT_TOKENS:,} tokens, {_REQUESTS} requests of every "
+        "client, all start at once: means, as vLLM's and SGLang's load generators print them; docs/accuracy.md has the "
+        "error of first tokens"
+    )
+    return Table(
+        "clients of one server, each with one request at a time", ("clients", "first token ms", "later ms", "tok/s"),
+        rows, left=0, note=note,
+    )  # fmt: skip

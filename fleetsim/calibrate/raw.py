@@ -21,10 +21,12 @@ import gzip
 import json
 import os
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
+from io import BufferedReader
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +34,9 @@ from numpy.typing import NDArray
 from fleetsim.errors import InputError, Problem
 from fleetsim.files import reason, unwritten, whole
 from fleetsim.json_text import from_json
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 # One row per engine iteration.
 COLUMNS = (
@@ -111,8 +116,9 @@ class RawWriter:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = path = Path(path)
         try:
-            self._fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-            if self.path.stat().st_size and not _ends_a_line(self.path):
+            self._fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+            size = os.fstat(self._fd).st_size
+            if size and os.pread(self._fd, 1, size - 1) != b"\n":
                 os.write(self._fd, b"\n")  # a killed run left half a line
         except OSError as error:
             raise unwritten(path, error) from None
@@ -142,12 +148,6 @@ def request_columns(
     return {name: list(column) for name, column in zip(REQUEST_COLUMNS, zip(*rows, strict=True), strict=True)}
 
 
-def _ends_a_line(path: Path) -> bool:
-    with path.open("rb") as file:
-        file.seek(-1, os.SEEK_END)
-        return file.read(1) == b"\n"
-
-
 def compress(path: str | os.PathLike[str]) -> Path:
     """FILE.jsonl becomes FILE.jsonl.gz, whole or not at all. The same records give the same bytes."""
     source = Path(path)
@@ -166,8 +166,6 @@ def compress(path: str | os.PathLike[str]) -> Path:
 
 def records_of(path: str | os.PathLike[str]) -> tuple[list[dict[str, Any]], int]:
     """The records of a file, and the number of lines that were damaged. Raises InputError if it cannot be read."""
-    from fleetsim.calibrate.record_forms import well_formed
-
     found: list[dict[str, Any]] = []
     damaged = 0
     for line in _lines(Path(path)):
@@ -176,7 +174,7 @@ def records_of(path: str | os.PathLike[str]) -> tuple[list[dict[str, Any]], int]
         except ValueError:
             damaged += bool(line.strip())
             continue
-        if isinstance(record, dict) and well_formed(record):
+        if isinstance(record, dict) and _well_formed(record):
             found.append(record)
         else:
             damaged += 1
@@ -188,10 +186,8 @@ def _lines(path: Path) -> Iterator[bytes]:
         return InputError([Problem("raw measurements", str(path), rule, "give a file that fleetsim calibrate wrote")])
 
     try:
-        with path.open("rb") as file:
-            packed = file.read(2) == b"\x1f\x8b"
         total = 0
-        with gzip.open(path, "rb") if packed else path.open("rb") as source:
+        with _opened(path) as source:
             try:
                 for line in source:
                     total += len(line)
@@ -204,12 +200,17 @@ def _lines(path: Path) -> Iterator[bytes]:
         raise refuse(f"cannot be read: {reason(error)}") from None
 
 
+def _opened(path: Path) -> BufferedReader | gzip.GzipFile:
+    """A file for reading, unpacked where it is packed."""
+    with path.open("rb") as file:
+        packed = file.read(2) == b"\x1f\x8b"
+    return gzip.open(path, "rb") if packed else path.open("rb")
+
+
 def first_record(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The first line of a file, plain or gzipped, where it is a JSON object; {} for anything else."""
     try:
-        with open(path, "rb") as file:
-            packed = file.read(2) == b"\x1f\x8b"
-        with gzip.open(path, "rb") if packed else open(path, "rb") as stream:
+        with _opened(Path(path)) as stream:
             record = from_json(stream.readline(1 << 20))
     except (OSError, EOFError, ValueError, zlib.error):
         return {}
@@ -245,31 +246,21 @@ def raw_of(records: list[dict[str, Any]], damaged: int = 0) -> Raw:
         key = (session, record.get("ph"), record.get("seg"))
         if key not in ids:
             ids[key] = len(ids)
-            phases.append(str(record.get("ph", "")))
-            labels.append(dict(record.get("lab") or {}))
+            phases.append(_phase(record))
+            labels.append(_label(record))
         return ids[key]
 
     for record in records:
         kind = record.get("t")
         if kind == "start":
             session += 1  # segments count anew in every engine
+        elif kind == "it" and _even(record.get("c"), COLUMNS[:5] + COLUMNS[7:8]):
+            parts.append((id_of(record), dict(record["c"])))
         elif kind == "it":
-            columns: Any = record.get("c")
-            if not _even(columns, COLUMNS[:5] + COLUMNS[7:8]):
-                damaged += 1
-                continue
-            parts.append((id_of(record), dict(columns)))
+            damaged += 1
         elif kind == "seg":
-            segments.append(
-                Segment(
-                    id_of(record),
-                    str(record.get("ph", "")),
-                    dict(record.get("lab") or {}),
-                    bool(record.get("cut")),
-                    record.get("req"),
-                    record,
-                )
-            )
+            cut, requests = bool(record.get("cut")), record.get("req")
+            segments.append(Segment(id_of(record), _phase(record), _label(record), cut, requests, record))
         elif kind == "obs":
             obs.append({**record, "id": id_of(record)})
     size = [len(c["dt"]) for _, c in parts]
@@ -291,9 +282,99 @@ def raw_of(records: list[dict[str, Any]], damaged: int = 0) -> Raw:
     )
 
 
+def _phase(record: dict[str, Any]) -> str:
+    return str(record.get("ph", ""))
+
+
+def _label(record: dict[str, Any]) -> dict[str, Any]:
+    return dict(record.get("lab") or {})
+
+
 def _even(columns: Any, needed: tuple[str, ...]) -> bool:
+    """Whether what iterations need is there, and all of one length."""
     if not isinstance(columns, dict) or any(not isinstance(columns.get(name), list) for name in needed):
         return False
-    if any(not isinstance(columns.get(name) or [], list) for name in COLUMNS):  # those that may be missing
+    others = (columns.get(name) or [] for name in COLUMNS)  # those that may be missing
+    return (
+        all(isinstance(v, list) for v in others) and len({len(v) for v in columns.values() if isinstance(v, list)}) == 1
+    )
+
+
+# --- What a record must look like. A file may have been cut, merged or edited on its way from the GPU box: a record
+# with a wrong type, or with a number that no engine can have, counts as damaged; it is left out, how many is told.
+
+# No iteration takes three hours, none holds more tokens than 30 bits count, no session lasts 30 years.
+MOST_ITERATION_US, MOST_TOKENS, MOST_PAIRS, MOST_US = 10**10, 10**9, 10**18, 10**15
+
+
+def _well_formed(record: Mapping[str, Any]) -> bool:
+    """Whether a record has what its kind ("t") needs, in the right types and within reach."""
+    form = _forms().get(str(record.get("t")))
+    try:
+        _ = form and form.model_validate(record)
+    except ValueError:
         return False
-    return len({len(v) for v in columns.values() if isinstance(v, list)}) == 1
+    return all(
+        len({len(v) for v in table.values() if isinstance(v, list)}) <= 1
+        for table in (record.get("c"), record.get("req"))
+        if form and isinstance(table, dict)
+    )
+
+
+def _form(**fields: Any) -> type[BaseModel]:
+    """An object whose values, where they are given, are of these types; a name may be several. Other keys are free."""
+    from pydantic import ConfigDict, create_model
+
+    known: dict[str, Any] = {name: (kind | None, None) for names, kind in fields.items() for name in names.split()}
+    return create_model("Form", __config__=ConfigDict(strict=True), **known)
+
+
+@cache
+def _forms() -> Mapping[str, type[BaseModel]]:
+    """By kind of record."""
+    from pydantic import Field
+
+    def column(low: int, high: int, kind: type = int) -> Any:
+        """Numbers between two; a single one counts as a list."""
+        number = Annotated[kind, Field(ge=low, le=high)]
+        return number | list[number]
+
+    text, count = Annotated[str, Field(max_length=9_999)], Annotated[int, Field(ge=0, le=MOST_TOKENS)]
+    seconds, large = Annotated[float, Field(ge=0, le=1e9)], Annotated[int, Field(ge=0, le=10**15)]
+    tokens, times, pairs = column(-1, MOST_TOKENS), column(-1, MOST_US), MOST_PAIRS
+    label = _form(**{"G P groups slots budget pool_blocks tokens": count, "length_scale": seconds})
+    segment = {"ph": text, "seg": text | int, "lab": label}
+    drafts = _form(**{"iterations drafted": large, "accepted_at": list[large]})
+    iterations = {
+        "s ds du dv idle warm": times,
+        "dt": column(-1, MOST_ITERATION_US),
+        "nd K npf np Kp hit adm out fin pre run wait blk dr": tokens,
+        "A": column(0, pairs),
+    }
+    seen = {
+        "dt": column(-MOST_ITERATION_US, MOST_ITERATION_US, float),
+        "ovh nd K np dr": column(0, MOST_TOKENS, float),
+        "of": column(0, MOST_TOKENS),
+        "A": column(0, pairs, float),
+    }
+    requests = {"submit first finish": times, "n pre P want": tokens}
+    return {
+        "meta": _form(**{"model source date smi": text}),
+        "start": _form(
+            **{"engine vllm version cuda torch kind": text, "tp": count, "assumed": list[text], "drafts": drafts},
+            cache=_form(**{"num_gpu_blocks block_size": count}),
+            sched=_form(**{"max_num_seqs max_num_batched_tokens": count}),
+            comp=_form(sizes=list[count]),
+            model=_form(max_model_len=count, hf=dict[str, Any], dtype=text),
+            gpu=_form(name=text, count=count, driver=text),
+            engine_args=_form(model=text, tensor_parallel_size=count),
+            speculation=_form(method=text),
+        ),
+        "it": _form(**segment, c=_form(**iterations)),
+        "seg": _form(
+            **segment,
+            **{"wall submit decode_s": seconds, "hit_tokens": count, "drafts": drafts, "req": _form(**requests)},
+        ),
+        "obs": _form(**segment, **seen),
+        "phase": _form(ph=text, res=_form(weights=dict[str, Any])),
+    }

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fleetsim import units
-from fleetsim.calibrate.ask import Calibrate
+from fleetsim.calibrate.ask import SUFFIX, Calibrate, OutputPaths, locked, prepare, same_engine, slug
 from fleetsim.calibrate.facts import NAMES, GivenFlags
-from fleetsim.calibrate.output_paths import SUFFIX, OutputPaths, ended, locked, prepare, same_engine, slug
 from fleetsim.calibrate.raw import RawWriter, compress
+from fleetsim.calibrate.session import ended
 from fleetsim.config.profile_files import profile_text
 from fleetsim.errors import FleetsimError, InputError, OutsideError, Problem
 from fleetsim.faces import flag
@@ -133,13 +133,10 @@ def _engine_args(asked: Calibrate) -> dict[str, Any]:
 
 
 def _server(asked: Calibrate, done: frozenset[str], tell: Tell) -> tuple[str, ...]:
-    from fleetsim.calibrate.server.run import ServerRun, measure_server
+    from fleetsim.calibrate.server import measure_server
 
-    assert asked.url is not None  # a rule of the question
-    how = {name: getattr(asked, name) for name in ("api_key", "yes", "quick", "measure_sync", "seed")}
     with closing(RawWriter(asked.places.raw)) as writer:
-        run = ServerRun(asked.url, GivenFlags.of(asked), **how, budget_s=asked.seconds, done=done, tell=tell)
-        measure_server(run, writer)
+        measure_server(asked, writer, done=done, tell=tell)
     return ()
 
 

@@ -12,13 +12,14 @@ import math
 import traceback
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim.calibrate.loads import Limits, Load, Ran, key_of, scaled
-from fleetsim.calibrate.raw import RawWriter
+from fleetsim.calibrate.raw import RawWriter, records_of
 from fleetsim.errors import OutsideError
 
 LEAST_SCALE = 0.2  # of a batch's response lengths: below it a batch says little and is left out
@@ -26,6 +27,7 @@ UNKNOWN_SHARE = 0.4  # of the budget that batches keep while no pace is known ye
 BATCH_SHARE = 0.5  # of the time left that later sweeps cannot take from batches
 OVERRUN, OVERRUN_S = 1.6, 5.0  # a batch is cut this far beyond its estimate
 MARGIN = 1.1  # estimates are a little short more often than long
+SYNC_S = 30.0  # kept for a weight update, or a fifth of the budget
 FAILURES = 3  # loads in a row that fail: the engine is broken
 
 
@@ -80,13 +82,17 @@ def measure(
     budget_s: float,
     done: Collection[str] = (),
     tell: Callable[[str], None] = lambda text: None,
+    sync: Callable[[float], None] | None = None,
 ) -> LoopOutcome:
     """Runs the loads in order and writes all records, from the engine's `start` to `end`.
 
-    budget_s: seconds from now. done: keys of loads to skip (loads.key_of). tell: told what happens, in words. Raises an
-    engine's OutsideError when it is written down; every other exception of a load costs that load alone.
+    budget_s: seconds from now. done: keys of loads to skip (loads.key_of). tell: told what happens, in words. sync:
+    measures a weight update after all loads, until a time. Raises an engine's OutsideError when it is written down;
+    every other exception of a load costs that load alone.
     """
     begin = engine.now()
+    sync_s = min(SYNC_S, budget_s / 5) if sync else 0.0
+    budget_s -= sync_s
     deadline = begin + budget_s
     writer.put("start", **engine.start_record())
     pace = LoadPace(engine.limits)
@@ -127,7 +133,17 @@ def measure(
         pace.note(load, went)
     spent = round(engine.now() - begin, 3)
     writer.put("end", seconds=spent, ran=ran, failed=failed, left_out=left_out, lost=lost)
+    if sync and not lost:
+        sync(engine.now() + sync_s)
     return LoopOutcome(ran, failed, left_out, lost)
+
+
+def ended(raw: Path) -> frozenset[str]:
+    """What earlier sessions ended: the keys of their loads (loads.key_of)."""
+    records, _ = records_of(raw)
+    return frozenset(
+        key_of(str(r.get("ph")), dict(r.get("lab") or {})) for r in records if r.get("t") == "seg" and not r.get("cut")
+    )
 
 
 def progress_words(phase: str, label: Any, i: int, n: int, left_s: float) -> str:

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from fleetsim import units
-from fleetsim.calibrate.known_profiles import ClientView, Drift, ListedProfile, Rechecked, clients_table, drift_of
+from fleetsim.calibrate.known_profiles import Drift, ListedProfile, Rechecked, drift_of
+from fleetsim.calibrate.one_load import ClientView, clients_table
 from fleetsim.calibrate.pictures import charts
 from fleetsim.calibrate.points import PointRow, batch_words, by_context, opening, rows_of
 from fleetsim.config.engine_profile import BatchCheck, Profile
@@ -19,7 +20,6 @@ from fleetsim.tell.facts import explained, facts
 
 # f has at most this many rows; knots in between are left out, first and last never.
 _MOST_KNOTS = 12
-_MOST_DECODE_ROWS, _MOST_OTHER_ROWS = 64, 24
 
 T = TypeVar("T")
 
@@ -71,17 +71,14 @@ def _thinned(items: Sequence[T], most: int, what: str) -> tuple[Sequence[T], str
 def _step_time(profile: Profile) -> Table:
     c, fit = profile.coefficients, profile.fit
     shown, note = _thinned(list(zip(c.knots_tokens, c.knots_s, strict=True)), _MOST_KNOTS, "knots of f")
+    linear = (
+        ("per decoding sequence", c.per_seq_s),
+        ("per prefill token", c.per_prefill_token_s),
+        ("per KV token read", c.per_kv_token_s),
+        ("per query-key pair of prefill", c.per_attn_pair_s),
+    )
     named = [(f"f at {units.plural(round(n), 'token')}", s) for n, s in shown]
-    named += [
-        (name, e)
-        for name, e in (
-            ("per decoding sequence", c.per_seq_s),
-            ("per prefill token", c.per_prefill_token_s),
-            ("per KV token read", c.per_kv_token_s),
-            ("per query-key pair of prefill", c.per_attn_pair_s),
-        )
-        if e.value > 0 or e.ci_high
-    ]
+    named += [(name, e) for name, e in linear if e.value > 0 or e.ci_high]
     rows: list[tuple[str, ...]] = [(name, *units.coefficient(e.value, e.ci_low, e.ci_high)) for name, e in named]
     notes = [note]
     if fit is not None:
@@ -98,66 +95,46 @@ def _step_time(profile: Profile) -> Table:
     return Table(title, headings, tuple(rows), note="; ".join(n for n in notes if n))
 
 
-def _iterations(profile: Profile) -> tuple[Table, Table, Table]:
+def _iterations(profile: Profile) -> Iterator[Table]:
     """What single iterations took: decodes, prompts, both at once."""
     times = ("measured ms", "predicted ms", "error")
 
-    def sheet(title: str, headings: tuple[str, ...], cells: Sequence[tuple[str, ...]], most: int) -> Table:
-        rows, note = _thinned(cells, most, "points")
-        return Table(title, headings, tuple(rows), left=0, note=note)
+    def measured(r: PointRow) -> tuple[str, str, str]:
+        return f"{1e3 * r.point.seconds:,.2f}", f"{1e3 * r.predicted_s:,.2f}", units.change(r.error)
 
-    def measured(row: PointRow) -> tuple[str, str, str]:
-        return f"{1e3 * row.point.seconds:,.2f}", f"{1e3 * row.predicted_s:,.2f}", units.change(row.error)
-
-    decodes = [(context, row) for context, rows in by_context(rows_of(profile, "decode")) for row in rows]
-    kept, note = _thinned(decodes, _MOST_DECODE_ROWS, "points")
-    told = [""] * len(kept)  # a context stands in its first row
-    for i, (context, _) in enumerate(kept):
-        told[i] = "" if i and context == kept[i - 1][0] else f"{context:,.0f}"
-    prompts = sorted(rows_of(profile, "prefill"), key=lambda r: (r.point.prefill_tokens, r.point.attn_pairs))
-    return (
-        Table(
-            "decoding: an iteration of so many sequences",
-            ("context", "sequences", *times, "tok/s"),
-            tuple(
-                (context, _plain(r.point.decodes), *measured(r), f"{r.tok_s:,.0f}")
-                for context, (_, r) in zip(told, kept, strict=True)
-            ),
-            left=0,
-            note=note,
-        ),
-        sheet(
-            "computing prompts: an iteration",
-            ("prefill tokens", "pairs", *times, "tok/s"),
-            [
-                (_plain(r.point.prefill_tokens), units.tokens(r.point.attn_pairs), *measured(r), f"{r.tok_s:,.0f}")
-                for r in prompts
-            ],
-            _MOST_OTHER_ROWS,
-        ),
-        sheet(
-            "both at once: an iteration",
-            ("sequences", "context", "prefill tokens", *times),
-            [
-                (_plain(r.point.decodes), f"{r.context:,.0f}", _plain(r.point.prefill_tokens), *measured(r))
-                for r in rows_of(profile, "mixed")
-            ],
-            _MOST_OTHER_ROWS,
-        ),
-    )
+    decodes = [
+        (f"{context:,.0f}", _plain(r.point.decodes), *measured(r), f"{r.tok_s:,.0f}")
+        for context, rows in by_context(rows_of(profile, "decode"))
+        for r in rows
+    ]
+    prompts = [
+        (_plain(r.point.prefill_tokens), units.tokens(r.point.attn_pairs), *measured(r), f"{r.tok_s:,.0f}")
+        for r in sorted(rows_of(profile, "prefill"), key=lambda r: (r.point.prefill_tokens, r.point.attn_pairs))
+    ]
+    both = [
+        (_plain(r.point.decodes), f"{r.context:,.0f}", _plain(r.point.prefill_tokens), *measured(r))
+        for r in rows_of(profile, "mixed")
+    ]
+    for title, headings, cells, most in (
+        ("decoding: an iteration of so many sequences", ("context", "sequences", *times, "tok/s"), decodes, 64),
+        ("computing prompts: an iteration", ("prefill tokens", "pairs", *times, "tok/s"), prompts, 24),
+        ("both at once: an iteration", ("sequences", "context", "prefill tokens", *times), both, 24),
+    ):
+        kept, note = _thinned(cells, most, "points")
+        if cells is decodes:  # a context stands in its first row
+            before = ["", *(context for context, *_ in kept)]
+            kept = [("" if row[0] == last else row[0], *row[1:]) for last, row in zip(before, kept, strict=False)]
+        yield Table(title, headings, tuple(kept), left=0, note=note)
 
 
 def _ranges(profile: Profile) -> Table:
     measured, limits = profile.ranges, profile.limits
-    rows = [
-        (name, f"{_plain(bounds[0])} to {_plain(bounds[1])}")
-        for name, bounds in (
-            ("decoding sequences", measured.decodes),
-            ("KV tokens they read", measured.kv_tokens),
-            ("prefill tokens of an iteration", measured.prefill_tokens),
-        )
-        if bounds is not None
-    ]
+    spans = {
+        "decoding sequences": measured.decodes,
+        "KV tokens they read": measured.kv_tokens,
+        "prefill tokens of an iteration": measured.prefill_tokens,
+    }
+    rows = [(name, f"{_plain(b[0])} to {_plain(b[1])}") for name, b in spans.items() if b is not None]
     note = "" if rows else "no measured ranges are on record: nothing says where it holds"
     tokens = units.tokens(limits.kv_blocks * limits.block_size)
     rows += [
@@ -201,23 +178,25 @@ def _sync(profile: Profile) -> Table:
     if s is None:
         return _named("weight sync", ())
 
-    def seconds(value: float | None) -> str | None:
-        return None if value is None else units.seconds(value)
-
-    def rate(value: float | None) -> str | None:
-        return None if value is None else f"{value / 1e9:,.1f} GB/s"
-
     rows = (
-        ("pausing, requests kept", seconds(s.pause_s)),
-        ("resuming until the next tokens", seconds(s.resume_s)),
-        ("loading the weights, from the device", seconds(s.load_s)),
-        ("loading the weights, from the host", seconds(s.load_from_host_s)),
+        ("pausing, requests kept", _seconds(s.pause_s)),
+        ("resuming until the next tokens", _seconds(s.resume_s)),
+        ("loading the weights, from the device", _seconds(s.load_s)),
+        ("loading the weights, from the host", _seconds(s.load_from_host_s)),
         ("weights", None if s.model_bytes is None else units.gib(s.model_bytes)),
-        ("host to device", rate(s.host_bytes_s)),
-        ("between two GPUs", rate(s.broadcast_bytes_s)),
+        ("host to device", _rate(s.host_bytes_s)),
+        ("between two GPUs", _rate(s.broadcast_bytes_s)),
         ("iterations during an update", None if s.slowdown is None else f"{s.slowdown:.2f} times as long"),
     )
     return _named("weight sync", rows)
+
+
+def _seconds(value: float | None) -> str | None:
+    return None if value is None else units.seconds(value)
+
+
+def _rate(value: float | None) -> str | None:
+    return None if value is None else f"{value / 1e9:,.1f} GB/s"
 
 
 def _provenance(profile: Profile) -> Table:
@@ -265,17 +244,14 @@ def document(profile: Profile, give: str, seen: Sequence[ClientView] = ()) -> Do
 
 def _bars(kept_out: Sequence[BatchCheck]) -> Iterator[Under]:
     """Each kept-out batch: its makespan measured and predicted as bars, its errors in words."""
-    longest = max(max(c.makespan_s, c.predicted_s) for c in kept_out)
+    longest = max(max(c.makespan_s, c.predicted_s) for c in kept_out) or 1.0
     for check in kept_out:
+        both = (("measured", check.makespan_s, MEASURED), ("predicted", check.predicted_s, PREDICTED))
         rows = tuple(
-            (name, f"{seconds:,.1f} s", bar([(1.0, character)], round(_BAR_WIDTH * seconds / (longest or 1.0))))
-            for name, seconds, character in (
-                ("measured", check.makespan_s, MEASURED),
-                ("predicted", check.predicted_s, PREDICTED),
-            )
+            (name, f"{seconds:,.1f} s", bar([(1.0, character)], round(_BAR_WIDTH * seconds / longest)))
+            for name, seconds, character in both
         )
-        table = Table("", ("", "", ""), rows, words_last=1)
-        yield Under(check.name, (table, Words(tail=batch_words(check))))
+        yield Under(check.name, (Table("", ("", "", ""), rows, words_last=1), Words(tail=batch_words(check))))
 
 
 def _next(profile: Profile, give: str) -> Iterator[str]:
@@ -291,24 +267,14 @@ def checked_document(profile: Profile, checked: Sequence[Rechecked], limit: floa
     batches = units.plural(len(checked), "kept-out batch")
     held = f"all of {batches}" if not failed else f"{len(checked) - failed} of {batches}"
     rows = tuple(
-        (
-            one.now.name,
-            f"{one.now.makespan_s:,.1f} s",
-            f"{one.now.predicted_s:,.1f} s",
-            units.change(one.now.makespan_error),
-            "" if one.stored is None else units.change(one.stored.makespan_error),
-            units.share(one.now.finish_error_median),
-            "ok" if one.passed else "above",
-        )
+        (one.now.name, f"{one.now.makespan_s:,.1f} s", f"{one.now.predicted_s:,.1f} s",
+         units.change(one.now.makespan_error), "" if one.stored is None else units.change(one.stored.makespan_error),
+         units.share(one.now.finish_error_median), "ok" if one.passed else "above")
         for one in checked
-    )
-    table = Table(
-        "",
-        ("batch", "measured", "predicted", "makespan", "stored", "finish", ""),
-        rows,
-        words_last=1,
-        marked=frozenset(i for i, one in enumerate(checked) if not one.passed),
-    )
+    )  # fmt: skip
+    headings = ("batch", "measured", "predicted", "makespan", "stored", "finish", "")
+    above = frozenset(i for i, one in enumerate(checked) if not one.passed)
+    table = Table("", headings, rows, words_last=1, marked=above)
     return Document(
         "fleetsim profile check",
         facts(

@@ -18,8 +18,7 @@ from fleetsim.job.settings import RUN, TRAINER, AnyJob, Lends, Option, said
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fleetsim.calibrate.known_profiles import ClientView
-    from fleetsim.calibrate.one_load import SeenLoad
+    from fleetsim.calibrate.one_load import ClientView, SeenLoad
     from fleetsim.config.engine_profile import Profile
     from fleetsim.job.base_job import Job
     from fleetsim.trainer.estimate import TrainerEstimate
@@ -263,8 +262,7 @@ def estimate(
     from dataclasses import replace
 
     from fleetsim.calibrate.derivation import estimate_profile
-    from fleetsim.calibrate.known_profiles import seen_by_clients
-    from fleetsim.calibrate.one_load import told_of
+    from fleetsim.calibrate.one_load import seen_by_clients, told_of
     from fleetsim.config.profile_files import profile_text
     from fleetsim.errors import InputError
     from fleetsim.files import new_file, write_text

@@ -13,8 +13,8 @@ from fleetsim.calibrate.build import alike, build_profile, default_name, points_
 from fleetsim.calibrate.facts import facts_of
 from fleetsim.calibrate.fit.design import observations_of
 from fleetsim.calibrate.loads import Load
+from fleetsim.calibrate.order import loads_in_order
 from fleetsim.calibrate.raw import Raw, compress, raw_of, read_raw, records_of
-from fleetsim.calibrate.vllm.order import loads_in_order
 from fleetsim.config.engine_profile import Profile
 from fleetsim.config.profile_files import load_profile, profile_text
 from fleetsim.errors import InputError

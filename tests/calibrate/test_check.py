@@ -10,7 +10,8 @@ import pytest
 
 from fleetsim.calibrate.build import check_batches, prefix_cache_of
 from fleetsim.calibrate.facts import facts_of
-from fleetsim.calibrate.loads import Limits, Load, Request, batches
+from fleetsim.calibrate.loads import Limits, Load, Request
+from fleetsim.calibrate.order import batches
 from fleetsim.calibrate.raw import Raw, raw_of
 from fleetsim.config.engine_profile import BatchCheck
 from fleetsim.engine import EngineLimits, StepTime, run_requests

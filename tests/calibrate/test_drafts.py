@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fleetsim.calibrate.ask import Calibrate
 from fleetsim.calibrate.build import build_profile
 from fleetsim.calibrate.facts import DraftCounts, measured_drafts
 from fleetsim.calibrate.fit.design import observations_of
 from fleetsim.calibrate.raw import Raw, RawWriter, raw_of, records_of
-from fleetsim.calibrate.server import ServerRun, measure_server
+from fleetsim.calibrate.server import measure_server
 from fleetsim.calibrate.server.metrics import gauges_of
 from fleetsim.engine import StepTime
 from fleetsim.sim.engines import step_time_of
@@ -125,8 +126,8 @@ def test_over_http(tmp_path: Path) -> None:
     with serve(Scheduler(accepted=SHARES, found=0.5)) as fake:
         writer = RawWriter(tmp_path / "a.raw.jsonl")
         keep = Decodes()
-        how = ServerRun(fake.url, quick=True, budget_s=120.0, timeout_s=60.0, done=keep)  # type: ignore[arg-type]
-        measure_server(how, writer)
+        asked = Calibrate(url=fake.url, quick=True, budget_s=120.0)
+        measure_server(asked, writer, done=keep, timeout_s=60.0)  # type: ignore[arg-type]
         writer.close()
         total = counts(fake.scheduler)
     records, _ = records_of(tmp_path / "a.raw.jsonl")

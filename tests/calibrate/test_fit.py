@@ -15,7 +15,7 @@ from scipy.stats import binom
 from fleetsim.calibrate.fit.design import Observations, observations_of
 from fleetsim.calibrate.fit.fit import Fit, Prior, fit
 from fleetsim.calibrate.loads import Load
-from fleetsim.calibrate.vllm.order import loads_in_order
+from fleetsim.calibrate.order import loads_in_order
 from fleetsim.engine import StepTime
 from fleetsim.errors import InputError
 from tests.calibrate.fake_engine import CALM, ROUGH, SMALL, TRUTH, Weather, measured

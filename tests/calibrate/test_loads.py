@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleetsim.calibrate.loads import Limits, Load, Request, batches, key_of, lognormal, peak_blocks, scaled, warm_ups
-from fleetsim.calibrate.vllm.order import computed, decodes, loads_in_order, mixtures, prompts
+from fleetsim.calibrate.loads import Limits, Load, Request, computed, key_of, lognormal, peak_blocks, scaled, warm_ups
+from fleetsim.calibrate.order import batches, decodes, loads_in_order, mixtures, prompts
 
 H200 = Limits(max_num_seqs=1024, max_num_batched_tokens=16384, max_model_len=32768, kv_blocks=120_000, block_size=16)
 SMALL = Limits(max_num_seqs=32, max_num_batched_tokens=2048, max_model_len=2048, kv_blocks=4096, block_size=32)

@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from fleetsim.calibrate.fit.design import observations_of
-from fleetsim.calibrate.loads import Limits, Load, Ran, Request, batches
-from fleetsim.calibrate.output_paths import ended
+from fleetsim.calibrate.loads import Limits, Load, Ran, Request
+from fleetsim.calibrate.order import batches, decodes, loads_in_order
 from fleetsim.calibrate.raw import RawWriter, read_raw, records_of
-from fleetsim.calibrate.session import EngineLostError, LoadPace, LoadRefusedError, measure, progress_words
-from fleetsim.calibrate.vllm.order import decodes, loads_in_order
+from fleetsim.calibrate.session import EngineLostError, LoadPace, LoadRefusedError, ended, measure, progress_words
 from fleetsim.errors import OutsideError
 from tests.calibrate.fake_engine import SMALL, FakeEngine
 

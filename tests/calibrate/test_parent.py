@@ -14,10 +14,9 @@ from typing import Any
 
 import pytest
 
-from fleetsim.calibrate.output_paths import ended
+from fleetsim.calibrate.session import ended
 from fleetsim.calibrate.vllm import parent
-from fleetsim.calibrate.vllm.failures import End, diagnose, telling
-from fleetsim.calibrate.vllm.parent import EngineFailedError, Spec, run_child
+from fleetsim.calibrate.vllm.parent import End, EngineFailedError, Spec, diagnose, run_child, telling
 
 # A "Python" that runs this instead of the module it is told to. Its scenes are engine arguments, one per session.
 CHILD = """#!{python}
@@ -111,11 +110,11 @@ def test_half_a_line_waits_for_its_other_half(tmp_path: Path) -> None:
     path = tmp_path / "a.raw.jsonl"
     path.write_bytes(b'{"t":"start"}\n{"t":"seg","ph":"de')
     followed = parent.Followed(path, 0)
-    followed.news()
+    followed.news(print)
     assert followed.loads == 0
     with path.open("ab") as file:
         file.write(b'code","lab":{}}\n')
-    followed.news()
+    followed.news(print)
     assert followed.loads == 1
 
 

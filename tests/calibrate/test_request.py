@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from fleetsim.calibrate.ask import Calibrate
-from fleetsim.calibrate.output_paths import places_of, prepare, slug
+from fleetsim.calibrate.ask import Calibrate, places_of, prepare, slug
 from fleetsim.calibrate.raw import compress
 from fleetsim.errors import InputError
 

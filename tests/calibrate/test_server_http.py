@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fleetsim.calibrate.facts import NAMES, GivenFlags, facts_of
+from fleetsim.calibrate.ask import Calibrate
+from fleetsim.calibrate.facts import facts_of
 from fleetsim.calibrate.fit.design import observations_of
 from fleetsim.calibrate.raw import Raw, RawWriter, raw_of, records_of
-from fleetsim.calibrate.server import ServerRun, measure_server
+from fleetsim.calibrate.server import measure_server
 from fleetsim.calibrate.server.engine import STRETCH
 from fleetsim.engine import EngineLimits
 from fleetsim.errors import FleetsimError, InputError, OutsideError
@@ -37,11 +38,11 @@ def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 def measure(fake: FakeServer | str, path: Path, **options: Any) -> Raw:
     """Records of a quick measurement of the first three prompts, a second of it or two."""
     writer = RawWriter(path / "a.raw.jsonl")
-    given = {"quick": True, "budget_s": 120.0, "timeout_s": 60.0, "done": all_but("prefill", 3), **options}
+    how: dict[str, Any] = {"timeout_s": 60.0, "done": all_but("prefill", 3)}
+    how |= {name: options.pop(name) for name in ("timeout_s", "done", "tell") if name in options}
     try:
-        known = {name: given.pop(name) for name in NAMES if name in given}
         url = fake if isinstance(fake, str) else fake.url
-        measure_server(ServerRun(url, GivenFlags(**known), **given), writer)
+        measure_server(Calibrate(url=url, **{"quick": True, "budget_s": 120.0, **options}), writer, **how)
     finally:
         writer.close()
     records, damaged = records_of(path / "a.raw.jsonl")

@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetsim.calibrate.loads import Limits, prompt_chunks
-from fleetsim.calibrate.server.address import address_of, key_of
-from fleetsim.calibrate.server.http_player import Prompts
+from fleetsim.calibrate.order import loads_in_turn, served_batches
+from fleetsim.calibrate.server.client import address_of, key_of
+from fleetsim.calibrate.server.http_player import BrokenStreamError, EventReader, Response
 from fleetsim.calibrate.server.metrics import Gauges, Guard, gauges_of
-from fleetsim.calibrate.server.play import Ask, Stream, batches, loads_in_turn, plays_of
-from fleetsim.calibrate.server.stream import BrokenStreamError, EventReader, Response
+from fleetsim.calibrate.server.play import Ask, Prompts, Stream, plays_of
 from fleetsim.errors import InputError, OutsideError
 
 
@@ -265,7 +265,7 @@ def test_any_server_gets_loads_that_fit_it(slots: int, longest: int, blocks: int
 
 def test_siblings_in_one_request_are_equally_long_and_have_prompts_of_their_own() -> None:
     limits = Limits(64, 2048, 4096, 20_000, 16)
-    one, siblings = batches(limits, quick=False, seed=0, at_once=1000, cached=True)
+    one, siblings = served_batches(limits, quick=False, seed=0, at_once=1000, cached=True)
     (each,), (together,) = plays_of(one), plays_of(siblings)
     assert {a.n for a in each.asks} == {1}
     assert {a.n for a in together.asks} == {8}

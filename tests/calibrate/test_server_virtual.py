@@ -12,9 +12,9 @@ import pytest
 from fleetsim.calibrate.facts import facts_of
 from fleetsim.calibrate.fit.design import observations_of
 from fleetsim.calibrate.loads import Limits, key_of
+from fleetsim.calibrate.order import loads_in_turn
 from fleetsim.calibrate.raw import Raw, RawWriter, read_raw
 from fleetsim.calibrate.server.engine import ServerEngine, ServerWatch
-from fleetsim.calibrate.server.play import loads_in_turn
 from fleetsim.calibrate.server.probe import budget_of, slots_of
 from fleetsim.calibrate.session import measure
 from fleetsim.engine import EngineLimits, StepTime

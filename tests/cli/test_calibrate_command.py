@@ -11,13 +11,11 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from fleetsim.calibrate.loads import Load
-from fleetsim.calibrate.output_paths import ended
+from fleetsim.calibrate.order import loads_in_order
 from fleetsim.calibrate.raw import RawWriter, read_raw, records_of
-from fleetsim.calibrate.session import measure
+from fleetsim.calibrate.session import ended, measure
 from fleetsim.calibrate.vllm import parent
-from fleetsim.calibrate.vllm.failures import End
-from fleetsim.calibrate.vllm.order import loads_in_order
-from fleetsim.calibrate.vllm.parent import EngineFailedError, MeasurementOutcome, Spec
+from fleetsim.calibrate.vllm.parent import End, EngineFailedError, MeasurementOutcome, Spec
 from fleetsim.cli.main import app
 from fleetsim.config.profile_files import load_profile
 from tests.calibrate.fake_engine import SMALL, FakeEngine

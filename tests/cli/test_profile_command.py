@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from fleetsim.calibrate.build import build_profile
+from fleetsim.calibrate.order import loads_in_order
 from fleetsim.calibrate.raw import compress
-from fleetsim.calibrate.vllm.order import loads_in_order
 from fleetsim.cli.main import app
 from fleetsim.config import default_scenario
 from fleetsim.config.profile_files import load_profile, profile_text, shipped_profiles

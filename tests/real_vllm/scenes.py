@@ -10,8 +10,7 @@ from fleetsim.calibrate.loads import Load, Request
 from fleetsim.calibrate.raw import RawWriter
 from fleetsim.calibrate.vllm import child
 from fleetsim.calibrate.vllm import engine as vllm_engine
-from fleetsim.calibrate.vllm.broadcast import broadcast_rate
-from fleetsim.calibrate.vllm.sync import measure_sync
+from fleetsim.calibrate.vllm.sync import broadcast_rate, measure_sync
 
 BLOCK = 32
 ENGINE = {"enforce_eager": True, "max_model_len": 2048, "max_num_seqs": 32, "block_size": BLOCK}

@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 
+from fleetsim.calibrate.ask import Calibrate
 from fleetsim.calibrate.facts import counts_in, measured_drafts
 from fleetsim.calibrate.fit.design import observations_of
 from fleetsim.calibrate.raw import RawWriter, read_raw
-from fleetsim.calibrate.server import ServerRun, measure_server
+from fleetsim.calibrate.server import measure_server
 from tests.real_vllm.serving import DRAFTED as K
 from tests.real_vllm.serving import Serving
 
@@ -71,7 +72,7 @@ def test_calibrate_takes_what_the_users_requests_had_accepted(server: str, traff
     drafts, drafted = (counter(traffic, f"spec_decode_num_{name}_total") for name in ("drafts", "draft_tokens"))
     assert sum(at) == counter(traffic, "spec_decode_num_accepted_tokens_total") > 0
     writer = RawWriter(tmp_path / "a.raw.jsonl")
-    measure_server(ServerRun(server, quick=True, budget_s=600.0, done=Decodes()), writer)
+    measure_server(Calibrate(url=server, quick=True, budget_s=600.0), writer, done=Decodes())
     writer.close()
     raw = read_raw(tmp_path / "a.raw.jsonl")
     found = measured_drafts(raw)

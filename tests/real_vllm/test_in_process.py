@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from fleetsim.calibrate.facts import facts_of
 from fleetsim.calibrate.raw import Raw, Segment, read_raw
-from fleetsim.calibrate.vllm.failures import End, diagnose
-from fleetsim.calibrate.vllm.parent import NOT_STARTED
+from fleetsim.calibrate.vllm.parent import NOT_STARTED, End, diagnose
 from fleetsim.config.engine_profile import Profile
 from fleetsim.config.profile_files import load_profile
 from fleetsim.engine import EngineLimits, LinearStepTime, run_requests

@@ -10,12 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fleetsim.calibrate.ask import Calibrate
 from fleetsim.calibrate.build import build_profile
 from fleetsim.calibrate.facts import facts_of
 from fleetsim.calibrate.fit.design import observations_of
 from fleetsim.calibrate.loads import key_of
 from fleetsim.calibrate.raw import Raw, RawWriter, raw_of, read_raw, records_of
-from fleetsim.calibrate.server import ServerRun, measure_server
+from fleetsim.calibrate.server import measure_server
 from tests.real_vllm.attempts import LIMIT, shown_bias
 from tests.real_vllm.serving import BLOCK, SLOTS
 
@@ -48,7 +49,7 @@ def whole_session(server: str, folder: Path, seed: int) -> Raw:
         writer = RawWriter(folder / f"{seed}-{budget_s:.0f}.raw.jsonl")
         writer.put("meta", source="server", date="2026-11-21T00:00:00Z")
         try:
-            measure_server(ServerRun(server, quick=True, budget_s=budget_s, measure_sync=True, seed=seed), writer)
+            measure_server(Calibrate(url=server, quick=True, budget_s=budget_s, measure_sync=True, seed=seed), writer)
         finally:
             writer.close()
         raw = read_raw(writer.path)
@@ -141,7 +142,7 @@ def test_the_kept_out_batches_are_predicted(sessions: Callable[[int], Raw]) -> N
 def test_a_second_session_repeats_nothing(measured: Raw, server: str, tmp_path: Path) -> None:
     done = frozenset(key_of(s.phase, s.label) for s in measured.segments if not s.cut)
     writer = RawWriter(tmp_path / "b.raw.jsonl")
-    measure_server(ServerRun(server, quick=True, budget_s=10.0, done=done), writer)
+    measure_server(Calibrate(url=server, quick=True, budget_s=10.0), writer, done=done)
     writer.close()
     again = raw_of(*records_of(tmp_path / "b.raw.jsonl"))
     assert len(again.starts) == 1

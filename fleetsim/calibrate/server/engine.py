@@ -27,16 +27,14 @@ STRETCH = 8  # iterations per observation of a decode window
 
 @dataclass(slots=True)
 class ObservationColumns:
-    """Observations as columns of an `obs` record: dt in microseconds, and the iterations that each held."""
+    """Observations as columns of an `obs` record: dt in microseconds, and what their iterations held. drafted: tokens
+    that an iteration verifies for each decode."""
 
     dt: list[int] = field(default_factory=list)
     ovh: list[int] = field(default_factory=list)
     of: list[int] = field(default_factory=list)
-    nd: list[float] = field(default_factory=list)
-    K: list[float] = field(default_factory=list)
-    np: list[float] = field(default_factory=list)
-    A: list[float] = field(default_factory=list)
-    dr: list[float] = field(default_factory=list)
+    held: list[tuple[float, ...]] = field(default_factory=list)
+    drafted: float = 0.0
 
     def __len__(self) -> int:
         return len(self.dt)
@@ -46,19 +44,18 @@ class ObservationColumns:
         self.of += [len(self.dt)] * len(iterations)
         self.dt.append(round(seconds * 1e6))
         self.ovh.append(int(overhead))
-        self.dr += [0.0] * len(iterations)
-        for column, values in zip((self.nd, self.K, self.np, self.A), zip(*iterations, strict=True), strict=True):
-            column += [round(float(v), 3) for v in values]
+        self.held += [tuple(round(float(v), 3) for v in row) for row in iterations]
 
     def columns(self) -> dict[str, list[Any]]:
         """The record's fields."""
-        return {name: getattr(self, name) for name in ("dt", "ovh", "of", "nd", "K", "np", "A", "dr")}
+        named = dict(zip(("nd", "K", "np", "A"), map(list, zip(*self.held, strict=True)), strict=True))
+        return {"dt": self.dt, "ovh": self.ovh, "of": self.of, **named,
+                "dr": [round(nd * self.drafted, 3) for nd in named["nd"]]}  # fmt: skip
 
     def drafting(self, tokens: float, drafted: float) -> None:
         """Seconds per token of a stream become seconds per iteration: it brings so many tokens of each decode, and
         verifies so many drafted ones."""
-        self.dt = [round(dt * tokens) for dt in self.dt]
-        self.dr = [round(nd * drafted, 3) for nd in self.nd]
+        self.dt, self.drafted = [round(dt * tokens) for dt in self.dt], drafted
 
 
 def decode_rows(streams: Sequence[Stream], rows: ObservationColumns) -> None:
@@ -145,13 +142,8 @@ def mixed_rows(
     alone = n - len(parts) if together else n
     if alone < 0 or n == 0 or seconds <= 0:
         return False
-    decodes = [(float(b), kv + k * b, 0.0, 0.0) for k in range(n)]
-    if together:
-        iterations = decodes[:alone] + [
-            (b, kv + (alone + k) * b, tokens, pairs) for k, (tokens, pairs) in enumerate(parts)
-        ]
-    else:
-        iterations = [*decodes, *((0.0, 0.0, tokens, pairs) for tokens, pairs in parts)]
+    iterations = [(float(b), kv + k * b, 0.0, 0.0) for k in range(alone)]
+    iterations += [(b, kv + (alone + k) * b, *part) if together else (0.0, 0.0, *part) for k, part in enumerate(parts)]
     rows.add(seconds, iterations, overhead=False)
     return True
 
@@ -295,13 +287,10 @@ def _of_batch(played: Played, began: float, before: Gauges | None, after: Gauges
     Who was preempted is not known: the count stands with the last request.
     """
     counted = {}
-    if before is not None and after is not None:
-        for name, old, new in (
-            ("preemptions", before.preempted, after.preempted),
-            ("hit_tokens", before.hit_tokens, after.hit_tokens),
-        ):
-            if old is not None and new is not None:
-                counted[name] = round(new - old)
+    for name, counter in (("preemptions", "preempted"), ("hit_tokens", "hit_tokens")):
+        old, new = getattr(before, counter, None), getattr(after, counter, None)
+        if old is not None and new is not None:
+            counted[name] = round(new - old)
     last = len(played.streams) - 1
     requests = [
         (s.submitted_s, s.first_s, s.finish_s, round(s.tokens), counted.get("preemptions", 0) * (i == last),

@@ -4,35 +4,39 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from fleetsim.calibrate.server.client import Client, GoneError
-from fleetsim.calibrate.server.play import Ask, Course, Play, Played, Stream
-from fleetsim.calibrate.server.stream import BrokenStreamError, Response
+from fleetsim.calibrate.server.play import Ask, Course, Dialect, Play, Played, Stream
 from fleetsim.errors import OutsideError
+from fleetsim.json_text import from_json
 
 
 @dataclass(slots=True)
 class _State:
-    """One play under way. moved: set on everything that a moment may hang on."""
+    """One play under way. at: called whenever something arrives. moved: set on everything that a moment may hang on."""
 
     course: Course
-    streams: list[Stream] = field(default_factory=list)
+    played: Played
+    deadline_s: float
+    last_s: float
+    at: Callable[[], None] | None
+    tasks: list[asyncio.Task[None]] = field(default_factory=list)
     moved: asyncio.Event = field(default_factory=asyncio.Event)
-    last_s: float = 0.0
 
 
 class HttpPlayer:
-    """Plays on one server. count: told of every request and its number of choices (the guard wants to know)."""
+    """Plays on one server. count: told of every request and its number of choices (the guard wants to know). dialect:
+    how the server wants to be asked, set before the first play."""
 
-    def __init__(self, client: Client, dialect: Dialect, count: Callable[[int], None], timeout_s: float) -> None:
-        self._client, self.dialect, self._count, self._timeout_s = client, dialect, count, timeout_s
+    dialect: Dialect
+
+    def __init__(self, client: Client, count: Callable[[int], None]) -> None:
+        self._client, self._count = client, count
         self.counted_by, self.usage_counts = "", False
 
     def now(self) -> float:
@@ -44,84 +48,75 @@ class HttpPlayer:
 
         Raises OutsideError where the server fails, hangs or sends what is no stream; its connections are closed then.
         """
-        bodies = [self.dialect.body(ask) for ask in play.asks]  # made before the first goes out
-        late = [self.dialect.body(ask) for ask in play.then]
-        state = _State(Course(play, sum(a.n for a in play.asks)), last_s=self.now())
+        bodies, late = (
+            [self.dialect.body(ask) for ask in asks] for asks in (play.asks, play.then)
+        )  # before any goes out
+        played = Played([])
+        state = _State(Course(play, sum(a.n for a in play.asks)), played, deadline_s, self.now(), at)
         began, cpu = self.now(), time.thread_time()
-        tasks = [
-            asyncio.ensure_future(self._stream(state, ask, body, late=False, at=at))
-            for ask, body in zip(play.asks, bodies, strict=True)
-        ]
-        for task in tasks:
-            task.add_done_callback(lambda _: state.moved.set())
-        played = Played(state.streams)
+        for ask, body in zip(play.asks, bodies, strict=True):
+            self._begin(state, ask, body, late=False)
         try:
-            await self._conduct(play, late, state, tasks, played, deadline_s, at)
+            await self._conduct(play, late, state)
         finally:
-            for task in tasks:
+            for task in state.tasks:
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.gather(*state.tasks, return_exceptions=True)
         played.client_cpu = (time.thread_time() - cpu) / max(self.now() - began, 1e-9)
         return played
 
-    async def _conduct(
-        self,
-        play: Play,
-        late: list[bytes],
-        state: _State,
-        tasks: list[asyncio.Task[None]],
-        played: Played,
-        deadline_s: float,
-        at: Callable[[], None] | None,
-    ) -> None:
+    def _begin(self, state: _State, ask: Ask, body: bytes, *, late: bool) -> asyncio.Task[None]:
+        task = asyncio.ensure_future(self._stream(state, ask, body, late=late))
+        task.add_done_callback(lambda _: state.moved.set())
+        state.tasks.append(task)
+        return task
+
+    async def _conduct(self, play: Play, late: list[bytes], state: _State) -> None:
         """Waits for the play's moments in turn, sends what is to be sent then, and returns at its end."""
-        course = state.course
-
-        def failed() -> bool:
-            return any(t.done() and not t.cancelled() and t.exception() is not None for t in tasks)
-
-        async def until(come: Callable[[], bool]) -> bool:
-            while not come():
-                if failed() or all(t.done() for t in tasks):
-                    break
-                if self.now() >= deadline_s:
-                    played.cut = True
-                    return False
-                if self.now() - state.last_s > self._timeout_s:
-                    raise GoneError(
-                        f"{self._client.address.shown}: no token for {self._timeout_s:g} s; is the server alive, "
-                        "and not paused?"
-                    )
-                state.moved.clear()
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(state.moved.wait(), min(0.5, max(0.001, deadline_s - self.now())))
-            for task in tasks:
-                if task.done() and not task.cancelled():
-                    task.result()  # raises what went wrong in it
-            return come()
-
+        course, played = state.course, state.played
         if play.window is None and not play.then:
-            await until(lambda: False)
+            await self._until(state, lambda: False)
             return
-        if not await until(lambda: course.all_began or course.crowded) or not course.all_began:
+        if not await self._until(state, lambda: course.all_began or course.crowded) or not course.all_began:
             played.crowded = not played.cut
             return
         for ask, body in zip(play.then, late, strict=True):
             course.aim(play.gap)
-            if not await until(lambda: course.reached):
+            if not await self._until(state, lambda: course.reached):
                 return
-            task = asyncio.ensure_future(self._stream(state, ask, body, late=True, at=at))
-            task.add_done_callback(lambda _: state.moved.set())
-            tasks.append(task)
-            if not await until(task.done):
+            if not await self._until(state, self._begin(state, ask, body, late=True).done):
                 return
         course.aim(play.window or play.gap)
-        await until(lambda: course.reached)
+        await self._until(state, lambda: course.reached)
 
-    async def _stream(self, state: _State, ask: Ask, body: bytes, *, late: bool, at: Callable[[], None] | None) -> None:
+    async def _until(self, state: _State, come: Callable[[], bool]) -> bool:
+        """Waits for a moment. Returns whether it has come; raises what went wrong in a stream."""
+
+        def over() -> bool:
+            failed = (t.done() and not t.cancelled() and t.exception() is not None for t in state.tasks)
+            return any(failed) or all(t.done() for t in state.tasks)
+
+        while not come() and not over():
+            if self.now() >= state.deadline_s:
+                state.played.cut = True
+                return False
+            if self.now() - state.last_s > self._client.timeout_s:
+                raise GoneError(
+                    f"{self._client.address.shown}: no token for {self._client.timeout_s:g} s; is the server alive, "
+                    "and not paused?"
+                )
+            state.moved.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(state.moved.wait(), min(0.5, max(0.001, state.deadline_s - self.now())))
+        for task in state.tasks:
+            if task.done() and not task.cancelled():
+                task.result()  # raises what went wrong in it
+        return come()
+
+    async def _stream(self, state: _State, ask: Ask, body: bytes, *, late: bool) -> None:
         """One request from its sending to its end."""
         streams = [Stream(ask, late=late, prompt_tokens=ask.prompt_tokens) for _ in range(ask.n)]
-        state.streams += streams
+        state.played.streams += streams
         self._count(ask.n)
         response = Response(streams, self.dialect.tokens_per_chunk)
 
@@ -137,8 +132,8 @@ class HttpPlayer:
                     for stream, tokens in response.read(data):
                         self._arrive(state, stream, at_s, tokens)
                     state.course.ended += 0 if late else response.just_ended
-                    if at is not None:
-                        at()
+                    if state.at is not None:
+                        state.at()
         except BrokenStreamError as error:
             raise OutsideError(
                 f"{self._client.address.shown}: its stream of a completion broke off: {error}; see the server's own log"
@@ -168,86 +163,193 @@ class HttpPlayer:
         stream.arrived(at_s, tokens)
 
 
-BOTH = {"stream_options": {"include_usage": True, "continuous_usage_stats": True}}
-LAST = {"stream_options": {"include_usage": True}}
-# The first tells most, the last is taken by every server: TensorRT-LLM's and strict gateways refuse unknown fields.
-EXTRAS: tuple[dict[str, Any], ...] = (
-    {"ignore_eos": True, "return_token_ids": True, **BOTH},
-    {"ignore_eos": True, **BOTH},
-    {"ignore_eos": True, **LAST},
-    LAST,
-    {},
-)
+# --- Server-sent events of /v1/completions: bytes to chunks, chunks to tokens per choice.
+
+DONE = "[DONE]"
+# Marks of a chunk in the middle of a response, as vLLM and SGLang write it. Inside JSON strings quotes are escaped, so
+# none of them can be part of a generated text.
+_INDEX, _GOES_ON, _RUNNING, _ERROR = b'"index":', b'"finish_reason":null', b'"completion_tokens":', b'"error"'
+_LEADING = re.compile(rb"\d+")
+
+
+class BrokenStreamError(Exception):
+    """What came is no stream of completion chunks; the message says what it was."""
 
 
 @dataclass(slots=True)
-class Dialect:
-    """extras: fields beside the standard ones. counted_by: token_ids, usage, logprobs, or spread.
+class EventReader:
+    """Cuts bytes into the data of events. An event ends with an empty line; several data lines join with newlines."""
 
-    tokens_per_chunk: for spread, until a stream's own usage says. ends_early: the server stopped before max_tokens,
-    so it does not honour ignore_eos.
+    rest: bytes = b""
+
+    def plain(self, data: bytes) -> list[tuple[int, int]] | None:
+        """Choice and its tokens so far, of whole chunks in the middle of a response; None for anything else.
+
+        A short cut beside `feed`, ten times as fast: a client of a thousand streams has no time for JSON.
+        """
+        if self.rest or not data.endswith(b"\n\n"):
+            return None
+        found = []
+        for event in data.split(b"\n\n")[:-1]:
+            i, j = event.find(_INDEX), event.rfind(_RUNNING)
+            if i < 0 or j < 0 or event.count(_INDEX) != 1 or _GOES_ON not in event or _ERROR in event:
+                return None
+            index, total = _LEADING.match(event, i + len(_INDEX)), _LEADING.match(event, j + len(_RUNNING))
+            if index is None or total is None:
+                return None
+            found.append((int(index[0]), int(total[0])))
+        return found
+
+    def feed(self, data: bytes) -> list[str]:
+        """The events that ended within these bytes."""
+        *whole, self.rest = (self.rest + data).replace(b"\r\n", b"\n").split(b"\n\n")
+        if len(self.rest) > 1 << 22:
+            raise BrokenStreamError("4 MiB without the end of an event")
+        return [e for e in map(_data_of, whole) if e is not None]
+
+
+def _data_of(event: bytes) -> str | None:
+    lines = event.strip(b"\n").split(b"\n")
+    data = [line[5:].removeprefix(b" ") for line in lines if line.startswith(b"data:")]
+    if not data:
+        if any(line and not line.startswith((b":", b"event:", b"id:", b"retry:")) for line in lines):
+            raise BrokenStreamError(f"no server-sent event: {event[:60]!r}")
+        return None
+    try:
+        return b"\n".join(data).decode()
+    except UnicodeDecodeError:
+        raise BrokenStreamError(f"an event that is not UTF-8: {event[:60]!r}") from None
+
+
+def _record_of(data: str) -> dict[str, Any]:
+    """The chunk in an event's data. Raises BrokenStreamError for an error that the server reports or what is none."""
+    try:
+        record: Any = from_json(data)
+    except ValueError:
+        raise BrokenStreamError(f"an event that is not JSON: {data[:60]!r}") from None
+    if not isinstance(record, dict):
+        raise BrokenStreamError(f"an event that is no JSON object: {data[:60]!r}")
+    if record.get("error"):
+        error = record["error"]
+        raise BrokenStreamError(str(error.get("message") if isinstance(error, dict) else error)[:300])
+    choices = record.get("choices")
+    if not isinstance(choices, list):
+        raise BrokenStreamError(f"an event without choices: {data[:60]!r}")
+    if not all(isinstance(choice, dict) for choice in choices):
+        raise BrokenStreamError(f"a choice that is no object: {data[:60]!r}")
+    return record
+
+
+def _tokens_of(choice: dict[str, Any], made: float, total: int | None) -> tuple[float | None, str]:
+    """How many tokens of a choice a chunk brings, and what says so: its token ids, else its running usage, else its
+    log-probs; a chunk is never taken for one token. made: before it. total: by the usage, with it."""
+    ids, logprobs = choice.get("token_ids"), choice.get("logprobs")
+    named = logprobs.get("tokens") if isinstance(logprobs, dict) else None
+    if isinstance(ids, list):
+        return float(len(ids)), "token_ids"
+    if total is not None:
+        return max(0.0, total - made), "usage"
+    return (float(len(named)), "logprobs") if isinstance(named, list) else (None, "")
+
+
+def _count(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+TRUSTED_AFTER = 2  # chunks of each choice whose running usage agreed with their own tokens
+
+
+class Response:
+    """Reads a response. streams: one per choice. done: its end has come. just_ended: choices that the last read ended.
+
+    counted_by: how tokens were counted. usage_counts: whether each chunk's running usage counts its own choice (it
+    does in vLLM and SGLang; a server that sums over the choices is recognised, and its usage is not used).
     """
 
-    model: str
-    extras: dict[str, Any]
-    prompts: Prompts
-    counted_by: str = ""
-    tokens_per_chunk: float = 1.0
-    ends_early: bool = False
+    def __init__(self, streams: Sequence[Stream], tokens_per_chunk: float) -> None:
+        self.streams = streams
+        self.done, self.just_ended, self.counted_by = False, 0, ""
+        self._reader, self._guess = EventReader(), tokens_per_chunk
+        self._totals: dict[int, float] = {}
+        self._final: int | None = None
+        self._agreed: dict[int, int] = {}
+        self._disagreed = False
+        self.usage_counts = False
 
-    def body(self, ask: Ask) -> bytes:
-        """The request's JSON."""
-        fields: dict[str, Any] = {
-            "model": self.model,
-            "prompt": self.prompts.prompt(ask.prompt, ask.prompt_tokens),
-            "max_tokens": ask.max_tokens,
-            "temperature": 1.0,
-            "stream": True,
-            **self.extras,
-        }
-        if ask.n > 1:
-            fields["n"] = ask.n
-        elif self.counted_by == "usage":
-            fields.pop("return_token_ids", None)  # the running usage says as much, and is less to send
-        return json.dumps(fields, separators=(",", ":")).encode()
+    def read(self, data: bytes) -> list[tuple[Stream, float]]:
+        """Streams and their new tokens, of what one read brought. Raises BrokenStreamError."""
+        self.just_ended = 0
+        if self.usage_counts:
+            plain = self._reader.plain(data)
+            if plain is not None:
+                return self._running(plain)
+        found: list[tuple[Stream, float]] = []
+        for event in self._reader.feed(data):
+            if event == DONE:
+                self.done = True
+            else:
+                self._chunk(event, found)
+        return found
 
-    def described(self) -> dict[str, Any]:
-        """What the records say of the dialect."""
-        return {
-            "prompts": "text" if self.prompts.text else "token_ids",
-            "extras": sorted(self.extras),
-            "counted_by": self.counted_by,
-            "ends_early": self.ends_early,
-        }
+    def _running(self, plain: list[tuple[int, int]]) -> list[tuple[Stream, float]]:
+        found = []
+        for index, total in dict(plain).items():
+            made = total - self._totals.get(index, 0.0)
+            if index < len(self.streams) and made > 0:
+                self._totals[index] = total
+                found.append((self.streams[index], made))
+        return found
 
+    def _chunk(self, event: str, found: list[tuple[Stream, float]]) -> None:
+        record = _record_of(event)
+        choices, usage = record["choices"], record.get("usage")
+        usage = usage if isinstance(usage, dict) else {}
+        completed, prompt = _count(usage.get("completion_tokens")), _count(usage.get("prompt_tokens"))
+        details = usage.get("prompt_tokens_details")
+        cached = _count(details.get("cached_tokens")) if isinstance(details, dict) else None
+        if not choices and completed is not None:
+            self._final = completed
+        for s in self.streams if prompt is not None else ():
+            s.prompt_tokens = prompt or 0
+            s.cached_tokens = cached if s.cached_tokens is None else s.cached_tokens
+        for choice in choices:
+            index, reason = _count(choice.get("index")) or 0, choice.get("finish_reason")
+            total = completed if len(choices) == 1 else None
+            tokens, by = _tokens_of(choice, self._totals.get(index, 0.0), total)
+            self.counted_by = by or self.counted_by
+            if tokens is not None or choice.get("text") or reason:
+                self._take(index, tokens, total, found)
+            if reason:
+                self.streams[index].ended = str(reason)
+                self.just_ended += 1
 
-# No server is sent an id that its vocabulary may lack: vLLM 0.32 without a tokenizer does not check ids, and an id
-# beyond the embedding kills its engine.
-LEAST_ID, PAST_ID = 16, 250
-WORDS = """
-the of and to in is it that for was on are with as his they be at one have this from or had by hot but some
-what there we can out other were all your when up use word how said an each she which do their time if will
-way about many then them would write like so these her long make thing see him two has look more day could go
-come did my sound no most number who over know water than call first people may down side been now find any
-new work part take get place made live where after back little only round man year came show every good me
-give our under
-""".split()  # noqa: SIM905 - a list of words is longer to read
+    def _take(self, index: int, tokens: float | None, usage: int | None, found: list[tuple[Stream, float]]) -> None:
+        """New tokens of a choice, None where the chunk does not say how many. usage: the running one."""
+        if index >= len(self.streams):
+            raise BrokenStreamError(f"choice {index} of {len(self.streams)}")
+        s, total = self.streams[index], self._totals.get(index, 0.0)
+        made = self._guess if tokens is None else tokens
+        if tokens is not None and not s.exact:  # the sum at the end: how it came is not known
+            self._final, made = round(total + tokens), self._guess
+        s.exact = s.exact and tokens is not None
+        if made > 0:
+            self._totals[index] = total + made
+            found.append((s, made))
+        if tokens and usage == total + tokens:
+            self._agreed[index] = self._agreed.get(index, 0) + 1
+            proven = len(self._agreed) == len(self.streams) and min(self._agreed.values()) >= TRUSTED_AFTER
+            self.usage_counts = proven and not self._disagreed
+        elif tokens:
+            self._disagreed, self.usage_counts = True, False
 
-
-class Prompts:
-    """Prompts by key. nonce: of this session, so that no earlier session's prompts lie in the server's prefix cache.
-
-    tokens_per_word: what the server counted, for text.
-    """
-
-    def __init__(self, nonce: int, text: bool = False, tokens_per_word: float = 1.0) -> None:
-        self.nonce, self.text, self.tokens_per_word = nonce, text, tokens_per_word
-
-    def prompt(self, key: int, tokens: int) -> list[int] | str:
-        """A prompt of this many tokens (of about as many, for text)."""
-        random = np.random.default_rng([self.nonce, key, tokens])
-        if not self.text:
-            ids: list[int] = random.integers(LEAST_ID, PAST_ID, tokens).tolist()
-            return ids
-        words = random.integers(0, len(WORDS), max(1, round(tokens / self.tokens_per_word)))
-        return " ".join(WORDS[int(i)] for i in words)
+    def settle(self) -> None:
+        """At the end: where chunks did not say how many tokens they held, the usage at the end does, spread evenly."""
+        guessed = [s for s in self.streams if not s.exact]
+        if guessed and self._final is not None and len(guessed) == len(self.streams):
+            made = sum(s.tokens for s in self.streams)
+            for s in self.streams:
+                s.spread(self._final * s.tokens / made if made else 0.0)
+        elif self._final is None:
+            for s in guessed:
+                if s.ended == "length":
+                    s.spread(s.ask.max_tokens)

@@ -70,25 +70,20 @@ class Identity:
         if self.prefix_caching is None:
             self.prefix_caching = True
             self.assumed.append("prefix caching on: the server does not say it")
-        self.tp = self.tp or given.tp
-        self.dtype = self.dtype or given.dtype or ""
+        self.tp, self.dtype = self.tp or given.tp, self.dtype or given.dtype or ""
         if given.gpu and not self.gpu.get("name"):
             self.gpu["name"] = given.gpu
 
     def limits(self) -> Limits:
         """The limits that loads keep to. Call `settle` first."""
         usable = self.num_gpu_blocks - 1 if self.num_gpu_blocks is not None else self.kv_blocks or 1
-        return Limits(
-            max_num_seqs=self.max_num_seqs or 1,
-            max_num_batched_tokens=self.max_num_batched_tokens or 1,
-            max_model_len=self.max_model_len or 1,
-            kv_blocks=max(1, usable),
-            block_size=self.block_size or 1,
-        )
+        counts = (self.max_num_seqs or 1, self.max_num_batched_tokens or 1, self.max_model_len or 1)
+        return Limits(*counts, max(1, usable), self.block_size or 1)
 
     def start_record(self) -> dict[str, Any]:
         """The fields of a `start` record. kind server_tokens: num_gpu_blocks counts usable blocks."""
         usable = self.num_gpu_blocks is None
+        sched = {"max_num_seqs": self.max_num_seqs, "max_num_batched_tokens": self.max_num_batched_tokens}
         return {
             "kind": "server_tokens" if usable else "server",
             "engine": self.engine,
@@ -99,11 +94,7 @@ class Identity:
                 "block_size": self.block_size,
                 "enable_prefix_caching": self.prefix_caching,
             },
-            "sched": {
-                "max_num_seqs": self.max_num_seqs,
-                "max_num_batched_tokens": self.max_num_batched_tokens,
-                "mixed_chunks": self.together,
-            },
+            "sched": {**sched, "mixed_chunks": self.together},
             "comp": self.comp,
             "model": {"max_model_len": self.max_model_len, "dtype": self.dtype, "hf": {}},
             "engine_args": {"model": self.model, **self.flags},
@@ -185,9 +176,15 @@ async def identify(client: Client, model: dict[str, Any], gauges: Gauges | None)
     return known
 
 
+def _counted(known: Identity, said: Mapping[str, Any], **keys: str) -> None:
+    """Fields of the identity that are counts, by the keys under which they are said."""
+    for name, key in keys.items():
+        setattr(known, name, _count(said.get(key)))
+
+
 def _from_metrics(known: Identity, gauges: Gauges) -> None:
     labels = gauges.cache
-    known.num_gpu_blocks, known.block_size = _count(labels.get("num_gpu_blocks")), _count(labels.get("block_size"))
+    _counted(known, labels, num_gpu_blocks="num_gpu_blocks", block_size="block_size")
     known.prefix_caching = {"True": True, "False": False}.get(labels.get("enable_prefix_caching", ""))
     told = ("cache_dtype", "gpu_memory_utilization", "kv_cache_size_tokens")
     known.cache = {k: labels[k] for k in told if labels.get(k)}
@@ -206,9 +203,8 @@ def _from_vllm(known: Identity, info: Mapping[str, Any]) -> None:
         _mapping(config.get(f"{name}_config"))
         for name in ("scheduler", "parallel", "model", "compilation", "speculative")
     )
-    known.max_num_seqs = _count(sched.get("max_num_seqs"))
-    known.max_num_batched_tokens = _count(sched.get("max_num_batched_tokens"))
-    known.tp = _count(parallel.get("tensor_parallel_size"))
+    _counted(known, sched, max_num_seqs="max_num_seqs", max_num_batched_tokens="max_num_batched_tokens")
+    _counted(known, parallel, tp="tensor_parallel_size")
     known.flags["data_parallel_size"] = _count(parallel.get("data_parallel_size")) or 1
     known.flags |= {k: model[k] for k in ("enforce_eager", "quantization") if isinstance(model.get(k), bool | str)}
     known.dtype = str(model.get("dtype") or "").removeprefix("torch.")
@@ -233,9 +229,10 @@ def _from_sglang(known: Identity, info: Mapping[str, Any]) -> None:
     states = info.get("internal_states")
     state = _mapping(states[0]) if isinstance(states, list) and states else {}
     known.version = known.version or str(info.get("version") or "")
-    slots = _count(info.get("max_running_requests"))
-    known.max_num_seqs = slots or _count(state.get("effective_max_running_requests_per_dp"))
-    known.max_num_batched_tokens = _count(info.get("chunked_prefill_size"))
+    _counted(
+        known, info, max_num_seqs="max_running_requests", max_num_batched_tokens="chunked_prefill_size", tp="tp_size"
+    )
+    known.max_num_seqs = known.max_num_seqs or _count(state.get("effective_max_running_requests_per_dp"))
     page = _count(info.get("page_size")) or known.block_size or 1
     total = _count(info.get("max_total_num_tokens")) or (known.kv_blocks or 0) * (known.block_size or 1)
     if total:
@@ -243,7 +240,6 @@ def _from_sglang(known: Identity, info: Mapping[str, Any]) -> None:
     known.max_model_len = known.max_model_len or _count(info.get("context_length"))
     known.prefix_caching = not info.get("disable_radix_cache", False)
     known.together = bool(info.get("enable_mixed_chunk", False))
-    known.tp = _count(info.get("tp_size"))
     known.dtype = str(info.get("dtype") or "")
     known.flags["data_parallel_size"] = _count(info.get("dp_size")) or 1
     told = ("quantization", "attention_backend", "schedule_policy", "mem_fraction_static")

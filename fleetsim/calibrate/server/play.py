@@ -1,15 +1,16 @@
-"""What is asked of a server, in which order; what a client asks at once, and the streams that come back."""
+"""What a client asks of a server at once, and the streams that come back."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
-from fleetsim.calibrate.loads import LENGTHS, QUICK_LENGTHS, G, Limits, Load, Request, batch
+from fleetsim.calibrate.loads import Limits, Load
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,112 +171,6 @@ class Course:
         return self.goal is not None and self.total >= self.goal
 
 
-# --- What is asked of a server, in which order: sweeps that fits see, batches that they do not, and both as plays.
-
-CACHE_SHARE = 0.85  # of the KV cache that a sweep may fill: nothing is to be preempted in it
-PASSES = 3  # over the decodes
-BATCHES = (1, 2, 4, 8, 16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
-COARSE_BATCHES = (1, 4, 16, 64, 128, 256, 512, 1024)
-SIBLINGS_KEY = 500_000  # prompts of the second batch are none of the first
-
-
-def loads_in_turn(limits: Limits, *, quick: bool, seed: int, at_once: int, cached: bool, mixed: bool) -> list[Load]:
-    """All loads for a server: prompts, decodes, a batch, mixtures, decodes twice more, so that a drift averages out,
-    and the second batch. Where the server is small they shrink.
-
-    at_once: streams that the client can hold open. cached: whether prompts are found again. mixed: whether iterations
-    can be counted while a prompt is computed.
-    """
-    slots = min(limits.max_num_seqs, at_once)
-    keys = itertools.count(1_000_000)
-    random = np.random.default_rng([seed, 1])
-    points = _decodes(limits, slots, quick)
-    passes = [
-        [replace(points[i], label={**points[i].label, "pass": number}) for i in random.permutation(len(points))]
-        for number in range(PASSES)
-    ]
-    requests, siblings = batches(limits, quick=quick, seed=seed, at_once=at_once, cached=cached)
-    beside = _mixtures(limits, slots, quick, keys) if mixed else []
-    return [*_prompts(limits, slots, quick, keys), *passes[0], requests, *beside, *passes[1], *passes[2], siblings]
-
-
-def _prompts(limits: Limits, slots: int, quick: bool, keys: Iterator[int]) -> list[Load]:
-    """Prompts sent to an idle server, one or several at once, each point some times in a row."""
-    longest = limits.max_model_len - 2
-    lengths = (128, 512, 2048, 8192) if quick else (64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
-    several = ((4, 256), (8, 512)) if quick else ((4, 128), (16, 128), (4, 512), (16, 512), (4, 2048), (8, 1024))
-    points = dict.fromkeys((n, min(p, longest)) for n, p in (*((1, p) for p in lengths), *several))
-    times = range(3 if quick else 5)
-    return [
-        Load(
-            "prefill",
-            {"N": n, "P": p, "client": True},
-            tuple(Request(next(keys), p, 1, at=k) for k in times for _ in range(n)),
-        )
-        for n, p in points
-        if n <= slots and n * p <= CACHE_SHARE * limits.kv_tokens and p >= 16
-    ]
-
-
-def _decodes(limits: Limits, slots: int, quick: bool) -> list[Load]:
-    """Batch x context. Prompts have the keys 0, 1, ...: computed once, then found in the cache."""
-    window = 28 if quick else 52
-    contexts = (128, 2048) if quick else (128, 1024, 4096, 16384)
-    points: dict[tuple[int, int], int] = {}
-    for c in contexts:
-        for b in sorted({b for b in (COARSE_BATCHES if quick else BATCHES) if b <= slots} | {slots}):
-            most = min(window + 64 + b // 4 + -(-b * c // limits.max_num_batched_tokens), 512)
-            fits = min(c, limits.max_model_len - most - 2, int(CACHE_SHARE * limits.kv_tokens / b) - most)
-            if fits >= min(c, 16) and (fits >= 0.4 * c or c == contexts[0]):
-                points[b, fits] = most
-    return [
-        Load("decode", {"B": b, "C": c, "client": True}, tuple(Request(i, c, most) for i in range(b)), window=window)
-        for (b, c), most in points.items()
-    ]
-
-
-def _mixtures(limits: Limits, slots: int, quick: bool, keys: Iterator[int]) -> list[Load]:
-    """Decodes beside which a prompt arrives every `gap` tokens."""
-    batches = [b for b in ((16, 128) if quick else (8, 32, 128, 256)) if b < slots] or [max(1, slots // 2)]
-    lengths = (256, 1024) if quick else (128, 512, 2048, 8192)
-    several, gap = (3, 6) if quick else (5, 8)
-    context = min(128, limits.max_model_len // 8)
-    found = []
-    for b, p in itertools.product(batches, dict.fromkeys(min(p, limits.max_model_len - 2) for p in lengths)):
-        most = min(several * (gap + 4 + -(-p // max(1, limits.max_num_batched_tokens - b))) + 96 + b // 4, 1024)
-        most = min(most, limits.max_model_len - context - 1)
-        if b * (context + most) + several * p <= CACHE_SHARE * limits.kv_tokens:
-            decoding = tuple(Request(i, context, most) for i in range(b))
-            arriving = tuple(Request(next(keys), p, 1, at=gap * (k + 1)) for k in range(several))
-            found.append(Load("mixed", {"B": b, "C": context, "P": p, "client": True}, decoding + arriving))
-    return found
-
-
-def batches(limits: Limits, *, quick: bool, seed: int, at_once: int, cached: bool) -> tuple[Load, Load]:
-    """RL-like batches: one with a request per sample, one with n = 8 per request.
-
-    n samples in one request share max_tokens, so there a group's siblings are equally long.
-    """
-    groups = min(32 if quick else 64, max(2, at_once // G))
-    mean, cap = QUICK_LENGTHS if quick else LENGTHS
-    return (
-        batch(limits, "rl_requests", groups, mean, cap, seed, cached=cached, client=True),
-        batch(
-            limits,
-            "rl_n",
-            groups,
-            mean,
-            cap,
-            seed + 1,
-            cached=cached,
-            alike=G,
-            first_key=SIBLINGS_KEY,
-            client=True,
-            n=G,
-        ),
-    )
-
-
 def plays_of(load: Load) -> tuple[Play, ...]:
     """What a client sends for a load: what arrives together is a play, arrivals beside decodes are sent in one."""
     each = int(load.label.get("n", 1))
@@ -295,3 +190,90 @@ def longer(play: Play, limits: Limits) -> Play:
         replace(a, max_tokens=min(2 * a.max_tokens, limits.max_model_len - a.prompt_tokens - 1)) for a in play.asks
     )
     return replace(play, asks=asks)
+
+
+# --- How a server wants to be asked: which fields, which prompts.
+
+BOTH = {"stream_options": {"include_usage": True, "continuous_usage_stats": True}}
+LAST = {"stream_options": {"include_usage": True}}
+# The first tells most, the last is taken by every server: TensorRT-LLM's and strict gateways refuse unknown fields.
+EXTRAS: tuple[dict[str, Any], ...] = (
+    {"ignore_eos": True, "return_token_ids": True, **BOTH},
+    {"ignore_eos": True, **BOTH},
+    {"ignore_eos": True, **LAST},
+    LAST,
+    {},
+)
+
+
+@dataclass(slots=True)
+class Dialect:
+    """extras: fields beside the standard ones. counted_by: token_ids, usage, logprobs, or spread.
+
+    tokens_per_chunk: for spread, until a stream's own usage says. ends_early: the server stopped before max_tokens,
+    so it does not honour ignore_eos.
+    """
+
+    model: str
+    extras: dict[str, Any]
+    prompts: Prompts
+    counted_by: str = ""
+    tokens_per_chunk: float = 1.0
+    ends_early: bool = False
+
+    def body(self, ask: Ask) -> bytes:
+        """The request's JSON."""
+        fields: dict[str, Any] = {
+            "model": self.model,
+            "prompt": self.prompts.prompt(ask.prompt, ask.prompt_tokens),
+            "max_tokens": ask.max_tokens,
+            "temperature": 1.0,
+            "stream": True,
+            **self.extras,
+        }
+        if ask.n > 1:
+            fields["n"] = ask.n
+        elif self.counted_by == "usage":
+            fields.pop("return_token_ids", None)  # the running usage says as much, and is less to send
+        return json.dumps(fields, separators=(",", ":")).encode()
+
+    def described(self) -> dict[str, Any]:
+        """What the records say of the dialect."""
+        return {
+            "prompts": "text" if self.prompts.text else "token_ids",
+            "extras": sorted(self.extras),
+            "counted_by": self.counted_by,
+            "ends_early": self.ends_early,
+        }
+
+
+# No server is sent an id that its vocabulary may lack: vLLM 0.32 without a tokenizer does not check ids, and an id
+# beyond the embedding kills its engine.
+LEAST_ID, PAST_ID = 16, 250
+WORDS = """
+the of and to in is it that for was on are with as his they be at one have this from or had by hot but some
+what there we can out other were all your when up use word how said an each she which do their time if will
+way about many then them would write like so these her long make thing see him two has look more day could go
+come did my sound no most number who over know water than call first people may down side been now find any
+new work part take get place made live where after back little only round man year came show every good me
+give our under
+""".split()  # noqa: SIM905 - a list of words is longer to read
+
+
+class Prompts:
+    """Prompts by key. nonce: of this session, so that no earlier session's prompts lie in the server's prefix cache.
+
+    tokens_per_word: what the server counted, for text.
+    """
+
+    def __init__(self, nonce: int, text: bool = False, tokens_per_word: float = 1.0) -> None:
+        self.nonce, self.text, self.tokens_per_word = nonce, text, tokens_per_word
+
+    def prompt(self, key: int, tokens: int) -> list[int] | str:
+        """A prompt of this many tokens (of about as many, for text)."""
+        random = np.random.default_rng([self.nonce, key, tokens])
+        if not self.text:
+            ids: list[int] = random.integers(LEAST_ID, PAST_ID, tokens).tolist()
+            return ids
+        words = random.integers(0, len(WORDS), max(1, round(tokens / self.tokens_per_word)))
+        return " ".join(WORDS[int(i)] for i in words)

@@ -15,10 +15,10 @@ import numpy as np
 from fleetsim.calibrate.facts import GivenFlags
 from fleetsim.calibrate.server.client import Client
 from fleetsim.calibrate.server.engine import ServerEngine
-from fleetsim.calibrate.server.http_player import EXTRAS, Dialect, HttpPlayer, Prompts
+from fleetsim.calibrate.server.http_player import HttpPlayer
 from fleetsim.calibrate.server.identity import Identity
 from fleetsim.calibrate.server.metrics import Guard
-from fleetsim.calibrate.server.play import Ask, Play, Player
+from fleetsim.calibrate.server.play import EXTRAS, Ask, Dialect, Play, Player, Prompts
 from fleetsim.calibrate.session import LoadRefusedError
 from fleetsim.errors import OutsideError
 

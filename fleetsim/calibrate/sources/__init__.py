@@ -10,7 +10,7 @@ from pathlib import Path
 from fleetsim.calibrate.facts import GivenFlags
 from fleetsim.calibrate.raw import first_record
 from fleetsim.calibrate.sources.benchmark_run import Run, measured_of
-from fleetsim.calibrate.sources.benchmarks import MEANS
+from fleetsim.calibrate.sources.benchmarks import FORMATS, MEANS, SERVE, read_benchmarks
 from fleetsim.calibrate.sources.source import (
     DocumentFields,
     Duration,
@@ -27,7 +27,7 @@ from fleetsim.calibrate.sources.source import (
 from fleetsim.errors import InputError, Problem
 from fleetsim.files import reason
 
-OPERATORS = "aiconfigurator"
+OPERATORS, SWEEP = "aiconfigurator", "vllm bench sweep"
 RECORDS = frozenset({"meta", "start", "it", "obs", "seg", "note", "phase", "end", "error"})
 
 
@@ -43,8 +43,6 @@ def read_source(path: str, given: GivenFlags | None = None) -> Source:
     of the engine. Raises InputError for what is none of the known files, with what was looked for, and for every number
     that is missing or impossible; OutsideError where aiconfigurator is not installed.
     """
-    from fleetsim.calibrate.sources.benchmarks import FORMATS, SERVE, read_benchmarks
-
     how = FileReading(given or GivenFlags())
     if path == OPERATORS or path.startswith(f"{OPERATORS}:"):
         from fleetsim.calibrate.sources.aiconfigurator import read_operators
@@ -59,17 +57,13 @@ def read_source(path: str, given: GivenFlags | None = None) -> Source:
         documents = [d for name in map(os.fspath, names) for d in json_documents(text_of(name), name) if SERVE.has(d)]
         if not documents:
             raise unknown(path, f"is a folder without a result of vllm bench serve in its {len(names)} JSON files")
-        return read_benchmarks(SERVE, documents, path, how, "vllm bench sweep")
+        return read_benchmarks(SERVE, documents, path, how, SWEEP)
     if is_raw(path):
         raise unknown(path, "holds raw measurements, which are fitted alone, not beside other files")
     text = text_of(path)
     if text.lstrip()[0] not in "{[":
         rows = csv_rows(text, path)
-        return (
-            read_benchmarks(SERVE, rows, path, how, "vllm bench sweep")
-            if SERVE.has(rows[0])
-            else read_csv(rows, path, how)
-        )
+        return read_benchmarks(SERVE, rows, path, how, SWEEP) if SERVE.has(rows[0]) else read_csv(rows, path, how)
     documents = json_documents(text, path)
     form = next((form for form in FORMATS if all(map(form.has, documents))), None)
     if form is None:
@@ -156,8 +150,7 @@ def _of_iteration(fields: DocumentFields, how: FileReading) -> list[Duration]:
     if batch is None or fields.problems:
         return []
     if batch + prefill <= 0.0:
-        fields.refused("batch", batch, "an iteration holds decodes or prefill", "leave the row out")
-        return []
+        return fields.refused("batch", batch, "an iteration holds decodes or prefill", "leave the row out")
     seconds = _seconds(fields, batch or prefill)
     row = iteration(batch, batch * context if total is None else total, prefill, prefill * (prefill + 1.0) / 2.0)
     return [] if seconds is None else [Duration(seconds, row, run=how.number)]

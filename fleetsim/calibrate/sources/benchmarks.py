@@ -50,22 +50,23 @@ DISTINCT = "prompts that a prefix cache did not know"
 MEANS = "one mean iteration per run, its prompts spread evenly"
 ALL_FIT = "all requests of an offline batch have the same lengths and fit into the KV cache"
 SWEPT = ("max_num_seqs", "max_num_batched_tokens", "block_size")
-OTHERS = ("batch_size", "tensor_parallel_size", "dtype")
-LENGTHS = ("input_len", "output_len", "random_input_len", "random_output_len")
+# What vLLM's arguments, kept beside a result, say of it.
+ARGUMENTS = (*SWEPT, "input_len", "output_len", "random_input_len", "random_output_len", "batch_size",
+             "tensor_parallel_size", "dtype")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class FileFormat:
-    """A kind of file. has: whether a document is one. runs: the runs in one. where: the place of a run in the file, of
-    its path, the run's number and how many there are. durations: what a run measured. facts: what the runs say of the
-    engine. notes: what is assumed of each."""
+    """A kind of file. has: whether a document is one. durations: what a run measured. facts: what the runs say of the
+    engine. runs: the runs in a document, itself if not said. where: the place of a run in the file, of its number and
+    how many there are. notes: what is assumed of each."""
 
     what: str
     has: Callable[[Document], bool]
-    runs: Callable[[Document, str], list[Document]]
-    where: Callable[[str, int, int], str]
     durations: Callable[[DocumentFields, FileReading], list[Duration]]
     facts: Callable[[Sequence[Document]], Facts]
+    runs: Callable[[Document, str], list[Document]] = lambda document, path: [document]
+    where: Callable[[int, int], str] = lambda i, n: ""
     notes: tuple[str, ...] = (DISTINCT,)
 
 
@@ -78,46 +79,43 @@ def read_benchmarks(
     facts = form.facts(runs)
     how.budget = how.given.max_num_batched_tokens or int(facts.get("max_num_batched_tokens", how.budget))
     how.notes += form.notes
-    fields = [DocumentFields(run, form.where(path, i, len(runs))) for i, run in enumerate(runs)]
+    fields = [DocumentFields(run, path + form.where(i, len(runs))) for i, run in enumerate(runs)]
     return source_of(path, what or form.what, fields, form.durations, how, facts=facts)
 
 
 def _serve(fields: DocumentFields, how: FileReading) -> list[Duration]:
+    """Windows of single tokens' times where they were kept, else the run's means."""
     times = _token_times(fields.document)
     found = windows_of(times, how.budget, how.number) if times else []
     if len(found) >= LEAST_WINDOWS:
         return found
     if MEANS not in how.notes:
         how.notes.insert(0, MEANS)
-    run = _serve_run(fields, times)
-    return measured_of(run, how.budget, how.number) if run else []
-
-
-def _serve_run(fields: DocumentFields, times: TokenTimes | None) -> Run | None:
-    """The means of a serve result; None where it lacks something, which `fields` then says."""
     tokens = ("total_input_tokens", "total_output_tokens")
     said = fields.every("duration>", "completed", *tokens, "mean_itl_ms|mean_tpot_ms")
-    first = fields.number("median_ttft_ms", "mean_ttft_ms", above=True)
+    first_s = fields.number("median_ttft_ms", "mean_ttft_ms", above=True)
     if said is None:
-        return None
-    duration, completed, prompt, output, between = said
+        return []
+    duration, completed, prompt, output, between_s = said
     if completed < 1 or prompt < completed or output < completed:
         return fields.refused("completed", completed, "no request ended with tokens: nothing was measured")
-    if between <= 0 and output > completed:
-        return fields.refused("mean_itl_ms", between, "must be > 0 where requests have more than one token")
-    waited = (first or 0.0) * 1e-3 * completed
-    decoding = between * 1e-3 * (output - completed)
+    if between_s <= 0 and output > completed:
+        return fields.refused("mean_itl_ms", between_s, "must be > 0 where requests have more than one token")
+    waited_s, decoding_s = (first_s or 0.0) * completed, between_s * (output - completed)  # of all requests together
     cap = fields.number("max_concurrency", above=True)
-    full = None if cap is None else cap * decoding / (waited + decoding)  # the others waited for their prompt
-    return Run(
-        prompt_tokens=prompt / completed,
-        output_tokens=output / completed,
-        decodes=seen_decodes(decoding / duration, full),
-        between_tokens_s=between * 1e-3,
-        first_token_s=None if first is None else first * 1e-3,
-        in_flight=(waited + decoding) / duration,
+    full = (
+        None if cap is None else cap * decoding_s / (waited_s + decoding_s or 1.0)
+    )  # the others wait for their prompt
+    run = Run(
+        prompt / completed,
+        output / completed,
+        seen_decodes(decoding_s / duration, full),
+        between_s,
+        first_s,
+        in_flight=(waited_s + decoding_s) / duration,
         **({} if times is None else times.moments()),
     )
+    return measured_of(run, how.budget, how.number)
 
 
 def _token_times(document: Document) -> TokenTimes | None:
@@ -165,8 +163,7 @@ def _with_arguments(document: Document, path: str) -> list[Document]:
         args = from_json(text_of(os.fspath(beside)))[0]["benchmark"]["extra_info"]["args"] if beside.is_file() else {}
     except (ValueError, KeyError, IndexError, TypeError, InputError):
         args = {}
-    known = {k: v for k, v in args.items() if k in (*SWEPT, *LENGTHS, *OTHERS)} if isinstance(args, dict) else {}
-    return [{**known, **document}]
+    return [{**{k: v for k, v in _mapping(args).items() if k in ARGUMENTS}, **document}]
 
 
 def _vllm_facts(documents: Sequence[Document]) -> Facts:
@@ -195,24 +192,20 @@ def _benchmarks(document: Document, path: str) -> list[Document]:
     requests, of the concurrency of all; `cap`: requests that the client kept in flight, where its strategy is that."""
     found: list[Document] = []
     for benchmark in document["benchmarks"]:
-        flat: dict[str, Any] = {"cap": _cap(benchmark), "benchmark": benchmark, "report": document}
+        flat: dict[str, Any] = {"benchmark": benchmark, "report": document}
         for name, by_status in _mapping(benchmark["metrics"]).items():
             status = _mapping(by_status)
             chosen = status.get("total" if name == "request_concurrency" else "successful")
             chosen = _mapping(chosen if isinstance(chosen, dict) else status.get("successful"))
             flat |= {name: chosen.get("mean"), f"{name}.median": chosen.get("median")}
-        found.append(flat)
+        strategies = (_mapping(_mapping(benchmark.get(place)).get("strategy")) for place in ("config", "args"))
+        kept = (
+            as_number(s.get("streams")) or 1.0 for s in strategies if s.get("type_") in ("concurrent", "synchronous")
+        )
+        found.append({**flat, "cap": next(kept, None)})
     if not found:
         raise InputError([Problem(path, "benchmarks", "holds no benchmark", "run guidellm benchmark to its end")])
     return found
-
-
-def _cap(benchmark: Mapping[str, Any]) -> float | None:
-    for place in (benchmark.get("config"), benchmark.get("args")):
-        strategy = _mapping(_mapping(place).get("strategy"))
-        if strategy.get("type_") in ("concurrent", "synchronous"):
-            return as_number(strategy.get("streams")) or 1.0
-    return None
 
 
 def _guidellm(fields: DocumentFields, how: FileReading) -> list[Duration]:
@@ -222,22 +215,15 @@ def _guidellm(fields: DocumentFields, how: FileReading) -> list[Duration]:
     )  # fmt: skip
     if said is None:
         return []
-    concurrency, latency, prompt, output, between, first = said
-    if between <= 0.0 and output > 1.0:
+    concurrency, latency_s, prompt, output, between_s, first_s = said
+    if between_s <= 0.0 and output > 1.0:
         rule = "must be > 0: without streaming there is no time between tokens"
-        fields.refused("inter_token_latency_ms", between, rule, "run guidellm with streaming")
-        return []
-    median = as_number(fields.document.get("time_to_first_token_ms.median")) or first
-    share = min(1.0, between * 1e-3 * max(0.0, output - 1.0) / latency)
+        return fields.refused("inter_token_latency_ms", between_s, rule, "run guidellm with streaming")
+    median = as_number(fields.document.get("time_to_first_token_ms.median"))
+    share = min(1.0, between_s * max(0.0, output - 1.0) / latency_s)
     cap = fields.number("cap", above=True)
-    run = Run(
-        prompt_tokens=prompt,
-        output_tokens=max(1.0, output),
-        decodes=seen_decodes(concurrency * share, None if cap is None else cap * share),
-        between_tokens_s=between * 1e-3,
-        first_token_s=median * 1e-3,
-        in_flight=concurrency,
-    )
+    decodes = seen_decodes(concurrency * share, None if cap is None else cap * share)
+    run = Run(prompt, max(1.0, output), decodes, between_s, median * 1e-3 if median else first_s, concurrency)
     return measured_of(run, how.budget, how.number)
 
 
@@ -258,13 +244,9 @@ def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _holds(*names: str) -> Callable[[Document], bool]:
-    return lambda document: set(names) <= document.keys()
-
-
-def _is_offline(document: Document) -> bool:
-    throughput, latency = _holds("elapsed_time", "num_requests", "total_num_tokens"), _holds("avg_latency", "latencies")
-    return throughput(document) or latency(document)
+def _holds(*marks: str) -> Callable[[Document], bool]:
+    """Whether a document has all keys of one of these marks."""
+    return lambda document: any(set(mark.split()) <= document.keys() for mark in marks)
 
 
 def _is_report(document: Document) -> bool:
@@ -274,28 +256,26 @@ def _is_report(document: Document) -> bool:
 
 SERVE = FileFormat(
     "vllm bench serve",
-    _holds("duration", "completed", "total_input_tokens", "total_output_tokens"),
-    lambda document, path: [document],
-    lambda path, i, n: path if n == 1 else f"{path}: result {i + 1}",
+    _holds("duration completed total_input_tokens total_output_tokens"),
     _serve,
     _vllm_facts,
+    where=lambda i, n: "" if n == 1 else f": result {i + 1}",
 )
 OFFLINE = FileFormat(
     "vllm bench throughput or latency",
-    _is_offline,
-    _with_arguments,
-    lambda path, i, n: path,
+    _holds("elapsed_time num_requests total_num_tokens", "avg_latency latencies"),
     _offline,
     _vllm_facts,
-    (DISTINCT, ALL_FIT),
+    _with_arguments,
+    notes=(DISTINCT, ALL_FIT),
 )
 GUIDELLM = FileFormat(
     "guidellm",
     _is_report,
-    _benchmarks,
-    lambda path, i, n: f"{path}: benchmarks[{i}].metrics",
     _guidellm,
     _guidellm_facts,
-    (DISTINCT, MEANS),
+    _benchmarks,
+    where=lambda i, n: f": benchmarks[{i}].metrics",
+    notes=(DISTINCT, MEANS),
 )
 FORMATS = (SERVE, OFFLINE, GUIDELLM)

@@ -206,16 +206,20 @@ def csv_rows(text: str, path: str) -> list[dict[str, str]]:
     return rows
 
 
+@dataclass(slots=True)
 class DocumentFields:
-    """Numbers of one document, with every problem met so far. scale: of the values of some keys."""
+    """Numbers of one document, with every problem met so far. scale: of the values of some keys; of others it is what
+    their name says, 1e-3 with `_ms` in it."""
 
-    def __init__(self, document: Document, where: str, scale: Mapping[str, float] | None = None) -> None:
-        self.document, self.where, self.scale = document, where, scale or {}
-        self.problems: list[Problem] = []
+    document: Document
+    where: str
+    scale: Mapping[str, float] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
 
-    def refused(self, key: str, value: Any, rule: str, remedy: str = "run the benchmark again") -> None:
-        """Notes a problem."""
+    def refused(self, key: str, value: Any, rule: str, remedy: str = "run the benchmark again") -> list[Duration]:
+        """Notes a problem; no duration comes of it."""
         self.problems.append(Problem(f"{self.where}: {key}", value, rule, remedy))
+        return []
 
     def number(self, *keys: str, least: float = 0.0, needed: bool = False, above: bool = False) -> float | None:
         """The first of `keys` that is given, as a finite number >= least (> least with `above`); None where none is."""
@@ -225,7 +229,7 @@ class DocumentFields:
                 continue
             number = as_number(value)
             if number is not None and (number > least if above else number >= least):
-                return number * self.scale.get(key, 1.0)
+                return number * self.scale.get(key, 1e-3 if "_ms" in key else 1.0)
             self.refused(key, value, f"must be a finite number {'>' if above else '>='} {least:g}", AS_WRITTEN)
             return None
         if needed:

@@ -12,18 +12,17 @@ import os
 import signal
 import sys
 import traceback
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from fleetsim.calibrate.output_paths import ended
+from fleetsim.calibrate.order import loads_in_order
 from fleetsim.calibrate.raw import RawWriter
-from fleetsim.calibrate.session import measure
+from fleetsim.calibrate.session import ended, measure
 from fleetsim.calibrate.vllm import engine as vllm_engine
-from fleetsim.calibrate.vllm.order import loads_in_order
 from fleetsim.calibrate.vllm.sync import measure_sync
 
-SYNC_S = 30.0  # kept for the weight update, or a fifth of what is left
 LEAVE_S = 2.0
 NOT_STARTED, LOST, STOPPED = 3, 4, 143  # exit codes
 
@@ -40,14 +39,9 @@ def main(spec: dict[str, Any], began: float) -> int:
         writer.put("error", ph="start", err=what[:2000], tb=traceback.format_exc()[-3000:])
         return NOT_STARTED
     left_s = spec["budget_s"] - (perf_counter() - began) - LEAVE_S
-    sync_s = min(SYNC_S, left_s / 5) if spec.get("measure_sync") else 0.0
     loads = loads_in_order(engine.limits, quick=bool(spec.get("quick")), seed=int(spec.get("seed") or 0))
-    went = measure(engine, loads, writer, budget_s=left_s - sync_s, done=done)
-    if went.lost:
-        return LOST
-    if sync_s:
-        measure_sync(engine, engine.now() + sync_s)
-    return 0
+    sync = partial(measure_sync, engine) if spec.get("measure_sync") else None
+    return LOST if measure(engine, loads, writer, budget_s=left_s, done=done, sync=sync).lost else 0
 
 
 def _die_with_parent() -> None:

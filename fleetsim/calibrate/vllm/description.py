@@ -68,8 +68,10 @@ def facts(llm: Any, core: Any) -> dict[str, Any]:
     import vllm
 
     config = llm.llm_engine.vllm_config
-    model, compilation = config.model_config, config.compilation_config
+    model, compilation, parallel = config.model_config, config.compilation_config, config.parallel_config
     drafts = getattr(config, "speculative_config", None)
+    modes = {name: str(value) for name, value in _fields(compilation, "mode cudagraph_mode").items()}
+    sizes = {"sizes": getattr(compilation, "cudagraph_capture_sizes", None)}
     fields: dict[str, Any] = {
         **({} if drafts is None else {"speculation": _fields(drafts, "method num_speculative_tokens")}),
         "kind": "inproc",
@@ -78,19 +80,12 @@ def facts(llm: Any, core: Any) -> dict[str, Any]:
         "torch": torch.__version__,
         "python": platform.python_version(),
         "cuda": torch.version.cuda,
-        "tp": config.parallel_config.tensor_parallel_size,
+        "tp": parallel.tensor_parallel_size,
         "cache": _fields(config.cache_config, CACHE),
         "sched": _fields(config.scheduler_config, SCHEDULER),
-        "comp": {
-            **{name: str(value) for name, value in _fields(compilation, "mode cudagraph_mode").items()},
-            "sizes": getattr(compilation, "cudagraph_capture_sizes", None),
-            **_fields(compilation, "backend compilation_time"),
-        },
-        "model": {
-            **_fields(model, "dtype max_model_len enforce_eager quantization"),
-            "hf": model.hf_config.to_dict(),
-        },
-        "executor": str(getattr(config.parallel_config, "distributed_executor_backend", None)),
+        "comp": {**modes, **sizes, **_fields(compilation, "backend compilation_time")},
+        "model": {**_fields(model, "dtype max_model_len enforce_eager quantization"), "hf": model.hf_config.to_dict()},
+        "executor": str(getattr(parallel, "distributed_executor_backend", None)),
         "v2_runner": getattr(config, "use_v2_model_runner", None),
         "scheduler_class": type(core.scheduler).__name__,
         "batch_queue": getattr(core, "batch_queue_size", None),

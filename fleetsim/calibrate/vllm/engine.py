@@ -12,11 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from fleetsim.calibrate.loads import Limits, Load, Ran, Request, warm_ups
+from fleetsim.calibrate.loads import Limits, Load, Ran, Request, computed, warm_ups
 from fleetsim.calibrate.raw import RawWriter, request_columns
 from fleetsim.calibrate.session import EngineLostError
 from fleetsim.calibrate.vllm import description
-from fleetsim.calibrate.vllm.order import computed
 from fleetsim.calibrate.vllm.recorder import Recorder, Tracked, request_rows
 
 # For dummy weights, token-id prompts and an offline machine. A user's own environment and arguments win.
@@ -29,24 +28,24 @@ SLOT_NAMES = ("max_num_running_reqs", "max_num_active_reqs")  # 0.32 counts admi
 
 @dataclass(slots=True)
 class VllmEngine:
-    """A started engine. forging: whether contexts can be put into the prefix cache without computing them."""
+    """A started engine. took: seconds of its start, for the records. forging: whether contexts can be put into the
+    prefix cache without computing them."""
 
     llm: Any
     core: Any
     writer: RawWriter
     args: dict[str, Any]
-    import_s: float
-    init_s: float
+    took: dict[str, float]
     log: Path | None
     environment: dict[str, str]
     limits: Limits
     recorder: Recorder
+    vocabulary: int
     forging: bool = True
     _forged: bool = False
     _warm: bool = False
     _requests: int = 0
     _tasks: Any = None
-    _vocabulary: int = 0
     _rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(1))
 
     def now(self) -> float:
@@ -56,8 +55,7 @@ class VllmEngine:
     def start_record(self) -> dict[str, Any]:
         """What the engine says of itself."""
         fields = description.facts(self.llm, self.core)
-        fields |= {"import_s": round(self.import_s, 2), "init_s": round(self.init_s, 2)}
-        fields["log"] = description.telling_lines(self.log) if self.log else []
+        fields |= {**self.took, "log": description.telling_lines(self.log) if self.log else []}
         return description.published(fields, self.args, self.environment)
 
     def run(self, load: Load, deadline_s: float) -> Ran:
@@ -91,9 +89,9 @@ class VllmEngine:
         if not (self.forging and caching) and any(r.cached_tokens for r in load.requests):
             load = computed(load, self.limits)
         recorder = self.recorder
-        made = self.made(load)
-        # What runs after warm-up, at which iteration it arrives; the first at the end.
-        waiting = sorted(zip((r.at for r in load.requests), made, strict=True), key=lambda pair: pair[0])[::-1]
+        # What arrives at which iteration; the first at the end.
+        arriving = zip((r.at for r in load.requests), self.made(load), strict=True)
+        waiting = sorted(arriving, key=lambda pair: pair[0])[::-1]
         cut = False
         with self._limited(load):
             recorder.begin(load.phase, dict(load.label), load.warm)
@@ -124,17 +122,9 @@ class VllmEngine:
                 recorder.segment -= 1
                 self.clear()
                 recorder.flush()
-        self.writer.put(
-            "seg",
-            ph=load.phase,
-            seg=recorder.segment,
-            lab=dict(load.label),
-            wall=round(end - start, 6),
-            submit=round(submitted - start, 6),
-            cut=cut,
-            **tally.record(),
-            **({"req": columns} if columns else {}),
-        )
+        which = {"ph": load.phase, "seg": recorder.segment, "lab": dict(load.label)}
+        took = {"wall": round(end - start, 6), "submit": round(submitted - start, 6), "cut": cut}
+        self.writer.put("seg", **which, **took, **tally.record(), **({"req": columns} if columns else {}))
         self._check_forging(load, tally.prefill_tokens, cut)
         return Ran(self.now() - begin, cut, tally.decode_s, tally.prefill_tokens)
 
@@ -190,7 +180,7 @@ class VllmEngine:
     def prompt(self, key: int | None, tokens: int) -> list[int]:
         """Token ids of a prompt; without a key, ones that were never used before."""
         rng = self._rng if key is None else np.random.default_rng([5, key, tokens])
-        ids: list[int] = rng.integers(min(3, self._vocabulary - 2), self._vocabulary - 1, tokens).tolist()
+        ids: list[int] = rng.integers(min(3, self.vocabulary - 2), self.vocabulary - 1, tokens).tolist()
         return ids
 
     def _request(self, tokens: list[int], request: Request) -> Any:
@@ -257,24 +247,14 @@ def start(args: Mapping[str, Any], writer: RawWriter, log: Path | None = None) -
     llm = vllm.LLM(**args)
     up = perf_counter()
     core = description.core_of(llm)
-    config = llm.llm_engine.vllm_config
-    scheduler = core.scheduler
-    return VllmEngine(
-        llm=llm,
-        core=core,
-        writer=writer,
-        args=args,
-        import_s=imported - begin,
-        init_s=up - imported,
-        log=log,
-        environment=environment,
-        limits=Limits(
-            max_num_seqs=config.scheduler_config.max_num_seqs,
-            max_num_batched_tokens=scheduler.max_num_scheduled_tokens,
-            max_model_len=config.model_config.max_model_len,
-            kv_blocks=scheduler.kv_cache_manager.block_pool.num_gpu_blocks - 1,
-            block_size=config.cache_config.block_size,
-        ),
-        recorder=Recorder(scheduler, writer),
-        _vocabulary=config.model_config.get_vocab_size(),
+    config, scheduler = llm.llm_engine.vllm_config, core.scheduler
+    limits = Limits(
+        max_num_seqs=config.scheduler_config.max_num_seqs,
+        max_num_batched_tokens=scheduler.max_num_scheduled_tokens,
+        max_model_len=config.model_config.max_model_len,
+        kv_blocks=scheduler.kv_cache_manager.block_pool.num_gpu_blocks - 1,
+        block_size=config.cache_config.block_size,
     )
+    took = {"import_s": round(imported - begin, 2), "init_s": round(up - imported, 2)}
+    vocabulary = config.model_config.get_vocab_size()
+    return VllmEngine(llm, core, writer, args, took, log, environment, limits, Recorder(scheduler, writer), vocabulary)

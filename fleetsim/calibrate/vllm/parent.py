@@ -1,4 +1,4 @@
-"""The parent of a measurement: starts the process that holds the engine, follows it, stops it, says how it ended.
+"""The parent of a measurement: starts the process that holds the engine, follows it, says how and why it ended.
 
 The child's only output is the raw file (and the engine's log), appended line by line: whatever happens to it, what it
 measured is there.
@@ -7,8 +7,10 @@ measured is there.
 from __future__ import annotations
 
 import contextlib
+import enum
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -20,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 from fleetsim.calibrate.loads import key_of
-from fleetsim.calibrate.vllm.failures import End, diagnose, telling
 from fleetsim.errors import OutsideError
 from fleetsim.files import reason, unwritten
 
@@ -51,6 +52,15 @@ class Spec:
     measure_sync: bool = False
     skip: tuple[str, ...] = ()
     python: str = sys.executable
+
+
+class End(enum.StrEnum):
+    """How a measuring process ended."""
+
+    OK = "ok"
+    NOT_STARTED = "not started"
+    OUT_OF_MEMORY = "out of memory"
+    DIED = "died"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,21 +112,19 @@ class Followed:
     ended: dict[str, Any] | None = None
     started_s: float | None = None
 
-    def news(self) -> str | None:
-        """Reads on; returns what is new in words, None where nothing is."""
+    def news(self, tell: Tell) -> None:
+        """Reads on; the last of what is new is told."""
         try:
             with self.path.open("rb") as file:
                 file.seek(self.offset)
                 text = file.read()
         except OSError:
-            return None
+            return
         whole = text.rfind(b"\n") + 1
         self.offset += whole
-        said = None
-        for line in text[:whole].splitlines():
-            if not line.startswith(b'{"t":"it"'):
-                said = self._take(line) or said
-        return said
+        told = [self._take(line) for line in text[:whole].splitlines() if not line.startswith(b'{"t":"it"')]
+        if said := [s for s in told if s]:
+            tell(said[-1])
 
     def _take(self, line: bytes) -> str | None:
         try:
@@ -187,11 +195,6 @@ def _once(spec: Spec, tell: Tell) -> tuple[MeasurementOutcome, Followed]:
         raise unwritten(spec.log, error) from None
     log_from = log.tell()
     stopped = False
-
-    def pass_on() -> None:
-        if said := followed.news():
-            tell(said)
-
     with log, tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "spec.json")
         path.write_text(json.dumps(asdict(spec), default=str))
@@ -199,14 +202,14 @@ def _once(spec: Spec, tell: Tell) -> tuple[MeasurementOutcome, Followed]:
         end_at = time.monotonic() + spec.budget_s + GRACE_S
         try:
             while child.poll() is None:
-                pass_on()
+                followed.news(tell)
                 if time.monotonic() > end_at:
                     stopped = True
                     break
                 time.sleep(POLL_S)
         finally:
             stop(child)
-        pass_on()
+        followed.news(tell)
     return _outcome(spec, followed, child.returncode, stopped, log_from), followed
 
 
@@ -235,29 +238,21 @@ def stop(child: subprocess.Popen[bytes]) -> None:
 
 def _outcome(spec: Spec, followed: Followed, code: int, stopped: bool, log_from: int) -> MeasurementOutcome:
     log = _tail(Path(spec.log), log_from)
-    end = followed.ended or {}
-    common: dict[str, Any] = {
-        "loads": followed.loads,
-        "left_out": int(end.get("left_out", 0)),
-        "failed": int(end.get("failed", 0)),
-        "lines": tuple(telling(log)),
-        "started": followed.started_s is not None,
-    }
+    end, started = followed.ended or {}, followed.started_s is not None
+    counts = (followed.loads, int(end.get("left_out", 0)), int(end.get("failed", 0)))
+    more: tuple[Any, ...] = (*counts, tuple(telling(log)), started)
     if code == 0:
-        return MeasurementOutcome(End.OK, **common)
+        return MeasurementOutcome(End.OK, "", *more)
     if stopped:
         over = f"{spec.budget_s:.0f} s and {GRACE_S:.0f} s of grace"
         said = f"vLLM was still busy after {over} and was stopped; a larger --budget-s gives it time"
-        return MeasurementOutcome(End.DIED if common["started"] else End.NOT_STARTED, said, **common)
+        return MeasurementOutcome(End.DIED if started else End.NOT_STARTED, said, *more)
     kind, said = diagnose(followed.error, log, code)
     where = f"; its output is in {spec.log}" if any(line.strip() for line in log) else ""
-    if not common["started"]:
-        kind = End.NOT_STARTED if kind is End.DIED else kind
-        said = f"vLLM did not start: {said}{where}"
-    else:
-        kind = End.DIED if kind is End.NOT_STARTED else kind
-        said = f"vLLM died in the middle: {said}{where}"
-    return MeasurementOutcome(kind, said, **common)
+    how = "died in the middle" if started else "did not start"
+    if kind is not End.OUT_OF_MEMORY:
+        kind = End.DIED if started else End.NOT_STARTED
+    return MeasurementOutcome(kind, f"vLLM {how}: {said}{where}", *more)
 
 
 def _tail(path: Path, start: int) -> list[str]:
@@ -267,3 +262,78 @@ def _tail(path: Path, start: int) -> list[str]:
             return file.read().decode(errors="replace").splitlines()
     except OSError:
         return []
+
+
+# --- Why an engine did not come up, or died: from what it said last, in words, with what to do about it.
+
+SERVER = "or measure a running server with --url"
+# How it ends, how that shows in an exception or a log, what it means, and the remedy. The first that shows counts.
+CAUSES = (
+    (End.NOT_STARTED, r"No module named '(vllm|torch)",
+     "vLLM is not installed in this Python", f"pip install 'fleetsim[gpu]', {SERVER}"),
+    (End.NOT_STARTED, r"fleetsim needs to record iterations",
+     "this release of vLLM is built differently", f"install a tested one, {SERVER}"),
+    (End.NOT_STARTED,
+     r"driver on your system is too old|CUDA driver version is insufficient|forward compatibility was attempted",
+     "the NVIDIA driver is too old for this build of PyTorch",
+     f"update the driver, or install builds for its CUDA version, {SERVER}"),
+    (End.NOT_STARTED,
+     r"Failed to infer device type|No CUDA GPUs are available|no NVIDIA driver on your system|"
+     r"No platform detected|Unexpected platform|Device string must not be empty",
+     "no GPU was found", f"run on a GPU box (nvidia-smi must list one), {SERVER}"),
+    (End.OUT_OF_MEMORY, r"[Oo]ut ?[Oo]f ?[Mm]emory|Cannot allocate memory|\bMemoryError|std::bad_alloc",
+     "out of memory",
+     "more GPUs per instance (--tp), a smaller --max-num-batched-tokens, or a lower --gpu-memory-utilization"),
+    (End.OUT_OF_MEMORY,
+     r"less than desired GPU memory utilization|[Nn]o available memory for the cache blocks|"
+     r"larger than the available KV cache memory|KV cache is needed, which is larger|at least one request with",
+     "the model and its KV cache do not fit",
+     "end what else runs on the GPU (nvidia-smi), or give a lower --max-model-len, --tp 2 or another "
+     "--gpu-memory-utilization"),
+    (End.NOT_STARTED, r"gated repo|GatedRepo|401 Client Error|403 Client Error",
+     "the model may be read with permission only",
+     "log in (huggingface-cli login), or give a folder with its config.json: dummy weights need no more"),
+    (End.NOT_STARTED,
+     r"RepositoryNotFound|Repository Not Found|not a valid model identifier|Invalid repository ID|HFValidationError|"
+     r"Can't load the configuration|does not appear to have a file named config|OfflineModeIsEnabled|"
+     r"LocalEntryNotFound|couldn't connect to|Cannot find any model weights|Unrecognized model|"
+     r"Repo id must|No such file or directory: '[^']*config\.json|offline mode|does not exist on the Hub",
+     "the model was not found", "give a Hugging Face id that this machine can reach, or a folder with a config.json"),
+    (End.NOT_STARTED,
+     r"unexpected keyword argument|validation errors? for|world size|(Value|Type|Key|NotImplemented)Error",
+     "vLLM refused its arguments",
+     "change the flag that it names (--engine-arg K=V and the engine's own flags are passed on as they are)"),
+)  # fmt: skip
+
+
+def diagnose(error: str, log: list[str], code: int) -> tuple[End, str]:
+    """How it ended, and what to say about it. error: the exception, if any; log: the last lines; code: exit code."""
+    for text in (error, "\n".join(telling(log, most=20))):
+        for end, shows, means, remedy in CAUSES:
+            if re.search(shows, text):
+                last = main_error(error, log)
+                return end, f"{means}: {last}; {remedy}" if last else f"{means}; {remedy}"
+    if code in (-signal.SIGKILL, 128 + signal.SIGKILL):
+        remedy = "look at the kernel's log (dmesg); a smaller model or fewer workers need less of the host's memory"
+        return End.OUT_OF_MEMORY, f"it was killed, most likely because the host ran out of memory; {remedy}"
+    how = f"it ended with {signal.Signals(-code).name}" if code < 0 else f"it ended with exit code {code}"
+    last = main_error(error, log)
+    return End.DIED, f"{how}: {last}" if last else how
+
+
+def main_error(error: str, log: list[str]) -> str:
+    """The sentence that says most: the exception's first line, else the last error in the log."""
+    first, *_ = error.strip().splitlines() or [""]
+    return first[:300] or "".join(telling(log, most=1))[-300:]
+
+
+def telling(log: list[str], most: int = 5) -> list[str]:
+    """The lines of a log that tell of an error: no frames of a traceback, no progress bars, no plain information."""
+    found = []
+    for line in log:
+        text = re.sub(r"^\(.*? pid=\d+\)\s*", "", line.rstrip()).strip()
+        if re.match(r"(?:[\w.]+(?:Error|Exception|Interrupt|Exit)\b|ERROR\b|Fatal|Segmentation|Killed|Aborted)", text):
+            text = re.sub(r"^ERROR [\d-]+ [\d:]+ \[[^\]]*\]\s*", "", text)
+            if text and not text.startswith(("File ", "Traceback", "^", "~")):
+                found.append(text)
+    return list(dict.fromkeys(found))[-most:]

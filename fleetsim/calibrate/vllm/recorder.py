@@ -57,11 +57,6 @@ class Tally:
         """Median seconds of an iteration of decodes only, None where there was none."""
         return statistics.median(self.each_s) if self.each_s else None
 
-    @property
-    def drafts(self) -> DraftCounts | None:
-        """Counts of speculative decoding, None where the engine makes none."""
-        return DraftCounts(self.decoded, self.drafted, tuple(self.accepted_at)) if self.accepted_at else None
-
     def add(self, row: list[int]) -> None:
         """Takes in an iteration."""
         self.iterations += 1
@@ -81,6 +76,7 @@ class Tally:
 
     def record(self) -> dict[str, Any]:
         """The fields of a `seg` record."""
+        drafts = DraftCounts(self.decoded, self.drafted, tuple(self.accepted_at))
         return {
             "iters": self.iterations,
             "gen": self.tokens,
@@ -88,7 +84,7 @@ class Tally:
             "sum_dt": round(self.seconds, 6),
             "rec_s": round(self.own_s, 6),
             "decode_s": self.decode_s and round(self.decode_s, 6),
-            **({"drafts": self.drafts.record()} if self.drafts else {}),
+            **({"drafts": drafts.record()} if self.accepted_at else {}),
         }
 
 

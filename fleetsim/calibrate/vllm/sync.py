@@ -1,19 +1,23 @@
-"""What a weight update costs an engine: pause, load, resume, and copies beside its decodes.
+"""What a weight update costs an engine: pause, load, resume, copies beside its decodes, broadcast to another GPU.
 
 Everything goes through vLLM's own interface: `pause_scheduler(mode="keep")` and `resume_scheduler()`, the model's
-`load_weights` (tensors as a trainer sends them, by their checkpoint names), the runner's `reload_weights`.
+`load_weights` (tensors as a trainer sends them, by their checkpoint names), the runner's `reload_weights`. A broadcast
+is torch.distributed's, in two processes: `python -m fleetsim.calibrate.vllm.sync RANK STORE BACKEND` is one of them.
 """
 
 from __future__ import annotations
 
+import os
 import statistics
+import subprocess
+import sys
+import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
 from fleetsim.calibrate.loads import Load, Request
-from fleetsim.calibrate.vllm.broadcast import broadcast_rate
 from fleetsim.calibrate.vllm.engine import VllmEngine
 
 DECODES, CONTEXT = 256, 1024
@@ -276,3 +280,70 @@ def end_copies(worker: Any) -> None:
     """In a worker: waits for the copies of begin_copies."""
     stream, _, _ = worker.__dict__.pop("fleetsim_copies")
     stream.synchronize()
+
+
+BROADCAST_BYTES = {"nccl": 1 << 29, "gloo": 1 << 24}
+BROADCASTS = 5
+LONGEST_S = 60.0
+
+
+def broadcast_rate(backend: str | None = None) -> float | None:
+    """Bytes per second between the first two GPUs, None where there are not two. backend: gloo measures host memory.
+
+    Raises RuntimeError where it fails or hangs.
+    """
+    import torch
+
+    if backend is None:
+        if torch.cuda.device_count() < 2:
+            return None
+        backend = "nccl"
+    with tempfile.TemporaryDirectory() as folder:
+        command, store = [sys.executable, "-m", "fleetsim.calibrate.vllm.sync"], os.path.join(folder, "store")
+        processes = [
+            subprocess.Popen(
+                [*command, rank, store, backend], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            )
+            for rank in "01"
+        ]
+        try:
+            said = [process.communicate(timeout=LONGEST_S) for process in processes]
+        except subprocess.TimeoutExpired:
+            raise RuntimeError(f"broadcast took longer than {LONGEST_S:g} s") from None
+        finally:
+            for process in processes:
+                process.kill()
+                process.wait()
+    if any(process.returncode for process in processes):
+        raise RuntimeError(f"broadcast failed: {' '.join(error.strip()[-200:] for _, error in said)}")
+    return float(said[0][0].split()[-1])
+
+
+def _broadcast(rank: int, store: str, backend: str) -> None:
+    """One of the two processes. Rank 0 prints bytes per second."""
+    import torch
+    from torch import distributed
+
+    distributed.init_process_group(backend, init_method=f"file://{store}", rank=rank, world_size=2)
+    on_gpu = backend == "nccl"
+    if on_gpu:
+        torch.cuda.set_device(rank)
+    tensor = torch.zeros(BROADCAST_BYTES[backend], dtype=torch.uint8, device="cuda" if on_gpu else "cpu")
+
+    def send() -> float:
+        begin = perf_counter()
+        distributed.broadcast(tensor, src=0)
+        if on_gpu:
+            torch.cuda.synchronize()
+        distributed.barrier()
+        return perf_counter() - begin
+
+    send()  # sets up the connection
+    fastest = min(send() for _ in range(BROADCASTS))
+    if rank == 0:
+        print(BROADCAST_BYTES[backend] / fastest)
+    distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    _broadcast(int(sys.argv[1]), sys.argv[2], sys.argv[3])
