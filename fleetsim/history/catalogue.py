@@ -180,22 +180,21 @@ class Identities:
     ) -> None:
         namespaces: dict[tuple[str, str], set[str]] = defaultdict(set)
         ports: dict[tuple[str, str], set[str]] = defaultdict(set)
-        every = list(labelsets)
-        for labels in every:
-            key = base_key(labels)
+        every = [(labels, base_key(labels)) for labels in labelsets]
+        for labels, key in every:
             namespaces[key].update({labels.get("namespace", "")} - {""})
             ports[key].update({_port(labels)} - {""})
         self._apart = dict(apart or {})
         self._first = {
-            key: min(labels[label] for labels in every if base_key(labels) == key and label in labels)
+            key: min(labels[label] for labels, base in every if base == key and label in labels)
             for key, label in self._apart.items()
         }
         self._many_namespaces = {k for k, v in namespaces.items() if len(v) > 1}
         self._many_ports = {k for k, v in ports.items() if len(v) > 1}
         shared: dict[tuple[str, str], dict[str, str]] = {}
         models: dict[tuple[str, str], set[str]] = defaultdict(set)
-        for labels in every:
-            key = self._key(labels)
+        for labels, base in every:
+            key = self._key(labels, base)
             models[key].update({labels.get("model_name", "")} - {""})
             mine = {k: v for k, v in labels.items() if k not in _NOT_OF_THE_TARGET}
             known = shared.setdefault(key, mine)
@@ -208,8 +207,8 @@ class Identities:
             for name, engine, labels in ((*key, shared[key]) for key in self.index)
         )
 
-    def _key(self, labels: Mapping[str, str]) -> tuple[str, str]:
-        name, engine = key = base_key(labels)
+    def _key(self, labels: Mapping[str, str], key: tuple[str, str]) -> tuple[str, str]:
+        name, engine = key
         if key in self._many_ports and _port(labels):
             name = f"{name}:{_port(labels)}"
         if key in self._apart:
@@ -220,7 +219,7 @@ class Identities:
 
     def of(self, labels: Mapping[str, str]) -> int:
         """Row of the instance that exposes these labels. Raises KeyError for a label set that was not given."""
-        return self.index[self._key(labels)]
+        return self.index[self._key(labels, base_key(labels))]
 
 
 _NOT_OF_THE_TARGET = REPLICA_LABELS | SPECIFIC_LABELS | {"le", "engine", "quantile", "__name__"}

@@ -100,13 +100,13 @@ def telling(labelsets: Sequence[Mapping[str, str]]) -> str | None:
 def fill(first: Floats, other: Floats, *, counter: bool) -> Floats:
     """first, with its gaps filled from other. Copies of one counter are not scraped at the same moment: what is filled
     in stays between the first one's own values on both sides, so that no false reset appears."""
-    out = np.where(np.isnan(first), other, first)
+    missing = np.isnan(first)
+    if not missing.any() or missing.all():
+        return other if missing.any() else first
+    out = np.where(missing, other, first)
     if not counter:
         return out
-    holes = np.flatnonzero(np.isnan(first) & ~np.isnan(other))
-    known = np.flatnonzero(~np.isnan(first))
-    if not holes.size or not known.size:
-        return out
+    holes, known = np.flatnonzero(missing & ~np.isnan(other)), np.flatnonzero(~missing)
     after = np.searchsorted(known, holes)
     for hole, right in zip(holes, after, strict=True):
         low = first[known[right - 1]] if right > 0 else -np.inf
@@ -123,7 +123,7 @@ def fill(first: Floats, other: Floats, *, counter: bool) -> Floats:
 
 def fuller_first(copies: Sequence[Floats], *, counter: bool) -> Floats:
     """Copies of one series as one: the one with most samples counts, the others fill its holes."""
-    ordered = sorted(copies, key=lambda v: int(np.isnan(v).sum()))
+    ordered = sorted(copies, key=lambda v: int(np.isnan(v).sum())) if len(copies) > 1 else copies
     out = ordered[0]
     for other in ordered[1:]:
         out = fill(out, other, counter=counter)
@@ -132,6 +132,8 @@ def fuller_first(copies: Sequence[Floats], *, counter: bool) -> Floats:
 
 def summed(parts: Sequence[Floats]) -> Floats:
     """Sum of the parts that are there; NaN where none is."""
+    if len(parts) == 1:
+        return parts[0]
     stack = np.stack(parts).astype(float, copy=False)
     out: Floats = np.nansum(stack, axis=0)
     out[np.isnan(stack).all(axis=0)] = np.nan

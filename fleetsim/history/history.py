@@ -35,6 +35,16 @@ class RawSeries:
 
 
 @dataclass(frozen=True, slots=True)
+class SeriesData:
+    """One series of a Prometheus's answer. labels: with __name__ where there is one. times, values: (n,); of a range
+    query all times of the grid, NaN where there was no sample."""
+
+    labels: dict[str, str]
+    times: Floats
+    values: Floats
+
+
+@dataclass(frozen=True, slots=True)
 class Buckets:
     """One histogram over time: running totals, as exposed.
 

@@ -225,10 +225,10 @@ def _buckets(who: Identities, rows: Sequence[Row], times: Floats) -> tuple[Bucke
             continue  # the bucket up to infinity says the same
         key = (who.of(labels), match.rank, match.le)
         parts.setdefault(key, {}).setdefault(specific(labels), []).append(values)
-    merged = {
-        key: summed([fuller_first(alike, counter=True) for alike in split.values()]) for key, split in parts.items()
-    }
-    bounds = sorted({le for _, _, le in merged if le is not None})
+    merged: dict[tuple[int, int], dict[float | None, Floats]] = defaultdict(dict)
+    for (i, rank, le), split in parts.items():
+        merged[i, rank][le] = summed([fuller_first(alike, counter=True) for alike in split.values()])
+    bounds = sorted({le for mine in merged.values() for le in mine if le is not None})
     if not bounds:
         return None
     if bounds[-1] != np.inf:
@@ -236,8 +236,8 @@ def _buckets(who: Identities, rows: Sequence[Row], times: Floats) -> tuple[Bucke
     counts = np.full((len(who.instances), len(times), len(bounds)), np.nan)
     sums = np.full((len(who.instances), len(times)), np.nan)
     rounded = set()
-    for i, rank in sorted({(i, rank) for i, rank, _ in merged}):
-        mine = {le: v for (j, r, le), v in merged.items() if (j, r) == (i, rank)}
+    for i, rank in sorted(merged):
+        mine = merged[i, rank]
         last_finite = max((le for le in mine if le is not None and le != np.inf), default=-np.inf)
         above: Floats = np.full(len(times), np.nan)
         for e in range(len(bounds) - 1, -1, -1):

@@ -9,9 +9,8 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
-from operator import itemgetter
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -20,7 +19,7 @@ import numpy as np
 from fleetsim.errors import OutsideError, Problem
 from fleetsim.faces import text
 from fleetsim.history.access import IS_IT_UP, Access, PrometheusError, Refusal, address_of
-from fleetsim.history.history import Floats
+from fleetsim.history.history import Floats, SeriesData
 from fleetsim.history.option_names import PROMETHEUS, way_in
 
 MAX_POINTS = 10_000  # of a series in one answer; Prometheus refuses more than 11,000
@@ -29,17 +28,6 @@ MAX_SAMPLES = 400_000  # of all series in one answer: some 12 MB of JSON, 80 MB 
 MAX_WAIT_S = 30.0
 GREETING_S = 10.0  # what a server may take for the least of questions
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
-_OTHER = "is this the address of a Prometheus?"
-
-
-@dataclass(frozen=True, slots=True)
-class SeriesData:
-    """One series of an answer. labels: with __name__ where there is one. times, values: (n,); of a range query all
-    times of the grid, NaN where there was no sample."""
-
-    labels: dict[str, str]
-    times: Floats
-    values: Floats
 
 
 class Prometheus:
@@ -125,7 +113,7 @@ class Prometheus:
         """
         params = {"time": f"{at_s:.3f}", **self._params()}
         deadline = time.monotonic() + self.access.deadline_s
-        found = self._ask(lambda: _vectors(self._client.custom_query(expr, params=params)), deadline)
+        found = self._ask(lambda: self._client.custom_query(expr, params=params), deadline)
         return [series for series in found if series.values.size]
 
     def query_range(self, expr: str, start_s: float, end_s: float, step_s: float) -> list[SeriesData]:
@@ -182,14 +170,14 @@ class Prometheus:
         # ends of a range to multiples of its step; the others do not know the word.
         return {"timeout": f"{self.access.timeout_s:g}s", "nocache": "1"}
 
-    def _ask(self, send: Callable[[], list[Any]], deadline: float) -> list[SeriesData]:
+    def _ask(self, send: Callable[[], list[SeriesData]], deadline: float) -> list[SeriesData]:
         """One request, tried again while that may help. Raises PrometheusError."""
         self._session.deadline = deadline
         attempt = 0
         while True:
             attempt += 1
             try:
-                return [_series(one) for one in send()]
+                return send()
             except Refusal as refusal:
                 tries = self.access.tries
                 if refusal.kind == "timeout" and not self._session.answered:
@@ -229,27 +217,3 @@ def place(
         index = np.rint((data.times - grid[0]) / step_s).astype(np.intp)
         inside = (index >= first) & (index <= last)
         row[index[inside]] = data.values[inside]
-
-
-def _vectors(result: list[Any]) -> list[Any]:
-    """A scalar's answer, [time, "value"], as a series without labels."""
-    if len(result) == 2 and not isinstance(result[0], dict):
-        return [{"metric": {}, "value": result}]
-    return result
-
-
-_TIME, _VALUE = itemgetter(0), itemgetter(1)
-
-
-def _series(one: Any) -> SeriesData:
-    """Raises Refusal for what is no series."""
-    try:
-        points = one["values"] if "values" in one else [one["value"]] if "value" in one else []
-        labels = {str(k): str(v) for k, v in one["metric"].items()}
-        times = np.fromiter(map(float, map(_TIME, points)), float, len(points))
-        values = np.fromiter(map(float, map(_VALUE, points)), float, len(points))  # "NaN", "+Inf" and "-Inf" as well
-        if not np.isfinite(times).all():
-            raise ValueError("no time")
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError):
-        raise Refusal("broken", f"answered with what is no series of numbers: {str(one)[:60]}", _OTHER) from None
-    return SeriesData(labels, times, values)

@@ -14,10 +14,10 @@ from fleetsim.history import faults
 from fleetsim.history.catalogue import Catalogue, SignalMetrics, wanted
 from fleetsim.history.discovery import Present, Scrapes, present, select
 from fleetsim.history.faults import bounded, one_job
-from fleetsim.history.history import Floats, History, Note
+from fleetsim.history.history import Floats, History, Note, SeriesData
 from fleetsim.history.merge import merge
 from fleetsim.history.option_names import END, START, STEP
-from fleetsim.history.prometheus import Prometheus, SeriesData
+from fleetsim.history.prometheus import Prometheus
 from fleetsim.history.selection import MAPPED, METRIC, bare, unknown_signals, wrong, wrong_answer
 from fleetsim.history.signals import BY_NAME
 from fleetsim.history.window import shown
