@@ -62,7 +62,7 @@ class Buckets:
 class StepLog:
     """One row per optimizer step, from a run log: arrays of equal length n, NaN where the log says nothing.
 
-    columns: those of `step_logs/columns.py` that the log has. framework: which mapping read it. metrics: column
+    columns: those of `step_logs/frameworks.txt` that the log has. framework: which mapping read it. metrics: column
     -> the log's own metrics that it was made of; what follows from other columns has none.
     """
 

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from fleetsim.errors import InputError
 from fleetsim.history.history import History, StepLog
 from fleetsim.history.run_log import read_run_log
-from fleetsim.history.step_logs.columns import COLUMNS
-from fleetsim.history.step_logs.frameworks import BY_NAME, FRAMEWORKS
+from fleetsim.history.step_logs.frameworks import BY_NAME, COLUMNS, FRAMEWORKS
 from fleetsim.history.step_logs.rows import last_kept
 
 VERL = {
