@@ -201,7 +201,7 @@ def _shown(names: Collection[str]) -> str:
 def _found(names: Collection[str], known: FrameworkLog) -> dict[str, str]:
     """Metric of the table -> its name in the log, where need be an older one."""
     found = dict(resolved(names, known.metrics() | {*CLOCKS, *RUNNING}))
-    for metric in known.metrics():
+    for metric in sorted(known.metrics()):
         if metric not in found and (older := known.before(metric)) in found:
             found[metric] = found[older]
     return found

@@ -400,6 +400,20 @@ def test_any_rows_are_read_or_refused(rows: list[dict[str, Any]]) -> None:
     assert history.end_s > history.start_s
 
 
+def test_what_is_said_of_metrics_comes_in_their_order(tmp_path: Path) -> None:
+    wild = [
+        "timing_s/ref",
+        "prompt_length/mean",
+        "timing_s/adv",
+        "response_length/max",
+        "timing_s/gen",
+        "perf/mfu/actor",
+    ]
+    rows = [{"step": k, "timing_s/step": 9.0, **dict.fromkeys(wild, 1e40)} for k in (1, 2, 3)]
+    said = [note.text for note in read_run_log(_write(tmp_path, rows)).notes if "cannot be" in note.text]
+    assert [next(name for name in wild if name in text) for text in said] == wild
+
+
 @pytest.mark.parametrize(
     ("at", "last"),
     [
