@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import text
-from fleetsim.history import faults
 from fleetsim.history.catalogue import Catalogue, base_key
 from fleetsim.history.faults import one_job
 from fleetsim.history.history import Floats, History, Note, RawSeries
@@ -67,28 +67,8 @@ def history_of(
             histograms.append((s.name, s.labels, sample(s, coarse, max(_STALE_HISTOGRAM_S, _STALE_STEPS * step_s))))
         else:
             plain.append((s.name, s.labels, sample(s, times, _STALE_STEPS * step_s)))
-    merged = merge(catalogue, plain, histograms, coarse)
-    if merged.problems:
-        raise InputError(merged.problems)
-    found = History(
-        times=times,
-        step_s=step_s,
-        instances=merged.instances,
-        values=merged.values,
-        fleet=merged.fleet,
-        histograms=merged.histograms,
-        configs=merged.configs,
-        steps=None,
-        notes=(
-            *notes,
-            *told,
-            *merged.notes,
-            *faults.holes(merged.values, merged.instances, step_s),
-            *faults.resets(merged.values, merged.instances),
-        ),
-        source=source,
-    )
-    return one_job(found, selector)
+    found = merge(catalogue, plain, histograms, times=times, step_s=step_s, coarse=coarse, source=source)
+    return one_job(replace(found, notes=(*notes, *told, *found.notes)), selector)
 
 
 def sample(series: RawSeries, times: Floats, oldest_s: float) -> Floats:

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import text
 from fleetsim.history import faults
-from fleetsim.history.catalogue import Catalogue, Identities, Match, specific, unreplicated
-from fleetsim.history.copies import (
-    engines_apart,
-    fill,
-    fuller_first,
-    highest,
+from fleetsim.history.catalogue import (
+    REPLICA_LABELS,
+    SPECIFIC_LABELS,
+    Catalogue,
+    Identities,
+    Match,
+    base_key,
     one_per_engine,
     ranks_apart,
-    same,
-    summed,
-    telling,
+    specific,
+    unreplicated,
 )
-from fleetsim.history.history import Buckets, Floats, InstanceId, Note
+from fleetsim.history.history import Buckets, Floats, History, Note
 from fleetsim.history.option_names import SELECTOR
 from fleetsim.history.signals import ADDED, SCALES, Signal
 
@@ -32,45 +32,36 @@ Row = tuple[Match, Mapping[str, str], Floats]
 """One matched series: what it carries, its labels, its values on the grid (T,), NaN where there is none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Merged:
-    """What the series of one window say, as `History` holds it. problems: why they cannot be of one job."""
-
-    instances: tuple[InstanceId, ...]
-    values: dict[str, Floats]
-    fleet: dict[str, Floats]
-    histograms: dict[str, Buckets]
-    configs: tuple[Mapping[str, str], ...]
-    notes: tuple[Note, ...]
-    problems: tuple[Problem, ...] = ()
-
-
 def merge(
     catalogue: Catalogue,
     series: Iterable[tuple[str, Mapping[str, str], Floats]],
     histograms: Iterable[tuple[str, Mapping[str, str], Floats]],
-    histogram_times: Floats,
-) -> Merged:
-    """series: (sample name, labels, values (T,)) of counters, gauges and infos; histograms: `_bucket` and `_sum`
-    samples with values (H,) at histogram_times. Series that carry no signal are passed over. Raises InputError for
-    what is carried as a running total and is none."""
+    *,
+    times: Floats,
+    step_s: float,
+    coarse: Floats,
+    source: str,
+) -> History:
+    """series: (sample name, labels, values (T,) at times) of counters, gauges and infos; histograms: `_bucket` and
+    `_sum` samples with values (H,) at the coarse times. Series that carry no signal are passed over. Raises InputError
+    for what is carried as a running total and is none, and for trainers that cannot be of one job."""
     series = list(series)
     shares = ranks_apart(series)
     series, ranks = one_per_engine(series, shares)
     histograms, _ = one_per_engine(histograms, shares)
-    rows = _matched(catalogue, series)
-    hists = _matched(catalogue, histograms)
+    rows, hists = _matched(catalogue, series), _matched(catalogue, histograms)
     _check_totals(rows)
     apart = engines_apart(rows)
     who = Identities((labels for match, labels, _ in (*rows, *hists) if match.signal.scope == "instance"), apart)
-    values, copies = _instance_values(
-        who, [r for r in rows if r[0].signal.scope == "instance" and r[0].signal.kind != "info"]
-    )
+    mine = [r for r in rows if r[0].signal.scope == "instance" and r[0].signal.kind != "info"]
+    values, copies = _instance_values(who, mine)
     fleet, doubled = _fleet_values([r for r in rows if r[0].signal.scope == "fleet"])
-    buckets, notes = _histograms(who, hists, histogram_times)
-    notes = [*ranks, *_apart_notes(apart), *_copy_notes(copies), *doubled, *notes]
-    problems = _trainers([r for r in rows if r[0].signal.name == "trainer.steps"])
-    return Merged(who.instances, values, fleet, buckets, _configs(who, rows), tuple(notes), tuple(problems))
+    buckets, rounded = _histograms(who, hists, coarse)
+    _check_trainers([r for r in rows if r[0].signal.name == "trainer.steps"])
+    notes = [*ranks, *_apart_notes(apart), *_copy_notes(copies), *doubled, *rounded]
+    notes += [*faults.holes(values, who.instances, step_s), *faults.resets(values, who.instances)]
+    configs = _configs(who, rows)
+    return History(times, step_s, who.instances, values, fleet, buckets, configs, None, tuple(notes), source)
 
 
 def _matched(catalogue: Catalogue, series: Iterable[tuple[str, Mapping[str, str], Floats]]) -> list[Row]:
@@ -83,15 +74,13 @@ def _matched(catalogue: Catalogue, series: Iterable[tuple[str, Mapping[str, str]
 
 def _check_totals(rows: Sequence[Row]) -> None:
     """One problem a signal."""
-    problems: dict[str, Problem] = {}
+    problems: dict[str, Problem | None] = {}
     for match, labels, values in rows:
         name = match.signal.name
-        if match.signal.kind == "counter" and name not in problems:
-            problem = faults.no_total(name, labels, values)
-            if problem is not None:
-                problems[name] = problem
-    if problems:
-        raise InputError(list(problems.values()))
+        if match.signal.kind == "counter" and problems.get(name) is None:
+            problems[name] = faults.no_total(name, labels, values)
+    if found := [problem for problem in problems.values() if problem is not None]:
+        raise InputError(found)
 
 
 Parts = dict[int, dict[tuple[tuple[str, str], ...], list[Floats]]]
@@ -157,20 +146,19 @@ def _fleet_values(rows: Sequence[Row]) -> tuple[dict[str, Floats], list[Note]]:
     return out, notes
 
 
-def _trainers(rows: Sequence[Row]) -> list[Problem]:
+def _check_trainers(rows: Sequence[Row]) -> None:
     """Ranks of one trainer count the same steps; series that count differently are trainers of several jobs."""
     each = [(labels, values) for match, labels, values in rows if match.rank == min(m.rank for m, _, _ in rows)]
-    others = [(labels, values) for labels, values in each[1:] if not same(each[0][1], values)]
+    others = [labels for labels, values in each[1:] if not same(each[0][1], values)]
     if not others:
-        return []
-    labelsets = [each[0][0], *(labels for labels, _ in others)]
+        return
+    labelsets = [each[0][0], *others]
     label = telling(labelsets)
-    named = (
-        "" if label is None else ": " + ", ".join(sorted({f'{label}="{labels[label]}"' for labels in labelsets})[:5])
-    )
+    names = sorted({f'{label}="{labels[label]}"' for labels in labelsets})[:5] if label is not None else []
+    named = f": {', '.join(names)}" if names else ""
     rule = f"trainers at once that count their steps differently{named}; two of them make no step of one job"
     remedy = text("choose one of them and its engines with {}", SELECTOR)
-    return [Problem(SELECTOR, f"{len(labelsets)} trainers", rule, remedy)]
+    raise InputError([Problem(SELECTOR, f"{len(labelsets)} trainers", rule, remedy)])
 
 
 def _configs(who: Identities, rows: Sequence[Row]) -> tuple[Mapping[str, str], ...]:
@@ -196,20 +184,17 @@ def _histograms(who: Identities, rows: Sequence[Row], times: Floats) -> tuple[di
     signals: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         signals[row[0].signal.name].append(row)
-    out, notes = {}, []
+    out: dict[str, Buckets] = {}
+    notes = []
     for signal, mine in signals.items():
         made = _buckets(who, mine, times)
         if made is None:
             notes.append(Note("missing", f"{signal} has sums but no buckets; it is left out."))
-        else:
-            out[signal] = made[0]
-            if made[1]:
-                notes.append(
-                    Note(
-                        "other",
-                        f"{made[1]} instances lack bounds of {signal} that others have; rounded up.",
-                    )
-                )
+            continue
+        out[signal], rounded = made
+        if rounded:
+            text = f"{rounded} instances lack bounds of {signal} that others have; rounded up."
+            notes.append(Note("other", text))
     return out, notes
 
 
@@ -266,3 +251,131 @@ def _copy_notes(copies: Mapping[str, int]) -> list[Note]:
     most = max(doubled, key=lambda s: doubled[s])
     text = f"{doubled[most]} series of {most} are copies of another (scraped twice); the fuller copy counts, once."
     return [Note("duplicate", text)]
+
+
+# ------------------------------------------------------- copies of one series, and what only looks like it
+
+# Scrapes of one counter by two servers differ by the growth of so many intervals at most.
+REACH = 1
+# Times that both have, to say that they are not the same.
+FEWEST = 4
+MODEL = "model_name"
+# Labels that say who looked, when others tell engines apart as well; and those that never tell engines.
+_LAST = tuple(sorted(REPLICA_LABELS))
+_NEVER = SPECIFIC_LABELS | {"le", "quantile", "engine", "dp_rank", "__name__", "namespace"}
+
+
+def same(a: Floats, b: Floats) -> bool:
+    """Whether two counters (T,) are one, read at other moments: where both stand still they are equal, and elsewhere
+    each lies between the other's values nearby, at half of the times or more. True where too few times have both."""
+    both = np.isfinite(a) & np.isfinite(b)
+    if both.sum() < FEWEST:
+        return True
+    (low_a, high_a), (low, high) = (_near(values, both) for values in (a, b))
+    slack = 1e-9 * np.abs(high)
+    still = (low == high) & (low_a == high_a)
+    if still.sum() >= FEWEST:
+        return bool((np.abs(a[both] - b[both])[still] <= slack[still]).mean() >= 0.5)
+    return bool(((a[both] >= low - slack) & (a[both] <= high + slack)).mean() >= 0.5)
+
+
+def _near(values: Floats, at: NDArray[np.bool_]) -> tuple[Floats, Floats]:
+    """Lowest and highest value within REACH intervals of each time."""
+    padded = np.pad(values, REACH, constant_values=np.nan)
+    near = np.lib.stride_tricks.sliding_window_view(padded, 2 * REACH + 1)[at]
+    return np.fmin.reduce(near, axis=1), np.fmax.reduce(near, axis=1)
+
+
+def engines_apart(rows: Iterable[tuple[Match, Mapping[str, str], Floats]]) -> dict[tuple[str, str], str]:
+    """(name, engine) of an instance -> the label that tells the engines apart which export under that name.
+
+    Only output tokens judge, and only a label that other signals bear as well: one that splits a single metric into
+    parts makes no engine."""
+    tokens: dict[tuple[str, str], list[tuple[Mapping[str, str], Floats]]] = defaultdict(list)
+    bearing: dict[tuple[tuple[str, str], str], set[str]] = defaultdict(set)
+    signals: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for match, labels, values in rows:
+        if match.signal.scope != "instance" or match.signal.kind == "info":
+            continue
+        key = base_key(labels)
+        signals[key].add(match.signal.name)
+        for name in labels:
+            bearing[key, name].add(match.signal.name)
+        if match.signal.name == "generation_tokens" and match.rank == 0:
+            tokens[key].append((labels, values))
+    found = {}
+    for key, mine in tokens.items():
+        if len(mine) < 2:
+            continue
+        label = MODEL if _models_at_once(mine) else None
+        if label is None and not all(same(mine[0][1], other) for _, other in mine[1:]):
+            label = telling([labels for labels, _ in mine])
+        if label is not None and len(bearing[key, label]) >= min(2, len(signals[key])):
+            found[key] = label
+    return found
+
+
+def _models_at_once(series: Sequence[tuple[Mapping[str, str], Floats]]) -> bool:
+    """Two models, both there at some times: no copy of an engine has another model."""
+    there: dict[str, NDArray[np.bool_]] = {}
+    for labels, values in series:
+        model = labels.get(MODEL, "")
+        there[model] = there.get(model, np.zeros(len(values), dtype=bool)) | np.isfinite(values)
+    return "" not in there and bool((np.sum(list(there.values()), axis=0) > 1).sum() >= FEWEST)
+
+
+def telling(labelsets: Sequence[Mapping[str, str]]) -> str | None:
+    """The label with most values among these sets, one that every set has; those of who looked come last."""
+    common = set.intersection(*(set(labels) for labels in labelsets)) - _NEVER
+    values = {label: len({labels[label] for labels in labelsets}) for label in common}
+    differing = [label for label, count in values.items() if count > 1]
+    return min(differing, key=lambda label: (label in _LAST, -values[label], label), default=None)
+
+
+def fill(first: Floats, other: Floats, *, counter: bool) -> Floats:
+    """first, with its gaps filled from other. Copies of one counter are not scraped at the same moment: what is filled
+    in stays between the first one's own values on both sides, so that no false reset appears."""
+    missing = np.isnan(first)
+    if not missing.any() or missing.all():
+        return other if missing.any() else first
+    out = np.where(missing, other, first)
+    if not counter:
+        return out
+    holes, known = np.flatnonzero(missing & ~np.isnan(other)), np.flatnonzero(~missing)
+    after = np.searchsorted(known, holes)
+    for hole, right in zip(holes, after, strict=True):
+        low = first[known[right - 1]] if right > 0 else -np.inf
+        high = first[known[right]] if right < len(known) else np.inf
+        if low > high:
+            continue  # a reset lies in the hole
+        if right > 0 and out[hole] < low:
+            then = other[known[right - 1]]
+            if not np.isnan(then) and other[hole] < then:
+                continue  # the other one fell as well: a reset, at the end of what the first one saw
+        out[hole] = min(max(out[hole], low), high)
+    return out
+
+
+def fuller_first(copies: Sequence[Floats], *, counter: bool) -> Floats:
+    """Copies of one series as one: the one with most samples counts, the others fill its holes."""
+    ordered = sorted(copies, key=lambda v: int(np.isnan(v).sum())) if len(copies) > 1 else copies
+    out = ordered[0]
+    for other in ordered[1:]:
+        out = fill(out, other, counter=counter)
+    return out
+
+
+def summed(parts: Sequence[Floats]) -> Floats:
+    """Sum of the parts that are there; NaN where none is."""
+    if len(parts) == 1:
+        return parts[0]
+    stack = np.stack(parts).astype(float, copy=False)
+    out: Floats = np.nansum(stack, axis=0)
+    out[np.isnan(stack).all(axis=0)] = np.nan
+    return out
+
+
+def highest(parts: Sequence[Floats]) -> Floats:
+    """The highest of the parts at each time."""
+    out: Floats = np.fmax.reduce(np.stack(parts))
+    return out

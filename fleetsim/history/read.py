@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -126,33 +126,20 @@ def read_prometheus(
     there = present(prometheus, asked, mapping, selector, start_s, end_s)
     when = sampling(start_s, end_s, step_s, there.scrapes)
     values, buckets = _samples(prometheus, list(_queries(asked, mapping, there, when)), mapping, when, progress)
-    merged = merge(Catalogue(asked), values, buckets, when.coarse)
-    if merged.problems:
-        raise InputError(merged.problems)
+    source = f"Prometheus at {prometheus.url}" + (f", {{{selector}}}" if selector else "")
+    found = merge(
+        Catalogue(asked), values, buckets, times=when.times, step_s=when.step_s, coarse=when.coarse, source=source
+    )
     notes = [
         *there.notes,
         *when.notes,
         *_renames(asked, there.spans),
-        *merged.notes,
-        *faults.holes(merged.values, merged.instances, when.step_s),
-        *faults.resets(merged.values, merged.instances),
+        *found.notes,
         *faults.clock(prometheus.clock_ahead_s, when.step_s),
         *_newest(prometheus, there, (end_s, now_s, when.step_s)),
         *(_warning(text) for text in prometheus.warnings),
     ]
-    found = History(
-        times=when.times,
-        step_s=when.step_s,
-        instances=merged.instances,
-        values=merged.values,
-        fleet=merged.fleet,
-        histograms=merged.histograms,
-        configs=merged.configs,
-        steps=None,
-        notes=tuple(dict.fromkeys(notes)),
-        source=f"Prometheus at {prometheus.url}" + (f", {{{selector}}}" if selector else ""),
-    )
-    return one_job(bounded(found), selector)
+    return one_job(bounded(replace(found, notes=tuple(dict.fromkeys(notes)))), selector)
 
 
 def _problems(start_s: float, end_s: float, step_s: float | None) -> list[Problem]:
