@@ -258,6 +258,7 @@ _SHARES = frozenset({"sglang:token_usage"})  # a mean over ranks; everything els
 _DECODED = "sglang:realtime_tokens_total"
 
 Sample = tuple[str, Mapping[str, str], Floats]
+"""A series: name of its samples, labels, values on a grid."""
 Server = tuple[str | None, ...]
 Shares = Mapping[Server, Mapping[str, float]]
 """Server -> data-parallel rank -> its share of the server's output tokens, of servers whose ranks are instances."""

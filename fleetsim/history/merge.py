@@ -18,6 +18,7 @@ from fleetsim.history.catalogue import (
     Catalogue,
     Identities,
     Match,
+    Sample,
     base_key,
     one_per_engine,
     ranks_apart,
@@ -26,7 +27,7 @@ from fleetsim.history.catalogue import (
 )
 from fleetsim.history.history import Buckets, Floats, History, Note
 from fleetsim.history.option_names import SELECTOR
-from fleetsim.history.signals import ADDED, SCALES, Signal
+from fleetsim.history.signals import ADDED, BY_NAME, SCALES
 
 Row = tuple[Match, Mapping[str, str], Floats]
 """One matched series: what it carries, its labels, its values on the grid (T,), NaN where there is none."""
@@ -34,8 +35,8 @@ Row = tuple[Match, Mapping[str, str], Floats]
 
 def merge(
     catalogue: Catalogue,
-    series: Iterable[tuple[str, Mapping[str, str], Floats]],
-    histograms: Iterable[tuple[str, Mapping[str, str], Floats]],
+    series: Iterable[Sample],
+    histograms: Iterable[Sample],
     *,
     times: Floats,
     step_s: float,
@@ -50,7 +51,7 @@ def merge(
     series, ranks = one_per_engine(series, shares)
     histograms, _ = one_per_engine(histograms, shares)
     rows, hists = _matched(catalogue, series), _matched(catalogue, histograms)
-    _check_totals(rows)
+    faults.check_totals((m.signal.name, labels, values) for m, labels, values in rows if m.signal.kind == "counter")
     apart = engines_apart(rows)
     who = Identities((labels for match, labels, _ in (*rows, *hists) if match.signal.scope == "instance"), apart)
     mine = [r for r in rows if r[0].signal.scope == "instance" and r[0].signal.kind != "info"]
@@ -64,23 +65,12 @@ def merge(
     return History(times, step_s, who.instances, values, fleet, buckets, configs, None, tuple(notes), source)
 
 
-def _matched(catalogue: Catalogue, series: Iterable[tuple[str, Mapping[str, str], Floats]]) -> list[Row]:
+def _matched(catalogue: Catalogue, series: Iterable[Sample]) -> list[Row]:
     return [
         (match, labels, values * SCALES[name] if name in SCALES else values)
         for name, labels, values in series
         for match in catalogue.match(name, labels)
     ]
-
-
-def _check_totals(rows: Sequence[Row]) -> None:
-    """One problem a signal."""
-    problems: dict[str, Problem | None] = {}
-    for match, labels, values in rows:
-        name = match.signal.name
-        if match.signal.kind == "counter" and problems.get(name) is None:
-            problems[name] = faults.no_total(name, labels, values)
-    if found := [problem for problem in problems.values() if problem is not None]:
-        raise InputError(found)
 
 
 Parts = dict[int, dict[tuple[tuple[str, str], ...], list[Floats]]]
@@ -91,25 +81,25 @@ def _grouped(
     rows: Sequence[Row],
     row_of: Callable[[Mapping[str, str]], int],
     part_of: Callable[[Mapping[str, str]], tuple[tuple[str, str], ...]],
-) -> dict[tuple[Signal, int], Parts]:
-    groups: dict[tuple[str, int], tuple[Signal, Parts]] = {}
+) -> dict[tuple[str, int], Parts]:
+    """By signal and row."""
+    groups: dict[tuple[str, int], Parts] = {}
     for match, labels, values in rows:
-        row = row_of(labels)
-        _, ranks = groups.setdefault((match.signal.name, row), (match.signal, {}))
+        ranks = groups.setdefault((match.signal.name, row_of(labels)), {})
         ranks.setdefault(match.rank, {}).setdefault(part_of(labels), []).append(values)
-    return {(signal, row): ranks for (_, row), (signal, ranks) in groups.items()}
+    return groups
 
 
-def _one(signal: Signal, ranks: Parts, together: Callable[[Sequence[Floats]], Floats]) -> Floats:
+def _one(signal: str, ranks: Parts, together: Callable[[Sequence[Floats]], Floats]) -> Floats:
     """Copies as one, parts put together, and of several names of one metric the next fills the gaps of the first."""
-    counter = signal.kind == "counter"
+    counter = BY_NAME[signal].kind == "counter"
     names = []
     for rank in sorted(ranks):
         parts = [fuller_first(alike, counter=counter) for alike in ranks[rank].values()]
         names.append(parts[0] if len(parts) == 1 else together(parts))
-    if signal.name == "asleep":  # its names are two states: an engine sleeps when either is on
+    if signal == "asleep":  # its names are two states: an engine sleeps when either is on
         return highest(names)
-    if signal.name in ADDED:
+    if signal in ADDED:
         return summed(names)
     one = names[0]
     for other in names[1:]:
@@ -122,10 +112,10 @@ def _instance_values(who: Identities, rows: Sequence[Row]) -> tuple[dict[str, Fl
     out: dict[str, Floats] = {}
     copies: dict[str, int] = defaultdict(int)
     for (signal, i), ranks in _grouped(rows, who.of, specific).items():
-        copies[signal.name] += sum(len(alike) - 1 for parts in ranks.values() for alike in parts.values())
-        if signal.name not in out:
-            out[signal.name] = np.full((len(who.instances), len(rows[0][2])), np.nan)
-        out[signal.name][i] = _one(signal, ranks, summed)
+        copies[signal] += sum(len(alike) - 1 for parts in ranks.values() for alike in parts.values())
+        if signal not in out:
+            out[signal] = np.full((len(who.instances), len(rows[0][2])), np.nan)
+        out[signal][i] = _one(signal, ranks, summed)
     return out, copies
 
 
@@ -142,8 +132,7 @@ def _fleet_values(rows: Sequence[Row]) -> tuple[dict[str, Floats], list[Note]]:
         return summed(parts) if added else highest(parts)
 
     groups = _grouped(rows, lambda labels: 0, unreplicated)
-    out = {signal.name: _one(signal, ranks, partial(together, signal.name)) for (signal, _), ranks in groups.items()}
-    return out, notes
+    return {name: _one(name, ranks, partial(together, name)) for (name, _), ranks in groups.items()}, notes
 
 
 def _check_trainers(rows: Sequence[Row]) -> None:
@@ -171,13 +160,10 @@ def _configs(who: Identities, rows: Sequence[Row]) -> tuple[Mapping[str, str], .
         last = int(seen[-1]) if seen.size else -1
         if i not in best or last > best[i][0]:
             best[i] = (last, labels)
-    return tuple(_config(best[i][1]) if i in best else {} for i in range(len(who.instances)))
-
-
-def _config(labels: Mapping[str, str]) -> Mapping[str, str]:
-    """With SGLang's words for blocks under vLLM's names as well."""
-    also = {"block_size": labels.get("page_size"), "num_gpu_blocks": labels.get("num_pages")}
-    return {**{name: value for name, value in also.items() if value is not None}, **labels}
+    # SGLang's words for blocks stand under vLLM's names as well
+    said = [dict(best[i][1]) if i in best else {} for i in range(len(who.instances))]
+    also = (("block_size", "page_size"), ("num_gpu_blocks", "num_pages"))
+    return tuple({**{name: one[other] for name, other in also if other in one}, **one} for one in said)
 
 
 def _histograms(who: Identities, rows: Sequence[Row], times: Floats) -> tuple[dict[str, Buckets], list[Note]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -20,7 +20,8 @@ from fleetsim.errors import OutsideError, Problem
 from fleetsim.faces import text
 from fleetsim.history.access import IS_IT_UP, Access, PrometheusError, Refusal, address_of
 from fleetsim.history.history import Floats, SeriesData
-from fleetsim.history.option_names import PROMETHEUS, way_in
+from fleetsim.history.option_names import MAP, PROMETHEUS, SELECTOR, START, way_in
+from fleetsim.history.window import shown
 
 MAX_POINTS = 10_000  # of a series in one answer; Prometheus refuses more than 11,000
 FIRST_POINTS = 2_000  # before we know how many series there are
@@ -217,3 +218,83 @@ def place(
         index = np.rint((data.times - grid[0]) / step_s).astype(np.intp)
         inside = (index >= first) & (index <= last)
         row[index[inside]] = data.values[inside]
+
+
+# ------------------------------------------------------------------------------------ what it has of a window
+
+LOOKS = 60  # times at which a window is looked at; up to 5 h that leaves no time unseen, as Prometheus looks back 5 min
+LOOKBACK_S = 300.0
+SEARCH_S = 30 * 86_400.0
+
+
+def select(name: str, selector: str) -> str:
+    """PromQL: the series of one metric that a selector matches."""
+    return f"{name}{{{selector}}}" if selector else name
+
+
+def any_of(names: Iterable[str], selector: str) -> str:
+    """PromQL: the series of any of these metrics that a selector matches."""
+    matchers = [f'__name__=~"{"|".join(names)}"', *([selector] if selector else [])]
+    return f"{{{','.join(matchers)}}}"
+
+
+def nothing(prometheus: Prometheus, names: Sequence[str], selector: str, start_s: float, end_s: float) -> Problem:
+    """Why a window is empty, as far as Prometheus tells: what was asked, what is there instead, what to do."""
+    asked = f"{shown(start_s)} to {shown(end_s)}" + (f", {{{selector}}}" if selector else "")
+    path = SELECTOR if selector else START
+    if selector:
+        try:
+            jobs = sorted(
+                f'job="{one.labels.get("job", "")}" ({_greatest(one.values):.0f} series)'
+                for one in prometheus.query_range(
+                    f"count by (job) ({any_of(names, '')})", start_s, end_s, max((end_s - start_s) / LOOKS, 1.0)
+                )
+            )
+        except PrometheusError:
+            jobs = []
+        if jobs:
+            rule = f"matches no metric that fleetsim knows; without it the window has {', '.join(jobs[:8])}"
+            return Problem(path, asked, rule, text("narrow to one of these, or leave {} out", SELECTOR))
+    seen = _seen(prometheus, [n for n in names if not n.endswith("_bucket")], selector, end_s)
+    if seen is not None:
+        rule = f"holds no metric that fleetsim knows; the last 30 days have them from {seen[0]} to {seen[1]}"
+        return Problem(START, asked, rule, "give a window inside that")
+    return Problem(path, asked, f"holds no metric that fleetsim knows{_targets(prometheus, selector, end_s)}", _OTHERS)
+
+
+_OTHERS = text(
+    "do the engines expose metrics, and does this Prometheus scrape them? docs/metrics.md lists the names; {}", MAP
+)
+
+
+def _greatest(values: Floats) -> float:
+    return float(np.max(np.nan_to_num(values), initial=0.0))
+
+
+def _seen(prometheus: Prometheus, names: Sequence[str], selector: str, end_s: float) -> tuple[str, str] | None:
+    """When the last 30 days had data first and last, to 5 minutes."""
+    span_s, wanted = 6 * 3600.0, any_of(names[:2], selector)
+
+    def when(expr: str, first_s: float, last_s: float, step_s: float) -> Floats:
+        series = prometheus.query_range(expr, first_s, last_s, step_s)
+        return np.concatenate([np.empty(0), *(one.times[np.isfinite(one.values)] for one in series)])
+
+    try:
+        rough = when(f"count(last_over_time({wanted}[6h]))", end_s - SEARCH_S, end_s + span_s, span_s)
+        if not rough.size:
+            return None
+        first = when(f"count({wanted})", rough.min() - span_s, rough.min(), LOOKBACK_S)
+        last = when(f"count({wanted})", rough.max() - span_s, rough.max(), LOOKBACK_S)
+    except PrometheusError:
+        return None
+    return shown(float(min(first, default=rough.min()))), shown(float(max(last, default=rough.max())))
+
+
+def _targets(prometheus: Prometheus, selector: str, end_s: float) -> str:
+    try:
+        series = prometheus.query(f"count({select('up', selector)})", end_s)
+    except PrometheusError:
+        return ""
+    if not series or not series[0].values.size:
+        return "; no scrape target matches either"
+    return f"; {series[0].values[-1]:.0f} scrape targets were there at its end"
