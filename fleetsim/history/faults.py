@@ -8,7 +8,7 @@ fault. Every reader's result passes here, so that no later arithmetic meets an i
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import text
-from fleetsim.history import counters
-from fleetsim.history.counters import MAX_HOLE_S, restarts
+from fleetsim.history.counters import MAX_HOLE_S, no_total, restarts
 from fleetsim.history.history import Buckets, Floats, History, InstanceId, Note
 from fleetsim.history.option_names import SELECTOR
 from fleetsim.history.signals import BY_NAME
@@ -65,16 +64,21 @@ def resets(values: Mapping[str, Floats], instances: Sequence[InstanceId]) -> lis
     return [Note("reset", text)]
 
 
-def no_total(signal: str, labels: Mapping[str, str], values: Floats) -> Problem | None:
-    """A series that was read, or mapped, as a running total and is none."""
-    found = counters.no_total(values)
-    if found is None:
-        return None
-    falls, changes = found
-    of = labels.get("pod") or labels.get("instance")
-    rule = f"falls in {falls:,} of its {changes:,} changes; a running total falls only where its process restarts"
-    remedy = "map the counter itself, not rate() or increase() of it; scrape each engine, not an address that balances"
-    return Problem(signal, of, rule, remedy)
+def check_totals(totals: Iterable[tuple[str, Mapping[str, str], Floats]]) -> None:
+    """(signal, labels, values) of series that were read, or mapped, as running totals: whether they are any. Raises
+    InputError, with one problem a signal."""
+    problems: dict[str, Problem] = {}
+    for signal, labels, values in totals:
+        if signal in problems or (found := no_total(values)) is None:
+            continue
+        of, (falls, changes) = labels.get("pod") or labels.get("instance"), found
+        rule = f"falls in {falls:,} of its {changes:,} changes; a running total falls only where its process restarts"
+        remedy = (
+            "map the counter itself, not rate() or increase() of it; scrape each engine, not an address that balances"
+        )
+        problems[signal] = Problem(signal, of, rule, remedy)
+    if problems:
+        raise InputError(list(problems.values()))
 
 
 def renamed(signal: str, spans: Sequence[tuple[str, float, float]]) -> Note:

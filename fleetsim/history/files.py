@@ -14,14 +14,13 @@ from fleetsim.faces import Text, text
 from fleetsim.history.faults import bounded, one_job
 from fleetsim.history.history import History
 from fleetsim.history.long_table import COLUMNS, COMMENT, load_long, saved_columns
-from fleetsim.history.old_windows import HEADER, load_old
 from fleetsim.history.openmetrics import LineError, parse_series, read_openmetrics
 from fleetsim.history.option_names import SAVED, SELECTOR
 from fleetsim.history.run_log import framework_of, read_run_log, run_log, wanted
-from fleetsim.history.saved_window import KIND, load_history
+from fleetsim.history.saved_window import HEADER, KIND, load_history, load_old
 from fleetsim.history.step_logs.console import shape_of
 from fleetsim.history.text import open_text
-from fleetsim.history.trackers.finder import tracker_of
+from fleetsim.history.trackers import tracker_of
 
 _START = 1 << 16
 _PARQUET = b"PAR1"

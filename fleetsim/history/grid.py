@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import text
-from fleetsim.history import faults
 from fleetsim.history.catalogue import Catalogue, base_key
 from fleetsim.history.faults import one_job
 from fleetsim.history.history import Floats, History, Note, RawSeries
 from fleetsim.history.merge import merge
-from fleetsim.history.option_names import SELECTOR, mapped
+from fleetsim.history.option_names import SELECTOR, START, STEP, mapped
 from fleetsim.history.selection import picked
+from fleetsim.history.window import shown
 from fleetsim.units import seconds
 
 HISTOGRAM_STEP_S = 300.0
@@ -67,28 +68,8 @@ def history_of(
             histograms.append((s.name, s.labels, sample(s, coarse, max(_STALE_HISTOGRAM_S, _STALE_STEPS * step_s))))
         else:
             plain.append((s.name, s.labels, sample(s, times, _STALE_STEPS * step_s)))
-    merged = merge(catalogue, plain, histograms, coarse)
-    if merged.problems:
-        raise InputError(merged.problems)
-    found = History(
-        times=times,
-        step_s=step_s,
-        instances=merged.instances,
-        values=merged.values,
-        fleet=merged.fleet,
-        histograms=merged.histograms,
-        configs=merged.configs,
-        steps=None,
-        notes=(
-            *notes,
-            *told,
-            *merged.notes,
-            *faults.holes(merged.values, merged.instances, step_s),
-            *faults.resets(merged.values, merged.instances),
-        ),
-        source=source,
-    )
-    return one_job(found, selector)
+    found = merge(catalogue, plain, histograms, times=times, step_s=step_s, coarse=coarse, source=source)
+    return one_job(replace(found, notes=(*notes, *told, *found.notes)), selector)
 
 
 def sample(series: RawSeries, times: Floats, oldest_s: float) -> Floats:
@@ -165,3 +146,76 @@ def _coarse(times: Floats, step_s: float) -> Floats:
     picked = np.unique(np.r_[0, np.arange(len(times) - 1, -1, -stride)])
     out: Floats = times[picked]
     return out
+
+
+# ------------------------------------------------------------------------------------------- of a Prometheus
+
+MAX_GRID = 20_000  # times; 24 h at 15 s are 5,760
+FALLBACK_STEP_S = 15.0
+FALLBACK_LOOKBACK_S = 300.0
+BUCKET_STEP_S = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Scrapes:
+    """How targets are scraped: interval_s between scrapes (the median over targets), slowest_s (the 90th percentile),
+    offset_s: where on a grid of interval_s the targets' samples end, so that a grid there meets each scrape once."""
+
+    interval_s: float
+    slowest_s: float
+    offset_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """times: (T,) the grid; coarse: (H,) the histograms'. notes: what there is to say about the choice."""
+
+    times: Floats
+    coarse: Floats
+    notes: tuple[Note, ...]
+
+    @property
+    def step_s(self) -> float:
+        """Between two times of the grid."""
+        return float(self.times[1] - self.times[0])
+
+    def lookback_s(self, scrapes: Scrapes | None) -> float:
+        """How far back a sample may lie to count: a scrape interval, less one millisecond, so that a scrape that is
+        missing shows, and the one before it does not stand in its place."""
+        return max(self.step_s, scrapes.slowest_s if scrapes else FALLBACK_LOOKBACK_S) - 0.001
+
+
+def sampling(start_s: float, end_s: float, step_s: float | None, scrapes: Scrapes | None) -> Sampling:
+    """The grid of a window: of the scrape interval unless step_s says otherwise, coarser where that were too many
+    times. Raises InputError for a step that is too fine and a window that is too short."""
+    notes = []
+    if scrapes is None:
+        interval_s, offset_s = step_s or FALLBACK_STEP_S, 0.0
+        text = f"The scrape interval cannot be seen in the data; a step of {seconds(interval_s)} is assumed."
+        notes.append(Note("other", text))
+    else:
+        interval_s, offset_s = scrapes.interval_s, scrapes.offset_s
+    step = step_s or interval_s
+    fits = (end_s - start_s) / MAX_GRID
+    if step < fits:
+        coarser = float(interval_s * np.ceil(fits / interval_s))
+        if step_s is not None:
+            rule = f"gives more than {MAX_GRID:,} times in this window"
+            raise InputError([Problem(STEP, step_s, rule, f"give at least {coarser:g}, or a shorter window")])
+        text = f"Read every {seconds(coarser)} though scraped every {seconds(interval_s)}: the window is long."
+        notes.append(Note("truncated", text))
+        step = coarser
+    first = start_s + np.mod(offset_s - start_s, interval_s)
+    count = int(np.floor((end_s - first) / step + 1e-6)) + 1
+    if count < 2:
+        rule = f"is shorter than two steps of {seconds(step)}"
+        asked = f"{shown(start_s)} to {shown(end_s)}"
+        raise InputError([Problem(START, asked, rule, "give a longer window")])
+    times = np.round(first + step * np.arange(count), 3)
+    return Sampling(times, _every_five_minutes(times, step), tuple(notes))
+
+
+def _every_five_minutes(times: Floats, step_s: float) -> Floats:
+    """Every 5 minutes of the grid, at least five times where it has as many, ending where it ends."""
+    every = max(int(min(BUCKET_STEP_S / step_s, (len(times) - 1) / 4)), 1)
+    return times[(len(times) - 1) % every :: every]

@@ -35,6 +35,16 @@ class RawSeries:
 
 
 @dataclass(frozen=True, slots=True)
+class SeriesData:
+    """One series of a Prometheus's answer. labels: with __name__ where there is one. times, values: (n,); of a range
+    query all times of the grid, NaN where there was no sample."""
+
+    labels: dict[str, str]
+    times: Floats
+    values: Floats
+
+
+@dataclass(frozen=True, slots=True)
 class Buckets:
     """One histogram over time: running totals, as exposed.
 
@@ -52,7 +62,7 @@ class Buckets:
 class StepLog:
     """One row per optimizer step, from a run log: arrays of equal length n, NaN where the log says nothing.
 
-    columns: those of `step_logs/columns.py` that the log has. framework: which mapping read it. metrics: column
+    columns: those of `step_logs/frameworks.txt` that the log has. framework: which mapping read it. metrics: column
     -> the log's own metrics that it was made of; what follows from other columns has none.
     """
 

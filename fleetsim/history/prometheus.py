@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
-from operator import itemgetter
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -20,8 +19,9 @@ import numpy as np
 from fleetsim.errors import OutsideError, Problem
 from fleetsim.faces import text
 from fleetsim.history.access import IS_IT_UP, Access, PrometheusError, Refusal, address_of
-from fleetsim.history.history import Floats
-from fleetsim.history.option_names import PROMETHEUS, way_in
+from fleetsim.history.history import Floats, SeriesData
+from fleetsim.history.option_names import MAP, PROMETHEUS, SELECTOR, START, way_in
+from fleetsim.history.window import shown
 
 MAX_POINTS = 10_000  # of a series in one answer; Prometheus refuses more than 11,000
 FIRST_POINTS = 2_000  # before we know how many series there are
@@ -29,17 +29,6 @@ MAX_SAMPLES = 400_000  # of all series in one answer: some 12 MB of JSON, 80 MB 
 MAX_WAIT_S = 30.0
 GREETING_S = 10.0  # what a server may take for the least of questions
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
-_OTHER = "is this the address of a Prometheus?"
-
-
-@dataclass(frozen=True, slots=True)
-class SeriesData:
-    """One series of an answer. labels: with __name__ where there is one. times, values: (n,); of a range query all
-    times of the grid, NaN where there was no sample."""
-
-    labels: dict[str, str]
-    times: Floats
-    values: Floats
 
 
 class Prometheus:
@@ -125,7 +114,7 @@ class Prometheus:
         """
         params = {"time": f"{at_s:.3f}", **self._params()}
         deadline = time.monotonic() + self.access.deadline_s
-        found = self._ask(lambda: _vectors(self._client.custom_query(expr, params=params)), deadline)
+        found = self._ask(lambda: self._client.custom_query(expr, params=params), deadline)
         return [series for series in found if series.values.size]
 
     def query_range(self, expr: str, start_s: float, end_s: float, step_s: float) -> list[SeriesData]:
@@ -182,14 +171,14 @@ class Prometheus:
         # ends of a range to multiples of its step; the others do not know the word.
         return {"timeout": f"{self.access.timeout_s:g}s", "nocache": "1"}
 
-    def _ask(self, send: Callable[[], list[Any]], deadline: float) -> list[SeriesData]:
+    def _ask(self, send: Callable[[], list[SeriesData]], deadline: float) -> list[SeriesData]:
         """One request, tried again while that may help. Raises PrometheusError."""
         self._session.deadline = deadline
         attempt = 0
         while True:
             attempt += 1
             try:
-                return [_series(one) for one in send()]
+                return send()
             except Refusal as refusal:
                 tries = self.access.tries
                 if refusal.kind == "timeout" and not self._session.answered:
@@ -231,25 +220,81 @@ def place(
         row[index[inside]] = data.values[inside]
 
 
-def _vectors(result: list[Any]) -> list[Any]:
-    """A scalar's answer, [time, "value"], as a series without labels."""
-    if len(result) == 2 and not isinstance(result[0], dict):
-        return [{"metric": {}, "value": result}]
-    return result
+# ------------------------------------------------------------------------------------ what it has of a window
+
+LOOKS = 60  # times at which a window is looked at; up to 5 h that leaves no time unseen, as Prometheus looks back 5 min
+LOOKBACK_S = 300.0
+SEARCH_S = 30 * 86_400.0
 
 
-_TIME, _VALUE = itemgetter(0), itemgetter(1)
+def select(name: str, selector: str) -> str:
+    """PromQL: the series of one metric that a selector matches."""
+    return f"{name}{{{selector}}}" if selector else name
 
 
-def _series(one: Any) -> SeriesData:
-    """Raises Refusal for what is no series."""
+def any_of(names: Iterable[str], selector: str) -> str:
+    """PromQL: the series of any of these metrics that a selector matches."""
+    matchers = [f'__name__=~"{"|".join(names)}"', *([selector] if selector else [])]
+    return f"{{{','.join(matchers)}}}"
+
+
+def nothing(prometheus: Prometheus, names: Sequence[str], selector: str, start_s: float, end_s: float) -> Problem:
+    """Why a window is empty, as far as Prometheus tells: what was asked, what is there instead, what to do."""
+    asked = f"{shown(start_s)} to {shown(end_s)}" + (f", {{{selector}}}" if selector else "")
+    path = SELECTOR if selector else START
+    if selector:
+        try:
+            jobs = sorted(
+                f'job="{one.labels.get("job", "")}" ({_greatest(one.values):.0f} series)'
+                for one in prometheus.query_range(
+                    f"count by (job) ({any_of(names, '')})", start_s, end_s, max((end_s - start_s) / LOOKS, 1.0)
+                )
+            )
+        except PrometheusError:
+            jobs = []
+        if jobs:
+            rule = f"matches no metric that fleetsim knows; without it the window has {', '.join(jobs[:8])}"
+            return Problem(path, asked, rule, text("narrow to one of these, or leave {} out", SELECTOR))
+    seen = _seen(prometheus, [n for n in names if not n.endswith("_bucket")], selector, end_s)
+    if seen is not None:
+        rule = f"holds no metric that fleetsim knows; the last 30 days have them from {seen[0]} to {seen[1]}"
+        return Problem(START, asked, rule, "give a window inside that")
+    return Problem(path, asked, f"holds no metric that fleetsim knows{_targets(prometheus, selector, end_s)}", _OTHERS)
+
+
+_OTHERS = text(
+    "do the engines expose metrics, and does this Prometheus scrape them? docs/metrics.md lists the names; {}", MAP
+)
+
+
+def _greatest(values: Floats) -> float:
+    return float(np.max(np.nan_to_num(values), initial=0.0))
+
+
+def _seen(prometheus: Prometheus, names: Sequence[str], selector: str, end_s: float) -> tuple[str, str] | None:
+    """When the last 30 days had data first and last, to 5 minutes."""
+    span_s, wanted = 6 * 3600.0, any_of(names[:2], selector)
+
+    def when(expr: str, first_s: float, last_s: float, step_s: float) -> Floats:
+        series = prometheus.query_range(expr, first_s, last_s, step_s)
+        return np.concatenate([np.empty(0), *(one.times[np.isfinite(one.values)] for one in series)])
+
     try:
-        points = one["values"] if "values" in one else [one["value"]] if "value" in one else []
-        labels = {str(k): str(v) for k, v in one["metric"].items()}
-        times = np.fromiter(map(float, map(_TIME, points)), float, len(points))
-        values = np.fromiter(map(float, map(_VALUE, points)), float, len(points))  # "NaN", "+Inf" and "-Inf" as well
-        if not np.isfinite(times).all():
-            raise ValueError("no time")
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError):
-        raise Refusal("broken", f"answered with what is no series of numbers: {str(one)[:60]}", _OTHER) from None
-    return SeriesData(labels, times, values)
+        rough = when(f"count(last_over_time({wanted}[6h]))", end_s - SEARCH_S, end_s + span_s, span_s)
+        if not rough.size:
+            return None
+        first = when(f"count({wanted})", rough.min() - span_s, rough.min(), LOOKBACK_S)
+        last = when(f"count({wanted})", rough.max() - span_s, rough.max(), LOOKBACK_S)
+    except PrometheusError:
+        return None
+    return shown(float(min(first, default=rough.min()))), shown(float(max(last, default=rough.max())))
+
+
+def _targets(prometheus: Prometheus, selector: str, end_s: float) -> str:
+    try:
+        series = prometheus.query(f"count({select('up', selector)})", end_s)
+    except PrometheusError:
+        return ""
+    if not series or not series[0].values.size:
+        return "; no scrape target matches either"
+    return f"; {series[0].values[-1]:.0f} scrape targets were there at its end"

@@ -3,91 +3,27 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import text
 from fleetsim.history import faults
-from fleetsim.history.catalogue import Catalogue, SignalMetrics, wanted
-from fleetsim.history.discovery import Present, Scrapes, present, select
+from fleetsim.history.catalogue import Catalogue, Sample, SignalMetrics, unreplicated, wanted
 from fleetsim.history.faults import bounded, one_job
-from fleetsim.history.history import Floats, History, Note
+from fleetsim.history.grid import Sampling, Scrapes, offset_of, sampling
+from fleetsim.history.history import History, Note, SeriesData
 from fleetsim.history.merge import merge
 from fleetsim.history.option_names import END, START, STEP
-from fleetsim.history.prometheus import Prometheus, SeriesData
+from fleetsim.history.prometheus import LOOKBACK_S, LOOKS, Prometheus, any_of, nothing, select
 from fleetsim.history.selection import MAPPED, METRIC, bare, unknown_signals, wrong, wrong_answer
 from fleetsim.history.signals import BY_NAME
 from fleetsim.history.window import shown
-from fleetsim.units import seconds
-
-MAX_GRID = 20_000  # times; 24 h at 15 s are 5,760
-FALLBACK_STEP_S = 15.0
-FALLBACK_LOOKBACK_S = 300.0
-BUCKET_STEP_S = 300.0
-
-
-@dataclass(frozen=True, slots=True)
-class Sampling:
-    """times: (T,) the grid; coarse: (H,) the histograms'. notes: what there is to say about the choice."""
-
-    times: Floats
-    coarse: Floats
-    notes: tuple[Note, ...]
-
-    @property
-    def step_s(self) -> float:
-        """Between two times of the grid."""
-        return float(self.times[1] - self.times[0])
-
-    def lookback_s(self, scrapes: Scrapes | None) -> float:
-        """How far back a sample may lie to count: a scrape interval, less one millisecond, so that a scrape that is
-        missing shows, and the one before it does not stand in its place."""
-        return max(self.step_s, scrapes.slowest_s if scrapes else FALLBACK_LOOKBACK_S) - 0.001
-
-
-def sampling(start_s: float, end_s: float, step_s: float | None, scrapes: Scrapes | None) -> Sampling:
-    """The grid of a window: of the scrape interval unless step_s says otherwise, coarser where that were too many
-    times. Raises InputError for a step that is too fine and a window that is too short."""
-    notes = []
-    if scrapes is None:
-        interval_s, offset_s = step_s or FALLBACK_STEP_S, 0.0
-        text = f"The scrape interval cannot be seen in the data; a step of {seconds(interval_s)} is assumed."
-        notes.append(Note("other", text))
-    else:
-        interval_s, offset_s = scrapes.interval_s, scrapes.offset_s
-    step = step_s or interval_s
-    fits = (end_s - start_s) / MAX_GRID
-    if step < fits:
-        coarser = float(interval_s * np.ceil(fits / interval_s))
-        if step_s is not None:
-            rule = f"gives more than {MAX_GRID:,} times in this window"
-            raise InputError([Problem(STEP, step_s, rule, f"give at least {coarser:g}, or a shorter window")])
-        text = f"Read every {seconds(coarser)} though scraped every {seconds(interval_s)}: the window is long."
-        notes.append(Note("truncated", text))
-        step = coarser
-    first = start_s + np.mod(offset_s - start_s, interval_s)
-    count = int(np.floor((end_s - first) / step + 1e-6)) + 1
-    if count < 2:
-        rule = f"is shorter than two steps of {seconds(step)}"
-        asked = f"{shown(start_s)} to {shown(end_s)}"
-        raise InputError([Problem(START, asked, rule, "give a longer window")])
-    times = np.round(first + step * np.arange(count), 3)
-    return Sampling(times, _coarse(times, step), tuple(notes))
-
-
-def _coarse(times: Floats, step_s: float) -> Floats:
-    """Every 5 minutes of the grid, at least five times where it has as many, ending where it ends."""
-    every = max(int(min(BUCKET_STEP_S / step_s, (len(times) - 1) / 4)), 1)
-    return times[(len(times) - 1) % every :: every]
-
 
 Progress = Callable[[int, int, str], None]
 """progress(done, of, what): before each query, and at the end."""
-
-_Sample = tuple[str, Mapping[str, str], Floats]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,33 +62,20 @@ def read_prometheus(
     there = present(prometheus, asked, mapping, selector, start_s, end_s)
     when = sampling(start_s, end_s, step_s, there.scrapes)
     values, buckets = _samples(prometheus, list(_queries(asked, mapping, there, when)), mapping, when, progress)
-    merged = merge(Catalogue(asked), values, buckets, when.coarse)
-    if merged.problems:
-        raise InputError(merged.problems)
+    source = f"Prometheus at {prometheus.url}" + (f", {{{selector}}}" if selector else "")
+    found = merge(
+        Catalogue(asked), values, buckets, times=when.times, step_s=when.step_s, coarse=when.coarse, source=source
+    )
     notes = [
         *there.notes,
         *when.notes,
         *_renames(asked, there.spans),
-        *merged.notes,
-        *faults.holes(merged.values, merged.instances, when.step_s),
-        *faults.resets(merged.values, merged.instances),
+        *found.notes,
         *faults.clock(prometheus.clock_ahead_s, when.step_s),
         *_newest(prometheus, there, (end_s, now_s, when.step_s)),
         *(_warning(text) for text in prometheus.warnings),
     ]
-    found = History(
-        times=when.times,
-        step_s=when.step_s,
-        instances=merged.instances,
-        values=merged.values,
-        fleet=merged.fleet,
-        histograms=merged.histograms,
-        configs=merged.configs,
-        steps=None,
-        notes=tuple(dict.fromkeys(notes)),
-        source=f"Prometheus at {prometheus.url}" + (f", {{{selector}}}" if selector else ""),
-    )
-    return one_job(bounded(found), selector)
+    return one_job(bounded(replace(found, notes=tuple(dict.fromkeys(notes)))), selector)
 
 
 def _problems(start_s: float, end_s: float, step_s: float | None) -> list[Problem]:
@@ -205,11 +128,11 @@ def _samples(
     mapping: Mapping[str, str],
     when: Sampling,
     progress: Progress | None,
-) -> tuple[list[_Sample], list[_Sample]]:
+) -> tuple[list[Sample], list[Sample]]:
     """Asks the queries, one after the other: (samples on the grid, histograms' samples). Raises InputError for mapped
     expressions that do not give what they should, all at once."""
-    values: list[_Sample] = []
-    buckets: list[_Sample] = []
+    values: list[Sample] = []
+    buckets: list[Sample] = []
     problems: list[Problem] = []
     for done, query in enumerate(queries):
         if progress is not None:
@@ -227,7 +150,7 @@ def _samples(
     return values, buckets
 
 
-def _sample(query: _Query, series: SeriesData) -> _Sample:
+def _sample(query: _Query, series: SeriesData) -> Sample:
     """As the catalogue takes it. A mapped value of the whole job has no labels that could tell against it."""
     whole = query.mapped is not None and BY_NAME[query.mapped].scope == "fleet"
     labels = {} if whole else {k: v for k, v in series.labels.items() if k != "__name__"}
@@ -260,3 +183,136 @@ def _newest(prometheus: Prometheus, there: Present, window: tuple[float, float, 
 def _warning(text: str) -> Note:
     """Infos of PromQL are about an expression's style; warnings are about data that did not come."""
     return Note("other" if text.startswith("PromQL info") else "partial", f"Prometheus says: {text}")
+
+
+# ------------------------------------------------------------------------------------------ what is there
+
+
+def found(
+    prometheus: Prometheus, names: Sequence[str], selector: str, start_s: float, end_s: float
+) -> dict[str, tuple[float, float]]:
+    """Which metrics the window has: name -> (first, last) time at which it was seen, best first as in `names`.
+
+    Cheap: series are counted at LOOKS times, their samples stay where they are. Raises PrometheusError.
+    """
+    if not names:
+        return {}
+    step_s = max((end_s - start_s) / LOOKS, 1.0)
+    seen = prometheus.query_range(f"count by (__name__) ({any_of(names, selector)})", start_s, end_s, step_s)
+    spans: dict[str, tuple[float, float]] = {}
+    for one in seen:
+        there = one.times[np.isfinite(one.values) & (one.values > 0)]
+        if there.size:
+            spans[one.labels.get("__name__", "")] = (float(there[0]), float(there[-1]))
+    return {name: spans[name] for name in names if name in spans}
+
+
+def scrapes_of(prometheus: Prometheus, name: str, selector: str, at_s: float) -> Scrapes | None:
+    """How often the targets of one metric were scraped in the last minutes before at_s; None if that cannot be seen.
+
+    Raises PrometheusError.
+    """
+    for span in ("10m", "2h"):
+        series = prometheus.query(f"{select(name, selector)}[{span}]", at_s)
+        gaps = [float(np.median(np.diff(np.unique(one.times)))) for one in series if len(np.unique(one.times)) >= 3]
+        if gaps:
+            interval_s = max(_round(float(np.median(gaps))), 1.0)
+            slowest_s = max(_round(float(np.percentile(gaps, 90))), interval_s)
+            return Scrapes(interval_s, slowest_s, offset_of([one.times for one in series], interval_s))
+    return None
+
+
+def _round(gap_s: float) -> float:
+    """Scrape intervals are configured in whole seconds; what is within 2 % of one is that one."""
+    whole = max(round(gap_s), 1)
+    return float(whole) if abs(gap_s - whole) <= 0.02 * whole else gap_s
+
+
+Spans = dict[str, tuple[float, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Present:
+    """spans: name of a metric -> when it was first and last seen; selectors: name -> matchers to read it with. scrapes,
+    trainer_scrapes: their rhythm, None where it cannot be seen. first: an engine's metric, or else one of the trainer.
+    """
+
+    spans: Mapping[str, tuple[float, float]]
+    selectors: Mapping[str, str]
+    first: str | None
+    scrapes: Scrapes | None
+    trainer_scrapes: Scrapes | None
+    notes: tuple[Note, ...]
+
+
+def present(
+    prometheus: Prometheus,
+    asked: Sequence[SignalMetrics],
+    mapping: Mapping[str, str],
+    selector: str,
+    start_s: float,
+    end_s: float,
+) -> Present:
+    """Looks the catalogue's metrics up. Raises PrometheusError, and InputError if neither one of them is there nor any
+    signal is mapped."""
+    known = [one for one in asked if one.signal.name not in mapping]
+    names = _names(one for one in known if one.signal.scope == "instance")
+    engines = found(prometheus, names, selector, start_s, end_s)
+    trainer_names = _names(one for one in known if one.signal.scope == "fleet")
+    trainer, trainer_selector = found(prometheus, trainer_names, selector, start_s, end_s), selector
+    notes: list[Note] = []
+    if not engines and not trainer and not mapping:
+        raise InputError([nothing(prometheus, names, selector, start_s, end_s)])
+    if not engines and not any(one.signal.scope == "instance" for one in asked if one.signal.name in mapping):
+        notes.append(Note("missing", f"No engine metric in this window{f' for {{{selector}}}' if selector else ''}."))
+    if not trainer and selector:
+        trainer, told = _only_trainer(prometheus, trainer_names, start_s, end_s)
+        notes += told
+        trainer_selector = ""
+    scrapes = _rhythm(prometheus, engines, selector, end_s)
+    trainer_scrapes = _rhythm(prometheus, trainer, trainer_selector, end_s)
+    for expr in mapping.values():
+        if scrapes is None and trainer_scrapes is None and METRIC.fullmatch(expr):
+            scrapes = scrapes_of(prometheus, expr, "", end_s)
+    return Present(
+        spans={**engines, **trainer},
+        selectors={**dict.fromkeys(engines, selector), **dict.fromkeys(trainer, trainer_selector)},
+        first=next(iter([*engines, *trainer]), None),
+        scrapes=scrapes or trainer_scrapes,
+        trainer_scrapes=trainer_scrapes or scrapes,
+        notes=tuple(notes),
+    )
+
+
+def _names(asked: Iterable[SignalMetrics]) -> list[str]:
+    """Names by which the metrics of these signals are looked up: of a histogram its buckets."""
+    every = (name for one in asked for name in one.sample_names() if not name.endswith("_sum"))
+    return list(dict.fromkeys(every))
+
+
+def _rhythm(prometheus: Prometheus, spans: Spans, selector: str, end_s: float) -> Scrapes | None:
+    if not spans:
+        return None
+    name, (_, last_s) = next(iter(spans.items()))
+    return scrapes_of(prometheus, name, selector, min(last_s + LOOKBACK_S, end_s))
+
+
+def _only_trainer(
+    prometheus: Prometheus, names: Sequence[str], start_s: float, end_s: float
+) -> tuple[Spans, list[Note]]:
+    """The trainer's metrics without the selector, which is mostly meant for the engines: if there is only one."""
+    spans = found(prometheus, names, "", start_s, end_s)
+    if not spans:
+        return {}, []
+    name = next(iter(spans))
+    series = prometheus.query_range(name, start_s, end_s, max((end_s - start_s) / LOOKS, 1.0))
+    jobs = sorted({one.labels.get("job", "") for one in series})
+    who = {unreplicated(one.labels) for one in series}
+    if len(who) == 1:
+        text = f'The selector matches no trainer metric; the only trainer there is (job="{jobs[0]}") was read.'
+        return spans, [Note("other", text)]
+    text = (
+        f"The selector matches no trainer metric, and without it there are {len(who)} ({name}, jobs: "
+        f"{', '.join(jobs[:5])}); none was read. Choose one with a selector that matches engines and trainer, or --map."
+    )
+    return {}, [Note("missing", text)]

@@ -18,8 +18,17 @@ from fleetsim.faces import flag, text
 from fleetsim.history.faults import representable
 from fleetsim.history.history import Floats, History, Note, StepLog
 from fleetsim.history.option_names import FRAMEWORK, mapped
-from fleetsim.history.step_logs.columns import CLOCKS, COLUMNS, RUNNING, Entry, FrameworkLog, known_as, resolved
-from fleetsim.history.step_logs.frameworks import BY_NAME, FRAMEWORKS
+from fleetsim.history.step_logs.frameworks import (
+    BY_NAME,
+    CLOCKS,
+    COLUMNS,
+    FRAMEWORKS,
+    RUNNING,
+    Entry,
+    FrameworkLog,
+    known_as,
+    resolved,
+)
 from fleetsim.history.step_logs.rows import RunLogTable, read_rows
 from fleetsim.history.step_logs.steps import TRAINING, TableSteps, derive, steps_of_table, warm_up
 
@@ -95,8 +104,8 @@ def run_log(
         more = f" and {len(large) - 3} more" if large[3:] else ""
         metrics.setdefault("train_s", " + ".join(large[:3]) + more)
     notes += _renamed_notes(names)
-    if (known.notes or {}).get(mode):
-        notes.append(Note("other", (known.notes or {})[mode]))
+    if known.notes.get(mode):
+        notes.append(Note("other", known.notes[mode]))
     notes += _again_notes(steps, columns)
     notes += _tool_notes(known, columns)
     notes += _missing_notes(columns)
@@ -192,7 +201,7 @@ def _shown(names: Collection[str]) -> str:
 def _found(names: Collection[str], known: FrameworkLog) -> dict[str, str]:
     """Metric of the table -> its name in the log, where need be an older one."""
     found = dict(resolved(names, known.metrics() | {*CLOCKS, *RUNNING}))
-    for metric in known.metrics():
+    for metric in sorted(known.metrics()):
         if metric not in found and (older := known.before(metric)) in found:
             found[metric] = found[older]
     return found
@@ -298,4 +307,4 @@ def log_schema(name: str) -> Iterator[str]:
     for entry in known.entries:
         modes = f" ({', '.join(entry.modes)})" if entry.modes else ""
         yield f"{entry.column}: {str(entry).replace('`', '')}{modes}; {COLUMNS[entry.column]}"
-    yield from ("", *(known.notes or {}).values())
+    yield from ("", *known.notes.values())

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from fleetsim.config.tree import did_you_mean
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import text
 from fleetsim.history.catalogue import Catalogue, base_key, unreplicated
-from fleetsim.history.history import Note, RawSeries
+from fleetsim.history.history import Note, RawSeries, SeriesData
 from fleetsim.history.option_names import MAP, SELECTOR
 from fleetsim.history.signals import BY_NAME
-
-if TYPE_CHECKING:
-    from fleetsim.history.prometheus import SeriesData
 
 _ONE = r"""\s*([a-zA-Z_]\w*)\s*(=~|!~|!=|=)\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|`([^`]*)`)\s*"""
 _MATCHERS = re.compile(rf"{_ONE}(?:,{_ONE})*")

@@ -17,7 +17,7 @@ from fleetsim import units
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import flag
 from fleetsim.history.history import History, StepLog
-from fleetsim.history.trackers.wandb import run_address
+from fleetsim.history.wandb import run_address
 from fleetsim.replay.diagnose.checks.data import FEW_STEPS
 from fleetsim.replay.facts import fault_lines, worst_fault
 from fleetsim.tell.document import NextLines

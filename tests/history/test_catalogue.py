@@ -10,17 +10,17 @@ import pytest
 
 from fleetsim.errors import InputError
 from fleetsim.history.catalogue import Catalogue, Identities, parse_metric, wanted
-from fleetsim.history.copies import fill
-from fleetsim.history.history import Floats
-from fleetsim.history.merge import Merged, merge
+from fleetsim.history.history import Floats, History
+from fleetsim.history.merge import fill, merge
 
 NAN = math.nan
 NO_TIMES = np.array([], dtype=float)
 
 
-def _merged(*series: tuple[str, Mapping[str, str], list[float]]) -> Merged:
+def _merged(*series: tuple[str, Mapping[str, str], list[float]]) -> History:
     rows = [(name, labels, np.array(values, dtype=float)) for name, labels, values in series]
-    return merge(Catalogue(wanted()), rows, [], NO_TIMES)
+    times = np.arange(len(series[0][2]), dtype=float)
+    return merge(Catalogue(wanted()), rows, [], times=times, step_s=1.0, coarse=NO_TIMES, source="a test")
 
 
 def _pod(name: str, **more: str) -> dict[str, str]:
@@ -121,7 +121,10 @@ def test_histograms_share_their_bounds() -> None:
             bucket("b", "+Inf", [6, 9]),
             ("vllm:request_generation_tokens_sum", _pod("b"), np.array([7.0, 12.0])),
         ],
-        np.array([0.0, 300.0]),
+        times=np.array([0.0, 300.0]),
+        step_s=300.0,
+        coarse=np.array([0.0, 300.0]),
+        source="a test",
     ).histograms["output_tokens"]
     assert got.le.tolist() == [1, 2, math.inf]
     assert got.counts[0].tolist() == [[1, 3, 3], [2, 4, 4]]  # above its last bound everything is below the next

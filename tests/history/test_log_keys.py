@@ -59,7 +59,7 @@ def test_every_key_is_mapped_or_not_used_for_a_reason(table: Path) -> None:
     keys = _keys(table)
     assert len(keys) > 20
     forgotten = [key for key in keys if not _mapped(table.stem, key) and not _has_a_reason(table.stem, key)]
-    assert not forgotten, f"{table.stem}: map them (metric_table.py), or say why not (unused.txt): {forgotten}"
+    assert not forgotten, f"{table.stem}: map them (frameworks.txt), or say why not (unused.txt): {forgotten}"
 
 
 def test_a_new_key_would_be_noticed() -> None:

@@ -6,8 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from fleetsim.cli.main import app
-from fleetsim.history.step_logs.columns import COLUMNS, FrameworkLog
-from fleetsim.history.step_logs.frameworks import FRAMEWORKS
+from fleetsim.history.step_logs.frameworks import COLUMNS, FRAMEWORKS, FrameworkLog
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS, ids=lambda framework: framework.name)

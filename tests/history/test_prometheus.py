@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import logging
 import socket
 from collections.abc import Iterator
@@ -10,13 +11,25 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec.json import Decoder
 
 from fleetsim.errors import InputError
 from fleetsim.history import prometheus as module
-from fleetsim.history.access import PASSWORD, TOKEN, USER, Access, PrometheusError, access_from, address_of
-from fleetsim.history.prometheus import Prometheus, SeriesData, place
+from fleetsim.history.access import (
+    PASSWORD,
+    TOKEN,
+    USER,
+    Access,
+    PrometheusError,
+    Refusal,
+    access_from,
+    address_of,
+)
+from fleetsim.history.history import SeriesData
+from fleetsim.history.prometheus import Prometheus, place
+from fleetsim.history.session import Session
 from tests.history.fake_prometheus import FakePrometheus, Fault, Series, serving
 
 SECRET = "s3cr3t-t0ken-value"
@@ -90,6 +103,43 @@ def test_instants_ranges_of_samples_and_scalars(fake: FakePrometheus) -> None:
     assert client(fake).query("1.5", 5.0)[0].values.tolist() == [1.5]
     assert client(fake).query("absent_metric", START) == []
     assert client(fake).query_range("absent_metric", START, START + 60, 15) == []
+
+
+_POINTS = st.lists(
+    st.tuples(
+        st.integers(0, 2**31) | st.floats(0, 2e9).map(lambda x: round(x, 3)) | st.just("1"),
+        st.floats().map(repr)
+        | st.integers().map(str)
+        | st.sampled_from(["NaN", "+Inf", "-Inf", "1e999", "1_0", "x", 2]),
+    ),
+    max_size=4,
+)
+
+
+@given(st.lists(_POINTS, max_size=3))
+@example([[(1, "2"), (3, "4")], [(1, "1,5")]])
+@example([[(1, "2")], [(3,), (4, "5")], [(6, "7", "8")]])
+def test_an_answer_is_read_the_same_either_way(many: list[list[tuple[object, ...]]]) -> None:
+    result = [{"metric": {"pod": str(k)}, "values": points} for k, points in enumerate(many)]
+    body = json.dumps({"status": "success", "data": {"result": result}}).encode()
+
+    def read() -> object:
+        try:
+            found = Session(Access())._series(body)
+        except Refusal as refusal:
+            return refusal.args
+        return [(one.labels, one.times.tolist(), list(map(repr, one.values.tolist()))) for one in found]
+
+    either = read()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fleetsim.history.session._plain", None)  # whoever asks it is answered with the careful reader
+        patch.setattr("fleetsim.history.session._ANSWERS", Decoder(int))
+        assert read() == either
+
+
+def test_most_answers_are_read_quickly(fake: FakePrometheus, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fleetsim.history.session._careful", None)  # where it is asked, this fails
+    assert len(client(fake).query_range("m", START, START + 600, 15.0)) == 2
 
 
 def test_special_values_are_numbers() -> None:

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from fleetsim.errors import InputError
 from fleetsim.history.history import History, StepLog
 from fleetsim.history.run_log import read_run_log
-from fleetsim.history.step_logs.columns import COLUMNS
-from fleetsim.history.step_logs.frameworks import BY_NAME, FRAMEWORKS
+from fleetsim.history.step_logs.frameworks import BY_NAME, COLUMNS, FRAMEWORKS
 from fleetsim.history.step_logs.rows import last_kept
 
 VERL = {
@@ -399,6 +398,20 @@ def test_any_rows_are_read_or_refused(rows: list[dict[str, Any]]) -> None:
     assert {len(v) for v in log.columns.values()} == {len(log)}
     assert np.isfinite(history.times).all()
     assert history.end_s > history.start_s
+
+
+def test_what_is_said_of_metrics_comes_in_their_order(tmp_path: Path) -> None:
+    wild = [
+        "timing_s/ref",
+        "prompt_length/mean",
+        "timing_s/adv",
+        "response_length/max",
+        "timing_s/gen",
+        "perf/mfu/actor",
+    ]
+    rows = [{"step": k, "timing_s/step": 9.0, **dict.fromkeys(wild, 1e40)} for k in (1, 2, 3)]
+    said = [note.text for note in read_run_log(_write(tmp_path, rows)).notes if "cannot be" in note.text]
+    assert [next(name for name in wild if name in text) for text in said] == wild
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetsim.errors import InputError
-from fleetsim.history.discovery import Scrapes
-from fleetsim.history.grid import offset_of
-from fleetsim.history.read import MAX_GRID, sampling
+from fleetsim.history.grid import MAX_GRID, Scrapes, offset_of, sampling
 
 START = 1_795_000_003.0
 

@@ -26,7 +26,7 @@ from fleetsim.errors import InputError
 from fleetsim.history.files import read_file
 from fleetsim.history.history import History
 from fleetsim.history.run_log import wanted
-from fleetsim.history.trackers.tensorboard import read_events
+from fleetsim.history.tensorboard import read_events
 
 STEPS = 30
 

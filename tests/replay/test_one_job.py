@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 
 from fleetsim.cli.main import app
 from fleetsim.errors import InputError
-from fleetsim.history.copies import same
 from fleetsim.history.files import read_file
 from fleetsim.history.history import History
+from fleetsim.history.merge import same
 from fleetsim.replay.observe.observe import observe
 from fleetsim.replay.observe.observed import Observed
 from fleetsim.replay.run import possible

@@ -13,8 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from fleetsim.history.step_logs.columns import CLOCKS, RUNNING, known_as
-from fleetsim.history.step_logs.frameworks import BY_NAME
+from fleetsim.history.step_logs.frameworks import BY_NAME, CLOCKS, RUNNING, known_as
 from fleetsim.history.text import Pairs, Row, bare, clean, cleaner, dict_of, number, numbers_of
 
 _AREAL = re.compile(r"\bTrain step (\d+)/\d+ done\.$")

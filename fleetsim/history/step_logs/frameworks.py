@@ -1,49 +1,118 @@
-"""The step logs of RL frameworks: whose a log is, how it counts its steps, and in which of its modes it was written.
+"""The step logs of RL frameworks: what they can say (columns), and whose a log is, in which mode it was written.
 
-What the metrics mean is in `metric_table.py`, which of them nothing reads in `unused.py`.
+The tables are in `frameworks.txt`; here they are read, and what a name in a log means is looked up in them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
 from fleetsim.history.history import Floats
-from fleetsim.history.step_logs.columns import COLUMNS, Entry, FrameworkLog
-from fleetsim.history.step_logs.metric_table import entries
 
 SYNC, ASYNC = "synchronous", "asynchronous"
-ALL_WAIT = (
+_ALL_WAIT = (
     "A synchronous step: the whole generation counts as the trainer's wait (on shared GPUs they generate meanwhile)."
 )
-_ENTRIES = entries()
-_STEPS = ("_step", "step", "Step")  # what trackers call it
-
 Values = Mapping[str, Floats]
 """Metric -> its numbers, a step each."""
 
+CLOCKS = ("_timestamp", "timestamp", "time", "time_s", "Wall Time", "wall_time")
+RUNNING = ("_runtime", "Relative Time (Process)", "Relative Time (Wall)")
 
-def _if_any(mark: str, *others: str) -> Callable[[Collection[str], Values], str]:
-    """The mode of a framework that logs these metrics only where it runs asynchronously."""
-    return lambda names, _: ASYNC if not {mark, *others}.isdisjoint(names) else SYNC
+How = Literal["first", "sum", "growth", "rest", "next", "percent"]
+FORMS: Mapping[How, str] = {
+    "growth": "growth of {}",
+    "rest": "1 - {}",
+    "percent": "{} / 100",
+    "next": "{} of the next row",
+}
+"""How a column is made of one metric, in words."""
 
 
-def _verl_mode(names: Collection[str], values: Values) -> str:
-    if any("idle_ratio" in n or n.startswith("fully_async/") or n.endswith("timing_s/param_sync") for n in names):
-        return "fully async"
-    if "timing_s/sync_rollout_weights" in names or "timing_s/generate_async" in names:
-        return "one step off"
-    if any(n.startswith("separate_async/") or n == "timing_s/switch_wait" for n in names):
-        return "separate async"
-    return SYNC
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One column and the metrics that it comes from.
+
+    how: first = the first of the metrics that the log has; sum = all that it has; growth = increase of a running total
+    from the step before; rest = one minus the metric; percent = a hundredth of it; next = the metric of the following
+    row (it tells of the step before). minus: metrics taken off (counted 0 where absent, the result at least 0).
+    modes: only in these; () = all.
+    """
+
+    column: str
+    metrics: tuple[str, ...]
+    how: How = "first"
+    minus: tuple[str, ...] = ()
+    modes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        text = (" + " if self.how == "sum" else ", else ").join(f"`{m}`" for m in self.metrics)
+        text = FORMS.get(self.how, "{}").replace("{}", text)
+        return text + "".join(f" - `{m}`" for m in self.minus)
+
+
+@dataclass(frozen=True, slots=True)
+class FrameworkLog:
+    """A framework's step log.
+
+    source: where the names are written. marks: a log that has one of them is this framework's. step: metrics with the
+    step's number, best first. added: metrics logged in rows of their own, which add up until the step's row. modes:
+    mode -> patterns of metrics that tell it, of the last one none. notes: per mode, what its columns mean. overlaps:
+    modes in which parts run side by side, or in which the step is no more than their sum. rests: mode -> the part of a
+    step that no metric says alone: what wait and compute leave of it. older: how names begin -> how they began in
+    earlier releases. tools_in_length: its output lengths count what tools answered as well.
+    """
+
+    name: str
+    source: str
+    marks: tuple[str, ...]
+    step: tuple[str, ...]
+    entries: tuple[Entry, ...]
+    added: tuple[str, ...] = ()
+    modes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    notes: Mapping[str, str] = field(default_factory=dict)
+    overlaps: tuple[str, ...] = ()
+    rests: Mapping[str, str] = field(default_factory=dict)
+    older: Mapping[str, str] = field(default_factory=dict)
+    tools_in_length: bool = False
+
+    def mode(self, names: Collection[str], values: Values) -> str:
+        """The mode that the log was written in. names: every metric of it; values: of those that are read."""
+        if self.name in _JUDGED:
+            return _JUDGED[self.name](values)
+        for mode, marks in self.modes.items():
+            if not marks or any(fnmatchcase(name, mark) for name in names for mark in marks):
+                return mode
+        return ""
+
+    def serial(self, mode: str) -> bool:
+        """Whether the parts of a step come one after the other, beside a total that a clock took: then what is missing
+        between them is time in no named timer."""
+        return mode not in self.overlaps
+
+    def metrics(self) -> frozenset[str]:
+        """Every name that the table speaks of, and their older ones."""
+        now = {m for e in self.entries for m in (*e.metrics, *e.minus)} | {*self.step, *self.marks}
+        return frozenset(now | set(map(self.before, now)))
+
+    def before(self, metric: str) -> str:
+        """What a metric was called in earlier releases; itself where it was no other."""
+        found = next((begin for begin in self.older if metric.startswith(begin)), None)
+        return metric if found is None else self.older[found] + metric.removeprefix(found)
 
 
 _LITTLE = 0.02  # of a step
 _OPENRLHF_PARTS = ("timing/make_experience", "timing/ppo_train", "timing/broadcast", "timing/generation")
 
 
-def _openrlhf_mode(names: Collection[str], values: Values) -> str:
+def _openrlhf_mode(values: Values) -> str:
     """Synchronous: step_total is written as the sum of its parts. Asynchronous: it is a clock's, and parts overlap."""
     parts = [values[n] for n in _OPENRLHF_PARTS if n in values]
     total = values.get("timing/step_total")
@@ -77,7 +146,7 @@ def _waits_for_lock(values: Values, trained: Floats) -> bool:
 _WHOLE = 0.05  # of a generation: what a wait may be shorter and still be all of it
 
 
-def _slime_mode(names: Collection[str], values: Values) -> str:
+def _slime_mode(values: Values) -> str:
     """Synchronous: the trainer waits for as long as the whole generation takes."""
     if not {"perf/train_wait_time", "perf/rollout_time"} <= set(values):
         return ASYNC
@@ -86,184 +155,119 @@ def _slime_mode(names: Collection[str], values: Values) -> str:
     return SYNC if wait >= (1 - _WHOLE) * np.nanmedian(values["perf/rollout_time"]) else ASYNC
 
 
-_TRL_TIMERS = "profiling/Time taken: GRPOTrainer."
+_JUDGED: Mapping[str, Callable[[Values], str]] = {"openrlhf": _openrlhf_mode, "slime": _slime_mode}
+"""Of frameworks whose mode no name tells, only numbers."""
 
-FRAMEWORKS: tuple[FrameworkLog, ...] = (
-    FrameworkLog(
-        "verl",
-        "verl-project/verl 1dda039: trainer/ppo/metric_utils.py, trainer/ppo/v1/trainer_base.py, "
-        "experimental/fully_async_policy/detach_utils.py, experimental/one_step_off_policy/ray_trainer.py",
-        marks=("timing_s/step", "timing_s/gen", "perf/time_per_step", "timing/gen", "timing/update_actor"),
-        step=("step", "_step", "Step", "training/global_step"),
-        entries=_ENTRIES["verl"],
-        mode=_verl_mode,
-        notes={
-            SYNC: f"verl, timing_s/gen: {ALL_WAIT}",
-            "fully async": "verl, fully async: timing_s/gen is the trainer's wait for its queue; a row adds up the "
-            "local steps of one weight version.",
-            "one step off": "verl, one step off: timing_s/gen is the rest of the wait for the batch that was begun "
-            "a step before.",
-            "separate async": "verl, separate pools: timing_s/gen and switch_wait are waits for the replay buffer.",
-        },
-        older={"timing_s/": "timing/"},  # volcengine/verl until 2856be47d (2025-01-02), which has no seconds of a step
-        tools_in_length=True,
-    ),
-    FrameworkLog(
-        "trl",
-        "huggingface/trl f2cd577: trainer/grpo_trainer.py, extras/profiling.py, experimental/async_grpo; "
-        "v1.18: trainer/async_grpo_trainer.py",
-        marks=("perf/rollout_wait_s", "completions/mean_length", "completions/clipped_ratio", "weight_sync_time_s"),
-        step=("train/global_step", "step", "global_step", "_step", "Step"),
-        entries=_ENTRIES["trl"],
-        added=tuple(
-            _TRL_TIMERS + timer
-            for timer in (
-                *("vLLM.generate", "transformers.generate", "sync_weights", "_move_model_to_vllm"),
-                *("_calculate_rewards", "_get_per_token_logps_and_entropies"),
-            )
-        ),
-        mode=_if_any("perf/rollout_wait_s", "weight_sync_time_s"),
-        notes={
-            SYNC: f"TRL, step_time has the generation in it. {ALL_WAIT}",
-            ASYNC: "TRL, asynchronous: perf/rollout_wait_s is the trainer's wait for the rollout queue.",
-        },
-        rests={SYNC: "update_s"},
-    ),
-    FrameworkLog(
-        "open-instruct",
-        "allenai/open-instruct e6c3044: open_instruct/grpo_fast.py, data_loader.py, grpo_utils.py",
-        marks=("time/trainer_waiting_for_data", "time/generation_waiting_for_trainer", "val/sequence_lengths"),
-        step=("training_step", *_STEPS),
-        entries=_ENTRIES["open-instruct"],
-        notes={
-            "": "open-instruct: time/training has the wait for data in it, and before it the broadcast of the weights "
-            "of the step before, for which the same actors are busy; both are taken off. time/weight_sync is a little "
-            "more: it ends when the engines go on."
-        },
-        overlaps=("",),
-    ),
-    FrameworkLog(
-        "openrlhf",
-        "OpenRLHF/OpenRLHF 3c3be62: trainer/ppo_trainer.py, trainer/ppo_trainer_async.py, utils/logging_utils.py",
-        marks=("timing/make_experience", "timing/ppo_train", "timing/broadcast"),
-        step=("global_step", *_STEPS),
-        entries=_ENTRIES["openrlhf"],
-        mode=_openrlhf_mode,
-        notes={
-            SYNC: f"OpenRLHF, timing/generation: {ALL_WAIT}",
-            ASYNC: "OpenRLHF, asynchronous: the wait is what timing/step_total has beyond experience, "
-            "training and broadcast (saving and logging are in it).",
-            "locked": "OpenRLHF, asynchronous: timing/broadcast waits for the generation of the next batch, which "
-            "holds the lock; the wait is what that generation takes longer than experience and training, and the rest "
-            "of the step is the sync.",
-        },
-        overlaps=(SYNC, ASYNC, "locked"),
-        rests={"locked": "sync_s"},
-    ),
-    FrameworkLog(
-        "nemo-rl",
-        "NVIDIA-NeMo/RL 7ea279a: nemo_rl/algorithms/grpo.py, nemo_rl/experience/rollouts.py, nemo_rl/utils/logger.py",
-        marks=("timing/train/total_step_time", "timing/train/policy_training", "timing/train/exposed_generation"),
-        step=("train/global_step", "step", "_step", "Step"),
-        entries=_ENTRIES["nemo-rl"],
-        mode=_if_any("timing/train/exposed_generation"),
-        notes={
-            SYNC: f"NeMo-RL, timing/train/generation: {ALL_WAIT}",
-            ASYNC: "NeMo-RL, asynchronous: exposed_generation is the trainer's wait for its replay buffer. "
-            "train/buffer_size counts prompt groups, and the log does not say of how many samples.",
-        },
-    ),
-    FrameworkLog(
-        "roll",
-        "alibaba/ROLL 8eb27cc: pipeline/rlvr/rlvr_pipeline.py, pipeline/agentic/agentic_pipeline.py, "
-        "utils/metrics/metrics_manager.py",
-        marks=("time/step_train", "time/step_model_update", "time/step_generate", "time/step_rollout"),
-        step=("system/step", *_STEPS),
-        entries=_ENTRIES["roll"],
-        mode=lambda names, _: "rlvr" if "time/step_generate" in names else "agentic",
-        notes={
-            "rlvr": "ROLL: time/step_generate is the wait for the batch, in a synchronous pipeline the whole "
-            "generation; time/step_total tells of the step before and is moved there.",
-            "agentic": "ROLL: time/step_rollout is the wait for the batch, in a synchronous pipeline the whole "
-            "generation.",
-        },
-    ),
-    FrameworkLog(
-        "areal",
-        "inclusionAI/AReaL 4aef98d: areal/trainer/rl_trainer.py, areal/trainer/ppo/actor.py, "
-        "areal/utils/stats_tracker.py",
-        marks=("timeperf/rollout", "timeperf/train_step", "timeperf/update_weights"),
-        step=("global_step", *_STEPS),
-        entries=_ENTRIES["areal"],
-        notes={
-            "": "AReaL: timeperf/rollout is the wait for a batch; the log has no total: step_s is the sum of its parts."
-        },
-        overlaps=("",),
-    ),
-    FrameworkLog(
-        "slime",
-        "THUDM/slime 624b824: slime/observability/train_metric_utils.py, slime/observability/rollout_metrics.py, "
-        "slime/backends/megatron_utils/actor.py",
-        marks=("perf/train_wait_time", "perf/actor_train_time", "perf/wait_time_ratio"),
-        step=("rollout/step", "step", "_step", "Step"),
-        entries=_ENTRIES["slime"],
-        mode=_slime_mode,
-        notes={
-            SYNC: f"slime, perf/rollout_time: {ALL_WAIT}",
-            ASYNC: "slime: train_wait_time is all the time between two trainings; weight sync and saving, "
-            "which lie in it, are taken off.",
-        },
-    ),
-    FrameworkLog(
-        "prime-rl",
-        "PrimeIntellect-ai/prime-rl 559b447: trainer/rl/train.py, orchestrator/orchestrator.py, monitors/file.py",
-        marks=("time/wait_for_batch", "time/forward_backward", "time/wait_for_policy"),
-        step=("step", "_step", "Step"),
-        entries=_ENTRIES["prime-rl"],
-        notes={
-            "": "prime-rl: time/wait_for_batch is the trainer's wait for the orchestrator's batch. The orchestrator "
-            "logs a time/step of its own: keep its rows apart from the trainer's."
-        },
-        rests={"": "update_s"},
-    ),
-    FrameworkLog(
-        "skyrl",
-        "NovaSky-AI/SkyRL a956457: skyrl/train/trainer.py, fully_async_trainer.py, generators/utils.py",
-        marks=("timing/wait_for_generation_buffer", "timing/fwd_logprobs_values_reward", "generate/avg_num_tokens"),
-        step=("trainer/global_step", "step", "_step", "Step"),
-        entries=_ENTRIES["skyrl"],
-        mode=_if_any("timing/wait_for_generation_buffer"),
-        notes={
-            SYNC: f"SkyRL, timing/generate: {ALL_WAIT}",
-            ASYNC: "SkyRL, fully asynchronous: wait_for_generation_buffer is the trainer's wait for groups; "
-            "gen_buffer_qsize_at_wait_start counts groups.",
-        },
-    ),
-    FrameworkLog(
-        "tinker",
-        "thinking-machines-lab/tinker-cookbook 9dfcc3a: tinker_cookbook/rl/train.py, metric_util.py, metrics.py, "
-        "utils/trace.py",
-        marks=("time/sampling", "env/all/total_ac_tokens", "training_client/step", "env/all/turns_per_episode"),
-        step=("step", "progress/batch", "training_client/step", "_step", "Step"),
-        entries=_ENTRIES["tinker"],
-        mode=lambda names, _: (
-            ASYNC if "training_client/step" in names else SYNC if "time/sampling" in names else "streamed"
-        ),
-        notes={
-            SYNC: f"Tinker, time/sampling: {ALL_WAIT}",
-            "streamed": "Tinker, streamed: sampling goes on while parts are trained, and no metric times the wait.",
-            ASYNC: "Tinker, asynchronous: the log times the training of a batch alone; how long it waited for groups "
-            "and how long a step took stand nowhere.",
-        },
-        overlaps=("streamed", ASYNC),
-    ),
-    FrameworkLog(
-        "plain",
-        "columns named as in the table above",
-        marks=("step_s", "wait_s", "train_s"),
-        step=("step", "_step", "Step"),
-        entries=tuple(Entry(column, (column,)) for column in COLUMNS if column not in ("step", "time_s")),
-    ),
-)
+# What a tracker's or a trainer's wrapper puts before every name, also before one without a "/".
+_WRAPPED = ("train/",)
+# Measured on other samples than the step's.
+_OTHERS = ("eval", "val", "test", "valid", "validation")
 
+
+def resolved(names: Iterable[str], known: Collection[str]) -> Mapping[str, str]:
+    """Known metric -> the name that the log has for it.
+
+    A name matches itself; behind `train/`; or, if it has a "/" in it, behind any other prefix but an evaluation's
+    (`rank0/timing_s/step` is `timing_s/step`). A prefix that was found so stands before names without a "/" as well
+    (`rank0/step_time`). Of several the shortest prefix counts.
+    """
+    found: dict[str, str] = {}
+    bare: list[tuple[str, str]] = []
+    for name in names:
+        metric = known_as(name, known)
+        if metric is None:
+            prefix, _, last = name.rpartition("/")
+            bare += [(prefix, last)] if last in known else []
+        elif metric not in found or len(name) < len(found[metric]):
+            found[metric] = name
+    prefixes = {name.removesuffix(metric)[:-1] for metric, name in found.items() if name != metric}
+    for prefix, last in bare:
+        if prefix in prefixes:
+            found.setdefault(last, f"{prefix}/{last}")
+    return found
+
+
+def known_as(name: str, known: Collection[str]) -> str | None:
+    """The known metric that a name of a log stands for; None where it is none."""
+    if name in known:
+        return name
+    for prefix in _WRAPPED:
+        if name.removeprefix(prefix) in known:
+            return name.removeprefix(prefix)
+    first, slash, rest = name.partition("/")
+    while slash and first.lower() not in _OTHERS:
+        if "/" in rest and rest in known:
+            return rest
+        first, slash, rest = rest.partition("/")
+    return None
+
+
+def _sections() -> Iterator[tuple[str, list[list[str]]]]:
+    """The tables: name -> rows of cells."""
+    text = (Path(__file__).parent / "frameworks.txt").read_text(encoding="utf-8")
+    text = re.sub(r"\n +", " ", re.sub(r"^#.*\n", "", text, flags=re.MULTILINE))
+    for section in text.split("\n[")[1:]:
+        name, *rows = filter(None, section.splitlines())
+        yield name.rstrip("]"), [row.split(" | ") for row in rows]
+
+
+_TOLD = ("source", "marks", "step", "added", "older", "mode", "overlaps", "tools in length")
+
+
+def _framework(name: str, rows: Iterable[Sequence[str]]) -> FrameworkLog:
+    told: dict[str, str] = {}
+    notes: dict[str, str] = {}
+    rests: dict[str, str] = {}
+    entries: list[Entry] = []
+    for key, text, *modes in rows:
+        word, _, mode = key.partition(" ")
+        if word == "note":
+            notes[mode] = text.replace("{all wait}", _ALL_WAIT)
+        elif word == "rest":
+            rests[mode] = text
+        elif key in COLUMNS and key != "step":
+            entries.append(_entry(key, text, *modes))
+        elif key in _TOLD:
+            told[key] = text
+        else:
+            raise ValueError(f"frameworks.txt, [{name}]: {key} is no column")
+    now, _, before = told.get("older", "").partition(" was ")
+    return FrameworkLog(
+        name,
+        told["source"],
+        tuple(told["marks"].split(", ")),
+        tuple(told["step"].split(", ")),
+        tuple(entries) or tuple(Entry(column, (column,)) for column in list(COLUMNS)[2:]),
+        added=tuple(told["added"].split(", ")) if "added" in told else (),
+        modes=_modes(told.get("mode", "")),
+        notes=notes,
+        overlaps=tuple(told["overlaps"].replace("all", "").split(", ")) if "overlaps" in told else (),
+        rests=rests,
+        older={now: before} if now else {},
+        tools_in_length="tools in length" in told,
+    )
+
+
+def _modes(text: str) -> Mapping[str, tuple[str, ...]]:
+    """`A if m or n, else B` as mode -> marks."""
+    found = (one.removeprefix("else ").partition(" if ") for one in text.split(", "))
+    return {mode: tuple(marks.split(" or ")) if marks else () for mode, _, marks in found if mode}
+
+
+def _entry(column: str, formula: str, modes: str = "") -> Entry:
+    only = tuple(modes.split(", ")) if modes else ()
+    for how, form in FORMS.items():
+        before, after = form.split("{}")
+        if (found := re.fullmatch(rf"{re.escape(before)}(\S+){re.escape(after)}((?: - \S+)*)", formula)) is not None:
+            return Entry(column, (found[1],), how, tuple(found[2].split(" - ")[1:]), only)
+    metrics, *minus = formula.split(" - ")
+    if " + " in metrics:
+        return Entry(column, tuple(metrics.split(" + ")), "sum", tuple(minus), only)
+    return Entry(column, tuple(metrics.split(", else ")), "first", tuple(minus), only)
+
+
+_TABLES = dict(_sections())
+COLUMNS: Mapping[str, str] = {name: meaning for name, meaning in _TABLES.pop("columns")}  # noqa: C416 - typed
+"""The columns of a `StepLog`, and what they mean."""
+FRAMEWORKS = tuple(_framework(name, rows) for name, rows in _TABLES.items())
 BY_NAME = {framework.name: framework for framework in FRAMEWORKS}

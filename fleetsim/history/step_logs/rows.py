@@ -30,7 +30,7 @@ class RunLogTable:
     """
 
     def __init__(self, wanted: Callable[[str], bool] | None = None) -> None:
-        self._names: set[str] = set()
+        self._names: dict[str, None] = {}  # in the order in which they came
         self.framework: str | None = None
         self._wanted = wanted
         self._columns: dict[str, array[float]] = {}
@@ -42,7 +42,7 @@ class RunLogTable:
     def of(cls, columns: Mapping[str, Floats], names: Collection[str]) -> RunLogTable:
         """A table of whole columns, of equal length. names: every metric that was seen."""
         table = cls()
-        table._names = set(names)
+        table._names = dict.fromkeys(names)
         table._columns = {name: array("d", column.tobytes()) for name, column in columns.items()}
         table._rows = max(map(len, columns.values()), default=0)
         return table
@@ -92,7 +92,7 @@ class RunLogTable:
     def _keeps(self, name: str) -> bool:
         """Whether a metric has a column, which it gets when it is first seen."""
         if name not in self._names:
-            self._names.add(name)
+            self._names[name] = None
             if self._wanted is None or self._wanted(name):
                 self._columns[name] = array("d")
         return name in self._columns
@@ -113,13 +113,13 @@ class Scalars:
     """Metric -> its steps and values, packed. wanted: which metrics are kept (None = all)."""
 
     def __init__(self, wanted: Callable[[str], bool] | None = None) -> None:
-        self.names: set[str] = set()
+        self.names: dict[str, None] = {}
         self._wanted = wanted
         self._kept: dict[str, tuple[array[int], array[float], array[float]]] = {}
 
     def of(self, name: str) -> tuple[array[int], array[float], array[float]] | None:
         """Where a metric's steps, values and unix seconds go; None where it is not wanted."""
-        self.names.add(name)
+        self.names[name] = None
         if self._wanted is not None and not self._wanted(name):
             return None
         return self._kept.setdefault(name, (array("q"), array("d"), array("d")))
@@ -141,7 +141,7 @@ class Scalars:
             columns["_timestamp"] = time_s
         kept = steps <= last_kept(max(known, key=len).astype(float)) if known else slice(None)
         columns = {name: column[kept] for name, column in columns.items()}
-        return RunLogTable.of(columns, {*self.names, "step", "_timestamp"})
+        return RunLogTable.of(columns, [*self.names, "step", "_timestamp"])
 
 
 _RUN_PREFIX = re.compile(r"^(.+) - (.+)$")  # a run's name may have " - " in it, a metric's has not

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fleetsim import units
 from fleetsim.history.history import Floats, Note
-from fleetsim.history.step_logs.columns import CLOCKS, RUNNING, FrameworkLog
+from fleetsim.history.step_logs.frameworks import CLOCKS, RUNNING, FrameworkLog
 from fleetsim.history.step_logs.rows import RunLogTable, last_kept
 
 

@@ -1,12 +1,5 @@
-"""Which tracker kept a run that a path names, told by what is there.
-
-Runs in SQLite files (MLflow, trackio) and in MLflow's folders; read, never written, one run at a time.
-
-mlflow/mlflow 3.17: store/tracking/file_store.py (metrics/NAME: a line `milliseconds value step` each);
-store/tracking/dbmodels/models.py (table `metrics`). gradio-app/trackio 0.43: sqlite_storage.py (table `metrics`, a JSON
-object a row).
-
-Runs in SQLite files (MLflow, trackio) and in MLflow's folders; read, never written, one run at a time.
+"""Which tracker kept a run that a path names, told by what is there; runs in SQLite files (MLflow, trackio) and in
+MLflow's folders: read, never written, one run at a time.
 
 mlflow/mlflow 3.17: store/tracking/file_store.py (metrics/NAME: a line `milliseconds value step` each);
 store/tracking/dbmodels/models.py (table `metrics`). gradio-app/trackio 0.43: sqlite_storage.py (table `metrics`, a JSON
@@ -23,20 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from fleetsim.errors import InputError, Problem
+from fleetsim.history import tensorboard, wandb
 from fleetsim.history.history import Note
 from fleetsim.history.step_logs.rows import RunLogTable, Scalars, flat
 from fleetsim.history.text import number
-from fleetsim.history.trackers import tensorboard, wandb
 from fleetsim.json_text import from_loose_json
 
 MAGIC = b"SQLite format 3\x00"
 # Names of runs that a refusal tells.
 _SHOWN = 6
-
-
-def columns_of(path: Path) -> set[str]:
-    """The columns of its table `metrics`; none where there is no such table."""
-    return {str(row[1]) for row in rows_of(path, "PRAGMA table_info(metrics)", ())}
 
 
 def rows_of(path: Path, query: str, values: Sequence[str]) -> Iterator[tuple[Any, ...]]:
@@ -153,9 +141,8 @@ _EVENTS = "*tfevents*"
 
 
 def tracker_of(given: Path) -> Reader | None:
-    """What reads the run; None where no tracker wrote it. `DATABASE#RUN` names one run of several; a run
-    of wandb has an address. Raises InputError:
-    several runs and none is named."""
+    """What reads the run; None where no tracker wrote it. `DATABASE#RUN` names one run of several; a run of wandb has
+    an address. Raises InputError: several runs and none is named."""
     if wandb.run_address(str(given)) is not None:
         return partial(wandb.read_wandb_api, str(given))
     name, _, run = str(given).rpartition("#") if "#" in str(given) else (str(given), "", "")
@@ -174,7 +161,7 @@ def tracker_of(given: Path) -> Reader | None:
 
 
 def _of_database(path: Path, run: str) -> Reader:
-    columns = columns_of(path)
+    columns = {str(row[1]) for row in rows_of(path, "PRAGMA table_info(metrics)", ())}
     if {"run_uuid", "key", "is_nan"} <= columns:
         return partial(read_database, path, run)
     if {"run_name", "step", "metrics"} <= columns:

@@ -3,6 +3,9 @@
 The file is LevelDB's log format (blocks of 32 KiB, chunks with a header of checksum, length and kind) behind a header
 of 7 bytes; each record is a `Record` of wandb 0.31, wandb/proto/wandb_internal.proto. The library reads it no longer
 itself (0.31 has no datastore for Python), and is needed for the API alone.
+
+Protocol buffers are read as far as a message of numbers and names needs them: the encoding is published and stable
+(protobuf.dev, "Encoding"), and trackers' own libraries read such files at a few megabytes a second, or no longer.
 """
 
 from __future__ import annotations
@@ -21,10 +24,10 @@ from fleetsim.errors import InputError, Problem
 from fleetsim.history.history import Note
 from fleetsim.history.step_logs.rows import RunLogTable, flat
 from fleetsim.history.text import number
-from fleetsim.history.trackers.wire import BYTES, VARINT, WireError, fields
 from fleetsim.json_text import from_loose_json
 
 MAGIC = b":W&B"
+VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5  # kinds of fields
 PREFIX, SERVER, TIMEOUT_S = "wandb:", "https://api.wandb.ai", 30
 # A path keeps one of two slashes.
 _PAGE = re.compile(r"https?:/{1,2}([^/@]+)/([^/]+)/([^/]+)/runs/([^/?#]+)")
@@ -150,3 +153,48 @@ def _has_key(server: str) -> bool:
         return netrc.netrc(os.environ.get("NETRC")).authenticators(urlsplit(server).hostname or "") is not None
     except (OSError, netrc.NetrcParseError):
         return False
+
+
+# ------------------------------------------------------------------------------------ protocol buffers on the wire
+
+
+class WireError(ValueError):
+    """Bytes that are no such message, or end in the middle of one."""
+
+
+def fields(data: bytes, at: int = 0, end: int | None = None) -> Iterator[tuple[int, int, int, int]]:
+    """(number, kind, start, end) of each field between at and end; of a varint start is its value, and end where it
+    ended. Raises WireError."""
+    end = len(data) if end is None else end
+    while at < end:
+        key, at = varint(data, at, end)
+        kind = key & 7
+        if kind == VARINT:
+            value, at = varint(data, at, end)
+            yield key >> 3, kind, value, at
+            continue
+        if kind == BYTES:
+            size, at = varint(data, at, end)
+        elif kind == FIXED32:
+            size = 4
+        elif kind == FIXED64:
+            size = 8
+        else:
+            raise WireError(f"a field of kind {kind}")
+        if at + size > end:
+            raise WireError("a field that ends beyond its message")
+        yield key >> 3, kind, at, at + size
+        at += size
+
+
+def varint(data: bytes, at: int, end: int) -> tuple[int, int]:
+    """A number of 7 bits a byte, and where it ends."""
+    value = shift = 0
+    while at < end and shift < 70:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+    raise WireError("a number without an end")

@@ -1,1 +1,0 @@
-"""Runs as experiment trackers keep them: TensorBoard, Weights & Biases, MLflow, trackio."""
