@@ -19,9 +19,9 @@ from fleetsim.engine.step_time import StepTime
 from fleetsim.history.counters import mended
 from fleetsim.history.history import Buckets, History
 from fleetsim.replay.implied.implied_scenario import Implied
-from fleetsim.replay.implied.observed_load import own_paces
+from fleetsim.replay.implied.stretch import own_paces
+from fleetsim.replay.observe.interruptions import have_rhythm
 from fleetsim.replay.observe.observed import Observed
-from fleetsim.replay.observe.short_stops import have_rhythm
 from fleetsim.workload.lengths import sample_lengths
 
 Floats = NDArray[np.float64]

@@ -26,7 +26,7 @@ from fleetsim.job.derived_values import PRICE, SECONDS, price_notes
 from fleetsim.job.engine_source import accuracy_of
 from fleetsim.job.trainer_scaling import scaled
 from fleetsim.job.trials import Trial, flat, trial_of
-from fleetsim.replay.change.extrapolation import (
+from fleetsim.replay.change.recommendation import (
     Engine,
     Extrapolated,
     context_of,

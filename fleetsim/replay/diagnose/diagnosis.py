@@ -29,11 +29,11 @@ from fleetsim.replay.diagnose.checks.case import WORTH, Case, Earlier, Gains, Re
 from fleetsim.replay.diagnose.cost import ROLLOUT, FindingCost, observed_slices, pools_of, settle, within
 from fleetsim.replay.diagnose.finding import MENDS, Check, Finding, Verdict
 from fleetsim.replay.diagnose.levers import levers_of
-from fleetsim.replay.implied.observed_load import own_paces
-from fleetsim.replay.observe.departures import missed_words, unreplaced
+from fleetsim.replay.implied.stretch import own_paces
+from fleetsim.replay.observe.changes import missed_words, unreplaced
 from fleetsim.replay.observe.observed import Observed
+from fleetsim.replay.observe.paces import piled
 from fleetsim.replay.observe.phases import Account, plain
-from fleetsim.replay.observe.stragglers import piled
 
 Starves = Literal["trainer", "rollout", "neither", "unknown"]
 

@@ -10,8 +10,8 @@ from fleetsim.engine.transport import SyncTimes, sync_times
 from fleetsim.errors import InputError
 from fleetsim.job.nameplate import mean_batch_tokens, mean_output_tokens
 from fleetsim.policies.samples import IN_FLIGHT
-from fleetsim.replay.implied.observed_load import found_pauses
 from fleetsim.replay.implied.scenario_draft import ScenarioDraft
+from fleetsim.replay.implied.stretch import found_pauses
 from fleetsim.replay.observe.observed import Observed, Reading
 
 # A base scenario's seconds stay where the window is this near to them, in seconds or as a share.

@@ -8,7 +8,6 @@ from typing import Literal
 
 from fleetsim.history.history import InstanceId, Note
 from fleetsim.replay.observe.interruptions import Hole, Pauses, Rolling
-from fleetsim.replay.observe.logged_rollout import LoggedLaw, LoggedRollout
 from fleetsim.replay.observe.phases import Account
 
 From = Literal["exported", "log", "inferred"]
@@ -32,7 +31,7 @@ class InstanceView:
     of its rate over the active intervals. running, waiting, kv_use: means, kv_use_peak the highest; None = not
     exported. preemptions: in the window. prefix_hit: hits / queries. restarts: counter resets. pace: its active rate at
     its own load / the median instance's at that load (below 1 = slow). straggler: pace beyond the limit of
-    `replay/observe/stragglers.py`. running_peak: the most requests that ran. full_share: of the times at which requests
+    `replay/observe/paces.py`. running_peak: the most requests that ran. full_share: of the times at which requests
     waited, those at which as many ran.
     """
 
@@ -100,6 +99,48 @@ class FleetView:
         """Whether what is in flight keeps a level, about which samples come and go at random."""
         scatter, mean = self.in_flight_scatter, self.in_flight_mean
         return bool(scatter is not None and mean and scatter <= SCATTER and math.sqrt(scatter / mean) <= SWING)
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedLaw:
+    """A lognormal law of lengths: mean (tokens) and deviation / mean before the cap, which None stands for if there is
+    none."""
+
+    mean: float
+    cv: float
+    cap: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedRollout:
+    """Means over the steps of a run log; None = the log does not say.
+
+    idle_share: of the time, engines without work. in_flight, in_flight_cap: samples in generation, and the most that
+    the client keeps there. group_size: samples per prompt. queue_cap: samples. sample_s: seconds from a sample's begin
+    to its end (mean, p50, p90, p95, p99, max; those that the log has); group_s: until its
+    group is complete. running, waiting, kv_use: of an instance, means. prefix_hit: 0 to 1. preemptions: per sample.
+    stale_share, partial_share: of the samples trained on, older than the trainer's weights, and made by more than one
+    version of them. turns, tool_calls, tool_s: per sample. tok_s: output tokens per second, all instances.
+    """
+
+    idle_share: float | None
+    in_flight: float | None
+    in_flight_cap: float | None
+    group_size: float | None
+    queue_cap: float | None
+    sample_s: tuple[tuple[str, float], ...]
+    group_s: tuple[tuple[str, float], ...]
+    running: float | None
+    waiting: float | None
+    kv_use: float | None
+    prefix_hit: float | None
+    preemptions: float | None
+    stale_share: float | None
+    partial_share: float | None
+    turns: float | None
+    tool_calls: float | None
+    tool_s: float | None
+    tok_s: float | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import math
 
 from fleetsim import units
 from fleetsim.replay.diagnose.checks.case import Case, Earlier, Reply, faults
-from fleetsim.replay.observe.trainer_queue import grows
+from fleetsim.replay.observe.trainer import grows
 
 # Samples thrown away, of those generated; filters and aborted leftovers are counted with them where the trainer does.
 DROPPED = 0.05

@@ -19,8 +19,7 @@ from fleetsim.replay.diagnose.checks.case import (
     metric_of,
     unseen,
 )
-from fleetsim.replay.implied.prefix_hits import places_when_spread
-from fleetsim.replay.observe.lengths import LARGEST_GROUP
+from fleetsim.replay.observe.lengths import LARGEST_GROUP, places_when_spread
 from fleetsim.replay.observe.observed import FleetView
 
 # Engines that run more than this of their max_num_seqs have no room for more.

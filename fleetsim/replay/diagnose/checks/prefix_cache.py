@@ -12,7 +12,7 @@ from fleetsim.engine.defaults import BLOCK_SIZE
 from fleetsim.errors import InputError
 from fleetsim.replay.diagnose.checks.case import WORTH, Case, Earlier, Reply, metric_of, unseen
 from fleetsim.replay.diagnose.cost import observed_slices
-from fleetsim.replay.implied.prefix_hits import expected_hits
+from fleetsim.replay.observe.lengths import expected_hits
 
 # Of the reuse that is to be had: syncs that reset the cache and evictions cost some, this much they do not.
 ENOUGH = 0.8

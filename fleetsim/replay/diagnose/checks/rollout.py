@@ -23,9 +23,8 @@ from fleetsim.replay.diagnose.checks.case import (
 )
 from fleetsim.replay.diagnose.cost import Claims, pools_of
 from fleetsim.replay.diagnose.finding import Check
-from fleetsim.replay.observe.departures import departure_words, names_of, unreplaced
+from fleetsim.replay.observe.changes import departure_words, names_of, sized_for_the_end, trend_words, unreplaced
 from fleetsim.replay.observe.observed import Departure, FleetView
-from fleetsim.replay.observe.trends import sized_for_the_end, trend_words
 from fleetsim.search.change import Typed
 
 # Of the instances' time: idle beside a trainer that waits for samples. A fleet that is too small is never idle.

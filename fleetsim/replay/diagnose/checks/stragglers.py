@@ -7,7 +7,7 @@ from statistics import fmean, pstdev
 from fleetsim import units
 from fleetsim.replay.diagnose.checks.case import Case, Earlier, Reply, unseen
 from fleetsim.replay.observe.observed import InstanceView, Observed
-from fleetsim.replay.observe.stragglers import PEERS, piled, usual_load
+from fleetsim.replay.observe.paces import PEERS, piled, usual_load
 
 # Deviation / mean of the instances' rates: round-robin and least-loaded routing of random lengths stay within a tenth.
 SPREAD = 0.15

@@ -7,8 +7,7 @@ from fleetsim.engine.transport import sync_times
 from fleetsim.errors import InputError
 from fleetsim.replay.diagnose.checks.case import Case, Earlier, Reply, told
 from fleetsim.replay.diagnose.cost import Claims, pause_shares
-from fleetsim.replay.observe.interruptions import Pause, Stop
-from fleetsim.replay.observe.short_stops import have_rhythm
+from fleetsim.replay.observe.interruptions import Pause, Stop, have_rhythm
 
 # Of the window in which engines stand still, and of a step in which the trainer is held. Published systems keep sync at
 # one to five percent; beyond that the sync itself is worth the work.
