@@ -75,9 +75,8 @@ def serves(observed: Observed) -> bool:
         return False
     if observed.placement == "colocated":
         return False
-    stops = [] if observed.pauses is None else [p for p in observed.pauses.each if not p.empty]
-    counted = any(p.source == "counter" for p in stops)
-    return not counted and not have_rhythm([p.start_s for p in stops], observed.step_s)
+    counted = any(p.source == "counter" for p in observed.held)
+    return not counted and not have_rhythm([p.start_s for p in observed.held], observed.step_s)
 
 
 def sent_of(history: History, observed: Observed) -> Sent | None:

@@ -6,7 +6,7 @@ Its figures are what `fleetsim replay --fail-if` can ask.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -32,77 +32,64 @@ if TYPE_CHECKING:
     from fleetsim.replay.run import Replayed
     from fleetsim.tell.document import Document
 
-# What `--fail-if` can ask, over the window that was read, in the order of the reference.
-METRICS = (
-    "step_s",
-    "trainer_idle_fraction",
-    "sync_fraction",
-    "pause_share",
-    "generated_tok_s",
-    "instance_tok_s",
-    "instance_spread",
-    "instances",
-    "stragglers",
-    "kv_use_peak",
-    "preemptions_per_s",
-    "prefix_hit",
-    "queue_depth",
-    "oldest_sample_age_steps",
-    "tokens_per_trained_token",
-    "gap_share",
-    "model_error",
-    "faults",
-    "lost_gpu_h_per_day",
-)
-# What no other answer has; of the oldest sample the largest age, where a run's metric is the mean.
-_OWN: Mapping[str, str] = {
-    "instance_spread": "standard deviation / mean of the instances' tok/s outside pauses",
-    "instances": "instances present at the end of the window",
-    "stragglers": "number of instances that are slow at their own load",
-    "kv_use_peak": "99th percentile of KV cache use over instances and time",
-    "oldest_sample_age_steps": "largest age of the oldest queued sample, steps",
-    "gap_share": "instance-time in which nothing was read / instance-time",
-    "model_error": "largest error of the back-test: |predicted / observed - 1|, and the like for idle and queue",
-    "faults": "number of findings that are faults",
-    "lost_gpu_h_per_day": "GPU-hours per day that all findings cost together",
+# What `--fail-if` can ask, over the window that was read, in the order of the reference: what it is, where no other
+# answer has it (of the oldest sample the largest age: a run's metric is the mean), and where it stands, None where the
+# window does not have it.
+_FIGURES: Mapping[str, tuple[str, Callable[[ReplayResult], float | None]]] = {
+    "step_s": ("", lambda r: _value(r.observed.trainer.step_s)),
+    "trainer_idle_fraction": ("", lambda r: _value(r.observed.trainer.idle_fraction)),
+    "sync_fraction": ("", lambda r: r.observed.trainer.of_step(r.observed.trainer.sync_s)),
+    "pause_share": ("", lambda r: _of(r.observed.pauses, "share")),
+    "generated_tok_s": ("", lambda r: _of(r.observed.fleet, "tok_s")),
+    "instance_tok_s": ("", lambda r: _of(r.observed.fleet, "instance_tok_s")),
+    "instance_spread": (
+        "standard deviation / mean of the instances' tok/s outside pauses",
+        lambda r: _of(r.observed.fleet, "tok_s_cv"),
+    ),
+    "instances": ("instances present at the end of the window", lambda r: _of(r.observed.fleet, "instances_now")),
+    "stragglers": (
+        "number of instances that are slow at their own load",
+        lambda r: float(sum(i.straggler for i in r.observed.instances)) if r.observed.instances else None,
+    ),
+    "kv_use_peak": (
+        "99th percentile of KV cache use over instances and time",
+        lambda r: _of(r.observed.fleet, "kv_use_peak"),
+    ),
+    "preemptions_per_s": ("", lambda r: _of(r.observed.fleet, "preemptions_per_s")),
+    "prefix_hit": ("", lambda r: _of(r.observed.fleet, "prefix_hit")),
+    "queue_depth": ("", lambda r: r.observed.queue.depth),
+    "oldest_sample_age_steps": (
+        "largest age of the oldest queued sample, steps",
+        lambda r: r.observed.queue.oldest_age_max_steps,
+    ),
+    "tokens_per_trained_token": ("", lambda r: r.observed.queue.generated_per_trained),
+    "gap_share": ("instance-time in which nothing was read / instance-time", lambda r: r.observed.gap_share),
+    "model_error": (
+        "largest error of the back-test: |predicted / observed - 1|, and the like for idle and queue",
+        lambda r: abs(w.error) if r.replayed.backtest is not None and (w := r.replayed.backtest.worst) else None,
+    ),
+    "faults": ("number of findings that are faults", lambda r: float(len(r.verdict.faults))),
+    "lost_gpu_h_per_day": (
+        "GPU-hours per day that all findings cost together",
+        lambda r: sum(f.gpu_h_per_day or 0.0 for f in r.verdict.findings),
+    ),
 }
+METRICS = tuple(_FIGURES)
 
 
 def formula(name: str) -> str:
     """What one of METRICS is."""
-    return _OWN[name] if name in _OWN else quantity(name).formula
+    return _FIGURES[name][0] or quantity(name).formula
 
 
-def figures(observed: Observed, verdict: Verdict, backtest: Backtest | None) -> dict[str, float | None]:
-    """A number for each of METRICS (`formula` says what each is), None where the window does not have it."""
-    f, t, q = observed.fleet, observed.trainer, observed.queue
-    held = None if t.sync_s is None or t.step_s is None else t.sync_s.value / t.step_s.value
-    worst = None if backtest is None else backtest.worst
-    return {
-        "step_s": _value(t.step_s),
-        "trainer_idle_fraction": _value(t.idle_fraction),
-        "sync_fraction": held,
-        "pause_share": None if observed.pauses is None else observed.pauses.share,
-        "generated_tok_s": None if f is None else f.tok_s,
-        "instance_tok_s": None if f is None else f.instance_tok_s,
-        "instance_spread": None if f is None else f.tok_s_cv,
-        "instances": None if f is None else float(f.instances_now),
-        "stragglers": float(sum(i.straggler for i in observed.instances)) if observed.instances else None,
-        "kv_use_peak": None if f is None else f.kv_use_peak,
-        "preemptions_per_s": None if f is None else f.preemptions_per_s,
-        "prefix_hit": None if f is None else f.prefix_hit,
-        "queue_depth": q.depth,
-        "oldest_sample_age_steps": q.oldest_age_max_steps,
-        "tokens_per_trained_token": q.generated_per_trained,
-        "gap_share": observed.gap_share,
-        "model_error": None if worst is None else abs(worst.error),
-        "faults": float(sum(x.state == "fault" for x in verdict.findings)),
-        "lost_gpu_h_per_day": sum(x.gpu_h_per_day or 0.0 for x in verdict.findings),
-    }
+def _of(view: object, name: str) -> float | None:
+    """A number of a view of the window, where there is such a view."""
+    found = None if view is None else getattr(view, name)
+    return None if found is None else float(found)
 
 
-def _value(quantity: Reading | None) -> float | None:
-    return None if quantity is None else quantity.value
+def _value(reading: Reading | None) -> float | None:
+    return None if reading is None else reading.value
 
 
 @unchanging
@@ -124,8 +111,7 @@ class ReplayResult(Briefed):
     _advice: Later[list[dict[str, Any]]] | None = None
 
     def __repr__(self) -> str:
-        faults = [f.check for f in self.verdict.findings if f.state == "fault"]
-        what = f"{self.verdict.starves} starves; faults: {', '.join(faults) or 'none'}"
+        what = f"{self.verdict.starves} starves; faults: {', '.join(self.verdict.faults) or 'none'}"
         return f"<ReplayResult of {self.history.source}: {what}>"
 
     @property
@@ -214,8 +200,7 @@ class ReplayResult(Briefed):
 
     def numbers(self) -> dict[str, float | None]:
         """What --fail-if can ask, None where the window does not have it."""
-
-        return figures(self.observed, self.verdict, self.replayed.backtest)
+        return {name: read(self) for name, (_, read) in _FIGURES.items()}
 
     def _missing(self, what: str, unasked: str, remedy: str) -> InputError:
         """Why there is none: the window cannot be simulated, or nobody asked."""

@@ -9,7 +9,7 @@ from typing import Any
 from fleetsim import units
 from fleetsim.history.history import Note
 from fleetsim.history.window import has_clock
-from fleetsim.replay.diagnose.checks.data import FEW_STEPS
+from fleetsim.replay.diagnose.checks.reading import FEW_STEPS
 from fleetsim.replay.diagnose.finding import Finding, Verdict
 from fleetsim.replay.implied.implied_scenario import Implied
 from fleetsim.replay.observe.observed import Observed, Reading

@@ -28,7 +28,7 @@ from fleetsim.json_text import from_json
 from fleetsim.replay.backtest import Backtest
 from fleetsim.replay.change.patch import Deployment, patch_of, rollback_command
 from fleetsim.replay.change.recommendation import AdvisedFleet
-from fleetsim.replay.diagnose.checks.stragglers import slow_instances
+from fleetsim.replay.diagnose.checks.load import slow_instances
 from fleetsim.replay.implied.implied_scenario import Implied, profile_of_window
 from fleetsim.replay.observe.observed import Observed, Reading
 from fleetsim.sim.engines import step_time_of

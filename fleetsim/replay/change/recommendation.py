@@ -37,6 +37,8 @@ TRUST: dict[Shape, float] = {"assumed": 1.0, "roofline": 0.5, "fitted": 0.5}
 # Steps of the run that shows the load, and how often it is looked at, in steps: no whole number of looks to a step, so
 # that they fall on all parts of it.
 _STEPS, _LOOK = 20, 0.137
+# Replications at each end of the doubt about an extrapolated speed: it is far wider than chance.
+END_RUNS = 2
 
 _SHAPE: dict[Shape, str] = {
     "fitted": "follows the curve fitted to the window, beyond its ends",
@@ -66,10 +68,6 @@ class Extrapolated:
         fast, slow = self.doubt
         doubt = f"an iteration there may last {fast:.2f} to {slow:.2f} times as long, and the intervals hold that"
         return f"extrapolated: {load}; {self.speed}; {doubt}"
-
-    def engines(self, engine: Engine) -> tuple[Engine, ...]:
-        """The engine at both ends of the doubt."""
-        return tuple((engine[0].slower(factor), engine[1]) for factor in self.doubt)
 
 
 def running_per_instance(scenario: Scenario, engine: Engine | None, step_s: float) -> float:
@@ -101,9 +99,32 @@ def extrapolated(speed: Speed | None, running: float, context: float = 0.0) -> E
     return Extrapolated(running, speed.loads, f"the engine's speed there {_SHAPE[speed.shape]}; {sure}", doubt)
 
 
-def context_of(scenario: Scenario) -> float:
-    """Mean tokens of a request in the KV cache: its prompt and half of its output."""
-    return mean_prompt_tokens(scenario) + mean_output_tokens(scenario) / 2
+def beyond_of(speed: Speed | None, scenario: Scenario, engine: Engine | None, step_s: float) -> Extrapolated | None:
+    """Whether a fleet runs at a load that the window never saw: by one run of it."""
+    if engine is None or speed is None:
+        return None
+    context = mean_prompt_tokens(scenario) + mean_output_tokens(scenario) / 2
+    return extrapolated(speed, running_per_instance(scenario, engine, step_s), context)
+
+
+def at_the_ends(
+    beyond: Extrapolated | None, scenario: Scenario, engine: Engine | None, n: int = END_RUNS
+) -> list[list[dict[str, Any]]]:
+    """Runs at both ends of the doubt about the engine's speed; none within the loads that the window saw."""
+    if beyond is None or engine is None:
+        return []
+    ends = ((engine[0].slower(factor), engine[1]) for factor in beyond.doubt)
+    return [runs_of(scenario, other, min(n, END_RUNS)) for other in ends]
+
+
+def runs_of(scenario: Scenario, engine: Engine | None, n: int) -> list[dict[str, Any]]:
+    """The metrics of n replications."""
+    return side_by_side(lambda r: metrics_of(simulate(scenario, replication=r, engine=engine)), range(n))
+
+
+def estimates_of(ends: Sequence[Sequence[Mapping[str, Any]]], instances: int) -> list[Mapping[str, Estimate]]:
+    """The estimates of each of several sets of runs."""
+    return [trial_of(instances, runs).estimates for runs in ends]
 
 
 def hull(estimate: Estimate, others: Sequence[Estimate]) -> Estimate:
@@ -160,7 +181,9 @@ def recommend(
         result = size(scenario, given=given, tell=tell)
         queue_cap = result.queue_cap.samples  # looked for now, while the profile is there
         now = _now(implied, result)
-    beyond = _beyond(implied, result)
+    advised = with_instances(implied.scenario, result.instances)
+    beyond = beyond_of(implied.speed, advised, implied.engine, result.recommended.mean("step_s"))
+    advised = with_changes(advised, {"run.steps": result.scenario.run.steps})
     was = implied.scenario.fleet.instances
     changes: dict[str, Any] = {} if result.instances == was else {"fleet.instances": result.instances}
     return AdvisedFleet(
@@ -168,34 +191,13 @@ def recommend(
         was,
         queue_cap,
         changes,
-        widened(result.recommended.estimates, _at_the_ends(implied, result, beyond)),
+        widened(
+            result.recommended.estimates, estimates_of(at_the_ends(beyond, advised, implied.engine), result.instances)
+        ),
         now.estimates,
         replace(result, scenario=implied.scenario),
         beyond,
     )
-
-
-def _beyond(implied: Implied, result: Sizing) -> Extrapolated | None:
-    """Whether the recommended fleet runs at a load that the window never saw: by one run of it."""
-    if implied.engine is None or implied.speed is None:
-        return None
-    scenario = with_instances(implied.scenario, result.instances)
-    step_s = result.recommended.mean("step_s")
-    return extrapolated(implied.speed, running_per_instance(scenario, implied.engine, step_s), context_of(scenario))
-
-
-def _at_the_ends(implied: Implied, result: Sizing, beyond: Extrapolated | None) -> list[Mapping[str, Estimate]]:
-    """What the recommended fleet does at both ends of the doubt about its engines' speed."""
-    if beyond is None or implied.engine is None:
-        return []
-    scenario = with_instances(
-        with_changes(implied.scenario, {"run.steps": result.scenario.run.steps}), result.instances
-    )
-    found = []
-    for engine in beyond.engines(implied.engine):
-        runs = side_by_side(lambda r, e=engine: metrics_of(simulate(scenario, replication=r, engine=e)), range(2))
-        found.append(trial_of(result.instances, list(runs)).estimates)
-    return found
 
 
 def _with_profile(implied: Implied, folder: str) -> Scenario:
@@ -214,10 +216,4 @@ def _now(implied: Implied, result: Sizing) -> Trial:
     if known is not None:
         return known
     scenario = with_changes(implied.scenario, {"run.steps": result.scenario.run.steps})
-    runs = list(
-        side_by_side(
-            lambda r: metrics_of(simulate(scenario, replication=r, engine=implied.engine)),
-            range(scenario.run.replications),
-        )
-    )
-    return trial_of(scenario.fleet.instances, runs)
+    return trial_of(scenario.fleet.instances, runs_of(scenario, implied.engine, scenario.run.replications))

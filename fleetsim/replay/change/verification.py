@@ -18,7 +18,7 @@ from fleetsim import units
 from fleetsim.quantities import quantity
 from fleetsim.replay.change.plan import IntervalFields, SavedPlan, cost_of
 from fleetsim.replay.compared_quantities import RECHECK_PAUSES, REMEASURE
-from fleetsim.replay.diagnose.checks.stragglers import slow_instances
+from fleetsim.replay.diagnose.checks.load import slow_instances
 from fleetsim.replay.observe.observed import Observed
 from fleetsim.replay.observe.paces import PEERS
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from fleetsim.history.history import InstanceId, Note
-from fleetsim.replay.observe.interruptions import Hole, Pauses, Rolling
+from fleetsim.replay.observe.interruptions import Hole, Pause, Pauses, Rolling
 from fleetsim.replay.observe.phases import Account
 
 From = Literal["exported", "log", "inferred"]
@@ -20,6 +20,11 @@ class Reading:
 
     value: float
     source: From
+
+
+def value_of(reading: Reading | None) -> float | None:
+    """The number, None where there is none."""
+    return None if reading is None else reading.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +198,12 @@ class TrainerView:
     other_s: Reading | None = None
     unnamed_s: Reading | None = None
 
+    def of_step(self, part: Reading | None) -> float | None:
+        """Seconds of a step as a share of it; None where one of the two is not known."""
+        if part is None or self.step_s is None or self.step_s.value <= 0:
+            return None
+        return part.value / self.step_s.value
+
     @property
     def rest_s(self) -> float | None:
         """Seconds of a step in no counter: neither wait, nor compute, nor sync; None where one is not known."""
@@ -318,6 +329,11 @@ class Observed:
     def trend(self, what: Moving) -> Trend | None:
         """What moved, None where it did not."""
         return next((t for t in self.trends if t.what == what), None)
+
+    @property
+    def held(self) -> tuple[Pause, ...]:
+        """The pauses with work in hand."""
+        return () if self.pauses is None else self.pauses.held
 
     @property
     def logs_alone(self) -> bool:
