@@ -20,7 +20,7 @@ import numpy as np
 
 import fleetsim as fs
 from fleetsim.history.run_log import read_run_log
-from fleetsim.replay.shown.shown import printed_job
+from fleetsim.replay.shown import printed_job
 
 # Arms whose steps differ by less have no order.
 SAME = 0.03

@@ -8,8 +8,8 @@ from fleetsim.errors import EXIT_CODES
 from fleetsim.job.words import BINDINGS
 from fleetsim.quantities import CATALOGUE, OBSERVED, WINDOW_METRICS, Quantity
 from fleetsim.replay.diagnose.finding import QUESTIONS
-from fleetsim.replay.figures import METRICS as FIGURES
-from fleetsim.replay.figures import formula
+from fleetsim.replay.result import METRICS as FIGURES
+from fleetsim.replay.result import formula
 from fleetsim.size.words import PARTS
 
 METRICS_INTRO = """\

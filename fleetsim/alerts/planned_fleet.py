@@ -85,7 +85,7 @@ class PlanFields(AnyPlan):
 
 def planned_of(file: str, sets: Sequence[str] = ()) -> PlannedFleet:
     """The plan in a file, with `--set` on top. Raises InputError, all problems at once."""
-    from fleetsim.replay.change.plan_fields import json_of
+    from fleetsim.replay.change.plan import json_of
 
     document = json_of(file, "--plan")
     if isinstance(document, dict) and document.get("kind") == "fleetsim-plan":
@@ -110,8 +110,7 @@ def _refused(file: str, what: object, rule: str) -> InputError:
 def _replayed(document: dict[str, Any], file: str, sets: Sequence[str]) -> PlannedFleet:
     """The scenario of the window with the recommended changes, and the engine's speed in that window."""
     from fleetsim.config.load import parse_overrides
-    from fleetsim.replay.change.plan_fields import plan_from_mapping
-    from fleetsim.replay.change.plan_file import implied_of
+    from fleetsim.replay.change.plan import implied_of, plan_from_mapping
     from fleetsim.replay.change.what_if import changed
 
     plan = plan_from_mapping(document, file)

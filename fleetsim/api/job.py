@@ -30,7 +30,7 @@ Tell = Callable[[str], None]
 
 
 def _read_run(*said: Any) -> Any:
-    from fleetsim.replay.shown.shown import with_run
+    from fleetsim.replay.shown import with_run
 
     return with_run(*said)
 

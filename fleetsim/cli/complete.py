@@ -135,9 +135,9 @@ def _gate_metrics(command: str) -> Iterable[str]:
     from fleetsim.quantities import RUN_METRICS
 
     if command == "replay":
-        from fleetsim.replay import figures
+        from fleetsim.replay.result import METRICS
 
-        return figures.METRICS
+        return METRICS
     from fleetsim.plan.result import COUNTS
 
     more = {"size": ("instances",), "split": ("rollout_gpus", "trainer_gpus"), "plan": COUNTS}

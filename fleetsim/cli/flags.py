@@ -14,7 +14,7 @@ from fleetsim.job.settings import RUN, Argument, Lends, Option
 
 
 def _read_run(*said: Any) -> Any:
-    from fleetsim.replay.shown.shown import with_run
+    from fleetsim.replay.shown import with_run
 
     return with_run(*said)
 

@@ -106,7 +106,7 @@ def _of_run(
 
     from fleetsim.errors import InputError, Problem
     from fleetsim.files import new_file, write_text
-    from fleetsim.replay.shown.file import run_file
+    from fleetsim.replay.shown import run_file
 
     if run is None:
         remedy = "fleetsim scenario from verl CONFIG, or --run LOG"

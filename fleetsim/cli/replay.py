@@ -88,8 +88,8 @@ def checked(asked: Replay, output: ReplayOutput, files: PlanFiles, access: Acces
     from fleetsim.cli.output import new_page
     from fleetsim.files import apart
     from fleetsim.job.metrics import parse_gate
-    from fleetsim.replay.advice import profile_beside
-    from fleetsim.replay.figures import METRICS
+    from fleetsim.replay.answers import profile_beside
+    from fleetsim.replay.result import METRICS
 
     outputs = {"--save": output.save, "--html": output.html, "--plan-out": files.plan_out, "--patch": files.patch}
     beside = None if files.job_out is None else profile_beside(files.job_out)
@@ -210,7 +210,7 @@ def verify_words(window: HistoryWindow, plan: str) -> tuple[str, ...] | None:
 
 def write_plan(files: PlanFiles, answers: Answers, window: HistoryWindow) -> None:
     """The files that were asked for. window: that the plan is made from. Raises OutsideError."""
-    from fleetsim.replay.change.plan_fields import plan_text
+    from fleetsim.replay.change.plan import plan_text
 
     held = answers.withheld
     if held is not None:

@@ -19,9 +19,9 @@ from fleetsim.engine.step_time import StepTime
 from fleetsim.history.counters import mended
 from fleetsim.history.history import Buckets, History
 from fleetsim.replay.implied.implied_scenario import Implied
-from fleetsim.replay.implied.observed_load import own_paces
+from fleetsim.replay.implied.stretch import own_paces
+from fleetsim.replay.observe.interruptions import have_rhythm
 from fleetsim.replay.observe.observed import Observed
-from fleetsim.replay.observe.short_stops import have_rhythm
 from fleetsim.workload.lengths import sample_lengths
 
 Floats = NDArray[np.float64]
@@ -75,9 +75,8 @@ def serves(observed: Observed) -> bool:
         return False
     if observed.placement == "colocated":
         return False
-    stops = [] if observed.pauses is None else [p for p in observed.pauses.each if not p.empty]
-    counted = any(p.source == "counter" for p in stops)
-    return not counted and not have_rhythm([p.start_s for p in stops], observed.step_s)
+    counted = any(p.source == "counter" for p in observed.held)
+    return not counted and not have_rhythm([p.start_s for p in observed.held], observed.step_s)
 
 
 def sent_of(history: History, observed: Observed) -> Sent | None:

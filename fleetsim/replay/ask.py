@@ -11,8 +11,7 @@ from fleetsim.errors import InputError, Problem
 from fleetsim.job.result import SILENT, Watch, keywords, told
 from fleetsim.job.settings import RUN, Lends, Option
 from fleetsim.replay.history_fields import HistoryWindow, WindowFields
-from fleetsim.replay.known_fleet import FleetFields, KnownFleet
-from fleetsim.replay.questions import ChangeFields, Questions
+from fleetsim.replay.questions import ChangeFields, FleetFields, KnownFleet, Questions
 from fleetsim.replay.result import ReplayResult
 
 if TYPE_CHECKING:
@@ -74,7 +73,7 @@ def ask(asked: Replay, watch: Watch = SILENT) -> ReplayResult:
 
 def _configured(fleet: KnownFleet, history: History, window: HistoryWindow) -> KnownFleet:
     """With the configuration that the framework printed into the log, where nobody gave a scenario."""
-    from fleetsim.replay.shown.shown import printed_job
+    from fleetsim.replay.shown import printed_job
 
     printed = None if fleet.from_file or window.file is None else printed_job(history, window.file)
     return fleet if printed is None else replace(fleet, job=fleet.job.on(printed), from_file=True)

@@ -31,7 +31,7 @@ from fleetsim.replay.arrivals import PlayedRequests, Sent, play
 from fleetsim.replay.compared_quantities import MEASURES, QUANTITIES, Compared, ComparedRow, look_at
 from fleetsim.replay.implied.implied_scenario import Implied
 from fleetsim.replay.observe.observed import Hour, Observed
-from fleetsim.replay.observe.trainer_queue import grows
+from fleetsim.replay.observe.trainer import grows
 from fleetsim.replay.window_view import GroupQueue
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate

@@ -124,7 +124,7 @@ def doubt(result: Replayed) -> str | None:
 
 def _tone(result: Replayed, answers: Answers) -> Tone:
     verified = answers.verification
-    if (verified is not None and verified.failed) or any(f.state == "fault" for f in result.verdict.findings):
+    if (verified is not None and verified.failed) or result.verdict.faults:
         return "bad"
     return "unsure" if doubt(result) or any(f.state == "unknown" for f in result.verdict.findings) else "good"
 

@@ -7,8 +7,7 @@ from statistics import median
 
 from fleetsim import units
 from fleetsim.quantities import quantity
-from fleetsim.replay.observe.logged_rollout import LoggedRollout
-from fleetsim.replay.observe.observed import InstanceView, Observed, Reading
+from fleetsim.replay.observe.observed import InstanceView, LoggedRollout, Observed, Reading
 from fleetsim.replay.words import source_mark
 from fleetsim.tell.characters import sparkline
 from fleetsim.tell.document import Block, Section, Table, Words, followed

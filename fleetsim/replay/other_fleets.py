@@ -15,6 +15,7 @@ from fleetsim.replay.change.recommendation import AdvisedFleet
 from fleetsim.replay.change.verification import Verification
 from fleetsim.replay.change.what_if import Effect, KeyPoint, KeySweep, WhatIf
 from fleetsim.replay.model_pictures import candidate_charts, swept_charts
+from fleetsim.replay.words import changes_words
 from fleetsim.tell.charts.chart import Chart
 from fleetsim.tell.document import (
     Block,
@@ -108,11 +109,6 @@ def _effect(effect: Effect) -> tuple[Cell, ...]:
     ratio = f"{effect.ratio.mean:.3f}" + (f" ±{half:.3f}" if half > 0 else "")
     told = ratio if effect.changed else Words(tail="no significant change")
     return q.title, _estimate(effect.before, q.unit), _estimate(effect.after, q.unit), told
-
-
-def changes_words(changes: Mapping[str, Any]) -> str:
-    """ "fleet.instances = 10, sync.every_steps = 2"."""
-    return ", ".join(f"{path} = {value}" for path, value in changes.items()) or "nothing to change"
 
 
 def _estimate(estimate: Estimate, how: units.Unit) -> Words:

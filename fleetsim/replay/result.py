@@ -1,8 +1,12 @@
-"""A window of history, judged: what the fleet did, which side starves, and what another fleet would have done."""
+"""A window of history, judged: what the fleet did, which side starves, and what another fleet would have done.
+
+Its figures are what `fleetsim replay --fail-if` can ask.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -11,6 +15,7 @@ from fleetsim import units
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import Text, flag, text
 from fleetsim.job.result import SILENT, Briefed, Later, Watch, unchanging
+from fleetsim.quantities import quantity
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,9 +28,68 @@ if TYPE_CHECKING:
     from fleetsim.replay.backtest import Backtest
     from fleetsim.replay.change.recommendation import AdvisedFleet
     from fleetsim.replay.diagnose.finding import Verdict
-    from fleetsim.replay.observe.observed import Observed
+    from fleetsim.replay.observe.observed import Observed, Reading
     from fleetsim.replay.run import Replayed
     from fleetsim.tell.document import Document
+
+# What `--fail-if` can ask, over the window that was read, in the order of the reference: what it is, where no other
+# answer has it (of the oldest sample the largest age: a run's metric is the mean), and where it stands, None where the
+# window does not have it.
+_FIGURES: Mapping[str, tuple[str, Callable[[ReplayResult], float | None]]] = {
+    "step_s": ("", lambda r: _value(r.observed.trainer.step_s)),
+    "trainer_idle_fraction": ("", lambda r: _value(r.observed.trainer.idle_fraction)),
+    "sync_fraction": ("", lambda r: r.observed.trainer.of_step(r.observed.trainer.sync_s)),
+    "pause_share": ("", lambda r: _of(r.observed.pauses, "share")),
+    "generated_tok_s": ("", lambda r: _of(r.observed.fleet, "tok_s")),
+    "instance_tok_s": ("", lambda r: _of(r.observed.fleet, "instance_tok_s")),
+    "instance_spread": (
+        "standard deviation / mean of the instances' tok/s outside pauses",
+        lambda r: _of(r.observed.fleet, "tok_s_cv"),
+    ),
+    "instances": ("instances present at the end of the window", lambda r: _of(r.observed.fleet, "instances_now")),
+    "stragglers": (
+        "number of instances that are slow at their own load",
+        lambda r: float(sum(i.straggler for i in r.observed.instances)) if r.observed.instances else None,
+    ),
+    "kv_use_peak": (
+        "99th percentile of KV cache use over instances and time",
+        lambda r: _of(r.observed.fleet, "kv_use_peak"),
+    ),
+    "preemptions_per_s": ("", lambda r: _of(r.observed.fleet, "preemptions_per_s")),
+    "prefix_hit": ("", lambda r: _of(r.observed.fleet, "prefix_hit")),
+    "queue_depth": ("", lambda r: r.observed.queue.depth),
+    "oldest_sample_age_steps": (
+        "largest age of the oldest queued sample, steps",
+        lambda r: r.observed.queue.oldest_age_max_steps,
+    ),
+    "tokens_per_trained_token": ("", lambda r: r.observed.queue.generated_per_trained),
+    "gap_share": ("instance-time in which nothing was read / instance-time", lambda r: r.observed.gap_share),
+    "model_error": (
+        "largest error of the back-test: |predicted / observed - 1|, and the like for idle and queue",
+        lambda r: abs(w.error) if r.replayed.backtest is not None and (w := r.replayed.backtest.worst) else None,
+    ),
+    "faults": ("number of findings that are faults", lambda r: float(len(r.verdict.faults))),
+    "lost_gpu_h_per_day": (
+        "GPU-hours per day that all findings cost together",
+        lambda r: sum(f.gpu_h_per_day or 0.0 for f in r.verdict.findings),
+    ),
+}
+METRICS = tuple(_FIGURES)
+
+
+def formula(name: str) -> str:
+    """What one of METRICS is."""
+    return _FIGURES[name][0] or quantity(name).formula
+
+
+def _of(view: object, name: str) -> float | None:
+    """A number of a view of the window, where there is such a view."""
+    found = None if view is None else getattr(view, name)
+    return None if found is None else float(found)
+
+
+def _value(reading: Reading | None) -> float | None:
+    return None if reading is None else reading.value
 
 
 @unchanging
@@ -47,8 +111,7 @@ class ReplayResult(Briefed):
     _advice: Later[list[dict[str, Any]]] | None = None
 
     def __repr__(self) -> str:
-        faults = [f.check for f in self.verdict.findings if f.state == "fault"]
-        what = f"{self.verdict.starves} starves; faults: {', '.join(faults) or 'none'}"
+        what = f"{self.verdict.starves} starves; faults: {', '.join(self.verdict.faults) or 'none'}"
         return f"<ReplayResult of {self.history.source}: {what}>"
 
     @property
@@ -107,7 +170,7 @@ class ReplayResult(Briefed):
 
         Raises InputError where the window does not say enough for a job, OutsideError.
         """
-        from fleetsim.replay.advice import window_advice, write_job
+        from fleetsim.replay.answers import window_advice, write_job
 
         if self.replayed.implied is None:
             raise self._missing(Text("--job-out", "job_file"), "nothing that needs the job was asked for", "ask for it")
@@ -137,9 +200,7 @@ class ReplayResult(Briefed):
 
     def numbers(self) -> dict[str, float | None]:
         """What --fail-if can ask, None where the window does not have it."""
-        from fleetsim.replay.figures import figures
-
-        return figures(self.observed, self.verdict, self.replayed.backtest)
+        return {name: read(self) for name, (_, read) in _FIGURES.items()}
 
     def _missing(self, what: str, unasked: str, remedy: str) -> InputError:
         """Why there is none: the window cannot be simulated, or nobody asked."""

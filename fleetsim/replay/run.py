@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from fleetsim import units
 from fleetsim.config.load import default_scenario
@@ -18,7 +19,7 @@ from fleetsim.history.option_names import SELECTOR, mapped
 from fleetsim.replay.arrivals import Sent, sent_of, serves
 from fleetsim.replay.backtest import Backtest, backtest, backtest_of_arrivals
 from fleetsim.replay.diagnose.checks.case import Case
-from fleetsim.replay.diagnose.checks.in_flight_cap import counts_groups
+from fleetsim.replay.diagnose.checks.load import counts_groups
 from fleetsim.replay.diagnose.cost import job_usd_h, pools_of
 from fleetsim.replay.diagnose.cures import Cure, cures_of
 from fleetsim.replay.diagnose.diagnosis import diagnose, remedy_of
@@ -73,6 +74,8 @@ def possible(observed: Observed, history: History) -> Observed:
     raise InputError(problems)
 
 
+# `diagnose` of the window, with what simulations say of its causes.
+Judge = Callable[..., Verdict]
 NO_ENGINES = (
     "no engine metrics: how many instances there are, their output tokens, their requests in flight and the response "
     "lengths are not known"
@@ -137,65 +140,48 @@ def replay(
             back = back or backtest(observed, found, progress=told)
     except FleetsimError as error:  # the observation stands without a simulation
         missing = str(error)
-    weighed = back_test or missing is not None
-    verdict = diagnose(observed, start, back, given=given, unsimulated=missing, weighed=weighed)
+    judge = partial(diagnose, observed, start, back, given=given)
+    verdict = judge(unsimulated=missing, weighed=back_test or missing is not None)
     if found is not None and sent is not None:
-        verdict = _served(observed, start, given, found, sent, back, verdict, progress)
+        verdict = _served(judge, found, sent, back, verdict, progress)
     elif found is not None and rough(back):
-        verdict = _weighed(observed, start, given, found, back, verdict, progress)
+        case = Case(observed, start, frozenset(given), back)
+        verdict = _weighed(judge, case, found, verdict, progress)
     cures = cures_of(observed, verdict, job_usd_h(observed, start, given))
     return Replayed(observed, verdict, cures, pools_of(observed, start, given).assumed, found, back, missing)
 
 
 def _served(
-    observed: Observed,
-    start: Scenario,
-    given: Collection[str],
-    found: Implied,
-    sent: Sent,
-    back: Backtest | None,
-    verdict: Verdict,
-    progress: Callable[[str], None],
+    judge: Judge, found: Implied, sent: Sent, back: Backtest | None, verdict: Verdict, progress: Callable[[str], None]
 ) -> Verdict:
     """The verdict on engines that serve users again, with what a request would gain without each fault."""
-    faults: list[Check] = [f.check for f in verdict.findings if f.state == "fault"]
-    if not faults or not trusted(back):
+    if not verdict.faults or not trusted(back):
         return verdict
     progress("sending the requests again without each fault")
-    return diagnose(observed, start, back, given=given, gains=served_gains(found, sent, faults))
+    return judge(gains=served_gains(found, sent, verdict.faults))
 
 
-def _weighed(
-    observed: Observed,
-    start: Scenario,
-    given: Collection[str],
-    found: Implied,
-    back: Backtest | None,
-    verdict: Verdict,
-    progress: Callable[[str], None],
-) -> Verdict:
+def _weighed(judge: Judge, case: Case, found: Implied, verdict: Verdict, progress: Callable[[str], None]) -> Verdict:
     """The verdict again, with what the simulation says of its causes; of one that is only roughly right, which of two
-    causes is the larger."""
-    faults: list[Check] = [f.check for f in verdict.findings if f.state == "fault"]
+    causes is the larger. case: without them."""
+    faults = verdict.faults
     symptom: list[Check] = ["rollout"] if verdict.starves == "trainer" and "preemptions" in faults else []
-    if counts_groups(start, given) and verdict.starves == "trainer" and "in_flight_cap" not in faults:
+    if counts_groups(case.scenario, case.given) and verdict.starves == "trainer" and "in_flight_cap" not in faults:
         symptom.append("in_flight_cap")
-    if not trusted(back):
+    if not trusted(case.backtest):
         if "rollout" not in symptom:
             return verdict
         progress("simulating without preemptions")
-        return diagnose(observed, start, back, given=given, ranked=gains_of(found, ["preemptions", "rollout"]))
+        return judge(ranked=gains_of(found, ["preemptions", "rollout"]))
     gains: Mapping[Check, float] = {}
     if faults:
         progress("simulating without each fault")
         gains = gains_of(found, [*faults, *symptom])
-        verdict = diagnose(observed, start, back, given=given, gains=gains)
-        remedy = remedy_of(Case(observed, start, frozenset(given), back, gains, gains))
+        verdict = judge(gains=gains)
+        remedy = remedy_of(replace(case, gains=gains, ranked=gains))
         if remedy:
-            ahead = gains_of(found, ["rollout"], {"rollout": remedy}).get("rollout")
-            verdict = diagnose(observed, start, back, given=given, gains=gains, ahead=ahead)
-    left = {f.check for f in verdict.findings if f.state == "fault"} - {"model"}
-    if left or verdict.starves != "neither" or observed.placement == "colocated":
+            verdict = judge(gains=gains, ahead=gains_of(found, ["rollout"], {"rollout": remedy}).get("rollout"))
+    if set(verdict.faults) - {"model"} or verdict.starves != "neither" or case.observed.placement == "colocated":
         return verdict  # the fleet is sized last: what is mended first changes what it has to do
     progress("simulating half of the fleet")
-    return diagnose(observed, start, back, given=given, gains=gains, enough=enough_of(found))
+    return judge(gains=gains, enough=enough_of(found))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 from fleetsim import units
 from fleetsim.history.history import Note
 from fleetsim.history.window import has_clock
-from fleetsim.replay.diagnose.checks.data import FEW_STEPS
+from fleetsim.replay.diagnose.checks.reading import FEW_STEPS
 from fleetsim.replay.diagnose.finding import Finding, Verdict
 from fleetsim.replay.implied.implied_scenario import Implied
 from fleetsim.replay.observe.observed import Observed, Reading
@@ -160,3 +161,8 @@ def source_mark(quantity: Reading) -> str:
 def note_words(note: Note) -> str:
     """A note, with the share of the data that it concerns."""
     return note.text if note.share is None else f"{note.text} ({units.share(note.share)})"
+
+
+def changes_words(changes: Mapping[str, Any]) -> str:
+    """ "fleet.instances = 10, sync.every_steps = 2"."""
+    return ", ".join(f"{path} = {value}" for path, value in changes.items()) or "nothing to change"

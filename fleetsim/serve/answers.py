@@ -81,7 +81,7 @@ def read(name: str, framework: str | None, content: bytes) -> dict[str, Any]:
     The file lies in a folder of its own while it is read. Raises InputError.
     """
     from fleetsim.api import load, read_config
-    from fleetsim.replay.shown.file import run_file
+    from fleetsim.replay.shown import run_file
 
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / (Path(name).name or "file")

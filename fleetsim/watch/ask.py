@@ -14,7 +14,7 @@ from fleetsim.replay.history_fields import ACCESS, SOURCE, AccessFields, step_of
 if TYPE_CHECKING:
     from fleetsim.config.scenario import Scenario
     from fleetsim.job.job import StatedJob
-    from fleetsim.replay.change.plan_fields import SavedPlan
+    from fleetsim.replay.change.plan import SavedPlan
     from fleetsim.tell.terminal import View
     from fleetsim.watch.evaluation import Looker, LookOptions
     from fleetsim.watch.run_log import LogWatch
@@ -109,7 +109,7 @@ class WatchResult:
 def watcher(asked: FleetWatch, tell: Callable[[str], None]) -> Watcher:
     """Checks a question. tell: hears what changes, and what is not used. Raises InputError, OutsideError."""
     from fleetsim.history.prometheus import Prometheus
-    from fleetsim.replay.change.plan_fields import load_plan
+    from fleetsim.replay.change.plan import load_plan
     from fleetsim.watch.evaluation import Looker
     from fleetsim.watch.hysteresis import Damping
     from fleetsim.watch.watch import WatchOptions
@@ -159,7 +159,7 @@ def _known(
 ) -> tuple[Scenario | None, frozenset[str], frozenset[str]]:
     """The user's scenario, None where there is none, what was given of it, and what of that one by one."""
     from fleetsim.job.job import job_from_flags
-    from fleetsim.replay.known_fleet import facts_of
+    from fleetsim.replay.questions import facts_of
 
     job = job_from_flags(asked.scenario, asked.set_ or (), {})
     base = job.scenario if asked.scenario is not None or asked.set_ else None

@@ -18,7 +18,7 @@ from fleetsim.errors import InputError, Problem
 from fleetsim.faces import flag
 from fleetsim.history.history import History, StepLog
 from fleetsim.history.wandb import run_address
-from fleetsim.replay.diagnose.checks.data import FEW_STEPS
+from fleetsim.replay.diagnose.checks.reading import FEW_STEPS
 from fleetsim.replay.facts import fault_lines, worst_fault
 from fleetsim.tell.document import NextLines
 from fleetsim.tell.next_lines import parted

@@ -18,8 +18,7 @@ from fleetsim.alerts.planned_fleet import planned_of
 from fleetsim.cli.main import app
 from fleetsim.errors import InputError
 from fleetsim.job.job import StatedJob, job_from_flags
-from fleetsim.replay.change.plan_fields import load_plan
-from fleetsim.replay.change.plan_file import implied_of
+from fleetsim.replay.change.plan import implied_of, load_plan
 from fleetsim.watch.ask import decided
 from fleetsim.watch.evaluation import Looker
 from fleetsim.watch.watch import Look

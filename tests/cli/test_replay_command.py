@@ -17,11 +17,11 @@ from fleetsim.cli.main import app
 from fleetsim.cli.replay import verify_words
 from fleetsim.errors import InputError
 from fleetsim.replay import answers
-from fleetsim.replay.change.plan_fields import load_plan
+from fleetsim.replay.change.plan import load_plan
 from fleetsim.replay.change.recommendation import AdvisedFleet, recommend
-from fleetsim.replay.figures import METRICS
 from fleetsim.replay.history_fields import AccessFields, WindowFields
 from fleetsim.replay.implied.implied_scenario import Implied
+from fleetsim.replay.result import METRICS
 from fleetsim.sweep.grid import parse_sweep
 
 END = 1_790_000_000

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from fleetsim.config.load import load_scenario, with_changes
 from fleetsim.engine.step_time import LinearStepTime
-from fleetsim.replay.change.extrapolation import extrapolated
+from fleetsim.replay.change.recommendation import extrapolated
 from fleetsim.replay.change.what_if import changed, what_if
 from fleetsim.replay.implied.admission import _may_be_spread
 from fleetsim.replay.implied.implied_scenario import Implied, implied
-from fleetsim.replay.implied.prefix_hits import expected_hits, places_when_spread
 from fleetsim.replay.implied.speed import Shape, Speed
+from fleetsim.replay.observe.lengths import expected_hits, places_when_spread
 from fleetsim.replay.observe.observe import observe
 from tests.replay.independent import Job, run
 from tests.replay.windows import window

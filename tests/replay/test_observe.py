@@ -11,7 +11,7 @@ from fleetsim.errors import InputError
 from fleetsim.history.history import History
 from fleetsim.replay.observe.lengths import group_from_hits, quantile
 from fleetsim.replay.observe.observe import observe
-from fleetsim.replay.observe.slices import MOST, edges_of
+from fleetsim.replay.observe.rates import MOST, edges_of
 from tests.replay.histories import START, Fleet, buckets_of, history_of, log_of
 
 

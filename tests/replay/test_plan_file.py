@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from fleetsim.errors import InputError
 from fleetsim.replay.backtest import backtest
 from fleetsim.replay.change.patch import parse_deployment
-from fleetsim.replay.change.plan_fields import SavedPlan, load_plan, plan_from_mapping, plan_text
-from fleetsim.replay.change.plan_file import implied_of as implied_of_plan
-from fleetsim.replay.change.plan_file import plan_of
+from fleetsim.replay.change.plan import SavedPlan, load_plan, plan_from_mapping, plan_of, plan_text
+from fleetsim.replay.change.plan import implied_of as implied_of_plan
 from fleetsim.replay.change.recommendation import AdvisedFleet, recommend
 from fleetsim.replay.change.verification import verify
 from fleetsim.replay.observe.observed import Observed

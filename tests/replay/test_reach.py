@@ -11,13 +11,12 @@ from fleetsim.config.load import load_scenario, with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.step_time import LinearStepTime
 from fleetsim.replay.answers import Answers
-from fleetsim.replay.change.extrapolation import REACH, extrapolated, running_per_instance
-from fleetsim.replay.change.recommendation import recommend
+from fleetsim.replay.change.recommendation import REACH, extrapolated, recommend, running_per_instance
 from fleetsim.replay.change.what_if import sweep, what_if
 from fleetsim.replay.facts import replay_document
 from fleetsim.replay.implied.implied_scenario import Implied
-from fleetsim.replay.implied.observed_load import own_paces
 from fleetsim.replay.implied.speed import Shape, Speed
+from fleetsim.replay.implied.stretch import own_paces
 from fleetsim.replay.observe.observed import InstanceView
 from fleetsim.replay.told import document as told
 from fleetsim.sim.metrics import metrics_of

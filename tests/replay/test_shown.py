@@ -16,8 +16,8 @@ from fleetsim.errors import InputError
 from fleetsim.frameworks.python_source import printed_config
 from fleetsim.history.run_log import read_run_log
 from fleetsim.job.uncertainty import UNCERTAIN
-from fleetsim.replay.shown.measured_values import interval_of, measured
-from fleetsim.replay.shown.shown import raw_paths, with_run
+from fleetsim.replay.measured_values import interval_of, measured
+from fleetsim.replay.shown import raw_paths, with_run
 from fleetsim.sim.run import simulate
 from fleetsim.sim.window import window_of
 from tests.history.verl_log import VerlJob, console

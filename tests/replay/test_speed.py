@@ -15,7 +15,7 @@ from fleetsim.engine.step_time import LinearStepTime, StepTime
 from fleetsim.history.history import Buckets, History, InstanceId
 from fleetsim.history.openmetrics import read_openmetrics
 from fleetsim.replay.implied.speed import Speed, speed_of
-from fleetsim.replay.observe import load_curve
+from fleetsim.replay.observe import paces as load_curve
 from fleetsim.replay.observe.interruptions import Pause, Pauses
 from fleetsim.replay.observe.observe import observe
 from fleetsim.replay.observe.observed import Observed, QueueView, TrainerView

@@ -8,7 +8,7 @@ import pytest
 
 from fleetsim.config.load import load_scenario, with_changes
 from fleetsim.history.history import InstanceId
-from fleetsim.replay.change.plan_fields import (
+from fleetsim.replay.change.plan import (
     BaselineFields,
     IntervalFields,
     PlanTargets,
@@ -16,8 +16,8 @@ from fleetsim.replay.change.plan_fields import (
     RecommendedFields,
     RollbackFields,
     SavedPlan,
+    baseline_of,
 )
-from fleetsim.replay.change.plan_file import baseline_of
 from fleetsim.replay.change.verification import Name, State, verify
 from fleetsim.replay.observe.observed import FleetView, InstanceView, Observed, QueueView, Reading, TrainerView
 

@@ -153,7 +153,7 @@ def test_one_answer_for_any_findings(states: dict[Any, Any], binding: Check | No
     """Sized only where too little to read, a fault that comes first and a simulation that misses are all ruled out."""
     if binding is not None:
         states[binding] = "fault"  # what binds is a fault
-    drafts = [Reply(check, state, f"{check} is {state}") for check, state in states.items()]
+    drafts = [Reply(state, f"{check} is {state}", check=check) for check, state in states.items()]
     held = withheld(Case(window(**STARVED), default_scenario()), drafts, binding)
     healthy = states["data"] != "fault" and binding not in MENDS and states["model"] == "ok"
     assert (held is None) == healthy

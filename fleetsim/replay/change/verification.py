@@ -16,12 +16,11 @@ from typing import Literal
 
 from fleetsim import units
 from fleetsim.quantities import quantity
-from fleetsim.replay.change.plan_fields import IntervalFields, SavedPlan
-from fleetsim.replay.change.plan_file import cost_of
+from fleetsim.replay.change.plan import IntervalFields, SavedPlan, cost_of
 from fleetsim.replay.compared_quantities import RECHECK_PAUSES, REMEASURE
-from fleetsim.replay.diagnose.checks.stragglers import slow_instances
+from fleetsim.replay.diagnose.checks.load import slow_instances
 from fleetsim.replay.observe.observed import Observed
-from fleetsim.replay.observe.stragglers import PEERS
+from fleetsim.replay.observe.paces import PEERS
 
 State = Literal["ok", "failed", "unknown"]
 Name = Literal[

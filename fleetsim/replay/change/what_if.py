@@ -25,22 +25,20 @@ from fleetsim.faces import flag
 from fleetsim.job.derived_values import PRICE, SECONDS, price_notes
 from fleetsim.job.engine_source import accuracy_of
 from fleetsim.job.trainer_scaling import scaled
-from fleetsim.job.trials import Trial, flat, trial_of
-from fleetsim.replay.change.extrapolation import (
+from fleetsim.job.trials import flat, trial_of
+from fleetsim.replay.change.recommendation import (
     Engine,
     Extrapolated,
-    context_of,
-    extrapolated,
+    at_the_ends,
+    beyond_of,
+    estimates_of,
     hull,
-    running_per_instance,
+    runs_of,
     widened,
 )
 from fleetsim.replay.implied.implied_scenario import Implied
 from fleetsim.sim.engines import engine_of
-from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.paired_difference import differs, ratio_of
-from fleetsim.sim.run import simulate
-from fleetsim.sim.threads import side_by_side
 
 _TIMES = {"publish_s": "publish", "pause_s": "pause", "trainer_block_s": "trainer held"}
 _KEYS = ("sync.transport", "sync.link")
@@ -124,8 +122,6 @@ MOST_POINTS = 64
 # Eight of ten public arms that were predicted from another one's log came within this factor (docs/next_run.md; those
 # with as many trainer GPUs).
 NEXT_RUN = 1.11
-# Replications at each end of the doubt about an extrapolated speed: it is far wider than chance.
-END_RUNS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,14 +204,14 @@ def what_if(implied: Implied, changes: Mapping[str, Any], *, replications: int |
     n = replications if replications is not None else implied.scenario.run.replications
     implied = replace(implied, scenario=implied.settling)
     scenario, engine, notes = changed(implied, changes)
-    before = _runs(implied.scenario, implied.engine, n)
-    after = _runs(scenario, engine, n)
+    before = runs_of(implied.scenario, implied.engine, n)
+    after = runs_of(scenario, engine, n)
     a, b = trial_of(implied.scenario.fleet.instances, before), trial_of(scenario.fleet.instances, after)
     flat_before, flat_after = [flat(m) for m in before], [flat(m) for m in after]
-    beyond = _beyond(implied, scenario, engine, b)
-    ends = _at_the_ends(beyond, scenario, engine, n)
+    beyond = beyond_of(implied.speed, scenario, engine, b.mean("step_s"))
+    ends = at_the_ends(beyond, scenario, engine, n)
     flat_ends = [[flat(m) for m in runs] for runs in ends]
-    after_ends = widened(b.estimates, [trial_of(scenario.fleet.instances, runs).estimates for runs in ends])
+    after_ends = widened(b.estimates, estimates_of(ends, b.instances))
     effects = []
     for metric in METRICS:
         ratio = ratio_of(flat_after, flat_before, metric)
@@ -237,13 +233,8 @@ def sweep(
     Raises InputError for no or more than MOST_POINTS values, and for one that does not fit.
     """
     if not 1 <= len(values) <= MOST_POINTS:
-        raise InputError(
-            [
-                Problem(
-                    flag("sweep"), len(values), f"takes 1 to {MOST_POINTS} values", "for example fleet.instances=4,8,12"
-                )
-            ]
-        )
+        rule = f"takes 1 to {MOST_POINTS} values"
+        raise InputError([Problem(flag("sweep"), len(values), rule, "for example fleet.instances=4,8,12")])
     n = replications if replications is not None else implied.scenario.run.replications
     implied = replace(implied, scenario=implied.settling)
     now = field_at(implied.scenario, key)
@@ -251,9 +242,9 @@ def sweep(
     points = []
     for value, (scenario, engine, notes) in zip(values, cases, strict=True):
         try:
-            trial = trial_of(scenario.fleet.instances, _runs(scenario, engine, n))
-            beyond = _beyond(implied, scenario, engine, trial)
-            ends = [trial_of(trial.instances, runs).estimates for runs in _at_the_ends(beyond, scenario, engine, n)]
+            trial = trial_of(scenario.fleet.instances, runs_of(scenario, engine, n))
+            beyond = beyond_of(implied.speed, scenario, engine, trial.mean("step_s"))
+            ends = estimates_of(at_the_ends(beyond, scenario, engine, n), trial.instances)
             points.append(KeyPoint(value, widened(trial.estimates, ends), trial.binding, None, notes, beyond))
         except StuckError as error:
             points.append(KeyPoint(value, None, None, error.what, notes))
@@ -325,24 +316,3 @@ def _unread(implied: Implied, scenario: Scenario, changes: Mapping[str, Any]) ->
             "--given admission.law=version_window --given admission.max_staleness=N"
         )
     return notes
-
-
-def _beyond(implied: Implied, scenario: Scenario, engine: Engine | None, trial: Trial) -> Extrapolated | None:
-    """Whether the changed fleet runs at a load that the window never saw."""
-    if engine is None or implied.speed is None:
-        return None
-    running = running_per_instance(scenario, engine, trial.mean("step_s"))
-    return extrapolated(implied.speed, running, context_of(scenario))
-
-
-def _at_the_ends(
-    beyond: Extrapolated | None, scenario: Scenario, engine: Engine | None, n: int
-) -> list[list[dict[str, Any]]]:
-    """Runs at both ends of the doubt about the engine's speed; none within the loads that the window saw."""
-    if beyond is None or engine is None:
-        return []
-    return [_runs(scenario, other, min(n, END_RUNS)) for other in beyond.engines(engine)]
-
-
-def _runs(scenario: Scenario, engine: Engine | None, n: int) -> list[dict[str, Any]]:
-    return side_by_side(lambda r: metrics_of(simulate(scenario, replication=r, engine=engine)), range(n))

@@ -123,23 +123,15 @@ def pause_shares(observed: Observed) -> tuple[float, float]:
     total = sum(p.seconds for p in observed.pauses.each)
     if total <= 0:
         return share + alone, 0.0
-    held = share * sum(p.seconds for p in observed.pauses.each if not p.empty) / total
+    held = share * sum(p.seconds for p in observed.held) / total
     return min(1.0, held + alone), share - held
 
 
 def observed_slices(observed: Observed) -> dict[Slice, float]:
     """The share of its pool's time that each slice had; a slice that nobody measured is missing, and bounded by 1."""
-    slices: dict[Slice, float] = {}
     t = observed.trainer
-    if t.step_s is not None and t.step_s.value > 0:
-        parts: tuple[tuple[Slice, Reading | None], ...] = (
-            ("train", t.train_s),
-            ("wait", t.wait_s),
-            ("sync", t.sync_s),
-        )
-        for name, part in parts:
-            if part is not None:
-                slices[name] = min(1.0, part.value / t.step_s.value)
+    parts: dict[Slice, Reading | None] = {"train": t.train_s, "wait": t.wait_s, "sync": t.sync_s}
+    slices = {name: min(1.0, share) for name, part in parts.items() if (share := t.of_step(part)) is not None}
     if t.rest_s is not None and t.step_s is not None and t.step_s.value > 0:
         slices["rest"] = t.rest_s / t.step_s.value
     if t.idle_fraction is not None:

@@ -11,44 +11,36 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.replay.arrivals import serves
 from fleetsim.replay.backtest import Backtest
 from fleetsim.replay.change.resizing import withheld
-from fleetsim.replay.diagnose.checks import (
-    backlog,
-    data,
-    engine_limits,
-    in_flight_cap,
-    model,
-    prefix_cache,
-    rollout,
-    stragglers,
-    sync,
-    trainer,
-)
 from fleetsim.replay.diagnose.checks.accounted import accounted, answers
-from fleetsim.replay.diagnose.checks.backlog import TOO_LARGE
-from fleetsim.replay.diagnose.checks.case import WORTH, Case, Earlier, Gains, Reply, told
+from fleetsim.replay.diagnose.checks.case import WORTH, Case, Gains, Reply, told
+from fleetsim.replay.diagnose.checks.engines import max_num_seqs, preemptions, prefix_cache
+from fleetsim.replay.diagnose.checks.fleet import TOO_LARGE, backlog, rollout
+from fleetsim.replay.diagnose.checks.load import in_flight_cap, stragglers
+from fleetsim.replay.diagnose.checks.reading import data, model
+from fleetsim.replay.diagnose.checks.trainer import sync, trainer
 from fleetsim.replay.diagnose.cost import ROLLOUT, FindingCost, observed_slices, pools_of, settle, within
 from fleetsim.replay.diagnose.finding import MENDS, Check, Finding, Verdict
 from fleetsim.replay.diagnose.levers import levers_of
-from fleetsim.replay.implied.observed_load import own_paces
-from fleetsim.replay.observe.departures import missed_words, unreplaced
+from fleetsim.replay.implied.stretch import own_paces
+from fleetsim.replay.observe.changes import missed_words, unreplaced
 from fleetsim.replay.observe.observed import Observed
+from fleetsim.replay.observe.paces import piled
 from fleetsim.replay.observe.phases import Account, plain
-from fleetsim.replay.observe.stragglers import piled
 
 Starves = Literal["trainer", "rollout", "neither", "unknown"]
 
-CHECKS: Mapping[Check, Callable[[Case, Earlier], Reply]] = {
-    "data": data.check,
-    "trainer": trainer.check,
-    "sync": sync.check,
-    "stragglers": stragglers.check,
-    "prefix_cache": prefix_cache.check,
-    "in_flight_cap": in_flight_cap.check,
-    "max_num_seqs": engine_limits.max_num_seqs,
-    "preemptions": engine_limits.preemptions,
-    "rollout": rollout.check,
-    "backlog": backlog.check,
-    "model": model.check,
+CHECKS: Mapping[Check, Callable[[Case], Reply]] = {
+    "data": data,
+    "trainer": trainer,
+    "sync": sync,
+    "stragglers": stragglers,
+    "prefix_cache": prefix_cache,
+    "in_flight_cap": in_flight_cap,
+    "max_num_seqs": max_num_seqs,
+    "preemptions": preemptions,
+    "rollout": rollout,
+    "backlog": backlog,
+    "model": model,
 }
 # A wrong model is where to look, not what to change in the job.
 _NOT_A_CHANGE: tuple[Check, ...] = ("data", "model")
@@ -96,28 +88,23 @@ def diagnose(
     settled = settle([d.claims for d in order], pools_of(observed, scenario, case.given), observed_slices(observed))
     size_of = {d.check: size for d, size in zip(order, settled, strict=True)}
     sizes = [size_of.get(d.check) for d in drafts]
-    findings = tuple(
-        Finding(
-            d.check,
-            d.state,
-            d.title,
-            d.evidence,
-            None if size is None else size.gpu_h_per_day,
-            None if size is None else size.usd_per_day,
-            d.next,
-            d.missing,
-            None if size is None else size.step_share if d.saves is None else d.saves,
-            d.saves is not None,
-            d.ends,
-        )
-        for d, size in zip(drafts, sizes, strict=True)
-    )
+    findings = tuple(_finding(d, size) for d, size in zip(drafts, sizes, strict=True))
     first = _largest_lever(case, order) or _dearest(_first(case, order), order, size_of)
     most = _largest(drafts, sizes)
     starves = _starves(case, drafts)
     headline = _headline(case, starves, first, most, drafts)
     binding = None if first is None else first.check
     return Verdict(starves, headline, findings, binding, withheld(case, drafts, binding))
+
+
+def _finding(d: Reply, size: FindingCost | None) -> Finding:
+    """A reply with its size."""
+    gpu_h, usd, share = (None, None, None) if size is None else (size.gpu_h_per_day, size.usd_per_day, size.step_share)
+    saves = share if d.saves is None else d.saves
+    evidence = tuple(d.evidence)
+    return Finding(
+        d.check, d.state, d.title, evidence, gpu_h, usd, d.next, d.missing, saves, d.saves is not None, d.ends
+    )
 
 
 def remedy_of(case: Case) -> Mapping[str, Any]:
@@ -128,10 +115,11 @@ def remedy_of(case: Case) -> Mapping[str, Any]:
 def _drafts(case: Case) -> list[Reply]:
     drafts: list[Reply] = []
     for name, check in CHECKS.items():
-        reply = accounted(case, name) if answers(case, name) else check(case, tuple(drafts))
+        reply = accounted(case, name) if answers(case, name) else check(replace(case, earlier=tuple(drafts)))
         if name == "backlog" and case.observed.logs_alone and reply.name == TOO_LARGE:
-            reply = Reply("backlog", "ok", reply.title, reply.evidence)  # a lever says what a faster trainer gives
-        drafts.append(_weighed(case, reply))
+            reply = Reply("ok", reply.title, reply.evidence)  # a lever says what a faster trainer gives
+        reply = _weighed(case, replace(reply, check=name))
+        drafts.append(replace(reply, check=name))
     return drafts
 
 
@@ -167,7 +155,7 @@ def _weighed(case: Case, draft: Reply) -> Reply:
     # Engines that stop for weights while the trainer is busy and does not wait: a rolling sync that costs no step.
     unheld = draft.check == "sync" and case.starving is False and _held(case) < WORTH
     if gain < WORTH and (draft.check in _COSTS_OR_NOT or unheld or (draft.check == "stragglers" and not draft.claims)):
-        return Reply(draft.check, "ok", f"{draft.title}; that costs nothing now", said)
+        return Reply("ok", f"{draft.title}; that costs nothing now", said)
     if not draft.claims or serves(case.observed):
         return replace(draft, evidence=said)
     # A shorter step is less time of both pools; `settle` bounds each by what was observed of it.
@@ -195,8 +183,8 @@ def _run_ahead(case: Case, draft: Reply, gain: float) -> Reply:
 
 def _held(case: Case) -> float:
     """Of a step, the share for which weight sync holds the trainer; 1 where nobody says."""
-    t = case.observed.trainer
-    return 1.0 if t.sync_s is None or t.step_s is None or t.step_s.value <= 0 else t.sync_s.value / t.step_s.value
+    held = case.observed.trainer.of_step(case.observed.trainer.sync_s)
+    return 1.0 if held is None else held
 
 
 def _refutable(draft: Reply) -> bool:

@@ -122,6 +122,11 @@ class Verdict:
     binding: Check | None
     withheld: Withheld | None = None
 
+    @property
+    def faults(self) -> list[Check]:
+        """The questions that a fault answers, in the runbook's order."""
+        return [f.check for f in self.findings if f.state == "fault"]
+
 
 def addressed(verdict: Verdict, call: Sequence[str]) -> Verdict:
     """The verdict with every next command as one that repeats this call: `fleetsim replay` and its own words."""

@@ -12,19 +12,18 @@ from dataclasses import replace
 from typing import Any
 
 from fleetsim.config.base import MAX_COUNT
+from fleetsim.config.scenario import Scenario
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.errors import FleetsimError
 from fleetsim.job.nameplate import mean_output_tokens, mean_prompt_tokens
 from fleetsim.policies.samples import AGE_ACTIONS
 from fleetsim.replay.arrivals import Engine, Sent, play
 from fleetsim.replay.backtest import Backtest
+from fleetsim.replay.change.recommendation import runs_of
 from fleetsim.replay.change.what_if import changed
 from fleetsim.replay.diagnose.checks.case import KV_ROOM, Gains
 from fleetsim.replay.diagnose.finding import Check
 from fleetsim.replay.implied.implied_scenario import Implied
-from fleetsim.sim.metrics import metrics_of
-from fleetsim.sim.run import simulate
-from fleetsim.sim.threads import side_by_side
 
 # Steps of a run, two pairs each: the draws are the same, so that the difference is steady long before the means are.
 STEPS, PAIRS = 30, 2
@@ -150,23 +149,25 @@ def _wider(limits: EngineLimits) -> EngineLimits:
 
 def enough_of(implied: Implied) -> int | None:
     """The smallest fleet that makes a step no longer, by bisection. None where that cannot be simulated."""
-    now = implied.scenario.fleet.instances
+    before = _tried(implied, {})
+    if before is None:
+        return None
+    few, enough = 0, implied.scenario.fleet.instances
+    while enough - few > 1:
+        middle = (few + enough) // 2
+        after = _tried(implied, {"fleet.instances": middle})
+        longer = after is None or sum(b / a - 1.0 for a, b in zip(before, after, strict=True)) / PAIRS > NO_LONGER
+        few, enough = (middle, enough) if longer else (few, middle)
+    return enough
+
+
+def _tried(implied: Implied, changes: Mapping[str, Any]) -> list[float] | None:
+    """Seconds of a step with these changes; None where it gets stuck, or slow instances are named by their number."""
     try:
-        scenario, engine, _ = changed(implied, {"run.steps": STEPS})
-        before = _step_s(scenario, engine)
+        scenario, engine, _ = changed(implied, {**changes, "run.steps": STEPS})
+        return _step_s(scenario, engine)
     except FleetsimError:
         return None
-    few, enough = 0, now
-    while enough - few > 1:
-        try:
-            tried = (few + enough) // 2
-            scenario, engine, _ = changed(implied, {"fleet.instances": tried, "run.steps": STEPS})
-            after = _step_s(scenario, engine)
-            longer = sum(b / a - 1.0 for a, b in zip(before, after, strict=True)) / PAIRS > NO_LONGER
-        except FleetsimError:  # it gets stuck, or slow instances are named by their number
-            longer = True
-        few, enough = (tried, enough) if longer else (few, tried)
-    return enough
 
 
 def rough(back: Backtest | None) -> bool:
@@ -184,6 +185,5 @@ def trusted(back: Backtest | None) -> bool:
     return all(row.within for row in back.overall if row.quantity in ("step_s", "tok_s", "trainer_idle"))
 
 
-def _step_s(scenario: Any, engine: Any) -> list[float]:
-    runs = side_by_side(lambda r: metrics_of(simulate(scenario, replication=r, engine=engine)), range(PAIRS))
-    return [float(m["step_s"]) for m in runs]
+def _step_s(scenario: Scenario, engine: Engine | None) -> list[float]:
+    return [float(m["step_s"]) for m in runs_of(scenario, engine, PAIRS)]

@@ -22,9 +22,9 @@ from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.step_time import StepTime
 from fleetsim.errors import FleetsimError
 from fleetsim.policies.admission import laws_by_parameter
-from fleetsim.replay.implied.prefix_hits import expected_hits, places_when_spread
+from fleetsim.replay.observe.lengths import expected_hits, places_when_spread
 from fleetsim.replay.observe.observed import Observed, QueueView
-from fleetsim.replay.observe.trainer_queue import grows
+from fleetsim.replay.observe.trainer import grows
 from fleetsim.replay.window_view import GroupQueue, idle_share, in_flight
 from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.run import simulate

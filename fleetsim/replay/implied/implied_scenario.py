@@ -38,20 +38,20 @@ from fleetsim.history.history import History
 from fleetsim.history.option_names import MAP
 from fleetsim.replay.implied.admission import admission_like
 from fleetsim.replay.implied.engine import (
+    LoggedSpeed,
     take_capacity_policy,
     take_engine,
     take_engine_facts,
     take_most_seqs,
     take_slowdown,
 )
-from fleetsim.replay.implied.logged_speed import LoggedSpeed
-from fleetsim.replay.implied.observed_load import own_paces
 from fleetsim.replay.implied.scenario_draft import ScenarioDraft
 from fleetsim.replay.implied.seconds import take_sync, take_trainer
 from fleetsim.replay.implied.speed import Speed
+from fleetsim.replay.implied.stretch import own_paces
 from fleetsim.replay.implied.workload import take_batch, take_workload, tell_trend
 from fleetsim.replay.observe.observed import InstanceView, Observed
-from fleetsim.replay.observe.stragglers import piled, usual_load
+from fleetsim.replay.observe.paces import piled, usual_load
 from fleetsim.sim.engines import engine_of
 
 # Steps and replications of a back-test or what-if: a second or two for a large fleet.

@@ -10,19 +10,16 @@ from fleetsim.engine.transport import SyncTimes, sync_times
 from fleetsim.errors import InputError
 from fleetsim.job.nameplate import mean_batch_tokens, mean_output_tokens
 from fleetsim.policies.samples import IN_FLIGHT
-from fleetsim.replay.implied.observed_load import found_pauses
 from fleetsim.replay.implied.scenario_draft import ScenarioDraft
-from fleetsim.replay.observe.observed import Observed, Reading
+from fleetsim.replay.implied.stretch import found_pauses
+from fleetsim.replay.observe.interruptions import Pause
+from fleetsim.replay.observe.observed import Observed, value_of
 
 # A base scenario's seconds stay where the window is this near to them, in seconds or as a share.
 NEAR_S, NEAR_SHARE = 0.25, 0.02
 # The rest of a step that belongs to nothing counts from this share of it on.
 LEAST_REST = 0.01
 _ROLLING = "the instances stop one after the other, with a rhythm"
-
-
-def _value(quantity: Reading | None) -> float | None:
-    return None if quantity is None else quantity.value
 
 
 def near(a: float, b: float) -> bool:
@@ -33,12 +30,12 @@ def near(a: float, b: float) -> bool:
 def take_trainer(draft: ScenarioDraft, observed: Observed) -> None:
     """Compute seconds of a step. A base scenario's split into fixed and per token is kept and scaled as a whole."""
     view = observed.trainer
-    train = _value(view.train_s)
+    train = value_of(view.train_s)
     source: str = view.train_s.source if view.train_s is not None else ""
     if train is None:
-        step, wait = _value(view.step_s), _value(view.wait_s)
+        step, wait = value_of(view.step_s), value_of(view.wait_s)
         if step is not None and wait is not None:
-            train, source = max(0.0, step - wait - (_value(view.sync_s) or 0.0)), "the step less wait and sync"
+            train, source = max(0.0, step - wait - (value_of(view.sync_s) or 0.0)), "the step less wait and sync"
     if train is None:
         if draft.from_base:
             draft.assumed.append("trainer seconds: of the base scenario; no trainer was read")
@@ -48,7 +45,7 @@ def take_trainer(draft: ScenarioDraft, observed: Observed) -> None:
         return
     scenario = draft.scenario()
     t = scenario.trainer
-    tokens, output = mean_batch_tokens(scenario), _value(view.batch_tokens)
+    tokens, output = mean_batch_tokens(scenario), value_of(view.batch_tokens)
     if output:  # what was trained, where it is exported: a client that drops stale samples trains on the short ones
         tokens += output - t.batch_samples * mean_output_tokens(scenario)
     now = t.fixed_s + t.per_token_s * tokens + sum(p.fixed_s + p.per_token_s * tokens for p in t.phases)
@@ -83,8 +80,8 @@ def take_sync(draft: ScenarioDraft, observed: Observed) -> None:
     """Pause, cadence, the trainer's block, and what a step holds beyond wait, compute and sync."""
     scenario = draft.scenario()
     placement = scenario.fleet.placement
-    step = _value(observed.trainer.step_s)
-    held = _value(observed.trainer.sync_s)
+    step = value_of(observed.trainer.step_s)
+    held = value_of(observed.trainer.sync_s)
     cadence = _cadence(draft, observed, step)
     pause = _pause(observed) if placement == "disaggregated" else None
     if draft.from_base:
@@ -135,15 +132,12 @@ def _against_base(
     drains = IN_FLIGHT[scenario.sync.in_flight].drains and scenario.sync.scope == "global"
     if near(held, expected) or (drains and not alone and expected <= held <= expected + times.complete_s):
         return
-    text = f"{held:.2f} s held by a sync, {_source(observed.trainer.sync_s)}"
+    source = observed.trainer.sync_s.source if observed.trainer.sync_s is not None else ""
+    text = f"{held:.2f} s held by a sync, {source}"
     draft.take("sync.trainer_block_s", held, text, against=(held, expected))
     if alone and pause is None and held < times.publish_s + times.pause_s:
         rest = max(0.0, held - times.publish_s)
         draft.take("sync.pause_s", rest, f"{rest:.2f} s, no longer than the trainer is held")
-
-
-def _source(quantity: Reading | None) -> str:
-    return "" if quantity is None else quantity.source
 
 
 def _cadence(draft: ScenarioDraft, observed: Observed, step: float | None) -> int:
@@ -154,7 +148,7 @@ def _cadence(draft: ScenarioDraft, observed: Observed, step: float | None) -> in
         if not draft.from_base or (draft.start.sync.trigger == "steps" and every != draft.start.sync.every_steps):
             draft.take("sync.every_steps", every, f"each instance stops every {observed.rolling.period_s:.1f} s")
         return every
-    found = [p for p in found_pauses(observed) if not p.empty]
+    found = _held(observed)
     sure = not draft.from_base or (draft.start.sync.trigger == "steps" and all(p.source != "silence" for p in found))
     if step and len(found) >= 4 and observed.placement != "colocated" and sure:
         period = float(np.median(np.diff([p.start_s for p in found])))
@@ -172,21 +166,26 @@ def _pause(observed: Observed) -> float | None:
     """Mean seconds of the pauses with work in hand; None below three of them. Of a rolling sync, of one instance's."""
     if observed.rolling is not None:
         return observed.rolling.mean_s
-    held = [p.seconds for p in found_pauses(observed) if not p.empty]
-    return sum(held) / len(held) if len(held) >= 3 else None
+    held = _held(observed)
+    return sum(p.seconds for p in held) / len(held) if len(held) >= 3 else None
 
 
 def _count(observed: Observed) -> int:
     if observed.rolling is not None:
         return len(observed.rolling.stops)
-    return len([p for p in found_pauses(observed) if not p.empty])
+    return len(_held(observed))
+
+
+def _held(observed: Observed) -> list[Pause]:
+    """The pauses with work in hand that were seen for certain."""
+    return [p for p in found_pauses(observed) if not p.empty]
 
 
 def _rest(draft: ScenarioDraft, observed: Observed, scenario: Scenario) -> None:
     """What is left of a step: the switch of colocated GPUs, else a stall after each step."""
     view, checkpoint = observed.trainer, scenario.trainer.checkpoint
     colocated = scenario.fleet.placement == "colocated"
-    known, rest, step = view.rest_s is not None, view.rest_s or 0.0, _value(view.step_s) or 0.0
+    known, rest, step = view.rest_s is not None, view.rest_s or 0.0, value_of(view.step_s) or 0.0
     if rest <= LEAST_REST * step:
         rest = 0.0
     every = checkpoint.every_steps

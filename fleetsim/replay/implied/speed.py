@@ -36,8 +36,7 @@ from fleetsim import units
 from fleetsim.engine.step_time import LinearStepTime, StepTime
 from fleetsim.history.history import History
 from fleetsim.least_squares import non_negative
-from fleetsim.replay.implied.observed_load import seen_of
-from fleetsim.replay.implied.stretch import LoadLevel, Stretch
+from fleetsim.replay.implied.stretch import LoadLevel, Stretch, seen_of
 from fleetsim.replay.observe.observed import Observed
 
 Floats = NDArray[np.float64]

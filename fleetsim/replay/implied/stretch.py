@@ -1,12 +1,16 @@
-"""A stretch of a window: its scrapes, its steady intervals, and the level of its iteration times."""
+"""A stretch of a window: its engines' load, scrape by scrape, its steady intervals, and the level of its iterations."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
+from fleetsim.history.history import Buckets, History
+from fleetsim.replay.observe.interruptions import Pause, Stop
+from fleetsim.replay.observe.observed import InstanceView, Observed
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -157,3 +161,197 @@ class Stretch:
             if level is not None:
                 found.append(predict(level) / level.seconds - 1.0)
         return np.array(found) if found else None
+
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+# Within this of the median an instance is as fast as the others; the difference is noise. So it is within three robust
+# standard deviations of all instances' paces, as of fleets with a handful of requests each, up to the second number.
+SAME_PACE, OFF_PACE = 0.03, 0.15
+_SCATTER = 3.0 * 1.4826
+# Relative doubt in the iterations of an interval: at least this, and more by how far its load moved.
+_LEAST_DOUBT, _MOVED = 0.01, 0.6
+# An interval counts while the load moved by less than this share of its mean.
+_MOST_MOVED = 0.7
+# Preemptions per finished request above which a request's seconds in the engine are not those in which it ran: it waits
+# again after each, and engines count only its first wait.
+_PREEMPTED = 0.01
+# Scrapes inside pauses from which their mean is taken.
+_FEWEST_INSIDE = 12
+# Scrape intervals that a silence must last to be a pause for certain.
+_SURE_SCRAPES = 0.75
+
+
+def seen_of(
+    history: History, observed: Observed, kv_tokens: float | None, unseen_pause_s: float | None = None
+) -> Stretch | None:
+    """The load of a window; None where running or generated tokens were not read.
+
+    kv_tokens: an instance's KV capacity. unseen_pause_s: seconds of a weight sync's pause where none was long enough to
+    be seen: it is taken off the requests' seconds wherever the trainer's counters say that a sync was. kv_use counts a
+    shared prompt once, decodes read it once each: K = what is in use + running x prompt x hit ratio.
+    """
+    values = history.values
+    if "generation_tokens" not in values or "running" not in values or len(history.times) < 3:
+        return None
+    paused = np.zeros(len(history.times), np.bool_)
+    broken = np.zeros(len(history.times) - 1, np.bool_)
+    for pause in found_pauses(observed):
+        paused |= (history.times >= pause.start_s) & (history.times < pause.end_s)
+        broken |= (history.times[:-1] < pause.end_s) & (history.times[1:] > pause.start_s)
+    size = len(history.instances)
+    if observed.rolling is not None:
+        paused = paused | observed.rolling.standing(history.times, size)
+        broken = broken | observed.rolling.overlapping(history.times, size)
+    unseen = np.zeros(values["generation_tokens"][:, 1:].shape)
+    if unseen_pause_s and observed.rolling is None and not any(not p.empty for p in found_pauses(observed)):
+        synced = _synced(history)
+        broken |= synced
+        lower = np.minimum(values["running"][:, :-1], values["running"][:, 1:])
+        unseen = np.where(synced, np.nan_to_num(lower) * unseen_pause_s, 0.0)
+    running = np.where(paused, np.nan, values["running"])
+    kv = np.full(running.shape, np.nan)
+    if kv_tokens is not None and "kv_use" in values:
+        kv = values["kv_use"] * kv_tokens + values["running"] * _shared_prompt(observed)
+    generated = _growth(values["generation_tokens"])
+    nothing = np.zeros(generated.shape)
+    prompts = np.nan_to_num(_growth(values["prompt_tokens"])) if "prompt_tokens" in values else nothing
+    hits = np.nan_to_num(_growth(values["prefix_hits"])) if "prefix_hits" in values else nothing
+    prefilled = np.maximum(0.0, prompts - hits)
+    pace = _paces(history, observed)
+    thrown = np.nan_to_num(_growth(values["preemptions"])) if "preemptions" in values else nothing
+    broken = broken | (thrown > 0)  # what it had is computed again, which no counter of prompts shows
+    rows = _steady(history.times, values["running"], kv, generated, prefilled, broken, pace)
+    times, seconds, tokens, count = _requests(history, observed, unseen)
+    if count is not None and float(thrown.sum()) > _PREEMPTED * float(np.nansum(count)):
+        seconds = None
+    return Stretch(
+        history.times, running, kv, generated, prefilled, unseen, rows, pace, times, seconds, tokens, count,
+        int((thrown > 0).sum()),
+    )  # fmt: skip
+
+
+def _synced(history: History) -> Bools:
+    """(T - 1,) whether a weight sync ended in the interval, by the trainer's counters."""
+    for name in ("trainer.sync_s_total", "trainer.steps"):
+        if name in history.fleet:
+            with np.errstate(invalid="ignore"):
+                return np.asarray(np.diff(history.fleet[name]) > 0)
+    return np.zeros(len(history.times) - 1, np.bool_)
+
+
+def found_pauses(observed: Observed) -> tuple[Pause, ...]:
+    """The pauses that were seen for certain: counted or slept through, empty, or most of a scrape long.
+
+    A shorter silence may as well be a lull: few long responses that all ended or waited.
+    """
+    each = observed.pauses.each if observed.pauses is not None else ()
+    return tuple(p for p in each if p.source != "silence" or p.empty or p.seconds >= _SURE_SCRAPES * observed.step_s)
+
+
+def _steady(
+    times: Floats, running: Floats, kv: Floats, generated: Floats, prefilled: Floats, broken: Bools, pace: Floats
+) -> SteadyIntervals:
+    shape = generated.shape
+    a, b = running[:, :-1], running[:, 1:]
+    mean = 0.5 * (a + b)
+    dt = np.broadcast_to(np.diff(times), shape)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        moved = np.abs(b - a) / mean
+        good = (np.minimum(a, b) > 0) & (generated > 0) & (moved <= _MOST_MOVED) & ~broken & np.isfinite(dt)
+        doubt = _LEAST_DOUBT + _MOVED * moved
+    middle = np.broadcast_to(0.5 * (times[:-1] + times[1:]), shape)
+    inside = 0.5 * (kv[:, :-1] + kv[:, 1:])
+    columns = (middle, dt * pace[:, None], mean, generated, prefilled, inside, doubt)
+    return SteadyIntervals(*(np.asarray(column)[good] for column in columns))
+
+
+def _growth(values: Floats) -> Floats:
+    """Growth of a counter per interval; NaN where it was reset."""
+    growth = np.diff(values, axis=1)
+    with np.errstate(invalid="ignore"):
+        growth[growth < 0] = np.nan
+    return growth
+
+
+def _requests(
+    history: History, observed: Observed, unseen: Floats
+) -> tuple[Floats | None, Floats | None, Floats | None, Floats | None]:
+    """Times, seconds in the engine, output tokens and number of the requests that finished, by instance."""
+    found = history.histograms
+    if "e2e_s" not in found or "output_tokens" not in found or not _same_times(found["e2e_s"], found["output_tokens"]):
+        return None, None, None, None
+    e2e, out = found["e2e_s"], found["output_tokens"]
+    read = np.isfinite(e2e.sums) & np.isfinite(out.sums)
+    seconds, tokens, count = (_growth(_held_on(x, read)) for x in (e2e.sums, out.sums, out.counts[:, :, -1]))
+    if "queue_s" in found and _same_times(found["queue_s"], out):
+        seconds = seconds - np.nan_to_num(_growth(_held_on(found["queue_s"].sums, read)))
+    known = np.isfinite(seconds) & np.isfinite(tokens) & np.isfinite(count)
+    seconds, tokens, count = (np.where(known, x, np.nan) for x in (seconds, tokens, count))
+    held = _held(history, observed, out.times)
+    span = np.searchsorted(out.times, 0.5 * (history.times[:-1] + history.times[1:]), side="right") - 1
+    for k in np.flatnonzero((span >= 0) & (span < held.shape[1]) & (unseen > 0).any(axis=0)):
+        held[:, span[k]] += unseen[:, k]
+    return out.times, seconds - held, tokens, count
+
+
+def _held_on(values: Floats, read: Bools) -> Floats:
+    """The last total read, where none was: the growth over a hole falls into the interval that ends it."""
+    at = np.maximum.accumulate(np.where(read, np.arange(values.shape[1]), -1), axis=1)
+    return np.where(at >= 0, np.take_along_axis(values, np.maximum(at, 0), axis=1), np.nan)
+
+
+def _same_times(a: Buckets, b: Buckets) -> bool:
+    return a.sums.shape == b.sums.shape and len(a.times) == len(b.times) and bool(np.allclose(a.times, b.times))
+
+
+def _held(history: History, observed: Observed, times: Floats) -> Floats:
+    """Request-seconds that stood still in pauses, (I, H - 1): requests running in a pause x its seconds.
+
+    Running is the mean over the scrapes that fell into pauses. Where too few did, it is the smaller of the scrapes
+    before and after the pause: between them requests ended, and others came.
+    """
+    out = np.zeros((len(history.instances), len(times) - 1))
+    running = np.nan_to_num(history.values["running"])
+    pauses = [p for p in found_pauses(observed) if not p.empty]
+    inside = np.zeros(len(history.times), np.bool_)
+    for pause in pauses:
+        inside |= (history.times >= pause.start_s) & (history.times < pause.end_s)
+    mean = running[:, inside].mean(axis=1) if inside.sum() >= _FEWEST_INSIDE else None
+    stops: list[tuple[slice, Pause | Stop]] = [(slice(None), p) for p in pauses]
+    stops += [] if observed.rolling is None else [(slice(s.row, s.row + 1), s) for s in observed.rolling.stops]
+    for rows, stop in stops:
+        span = int(np.searchsorted(times, stop.start_s, side="right")) - 1
+        if 0 <= span < len(times) - 1:
+            after = min(len(history.times) - 1, int(np.searchsorted(history.times, stop.end_s)))
+            before = max(0, int(np.searchsorted(history.times, stop.start_s)) - 1)
+            here = np.minimum(running[:, before], running[:, after]) if mean is None else mean
+            out[rows, span] += here[rows] * stop.seconds
+    return out
+
+
+def _shared_prompt(observed: Observed) -> float:
+    fleet, lengths = observed.fleet, observed.lengths
+    if fleet is None or lengths is None or not fleet.prefix_hit or not lengths.prompt_mean:
+        return 0.0
+    return fleet.prefix_hit * lengths.prompt_mean
+
+
+def _paces(history: History, observed: Observed) -> Floats:
+    """Pace of each instance: a slow one's seconds are shortened by it, so that all are of one kind."""
+    known = own_paces(observed.instances)
+    return np.array([known.get(str(i), 1.0) for i in history.instances])
+
+
+def own_paces(views: Sequence[InstanceView]) -> dict[str, float]:
+    """Each instance's pace by its name, 1 where it differs by no more than chance."""
+    paces = np.array([v.pace for v in views], np.float64)
+    known = np.isfinite(paces) & (paces > 0)
+    scatter = 0.0
+    if known.any():
+        scatter = _SCATTER * float(np.median(np.abs(paces[known] - np.median(paces[known]))))
+    limit = min(OFF_PACE, max(SAME_PACE, scatter))
+    flagged = np.array([v.straggler for v in views], np.bool_)
+    off = known & ((np.abs(paces - 1.0) > limit) | flagged)
+    return {str(v.id): float(pace) for v, pace in zip(views, np.where(off, paces, 1.0), strict=True)}

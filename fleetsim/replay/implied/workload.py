@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from fleetsim.config.workload import Histogram, Lognormal, longest_length
 from fleetsim.job.nameplate import mean_output_tokens, mean_prompt_tokens
 from fleetsim.replay.implied.scenario_draft import ScenarioDraft
+from fleetsim.replay.observe.changes import trend_words
 from fleetsim.replay.observe.observed import LengthHistogram, Observed, Reading
-from fleetsim.replay.observe.trends import trend_words
 
 Floats = NDArray[np.float64]
 _NORMAL = NormalDist()

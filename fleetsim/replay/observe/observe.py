@@ -12,23 +12,18 @@ from fleetsim.faces import text
 from fleetsim.history.history import History, Note
 from fleetsim.history.option_names import END, MAP, SELECTOR, START, STEP, mapped
 from fleetsim.replay.observe.account import account_of
-from fleetsim.replay.observe.departures import departure_notes, departures_of
-from fleetsim.replay.observe.interruptions import Hole, Pauses
+from fleetsim.replay.observe.changes import departure_notes, departures_of, trend_notes, trends_of
+from fleetsim.replay.observe.interruptions import Hole, Pauses, outside
 from fleetsim.replay.observe.intervals import Intervals, holes_of, intervals_of
 from fleetsim.replay.observe.lengths import lengths_of
-from fleetsim.replay.observe.load_curve import expected_growth
-from fleetsim.replay.observe.logged_lengths import logged_lengths
-from fleetsim.replay.observe.logged_rollout import logged_rollout
+from fleetsim.replay.observe.logged import logged_lengths, logged_rollout
 from fleetsim.replay.observe.observed import FleetView, Observed
-from fleetsim.replay.observe.pauses import find_pauses, outside
-from fleetsim.replay.observe.rates import fleet_view, instance_views
-from fleetsim.replay.observe.rolling_sync import rolling_of, without_stops
-from fleetsim.replay.observe.slices import hours_of, log_span
+from fleetsim.replay.observe.paces import expected_growth, paces_of
+from fleetsim.replay.observe.pauses import find_pauses
+from fleetsim.replay.observe.rates import fleet_view, hours_of, instance_views, log_span
 from fleetsim.replay.observe.steps import Steps, steps_of
-from fleetsim.replay.observe.stragglers import paces_of
-from fleetsim.replay.observe.trainer import mfu_notes, placement_of, trainer_view
-from fleetsim.replay.observe.trainer_queue import queue_view, ready_share
-from fleetsim.replay.observe.trends import trend_notes, trends_of
+from fleetsim.replay.observe.stops import rolling_of, without_stops
+from fleetsim.replay.observe.trainer import mfu_notes, placement_of, queue_view, ready_share, trainer_view
 
 HALF = 0.5  # of the trainer's waiting, beside a batch
 _NO_PAUSES = Pauses((), 0.0, 0.0, None)

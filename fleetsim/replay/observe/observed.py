@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from fleetsim.history.history import InstanceId, Note
-from fleetsim.replay.observe.interruptions import Hole, Pauses, Rolling
-from fleetsim.replay.observe.logged_rollout import LoggedLaw, LoggedRollout
+from fleetsim.replay.observe.interruptions import Hole, Pause, Pauses, Rolling
 from fleetsim.replay.observe.phases import Account
 
 From = Literal["exported", "log", "inferred"]
@@ -23,6 +22,11 @@ class Reading:
     source: From
 
 
+def value_of(reading: Reading | None) -> float | None:
+    """The number, None where there is none."""
+    return None if reading is None else reading.value
+
+
 @dataclass(frozen=True, slots=True)
 class InstanceView:
     """One instance over the window.
@@ -32,7 +36,7 @@ class InstanceView:
     of its rate over the active intervals. running, waiting, kv_use: means, kv_use_peak the highest; None = not
     exported. preemptions: in the window. prefix_hit: hits / queries. restarts: counter resets. pace: its active rate at
     its own load / the median instance's at that load (below 1 = slow). straggler: pace beyond the limit of
-    `replay/observe/stragglers.py`. running_peak: the most requests that ran. full_share: of the times at which requests
+    `replay/observe/paces.py`. running_peak: the most requests that ran. full_share: of the times at which requests
     waited, those at which as many ran.
     """
 
@@ -103,6 +107,48 @@ class FleetView:
 
 
 @dataclass(frozen=True, slots=True)
+class LoggedLaw:
+    """A lognormal law of lengths: mean (tokens) and deviation / mean before the cap, which None stands for if there is
+    none."""
+
+    mean: float
+    cv: float
+    cap: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedRollout:
+    """Means over the steps of a run log; None = the log does not say.
+
+    idle_share: of the time, engines without work. in_flight, in_flight_cap: samples in generation, and the most that
+    the client keeps there. group_size: samples per prompt. queue_cap: samples. sample_s: seconds from a sample's begin
+    to its end (mean, p50, p90, p95, p99, max; those that the log has); group_s: until its
+    group is complete. running, waiting, kv_use: of an instance, means. prefix_hit: 0 to 1. preemptions: per sample.
+    stale_share, partial_share: of the samples trained on, older than the trainer's weights, and made by more than one
+    version of them. turns, tool_calls, tool_s: per sample. tok_s: output tokens per second, all instances.
+    """
+
+    idle_share: float | None
+    in_flight: float | None
+    in_flight_cap: float | None
+    group_size: float | None
+    queue_cap: float | None
+    sample_s: tuple[tuple[str, float], ...]
+    group_s: tuple[tuple[str, float], ...]
+    running: float | None
+    waiting: float | None
+    kv_use: float | None
+    prefix_hit: float | None
+    preemptions: float | None
+    stale_share: float | None
+    partial_share: float | None
+    turns: float | None
+    tool_calls: float | None
+    tool_s: float | None
+    tok_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class LengthHistogram:
     """Output lengths of the requests that finished: bucket bounds and counts (not cumulative), mean = sum / count.
 
@@ -151,6 +197,12 @@ class TrainerView:
     ready_share: float | None = None
     other_s: Reading | None = None
     unnamed_s: Reading | None = None
+
+    def of_step(self, part: Reading | None) -> float | None:
+        """Seconds of a step as a share of it; None where one of the two is not known."""
+        if part is None or self.step_s is None or self.step_s.value <= 0:
+            return None
+        return part.value / self.step_s.value
 
     @property
     def rest_s(self) -> float | None:
@@ -277,6 +329,11 @@ class Observed:
     def trend(self, what: Moving) -> Trend | None:
         """What moved, None where it did not."""
         return next((t for t in self.trends if t.what == what), None)
+
+    @property
+    def held(self) -> tuple[Pause, ...]:
+        """The pauses with work in hand."""
+        return () if self.pauses is None else self.pauses.held
 
     @property
     def logs_alone(self) -> bool:

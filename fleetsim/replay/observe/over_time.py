@@ -15,11 +15,10 @@ import numpy as np
 
 from fleetsim import units
 from fleetsim.history.history import History, InstanceId
-from fleetsim.replay.observe.departures import departure_words
-from fleetsim.replay.observe.interruptions import Pause
+from fleetsim.replay.observe.changes import departure_words, trend_words
+from fleetsim.replay.observe.interruptions import Pause, paused_s
 from fleetsim.replay.observe.intervals import Intervals, intervals_of, runs_of
 from fleetsim.replay.observe.observed import Observed
-from fleetsim.replay.observe.pauses import paused_s
 from fleetsim.replay.observe.series import (
     FleetSeries,
     QueueSeries,
@@ -29,7 +28,6 @@ from fleetsim.replay.observe.series import (
     trainer_over_time,
 )
 from fleetsim.replay.observe.steps import steps_of
-from fleetsim.replay.observe.trends import trend_words
 
 Doing = Literal["working", "paused", "idle", "still", "unread"]
 DOING: tuple[Doing, ...] = ("working", "paused", "idle", "still", "unread")

@@ -1,19 +1,22 @@
-"""Pauses: when the whole fleet stood still, and for how long."""
+"""Pauses: when the whole fleet stood still, and for how long.
+
+`Edges`: where a pause begins and ends inside the intervals that are only partly silent.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fleetsim.history.counters import growth
 from fleetsim.history.history import Floats, History, Note
-from fleetsim.replay.observe.interruptions import Pause, Pauses
+from fleetsim.replay.observe.dips import dips_of
+from fleetsim.replay.observe.interruptions import Pause, Pauses, outside, widened
 from fleetsim.replay.observe.intervals import Intervals, Mask, runs_of
-from fleetsim.replay.observe.load_curve import curve_of, expected_growth
-from fleetsim.replay.observe.pause_ends import NOTHING, Edges, Turnover, widened
-from fleetsim.replay.observe.short_stops import Dip, dips_of
-from fleetsim.replay.observe.stalls import Stall, stalls_of
+from fleetsim.replay.observe.paces import expected_growth
+from fleetsim.replay.observe.stops import NOTHING, QUANTILES, Expected, Turnover, stalls_of
 
 SHORTEST = 0.3  # of an interval: what is left of a silence that a late scrape explains
 ONE = 0.1  # of an interval: less between two silences is none
@@ -22,18 +25,18 @@ DRAINED = 0.6  # of what an instance held: less before it stops is a batch that 
 
 def find_pauses(history: History, intervals: Intervals, *, in_turn: bool = False) -> tuple[Pauses, tuple[Note, ...]]:
     """All pauses of the window, each within one scrape interval of where it was. in_turn: the instances have stops of
-    their own (`replay/observe/rolling_sync.py`); a silence while most of them hold no work is one of these beside an
+    their own (`rolling_of`); a silence while most of them hold no work is one of these beside an
     idle fleet.
 
     *Silence*: every instance that was read made no token in the same interval. The intervals at both ends are partly
-    silent (`replay/observe/pause_ends.py`). The grid shows an instance's scrape up to one interval late, so both ends
+    silent (`Edges`). The grid shows an instance's scrape up to one interval late, so both ends
     of a pause may come late together by less than that.
 
     *Stalls*: with work in hand, requests that stayed from scrape to scrape and made too little tell a stop, and how
-    long it was, whatever came and went meanwhile (`replay/observe/stalls.py`). They count before silences.
+    long it was, whatever came and went meanwhile. They count before silences.
 
     *Dips*: a pause too short to silence a whole interval shows as one in which all instances made too little for their
-    load (`replay/observe/short_stops.py`).
+    load.
 
     *Sleep*: engine_sleep_state, to half an interval, or the silence that it overlaps. *Counters*: if engines count
     their weight updates, the sum of seconds is exact and gives share and mean of the pauses with work in hand, unless
@@ -43,49 +46,28 @@ def find_pauses(history: History, intervals: Intervals, *, in_turn: bool = False
     runs = runs_of(silent)
     edges = Edges.of(intervals)
     found = [p for run in runs if (p := _silence(history, intervals, edges, run)) is not None]
-    stalls = _stalls(history, intervals, known, found)
-    held = [Pause(s.start_s, s.end_s, "silence", False) for s in stalls]
+    held = _stalls(history, intervals, known, found)
     found = [p for p in found if not any(p.start_s < h.end_s and p.end_s > h.start_s for h in held)]
     found = _apart(sorted([*found, *held], key=lambda p: p.start_s), intervals)
     away = outside(intervals, tuple(held))
     quiet = known & ~widened(silent | ~away, 2)
-    dips = dips_of(intervals, expected_growth(intervals, quiet), quiet)
-    found += [_of_dip(dip) for dip in dips]
+    found += dips_of(intervals, expected_growth(intervals, quiet), quiet)
     found = sorted(_asleep(history, found), key=lambda p: p.start_s)
     if in_turn:
         found = [p for p in found if p.empty or p.source != "silence" or _held_by_most(history, p)]
     return _counted(history, _summary(tuple(found), intervals), intervals)
 
 
-def outside(intervals: Intervals, pauses: tuple[Pause, ...]) -> Mask:
-    """(T-1,): the interval overlaps no pause."""
-    left, right = intervals.times[:-1], intervals.times[1:]
-    free = np.ones(len(left), dtype=bool)
-    for pause in pauses:
-        free &= (right <= pause.start_s) | (left >= pause.end_s)
-    return free
-
-
-def paused_s(left: Floats, right: Floats, pauses: tuple[Pause, ...]) -> Floats:
-    """Seconds of each range left to right that lie in pauses."""
-    total = np.zeros(len(left))
-    for pause in pauses:
-        total += np.clip(np.minimum(right, pause.end_s) - np.maximum(left, pause.start_s), 0.0, None)
-    return total
-
-
-def _stalls(history: History, intervals: Intervals, known: Mask, silences: list[Pause]) -> list[Stall]:
-    """Stops with work in hand, in two rounds: the curve of the second knows of the stops of the first."""
+def _stalls(history: History, intervals: Intervals, known: Mask, silences: list[Pause]) -> list[Pause]:
+    """Stops with work in hand; the curve of the second round knows of the stops of the first."""
     turnover = Turnover.of(history)
     if turnover is None:
         return []
     usable = known & outside(intervals, tuple(p for p in silences if p.empty))
-    found: list[Stall] = []
-    for quantile in (0.7, 0.55):
-        clear = known & outside(intervals, tuple(Pause(s.start_s, s.end_s, "silence", False) for s in found))
-        among = intervals.sharp & clear & turnover.calm
-        curve = curve_of(intervals, among, quantile, turnover.falling, turnover.prompts)
-        found = stalls_of(history, intervals, curve, usable)
+    found: list[Pause] = []
+    for quantile in QUANTILES:
+        expected = Expected.of(intervals, turnover, known & outside(intervals, tuple(found)), quantile)
+        found = [] if expected is None else stalls_of(history, intervals, turnover, expected, usable)
     return found
 
 
@@ -145,10 +127,6 @@ def _apart(pauses: list[Pause], intervals: Intervals) -> list[Pause]:
         else:
             found.append(pause)
     return found
-
-
-def _of_dip(dip: Dip) -> Pause:
-    return Pause(dip.middle_s - dip.seconds / 2, dip.middle_s + dip.seconds / 2, "silence", False)
 
 
 def _is_empty(history: History, start_s: float, end_s: float, *, inside: bool) -> bool:
@@ -250,3 +228,95 @@ def _unseen(seen: Pauses, history: History) -> tuple[Note, ...]:
         "do not show while load varies, and engines do not count their weight updates"
     )
     return (Note("missing", text),)
+
+
+REACH = 6  # intervals looked at beside a silence
+STRETCH = 2  # of them an instance may be silent in already: scrapes differ by up to one interval
+
+
+@dataclass(frozen=True, slots=True)
+class Edges:
+    """Tokens per interval, and the usual ones, of every instance and of the fleet as a whole.
+
+    each: (I, T-1), NaN where an interval has no growth of its own. steady: (I, T-1) those not beside a silent one.
+    typical: (I,) of the steady ones. fleet: (1, T-1), the sum. work: (T,) requests in hand, None if not exported.
+    """
+
+    each: Floats
+    steady: Floats
+    typical: Floats
+    fleet: Floats
+    work: Floats | None
+
+    @classmethod
+    def of(cls, intervals: Intervals) -> Edges:
+        """The edges of a window."""
+        sharp = np.where(intervals.sharp.any(axis=0), intervals.sharp, intervals.known)
+        each = np.where(sharp, intervals.growth, np.nan)
+        return cls(each, *_steady(each), intervals.fleet_growth()[None], intervals.work)
+
+    def before(self, first: int, *, dry: bool) -> float:
+        """Intervals that a pause, silent from interval `first` on, reaches back before it: the median over instances.
+
+        dry: the batch ran out. Then instances fall silent one by one and the pause begins with the last: what the
+        fleet's last requests made, against what as many made just before, says when.
+        """
+        at = np.arange(first - 1, first - 1 - REACH, -1)
+        if dry:
+            return self._dry(first)
+        return max(_reach(self.each, self.steady, self.typical, at, nearest=False), 0.0)
+
+    def after(self, last: int, *, empty: bool, late: bool) -> float:
+        """Intervals that a pause, silent up to interval `last`, reaches beyond it; below 0 only if `late`.
+
+        empty: a new batch starts, fastest at first: the nearest rate counts. late: one interval of one instance was
+        silent; if the next one shows as much more, nothing stood still, the scrape was late.
+        """
+        at = np.arange(last + 1, last + 1 + REACH)
+        reach = _reach(self.each, self.steady, self.typical, at, nearest=empty)
+        return reach if late else max(reach, 0.0)
+
+    def _dry(self, first: int) -> float:
+        """1 - tokens / (requests at its start x what a request makes in an interval, as in the one before)."""
+        if first < 2 or self.work is None:
+            return 0.0
+        near, before = float(self.fleet[0, first - 1]), float(self.fleet[0, first - 2])
+        held, left = float(self.work[first - 1]), float(self.work[first - 2])
+        if not np.isfinite(near + before + held + left) or before <= NOTHING or held <= 0:
+            return 0.5 if near > NOTHING else 0.0
+        return float(np.clip(1 - near / (held * before / ((held + left) / 2)), 0, 1))
+
+
+def _steady(rows: Floats) -> tuple[Floats, Floats]:
+    silent = np.isfinite(rows) & (rows <= NOTHING)
+    steady = np.where(np.isfinite(rows) & ~widened(silent, 1), rows, np.nan)
+    typical = np.full(len(rows), np.nan)
+    for n, row in enumerate(rows):
+        usual = steady[n][np.isfinite(steady[n])]
+        if usual.size == 0:
+            usual = row[np.isfinite(row) & (row > NOTHING)]
+        if usual.size:
+            typical[n] = np.percentile(usual, 75)
+    return steady, typical
+
+
+def _reach(rows: Floats, steady: Floats, typical: Floats, at: NDArray[np.intp], *, nearest: bool) -> float:
+    """Of each row: silent intervals at once, and of the next one the share 1 - tokens / usual tokens; their median.
+
+    at: interval indices from the silence outwards. A share below 0 is a late scrape, which shows more than usual.
+    """
+    inside = (at >= 0) & (at < rows.shape[1])
+    columns = np.clip(at, 0, rows.shape[1] - 1)
+    seen = np.where(inside, rows[:, columns], np.nan)
+    usable = np.where(inside, steady[:, columns], np.nan)
+    still = np.isfinite(seen[:, :STRETCH]) & (seen[:, :STRETCH] <= NOTHING)
+    silent = np.cumprod(still, axis=1).sum(axis=1)
+    each = np.arange(len(rows))
+    near = seen[each, silent]
+    reaches = []
+    for n in np.flatnonzero(np.isfinite(near)):
+        beside = usable[n, silent[n] + 1 :][np.isfinite(usable[n, silent[n] + 1 :])]
+        usual = (beside[0] if nearest else np.median(beside[:3])) if beside.size else typical[n]
+        if usual > 0:
+            reaches.append(silent[n] + float(np.clip(1 - near[n] / usual, -1, 1)))
+    return float(np.median(reaches)) if reaches else 0.0

@@ -27,7 +27,7 @@ from fleetsim.replay.observe.intervals import Intervals, fleet_total, intervals_
 from fleetsim.replay.observe.lengths import growth_of, quantile
 from fleetsim.replay.observe.observe import observe
 from fleetsim.replay.observe.observed import Observed
-from fleetsim.replay.observe.slices import rates_between
+from fleetsim.replay.observe.rates import rates_between
 from fleetsim.replay.observe.steps import Steps, steps_of
 from fleetsim.sim.contrast import Mean
 

@@ -1,1 +1,1 @@
-"""The questions of the runbook, one file each: `check(case, earlier) -> Draft`, a pure function of a window."""
+"""The questions of the runbook, one file each: `check(case) -> Draft`, a pure function of a window."""

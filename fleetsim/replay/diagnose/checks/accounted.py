@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from fleetsim.replay.diagnose.checks.case import Case, Reply, idle_words
-from fleetsim.replay.diagnose.checks.rollout import changed
+from fleetsim.replay.diagnose.checks.fleet import changed
 from fleetsim.replay.diagnose.cost import Claims
 from fleetsim.replay.diagnose.cures import cure_of
 from fleetsim.replay.diagnose.finding import Check
@@ -50,13 +50,13 @@ def accounted(case: Case, check: Check) -> Reply:
     columns, metric = _RULED_OUT[check]
     seen = next((c for c in columns if c in account.present or account.phase(c) is not None), None)
     if seen is None and check not in ("trainer", "rollout") and case.starving is False and not case.colocated:
-        return Reply(check, "ok", "not seen, and the trainer does not wait for it", (idle_words(case),))
+        return Reply("ok", "not seen, and the trainer does not wait for it", (idle_words(case),))
     if seen is None:
         then = f"one metric tells: {metric}"
-        return Reply(check, "unknown", "not in the log", (), then, missing=metric)
+        return Reply("unknown", "not in the log", (), then, missing=metric)
     said = account.phase(seen)
     evidence = () if said is None else (f"{plain(said.course.usual)} of a step are {said.name}",)
-    return Reply(check, "ok", "no seconds to be had", evidence)
+    return Reply("ok", "no seconds to be had", evidence)
 
 
 def _fault(case: Case, check: Check, found: list[StepLever]) -> Reply:
@@ -73,7 +73,7 @@ def _fault(case: Case, check: Check, found: list[StepLever]) -> Reply:
     share = min(1.0, sum(lever.mean for lever in found) / step_s)
     told = dict(cure_of(first, case.observed).lines(step_s))
     then = "\n".join((*told["do"].split("; "), f"verify: {told['verify']}", f"undo: {told['undo']}"))
-    return Reply(check, "fault", first.cause, evidence, then, _claims(case, check, share), first.cause)
+    return Reply("fault", first.cause, evidence, then, _claims(case, check, share), first.cause)
 
 
 def _claims(case: Case, check: Check, share: float) -> Claims:

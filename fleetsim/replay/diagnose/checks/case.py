@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -47,7 +47,8 @@ class Case:
     causes by where the back-test is only nearly right. ahead: what running further ahead of the trainer saves of a
     step, by simulation; None = not simulated. enough: instances that make a step no longer, by simulation; None = not
     simulated. unsimulated: why the window cannot be simulated; None where it can, or nobody asked. weighed: whether
-    what a simulation could refute is told as found: False where there could be one and nobody wanted it.
+    what a simulation could refute is told as found: False where there could be one and nobody wanted it. earlier: what
+    the questions before this one came to.
     """
 
     observed: Observed
@@ -60,6 +61,11 @@ class Case:
     unsimulated: str | None = None
     weighed: bool = True
     ahead: float | None = None
+    earlier: tuple[Reply, ...] = ()
+
+    def faults(self, *checks: Check) -> list[Reply]:
+        """The faults among the earlier findings, of these checks."""
+        return [d for d in self.earlier if d.state == "fault" and d.check in checks]
 
     def says(self, path: str) -> bool:
         """Whether somebody gave the value at this path, or anything below it."""
@@ -147,13 +153,13 @@ class Reply:
 
     claims: shares of the pools' time (`replay/diagnose/cost.py`) that the cause takes at most. name: the cause in a few
     words, for the headline; empty unless it is a fault. missing: as in `Finding`. saves: of a step, as simulated;
-    ends: the least and the most that it may be. remedy: the changes that `next` tells to try.
+    ends: the least and the most that it may be. remedy: the changes that `next` tells to try. check: as whoever asks
+    the question sets it.
     """
 
-    check: Check
     state: Literal["fault", "ok", "unknown"]
     title: str
-    evidence: tuple[str, ...] = ()
+    evidence: Sequence[str] = ()
     next: str | None = None
     claims: Mapping[Slice, float] = field(default_factory=dict)
     name: str = ""
@@ -161,18 +167,16 @@ class Reply:
     saves: float | None = None
     ends: tuple[float, float] | None = None
     remedy: Mapping[str, Any] = field(default_factory=dict)
+    check: Check = "data"
 
 
-Earlier = tuple[Reply, ...]
-
-
-def unseen(case: Case, check: Check, title: str, metric: str, evidence: tuple[str, ...] = ()) -> Reply:
+def unseen(case: Case, title: str, metric: str, evidence: Sequence[str] = ()) -> Reply:
     """What the engines alone could tell, where nobody reads them: it costs nothing beside a trainer that does not wait,
     and else the one metric that would tell. title: what is not known; metric: of the engines."""
     if case.starving is False and not case.colocated:
-        return Reply(check, "ok", "not seen, and the trainer does not wait for it", (*evidence, idle_words(case)))
+        return Reply("ok", "not seen, and the trainer does not wait for it", (*evidence, idle_words(case)))
     then = f"one metric of the engines tells, {metric}:\nfleetsim replay --prometheus URL --selector 'job=\"rollout\"'"
-    return Reply(check, "unknown", title, evidence, then, missing=metric.partition(" ")[0])
+    return Reply("unknown", title, evidence, then, missing=metric.partition(" ")[0])
 
 
 def metric_of(case: Case, signal: str) -> str:
@@ -180,11 +184,6 @@ def metric_of(case: Case, signal: str) -> str:
     names = BY_NAME[signal].metrics
     own = {"sglang": "sglang:", "tensorrt-llm": "trtllm_"}.get(case.observed.engine or "", "vllm:")
     return next((name for name in names if name.startswith(own)), names[0])
-
-
-def faults(earlier: Earlier, *checks: Check) -> list[Reply]:
-    """The faults among the earlier findings, of these checks."""
-    return [d for d in earlier if d.state == "fault" and d.check in checks]
 
 
 def round_count(count: float) -> int:

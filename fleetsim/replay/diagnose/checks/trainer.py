@@ -1,14 +1,19 @@
-"""Is the trainer itself healthy? A trainer stalled on a collective or a bad node looks like slow rollouts."""
+"""Is the trainer itself healthy, and is weight sync the stall?
+
+A trainer stalled on a collective or a bad node looks like slow rollouts. Where engines pause long per update, the
+remedy is cadence or transport, not instances.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from statistics import fmean
 
 from fleetsim import units
+from fleetsim.engine.transport import sync_times
 from fleetsim.errors import InputError
-from fleetsim.replay.diagnose.checks.case import WORTH, Case, Earlier, Reply, told
-from fleetsim.replay.diagnose.cost import Claims
+from fleetsim.replay.diagnose.checks.case import WORTH, Case, Reply, told
+from fleetsim.replay.diagnose.cost import Claims, pause_shares
+from fleetsim.replay.observe.interruptions import Pause, Stop, have_rhythm
 from fleetsim.replay.observe.observed import Hour
 
 # Slower than its scenario, or at the end of the window than at its start, by more than noise and length mix explain.
@@ -24,7 +29,7 @@ OWN = 0.1
 _NEXT = "look for a bad node or a stalled collective (NCCL logs, GPU clocks, MFU per rank) before resizing anything"
 
 
-def check(case: Case, earlier: Earlier) -> Reply:
+def trainer(case: Case) -> Reply:
     """fault: computing takes longer than the scenario says, or longer at the end of the window than at its start
     although the responses did not grow; or it waits beside samples that are ready; or a part of a step is in no
     counter. unknown: nothing tells computing from waiting."""
@@ -37,27 +42,25 @@ def check(case: Case, earlier: Earlier) -> Reply:
         evidence.append(f"MFU {units.share(t.mfu.value)} on average")
     excess = _against_scenario(case, evidence)
     if excess is not None:
-        return Reply(
-            "trainer", "fault", "slower than its scenario says", tuple(evidence), _NEXT, _claims(case, excess),
+        return Reply("fault", "slower than its scenario says", evidence, _NEXT, _claims(case, excess),
             "the trainer computes longer than its scenario says",
         )  # fmt: skip
     own = _own_fault(case, evidence)
     if own is not None:
         return own
-    drift = _drift(case)
-    if drift is not None and drift.share > SLOWER - 1.0 and drift.of_step > DRIFTS:
+    drift, of_step = _drift(case) or (None, 0.0)
+    if drift is not None and drift > SLOWER - 1.0 and of_step > DRIFTS:
         grown = _length_growth(case)
-        text = f"seconds of a step beside wait and sync grew by {units.share(drift.share)} over the window"
-        if grown is not None and grown >= 0.7 * drift.share:
+        text = f"seconds of a step beside wait and sync grew by {units.share(drift)} over the window"
+        if grown is not None and grown >= 0.7 * drift:
             evidence += [text, f"so did the responses, by {units.share(grown)}: the workload changed, not the trainer"]
         else:
             evidence.append(text if grown is None else f"{text}, the responses only by {units.share(grown)}")
-            return Reply(
-                "trainer", "fault", "getting slower", tuple(evidence), _NEXT, _claims(case, drift.of_step),
+            return Reply("fault", "getting slower", evidence, _NEXT, _claims(case, of_step),
                 "the trainer is getting slower",
             )  # fmt: skip
     elif drift is not None:
-        evidence.append(f"its seconds moved by {units.change(drift.share)} between the ends of the window")
+        evidence.append(f"its seconds moved by {units.change(drift)} between the ends of the window")
     spell = _spell(case)
     if spell is not None:
         slow, usual, excess = spell
@@ -65,19 +68,17 @@ def check(case: Case, earlier: Earlier) -> Reply:
             f"in {slow} of {len(case.observed.hours)} parts of the window a step took up to {units.share(excess)} more "
             f"of the trainer's own seconds than the {units.seconds(usual)} of the others"
         )
-        return Reply(
-            "trainer", "fault", "slow for a while", tuple(evidence), _NEXT, _claims(case, _of_window(case, usual)),
+        return Reply("fault", "slow for a while", evidence, _NEXT, _claims(case, _of_window(case, usual)),
             "the trainer was slow for a while",
         )  # fmt: skip
     if t.train_s is None and drift is None:
-        return Reply(
-            "trainer", "unknown", "its compute time is not known",
+        return Reply("unknown", "its compute time is not known",
             (*evidence, "neither exported nor in a run log; engines alone do not tell computing from other work"),
             "name your own metric with --map trainer.train_s=METRIC, or give the trainer's run log with --from",
             missing="--map trainer.train_s=METRIC",
         )  # fmt: skip
     steady = "steady" if drift is not None else "no sign of trouble"
-    return Reply("trainer", "ok", steady, tuple(evidence))
+    return Reply("ok", steady, evidence)
 
 
 def _against_scenario(case: Case, evidence: list[str]) -> float | None:
@@ -111,16 +112,14 @@ def _own_fault(case: Case, evidence: list[str]) -> Reply | None:
         evidence.append(
             f"{units.seconds(case.ready * step)} of a step are booked as waiting while a batch stands ready{depth}"
         )
-        return Reply(
-            "trainer", "fault", "waits beside samples that are ready", tuple(evidence),
+        return Reply("fault", "waits beside samples that are ready", evidence,
             "time what lies between a complete batch and its first forward pass (fetching, scoring, packing, a lock);"
             " of a trainer that waits for certain samples say so:\n"
             "fleetsim replay ... --given buffer.wait_for_oldest=true",
             {"wait": case.ready, "idle": case.ready}, "the trainer waits beside samples that are ready",
         )  # fmt: skip
     evidence.append(f"{units.seconds(rest * step)} of a step ({units.share(rest)}) are neither wait, compute nor sync")
-    return Reply(
-        "trainer", "fault", "a part of its step is in no counter", tuple(evidence),
+    return Reply("fault", "a part of its step is in no counter", evidence,
         "time the rest of the trainer's loop (checkpoints, evaluation, logging, data loading), and count it",
         {"rest": rest, "idle": rest}, f"{units.share(rest)} of a step are the trainer's own, in no counter",
     )  # fmt: skip
@@ -145,23 +144,16 @@ def _rest(case: Case) -> float:
     return max(0.0, t.rest_s - stall) / t.step_s.value
 
 
-@dataclass(frozen=True, slots=True)
-class _Drift:
-    """share: growth of a step's seconds beside wait and sync, relative to them. of_step: the same / the last steps'."""
-
-    share: float
-    of_step: float
-
-
-def _drift(case: Case) -> _Drift | None:
-    """The last quarter of the window against the first; None below four slices, or where both pools take turns."""
+def _drift(case: Case) -> tuple[float, float] | None:
+    """By how much a step's seconds beside wait and sync grew: relative to them, and to the last steps. The last quarter
+    of the window against the first; None below four slices, or where both pools take turns."""
     parts = [(s, h.step_s) for h in case.observed.hours if (s := _own_seconds(case, h)) is not None and h.step_s]
     if _turns(case) or len(parts) < FEWEST_SLICES:
         return None
     quarter = max(1, len(parts) // 4)
     first, last = fmean(s for s, _ in parts[:quarter]), fmean(s for s, _ in parts[-quarter:])
     whole = fmean(step for _, step in parts[-quarter:])
-    return None if first <= 0 or whole <= 0 else _Drift(last / first - 1.0, (last - first) / whole)
+    return None if first <= 0 or whole <= 0 else (last / first - 1.0, (last - first) / whole)
 
 
 def _turns(case: Case) -> bool:
@@ -207,10 +199,9 @@ def _own_seconds(case: Case, hour: Hour) -> float | None:
 def _paused(case: Case, hour: Hour) -> float:
     """The share of an hour in which the engines stood still with work in hand: where the trainer exports no sync
     seconds, those are what it was held for at least."""
-    pauses = case.observed.pauses
-    if pauses is None or hour.end_s <= hour.start_s:
+    if hour.end_s <= hour.start_s:
         return 0.0
-    inside = [p for p in pauses.each if p.start_s < hour.end_s and p.end_s > hour.start_s and not p.empty]
+    inside = [p for p in case.observed.held if p.start_s < hour.end_s and p.end_s > hour.start_s]
     held = sum(min(p.end_s, hour.end_s) - max(p.start_s, hour.start_s) for p in inside)
     return held / (hour.end_s - hour.start_s)
 
@@ -226,5 +217,113 @@ def _length_growth(case: Case) -> float | None:
 def _claims(case: Case, share_of_step: float) -> Claims:
     """A step is shorter by these seconds at most; the rollout GPUs gain what they stood idle meanwhile."""
     t = case.observed.trainer
-    train = 1.0 if t.train_s is None or t.step_s is None else t.train_s.value / t.step_s.value
-    return {"train": min(share_of_step, train), "idle": share_of_step}
+    train = t.of_step(t.train_s)
+    return {"train": min(share_of_step, 1.0 if train is None else train), "idle": share_of_step}
+
+
+# Of the window in which engines stand still, and of a step in which the trainer is held. Published systems keep sync at
+# one to five percent; beyond that the sync itself is worth the work.
+PAUSED, HELD = 0.05, 0.10
+# Longer than the scenario's pause by more than this: an overrun.
+OVERRUN = 1.5
+_SECONDS = "--map trainer.sync_s=METRIC"
+
+
+def sync(case: Case) -> Reply:
+    """fault: engines pause, or the trainer is held, for a larger share than the limits; or pauses overrun the
+    scenario's. A pause in which nothing was running is the engines out of work, not a sync."""
+    o, t = case.observed, case.observed.trainer
+    held = t.of_step(t.sync_s)
+    paused = None if o.pauses is None or case.colocated else pause_shares(o)[0]
+    if held is None and paused is None:
+        return Reply("unknown", "pauses are not to be seen",
+            ("the trainer exports no sync seconds, and the engines' own pattern shows no pauses",)
+            if not case.colocated
+            else ("colocated: engines are silent while the trainer works, which hides the sync",),
+            "on a finer grid, or with --map trainer.sync_s=METRIC of your own:\nfleetsim replay ... --step 1s",
+            missing=_SECONDS,
+        )  # fmt: skip
+    if held is None and o.rolling is None and not _is_sync(case):
+        said = "no trainer and no engine counts a weight sync"
+        seen = f"{len(o.held)} short stops of the engines have no rhythm: prompts, or a server that waits for something"
+        grounds = (said, seen) if o.held else (said,)
+        return Reply("unknown", "no weight sync is to be seen", grounds, missing=_SECONDS)
+    evidence = []
+    if o.rolling is not None:
+        r = o.rolling
+        evidence.append(
+            "a rolling sync: one instance after the other stands still with work in hand while the others go on, each "
+            f"{units.seconds(r.mean_s)} every {units.seconds(r.period_s)}, {units.share(r.share)} of the instances' "
+            "time (inferred from each one's own stops)"
+        )
+    if paused is not None and o.pauses is not None and (o.rolling is None or o.held):
+        n = len(o.held)
+        inferred = " (inferred from the fleet's silence)" if any(p.source == "silence" for p in o.pauses.each) else ""
+        each = f": {n} pauses, {units.seconds(o.pauses.mean_s)} on average" if n else ""
+        together = paused - (0.0 if o.rolling is None else o.rolling.share)
+        evidence.append(f"engines stand still {units.share(together)} of the time with work in hand{each}{inferred}")
+    if held is not None and t.sync_s is not None:
+        seconds = told(t.sync_s, units.seconds(t.sync_s.value))
+        evidence.append(f"the trainer is held {seconds} of a step ({units.share(held)})")
+        if held > (paused or 0.0):  # what is larger comes first
+            evidence = evidence[-1:] + evidence[:-1]
+    overrun = _overrun(case, evidence)
+    if (paused or 0.0) <= PAUSED and (held or 0.0) <= HELD and not overrun:
+        return Reply("ok", "not the stall", evidence)
+    name = "weight-sync pauses overrun the scenario" if overrun else "weight sync stalls the job"
+    if o.rolling is not None and not overrun:
+        name = "a rolling weight sync stops each instance in turn"
+    claims: Claims = {"sync": held or 0.0, "paused": paused or 0.0, "wait": (paused or 0.0) if case.starving else 0.0}
+    if not case.starving:  # a step is as much shorter as the trainer is held, and the rollout GPUs' time with it
+        more = max(0.0, (held or 0.0) - (paused or 0.0))
+        claims = {**claims, **{of: x for of, x in case.shorter(more).items() if of != "wait"}}
+    return Reply("fault", "longer than the scenario says" if overrun else "takes too large a share", evidence,
+        _next(case),
+        claims, name,
+    )  # fmt: skip
+
+
+def _is_sync(case: Case) -> bool:
+    """Whether the stops with work in hand can be weight syncs, where no trainer says so: engines count them, or sleep,
+    or the stops have a rhythm, as steps have. What stops beside a trainer whose steps are counted is taken for one."""
+    o = case.observed
+    if o.trainer.step_s is not None and o.trainer.step_s.source != "inferred":
+        return True
+    return any(p.source != "silence" for p in o.held) or have_rhythm([p.start_s for p in o.held], o.step_s)
+
+
+def _next(case: Case) -> str:
+    """Cadence or transport; where old samples are dropped, a slower cadence drops more of them."""
+    transport = "--set sync.transport=rdma_p2p"
+    if case.says("admission.max_age") and case.scenario.admission.max_age is not None:
+        why = "use a faster transport (syncing less often would drop more samples for their age):"
+        return f"{why}\nfleetsim replay ... {transport}"
+    cadence = f"sync less often:\nfleetsim replay ... --set sync.every_steps={2 * _cadence(case)}"
+    return f"{cadence}\nor by a faster transport:\nfleetsim replay ... {transport}"
+
+
+def _cadence(case: Case) -> int:
+    """Steps between two syncs: as given, else as the pauses come."""
+    if case.says("sync.every_steps"):
+        return case.scenario.sync.every_steps
+    rhythm, step = case.observed.rolling or case.observed.pauses, case.observed.trainer.step_s
+    period = None if rhythm is None else rhythm.period_s
+    return 1 if period is None or step is None or step.value <= 0 else max(1, round(period / step.value))
+
+
+def _overrun(case: Case, evidence: list[str]) -> bool:
+    """Whether pauses are longer than the scenario's, beyond what the scrape interval blurs."""
+    o, rolling = case.observed, case.observed.rolling
+    if o.pauses is None or case.colocated or not (case.says("sync.pause_s") or case.says("sync.transport")):
+        return False
+    each: tuple[Pause | Stop, ...] = o.held if rolling is None else rolling.stops
+    if not each:
+        return False
+    try:
+        expected = sync_times(case.scenario).pause_s
+    except InputError:
+        return False  # a transport without a model: nothing to hold the pauses against
+    blur = 0.0 if all(isinstance(p, Pause) and p.source == "counter" for p in each) else o.step_s
+    mean = sum(p.seconds for p in each) / len(each)
+    evidence.append(f"the scenario's pause is {units.seconds(expected)}")
+    return mean > OVERRUN * expected and mean - expected > blur

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from fleetsim.distributions import binomial_above
 from fleetsim.history.history import Floats
+from fleetsim.replay.observe.interruptions import Pause, have_rhythm
 from fleetsim.replay.observe.intervals import ALIKE, Intervals, Mask, runs_of
 
 WINDOW = 21  # intervals over which the usual rate is taken
@@ -17,19 +16,24 @@ SURE = 5.0  # standard deviations of the fleet's usual scatter
 LEAST = 0.04  # of an interval's tokens
 SMALL = 0.3  # of the typical dip: less beside it is noise
 DEEP = 0.8  # of an interval
-FEWEST, CHANCE = 4, 0.01  # dips make a rhythm; of as many without one that look like it
 
 
 @dataclass(frozen=True, slots=True)
 class Dip:
-    """seconds: lost growth / usual rate. middle_s: centre of the loss, unix seconds."""
+    """seconds: lost growth / usual rate. middle_s: centre of the loss, unix seconds. everybody: at least 9 of 10
+    instances lost half as much or more."""
 
     middle_s: float
     seconds: float
-    everybody: bool  # at least 9 of 10 instances lost half as much or more
+    everybody: bool
+
+    @property
+    def pause(self) -> Pause:
+        """The same, from its start to its end."""
+        return Pause(self.middle_s - self.seconds / 2, self.middle_s + self.seconds / 2, "silence", False)
 
 
-def dips_of(intervals: Intervals, expected: Floats, usable: Mask) -> list[Dip]:
+def dips_of(intervals: Intervals, expected: Floats, usable: Mask) -> list[Pause]:
     """Stops of the fleet that show as missing growth; a rhythm of them, or deep ones that all took part in.
 
     usable: (T-1,) intervals away from silences. An interval's quality is the fleet's growth / expected at its load, and
@@ -52,9 +56,9 @@ def dips_of(intervals: Intervals, expected: Floats, usable: Mask) -> list[Dip]:
     step = intervals.step_s
     deep = [dip for dip in found if dip.everybody and dip.seconds >= DEEP * step]
     if not have_rhythm([dip.middle_s for dip in found], step):
-        return deep
+        return [dip.pause for dip in deep]
     least = SMALL * float(np.median([dip.seconds for dip in found]))
-    return [dip for dip in found if dip.seconds >= least]
+    return [dip.pause for dip in found if dip.seconds >= least]
 
 
 def _quality(intervals: Intervals, expected: Floats, usable: Mask) -> Floats:
@@ -120,19 +124,3 @@ def _lost_by_each(intervals: Intervals, within: tuple[int, ...], first: int, las
     own = intervals.growth[:, sides].mean(axis=1)
     lost = len(within) - intervals.growth[:, list(within)].sum(axis=1) / np.where(own > 0, own, np.nan)
     return np.asarray(lost[np.isfinite(lost)])
-
-
-def have_rhythm(times_s: Sequence[float], step_s: float) -> bool:
-    """Three of four distances are multiples of their median, and as many would be by chance once in a hundred times."""
-    if len(times_s) < FEWEST:
-        return False
-    distances = np.diff(times_s)
-    period = float(np.median(distances))
-    if period <= 0:
-        return False
-    turns = distances / period
-    slack = max(0.2, min(step_s / period, 0.25))
-    fit = np.abs(turns - np.maximum(np.round(turns), 1)) <= slack
-    others = len(fit) - 1  # the median fits itself
-    chance = binomial_above(int(fit.sum()) - 2, others, 2 * slack) if fit.sum() >= 2 else 1.0
-    return bool(fit.mean() >= 0.75 and chance <= CHANCE)

@@ -1,9 +1,14 @@
-"""Does the client's own cap bind? Then engines have room that nobody uses, and more of them would change nothing."""
+"""How work is put on the instances: is one slow, or the spread wide, and does the client's own cap bind?
+
+A wide spread is a straggler or a placement problem, not a sizing problem. Where the client's cap binds, engines have
+room that nobody uses, and more of them would change nothing.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
+from statistics import fmean, pstdev
 
 from fleetsim import units
 from fleetsim.config.scenario import Scenario
@@ -13,15 +18,106 @@ from fleetsim.replay.diagnose.checks.case import (
     WAITING,
     WORTH,
     Case,
-    Earlier,
     Reply,
     idle_words,
     metric_of,
     unseen,
 )
-from fleetsim.replay.implied.prefix_hits import places_when_spread
-from fleetsim.replay.observe.lengths import LARGEST_GROUP
-from fleetsim.replay.observe.observed import FleetView
+from fleetsim.replay.observe.lengths import LARGEST_GROUP, places_when_spread
+from fleetsim.replay.observe.observed import FleetView, InstanceView, Observed
+from fleetsim.replay.observe.paces import PEERS, piled, usual_load
+
+# Deviation / mean of the instances' rates: round-robin and least-loaded routing of random lengths stay within a tenth.
+SPREAD = 0.15
+_NAMED = 4
+_EVEN = "; what that gives:\nfleetsim replay ... --set 'fleet.speed_factors=[]'"
+# Of the longest presence: instances that were there for less are not compared for their load.
+STAYED = 0.9
+
+
+def stragglers(case: Case) -> Reply:
+    """fault: instances slower than the others at the same load, by name; or rates far apart because loads are."""
+    o, f = case.observed, case.observed.fleet
+    if f is None:
+        tokens = "vllm:generation_tokens_total of each instance"
+        return unseen(case, "what single instances do is not in a run log", tokens)
+    if len(o.instances) < PEERS:
+        n = len(o.instances)
+        return Reply("unknown", f"{units.plural(n, 'instance')}: none to compare with",
+            (f"a straggler shows against the median of {PEERS} or more",), missing=f"{PEERS} instances or more",
+        )  # fmt: skip
+    evidence = [f"rates of {len(o.instances)} instances spread by {units.share(f.tok_s_cv)} (deviation / mean)"]
+    slow = slow_instances(o)
+    by_work = [i for i in slow if not i.straggler]
+    if slow:
+        names = ", ".join(str(i.id) for i in slow[:_NAMED])
+        more = f" and {len(slow) - _NAMED} more" if len(slow) > _NAMED else ""
+        evidence[:0] = [
+            f"{i.id} makes {units.share(i.pace)} of the median instance's rate at its load"
+            if i.straggler
+            else f"{i.id} holds {i.running or 0.0:,.0f} requests, the median instance {usual_load(o.instances):,.0f}, "
+            "and makes no more tokens of them (inferred: it is slow, and work piles up on it)"
+            for i in slow[:_NAMED]
+        ]
+        lost = _lost(o.instances)
+        # The samples that are stuck on it hold the batch up, whatever the others do.
+        waits = max(lost, _held_up(case)) if by_work else lost
+        return Reply("fault", f"slow: {names}{more}", evidence,
+            f"drain {names}{more} and start elsewhere; then look at that node's clocks, ECC errors and neighbours"
+            f"{_EVEN}",
+            case.shorter(waits) if case.starving else {"busy": lost}, f"{names}{more} lags behind the fleet",
+        )  # fmt: skip
+    # Instances that were added, lost or lent for a while had another load than those that stayed.
+    stayed = [i for i in o.instances if i.present_s >= STAYED * max(j.present_s for j in o.instances)]
+    spread = f.tok_s_cv if len(stayed) == len(o.instances) else _spread([i.active_tok_s for i in stayed])
+    if case.says("fleet.placement") and case.scenario.fleet.placement == "colocated_lending":
+        spread = 0.0  # the trainer's instances begin empty each time that they are lent
+    if o.rolling is not None:
+        evidence.append("a rolling weight sync stops one after the other: rates are apart while it lasts")
+        spread = 0.0
+    if spread > SPREAD:
+        loads = [i.running for i in stayed if i.running is not None]
+        if loads and min(loads) > 0:
+            evidence.append(f"running requests per instance go from {min(loads):.0f} to {max(loads):.0f}")
+        evidence.append("at equal load none is slow: work is spread unevenly")
+        return Reply("fault", "instances are loaded unevenly", evidence,
+            "send each request to the instance with the fewest in flight; what that gives:\n"
+            "fleetsim replay ... --set fleet.routing=least_loaded", {}, "work is spread unevenly over the instances",
+        )  # fmt: skip
+    return Reply("ok", "none", evidence)
+
+
+def _held_up(case: Case) -> float:
+    """Of a step, the share that work piled up on slow instances costs at most: all of it spread evenly, and none of
+    what is queued now kept out of flight.
+
+    A healthy instance makes r(u) tokens per second of the usual load u, and so does a slow one with more. Spread evenly
+    each holds c of them, and r never grows faster than c: the fleet's rate grows by c / u at most.
+    """
+    views, wait = case.observed.instances, 0.0 if case.idle is None else case.idle.value
+    each = (sum(i.running or 0.0 for i in views) + (case.observed.queue.depth or 0.0)) / len(views)
+    return min(wait, max(0.0, 1.0 - usual_load(views) / each))
+
+
+def slow_instances(observed: Observed) -> list[InstanceView]:
+    """Slower than the others at the same load, or holding more work and making no more of it; slowest first."""
+    # In a rolling sync work piles up on what stands, in turn.
+    held = [] if observed.rolling is not None else piled(observed.instances)
+    return sorted((i for i in observed.instances if i.straggler or i in held), key=lambda i: (i.pace, str(i.id)))
+
+
+def _spread(rates: list[float]) -> float:
+    """Deviation / mean; 0 for too few to compare."""
+    mean = fmean(rates)
+    return pstdev(rates) / mean if len(rates) >= PEERS and mean > 0 else 0.0
+
+
+def _lost(instances: tuple[InstanceView, ...]) -> float:
+    """The share of the fleet's time that the slow ones lose against the median's pace, weighted by their presence."""
+    present = sum(i.present_s for i in instances)
+    lost = sum(i.present_s * max(0.0, 1.0 - i.pace) for i in instances if i.straggler)
+    return lost / present if present > 0 else 0.0
+
 
 # Engines that run more than this of their max_num_seqs have no room for more.
 NEARLY_ALL = 0.9
@@ -30,19 +126,19 @@ ROOM = 0.25
 _RAISE = "raise that cap, with a staleness bound that allows it"
 
 
-def check(case: Case, earlier: Earlier) -> Reply:
+def in_flight_cap(case: Case) -> Reply:
     """fault: what is in flight stays at a ceiling (peak / mean below FLAT, but for the room that a group waits for), or
     beside a trainer that is known to wait at a level, while nothing waits in the engines and their KV caches have room;
     without a size, and as a suspicion, where the trainer's wait is not known. unknown: the engines' load is not known.
     """
     f = case.observed.fleet
     if case.colocated:
-        return Reply("in_flight_cap", "ok", "the batch is what is in flight", ("colocated: all of it starts at once",))
+        return Reply("ok", "the batch is what is in flight", ("colocated: all of it starts at once",))
     if f is None:
-        return unseen(case, "in_flight_cap", "requests in flight are not known", "vllm:num_requests_running")
+        return unseen(case, "requests in flight are not known", "vllm:num_requests_running")
     if f.in_flight_mean is None or f.in_flight_peak is None or f.in_flight_mean <= 0:
         title, missing = "requests in flight are not exported", metric_of(case, "running")
-        return Reply("in_flight_cap", "unknown", title, (idle_words(case),), missing=missing)
+        return Reply("unknown", title, (idle_words(case),), missing=missing)
     mean, peak, waiting = f.in_flight_mean, f.in_flight_peak, case.behind_share
     evidence = [f"{mean:,.0f} samples in flight on average, {peak:,.0f} at the most{_of_batch(case, peak)}"]
     if waiting is not None:
@@ -53,27 +149,26 @@ def check(case: Case, earlier: Earlier) -> Reply:
         return _of_groups(case, evidence)
     ceiling = peak <= FLAT * (mean + _missing(case, mean))
     if not ceiling and not (case.starving and f.steady):
-        return Reply("in_flight_cap", "ok", "no cap shows: the number in flight rises and falls", tuple(evidence))
+        return Reply("ok", "no cap shows: the number in flight rises and falls", evidence)
     if waiting is not None and waiting > WAITING:
-        return Reply("in_flight_cap", "ok", "the engines are full: their limits come first", tuple(evidence))
+        return Reply("ok", "the engines are full: their limits come first", evidence)
     if case.kv_full:
-        return Reply("in_flight_cap", "ok", "the KV caches are full", tuple(evidence))
+        return Reply("ok", "the KV caches are full", evidence)
     limit = case.scenario.engine.max_num_seqs if case.says("engine.max_num_seqs") else None
     if limit is not None and f.running is not None and f.running > NEARLY_ALL * limit * f.instances:
-        return Reply("in_flight_cap", "ok", f"the engines run their max_num_seqs of {limit}", tuple(evidence))
+        return Reply("ok", f"the engines run their max_num_seqs of {limit}", evidence)
     evidence.append(idle_words(case))
     if case.kv_full is None:
         title, missing = "a ceiling, but not whether the engines have room", metric_of(case, "kv_use")
-        return Reply("in_flight_cap", "unknown", title, tuple(evidence), missing=missing)
+        return Reply("unknown", title, evidence, missing=missing)
     if case.starving is False:
-        return Reply("in_flight_cap", "ok", "a ceiling that costs the trainer nothing", tuple(evidence))
+        return Reply("ok", "a ceiling that costs the trainer nothing", evidence)
     more = _doubled(peak, f.kv_use_peak or KV_ROOM)
     evidence.append("inferred: a ceiling in the client, not in the engines, holds the rest back")
     if case.idle is None:
         evidence.append("an unlimited client's requests ebb and flow with the batches; these do not")
-        return Reply(
-            "in_flight_cap", "fault",
-            f"suspected: the client keeps {peak:,.0f} samples in flight, and engines have room", tuple(evidence),
+        return Reply("fault",
+            f"suspected: the client keeps {peak:,.0f} samples in flight, and engines have room", evidence,
             "whether the trainer waits would make it sure, with --map trainer.wait_s=METRIC of your own; until then:\n"
             f"fleetsim replay ... --set {_cap(case, more)}",
             {}, f"the client's cap of {peak:,.0f} samples in flight seems to bind while engines have room",
@@ -81,9 +176,8 @@ def check(case: Case, earlier: Earlier) -> Reply:
     idle = case.idle.value
     if not ceiling:
         return _steady(case, f, evidence, more)
-    return Reply(
-        "in_flight_cap", "fault", f"the client keeps {peak:,.0f} samples in flight, and engines have room",
-        tuple(evidence), f"{_RAISE}:\nfleetsim replay ... --set {_cap(case, more)}",
+    return Reply("fault", f"the client keeps {peak:,.0f} samples in flight, and engines have room",
+        evidence, f"{_RAISE}:\nfleetsim replay ... --set {_cap(case, more)}",
         case.shorter(idle), f"the client's cap of {peak:,.0f} samples in flight binds while engines have room",
     )  # fmt: skip
 
@@ -92,8 +186,7 @@ def _steady(case: Case, f: FleetView, evidence: Sequence[str], more: int) -> Rep
     """What is in flight keeps a level that is no sharp ceiling: a cap on groups, or a client that sends no faster."""
     kept = f"{f.in_flight_mean or 0.0:,.0f} samples in flight"
     said = f"they do not rise when a batch is trained: the client sends {f.finished_s or 0.0:,.3g} a second throughout"
-    return Reply(
-        "in_flight_cap", "fault", f"the client keeps about {kept}, and engines have room",
+    return Reply("fault", f"the client keeps about {kept}, and engines have room",
         (*evidence[:-1], said if f.finished_s else "they do not rise when a batch is trained", evidence[-1]),
         "raise the client's cap on groups or requests; if it has none, the client itself sends too slowly:\n"
         f"fleetsim replay ... --set {_cap(case, more)}",
@@ -115,8 +208,7 @@ def _of_groups(case: Case, evidence: Sequence[str]) -> Reply:
     fleet, group = case.scenario.fleet, case.scenario.workload.group_size
     cap = fleet.max_in_flight_samples or (fleet.max_in_flight_samples_per_instance or 0) * fleet.instances
     said = f"the client allows {cap / group:,.0f} groups, each until its last sample ends"
-    return Reply(
-        "in_flight_cap", "fault", f"the client keeps {cap / group:,.0f} groups in flight, and engines have room",
+    return Reply("fault", f"the client keeps {cap / group:,.0f} groups in flight, and engines have room",
         (*evidence, said), f"{_RAISE}:\nfleetsim replay ... --set {_cap(case, 2 * cap)}",
         case.shorter(0.0 if case.idle is None else case.idle.value),
         f"the client's cap of {cap / group:,.0f} groups in flight binds while engines have room",

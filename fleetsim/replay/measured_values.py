@@ -23,14 +23,13 @@ from fleetsim.job.derived_values import SECONDS as GIVEN_SECONDS
 from fleetsim.job.derived_values import SLOWDOWN, as_alone
 from fleetsim.job.facts import STEP_SEEN
 from fleetsim.job.uncertainty import CONFIDENCE
+from fleetsim.replay.implied.engine import CORRELATION, DOUBT
 from fleetsim.replay.implied.implied_scenario import Implied, implied
-from fleetsim.replay.implied.logged_speed import CORRELATION, DOUBT
-from fleetsim.replay.implied.observed_load import found_pauses
+from fleetsim.replay.implied.stretch import found_pauses
 from fleetsim.replay.implied.workload import OUTPUT
-from fleetsim.replay.observe.logged_lengths import logged_lengths
-from fleetsim.replay.observe.logged_rollout import LoggedLaw
+from fleetsim.replay.observe.logged import logged_lengths
 from fleetsim.replay.observe.observe import observe
-from fleetsim.replay.observe.observed import Observed
+from fleetsim.replay.observe.observed import LoggedLaw, Observed
 from fleetsim.replay.observe.steps import steps_of
 
 _Z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)

@@ -1,4 +1,7 @@
-"""Response lengths of a run log: a law from the mean, the percentiles, the longest and the share that was cut."""
+"""What a run log says of the rollout side, where nobody scrapes the engines.
+
+Response lengths become a law from the mean, the percentiles, the longest and the share that was cut.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,69 @@ import numpy as np
 from fleetsim.config.workload import LEAST_CV, MOST_CV
 from fleetsim.history.history import Floats, History
 from fleetsim.replay.observe.lengths import DRIFT_H, quantile
-from fleetsim.replay.observe.logged_rollout import LoggedLaw
-from fleetsim.replay.observe.observed import LengthHistogram, Reading
+from fleetsim.replay.observe.observed import LengthHistogram, LoggedLaw, LoggedRollout, Reading
 from fleetsim.replay.observe.steps import Steps
-from fleetsim.replay.observe.trainer_queue import slope_per_h
+from fleetsim.replay.observe.trainer import slope_per_h
+
+_SAMPLE_S = ("mean", "p50", "p90", "p95", "p99", "max")
+
+
+def logged_rollout(history: History) -> LoggedRollout | None:
+    """Of a run log; None where there is none, or it says nothing of the rollout side."""
+    if history.steps is None:
+        return None
+    columns = history.steps.columns
+
+    def mean(name: str) -> float | None:
+        values = columns.get(name)
+        return None if values is None or not np.isfinite(values).any() else float(np.nanmean(values))
+
+    def seconds(of: str) -> tuple[tuple[str, float], ...]:
+        return tuple((name, value) for name in _SAMPLE_S if (value := mean(f"{of}_s_{name}")) is not None)
+
+    size = mean("group_size")
+    found = LoggedRollout(
+        idle_share=_idle(columns.get("rollout_active_s"), columns.get("rollout_window_s"), mean("rollout_idle")),
+        in_flight=mean("in_flight_samples"),
+        in_flight_cap=mean("in_flight_cap_samples"),
+        group_size=size,
+        queue_cap=None if size is None or (cap := mean("queue_cap_groups")) is None else cap * size,
+        sample_s=seconds("sample"),
+        group_s=seconds("group"),
+        running=mean("running"),
+        waiting=mean("waiting"),
+        kv_use=mean("kv_use"),
+        prefix_hit=mean("prefix_hit"),
+        preemptions=mean("preemptions"),
+        stale_share=mean("stale_share") if "stale_share" in columns else _share(columns, "stale_samples"),
+        partial_share=mean("partial_share"),
+        turns=mean("turns_mean"),
+        tool_calls=mean("tool_calls_mean"),
+        tool_s=mean("tool_s_mean"),
+        tok_s=mean("rollout_tok_s"),
+    )
+    says = any(getattr(found, name) not in (None, ()) for name in LoggedRollout.__slots__)
+    return found if says else None
+
+
+def _idle(active: Floats | None, window: Floats | None, mean: float | None) -> float | None:
+    """Seconds without work / seconds, so that long steps count for what they are; else the mean of the shares."""
+    if active is None or window is None:
+        return mean
+    known = np.isfinite(active) & np.isfinite(window)
+    seconds = float(window[known].sum())
+    return mean if seconds <= 0 else min(1.0, max(0.0, 1.0 - float(active[known].sum()) / seconds))
+
+
+def _share(columns: Mapping[str, Floats], name: str) -> float | None:
+    """Sum of a column / samples trained, over the rows that have both."""
+    values, samples = columns.get(name), columns.get("samples")
+    if values is None or samples is None:
+        return None
+    known = np.isfinite(values) & np.isfinite(samples)
+    whole = float(samples[known].sum())
+    return min(1.0, float(values[known].sum()) / whole) if whole > 0 else None
+
 
 _NORMAL = NormalDist()
 _SIGMAS = np.arange(0.05, 2.5, 0.01)

@@ -1,4 +1,8 @@
-"""Only then: is the fleet too small? The trainer waits, and nothing that costs less than instances explains it."""
+"""Only then: is the fleet too small, or too large?
+
+Too small: the trainer waits, and nothing that costs less than instances explains it. Too large: a backlog that grows
+without bound is a bug, not a buffer.
+"""
 
 from __future__ import annotations
 
@@ -14,18 +18,16 @@ from fleetsim.replay.diagnose.checks.case import (
     WAITING,
     WORTH,
     Case,
-    Earlier,
     Reply,
-    faults,
     idle_words,
     metric_of,
     unseen,
 )
 from fleetsim.replay.diagnose.cost import Claims, pools_of
 from fleetsim.replay.diagnose.finding import Check
-from fleetsim.replay.observe.departures import departure_words, names_of, unreplaced
+from fleetsim.replay.observe.changes import departure_words, names_of, sized_for_the_end, trend_words, unreplaced
 from fleetsim.replay.observe.observed import Departure, FleetView
-from fleetsim.replay.observe.trends import sized_for_the_end, trend_words
+from fleetsim.replay.observe.trainer import grows
 from fleetsim.search.change import Typed
 
 # Of the instances' time: idle beside a trainer that waits for samples. A fleet that is too small is never idle.
@@ -50,7 +52,7 @@ _WORDS: Mapping[Check, str] = {
 }
 
 
-def check(case: Case, earlier: Earlier) -> Reply:
+def rollout(case: Case) -> Reply:
     """fault: the trainer waits more than its target, and earlier faults cannot explain all of it. ok: it does not wait,
     or something else is to be mended first. unknown: nobody knows how long it waits."""
     f = case.observed.fleet
@@ -59,33 +61,32 @@ def check(case: Case, earlier: Earlier) -> Reply:
         taken = () if share is None else (f"generation takes {units.share(share)} of a step",)
         why = "the same GPUs generate and train in turn: their number is no ratio of two pools"
         gpus = max(1, round((f.instances if f is not None else 1) * case.scenario.engine.gpus))
-        return Reply("rollout", "ok", "colocated: nothing to match", (*taken, why), f"fleetsim split --gpus {gpus}")
+        return Reply("ok", "colocated: nothing to match", (*taken, why), f"fleetsim split --gpus {gpus}")
     evidence = [idle_words(case), *changed(case)]
     if serves(case.observed):
-        return _of_users(case, earlier)
+        return _of_users(case)
     if case.idle is None:
-        return Reply(
-            "rollout", "unknown", "whether the trainer waits is not known", tuple(evidence),
+        return Reply("unknown", "whether the trainer waits is not known", evidence,
             "name your own metric with --map trainer.wait_s=METRIC, or give the trainer's run log with --from",
             missing="--map trainer.wait_s=METRIC",
         )  # fmt: skip
     if not case.starving:
-        return Reply("rollout", "ok", "the fleet keeps the trainer busy", tuple(evidence))
-    first = faults(earlier, *_WORDS)
+        return Reply("ok", "the fleet keeps the trainer busy", evidence)
+    first = case.faults(*_WORDS)
     explained = _explained(first)
     if first and (explained is None or explained >= case.idle.value - case.idle_limit):
         later = " and ".join(_WORDS[d.check] for d in first)
-        return Reply("rollout", "ok", f"not to be resized before {later}", tuple(evidence))
+        return Reply("ok", f"not to be resized before {later}", evidence)
     if first:
         causes = ", ".join(d.check.replace("_", " ") for d in first)
         evidence.append(f"{causes} can explain at most {units.share(explained or 0.0)} of a step, not all of the wait")
     if f is None:
         title, metric = "the trainer waits; what the engines do is not known", "vllm:num_requests_running"
-        return unseen(case, "rollout", title, metric, tuple(evidence))
-    return _of_fleet(case, earlier, f, case.idle.value, evidence)
+        return unseen(case, title, metric, evidence)
+    return _of_fleet(case, f, case.idle.value, evidence)
 
 
-def _of_fleet(case: Case, earlier: Earlier, f: FleetView, wait: float, evidence: list[str]) -> Reply:
+def _of_fleet(case: Case, f: FleetView, wait: float, evidence: list[str]) -> Reply:
     """What engines that are seen say of a trainer that waits: too few instances, or the slowest responses bind."""
     if f.running is not None:
         waiting = "" if case.waiting_share is None else f", {units.share(case.waiting_share)} of all wait there"
@@ -93,9 +94,8 @@ def _of_fleet(case: Case, earlier: Earlier, f: FleetView, wait: float, evidence:
     if f.idle_share is not None:
         evidence.append(f"instances stand without work {units.share(f.idle_share)} of the time")
     if not case.weighed:
-        return Reply(
-            "rollout", "fault", "too few instances, or the slowest responses of each batch: only the simulation tells",
-            tuple(evidence), "without --no-backtest:\nfleetsim replay ...", {"wait": wait},
+        return Reply("fault", "too few instances, or the slowest responses of each batch: only the simulation tells",
+            evidence, "without --no-backtest:\nfleetsim replay ...", {"wait": wait},
             f"rollout is too slow, for want of instances or by its slowest responses{_since(case, count=True)}",
         )  # fmt: skip
     slowest, gain = _slowest(case), case.gains.get("rollout")
@@ -109,41 +109,38 @@ def _of_fleet(case: Case, earlier: Earlier, f: FleetView, wait: float, evidence:
         ahead = Typed(_ahead(case))
         then = f"if the recipe may train on older samples:\nfleetsim replay ... {ahead} --recommend"
         then = _NOT_AHEAD if _in_vain(case) else then
-        return Reply(
-            "rollout", "fault", "the slowest responses of each batch bind, not the number of instances",
-            tuple(evidence), _back(case, gain) + then, case.shorter(wait),
+        return Reply("fault", "the slowest responses of each batch bind, not the number of instances",
+            evidence, _back(case, gain) + then, case.shorter(wait),
             f"the slowest responses of each batch hold it up{_since(case, count=False)}", remedy=ahead.changes,
         )  # fmt: skip
     matched = _matched(case)
     if matched is not None:
         than = f"by the ratio of the rates {matched} instances instead of {f.instances:.3g}"
         evidence.insert(1, f"{than} would bring the wait to its target; their cost is taken off the price")
-    open_ = [d.check for d in earlier if d.state == "unknown" and d.check in _WORDS]
+    open_ = [d.check for d in case.earlier if d.state == "unknown" and d.check in _WORDS]
     if open_:
         evidence.append(f"not ruled out, for want of data: {', '.join(open_)}")
-    return Reply(
-        "rollout", "fault", "too few instances", tuple(evidence), "fleetsim replay ... --recommend",
+    return Reply("fault", "too few instances", evidence, "fleetsim replay ... --recommend",
         _net(case, matched), f"the fleet is too small{_since(case, count=True)}",
     )  # fmt: skip
 
 
-def _of_users(case: Case, earlier: Earlier) -> Reply:
+def _of_users(case: Case) -> Reply:
     """No trainer waits there: the fleet is too small for its users where their requests wait for an engine."""
     f, waiting = case.observed.fleet, case.waiting_share
     if f is None or waiting is None:
         title, missing = "whether requests wait is not exported", metric_of(case, "waiting")
-        return Reply("rollout", "unknown", title, tuple(changed(case)), missing=missing)
+        return Reply("unknown", title, tuple(changed(case)), missing=missing)
     said = (*changed(case), f"{units.share(waiting)} of the requests in the engines wait there")
     if waiting <= WAITING:
-        return Reply("rollout", "ok", "the fleet keeps up with what is sent to it", said)
-    first = faults(earlier, *_WORDS)
+        return Reply("ok", "the fleet keeps up with what is sent to it", said)
+    first = case.faults(*_WORDS)
     if first:
         later = " and ".join(_WORDS[d.check] for d in first)
-        return Reply("rollout", "ok", f"not to be resized before {later}", said)
+        return Reply("ok", f"not to be resized before {later}", said)
     each = (f.running or 0.0) / max(f.instances, 1e-9)
     said = (*said, f"{each:,.0f} requests run on an instance, and they have room for no more")
-    return Reply(
-        "rollout", "fault", "too few instances for what is sent to them", said,
+    return Reply("fault", "too few instances for what is sent to them", said,
         f"add instances until none wait: begin with {math.ceil(1.25 * f.instances_now)}, and replay that window",
         {}, "the fleet is too small for what is sent to it",
     )  # fmt: skip
@@ -261,3 +258,134 @@ def _matched(case: Case) -> int | None:
     if f is None or idle is None or f.instances <= 0 or idle.value >= 1.0:
         return None
     return math.ceil(f.instances * (1.0 - case.idle_limit) / (1.0 - idle.value) - 1e-9)
+
+
+# Samples thrown away, of those generated; filters and aborted leftovers are counted with them where the trainer does.
+DROPPED = 0.05
+# Instance-time without any work, while the trainer does not wait for samples.
+IDLE = 0.15
+# KV caches that never fill beyond this have room for twenty times the requests: fewer instances might do.
+LIGHT = 0.05
+# Of the fleet beyond what the trainer needs with its headroom: less than this a simulation does not know for sure.
+SPARE = 0.2
+TOO_LARGE = "the fleet is larger than the trainer needs"
+
+
+def backlog(case: Case) -> Reply:
+    """fault: the queue grows by a batch or more over the window and by more than GROWS of the production; or many
+    samples are thrown away, or instances stand without work, or half of them make a step no longer (by simulation),
+    while the trainer has enough. unknown: instances have next to no requests, and nobody simulated fewer."""
+    q = case.observed.queue
+    evidence: list[str] = []
+    if q.depth is not None and q.depth_max is not None:
+        evidence.append(f"{q.depth:,.0f} samples queue on average, {q.depth_max:,.0f} at the most")
+    if q.oldest_age_max_steps is not None:
+        evidence.append(f"the oldest is up to {units.plural(q.oldest_age_max_steps, 'step')} old{_budget(case)}")
+    if q.dropped_share is not None:
+        evidence.append(f"{units.share(q.dropped_share)} of the samples are thrown away")
+    if q.generated_per_trained is not None:
+        evidence.append(f"{q.generated_per_trained:.2f} tokens generated per token trained")
+    slow = case.faults("trainer")
+    growth = grows(case.observed, case.scenario.trainer.batch_samples)
+    if growth is not None:
+        per_h, share = growth
+        evidence.append(f"it grows by {per_h:,.0f} samples an hour, {units.share(share)} of what is produced")
+        return Reply("fault", "the queue grows without bound" + (": the trainer is slow" if slow else ""),
+            evidence, f"fleetsim replay ... --set buffer.capacity_samples={_cap(case)} --recommend",
+            {"busy": share}, "the backlog grows without bound",
+        )  # fmt: skip
+    if case.starving:
+        return Reply("ok", "no: the trainer waits", evidence)
+    idle = None if case.colocated else case.engines_idle
+    if idle is not None:
+        evidence.append(f"instances stand without work {units.share(idle)} of the time")
+    if case.observed.fleet is None and idle is not None and slow and case.starving is False:
+        left = idle - sum(d.claims.get("idle", 0.0) for d in slow)
+        if left > IDLE:
+            return Reply("fault", "more instances than the trainer needs", evidence,
+                "with what is known of the job:\nfleetsim replay ... --scenario job.yaml --recommend",
+                {"idle": left}, TOO_LARGE,
+            )  # fmt: skip
+    if case.starving is False and not case.colocated and not slow:
+        found = _too_many(case, idle, evidence)
+        if found is not None:
+            return found
+    if q.depth is None and idle is None:
+        return Reply("unknown", "queue depth is not exported", evidence,
+            "name your own metric with --map queue.samples=METRIC", missing="--map queue.samples=METRIC",
+        )  # fmt: skip
+    return Reply("ok", "bounded" if q.depth is not None else "instances have work", evidence)
+
+
+def _too_many(case: Case, idle: float | None, evidence: list[str]) -> Reply | None:
+    """What a trainer that neither waits nor is slow says of the fleet; None where nothing is too much. idle: of the
+    instances' time."""
+    dropped = case.observed.queue.dropped_share
+    if dropped is not None and dropped > DROPPED:
+        return Reply("fault", "more is generated than trained", evidence,
+            "fleetsim replay ... --recommend", {"busy": dropped, "idle": idle or 0.0},
+            "the fleet generates samples that nobody trains on",
+        )  # fmt: skip
+    if idle is not None and idle > IDLE:
+        return Reply("fault", "more instances than the trainer needs", evidence,
+            "fleetsim replay ... --recommend", {"idle": idle}, TOO_LARGE,
+        )  # fmt: skip
+    spare = _spare(case, evidence)
+    if spare > 0:
+        return Reply("fault", "more instances than the trainer needs", evidence,
+            "fleetsim replay ... --recommend", {"idle": idle or 0.0, "busy": max(0.0, spare - (idle or 0.0))},
+            TOO_LARGE,
+        )  # fmt: skip
+    if _lightly_loaded(case, evidence):
+        return Reply("unknown", "next to no requests per instance: fewer instances might do", evidence,
+            "fleetsim replay ... --recommend", missing="a back-test that holds",
+        )  # fmt: skip
+    return None
+
+
+def _spare(case: Case, evidence: list[str]) -> float:
+    """The share of the fleet that a step does not miss, by simulation and with the targets' headroom; 0 if little."""
+    f, enough = case.observed.fleet, case.enough
+    if f is None or enough is None or f.instances_now < 1:
+        return 0.0
+    headroom = case.scenario.targets.headroom
+    wanted = math.ceil(enough / headroom - 1e-9)
+    spare = 1.0 - wanted / f.instances_now
+    if spare <= SPARE:
+        return 0.0
+    evidence += _load(case)
+    evidence.append(
+        f"simulated, {enough} of {f.instances_now} instances make a step no longer ({wanted} with a headroom of "
+        f"{headroom:g}): the trainer does not need {units.share(spare)} of the rollout GPUs' time"
+    )
+    return spare
+
+
+def _lightly_loaded(case: Case, evidence: list[str]) -> bool:
+    """Whether KV caches that stay next to empty hint at a fleet that is too large, and nobody simulated fewer."""
+    f = case.observed.fleet
+    if case.enough is not None or f is None or f.kv_use_peak is None or f.kv_use_peak > LIGHT or f.instances_now < 2:
+        return False
+    evidence += _load(case)
+    return True
+
+
+def _load(case: Case) -> list[str]:
+    f = case.observed.fleet
+    if f is None or f.running is None:
+        return []
+    kv = "" if f.kv_use_peak is None else f", its KV cache at {units.share(f.kv_use_peak)} at the most"
+    return [f"{f.running / max(f.instances, 1e-9):,.0f} requests run on an instance{kv}"]
+
+
+def _cap(case: Case) -> int:
+    """A queue of one batch: what a step takes, and one step of staleness."""
+    batch = case.observed.trainer.batch_samples
+    return round(batch.value) if batch is not None else case.scenario.trainer.batch_samples
+
+
+def _budget(case: Case) -> str:
+    """The staleness budget, where somebody gave one."""
+    if case.says("admission.max_staleness"):
+        return f", budget {case.scenario.admission.max_staleness:g}"
+    return ""
