@@ -11,10 +11,8 @@ import re
 from typing import Any
 
 from fleetsim.frameworks import common, recipe, roles
-from fleetsim.frameworks.common import Framework, Mode
 from fleetsim.frameworks.draft import Draft
-from fleetsim.frameworks.reading import Back, Read, one_line, one_of, times
-from fleetsim.frameworks.roles import put_turns, trajectory
+from fleetsim.frameworks.reading import Back, Read, one_line, one_of, times, turned
 from fleetsim.frameworks.sides import adapter
 
 _DIMENSION = re.compile(r"([dptce])(\d{1,4})")
@@ -56,17 +54,12 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     else:
         draft.semantics("admission.law", "version_window", "(eta + version + 1) batches less what is accepted or runs")
         draft.put("admission.max_staleness", eta.value, eta)
-    most = draft.maybe_count("rollout.max_concurrent_rollouts")
-    if most is None:
-        most = Read("rollout.max_concurrent_rollouts", batch.value, False)
-    running = times(most, n)
-    why = "rollouts are prompts with all samples"
-    draft.put("fleet.max_in_flight_samples", running.value, most, n, why=why, back=running.written)
+    most = draft.count("rollout.max_concurrent_rollouts", default=batch.value)
+    draft.product("fleet.max_in_flight_samples", most, n, why="rollouts are prompts with all samples")
     draft.semantics("fleet.in_flight_unit", "groups", "a rollout ends with the last sample of its prompt")
     draft.semantics("sync.in_flight", "abort_resume", "aborted requests are sent again with what they have")
     draft.semantics("buffer.batch_rule", "oldest_version_first", "finished rollouts, the oldest first")
-    draft.semantics("fleet.group_placement", "spread", "a request per sample")
-    draft.semantics("fleet.routing", "round_robin", "servers in turn")
+    common.requests(draft, "spread", "a request per sample", "round_robin", "servers in turn")
     way = draft.text("actor.weight_update_mode", "weight_update_mode", default="xccl")
     words = {"xccl": "collective_broadcast", "nccl": "collective_broadcast", "disk": "checkpoint_shuttle"}
     common.transport(draft, way, words)
@@ -90,22 +83,22 @@ def _lengths(draft: Draft) -> None:
     if not agent and experiment is not None and _AGENTS.search(experiment.value):
         agent = str(experiment)
     several = bool(agent) or turns is not None
-    put_turns(draft, turns, "", agent)
+    roles.put_turns(draft, turns, "", agent)
     turn = draft.count("gconfig.max_new_tokens", default=16384)
     whole = draft.maybe_count("max_tokens_per_trajectory", "gconfig.max_tokens", "rollout.agent.engine_max_tokens")
     whole = whole or Read("gconfig.max_tokens", 32768, False)
-    answer = trajectory(turn, turns, whole, several=several and turns is None)
+    answer = roles.trajectory(turn, turns, whole, several=several and turns is None)
     common.lengths(draft, answer, draft.maybe_count("train_dataset.max_length"), prompt_key="train_dataset.max_length")
 
 
 def _roles(draft: Draft) -> None:
     """A critic and a teacher: areal/trainer/rl_trainer.py makes each where its section stands."""
     settings = draft.settings
-    held = _own_gpus(draft, "critic")
+
     backend = Read("critic.backend", None, settings.has("critic"))
     with_it = {f"critic.{key}": f"${{actor.{key}}}" for key in ("backend", "path")}
     with_it |= {f"critic.{key}": f"${{{key}}}" for key in ("experiment_name", "trial_name")}
-    roles.critic(draft, backend, settings.has("critic"), one_of({True: with_it, False: {}}), held)
+    roles.critic(draft, backend, settings.has("critic"), one_of({True: with_it, False: {}}), _own_gpus(draft, "critic"))
     if settings.has("teacher"):
         path = draft.text("teacher.path", default="a teacher")
         roles.taught(draft, str(path), _own_gpus(draft, "teacher"))
@@ -117,9 +110,8 @@ def _roles(draft: Draft) -> None:
         rank = draft.count("actor.lora_rank", "vllm.max_lora_rank", "sglang.max_lora_rank", default=32)
         roles.adapters(draft, rank)
         adapter(draft, rank, of_vllm=draft.values.get("engine.name") == "vllm")
-    settings.see(
-        "critic", "ref", "teacher", "judge_engine", "vllm" if draft.values.get("engine.name") != "vllm" else "sglang"
-    )
+    other = "vllm" if draft.values.get("engine.name") != "vllm" else "sglang"
+    settings.see("critic", "ref", "teacher", "judge_engine", other)
 
 
 def _own_gpus(draft: Draft, role: str) -> int:
@@ -156,19 +148,18 @@ def _recipe(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     """The passes of a step, the GPUs, and what the seconds of a step are made of."""
     recompute = draft.flag("actor.recompute_logprob", default=True)
     reference = draft.number("actor.kl_ctl", default=0.1).value > 0 and draft.settings.has("ref")
-    common.hardware_and_times(draft, speed, {"old log-probs": recompute.value, "reference log-probs": reference})
     with_ref = {"actor.kl_ctl": 0.1, "ref.backend": "${actor.backend}", "ref.path": "${actor.path}"}
-    recipe.passes(
-        draft,
-        old_log_probs=(recompute.value, recompute.written),
-        reference=(reference, one_of({True: with_ref, False: {"actor.kl_ctl": 0.0}})),
-    )
+    back = one_of({True: with_ref, False: {"actor.kl_ctl": 0.0}})
+    common.hardware_and_times(draft, speed, recompute.value, reference, with_old=recompute.written, with_reference=back)
     parts = draft.count("actor.ppo_n_minibatches", default=4)
     why = "their updates count as one step"
     draft.put("trainer.recipe.optimizer_steps", parts.value, parts, why=why, unless=1)
-    recipe.words(draft, "offload", {"true": "states"}, "actor.offload")
-    recipe.words(draft, "precision", {"e4m3": "fp8", "hybrid": "fp8"}, "actor.megatron.fp8_config.mode")
-    recipe.flags(draft, {"recompute": ("actor.gradient_checkpointing", False)})
+    recipe.rows(
+        draft,
+        offload=("actor.offload", {"true": "states"}),
+        precision=("actor.megatron.fp8_config.mode", {"e4m3": "fp8", "hybrid": "fp8"}),
+        recompute=("actor.gradient_checkpointing", False),
+    )
 
 
 def _parallelism(draft: Draft) -> str:
@@ -183,7 +174,7 @@ def _parallelism(draft: Draft) -> str:
             draft.refuse(key, None, "is missing: it says how many GPUs there are", f"-- {key}=sglang:d4t1")
     engine, sizes = _sizes(draft, rollout)
     backend, trainer = _sizes(draft, actor)
-    shared = (draft.maybe_text("rollout.scheduling_strategy.type") or Read("", "separation", False)).value
+    shared = draft.text("rollout.scheduling_strategy.type", default="separation").value == "colocation"
     if rollout is not None and actor is not None:
         letter = {name: _letter(rollout.key, engine, sizes, name) for name in "tdp"}
         draft.put("engine.tp", sizes["t"], rollout, back=letter["t"])
@@ -197,8 +188,8 @@ def _parallelism(draft: Draft) -> str:
     draft.could("fleet.placement", None, place, "disaggregated")
     draft.semantics(
         "fleet.placement",
-        "colocated" if shared == "colocation" or (old is not None and "+" not in old.value) else "disaggregated",
-        "rollout and training share GPUs" if shared == "colocation" else "rollout has GPUs of its own",
+        "colocated" if shared or (old is not None and "+" not in old.value) else "disaggregated",
+        "rollout and training share GPUs" if shared else "rollout has GPUs of its own",
     )
     return engine
 
@@ -207,13 +198,8 @@ def _trainer(draft: Draft, actor: Read[str], backend: str, sizes: dict[str, int]
     """The trainer's GPUs and ranks; its data-parallel ranks follow from the GPUs."""
     ranks = math.prod(sizes[k] for k in "ptc")
     gpus = _letter(actor.key, backend, sizes, "d")
-    draft.put(
-        "trainer.gpus",
-        ranks * sizes["d"],
-        actor,
-        why="d x p x t x c",
-        back=lambda want: None if want % ranks else gpus(want // ranks),
-    )
+    back = lambda want: None if want % ranks else gpus(want // ranks)  # noqa: E731
+    draft.put("trainer.gpus", ranks * sizes["d"], actor, why="d x p x t x c", back=back)
     for name in ("tp", "pp", "cp", "ep"):
         letter, back = name[0], _letter(actor.key, backend, sizes, name[0])
         value = None if sizes[letter] == 1 else sizes[letter]
@@ -248,12 +234,8 @@ def _sizes(draft: Draft, read: Read[str] | None) -> tuple[str, dict[str, int]]:
         return "", sizes
     match = _PART.fullmatch(_ATTENTION.sub(r"\1", read.value.strip()))
     if match is None:
-        draft.refuse(
-            read.key,
-            one_line(read.value),
-            "must read backend:d<data>p<pipeline>t<tensor>c<context>, one part per role",
-            "for example sglang:d4t1",
-        )
+        rule = "must read backend:d<data>p<pipeline>t<tensor>c<context>, one part per role"
+        draft.refuse(read.key, one_line(read.value), rule, "for example sglang:d4t1")
         return "", sizes
     for letter, size in _DIMENSION.findall(match[2]):
         sizes[letter] = max(1, int(size))
@@ -268,31 +250,26 @@ def _engine(draft: Draft, engine: str) -> None:
     if engine == "vllm":
         draft.take("engine.max_num_seqs", draft.count("vllm.max_num_seqs", default=256))
         off = draft.flag("vllm.no_enable_prefix_caching", default=True)
-        draft.put("engine.prefix_caching", not off.value, off, back=lambda want: off.written(not want))
+        draft.put("engine.prefix_caching", not off.value, off, back=turned(off))
         # areal/engine/vllm_ext/areal_vllm_server.py: vLLM's own run_server
         common.entry_point(draft, "api_server", "vLLM runs as an API server")
     else:
-        requests = "sglang.max_running_requests"
-        draft.where_said("engine.max_num_seqs", draft.maybe_count(requests), requests)
+        draft.said("engine.max_num_seqs", "sglang.max_running_requests")
         # areal/api/cli_args.py, SGLangConfig: prompts are not cut, max_prefill_tokens bounds those that start together
         chunk = draft.maybe_count("sglang.chunked_prefill_size", least=-1)
         whole = chunk is None or chunk.value < 1
         tokens = draft.count("sglang.max_prefill_tokens", default=32768) if chunk is None or whole else chunk
         draft.put("engine.max_num_batched_tokens", tokens.value, tokens, why="prompts are not cut" if whole else "")
         off = draft.flag("sglang.disable_radix_cache", default=True)
-        draft.put("engine.prefix_caching", not off.value, off, back=lambda want: off.written(not want))
+        draft.put("engine.prefix_caching", not off.value, off, back=turned(off))
 
 
-FRAMEWORK = Framework(
+_START = "python3 examples/math/gsm8k_rl.py --config FILE"
+_BACKENDS = {"rollout.backend": "sglang:d1p1t1", "actor.backend": "fsdp:d1p1t1"}
+FRAMEWORK = common.Framework(
     build,
     "inclusionAI/AReaL",
     "yaml",
-    (
-        Mode(
-            "asynchronous",
-            "python3 examples/math/gsm8k_rl.py --config FILE",
-            {"rollout.backend": "sglang:d1p1t1", "actor.backend": "fsdp:d1p1t1"},
-        ),
-    ),
+    (common.Mode("asynchronous", _START, _BACKENDS),),
     "experiment_name, trial_name, cluster, scheduler, train_dataset.path, actor.optimizer, the reward",
 )

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from fleetsim import units
 from fleetsim.frameworks.draft import Assumed, Draft
-from fleetsim.frameworks.reading import Back, Read
+from fleetsim.frameworks.reading import Back, Read, worded, writes
 
 # Published runs of reasoning and instruct models reach 0.27 to 0.39 of their length cap in the mean (Marin's and
 # AReaL's runs, verl's V1 report, NeMo-RL's performance page): their middle.
@@ -71,36 +71,41 @@ def lengths(
     if output_cap is not None:
         draft.put(OUTPUT_CAP, output_cap.value, output_cap)
     else:
-        draft.could(OUTPUT_CAP, DEFAULT_CAP, Read(output_key, DEFAULT_CAP, False).written, None)
+        draft.could(OUTPUT_CAP, DEFAULT_CAP, writes(output_key, DEFAULT_CAP), None)
         draft.assume(OUTPUT_CAP, DEFAULT_CAP, caps_from)
     cap = draft.values.get(OUTPUT_CAP, DEFAULT_CAP)
-    draft.assume(
-        "workload.output_tokens.mean",
-        max(1, round(MEAN_OF_CAP * cap)),
-        f"{units.share(MEAN_OF_CAP, 0)} of the cap, as published runs have it; a configuration says caps only",
-        "--set workload.output_tokens.mean=TOKENS, from your own logs",
-    )
-    draft.assume(
-        "workload.output_tokens.cv", LENGTH_CV, "standard deviation / mean; the tail decides what a sync waits"
-    )
+    mean, why = max(1, round(MEAN_OF_CAP * cap)), "as published runs have it; a configuration says caps only"
+    own = "--set workload.output_tokens.mean=TOKENS, from your own logs"
+    draft.assume("workload.output_tokens.mean", mean, f"{units.share(MEAN_OF_CAP, 0)} of the cap, {why}", own)
+    why = "standard deviation / mean; the tail decides what a sync waits"
+    draft.assume("workload.output_tokens.cv", LENGTH_CV, why)
+    path = "workload.prompt_tokens"
     if prompt_cap is not None:
-        draft.put(
-            "workload.prompt_tokens",
-            max(1, round(PROMPT_OF_CAP * prompt_cap.value)),
-            prompt_cap,
-            why=f"{units.share(PROMPT_OF_CAP, 0)} of the cap; --set workload.prompt_tokens=TOKENS",
-            back=lambda want: prompt_cap.written(cap_of_prompts(want)),
-        )
-        draft.guesses.add("workload.prompt_tokens")
+        tokens = max(1, round(PROMPT_OF_CAP * prompt_cap.value))
+        why = f"{units.share(PROMPT_OF_CAP, 0)} of the cap; --set {path}=TOKENS"
+        draft.put(path, tokens, prompt_cap, why=why, back=lambda want: prompt_cap.written(cap_of_prompts(want)))
+        draft.guesses.add(path)
     else:
-        draft.could(
-            "workload.prompt_tokens", 512, lambda want: Read(prompt_key, 0, False).written(cap_of_prompts(want))
-        )
-        draft.assume("workload.prompt_tokens", 512, "tokens of a prompt; the configuration says no cap")
+        draft.could(path, 512, lambda want: writes(prompt_key)(cap_of_prompts(want)))
+        draft.assume(path, 512, "tokens of a prompt; the configuration says no cap")
 
 
-def hardware_and_times(draft: Draft, speed: TrainerSpeed | None, passes: Mapping[str, bool]) -> None:
-    """GPU type, seconds of the trainer and of a sync. passes: log-prob passes by name, and whether they are made."""
+def hardware_and_times(
+    draft: Draft,
+    speed: TrainerSpeed | None,
+    old: bool,
+    reference: bool = False,
+    *,
+    with_old: Back | None = None,
+    with_reference: Back | None = None,
+    taught: bool = False,
+    called: str = "old log-probs",
+) -> None:
+    """GPU type, the passes beside the update, seconds of the trainer and of a sync.
+
+    old, reference: whether log-probs of the policy, and of a reference model, are computed; with_*: the settings that
+    make it so or not. taught: a teacher passes as a reference does. called: the policy's own pass.
+    """
     draft.assume("engine.gpu", DEFAULT_GPU, "the configuration does not name the GPU")
     gpu = draft.given.get("engine.gpu", DEFAULT_GPU)
     name = draft.given.get("engine.model", draft.values.get("engine.model"))
@@ -109,27 +114,25 @@ def hardware_and_times(draft: Draft, speed: TrainerSpeed | None, passes: Mapping
     known = isinstance(name, str) and isinstance(gpu, str) and isinstance(gpus, int)
     found = speed(name, gpu, gpus) if speed is not None and known else None
     if found is None:
-        draft.assume(
-            "trainer.fixed_s", 20.0, "seconds of compute per optimizer step: no model shape to estimate from", measured
-        )
+        why = "seconds of compute per optimizer step: no model shape to estimate from"
+        draft.assume("trainer.fixed_s", 20.0, why, measured)
     else:
         why = f"estimated for an update on {gpus} {gpu}, activations recomputed; a plan works it out for its own batch"
         draft.assume("trainer.fixed_s", 0.0, "all trainer seconds are counted per token", measured)
         draft.assume("trainer.per_token_s", _short(found[0]), why, measured)
-        phases = [{"name": n, "per_token_s": _short(found[1])} for n, made in passes.items() if made]
+        made = {called: old, "reference log-probs": reference or taught}
+        phases = [{"name": which, "per_token_s": _short(found[1])} for which, is_made in made.items() if is_made]
         if phases:
             draft.assume("trainer.phases", phases, "estimated forward passes", measured)
         draft.values["trainer.recipe.framework"] = draft.framework
-        draft.values["trainer.recipe.old_log_probs"] = any(m for n, m in passes.items() if "reference" not in n)
-        draft.values["trainer.recipe.reference"] = any(m for n, m in passes.items() if "reference" in n)
-    draft.assumed.append(
-        Assumed(
-            "sync.pause_s",
-            "by transport",
-            "the seconds of a sync follow from the model's bytes and the bandwidths of sync.link",
-            "--set sync.pause_s=SECONDS --set sync.trainer_block_s=SECONDS --set sync.publish_s=SECONDS",
-        )
-    )
+        draft.values["trainer.recipe.old_log_probs"] = old
+        draft.values["trainer.recipe.reference"] = reference or taught
+    for path, value, back in (("old_log_probs", old, with_old), ("reference", reference, with_reference)):
+        if back is not None:
+            draft.could(f"trainer.recipe.{path}", value, back)
+    how = "the seconds of a sync follow from the model's bytes and the bandwidths of sync.link"
+    remedy = "--set sync.pause_s=SECONDS --set sync.trainer_block_s=SECONDS --set sync.publish_s=SECONDS"
+    draft.assumed.append(Assumed("sync.pause_s", "by transport", how, remedy))
     shared = draft.values.get("fleet.placement") in ("colocated", "colocated_lending")
     if shared and "fleet.switch_s" not in draft.values:
         draft.assume("fleet.switch_s", 5.0, "seconds to hand the GPUs over, each way")
@@ -137,20 +140,17 @@ def hardware_and_times(draft: Draft, speed: TrainerSpeed | None, passes: Mapping
 
 def filtering(draft: Draft, read: Read[bool]) -> None:
     """A filter of groups without gradient: the configuration switches it on, the share is the data's."""
-    draft.could("workload.filter.zero_variance_share", 0.0, lambda want: read.written(want > 0), 0.0)
+    path = "workload.filter.zero_variance_share"
+    draft.could(path, 0.0, lambda want: read.written(want > 0), 0.0)
     if read.value:
-        draft.assume(
-            "workload.filter.zero_variance_share",
-            0.0,
-            f"{read}: the share of groups that it drops is not in a configuration",
-            "--set workload.filter.zero_variance_share=SHARE, from your own logs",
-        )
+        why = f"{read}: the share of groups that it drops is not in a configuration"
+        draft.assume(path, 0.0, why, f"--set {path}=SHARE, from your own logs")
 
 
 def engine_name(draft: Draft, read: Read[str], known: Mapping[str, str]) -> None:
     """The rollout engine. known: the framework's word -> the scenario's."""
     word = read.value.lower()
-    back = _word_of(read, known)
+    back = worded(known, read.written)
     if word in known:
         draft.put("engine.name", known[word], read, back=back)
     else:
@@ -183,7 +183,7 @@ def entry_point(draft: Draft, point: str, why: str) -> None:
 def engine_limits(draft: Draft, section: str) -> None:
     """Limits that are handed to vLLM under its own names, where the section has them."""
     for key in ("max_num_seqs", "max_num_batched_tokens"):
-        draft.where_said(f"engine.{key}", draft.maybe_count(f"{section}{key}"), f"{section}{key}")
+        draft.said(f"engine.{key}", f"{section}{key}")
 
 
 def barrier(draft: Draft, why: str) -> None:
@@ -193,15 +193,29 @@ def barrier(draft: Draft, why: str) -> None:
     draft.semantics("buffer.batch_rule", "fifo", "a batch is all there is")
 
 
+def one_ahead(draft: Draft, much: str = "exactly one", when: str = ", when nothing is in flight") -> None:
+    """The next batch is generated, with the weights of before, while one is trained."""
+    draft.semantics("admission.law", "batches_ahead", "the next batch is generated while one is trained")
+    draft.semantics("admission.batches_ahead", 1, f"{much} batch ahead")
+    draft.semantics("sync.in_flight", "drain", f"weights change between two batches{when}")
+    draft.semantics("buffer.batch_rule", "fifo", "the batch that was generated before")
+
+
+def requests(draft: Draft, group: str, placed: str, routing: str, routed: str) -> None:
+    """Where the samples of a prompt go, and which engine takes one; each with its why."""
+    draft.semantics("fleet.group_placement", group, placed)
+    draft.semantics("fleet.routing", routing, routed)
+
+
 def transport(draft: Draft, read: Read[str] | None, words: Mapping[str, str]) -> None:
     """How weights travel. words: the framework's word -> the scenario's, for engines with GPUs of their own."""
     if draft.values.get("fleet.placement") == "colocated":
         draft.semantics("sync.transport", "cuda_ipc", "weights change hands on the GPU that both use")
     elif read is not None and read.value.lower() in words:
-        draft.put("sync.transport", words[read.value.lower()], read, back=_word_of(read, words))
+        draft.put("sync.transport", words[read.value.lower()], read, back=worded(words, read.written))
     else:
         if read is not None:
-            draft.could("sync.transport", "collective_broadcast", _word_of(read, words))
+            draft.could("sync.transport", "collective_broadcast", worded(words, read.written))
         draft.semantics("sync.transport", "collective_broadcast", "one rank sends to all engines")
         if read is not None and read.given:
             draft.note(str(read), "this transport: a collective broadcast stands in")
@@ -216,7 +230,7 @@ def weights_type(draft: Draft, *keys: str) -> None:
     """The type of the engine's weights, where a setting says it; else they are as the checkpoint has them."""
     read = draft.maybe_text(*keys)
     if read is None:
-        draft.could("engine.dtype", "auto", Read(keys[0], "", False).written, "auto")
+        draft.could("engine.dtype", "auto", writes(keys[0], ""), "auto")
         return
     value = read.value.lower()
     small = next((dtype for word, dtype in _SMALL.items() if word in value), None)
@@ -229,16 +243,6 @@ def weights_type(draft: Draft, *keys: str) -> None:
 def cap_of_prompts(tokens: float) -> int:
     """The cap of which so many tokens are the assumed share."""
     return round(tokens / PROMPT_OF_CAP)
-
-
-def _word_of(read: Read[str], words: Mapping[str, str]) -> Back:
-    """Back from the scenario's word to the first of the framework's words that means it."""
-
-    def back(want: Any) -> Mapping[str, Any] | None:
-        found = next((word for word, meant in words.items() if meant == want), None)
-        return None if found is None else read.written(found)
-
-    return back
 
 
 def _short(seconds: float) -> float:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from fleetsim.config.tree import is_touched
 from fleetsim.errors import Problem
-from fleetsim.frameworks.reading import Back, Link, Read, T, one_line, one_of
+from fleetsim.frameworks.reading import Back, Link, Read, T, never, one_line, one_of, parts_of, times
 from fleetsim.frameworks.settings import RunSettings
 
 _MOST = 1_000_000_000
@@ -24,6 +24,7 @@ _TRUE, _FALSE = frozenset({"true", "yes", "on", "1", "enable", "enabled"}), froz
 SWITCHED_OFF: tuple[object, ...] = (False, 0, -1, 1, "none", "None", "false", "False", "auto", [])
 # Equal to no value: always written.
 _NEVER: Any = object()
+_ONE_WORD = "must be one word"
 _WHOLE = re.compile(r"[-+]?\d[\d_]{0,30}")
 
 
@@ -82,61 +83,41 @@ class Draft:
 
     # ------------------------------------------------------------------------------------------------------ reading
 
+    def _found(self, keys: Sequence[str], parse: Callable[[Any], T | None], rule: str) -> Read[T] | None:
+        """What the first of these keys that is set says; None, and a problem, if that is something else."""
+        found = self.settings.get(*keys)
+        if found is None:
+            return None
+        value = parse(found[1])
+        if value is None:
+            self.refuse(found[0].key, found[1], rule, "mend it")
+            return None
+        return Read(found[0].key, value, True)
+
     def count(self, *keys: str, default: int, least: int = 1) -> Read[int]:
         """A whole number of at least `least`; a problem and the default if it is something else."""
-        read = self.maybe_count(*keys, least=least)
-        return Read(keys[0], default, False) if read is None else read
+        return self.maybe_count(*keys, least=least) or Read(keys[0], default, False)
 
     def maybe_count(self, *keys: str, least: int = 1) -> Read[int] | None:
         """A whole number, or None where the configuration has none."""
-        found = self.settings.get(*keys)
-        if found is None:
-            return None
-        number = _whole(found[1])
-        if number is None or not least <= number <= _MOST:
-            self.refuse(found[0].key, found[1], f"must be a whole number of at least {least}", "mend it")
-            return None
-        return Read(found[0].key, number, True)
+        return self._found(keys, lambda value: _whole(value, least), f"must be a whole number of at least {least}")
 
     def number(self, *keys: str, default: float, most: float = 1e9) -> Read[float]:
         """A number of at least 0."""
-        found = self.settings.get(*keys)
-        if found is None:
-            return Read(keys[0], default, False)
-        try:
-            value = float(found[1]) if isinstance(found[1], (int, float, str)) else math.nan
-        except (ValueError, OverflowError):
-            value = math.nan
-        if isinstance(found[1], bool) or not 0 <= value <= most:
-            self.refuse(found[0].key, found[1], f"must be a number from 0 to {most:g}", "mend it")
-            return Read(keys[0], default, False)
-        return Read(found[0].key, value, True)
+        read = self._found(keys, lambda value: _number(value, most), f"must be a number from 0 to {most:g}")
+        return read or Read(keys[0], default, False)
 
     def flag(self, *keys: str, default: bool) -> Read[bool]:
         """True or False, in any of the spellings of YAML and command lines."""
-        found = self.settings.get(*keys)
-        if found is None:
-            return Read(keys[0], default, False)
-        text = str(found[1]).strip().lower()[:20]
-        if text not in _TRUE and text not in _FALSE:
-            self.refuse(found[0].key, found[1], "must be true or false", "mend it")
-            return Read(keys[0], default, False)
-        return Read(found[0].key, text in _TRUE, True)
+        return self._found(keys, _flag, "must be true or false") or Read(keys[0], default, False)
 
     def text(self, *keys: str, default: str) -> Read[str]:
         """A word or path."""
-        read = self.maybe_text(*keys)
-        return Read(keys[0], default, False) if read is None else read
+        return self.maybe_text(*keys) or Read(keys[0], default, False)
 
     def maybe_text(self, *keys: str) -> Read[str] | None:
         """A word or path, or None where the configuration has none."""
-        found = self.settings.get(*keys)
-        if found is None:
-            return None
-        if isinstance(found[1], (list, dict)):
-            self.refuse(found[0].key, found[1], "must be one word", "mend it")
-            return None
-        return Read(found[0].key, str(found[1]), True)
+        return self._found(keys, lambda value: None if isinstance(value, (list, dict)) else str(value), _ONE_WORD)
 
     def choice(self, *keys: str, default: str, known: Sequence[str]) -> Read[str]:
         """One of the known words; a problem and the default if it is another."""
@@ -154,8 +135,7 @@ class Draft:
             if len(self.problems) == before:
                 self.refuse(keys[0], None, "is missing, and the framework has no default for it", remedy)
             self.missing.add(keys[0])
-            return Read(keys[0], 1, False)
-        return read
+        return read or Read(keys[0], 1, False)
 
     # ------------------------------------------------------------------------------------------------------ writing
 
@@ -167,7 +147,7 @@ class Draft:
         back: the settings that give another value, where one setting alone does not. unless: the scenario's own
         default, which needs no line.
         """
-        self.could(path, value, back or (reads[0].written if len(reads) == 1 else lambda _: None), unless)
+        self.could(path, value, back or (reads[0].written if len(reads) == 1 else never), unless)
         if value == unless:
             return
         shown = " and ".join(map(str, reads))
@@ -190,17 +170,29 @@ class Draft:
         self.put(path, read.value, read, why=why, back=back, unless=unless)
         return read
 
+    def product(self, path: str, *reads: Read[int], why: str = "", unless: Any = _NEVER) -> Read[int]:
+        """A scenario value that is the product of settings, of which the way back sets the first; the product."""
+        whole = times(*reads)
+        self.put(path, whole.value, *reads, why=why, back=whole.written, unless=unless)
+        return whole
+
+    def parted(self, path: str, whole: Read[int], each: Read[int], what: str = "the number of instances") -> int:
+        """A scenario value that is so many parts of a setting, with a problem where they are not whole."""
+        value = self.divided(what, whole, each)
+        self.put(path, value, whole, each, back=parts_of(whole, each))
+        return value
+
     def where_said(
         self,
         path: str,
         read: Read[Any] | None,
-        key: str,
+        key: str = "",
         *,
         back: Back | None = None,
         now: Any = None,
         unless: Any = _NEVER,
     ) -> None:
-        """A scenario value that one setting says where it is there; else nobody does, and `key` would say it.
+        """A scenario value that one setting says where it is there; else nobody does, and it, or `key`, would say it.
 
         now: what holds without it.
         """
@@ -208,6 +200,10 @@ class Draft:
             self.put(path, read.value, read, back=back, unless=unless)
         else:
             self.could(path, now, back or (read or Read(key, 0, False)).written, unless)
+
+    def said(self, path: str, *keys: str, now: Any = None, unless: Any = _NEVER) -> None:
+        """A scenario value that a whole number says where it is there; else the first of these keys would say it."""
+        self.where_said(path, self.maybe_count(*keys), keys[0], now=now, unless=unless)
 
     def either(
         self, path: str, switch: Read[bool], on: str, off: str, *, why: tuple[str, str] = ("", ""), unless: Any = _NEVER
@@ -270,14 +266,25 @@ class Draft:
         return max(1, whole.value // by.value)
 
 
-def _whole(value: object) -> int | None:
-    if isinstance(value, bool):
+def _whole(value: object, least: int) -> int | None:
+    if isinstance(value, str) and _WHOLE.fullmatch(value):
+        value = int(value.replace("_", ""))
+    if isinstance(value, float) and math.isfinite(value) and value == int(value):
+        value = int(value)
+    return value if type(value) is int and least <= value <= _MOST else None
+
+
+def _number(value: object, most: float) -> float | None:
+    try:
+        number = float(value) if isinstance(value, (int, float, str)) and not isinstance(value, bool) else math.nan
+    except (ValueError, OverflowError):
         return None
-    if isinstance(value, float):
-        return int(value) if math.isfinite(value) and value == int(value) else None
-    if isinstance(value, str):
-        return int(value.replace("_", "")) if _WHOLE.fullmatch(value) else None
-    return value if isinstance(value, int) else None
+    return number if 0 <= number <= most else None
+
+
+def _flag(value: object) -> bool | None:
+    text = str(value).strip().lower()[:20]
+    return text in _TRUE if text in _TRUE or text in _FALSE else None
 
 
 def _example(read: Read[Any]) -> str:

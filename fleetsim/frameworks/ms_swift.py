@@ -7,15 +7,11 @@ swift/trainers/arguments.py, swift/megatron/arguments/megatron_args.py; processe
 
 from __future__ import annotations
 
-from typing import Any
-
 from fleetsim.frameworks import common, recipe, roles
-from fleetsim.frameworks.common import Framework, Mode
 from fleetsim.frameworks.draft import Draft
-from fleetsim.frameworks.reading import Read, on_nodes, one_of, parts_of, times
-from fleetsim.frameworks.roles import put_turns, trajectory
+from fleetsim.frameworks.reading import Read, on_nodes, one_of, switched, times, writes
 from fleetsim.frameworks.sides import adapter
-from fleetsim.frameworks.trl import equal_parts, put_samples
+from fleetsim.frameworks.trl import engine_mode, equal_parts, put_samples, put_server
 
 # The server's own command, and the section of a file for Ray, say the same under these.
 _SERVED, _RAY = "vllm_serve.", "rollout."
@@ -54,10 +50,9 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     common.transport(draft, None, {})
     common.filtering(draft, draft.flag("dynamic_sample", default=False))
     beta = draft.number("beta", default=0.04)
-    made = {"old log-probs": samples.value > step.value, "reference log-probs": beta.value > 0}
-    common.hardware_and_times(draft, speed, made)
-    recipe.passes(draft, reference=(beta.value > 0, one_of({True: {beta.key: 0.04}, False: {beta.key: 0.0}})))
-    recipe.counts(draft, {"epochs": "num_iterations"})
+    with_kl = switched(beta.key, 0.04, 0.0)
+    common.hardware_and_times(draft, speed, samples.value > step.value, beta.value > 0, with_reference=with_kl)
+    recipe.rows(draft, epochs="num_iterations")
     _trainer(draft, megatron)
     draft.leave_out(NOT_MODELLED)
 
@@ -69,9 +64,9 @@ def _lengths(draft: Draft) -> None:
     marks = ("multi_turn_scheduler", "gym_env", "use_gym_env")
     marks = (*marks, *(f"{_SERVED}{mark}" for mark in marks), "vllm_server_pass_dataset")
     found = next((key for key in marks if draft.settings.get(key) is not None), "")
-    put_turns(draft, turns, "max_turns", found)
+    roles.put_turns(draft, turns, "max_turns", found)
     if draft.text("completion_length_limit_scope", default="per_round").value == "per_round":
-        answer = trajectory(answer, turns, None)
+        answer = roles.trajectory(answer, turns, None)
     common.lengths(draft, answer, draft.maybe_count("max_length"), prompt_key="max_length")
 
 
@@ -92,7 +87,7 @@ def _megatron_samples(draft: Draft, n: Read[int]) -> tuple[Read[int], Read[int]]
     batch = times(update, steps)
     if batch.value % n.value:
         draft.refuse(update.key, update.value, f"with {steps} must be a multiple of {n}", "groups are whole")
-    draft.put("trainer.batch_samples", batch.value, batch, why="samples of one generation", back=batch.written)
+    draft.take("trainer.batch_samples", batch, why="samples of one generation")
 
     def split(want: int) -> dict[str, int] | None:
         return None if batch.value % want else {update.key: batch.value // want, steps.key: want}
@@ -103,60 +98,43 @@ def _megatron_samples(draft: Draft, n: Read[int]) -> tuple[Read[int], Read[int]]
 
 
 def _rollout(draft: Draft, gpus: Read[int], samples: Read[int]) -> None:
-    used = draft.flag("use_vllm", default=False)
-    if not used.value:
-        draft.note(str(used), "generation by transformers: vLLM stands in, which is several times faster")
     ray = draft.maybe_count("rollout.gpus")
     shared = ray is None or draft.settings.has("colocate_groups")
-    mode = draft.choice("vllm_mode", default="colocate" if shared else "server", known=("colocate", "server"))
+    mode = engine_mode(draft, "colocate" if shared else "server")
     keys = (_SERVED, "") if mode.value == "server" and ray is None else ("", _SERVED)
     keys = (_RAY, *keys) if ray is not None else keys
     tp = draft.take("engine.tp", draft.count(*(f"{k}vllm_tensor_parallel_size" for k in keys), default=1))
     share = draft.number(*(f"{k}vllm_gpu_memory_utilization" for k in keys), default=0.9, most=1.0)
     draft.take("engine.gpu_memory_utilization", share)
     draft.take("engine.prefix_caching", draft.flag(*(f"{k}vllm_enable_prefix_caching" for k in keys), default=True))
-    most = [f"{k}vllm_max_num_seqs" for k in keys]
-    draft.where_said("engine.max_num_seqs", draft.maybe_count(*most), most[0])
+    draft.said("engine.max_num_seqs", *(f"{k}vllm_max_num_seqs" for k in keys))
     common.entry_point(draft, "llm", "vLLM's engine in the framework's own processes")
     equal_parts(draft)
     if mode.value == "colocate":
         draft.mode = "colocate"
-        instances = draft.divided("the number of instances", gpus, tp)
-        draft.put("fleet.instances", instances, gpus, tp, back=parts_of(gpus, tp))
+        draft.parted("fleet.instances", gpus, tp)
         draft.put("fleet.placement", "colocated", mode, why="vLLM runs on the trainer's GPUs", back=one_of({}))
         common.barrier(draft, "the whole batch is generated before it is trained")
         moved = [draft.flag(key, default=False) for key in ("offload_model", "offload_optimizer")]
         sleep = draft.count("sleep_level", default=0, least=0)
         if not sleep.value and not any(read.value for read in moved):
-            draft.put(
-                "fleet.switch_s", 0.0, sleep, why="nothing is offloaded", back=lambda want: {sleep.key: +(want > 0)}
-            )
+            back = lambda want: {sleep.key: +(want > 0)}  # noqa: E731 its level
+            draft.put("fleet.switch_s", 0.0, sleep, why="nothing is offloaded", back=back)
         return
-    _server(draft, tp, ray, draft.flag("async_generate", default=False))
-
-
-def _server(draft: Draft, tp: Read[int], ray: Read[int] | None, ahead: Read[bool]) -> None:
-    """`swift rollout`: its own command says how large it is, if the script has it; a file for Ray has its GPUs."""
+    ahead = draft.flag("async_generate", default=False)
     draft.mode = "server, one batch ahead" if ahead.value else "server"
-    replicas = draft.maybe_count(f"{_SERVED}vllm_data_parallel_size")
+    replicas, model = f"{_SERVED}vllm_data_parallel_size", f"{_SERVED}model"
     if ray is not None:
-        instances = draft.divided("the number of instances", ray, tp)
-        draft.put("fleet.instances", instances, ray, tp, back=parts_of(ray, tp))
-    elif replicas is not None:
-        draft.take("fleet.instances", replicas)
+        draft.maybe_count(replicas)
+        draft.parted("fleet.instances", ray, tp)
+        draft.could("engine.model", None, writes(model, ""))
     else:
-        draft.could("fleet.instances", None, Read(f"{_SERVED}vllm_data_parallel_size", 1, False).written)
-        draft.assume("fleet.instances", 1, "the size of `swift rollout` is not in this configuration")
-    draft.could("engine.model", None, Read(f"{_SERVED}model", "", False).written)
+        put_server(draft, replicas, model, size="the size of `swift rollout`")
     draft.semantics("fleet.placement", "disaggregated", "the server has GPUs of its own")
-    if not ahead.value:
+    if ahead.value:  # grpo_trainer.py, async_generate
+        common.one_ahead(draft, "one")
+    else:
         common.barrier(draft, "the whole batch is generated before it is trained")
-        return
-    # grpo_trainer.py, async_generate: the next batch is generated, with the weights of before, while one is trained
-    draft.semantics("admission.law", "batches_ahead", "the next batch is generated while one is trained")
-    draft.semantics("admission.batches_ahead", 1, "one batch ahead")
-    draft.semantics("sync.in_flight", "drain", "weights change between two batches, when nothing is in flight")
-    draft.semantics("buffer.batch_rule", "fifo", "the batch that was generated before")
 
 
 def _trainer(draft: Draft, megatron: bool) -> None:
@@ -166,20 +144,21 @@ def _trainer(draft: Draft, megatron: bool) -> None:
     if megatron:
         draft.semantics(_MEGATRON, "megatron", "Megatron-Core trains")
         recipe.megatron(draft, *sections)
-        recipe.words(draft, "offload", {"true": "adam"}, "optimizer_cpu_offload")
+        recipe.rows(draft, offload=("optimizer_cpu_offload", {"true": "adam"}))
     else:
-        recipe.words(draft, "offload", {"zero3_offload": "adam", "zero2_offload": "adam"}, "deepspeed")
-        recipe.counts(draft, {"cp": "sequence_parallel_size"})
-        recipe.flags(draft, {"recompute": ("gradient_checkpointing", True)})
+        recipe.rows(
+            draft,
+            offload=("deepspeed", {"zero3_offload": "adam", "zero2_offload": "adam"}),
+            cp="sequence_parallel_size",
+            recompute=("gradient_checkpointing", True),
+        )
     tuner = draft.text(*(f"{s}tuner_type" for s in sections), default="full" if megatron else "lora")
     lora = tuner.value.startswith("lora")
     roles.adapters(draft, tuner, lora)
     own = draft.flag("vllm_enable_lora", f"{_SERVED}vllm_enable_lora", default=False)
     rank = draft.count(*(f"{s}lora_rank" for s in sections), default=8)
-    on: dict[str, Any] = {own.key: True}
-    adapter(
-        draft, Read(rank.key, rank.value if lora and own.value else 0, rank.given, lambda want: {rank.key: want, **on})
-    )
+    with_it = lambda want: {rank.key: want, own.key: True}  # noqa: E731 a table of two
+    adapter(draft, Read(rank.key, rank.value if lora and own.value else 0, rank.given, with_it))
     draft.settings.see("lora_rank", "train.lora_rank")
     teacher = draft.maybe_text("teacher_model")
     if teacher is not None:
@@ -191,12 +170,14 @@ def _trainer(draft: Draft, megatron: bool) -> None:
 
 
 _START = "NNODES={nnodes} NPROC_PER_NODE={nproc_per_node} "
-FRAMEWORK = Framework(
+FRAMEWORK = common.Framework(
     build,
     "modelscope/ms-swift",
     "values",
     tuple(
-        Mode(f"{program}, {name}", f"{_START}{program} rlhf", {"rlhf_type": "grpo", "use_vllm": True, **settings})
+        common.Mode(
+            f"{program}, {name}", f"{_START}{program} rlhf", {"rlhf_type": "grpo", "use_vllm": True, **settings}
+        )
         for program in ("swift", "megatron")
         for name, settings in (
             ("colocate", {"vllm_mode": "colocate"}),

@@ -8,11 +8,9 @@ async_utils/trajectory_collector.py, replay_buffer.py and staleness_sampler.py.
 from __future__ import annotations
 
 from fleetsim.frameworks import common, recipe, roles
-from fleetsim.frameworks.common import Framework, Mode
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.nemo_rl_parts import GENERATION, put_beside, put_pools, put_recipe
-from fleetsim.frameworks.reading import Read, one_of, parts_of, times
-from fleetsim.frameworks.roles import put_turns, trajectory
+from fleetsim.frameworks.reading import Read, one_of, parts_of, switched, times, writes
 from fleetsim.frameworks.sides import frozen, vllm_drafts
 
 SAMPLERS = ("in_order", "ready_first", "weight_fifo", "windowed")
@@ -35,22 +33,26 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     common.model(draft, "policy.model_name", remedy="-- policy.model_name=Qwen/Qwen2.5-7B")
     prompts = _counted(draft, "grpo.num_prompts_per_step", 32, based)
     n = _counted(draft, "grpo.num_generations_per_prompt", 16, based)
-    draft.put("workload.group_size", n.value, n)
-    samples = times(prompts, n)
-    draft.put("trainer.batch_samples", samples.value, prompts, n, why="prompts x responses", back=samples.written)
+    draft.take("workload.group_size", n)
+    samples = draft.product("trainer.batch_samples", prompts, n, why="prompts x responses")
     update = draft.maybe_count("policy.train_global_batch_size")
-    recipe.optimizer_steps(draft, samples, update, "policy.train_global_batch_size", "their updates count as one step")
+    recipe.optimizer_steps(draft, samples, update, "policy.train_global_batch_size")
     draft.could("trainer.batch_samples", samples.value, lambda want: _one_update(draft, update, want))
-    whole = draft.maybe_count("policy.max_total_sequence_length")
-    answer = draft.maybe_count(f"{GENERATION}.max_new_tokens") or whole
+    whole, most = draft.maybe_count("policy.max_total_sequence_length"), f"{GENERATION}.max_new_tokens"
+    answer = draft.maybe_count(most) or whole
     turns, gym = _turns(draft)
     # What is generated and its prompt share the whole length.
-    output = answer or Read(f"{GENERATION}.max_new_tokens", 512, False)
+    output = answer or Read(most, 512, False)
     several = gym or (turns is not None and turns.value > 1)
-    output = trajectory(output, turns, whole if several else None, "policy.max_total_sequence_length", several=gym)
-    if not several and output.key != f"{GENERATION}.max_new_tokens":
-        output = Read(output.key, output.value, output.given, Read(f"{GENERATION}.max_new_tokens", 1, False).written)
-    common.lengths(draft, output, _prompt_cap(draft, whole, answer), prompt_key="data.max_input_seq_length")
+    output = roles.trajectory(
+        output, turns, whole if several else None, "policy.max_total_sequence_length", several=gym
+    )
+    if not several and output.key != most:
+        output = Read(output.key, output.value, output.given, writes(most))
+    cap = draft.maybe_count("data.max_input_seq_length")
+    if cap is not None and (answer is None or (whole is not None and cap.value >= whole.value)):
+        cap = None
+    common.lengths(draft, output, cap, prompt_key="data.max_input_seq_length")
     prompt = draft.settings.get("data.max_input_seq_length")
     longest = output.value + (int(prompt[1]) if prompt is not None and str(prompt[1]).isdigit() else 0)
     draft.could(common.OUTPUT_CAP, output.value, lambda want: {"policy.max_total_sequence_length": longest})
@@ -64,17 +66,17 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
         draft.mode, draft.preset = "synchronous", "nemo-rl-sync"
         common.barrier(draft, "the whole batch is generated before it is trained")
     _limits(draft)
-    draft.semantics("fleet.group_placement", "spread", "a request per sample")
-    draft.semantics("fleet.routing", "round_robin", "over the data-parallel engines")
+    common.requests(draft, "spread", "a request per sample", "round_robin", "over the data-parallel engines")
     _filtering(draft)
     _transport(draft)
     penalty = draft.number("loss_fn.reference_policy_kl_penalty", default=0.01)
-    made = penalty.value > 0 or beside.taught
-    common.hardware_and_times(draft, speed, {"policy log-probs": True, "reference log-probs": made})
-    recipe.passes(draft, reference=(penalty.value > 0, one_of({True: {penalty.key: 0.01}, False: {penalty.key: 0.0}})))
+    with_kl, called = switched(penalty.key, 0.01, 0.0), "policy log-probs"
+    common.hardware_and_times(
+        draft, speed, True, penalty.value > 0, with_reference=with_kl, taught=beside.taught, called=called
+    )
     put_recipe(draft)
-    own = draft.maybe_text("data.default.env_name", "data.train.env_name", "data.env_name")
-    pool = f"env.{'math' if own is None else own.value}.num_workers"
+    own = draft.text("data.default.env_name", "data.train.env_name", "data.env_name", default="math")
+    pool = f"env.{own.value}.num_workers"
     roles.workers(draft, "reward", [draft.maybe_count(pool)], pool)
     draft.leave_out(NOT_MODELLED)
 
@@ -111,7 +113,7 @@ def _turns(draft: Draft) -> tuple[Read[int] | None, bool]:
     turns = max(found, key=lambda read: read.value, default=None)
     if not gym:
         turns = draft.count("grpo.max_rollout_turns", default=1)
-    put_turns(draft, turns, "grpo.max_rollout_turns", "env.should_use_nemo_gym: agents" if gym else "")
+    roles.put_turns(draft, turns, "grpo.max_rollout_turns", "env.should_use_nemo_gym: agents" if gym else "")
     return turns, gym
 
 
@@ -130,11 +132,6 @@ def _counted(draft: Draft, key: str, example: int, based: bool) -> Read[int]:
     if based:
         return draft.count(key, default=example)
     return draft.needed_count(key, remedy=f"-- {key}={example}, or name the file it builds on under defaults:")
-
-
-def _prompt_cap(draft: Draft, whole: Read[int] | None, answer: Read[int] | None) -> Read[int] | None:
-    cap = draft.maybe_count("data.max_input_seq_length")
-    return None if cap is None or (whole is not None and cap.value >= whole.value) or answer is None else cap
 
 
 def _limits(draft: Draft) -> None:
@@ -180,8 +177,7 @@ def _single_controller(draft: Draft, prompts: Read[int], n: Read[int]) -> None:
     )
     buffered = draft.count("async_rl.max_buffered_rollouts", default=2 * prompts.value)
     in_flight = draft.count("async_rl.max_inflight_prompts", default=prompts.value)
-    most = times(in_flight, n)
-    draft.put("fleet.max_in_flight_samples", most.value, in_flight, n, back=most.written)
+    draft.product("fleet.max_in_flight_samples", in_flight, n)
     draft.semantics("fleet.in_flight_unit", "groups", "a prompt is in flight until its last response has its reward")
     if sampler.value == "windowed":
         draft.semantics("admission.law", "batches_ahead", "no gate: the buffer bounds what is out")
@@ -217,24 +213,20 @@ def _single_controller(draft: Draft, prompts: Read[int], n: Read[int]) -> None:
 
 
 _START = "uv run examples/run_grpo.py --config FILE"
-_BASE = {"defaults": "grpo_math_1B.yaml"}
-_SINGLE = "grpo_math_1B_megatron_single_controller.yaml"
-FRAMEWORK = Framework(
+_BASE, _SINGLE = {"defaults": "grpo_math_1B.yaml"}, "grpo_math_1B_megatron_single_controller.yaml"
+_ASYNC = {f"{GENERATION}.vllm_cfg.async_engine": True}
+FRAMEWORK = common.Framework(
     build,
     "NVIDIA-NeMo/RL",
     "yaml",
     (
-        Mode("synchronous", _START, _BASE),
-        Mode(
-            "async_grpo",
-            _START,
-            {**_BASE, "grpo.async_grpo.enabled": True, f"{GENERATION}.vllm_cfg.async_engine": True},
-        ),
+        common.Mode("synchronous", _START, _BASE),
+        common.Mode("async_grpo", _START, {**_BASE, "grpo.async_grpo.enabled": True, **_ASYNC}),
         *(
-            Mode(
+            common.Mode(
                 f"single controller, {sampler}",
-                "uv run examples/run_grpo_single_controller.py --config FILE",
-                {"defaults": _SINGLE, "async_rl.sampler.name": sampler, f"{GENERATION}.vllm_cfg.async_engine": True},
+                _START.replace("grpo.py", "grpo_single_controller.py"),
+                {"defaults": _SINGLE, "async_rl.sampler.name": sampler, **_ASYNC},
             )
             for sampler in SAMPLERS
         ),

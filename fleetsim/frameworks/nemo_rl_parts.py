@@ -76,11 +76,11 @@ def put_pools(draft: Draft, beside: Beside) -> None:
     # Megatron generates as it trains, but for what its own section says.
     trained = ["policy.megatron_cfg"] if backend.value == "megatron" else []
     tp, pp = (draft.count(*(f"{s}.{w}" for s in (section, *trained)), default=1) for w in (tensor, pipeline))
-    draft.put("engine.tp", tp.value, tp)
-    draft.put("engine.pp", pp.value, pp, unless=1)
+    draft.take("engine.tp", tp)
+    draft.take("engine.pp", pp, unless=1)
     # nemo_rl/models/generation/vllm/vllm_generation.py: vllm_dp_size = ep_size // tp_size
-    ep = draft.maybe_count(f"{GENERATION}.vllm_cfg.expert_parallel_size")
     experts = f"{GENERATION}.vllm_cfg.expert_parallel_size"
+    ep = draft.maybe_count(experts)
     if ep is not None and ep.value > tp.value:
         dp = draft.divided("the number of ranks that share the experts", ep, tp)
         draft.put("engine.dp", dp, ep, tp, why="ranks that share the experts", back=parts_of(ep, tp), unless=1)
@@ -94,28 +94,20 @@ def put_pools(draft: Draft, beside: Beside) -> None:
         gpus = on_nodes(nodes, per_node)
         draft.put("trainer.gpus", gpus.value, gpus)
     else:
-        rollout_gpus = draft.maybe_count(f"{resources}.gpus_per_node")
-        rollout_nodes = draft.maybe_count(f"{resources}.num_nodes")
+        asked = [f"{resources}.{word}" for word in ("gpus_per_node", "num_nodes")]
+        rollout_gpus, rollout_nodes = map(draft.maybe_count, asked)
         if nodes.value == 1:
-            rollout = rollout_gpus or draft.needed_count(
-                f"{resources}.gpus_per_node", remedy=f"-- {resources}.gpus_per_node=4"
-            )
+            gpus = rollout = rollout_gpus or draft.needed_count(asked[0], remedy=f"-- {asked[0]}=4")
             left, why = per_node.value - rollout.value, "the node's GPUs less those of generation"
-            gpus = rollout
         else:
-            rollout = rollout_nodes or draft.needed_count(
-                f"{resources}.num_nodes", remedy=f"-- {resources}.num_nodes=1"
-            )
+            rollout = rollout_nodes or draft.needed_count(asked[1], remedy=f"-- {asked[1]}=1")
             left, why = (nodes.value - rollout.value) * per_node.value, "the nodes that generation does not take"
             gpus = times(rollout, per_node)
         if left < 1:
-            draft.refuse(
-                rollout.key, rollout.value, f"leaves no GPU to training ({nodes}, {per_node})", "give it fewer"
-            )
-        draft.put(
-            "trainer.gpus", max(1, left), nodes, per_node, rollout, why=why, back=lambda want: _pools(want, gpus.value)
-        )
-        left = max(1, left)
+            rule = f"leaves no GPU to training ({nodes}, {per_node})"
+            draft.refuse(rollout.key, rollout.value, rule, "give it fewer")
+        left, back = max(1, left), lambda want: _pools(want, gpus.value)
+        draft.put("trainer.gpus", left, nodes, per_node, rollout, why=why, back=back)
     instances = draft.divided("the number of instances", gpus, each)
     way = parts_of(gpus, each) if colocated.value else lambda want: _pools(left, want * each.value)
     draft.put("fleet.instances", instances, gpus, each, back=way)
@@ -143,9 +135,8 @@ def _types(draft: Draft, section: str) -> None:
     if quantized is not None and draft.flag(f"{GENERATION}.real_quant", default=False).value:
         weights_type(draft, f"{GENERATION}.quant_cfg")
     else:
-        weights_type(
-            draft, f"{section}.precision" if section.endswith("trtllm_cfg") else f"{GENERATION}.vllm_cfg.precision"
-        )
+        own = section.endswith("trtllm_cfg")
+        weights_type(draft, f"{section}.precision" if own else f"{GENERATION}.vllm_cfg.precision")
     if quantized is not None and "fp4" not in str(draft.values.get("engine.dtype")):
         why = f"{quantized} without real_quant: imitated in 16 bits"
         draft.assume("engine.dtype", draft.values.get("engine.dtype", "bfloat16"), why, "--set engine.dtype=nvfp4")
@@ -173,37 +164,33 @@ def _pools(trainer: int, rollout: int) -> dict[str, int] | None:
 def put_recipe(draft: Draft) -> None:
     """The update: policy.dtensor_cfg (FSDP2), or policy.megatron_cfg where that is on."""
     megatron = draft.flag("policy.megatron_cfg.enabled", default=False)
-    back = one_of(
-        {
-            "megatron": {"policy.megatron_cfg.enabled": True, "policy.dtensor_cfg.enabled": False},
-            "fsdp": {"policy.megatron_cfg.enabled": False, "policy.dtensor_cfg.enabled": True},
-        }
-    )
+    enabled = ("policy.megatron_cfg.enabled", "policy.dtensor_cfg.enabled")
+    kinds = {"megatron": (True, False), "fsdp": (False, True)}
+    back = one_of({kind: dict(zip(enabled, on, strict=True)) for kind, on in kinds.items()})
     if megatron.given:
         draft.put("trainer.recipe.backend", "megatron" if megatron.value else "fsdp", megatron, back=back, unless=None)
     else:
         draft.could("trainer.recipe.backend", None, back, None)
+    section, other = ("policy.megatron_cfg", "policy.dtensor_cfg")[:: 1 if megatron.value else -1]
     if megatron.value:
-        recipe.megatron(draft, "policy.megatron_cfg.")
-        recipe.words(draft, "offload", {"true": "adam"}, "policy.megatron_cfg.optimizer.optimizer_cpu_offload")
+        recipe.megatron(draft, f"{section}.")
+        offload = f"{section}.optimizer.optimizer_cpu_offload"
     else:
-        words = {"tp": "tensor", "cp": "context", "ep": "expert"}
-        recipe.counts(draft, {k: f"policy.dtensor_cfg.{word}_parallel_size" for k, word in words.items()})
-        recipe.words(draft, "offload", {"true": "adam"}, "policy.dtensor_cfg.cpu_offload")
-    section = "megatron_cfg" if megatron.value else "dtensor_cfg"
-    recipe.flags(
+        ranks = {"tp": "tensor", "cp": "context", "ep": "expert"}
+        recipe.rows(draft, **{k: f"{section}.{word}_parallel_size" for k, word in ranks.items()})
+        offload = f"{section}.cpu_offload"
+    recipe.rows(
         draft,
-        {
-            "recompute": (f"policy.{section}.activation_checkpointing", False),
-            "packing": ("policy.sequence_packing.enabled", True),
-        },
+        offload=(offload, {"true": "adam"}),
+        recompute=(f"{section}.activation_checkpointing", False),
+        packing=("policy.sequence_packing.enabled", True),
     )
-    lora = "policy.megatron_cfg.peft" if megatron.value else "policy.dtensor_cfg.lora_cfg"
+    lora = f"{section}.peft" if megatron.value else f"{section}.lora_cfg"
     roles.adapters(draft, draft.flag(f"{lora}.enabled", default=False))
-    if megatron.value and draft.flag("policy.megatron_cfg.fp8_cfg.enabled", default=False).value:
-        recipe.words(draft, "precision", {"true": "fp8"}, "policy.megatron_cfg.fp8_cfg.enabled")
+    if megatron.value and draft.flag(f"{section}.fp8_cfg.enabled", default=False).value:
+        recipe.rows(draft, precision=(f"{section}.fp8_cfg.enabled", {"true": "fp8"}))
     quantized = draft.maybe_text("policy.quant_cfg")
     if quantized is not None:
         why = f"{quantized}: imitated in 16 bits, which takes longer"
         draft.assume("trainer.recipe.precision", "bf16", why, "--set trainer.fixed_s=SECONDS, from your own logs")
-    draft.settings.see("policy.megatron_cfg" if not megatron.value else "policy.dtensor_cfg")
+    draft.settings.see(other)

@@ -7,10 +7,8 @@ Names and defaults: open_instruct/data_loader.py (StreamingDataLoaderConfig, VLL
 from __future__ import annotations
 
 from fleetsim.frameworks import common, recipe, roles
-from fleetsim.frameworks.common import Framework, Mode
 from fleetsim.frameworks.draft import Draft
-from fleetsim.frameworks.reading import Read, one_line, one_of, times
-from fleetsim.frameworks.roles import put_turns
+from fleetsim.frameworks.reading import Read, one_line, one_of
 
 NOT_MODELLED = {
     "no_resampling_pass_rate": "prompts that are solved too often leave the data set",
@@ -21,15 +19,12 @@ NOT_MODELLED = {
 def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     """Fill the draft from open-instruct's flags."""
     draft.mode, draft.preset = "asynchronous", "open-instruct"
-    common.model(
-        draft, "model_name_or_path", remedy="-- --model_name_or_path allenai/Olmo-3-7B-Think, or --set engine.model=..."
-    )
+    remedy = "-- --model_name_or_path allenai/Olmo-3-7B-Think, or --set engine.model=..."
+    common.model(draft, "model_name_or_path", remedy=remedy)
     prompts = draft.count("num_unique_prompts_rollout", default=16)
-    n = draft.take(
-        "workload.group_size", draft.count("num_samples_per_prompt_rollout", "number_samples_per_prompt", default=4)
-    )
-    samples = times(prompts, n)
-    draft.put("trainer.batch_samples", samples.value, prompts, n, why="prompts x responses", back=samples.written)
+    n = draft.count("num_samples_per_prompt_rollout", "number_samples_per_prompt", default=4)
+    draft.take("workload.group_size", n)
+    draft.product("trainer.batch_samples", prompts, n, why="prompts x responses")
     answer = draft.count("response_length", default=256)
     prompt = draft.count("max_prompt_token_length", default=256)
     common.lengths(draft, answer, prompt)
@@ -39,12 +34,10 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     draft.could("workload.output_tokens.max", answer.value, lambda want: pack)
     _gpus(draft)
     steps = draft.count("async_steps", default=8)
-    ahead = times(steps, prompts, n)
-    outstanding = ahead.value
+    ahead = (steps, prompts, n)
     draft.semantics("admission.law", "fixed_pool", "one prompt is sent for each that is taken from the results")
-    why = "batches of prompts sent beforehand"
-    draft.put("admission.pool_samples", outstanding, steps, prompts, n, why=why, back=ahead.written)
-    draft.put("buffer.capacity_samples", outstanding, steps, prompts, n, why="batches prepared ahead of the trainer")
+    out = draft.product("admission.pool_samples", *ahead, why="batches of prompts sent beforehand")
+    draft.put("buffer.capacity_samples", out.value, *ahead, why="batches prepared ahead of the trainer")
     draft.semantics("buffer.on_full", "block", "the preparation waits for the trainer")
     draft.semantics("admission.age_action", "drop_on_dequeue", "results that are too old are dropped and replaced")
     draft.put("admission.max_age", float(steps.value), steps)
@@ -52,8 +45,8 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     inflight = draft.flag("inflight_updates", default=True)
     why = ("engines pause with their cache", "engines finish what they have")
     draft.either("sync.in_flight", inflight, "keep", "drain", why=why)
-    draft.semantics("fleet.group_placement", "together", "a prompt's samples run on one engine")
-    draft.semantics("fleet.routing", "least_loaded", "an engine takes a prompt when it has room")
+    room = "an engine takes a prompt when it has room"
+    common.requests(draft, "together", "a prompt's samples run on one engine", "least_loaded", room)
     active = draft.flag("active_sampling", default=False)
     common.filtering(draft, active)
     if not active.value and draft.flag("filter_zero_std_samples", default=True).value:
@@ -66,15 +59,11 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
 def _beside(draft: Draft) -> None:
     """Tools, whose calls stand between turns within one response length (vllm_utils.py), and a judge on a server."""
     calls, tools = draft.maybe_count("max_steps", "max_tool_calls"), draft.settings.get("tools", "tool_parser_type")
-    turns = None
-    if tools is not None and calls is not None:
-        turns = Read(f"{calls} + 1", calls.value + 1, True, lambda want: calls.written(want - 1))
-    put_turns(draft, turns, "", "" if tools is None else f"{tools[0].key} = {one_line(tools[1], 40)}")
+    turns = None if tools is None else roles.turns_of_calls(calls)
+    roles.put_turns(draft, turns, "", "" if tools is None else f"{tools[0].key} = {one_line(tools[1], 40)}")
     if tools is not None:
         roles.workers(draft, "tools", [draft.maybe_count("pool_size")], "pool_size")
-    for judge in (draft.maybe_text("llm_judge_model"), draft.maybe_text("code_api_url")):
-        if judge is not None:
-            roles.judged(draft, str(judge))
+    roles.judges(draft, "llm_judge_model", "code_api_url")
     draft.settings.see("num_nodes")  # of the launcher: the learners say their own
 
 
@@ -82,22 +71,19 @@ def _recipe(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     """The passes of a step, the GPUs, and what the seconds of a step are made of."""
     reference = draft.flag("load_ref_policy", default=True)
     vllm_logprobs = draft.flag("use_vllm_logprobs", default=False)
-    passes = {"old log-probs": not vllm_logprobs.value, "reference log-probs": reference.value}
-    common.hardware_and_times(draft, speed, passes)
     # GRPOExperimentConfig: no penalty without a reference, no correction of log-probs that are the engine's
     own, asked, uncorrected = vllm_logprobs.key, reference.key, {"use_rho_correction": False}
-    recipe.passes(
-        draft,
-        old_log_probs=(not vllm_logprobs.value, one_of({True: {own: False}, False: {own: True, **uncorrected}})),
-        reference=(reference.value, one_of({True: {asked: True}, False: {asked: False, "beta": 0.0}})),
-    )
+    with_old = one_of({True: {own: False}, False: {own: True, **uncorrected}})
+    back = one_of({True: {asked: True}, False: {asked: False, "beta": 0.0}})
+    made = (not vllm_logprobs.value, reference.value)
+    common.hardware_and_times(draft, speed, *made, with_old=with_old, with_reference=back)
     # open_instruct/grpo_utils.py: one optimizer step for each mini-batch of each epoch; ZeRO-3 alone splits sequences
-    recipe.counts(draft, {"optimizer_steps": "num_mini_batches", "epochs": "num_epochs"})
+    recipe.rows(draft, optimizer_steps="num_mini_batches", epochs="num_epochs")
     parts = draft.count("sequence_parallel_size", default=1)
     split = lambda want: {parts.key: want, **({"deepspeed_stage": 3} if want > 1 else {})} if want else None  # noqa: E731
     draft.put("trainer.recipe.cp", parts.value if parts.given else None, parts, back=split, unless=None)
-    recipe.words(draft, "offload", {"true": "states"}, "deepspeed_offload_optimizer")
-    recipe.flags(draft, {"recompute": ("gradient_checkpointing", False)})
+    offload = ("deepspeed_offload_optimizer", {"true": "states"})
+    recipe.rows(draft, offload=offload, recompute=("gradient_checkpointing", False))
 
 
 def _gpus(draft: Draft) -> None:
@@ -107,10 +93,9 @@ def _gpus(draft: Draft) -> None:
         draft.refuse("num_learners_per_node", value, "must be GPUs per node, such as 8 8", "mend it")
         value = [1]
     key = "num_learners_per_node" if found is None else found[0].key
-    learners = Read(
-        key, sum(value), found is not None, lambda want: {key: [8] * (want // 8) + [want % 8] * (want % 8 > 0)}
-    )
-    draft.put("trainer.gpus", learners.value, learners, why="summed over the nodes")
+    nodes = lambda want: {key: [8] * (want // 8) + [want % 8] * (want % 8 > 0)}  # noqa: E731
+    learners = Read(key, sum(value), found is not None, nodes)
+    draft.take("trainer.gpus", learners, why="summed over the nodes")
     draft.take("fleet.instances", draft.count("vllm_num_engines", default=1))
     draft.take("engine.tp", draft.count("vllm_tensor_parallel_size", default=1))
     single = draft.flag("single_gpu_mode", default=False)
@@ -123,10 +108,10 @@ def _gpus(draft: Draft) -> None:
     common.entry_point(draft, "async_engine", "vLLM is started from engine arguments")
 
 
-FRAMEWORK = Framework(
+FRAMEWORK = common.Framework(
     build,
     "allenai/open-instruct",
     "values",
-    (Mode("asynchronous", "python open_instruct/grpo_fast.py"),),
+    (common.Mode("asynchronous", "python open_instruct/grpo_fast.py"),),
     "--dataset_mixer_list, the reward, the learning rate, --deepspeed_stage",
 )

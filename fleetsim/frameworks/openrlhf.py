@@ -7,10 +7,8 @@ openrlhf/trainer/ppo_trainer_async.py.
 from __future__ import annotations
 
 from fleetsim.frameworks import common, recipe, roles
-from fleetsim.frameworks.common import Framework, Mode
 from fleetsim.frameworks.draft import Draft
-from fleetsim.frameworks.reading import Back, Read, on_nodes, one_line, one_of, times
-from fleetsim.frameworks.roles import put_turns
+from fleetsim.frameworks.reading import Read, on_nodes, one_line, one_of, switched, writes
 
 
 def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
@@ -20,20 +18,14 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     partial = draft.flag("train.partial_rollout_enable", "partial_rollout", default=False)
     draft.mode = "asynchronous" if is_async.value else "hybrid" if together.value else "synchronous"
     draft.preset = f"openrlhf-async{'-partial' * partial.value}" if is_async.value else "openrlhf-hybrid"
-    common.model(
-        draft,
-        "actor.model_name_or_path",
-        "pretrain",
-        remedy="-- --actor.model_name_or_path Qwen/Qwen2.5-7B, or --set engine.model=Qwen/Qwen2.5-7B",
-    )
+    remedy = "-- --actor.model_name_or_path Qwen/Qwen2.5-7B, or --set engine.model=Qwen/Qwen2.5-7B"
+    common.model(draft, "actor.model_name_or_path", "pretrain", remedy=remedy)
     n = draft.count("rollout.n_samples_per_prompt", "n_samples_per_prompt", default=1)
-    draft.put("workload.group_size", n.value, n)
+    draft.take("workload.group_size", n)
     batch = draft.count("rollout.batch_size", "rollout_batch_size", default=1024)
-    samples = times(batch, n)
-    back = samples.written
-    draft.put("trainer.batch_samples", samples.value, batch, n, why="prompts x responses", back=back)
+    samples = draft.product("trainer.batch_samples", batch, n, why="prompts x responses")
     update = draft.count("train.batch_size", "train_batch_size", default=128)
-    recipe.optimizer_steps(draft, samples, update, update.key, "their updates count as one step")
+    recipe.optimizer_steps(draft, samples, update, update.key)
     _lengths(draft)
     _gpus(draft, is_async.value, together)
     if is_async.value:
@@ -42,29 +34,22 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
         common.barrier(draft, "the whole batch is generated before it is trained")
         if partial.value:
             draft.refuse(partial.key, True, "needs asynchronous training", "add --train.async_enable, or drop it")
-    draft.semantics("fleet.group_placement", "together", "a prompt's samples go to one engine")
-    draft.semantics("fleet.routing", "least_loaded", "the engine with the least load takes the next prompt")
+    least = "the engine with the least load takes the next prompt"
+    common.requests(draft, "together", "a prompt's samples go to one engine", "least_loaded", least)
     common.filtering(draft, draft.flag("algo.dynamic_filtering_enable", "dynamic_filtering", default=False))
     backend = draft.text("vllm.sync_backend", "vllm_sync_backend", default="nccl")
     common.transport(draft, backend, {"nccl": "collective_broadcast"})
     kl = draft.number("algo.kl.init_coef", "init_kl_coef", default=0.01)
-    common.hardware_and_times(draft, speed, {"old log-probs": True, "reference log-probs": kl.value > 0})
-    recipe.passes(draft, reference=(kl.value > 0, one_of({True: {kl.key: 0.01}, False: {kl.key: 0.0}})))
-    recipe.counts(
+    with_kl = switched(kl.key, 0.01, 0.0)
+    common.hardware_and_times(draft, speed, True, kl.value > 0, with_reference=with_kl)
+    recipe.rows(
         draft,
-        {
-            "epochs": ("train.max_epochs", "max_epochs"),
-            "tp": "ds.tensor_parallel_size",
-            "cp": ("ds.ring_attn_size", "ring_attn_size"),
-        },
-    )
-    recipe.words(draft, "offload", {"true": "adam"}, "ds.adam_offload", "adam_offload")
-    recipe.flags(
-        draft,
-        {
-            "recompute": (("actor.gradient_checkpointing_enable", "gradient_checkpointing"), False),
-            "packing": (("ds.packing_samples", "packing_samples"), False),
-        },
+        epochs="train.max_epochs max_epochs",
+        tp="ds.tensor_parallel_size",
+        cp="ds.ring_attn_size ring_attn_size",
+        offload=("ds.adam_offload adam_offload", {"true": "adam"}),
+        recompute=("actor.gradient_checkpointing_enable gradient_checkpointing", False),
+        packing=("ds.packing_samples packing_samples", False),
     )
     recipe.ranks(draft, samples)
     _roles(draft, kl.value > 0, together)
@@ -78,7 +63,7 @@ def _roles(draft: Draft, reference: bool, together: Read[bool]) -> None:
         return 0 if together.value else roles.nodes(draft, keys[0], keys[1], 8)
 
     estimator = draft.text("algo.advantage.estimator", "advantage_estimator", default="gae")
-    words = one_of({True: {estimator.key: "gae"}, False: {estimator.key: "reinforce"}})
+    words = switched(estimator.key, "gae", "reinforce")
     roles.critic(draft, estimator, estimator.value == "gae", words, apart("critic"))
     with_actor = draft.flag("train.colocate_actor_ref", "colocate_actor_ref", default=False).value
     if reference and not with_actor and (gpus := apart("ref")):
@@ -90,7 +75,7 @@ def _roles(draft: Draft, reference: bool, together: Read[bool]) -> None:
         roles.judged(draft, str(model), apart("reward"))
     elif remote is not None:
         roles.judged(draft, f"{remote[0].key} = {one_line(remote[1], 60)}: a server")
-    put_turns(draft, None, "", "" if agent is None else str(agent))
+    roles.put_turns(draft, None, "", "" if agent is None else str(agent))
     rank = draft.count("ds.lora.rank", "lora_rank", default=0, least=0)
     roles.adapters(draft, rank)
     draft.settings.see("critic", "ref", "reward", *(f"{r}_num_{w}" for r in ("critic", "ref", "reward")
@@ -101,60 +86,40 @@ def _lengths(draft: Draft) -> None:
     prompt = draft.maybe_count("prompt_max_len")
     answer = draft.maybe_count("rollout.max_new_tokens", "generate_max_len")
     whole = draft.maybe_count("data.max_len", "max_len") or Read("data.max_len", 2048, False)
+    asked = whole.value // 4 if prompt is None else prompt.value
+    length = max(1, whole.value - asked) if answer is None else answer.value
+    together = lambda want: whole.written(want + length)  # noqa: E731 from a prompt's cap to that of both
     if answer is None:
-        given = prompt.value if prompt is not None else whole.value // 4
-        answer = Read(
-            f"{whole.key} {whole.value} less the prompt",
-            max(1, whole.value - given),
-            whole.given,
-            Read("rollout.max_new_tokens", 0, False).written,
-        )
-    elif prompt is None and whole.given and whole.value > answer.value:
-        left = whole.value - answer.value
-        prompt = Read(
-            f"{whole.key} {whole.value} - {answer.key} {answer.value}", left, True, _whole_of(whole, answer.value)
-        )
+        own = writes("rollout.max_new_tokens")
+        answer = Read(f"{whole.key} {whole.value} less the prompt", length, whole.given, own)
+    elif prompt is None and whole.given and whole.value > length:
+        words = f"{whole.key} {whole.value} - {answer.key} {length}"
+        prompt = Read(words, whole.value - length, True, together)
     common.lengths(draft, answer, prompt)
     if prompt is None:
-        draft.could(
-            "workload.prompt_tokens", None, lambda want: _whole_of(whole, answer.value)(common.cap_of_prompts(want))
-        )
-
-
-def _whole_of(whole: Read[int], answer: int) -> Back:
-    """Back from a prompt's cap to the cap of prompt and answer together."""
-    return lambda want: whole.written(want + answer)
+        draft.could("workload.prompt_tokens", None, lambda want: together(common.cap_of_prompts(want)))
 
 
 def _gpus(draft: Draft, is_async: bool, together: Read[bool]) -> None:
     nodes = draft.count("actor.num_nodes", "actor_num_nodes", default=1)
     per_node = draft.count("actor.num_gpus_per_node", "actor_num_gpus_per_node", default=8)
-    trainer = on_nodes(nodes, per_node)
-    draft.put("trainer.gpus", trainer.value, trainer)
+    trainer = draft.take("trainer.gpus", on_nodes(nodes, per_node))
     engines = draft.needed_count("vllm.num_engines", "vllm_num_engines", remedy="-- --vllm.num_engines 8")
     tp = draft.count("vllm.tensor_parallel_size", "vllm_tensor_parallel_size", default=1)
-    draft.put("fleet.instances", engines.value, engines)
-    draft.put("engine.tp", tp.value, tp)
+    draft.take("fleet.instances", engines)
+    draft.take("engine.tp", tp)
     colocated = together.value and not is_async
     words = {"disaggregated": {together.key: False}} | ({} if is_async else {"colocated": {together.key: True}})
-    draft.put(
-        "fleet.placement",
-        "colocated" if colocated else "disaggregated",
-        together,
-        why="engines and trainer share GPUs" if colocated else "the engines have GPUs of their own",
-        back=one_of(words),
-    )
+    why = "engines and trainer share GPUs" if colocated else "the engines have GPUs of their own"
+    place = "colocated" if colocated else "disaggregated"
+    draft.put("fleet.placement", place, together, why=why, back=one_of(words))
     if colocated and engines.value * tp.value > trainer.value:
-        draft.refuse(
-            engines.key,
-            engines.value,
-            f"{engines} x {tp} needs more than the actor's {trainer.value} GPUs, which they share",
-            "use fewer engines or more actor GPUs",
-        )
-    share = draft.number("vllm.gpu_memory_utilization", "vllm_gpu_memory_utilization", default=0.95, most=1.0)
-    draft.put("engine.gpu_memory_utilization", share.value, share)
-    prefix = draft.flag("vllm.enable_prefix_caching", "enable_prefix_caching", default=False)
-    draft.put("engine.prefix_caching", prefix.value, prefix)
+        rule = f"{engines} x {tp} needs more than the actor's {trainer.value} GPUs, which they share"
+        draft.refuse(engines.key, engines.value, rule, "use fewer engines or more actor GPUs")
+    keys = ("vllm.gpu_memory_utilization", "vllm_gpu_memory_utilization")
+    draft.take("engine.gpu_memory_utilization", draft.number(*keys, default=0.95, most=1.0))
+    keys = ("vllm.enable_prefix_caching", "enable_prefix_caching")
+    draft.take("engine.prefix_caching", draft.flag(*keys, default=False))
     # openrlhf/trainer/ray/vllm_engine.py: AsyncLLMEngine.from_engine_args, vLLM 0.27.1
     common.entry_point(draft, "async_engine", "vLLM is started from engine arguments")
 
@@ -167,8 +132,8 @@ def _async(draft: Draft, batch: Read[int], partial: Read[bool]) -> None:
     draft.either("sync.in_flight", partial, "keep", "drain", why=why)
     started = draft.maybe_count("rollout.vllm_generate_batch_size", "vllm_generate_batch_size")
 
-    def surplus(want: float) -> dict[str, int] | None:
-        return {"rollout.vllm_generate_batch_size": round(want * batch.value)} if want > 1 else None
+    key = "rollout.vllm_generate_batch_size"
+    surplus = lambda want: {key: round(want * batch.value)} if want > 1 else None  # noqa: E731
 
     if started is not None and started.value > batch.value:
         draft.semantics("buffer.batch_rule", "first_finished", "more prompts are started than a batch holds")
@@ -180,14 +145,14 @@ def _async(draft: Draft, batch: Read[int], partial: Read[bool]) -> None:
 
 
 _START = "python3 -m openrlhf.cli.train_ppo_ray"
-FRAMEWORK = Framework(
+FRAMEWORK = common.Framework(
     build,
     "OpenRLHF/OpenRLHF",
     "flags",
     (
-        Mode("hybrid", _START, {"train.colocate_all": True}),
-        Mode("synchronous", _START, {"train.colocate_all": False}),
-        Mode("asynchronous", _START, {"train.async_enable": True}),
+        common.Mode("hybrid", _START, {"train.colocate_all": True}),
+        common.Mode("synchronous", _START, {"train.colocate_all": False}),
+        common.Mode("asynchronous", _START, {"train.async_enable": True}),
     ),
     "--data.prompt_dataset, --reward.remote_url, the estimator, learning rates, micro-batches",
 )

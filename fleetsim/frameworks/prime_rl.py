@@ -13,10 +13,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from fleetsim.frameworks import common, recipe, roles
-from fleetsim.frameworks.common import Framework, Mode
 from fleetsim.frameworks.draft import Draft
-from fleetsim.frameworks.reading import Read, one_of, parts_of, times
-from fleetsim.frameworks.roles import put_turns, trajectory
+from fleetsim.frameworks.reading import Read, one_of, times, writes
 from fleetsim.frameworks.sides import adapter, frozen, vllm_drafts
 
 NOT_MODELLED = {
@@ -32,53 +30,39 @@ NOT_MODELLED = {
 _AGENTS = re.compile(
     r"swe|terminal|search|wordle|tool|browse|deepdive|web|wiki|game|alphabet|harbor|sandbox|agent|bash"
 )
-_OFFLOAD = "optim_cpu_offload"
+_OFFLOAD, _FLIGHT = "optim_cpu_offload", "orchestrator.concurrency"
 
 
 def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     """Fill the draft from prime-rl's keys."""
     draft.mode, draft.preset = "asynchronous", "prime-rl"
-    common.model(
-        draft,
-        "model.name",
-        "orchestrator.model.name",
-        "trainer.model.name",
-        "inference.vllm.model",
-        "inference.model.name",
-        "model",
-        remedy="-- --model.name Qwen/Qwen3-8B, or --set engine.model=Qwen/Qwen3-8B",
-    )
-    group = draft.count(
-        "orchestrator.group_size", *(f"{s}rollouts_per_example" for s in ("orchestrator.", "")), default=1
-    )
+    names = [f"{section}model.name" for section in ("", "orchestrator.", "trainer.")]
+    names += ["inference.vllm.model", "inference.model.name", "model"]
+    common.model(draft, *names, remedy="-- --model.name Qwen/Qwen3-8B, or --set engine.model=Qwen/Qwen3-8B")
+    keys = ("orchestrator.group_size", "orchestrator.rollouts_per_example", "rollouts_per_example")
+    group = draft.count(*keys, default=1)
     sources = _sources(draft, group)
     draft.put("workload.group_size", group.value, group)
     batch = draft.count("orchestrator.batch_size", "batch_size", default=128)
     tokens = draft.maybe_count("orchestrator.token_batch_size")
     if tokens is not None:
-        draft.refuse(
-            tokens.key, tokens.value, "a batch by tokens has no fixed number of samples",
-            "-- --orchestrator.batch_size N, with the samples that such a batch holds",
-        )  # fmt: skip
+        remedy = "-- --orchestrator.batch_size N, with the samples that such a batch holds"
+        draft.refuse(tokens.key, tokens.value, "a batch by tokens has no fixed number of samples", remedy)
     if batch.value % group.value:
-        draft.refuse(
-            batch.key,
-            batch.value,
-            f"must be a multiple of {group}",
-            f"use {max(1, batch.value // group.value) * group.value}",
-        )
+        remedy = f"use {max(1, batch.value // group.value) * group.value}"
+        draft.refuse(batch.key, batch.value, f"must be a multiple of {group}", remedy)
     draft.put("trainer.batch_samples", batch.value, batch, why="samples")
-    answer = draft.maybe_count(
-        "orchestrator.train.sampling.max_completion_tokens", "orchestrator.sampling.max_tokens", "sampling.max_tokens"
-    )
-    whole = draft.maybe_count("seq_len", "orchestrator.seq_len") or Read("orchestrator.seq_len", 2048, False)
     cap = "orchestrator.train.sampling.max_completion_tokens"
+    answer = draft.maybe_count(cap, "orchestrator.sampling.max_tokens", "sampling.max_tokens")
+    whole = draft.maybe_count("seq_len", "orchestrator.seq_len") or Read("orchestrator.seq_len", 2048, False)
     turns, agent = _turns(sources)
-    put_turns(draft, turns, "", agent)
+    roles.put_turns(draft, turns, "", agent)
     several = turns.value > 1 if turns is not None else bool(agent)
     if answer is not None:
-        answer = trajectory(answer, turns, whole if several else None, whole.key, several=several and turns is None)
-    common.lengths(draft, answer or Read(whole.key, whole.value, whole.given, Read(cap, 1, False).written), None)
+        answer = roles.trajectory(
+            answer, turns, whole if several else None, whole.key, several=several and turns is None
+        )
+    common.lengths(draft, answer or Read(whole.key, whole.value, whole.given, writes(cap)), None)
     longest = (answer or whole).value
     if answer is not None:  # a sequence holds the prompt, too, and is cut where it is longer
         draft.could("workload.prompt_tokens", None, lambda want: {"seq_len": longest + common.cap_of_prompts(want)})
@@ -91,35 +75,32 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     draft.semantics("sync.in_flight", "keep", "engines pause, load and go on with their cache")
     draft.semantics("sync.reset_prefix_cache", False, "the cache is not cleared")
     draft.semantics("buffer.batch_rule", "fifo", "in the order of completion")
-    draft.semantics("fleet.group_placement", "spread", "an episode per request")
-    draft.semantics("fleet.routing", "least_loaded", "the router's own balance")
+    common.requests(draft, "spread", "an episode per request", "least_loaded", "the router's own balance")
     if group.value > 1:
         common.filtering(draft, draft.flag("orchestrator.train.filter_zero_advantages", default=True))
-    common.hardware_and_times(draft, speed, {"old log-probs": False})
+    common.hardware_and_times(draft, speed, False)
     _recipe(draft)
     draft.leave_out(NOT_MODELLED)
 
 
 def _recipe(draft: Draft) -> None:
     """packages/prime-rl-configs/src/prime_rl/configs/trainer.py, ModelConfig; a shared section comes first."""
-    recipe.counts(draft, {"cp": "trainer.model.cp"})
+    recipe.rows(draft, cp="trainer.model.cp")
     if draft.text("trainer.model.ep", "model.ep", default="auto").value != "auto":
-        recipe.counts(draft, {"ep": ("trainer.model.ep", "model.ep")})
+        recipe.rows(draft, ep="trainer.model.ep model.ep")
     states = draft.flag(f"trainer.model.{_OFFLOAD}", f"model.{_OFFLOAD}", default=True)
-    whole = "adam"
+    path = "trainer.recipe.offload"
     for key in ("full_offload", "fsdp_cpu_offload"):
         spelled = (f"trainer.model.{key}", f"model.{key}")
         on = next((name for name in spelled if draft.settings.below(name)), None)  # a section of its own switches it on
         read = Read(on, True, True) if on else draft.flag(*spelled, default=False)
         if read.value:
-            draft.put("trainer.recipe.offload", whole, read, why="the optimizer runs in host memory", back=one_of({}))
+            draft.put(path, "adam", read, why="the optimizer runs in host memory", back=one_of({}))
             draft.settings.see(*spelled)
             break
     else:
-        words = {"states": {states.key: True}, "none": {states.key: False}}
-        value = "states" if states.value else "none"
-        draft.put("trainer.recipe.offload", value, states, back=one_of(words), unless="none")
-    recipe.words(draft, "precision", {"fp8": "fp8"}, "trainer.model.quantization.type")
+        draft.either(path, states, "states", "none", unless="none")
+    recipe.rows(draft, precision=("trainer.model.quantization.type", {"fp8": "fp8"}))
     rank = draft.count("trainer.model.lora.rank", "model.lora.rank", "orchestrator.model.lora.rank", default=0, least=0)
     roles.adapters(draft, rank)
     adapter(draft, rank)
@@ -186,16 +167,14 @@ def _gpus(draft: Draft) -> int:
             rule = f"with {trainer} is more than a node's {node.value} GPUs"
             draft.refuse(rollout.key, rollout.value, rule, "deployment.type = multi_node, with nodes for each")
     draft.put("trainer.gpus", trainer.value, trainer)
-    instances = draft.divided("the number of instances", rollout, tp)
-    draft.put("fleet.instances", instances, rollout, tp, back=parts_of(rollout, tp))
+    instances = draft.parted("fleet.instances", rollout, tp)
     dp = draft.maybe_count("inference.vllm.data_parallel_size", "inference.parallel.dp")
     if dp is not None and dp.value > instances:
         draft.refuse(dp.key, dp.value, f"needs more than {rollout} with {tp}", "use fewer data-parallel ranks")
     experts = draft.flag("inference.vllm.enable_expert_parallel", default=False)
     ranks = "inference.vllm.data_parallel_size"
 
-    def shared(want: int) -> dict[str, Any]:
-        return {ranks: want, experts.key: True}
+    shared = lambda want: {ranks: want, experts.key: True}  # noqa: E731 a table of two
 
     if experts.value and dp is not None and dp.value > 1 and instances % dp.value == 0:
         why = "ranks that share the experts, each an instance"
@@ -203,14 +182,11 @@ def _gpus(draft: Draft) -> int:
     else:
         draft.could("engine.dp", 1, shared, 1)
     if kind.value == "single_node":
-        rest = lambda want: {ranks: instances}  # noqa: E731 the servers of one node
-        draft.could("fleet.instances", instances, rest)
+        draft.could("fleet.instances", instances, lambda want: {ranks: instances})  # the servers of one node
     common.weights_type(draft, "inference.vllm.quantization")
     draft.semantics("fleet.placement", "disaggregated", "the engines have GPUs of their own")
-    share = draft.number(
-        "inference.vllm.gpu_memory_utilization", "inference.gpu_memory_utilization", default=0.9, most=1.0
-    )
-    draft.put("engine.gpu_memory_utilization", share.value, share)
+    keys = ("inference.vllm.gpu_memory_utilization", "inference.gpu_memory_utilization")
+    draft.take("engine.gpu_memory_utilization", draft.number(*keys, default=0.9, most=1.0))
     # src/prime_rl/inference/vllm/server.py: vLLM's own run_server, vLLM 0.26
     common.entry_point(draft, "api_server", "vLLM runs as an API server")
     common.engine_limits(draft, "inference.vllm.")
@@ -237,11 +213,8 @@ def _admission(draft: Draft, batch: Read[int], group: Read[int], instances: int)
         # src/prime_rl/orchestrator/orchestrator.py: TARGET_LAG, update_dispatch_gate
         ahead = "one batch ahead of the trainer; then nothing starts"
         draft.put("buffer.capacity_samples", batch.value, batch, why=ahead)
-        most = draft.maybe_count("orchestrator.concurrency.max_inflight") or Read(
-            "orchestrator.concurrency.max_inflight", 1024, False
-        )
-        least = draft.count("orchestrator.concurrency.min_inflight", default=1)
-        start = draft.maybe_count("orchestrator.concurrency.initial_inflight")
+        most, least = (draft.count(f"{_FLIGHT}.{word}_inflight", default=n) for word, n in (("max", 1024), ("min", 1)))
+        start = draft.maybe_count(f"{_FLIGHT}.initial_inflight")
         if least.value == most.value and least.given:
             draft.semantics("admission.law", "fixed_pool", "the least and the most in flight are equal")
             back = lambda want: {most.key: want, least.key: want}  # noqa: E731
@@ -253,26 +226,22 @@ def _admission(draft: Draft, batch: Read[int], group: Read[int], instances: int)
                 draft.put("admission.adaptive.start_samples", min(start.value, most.value), start)
             else:
                 first = min(max(group.value, 32 * instances), most.value)
-                draft.could(
-                    "admission.adaptive.start_samples",
-                    first,
-                    Read("orchestrator.concurrency.initial_inflight", 1, False).written,
-                )
+                draft.could("admission.adaptive.start_samples", first, writes(f"{_FLIGHT}.initial_inflight"))
                 draft.assume("admission.adaptive.start_samples", first, "prime-rl derives it from the KV cache")
     draft.semantics("admission.age_action", "cancel_in_flight", "older episodes are dropped, finished or not")
     draft.put("admission.max_age", float(limit.value), limit)
 
 
 _START = "uv run rl @ FILE"
-_POOL = {"orchestrator.concurrency.min_inflight": 64, "orchestrator.concurrency.max_inflight": 64}
+_POOL = {f"{_FLIGHT}.min_inflight": 64, f"{_FLIGHT}.max_inflight": 64}
 _TRAINER = {"trainer.model.optim_cpu_offload": False}  # rl.toml must have a section of the trainer
 _NODES = {"deployment.type": "multi_node", "deployment.num_train_nodes": 1, "deployment.num_infer_nodes": 1}
-FRAMEWORK = Framework(
+FRAMEWORK = common.Framework(
     build,
     "PrimeIntellect-ai/prime-rl",
     "toml",
     tuple(
-        Mode(f"{name}, {place}", _START, {**settings, **nodes, **_TRAINER})
+        common.Mode(f"{name}, {place}", _START, {**settings, **nodes, **_TRAINER})
         for place, nodes in (("one node", {}), ("several nodes", _NODES))
         for name, settings in (("adaptive", {}), ("fixed pool", _POOL))
     ),

@@ -118,6 +118,35 @@ def one_of(words: Mapping[Any, Mapping[str, Any]]) -> Back:
     return lambda want: words.get(want)
 
 
+def switched(key: str, on: Any = True, off: Any = False) -> Back:
+    """Back from true or false to a setting with a value for each."""
+    return one_of({True: {key: on}, False: {key: off}})
+
+
+def worded(words: Mapping[str, Any], write: Back) -> Back:
+    """Back from the scenario's word to the first of the framework's words that means it. write: how that is written."""
+
+    def back(want: Any) -> Mapping[str, Any] | None:
+        found = next((word for word, meant in words.items() if meant == want), None)
+        return None if found is None else write(found)
+
+    return back
+
+
+def writes(key: str, like: Any = 1) -> Back:
+    """Back from a value of this kind to the setting of this key."""
+    return Read(key, like, False).written
+
+
+def turned(read: Read[bool]) -> Back:
+    """Back from the contrary of a switch."""
+    return lambda want: read.written(not want)
+
+
+def never(_: Any) -> None:
+    """No setting says it."""
+
+
 def one_line(value: object, limit: int = 100) -> str:
     """A value on one short line, with nothing that a terminal or a YAML comment would stumble over."""
     text = value if isinstance(value, str) else repr(value)

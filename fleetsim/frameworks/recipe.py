@@ -8,61 +8,51 @@ from typing import Any
 
 from fleetsim.config.pools import RecipeConfig
 from fleetsim.frameworks.draft import Draft
-from fleetsim.frameworks.reading import Back, Read
+from fleetsim.frameworks.reading import Read, worded, writes
 
 PATH = "trainer.recipe"
 _DEFAULT = RecipeConfig()
 
 
-def counts(draft: Draft, keys: Mapping[str, str | tuple[str, ...]]) -> None:
-    """Whole numbers. keys: field of the recipe -> the framework's key, or several spellings of it."""
-    for name, key in keys.items():
-        spellings = (key,) if isinstance(key, str) else key
-        ours = getattr(_DEFAULT, name)
-        draft.where_said(f"{PATH}.{name}", draft.maybe_count(*spellings), spellings[0], now=ours, unless=ours)
+# The framework's key, or several spellings of it with blanks between; then what it is where it says nothing, for a
+# switch, or the framework's words with the recipe's, usual ones first. A key alone has a whole number.
+Row = str | tuple[str, bool | Mapping[str, Any]]
+
+
+def rows(draft: Draft, **fields: Row) -> None:
+    """Fields of the recipe, each from its row."""
+    for name, row in fields.items():
+        keys, kind = (row, None) if isinstance(row, str) else row
+        spellings, path, ours = keys.split(), f"{PATH}.{name}", getattr(_DEFAULT, name)
+        if kind is None:
+            draft.said(path, *spellings, now=ours, unless=ours)
+        elif isinstance(kind, bool):
+            read = draft.flag(*spellings, default=kind)
+            draft.where_said(path, read, now=read.value, unless=ours)
+        else:
+            words(draft, name, kind, *spellings)
 
 
 def megatron(draft: Draft, *sections: str) -> None:
     """The ranks under Megatron's names. sections: the prefix of the keys with its dot, or several of them."""
     names = {"tp": "tensor_model", "pp": "pipeline_model", "cp": "context", "ep": "expert_model"}
-    counts(draft, {ours: tuple(f"{s}{name}_parallel_size" for s in sections) for ours, name in names.items()})
-
-
-def flags(draft: Draft, keys: Mapping[str, tuple[str | tuple[str, ...], bool]]) -> None:
-    """True or false. keys: field of the recipe -> the framework's key or spellings of it, and its default there."""
-    for name, (key, default) in keys.items():
-        read = draft.flag(*((key,) if isinstance(key, str) else key), default=default)
-        ours = getattr(_DEFAULT, name)
-        draft.where_said(f"{PATH}.{name}", read, read.key, now=read.value, unless=ours)
+    rows(draft, **{ours: " ".join(f"{s}{name}_parallel_size" for s in sections) for ours, name in names.items()})
 
 
 def words(draft: Draft, name: str, known: Mapping[str, Any], *keys: str, else_: Any = None) -> None:
-    """A field whose values have words of their own. known: the framework's word -> the recipe's, usual ones first.
-
-    else_: what stands in for a word that is not known; None = the recipe's own value.
-    """
-    read = draft.maybe_text(*keys)
-    back = _back(keys[0], known)
-    default = getattr(_DEFAULT, name)
+    """A field whose values have words of their own. else_: what stands in for a word that is not known."""
+    read, path, default = draft.maybe_text(*keys), f"{PATH}.{name}", getattr(_DEFAULT, name)
+    back = worded(known, lambda word: {keys[0]: True if word == "true" else word})
     value = None if read is None else known.get(read.value.lower())
     if read is None or value is None:
-        draft.could(f"{PATH}.{name}", default, back, default)
+        draft.could(path, default, back, default)
     else:
-        draft.put(f"{PATH}.{name}", value, read, back=back, unless=default)
+        draft.put(path, value, read, back=back, unless=default)
     if read is not None and value is None and else_ is not None:
-        draft.assume(f"{PATH}.{name}", else_, f"{read}: {else_} stands in", f"--set {PATH}.{name}=VALUE")
+        draft.assume(path, else_, f"{read}: {else_} stands in", f"--set {path}=VALUE")
 
 
-def passes(draft: Draft, **made: tuple[bool, Back]) -> None:
-    """The passes beside the update: whether each is made, and the settings that make it or not.
-
-    They stand in the scenario where the trainer's seconds are estimated (`common.hardware_and_times`).
-    """
-    for name, (value, back) in made.items():
-        draft.could(f"{PATH}.{name}", value, back)
-
-
-def optimizer_steps(draft: Draft, batch: Read[int], mini: Read[int] | None, key: str, why: str = "") -> None:
+def optimizer_steps(draft: Draft, batch: Read[int], mini: Read[int] | None, key: str) -> None:
     """Optimizer steps of an epoch: the batch over a mini-batch, both counted in the same. key: the mini-batch's.
 
     A framework may refuse a mini-batch of its own that is larger than the batch, or does not divide it: the batch then
@@ -72,16 +62,17 @@ def optimizer_steps(draft: Draft, batch: Read[int], mini: Read[int] | None, key:
     def back(want: Any) -> Mapping[str, Any] | None:
         if not isinstance(want, int) or batch.value % want:
             return None
-        return Read(key, 1, False).written(batch.value // want)
+        return writes(key)(batch.value // want)
 
     path = f"{PATH}.optimizer_steps"
     if mini is not None and (mini.value >= batch.value or batch.value % mini.value):
         both = "trainer.batch_samples"
-        draft.could(both, draft.values.get(both), lambda _: Read(key, 1, False).written(batch.value))
+        draft.could(both, draft.values.get(both), lambda _: writes(key)(batch.value))
     if mini is None or mini.value >= batch.value:
         draft.could(path, 1, back, 1)
     else:
-        draft.put(path, max(1, batch.value // mini.value), batch, mini, why=why or "mini-batches", back=back, unless=1)
+        steps, why = max(1, batch.value // mini.value), "their updates count as one step"
+        draft.put(path, steps, batch, mini, why=why, back=back, unless=1)
 
 
 def ranks(draft: Draft, samples: Read[int] | None = None) -> int:
@@ -96,11 +87,3 @@ def ranks(draft: Draft, samples: Read[int] | None = None) -> int:
         rule = f"is less than a sample for each of {gpus // each} data-parallel ranks"
         draft.refuse(samples.key, samples.value, rule, "have a larger batch, or fewer trainer GPUs")
     return max(1, gpus // each)
-
-
-def _back(key: str, known: Mapping[str, Any]) -> Back:
-    def back(want: Any) -> Mapping[str, Any] | None:
-        found = next((word for word, meant in known.items() if meant == want), None)
-        return None if found is None else {key: True if found == "true" else found}
-
-    return back

@@ -11,10 +11,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fleetsim.frameworks import common, recipe, roles
-from fleetsim.frameworks.common import Framework, Mode
 from fleetsim.frameworks.draft import Draft
-from fleetsim.frameworks.reading import NODE_GPUS, Read, one_of, parts_of, times
-from fleetsim.frameworks.roles import put_turns, trajectory
+from fleetsim.frameworks.reading import NODE_GPUS, Read, never, one_of, switched, times
 
 PLACES = "cluster.component_placement"
 _RANGE = re.compile(r"(\d{1,6})(?:-(\d{1,6}))?(?::[\d-]+)?")
@@ -37,8 +35,7 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     common.model(draft, "rollout.model.model_path", remedy="-- rollout.model.model_path=Qwen/Qwen2.5-7B")
     prompts = draft.needed_count("data.rollout_batch_size", remedy="-- data.rollout_batch_size=512")
     n = draft.take("workload.group_size", draft.count("algorithm.group_size", default=1))
-    samples = times(prompts, n)
-    draft.put("trainer.batch_samples", samples.value, prompts, n, why="prompts x responses", back=samples.written)
+    draft.product("trainer.batch_samples", prompts, n, why="prompts x responses")
     _lengths(draft)
     _gpus(draft)
     _engine(draft)
@@ -48,10 +45,10 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     path, other = (other, path) if shared else (path, other)
     why = "their updates count as one step" if shared else "each is trained as soon as it is complete"
     draft.put(path, updates.value, updates, why=why, unless=1)
-    draft.could(other, 1, lambda _: None, 1)
+    draft.could(other, 1, never, 1)
     common.barrier(draft, "weights change between two batches, when the last is trained")
-    draft.semantics("fleet.group_placement", "together", "a prompt's responses run on one engine")
-    draft.semantics("fleet.routing", "round_robin", "each engine gets an equal part of the prompts")
+    routed = "each engine gets an equal part of the prompts"
+    common.requests(draft, "together", "a prompt's responses run on one engine", "round_robin", routed)
     common.transport(draft, None, {})
     _recipe(draft, speed)
     draft.leave_out(NOT_MODELLED)
@@ -63,22 +60,19 @@ def _lengths(draft: Draft) -> None:
     answer = draft.maybe_count("algorithm.sampling_params.max_new_tokens") or whole
     turns = draft.maybe_count("agentloop.max_turns", "agentloop.max_toolcall_per_worker")
     mark = next((key for key in ("agentloop", "tools") if draft.settings.has(key)), "")
-    put_turns(draft, turns, "agentloop.max_turns", mark)
+    roles.put_turns(draft, turns, "agentloop.max_turns", mark)
     pools = [key for key in draft.settings.below("tools") if key.endswith(".concurrency_limit")]
     roles.workers(draft, "tools", [draft.maybe_count(key) for key in pools])
     if answer is not None:
-        answer = trajectory(answer, turns, whole, "runner.seq_length", several=bool(mark))
+        answer = roles.trajectory(answer, turns, whole, "runner.seq_length", several=bool(mark))
         own = draft.settings.get("algorithm.sampling_params.max_new_tokens")
         if own is not None and whole is not None and answer.key == own[0].key:
-            answer = Read(answer.key, answer.value, True, _with_whole(answer, whole, prompt))
-    key, asked = "algorithm.sampling_params.max_new_tokens", "data.max_prompt_length"
-    common.lengths(draft, answer, prompt, output_key=key, prompt_key=asked)
+            cap, asked = answer.key, 0 if prompt is None else prompt.value
+            back = lambda want: {cap: want, whole.key: want + asked}  # noqa: E731 the sequence grows with the answer
+            answer = Read(answer.key, answer.value, True, back)
+    key = "algorithm.sampling_params.max_new_tokens"
+    common.lengths(draft, answer, prompt, output_key=key, prompt_key="data.max_prompt_length")
     draft.settings.see("algorithm.sampling_params", "agentloop", "tools")
-
-
-def _with_whole(answer: Read[int], whole: Read[int], prompt: Read[int] | None) -> Any:
-    """Back from the tokens of an answer: the sequence grows with them."""
-    return lambda want: {answer.key: want, whole.key: want + (0 if prompt is None else prompt.value)}
 
 
 def _placed(draft: Draft) -> Iterator[tuple[str, str, set[int] | None]]:
@@ -133,9 +127,8 @@ def _gpus(draft: Draft) -> None:
     tp = draft.take("engine.tp", draft.count("rollout.tensor_parallel_size", default=1))
     pp = draft.take("engine.pp", draft.count("rollout.pipeline_parallel_size", default=1), unless=1)
     each = tp if pp.value == 1 else times(tp, pp)
-    instances = draft.divided("the number of instances", rollout, each)
-    whole = parts_of(Read("", 1, True, lambda want: place(want if shared else trainer.value, want, shared)), each)
-    draft.put("fleet.instances", instances, rollout, each, back=whole)
+    held = lambda want: place(want if shared else trainer.value, want, shared)  # noqa: E731
+    draft.parted("fleet.instances", Read(rollout.key, rollout.value, True, held), each)
     kinds = one_of({"colocated": place(rollout.value, rollout.value, True) or {},
                     "disaggregated": place(trainer.value, rollout.value, False) or {}})  # fmt: skip
     draft.mode, draft.preset = ("collocated" if shared else "disaggregated"), "trl-grpo"
@@ -157,13 +150,11 @@ def _engine(draft: Draft) -> None:
     common.engine_name(draft, draft.text("rollout.rollout_backend", default="sglang"), _ENGINES)
     share = draft.number("rollout.gpu_memory_utilization", default=0.9, most=1.0)
     draft.where_said("engine.gpu_memory_utilization", share, share.key)
-    most = "rollout.max_running_requests"
-    draft.where_said("engine.max_num_seqs", draft.maybe_count(most), most)
+    draft.said("engine.max_num_seqs", "rollout.max_running_requests")
     if draft.values.get("engine.name") == "vllm":
         common.entry_point(draft, "async_engine", "vLLM is started from its configuration")
         draft.take("engine.prefix_caching", draft.flag("rollout.vllm.enable_prefix_caching", default=True))
-        tokens = "rollout.vllm.max_num_batched_tokens"
-        draft.where_said("engine.max_num_batched_tokens", draft.maybe_count(tokens), tokens)
+        draft.said("engine.max_num_batched_tokens", "rollout.vllm.max_num_batched_tokens")
     draft.settings.see("rollout.vllm", "rollout.sglang")
 
 
@@ -171,17 +162,17 @@ def _recipe(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     """The passes and the layout: reasoning_runner.py, megatron_actor_worker.py and fsdp_actor_worker.py."""
     old = draft.flag("algorithm.recompute_logprobs", default=True)
     penalty = draft.number("algorithm.kl_beta", default=0.0)
-    common.hardware_and_times(draft, speed, {"old log-probs": old.value, "reference log-probs": penalty.value > 0})
-    with_kl = one_of({True: {penalty.key: 0.001}, False: {penalty.key: 0.0}})
+    with_kl = switched(penalty.key, 0.001, 0.0)
     own = lambda want: {old.key: want, "rollout.return_logprobs": not want}  # noqa: E731 one of the two must be on
-    recipe.passes(draft, old_log_probs=(old.value, own), reference=(penalty.value > 0, with_kl))
-    recipe.words(draft, "backend", {"megatron": "megatron", "fsdp": "fsdp"}, "actor.training_backend")
+    common.hardware_and_times(draft, speed, old.value, penalty.value > 0, with_old=own, with_reference=with_kl)
+    recipe.rows(draft, backend=("actor.training_backend", {"megatron": "megatron", "fsdp": "fsdp"}))
     if draft.values.get("trainer.recipe.backend") == "megatron":
         recipe.megatron(draft, "actor.model.")
-        recipe.words(draft, "offload", {"true": "states"}, "actor.offload_optimizer")
+        recipe.rows(draft, offload=("actor.offload_optimizer", {"true": "states"}))
     else:
-        recipe.words(draft, "offload", {"true": "adam"}, "actor.fsdp_config.cpu_offload")
-        recipe.flags(draft, {"recompute": ("actor.fsdp_config.gradient_checkpointing", False)})
+        section = "actor.fsdp_config"
+        offload = (f"{section}.cpu_offload", {"true": "adam"})
+        recipe.rows(draft, offload=offload, recompute=(f"{section}.gradient_checkpointing", False))
     critic = draft.flag("critic.use_critic_model", default=False)
     roles.critic(draft, critic, critic.value, lambda want: {critic.key: True} if want else {})
     if draft.flag("reward.use_reward_model", default=False).value:
@@ -193,10 +184,13 @@ def _recipe(draft: Draft, speed: common.TrainerSpeed | None) -> None:
 
 _GPUS = {f"{PLACES}.rollout,reward": "0-7", f"{PLACES}.actor": "0-7", "data.rollout_batch_size": 64}
 _START = "python examples/reasoning/main_grpo.py --config-path FOLDER --config-name FILE"
-FRAMEWORK = Framework(
+FRAMEWORK = common.Framework(
     build,
     "RLinf/RLinf",
     "yaml",
-    (Mode("collocated", _START, _GPUS), Mode("disaggregated", _START, {**_GPUS, f"{PLACES}.actor": "8-15"})),
+    (
+        common.Mode("collocated", _START, _GPUS),
+        common.Mode("disaggregated", _START, {**_GPUS, f"{PLACES}.actor": "8-15"}),
+    ),
     "the rest of an example of the same backend, data, the reward, the learning rate",
 )

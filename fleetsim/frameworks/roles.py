@@ -13,7 +13,7 @@ from typing import Any
 
 from fleetsim import units
 from fleetsim.frameworks.draft import Draft
-from fleetsim.frameworks.reading import Back, Read, one_of, times
+from fleetsim.frameworks.reading import Back, Read, one_of, times, writes
 
 REFERENCE, CRITIC, TUNE = "trainer.recipe.reference", "trainer.recipe.critic", "trainer.recipe.tune"
 REWARD = "workload.reward.latency_s"
@@ -39,10 +39,17 @@ def workers(draft: Draft, station: str, reads: Sequence[Read[int] | None], key: 
     """
     path, found = f"stations.{station}.workers", [read for read in reads if read is not None and read.value]
     if not found:
-        draft.could(path, None, Read(key, 1, False).written, None)
+        draft.could(path, None, writes(key), None)
         return
-    total, back = sum(read.value for read in found), found[0].written if len(found) == 1 else lambda _: None
-    draft.put(path, total, *found, why="" if len(found) == 1 else "of all pools together", back=back)
+    why = "" if len(found) == 1 else "of all pools together"
+    draft.put(path, sum(read.value for read in found), *found, why=why)
+
+
+def judges(draft: Draft, *keys: str) -> None:
+    """Judges that settings name."""
+    for read in map(draft.maybe_text, keys):
+        if read is not None:
+            judged(draft, str(read))
 
 
 def taught(draft: Draft, who: str, gpus: int = 0) -> None:
@@ -128,10 +135,10 @@ def put_turns(draft: Draft, turns: Read[int] | None, key: str = "", marker: str 
     turns; empty where nothing does.
     """
     if turns is None and not marker:
-        draft.could(TURNS, 1, Read(key, 1, False).written if key else lambda _: None, 1)
+        draft.could(TURNS, 1, writes(key), 1)
     elif turns is None:
         if key:
-            draft.could(TURNS, 1, Read(key, 1, False).written, 1)
+            draft.could(TURNS, 1, writes(key), 1)
         draft.assume(TURNS, 1, f"{marker}: no setting says how many turns", f"--set {TURNS}=N, {_OWN}")
         _tools(draft)
     else:
@@ -139,6 +146,13 @@ def put_turns(draft: Draft, turns: Read[int] | None, key: str = "", marker: str 
         if turns.value > 1:
             draft.guesses.add(TURNS)
             _tools(draft)
+
+
+def turns_of_calls(calls: Read[int] | None) -> Read[int] | None:
+    """Turns of a trajectory whose calls of tools stand between them."""
+    if calls is None:
+        return None
+    return Read(f"{calls} + 1", calls.value + 1, True, lambda want: calls.written(want - 1))
 
 
 def _tools(draft: Draft) -> None:

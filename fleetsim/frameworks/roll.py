@@ -7,20 +7,24 @@ rollout_scheduler.py and router.py.
 
 from __future__ import annotations
 
+import ast
 import math
 import re
+import warnings
 from typing import Any
 
 from fleetsim.frameworks import common, recipe, roles
-from fleetsim.frameworks.common import Framework, Mode
 from fleetsim.frameworks.draft import Draft
-from fleetsim.frameworks.reading import Back, Read, one_of, times
-from fleetsim.frameworks.roles import put_turns, trajectory
-from fleetsim.frameworks.roll_gpus import gpu_list, listed, put_gpus
-from fleetsim.frameworks.settings import RunSettings, normal
-from fleetsim.frameworks.sides import adapter
+from fleetsim.frameworks.reading import Back, Read, never, one_line, one_of, times, writes
+from fleetsim.frameworks.settings import normal
+from fleetsim.frameworks.sides import adapter, frozen, sglang_drafts, vllm_drafts
 
 _POINTER = re.compile(r"\$\{([\w.]+)\}")
+
+_RANGE = re.compile(r"\s*(?:list\(\s*)?range\(\s*(\d{1,5})\s*(?:,\s*(\d{1,5})\s*)?(?:,\s*(\d{1,3})\s*)?\)\s*\)?\s*")
+_LIST = re.compile(r"\Alist\(\s*(.*)\)\Z")
+_MOST_GPUS = 100_000
+_LONGEST_LIST = 1000
 
 NOT_MODELLED = {
     "user_defined_rollout_loop_cls": "a rollout loop of your own",
@@ -32,7 +36,12 @@ NOT_MODELLED = {
 def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     """Fill the draft from ROLL's keys."""
     settings = draft.settings
-    _as_actors(settings)
+    # On-policy distillation's students are the actors (base_config.py, _handle_opd_mapping).
+    for student, actor in (("student_train", "actor_train"), ("student_infer", "actor_infer")):
+        for key in settings.below(student):
+            found = settings.found[key]
+            settings.add(f"{actor}{key.removeprefix(student)}", found.value, found.where)
+        settings.see(student)
     agentic = settings.has("train_env_manager", "custom_envs") or settings.runs("agentic")
     ratio = draft.number("async_generation_ratio", default=0.0, most=1e6)
     draft.mode = f"{'agentic' if agentic else 'rlvr'} pipeline, {'asynchronous' if ratio.value else 'synchronous'}"
@@ -40,14 +49,13 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     common.model(draft, "pretrain", "actor_train.model_args.model_name_or_path", remedy="-- pretrain=Qwen/Qwen2.5-7B")
     group = _batch(draft, agentic)
     _lengths(draft, _turns(draft) if agentic else None, agentic)
-    put_gpus(draft)
+    _gpus(draft)
     draft.semantics("admission.law", "cumulative_ratio", "all prompts ever begun stay below the cap")
     draft.semantics("buffer.batch_rule", "oldest_version_first", "groups that began at the oldest step are taken first")
     extra_prompts = draft.flag("is_use_additional_prompts", default=False)
     most = draft.count("max_additional_running_prompts", default=16, least=0)
 
-    def extra(want: int) -> dict[str, object]:
-        return {extra_prompts.key: True, most.key: want} if want else {extra_prompts.key: False}
+    extra = lambda want: {extra_prompts.key: bool(want), **({most.key: want} if want else {})}  # noqa: E731
 
     groups = most.value if extra_prompts.value else 0
     draft.put("admission.extra_groups", groups, extra_prompts, most, back=extra, unless=0)
@@ -55,11 +63,10 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
         _async(draft, ratio, agentic)
     else:
         _sync(draft)
-    if agentic:
-        draft.semantics("fleet.group_placement", "spread", "the router places every environment for itself")
-    else:
-        draft.semantics("fleet.group_placement", "together", "the router keeps a prompt's responses on one rank")
-    draft.semantics("fleet.routing", "least_loaded", "it goes to the rank with the fewest requests")
+    spread = ("spread", "the router places every environment for itself")
+    together = ("together", "the router keeps a prompt's responses on one rank")
+    fewest = "it goes to the rank with the fewest requests"
+    common.requests(draft, *(spread if agentic else together), "least_loaded", fewest)
     running = draft.maybe_count("router_args.max_running_requests", "max_running_requests")
     running = running or Read("max_running_requests", 128, False)
     draft.put("fleet.max_in_flight_samples_per_instance", max(running.value, group.value), running, why="per rank")
@@ -77,33 +84,33 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     penalty = draft.flag("use_kl_loss", default=False).value or draft.number("init_kl_coef", default=0.2).value > 0
     asked = draft.flag("enable_reference", default=False)
     reference = Read(asked.key, asked.value or penalty, asked.given)
-    made = reference.value or settings.has("teacher")
-    common.hardware_and_times(draft, speed, {"old log-probs": True, "reference log-probs": made})
-    _recipe(draft, reference)
+    trained = settings.get("actor_train.device_mapping")
+    place = {} if trained is None else {"reference.device_mapping": trained[1]}
+    off = {reference.key: False, "init_kl_coef": 0.0, "use_kl_loss": False}
+    back = one_of({True: {reference.key: True, **place}, False: off})
+    taught = settings.has("teacher")
+    common.hardware_and_times(draft, speed, True, reference.value, with_reference=back, taught=taught)
+    section = "actor_train.strategy_args.strategy_config"
+    known = {"megatron_train": "megatron", "fsdp2_train": "fsdp", "deepspeed_train": "fsdp"}
+    recipe.rows(draft, backend=("actor_train.strategy_args.strategy_name", known))
+    recipe.megatron(draft, f"{section}.")
+    # fsdp2_strategy.py: parameters, gradients and optimizer in host memory
+    recipe.rows(draft, epochs="ppo_epochs", offload=(f"{section}.offload_policy", {"true": "adam"}))
     _roles(draft, reference.value)
     draft.leave_out(NOT_MODELLED)
 
 
-def _as_actors(settings: RunSettings) -> None:
-    """On-policy distillation's students are the actors (base_config.py, _handle_opd_mapping)."""
-    for student, actor in (("student_train", "actor_train"), ("student_infer", "actor_infer")):
-        for key in settings.below(student):
-            found = settings.found[key]
-            settings.add(f"{actor}{key.removeprefix(student)}", found.value, found.where)
-        settings.see(student)
-
-
 def _roles(draft: Draft, reference: bool) -> None:
     """Models beside the actor, and the GPUs that are theirs alone."""
-    settings, held = draft.settings, (listed(draft, "actor_train") or set()) | (listed(draft, "actor_infer") or set())
+    settings, held = draft.settings, (_listed(draft, "actor_train") or set()) | (_listed(draft, "actor_infer") or set())
     trained = settings.get("actor_train.device_mapping")
     estimator = draft.text("adv_estimator", default="gae")
     on = {estimator.key: "gae", "critic.device_mapping": trained[1] if trained else "list(range(0,1))"}
-    own = len((listed(draft, "critic") or set()) - held)
+    own = len((_listed(draft, "critic") or set()) - held)
     made = estimator.value == "gae" and settings.has("critic")
     roles.critic(draft, estimator, made, one_of({True: on, False: {estimator.key: "grpo"}}), own)
     lora = draft.maybe_text("actor_train.model_args.lora_target")
-    apart = len((listed(draft, "reference") or set()) - (listed(draft, "actor_train") or set()))
+    apart = len((_listed(draft, "reference") or set()) - (_listed(draft, "actor_train") or set()))
     if reference and apart and lora is None:  # of adapters, the actor without them is the reference
         roles.passed(draft, "reference.device_mapping", apart)
     for key in [k for k in settings.below("teacher") if k.endswith(".device_mapping")]:
@@ -129,44 +136,24 @@ def _roles(draft: Draft, reference: bool) -> None:
     settings.see("custom_env", "num_gpus_per_node", "num_nodes", *(k for k in settings.found if "lora_" in k))
 
 
-def _recipe(draft: Draft, reference: Read[bool]) -> None:
-    """The update, and a reference model on the trainer's GPUs."""
-    trained = draft.settings.get("actor_train.device_mapping")
-    place = {"reference.device_mapping": trained[1]} if trained is not None else {}
-    off = {reference.key: False, "init_kl_coef": 0.0, "use_kl_loss": False}
-    recipe.passes(draft, reference=(reference.value, one_of({True: {reference.key: True, **place}, False: off})))
-    known = {"megatron_train": "megatron", "fsdp2_train": "fsdp", "deepspeed_train": "fsdp"}
-    recipe.words(draft, "backend", known, "actor_train.strategy_args.strategy_name")
-    section = "actor_train.strategy_args.strategy_config"
-    recipe.megatron(draft, f"{section}.")
-    recipe.counts(draft, {"epochs": "ppo_epochs"})
-    # fsdp2_strategy.py: parameters, gradients and optimizer in host memory
-    recipe.words(draft, "offload", {"true": "adam"}, f"{section}.offload_policy")
-
-
 def _batch(draft: Draft, agentic: bool) -> Read[int]:
     batch = draft.count("rollout_batch_size", default=128)
     if agentic:
         group = draft.count("train_env_manager.group_size", default=1)
         draft.put("trainer.batch_samples", batch.value, batch, why="trajectories")
         envs = draft.count("train_env_manager.num_env_groups", default=128)
-        most = times(envs, group)
-        draft.put("fleet.max_in_flight_samples", most.value, envs, group, why="one per environment", back=most.written)
+        draft.product("fleet.max_in_flight_samples", envs, group, why="one per environment")
     else:
         group = draft.count("num_return_sequences_in_group", default=1)
-        back = times(batch, group).written
-        draft.put(
-            "trainer.batch_samples", batch.value * group.value, batch, group, why="prompts x responses", back=back
-        )
-    draft.put("workload.group_size", group.value, group)
-    return group
+        draft.product("trainer.batch_samples", batch, group, why="prompts x responses")
+    return draft.take("workload.group_size", group)
 
 
 def _turns(draft: Draft) -> Read[int] | None:
     """The turns of a trajectory: of the training environments, the most that one of them allows."""
     key = "max_actions_per_traj"
     found = _of_environments(draft, "max_steps") or draft.maybe_count(key, "max_steps_per_traj")
-    put_turns(draft, found, key, "train_env_manager: environments")
+    roles.put_turns(draft, found, key, "train_env_manager: environments")
     return found
 
 
@@ -196,16 +183,16 @@ def _lengths(draft: Draft, turns: Read[int] | None, agentic: bool) -> None:
     rest = whole if agentic and not prompt.given else None
     if whole is not None and rest is None:
         left = max(1, whole.value - prompt.value)
-        rest = Read(f"{whole.key} {whole.value} - {prompt.key}", left, True, _longer(whole, prompt.value))
+        longer = lambda want: whole.written(want + prompt.value)  # noqa: E731 the prompt stands beside it
+        rest = Read(f"{whole.key} {whole.value} - {prompt.key}", left, True, longer)
     if agentic:
         answer = _trajectory(draft, turns, rest)
     else:
         answer = draft.maybe_count("response_length", "actor_infer.generating_args.max_new_tokens") or rest
         if rest is not None and answer is rest:
-            answer = Read(rest.key, rest.value, True, Read("response_length", 1, False).written)
-    common.lengths(
-        draft, answer, prompt, "neither response_length nor sequence_length is set", output_key="response_length"
-    )
+            answer = Read(rest.key, rest.value, True, writes("response_length"))
+    missing = "neither response_length nor sequence_length is set"
+    common.lengths(draft, answer, prompt, missing, output_key="response_length")
 
 
 def _trajectory(draft: Draft, turns: Read[int] | None, rest: Read[int] | None) -> Read[int] | None:
@@ -226,13 +213,7 @@ def _trajectory(draft: Draft, turns: Read[int] | None, rest: Read[int] | None) -
         return {**dict.fromkeys(low or others, want), **(whole or {})}
 
     turn = Read(turn.key, turn.value, turn.given, back)
-    whole_key = "sequence_length"
-    return trajectory(turn, turns, rest, whole_key, several=turns is None)
-
-
-def _longer(whole: Read[int], prompt: int) -> Back:
-    """Back from the tokens beside the prompt to those of the whole sequence."""
-    return lambda want: whole.written(want + prompt)
+    return roles.trajectory(turn, turns, rest, "sequence_length", several=turns is None)
 
 
 def _sync(draft: Draft) -> None:
@@ -246,7 +227,7 @@ def _async(draft: Draft, ratio: Read[float], agentic: bool) -> None:
     if not agentic:
         draft.semantics("buffer.wait_for_oldest", True, "their unfinished ones are waited for")
     draft.semantics("admission.age_reference", "creation", "age counts from the step at which a prompt began")
-    draft.put("admission.max_age", float(math.ceil(ratio.value)), ratio, why="rounded up", back=lambda _: None)
+    draft.put("admission.max_age", float(math.ceil(ratio.value)), ratio, why="rounded up", back=never)
     if agentic:
         draft.semantics("admission.age_action", "drop_and_refill", "older groups leave their queue at the next step")
     else:
@@ -254,20 +235,114 @@ def _async(draft: Draft, ratio: Read[float], agentic: bool) -> None:
     draft.semantics("sync.in_flight", "abort_resume", "aborted responses go on from what they have")
 
 
+def _gpus(draft: Draft) -> None:
+    """The trainer's GPUs, the instances and their engine."""
+    train, infer = _devices(draft, "actor_train"), _devices(draft, "actor_infer")
+    trainer = Read("actor_train.device_mapping", max(1, len(train or ())), train is not None)
+    rollout = Read("actor_infer.device_mapping", max(1, len(infer or ())), infer is not None)
+    draft.put("trainer.gpus", trainer.value, trainer, why="GPUs in the list", back=_from(trainer.key, 0))
+    config = "actor_infer.strategy_args.strategy_config"
+    tp = draft.maybe_count(f"{config}.tensor_parallel_size", f"{config}.tp_size", "actor_infer.num_gpus_per_worker")
+    tp = tp or Read(f"{config}.tensor_parallel_size", 1, False)
+    draft.put("engine.tp", tp.value, tp)
+    pp = draft.take("engine.pp", draft.count(f"{config}.pipeline_parallel_size", default=1), unless=1)
+    each = tp if pp.value == 1 else times(tp, pp)
+    shared = (train or set()) & (infer or set())
+    place = _from(rollout.key, 0 if shared else trainer.value)
+    instances = draft.divided("the number of instances", rollout, each)
+    draft.put("fleet.instances", instances, rollout, each, back=lambda want: place(want * each.value))
+    kind, why = ("colocated", "they share GPUs") if shared else ("disaggregated", "they share no GPU")
+    begins = lambda want: _from(rollout.key, 0 if want == "colocated" else trainer.value)(rollout.value)  # noqa: E731
+    draft.put("fleet.placement", kind, trainer, rollout, why=why, back=begins)
+    if shared and infer is not None and shared != infer:
+        only = len(infer - shared)
+        only_rollout = "serve rollout only: here all rollout GPUs take turns with training"
+        draft.note(f"{only} GPUs of {rollout.key}", only_rollout)
+    engine = draft.text("actor_infer.strategy_args.strategy_name", default="vllm")
+    common.engine_name(draft, engine, {"vllm": "vllm", "sglang": "sglang"})
+    share = draft.number(f"{config}.gpu_memory_utilization", f"{config}.mem_fraction_static", default=0.9, most=1.0)
+    key = "mem_fraction_static" if engine.value == "sglang" else "gpu_memory_utilization"
+    said = share if share.given else Read(f"{config}.{key}", 0.9, False)
+    draft.where_said("engine.gpu_memory_utilization", said, said.key)
+    if engine.value == "vllm":
+        # roll/third_party/vllm/__init__.py: UsageContext.ENGINE_CONTEXT; roll/distributed/strategy/vllm_strategy.py
+        # gives the tokens. vLLM 0.8.4 to 0.11.
+        common.entry_point(draft, "async_engine", "vLLM is started from engine arguments")
+        draft.take("engine.max_num_batched_tokens", draft.count(f"{config}.max_num_batched_tokens", default=8192))
+        drafts = vllm_drafts(draft, f"{config}.speculative_config.")
+    else:
+        drafts = sglang_drafts(draft, f"{config}.")
+    cached = f"{config}.enable_prefix_caching"
+    draft.where_said("engine.prefix_caching", draft.flag(cached, default=True), cached, now=True, unless=True)
+    if drafts:
+        frozen(draft, f"{config}: a drafter that ROLL does not train")
+    common.engine_limits(draft, f"{config}.")
+    common.weights_type(draft, f"{config}.quantization")
+
+
+def _from(key: str, start: int) -> Back:
+    """Back from a number of GPUs: so many, from the first that is given."""
+    return lambda want: {key: f"list(range({start},{start + want}))"}
+
+
+def _listed(draft: Draft, role: str) -> set[int] | None:
+    """The GPUs of a role that may have none."""
+    found = draft.settings.get(f"{role}.device_mapping")
+    return None if found is None else gpu_list(found[1])
+
+
+def _devices(draft: Draft, role: str) -> set[int] | None:
+    """The GPUs of a role: `list(range(0,16))`, `[0, 1]`, or a sum of such lists."""
+    found = draft.settings.get(f"{role}.device_mapping")
+    if found is None:
+        draft.refuse(f"{role}.device_mapping", None, "is missing: it says which GPUs the role has", "add it")
+        return None
+    gpus = gpu_list(found[1])
+    if not gpus:
+        rule = "must be a list of GPUs, or text such as list(range(0,8))"
+        draft.refuse(found[0].key, one_line(found[1]), rule, "write it in one of these forms")
+    return gpus or None
+
+
+def gpu_list(value: Any) -> set[int] | None:
+    """The GPUs of a list, of its text or of `list(range(...))`; None for what is none of them."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return {value}
+    if isinstance(value, str) and len(value) < _LONGEST_LIST:
+        gpus: set[int] = set()
+        for part in re.split(r"(?<=[\])])\s*\+", value):
+            match = _RANGE.fullmatch(part)
+            if match:
+                first, last = (0, int(match[1])) if match[2] is None else (int(match[1]), int(match[2]))
+                gpus |= set(range(first, min(last, _MOST_GPUS), max(1, int(match[3] or 1))))
+                continue
+            try:
+                with warnings.catch_warnings(action="ignore"):
+                    listed = ast.literal_eval(_LIST.sub(r"\1", part.strip()))
+            except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+                return None
+            if not isinstance(listed, (list, tuple)) or not all(type(g) is int for g in listed):
+                return None
+            gpus |= set(listed)
+        return gpus
+    if isinstance(value, list) and all(type(g) is int for g in value):
+        return set(value)
+    return None
+
+
 _DEVICES = {"actor_train.device_mapping": "list(range(0,1))", "actor_infer.device_mapping": "list(range(1,2))"}
 _START = "python examples/start_{}_pipeline.py --config_path FOLDER --config_name FILE"
-FRAMEWORK = Framework(
+FRAMEWORK = common.Framework(
     build,
     "alibaba/ROLL",
     "yaml",
-    (
-        Mode("rlvr, synchronous", _START.format("rlvr"), {**_DEVICES, "async_generation_ratio": 0}),
-        Mode("rlvr, asynchronous", _START.format("rlvr"), {**_DEVICES, "async_generation_ratio": 1}),
-        Mode(
-            "agentic, asynchronous",
-            _START.format("agentic"),
-            {**_DEVICES, "async_generation_ratio": 1, "train_env_manager.num_env_groups": 128},
-        ),
+    tuple(
+        common.Mode(name, _START.format(name.partition(",")[0]), {**_DEVICES, **settings})
+        for name, settings in (
+            ("rlvr, synchronous", {"async_generation_ratio": 0}),
+            ("rlvr, asynchronous", {"async_generation_ratio": 1}),
+            ("agentic, asynchronous", {"async_generation_ratio": 1, "train_env_manager.num_env_groups": 128}),
+        )
     ),
     "actor_train.training_args, actor_train.data_args, rewards, the learning rate",
     takes_words=False,

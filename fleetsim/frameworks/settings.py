@@ -276,13 +276,14 @@ def whole_number(text: str) -> int | None:
         return None
 
 
-def _divided(a: int, b: int) -> int:
+def divided(a: int, b: int) -> int:
+    """A quotient as a shell has it: towards zero."""
     return a // b if (a < 0) == (b < 0) or a % b == 0 else a // b + 1
 
 
 _SUMS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Mod: operator.mod, ast.Div: _divided,
-    ast.FloorDiv: _divided,
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Mod: operator.mod, ast.Div: divided,
+    ast.FloorDiv: divided,
 }  # fmt: skip
 
 

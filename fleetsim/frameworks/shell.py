@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING
 from fleetsim.config.data_files import read_text
 from fleetsim.errors import InputError
 from fleetsim.frameworks.arguments import entry_of, with_processes
-from fleetsim.frameworks.shell_branches import Run, shown
-from fleetsim.frameworks.shell_loops import Assigning
+from fleetsim.frameworks.shell_branches import Branching, Run, shown
 from fleetsim.frameworks.shell_tests import holds
 from fleetsim.frameworks.shell_values import UNKNOWN, UNSET, Value, Words, is_known
 from fleetsim.frameworks.shell_words import source_of, tree_of
@@ -35,6 +34,10 @@ _DEEPEST = 20
 _LARGEST_FILE = 2**20
 _MOST_ABOVE = 6
 _SHORTEST_SCRIPT = 20
+_OR_NOTHING = re.compile(r"\"?\$\{(\w+):?-\}\"?")
+_NAME = re.compile(r"[A-Za-z_]\w*")
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(?:\[.*?\])?(\+?)=(.*)", re.DOTALL)
+_ELEMENT = re.compile(r"\[([^]]+)\]=(.*)", re.DOTALL)
 
 
 @dataclass(slots=True)
@@ -64,14 +67,20 @@ def expanded(text: str, folder: Path | None = None) -> Script:
     return Script([(shown(words), line) for words, line in shell.commands], shell.not_understood, shell.remarks)
 
 
-class _Shell(Assigning):
-    """Runs commands and assignments. deep: how many texts within texts are run; lines are those of the first."""
+class _Shell(Branching):
+    """Runs commands and assignments.
+
+    deep: how many texts within texts are run; lines are those of the first. locals: of each function at work, the
+    values that its own variables have outside of it. exported: names that scripts which this one starts have as well.
+    """
 
     def __init__(self, folder: Path | None) -> None:
         super().__init__()
         self.folder = folder
         self.functions: dict[str, Node] = {}
         self.deep = 0
+        self.exported: set[str] = set()
+        self.locals: list[dict[str, Value]] = []
 
     def run_text(self, text: str) -> bool | None:
         """A script, a sourced file, or the words of `eval`."""
@@ -269,6 +278,77 @@ class _Shell(Assigning):
         if "pipeline" in kinds:
             return self.run(kinds["pipeline"])
         return self.in_order(lambda: status, "&&" in kinds, partial(self.run, right)) if right is not None else status
+
+    # ----------------------------------------------------------------------------------------------------- assignments
+
+    def _run_variable_assignments(self, node: Node) -> bool | None:
+        return self.sequence(node.children)
+
+    def _run_variable_assignment(self, node: Node) -> bool | None:
+        target, given = node.child_by_field_name("name"), node.child_by_field_name("value")
+        if target is None:
+            return None
+        name, adds = source_of(target), any(child.type == "+=" for child in node.children)
+        if target.type == "subscript":
+            index = target.child_by_field_name("index")
+            return self._element(name.partition("[")[0], self.text(index) if index is not None else "", given, adds)
+        before = self.values.get(name) if adds else None
+        before = () if before == UNSET else before
+        if given is not None and given.type == "array":
+            words = self.words(given.named_children)
+            elements = [match for match in map(_ELEMENT.fullmatch, words) if match]
+            self.values |= {f"{name}[{match[1]}]": match[2] for match in elements}
+            start = (before,) if isinstance(before, str) else before or ()
+            self.assign(name, (*start, *words) if not elements else UNKNOWN)
+            return True
+        text = self.text(given) if given is not None else ""
+        asked = _OR_NOTHING.fullmatch(source_of(given)) if given is not None else None
+        text = UNSET if asked and self.values.get(asked[1], UNSET) == UNSET else text
+        text += UNSET * (text == UNSET)  # it is set, to what may be nothing
+        if isinstance(before, tuple):
+            self.assign(name, ("".join(before[:1]) + text, *before[1:]))
+        else:
+            self.assign(name, (before or "") + text)
+        return True
+
+    def _element(self, name: str, index: str, given: Node | None, adds: bool) -> bool | None:
+        array, text = self.values.get(name), self.text(given) if given is not None else ""
+        if isinstance(array, tuple) and index.isdigit() and int(index) <= len(array):
+            before = "".join(array[int(index) : int(index) + 1]) if adds else ""
+            self.assign(name, (*array[: int(index)], before + text, *array[int(index) + 1 :]))
+        else:
+            before = self.values.get(f"{name}[{index}]") if adds else ""
+            self.assign(f"{name}[{index}]", (before if isinstance(before, str) and before != UNSET else "") + text)
+        return True
+
+    def _run_declaration_command(self, node: Node) -> bool | None:
+        kind = source_of(node.children[0])
+        for child in node.named_children:
+            if child.type == "variable_assignment":
+                self._own(kind, source_of(child))
+                self._run_variable_assignment(child)
+                continue
+            for word in self.words([child]):
+                match = _ASSIGNMENT.fullmatch(word)
+                if match:
+                    self._own(kind, word)
+                    self.assign(match[1], match[3])
+                elif self._own(kind, word):
+                    self.values[word] = None
+        return True
+
+    def _own(self, kind: str, word: str) -> bool:
+        """Keep the value that a variable has outside the function at hand."""
+        name = _NAME.match(word)
+        self.exported |= {name[0]} if name is not None and kind == "export" else set()
+        if name is None or not self.locals or kind not in ("local", "declare", "typeset"):
+            return False
+        self.locals[-1].setdefault(name[0], self.values.get(name[0], UNSET))
+        return True
+
+    def _run_unset_command(self, node: Node) -> bool | None:
+        self.values |= dict.fromkeys(self.words(node.named_children))
+        return True
 
 
 def _leaves(node: Node) -> list[Node]:

@@ -6,8 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from fleetsim.frameworks.shell_arithmetic import Undecided, integer
-from fleetsim.frameworks.shell_values import UNKNOWN, UNSET, fits, is_known
+from fleetsim.frameworks.shell_values import UNKNOWN, UNSET, Undecided, fits, integer, is_known
 from fleetsim.frameworks.shell_words import WordReader, source_of
 
 if TYPE_CHECKING:

@@ -1,11 +1,21 @@
-"""A shell's variables: text of which parts may be unknown, what two values agree on, patterns, `${NAME:-default}`."""
+"""A shell's variables: text of which parts may be unknown, what two values agree on, patterns, `${NAME:-default}`.
+
+Arithmetic of the nodes of a script's tree: whole numbers of 64 bits, comparisons, assignments.
+"""
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable, Iterator, Sequence
 from difflib import SequenceMatcher
 from fnmatch import fnmatchcase, translate
+from typing import TYPE_CHECKING
+
+from fleetsim.frameworks.settings import divided
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
 
 # Two characters that Unicode keeps for private use stand for text that is not known: UNKNOWN for any text, UNSET for
 # what only the environment or the command line could have set. That is presumed to be nothing where a script asks
@@ -234,3 +244,101 @@ def operated(text: str, sign: str, pattern: str, by: str) -> str:
         case "^" | ",":
             return (text[:1].upper() if sign == "^" else text[:1].lower()) + text[1:]
     return text
+
+
+_LARGEST_POWER = 62
+
+
+class Undecided(Exception):  # noqa: N818
+    """Something that cannot be known without running the script."""
+
+
+def _power(a: int, b: int) -> int:
+    if not 0 <= b <= _LARGEST_POWER:
+        raise Undecided
+    return int(a**b)
+
+
+_OPERATORS: dict[str, Callable[[int, int], int]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": divided,
+    "%": lambda a, b: a - b * divided(a, b),
+    "**": _power,
+    "<<": lambda a, b: a << (b & 63),
+    ">>": lambda a, b: a >> (b & 63),
+    "&": operator.and_,
+    "|": operator.or_,
+    "^": operator.xor,
+    "&&": lambda a, b: bool(a and b),
+    "||": lambda a, b: bool(a or b),
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    ",": lambda _, b: b,
+}
+
+
+def integer(text: str) -> int:
+    """The number that a text is: nothing is 0, the environment's nothing is none. Raises Undecided."""
+    digits = text.replace(UNSET, "").strip()
+    if not digits and UNSET not in text:
+        return 0
+    base, mark, rest = digits.partition("#")
+    octal = re.fullmatch(r"[+-]?0[0-7]+", digits)
+    try:
+        return int(rest, int(base)) if mark else int(digits, 8 if octal else 0)
+    except ValueError:
+        raise Undecided from None
+
+
+def calculated(node: Node, operand: Callable[[Node], str], assign: Callable[[str, str], None]) -> int:
+    """The value of a sum. operand: the text of a variable or a word in it. assign: sets a variable.
+
+    Raises Undecided.
+    """
+
+    def stored(target: Node, number: int) -> int:
+        assign((target.text or b"").decode(), str(number))
+        return number
+
+    def value(node: Node | None) -> int:
+        if node is None:
+            raise Undecided
+        named = node.named_children
+        sign = b"".join(child.text or b"" for child in node.children if not child.is_named).decode()
+        match node.type:
+            case "binary_expression" | "variable_assignment" if len(named) == 2:
+                left, right = named
+                if sign in ("&&", "||"):
+                    first = bool(value(left))
+                    return int(first if first == (sign == "||") else bool(value(right)))
+                if sign.endswith("=") and sign not in _OPERATORS:
+                    number = value(right)
+                    number = number if sign == "=" else _OPERATORS[sign[:-1]](value(left), number)
+                    return stored(left, _of_64_bits(number))
+                return _of_64_bits(_OPERATORS[sign](value(left), value(right)))
+            case "unary_expression" | "postfix_expression" if len(named) == 1:
+                number = value(named[0])
+                if sign in ("++", "--"):
+                    changed = stored(named[0], number + (1 if sign == "++" else -1))
+                    return number if node.type == "postfix_expression" else changed
+                return {"-": -number, "+": number, "!": int(not number), "~": ~number}[sign]
+            case "ternary_expression" if len(named) == 3:
+                return value(named[1] if value(named[0]) else named[2])
+            case "parenthesized_expression" | "arithmetic_expansion" | "compound_statement" if named:
+                return [value(child) for child in named][-1]
+        return integer(operand(node))
+
+    try:
+        return value(node)
+    except (KeyError, RecursionError, ZeroDivisionError):
+        raise Undecided from None
+
+
+def _of_64_bits(number: int) -> int:
+    return (int(number) + 2**63) % 2**64 - 2**63

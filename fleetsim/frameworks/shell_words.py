@@ -13,8 +13,18 @@ from functools import cache, partial
 from itertools import product
 from typing import TYPE_CHECKING
 
-from fleetsim.frameworks.shell_arithmetic import Undecided, calculated
-from fleetsim.frameworks.shell_values import UNKNOWN, UNSET, Part, Variables, is_known, joined, literally, operated
+from fleetsim.frameworks.shell_values import (
+    UNKNOWN,
+    UNSET,
+    Part,
+    Undecided,
+    Variables,
+    calculated,
+    is_known,
+    joined,
+    literally,
+    operated,
+)
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser

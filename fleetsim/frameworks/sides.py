@@ -11,7 +11,7 @@ from typing import Any
 
 from fleetsim.config.speculation import CURVES, STANDS_IN
 from fleetsim.frameworks.draft import Draft
-from fleetsim.frameworks.reading import Back, Read, one_line
+from fleetsim.frameworks.reading import Read, one_line, worded, writes
 from fleetsim.json_text import from_json
 
 SIDES, ADAPTERS = "engine.disaggregation", "engine.lora"
@@ -140,7 +140,7 @@ def vllm_drafts(
         k = Read(f"{section}num_speculative_tokens", 1, False)
     model = draft.maybe_text(f"{section}model", f"{section}draft_model_path")
     if method.given:
-        draft.could(f"{PATH}.draft_model", None, Read(f"{written or section}model", "", False).written, None)
+        draft.could(f"{PATH}.draft_model", None, writes(f"{written or section}model", ""), None)
     if not _put(draft, method, known, Read(_as_written(k, section, written), k.value, k.given), model, switch):
         return True
     above = draft.maybe_count(f"{section}disable_by_batch_size")
@@ -159,7 +159,8 @@ def sglang_drafts(draft: Draft, prefix: str, *, defaults: tuple[str, int, int] |
     """
     algorithm = draft.maybe_text(f"{prefix}speculative_algorithm")
     if algorithm is None and defaults is None:
-        draft.could(f"{PATH}.method", None, _algorithm(f"{prefix}speculative_algorithm"), None)
+        key = f"{prefix}speculative_algorithm"
+        draft.could(f"{PATH}.method", None, worded(_SGLANG, lambda word: {key: word.upper()}), None)
         return False
     word, steps_default, tokens_default = defaults or ("", 3, 4)
     algorithm = algorithm or Read(f"{prefix}speculative_algorithm", word, False)
@@ -176,7 +177,7 @@ def sglang_drafts(draft: Draft, prefix: str, *, defaults: tuple[str, int, int] |
     else:
         draft.could(f"{PATH}.num_draft_tokens", None, lambda want: tokens.written(want or steps.value + 1))
     if draft.values[f"{PATH}.method"] == "draft_model":
-        draft.could(f"{PATH}.draft_model", None, Read(f"{prefix}speculative_draft_model_path", "", False).written, None)
+        draft.could(f"{PATH}.draft_model", None, writes(f"{prefix}speculative_draft_model_path", ""), None)
     draft.settings.get(f"{prefix}speculative_eagle_topk")  # how the tree branches; its size says what it costs
     return True
 
@@ -231,13 +232,3 @@ def _opened(draft: Draft, section: str) -> None:
 
 def _as_written(k: Read[int], section: str, written: str) -> str:
     return k.key.replace(section, written, 1) if written and not k.given else k.key
-
-
-def _algorithm(key: str) -> Back:
-    """SGLang's word for a method; its own MTP layer is EAGLE without a draft model."""
-
-    def back(want: Any) -> Mapping[str, Any] | None:
-        word = next((word for word, meant in _SGLANG.items() if meant == want), None)
-        return None if word is None else {key: word.upper()}
-
-    return back

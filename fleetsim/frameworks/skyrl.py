@@ -10,10 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from fleetsim.frameworks import common, recipe, roles
-from fleetsim.frameworks.common import Framework, Mode
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.reading import Read, on_nodes, one_of, times
-from fleetsim.frameworks.roles import put_turns, trajectory
 from fleetsim.frameworks.sides import adapter, frozen, pooled, vllm_drafts
 
 ENGINE, POLICY = "generator.inference_engine", "trainer.policy"
@@ -41,14 +39,10 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     if fully.value:
         _fully_async(draft, n)
     elif ahead:
-        draft.semantics("admission.law", "batches_ahead", "the next batch is generated while one is trained")
-        draft.semantics("admission.batches_ahead", 1, "exactly one batch ahead")
-        draft.semantics("sync.in_flight", "drain", "weights change between two batches")
-        draft.semantics("buffer.batch_rule", "fifo", "the batch that was generated before")
+        common.one_ahead(draft, when="")
     else:
         common.barrier(draft, "the whole batch is generated before it is trained")
-    draft.semantics("fleet.group_placement", "spread", "a request per sample")
-    draft.semantics("fleet.routing", "round_robin", "over the engines")
+    common.requests(draft, "spread", "a request per sample", "round_robin", "over the engines")
     words = {"nccl": "collective_broadcast", "gloo": "collective_broadcast"}
     common.transport(draft, draft.text(f"{ENGINE}.weight_sync_backend", default="nccl"), words)
     drops = draft.flag("trainer.algorithm.zero_variance_filter", default=False)
@@ -57,9 +51,7 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     _recipe(draft, speed)
     _roles(draft, together)
     mini = times(draft.count("trainer.policy_mini_batch_size", default=256), n)
-    _whole_updates(
-        draft, times(draft.count("trainer.train_batch_size", default=1024), n), mini, recipe.ranks(draft, mini)
-    )
+    _whole_updates(draft, times(draft.count("trainer.train_batch_size", default=1024), n), mini)
     draft.leave_out(NOT_MODELLED)
 
 
@@ -84,13 +76,13 @@ def _lengths(draft: Draft) -> None:
         most = draft.maybe_count(f"{limit}.max_concurrency")
         draft.where_said("fleet.max_in_flight_samples", most, f"{limit}.max_concurrency", back=lambda _: None)
         draft.leave_out({f"{limit}.trajectories_per_second": "trajectories that may begin in a second"})
-    put_turns(draft, turns, "generator.max_turns", "an environment of several turns" if several else "")
+    roles.put_turns(draft, turns, "generator.max_turns", "an environment of several turns" if several else "")
     most = draft.maybe_count("generator.max_input_length") or prompt
     longest = lambda want: most.written(max(want - turn.value, prompt.value))  # noqa: E731 back to its setting
     key = "generator.max_input_length"
     whole = Read(f"{most.key} {most.value} + {turn.key}", most.value + turn.value, most.given, longest)
     bounded = own is None and turns is not None and turns.value > 1
-    common.lengths(draft, trajectory(turn, turns, whole if bounded else None, key), prompt)
+    common.lengths(draft, roles.trajectory(turn, turns, whole if bounded else None, key), prompt)
 
 
 def _roles(draft: Draft, together: Read[bool]) -> None:
@@ -108,9 +100,7 @@ def _roles(draft: Draft, together: Read[bool]) -> None:
     model = draft.maybe_text("trainer.ref.model.path")
     if model is not None and model.value != draft.text("trainer.policy.model.path", default="").value:
         roles.passed(draft, f"{model}, not the policy's")
-    judge = draft.maybe_text("environment.skyrl_gym.llm_as_a_judge.model")
-    if judge is not None:
-        roles.judged(draft, str(judge))
+    roles.judges(draft, "environment.skyrl_gym.llm_as_a_judge.model")
     roles.adapters(draft, draft.count("trainer.policy.model.lora.rank", default=0, least=0))
     draft.settings.see("trainer.critic", "trainer.ref", "environment")
 
@@ -120,56 +110,48 @@ def _batch(draft: Draft, n: Read[int], *, fully: bool) -> None:
     batch = draft.count("trainer.train_batch_size", default=1024)
     mini = draft.count("trainer.policy_mini_batch_size", default=256)
     if not fully:
-        back = times(batch, n).written
-        draft.put("trainer.batch_samples", batch.value * n.value, batch, n, why="prompts x responses", back=back)
-        recipe.optimizer_steps(draft, batch, mini, mini.key, "their updates count as one step")
+        draft.product("trainer.batch_samples", batch, n, why="prompts x responses")
+        recipe.optimizer_steps(draft, batch, mini, mini.key)
         draft.divided("the number of updates", batch, mini)
         return
     if batch.value != mini.value:
         draft.refuse(batch.key, batch.value, f"must equal {mini} in fully asynchronous training", "make them equal")
 
-    def both(want: int) -> dict[str, int] | None:
-        return None if want % n.value else {batch.key: want // n.value, mini.key: want // n.value}
-
+    both = lambda want: None if want % n.value else dict.fromkeys((batch.key, mini.key), want // n.value)  # noqa: E731
     draft.put("trainer.batch_samples", mini.value * n.value, mini, n, why="prompts x responses", back=both)
 
 
-def _whole_updates(draft: Draft, batch: Read[int], mini: Read[int], ranks: int) -> None:
+def _whole_updates(draft: Draft, batch: Read[int], mini: Read[int]) -> None:
     """What `validate_batch_sizes` of skyrl/train/utils/utils.py asserts: a rank's share of a batch, rounded down, is
     whole shares of an update."""
+    ranks = recipe.ranks(draft, mini)
     of_batch, of_update = batch.value // ranks, mini.value // ranks
     if of_update and of_batch % of_update:
-        rule = (
-            f"gives each of {ranks} data-parallel ranks {of_batch} samples, no multiple of the {of_update} of an update"
-        )
+        each = f"gives each of {ranks} data-parallel ranks {of_batch} samples"
+        rule = f"{each}, no multiple of the {of_update} of an update"
         draft.refuse(batch.key, batch.value, rule, "have a batch that the ranks divide, or other trainer GPUs")
 
 
 def _gpus(draft: Draft, together: Read[bool]) -> None:
     place = "trainer.placement.policy_num"
-    gpus = on_nodes(
-        draft.count(f"{place}_nodes", default=1), draft.count(f"{place}_gpus_per_node", default=1), exact=True
-    )
+    nodes, each = (draft.count(f"{place}_{word}", default=1) for word in ("nodes", "gpus_per_node"))
+    gpus = on_nodes(nodes, each, exact=True)
 
     def with_reference(want: int) -> dict[str, Any]:
         policy = gpus.written(want) or {}  # the reference model sits on the same GPUs, and must have as many
         return {**policy, **{key.replace("policy", "ref"): value for key, value in policy.items()}}
 
     draft.put("trainer.gpus", gpus.value, gpus, back=with_reference)
-    tp = draft.count(f"{ENGINE}.tensor_parallel_size", default=1)
-    pp = draft.count(f"{ENGINE}.pipeline_parallel_size", default=1)
-    dp = draft.count(f"{ENGINE}.data_parallel_size", default=1)
     engines = draft.count(f"{ENGINE}.num_engines", default=1)
-    draft.put("engine.tp", tp.value, tp)
-    draft.put("engine.pp", pp.value, pp, unless=1)
-    draft.put("engine.dp", dp.value, dp, why="ranks of an engine, each an instance", unless=1)
+    tp = draft.take("engine.tp", draft.count(f"{ENGINE}.tensor_parallel_size", default=1))
+    pp = draft.take("engine.pp", draft.count(f"{ENGINE}.pipeline_parallel_size", default=1), unless=1)
+    dp, why = draft.count(f"{ENGINE}.data_parallel_size", default=1), "ranks of an engine, each an instance"
+    draft.take("engine.dp", dp, why=why, unless=1)
     apart = draft.flag(f"{ENGINE}.enable_pd", default=False)
     asked = draft.count(f"{ENGINE}.num_prefill", default=1) if apart.value else None
     pooled(draft, engines, asked, f"{ENGINE}.num_prefill", {apart.key: True})
     if asked is None:
-        instances = times(engines, dp)
-        reads = (engines,) if dp.value == 1 else (engines, dp)
-        draft.put("fleet.instances", instances.value, *reads, back=instances.written)
+        draft.product("fleet.instances", engines, *([] if dp.value == 1 else [dp]))
     draft.either("fleet.placement", together, "colocated", "disaggregated")
     used = times(engines, dp, tp, pp)
     if together.value and used.value != gpus.value:
@@ -212,8 +194,8 @@ def _fully_async(draft: Draft, n: Read[int]) -> None:
         """As many as SkyRL allows that come next to what is wanted; no limit is as many as it allows."""
         return {workers.key: limit if want is None else min(max(want // n.value, least), limit)}
 
-    most = times(workers, n)
-    draft.put("fleet.max_in_flight_samples", most.value, workers, n, why="a worker has a group", back=within)
+    most, why = workers.value * n.value, "a worker has a group"
+    draft.put("fleet.max_in_flight_samples", most, workers, n, why=why, back=within)
     draft.semantics("fleet.in_flight_unit", "groups", "a worker generates a whole group")
     clears = draft.flag(f"{section}.clear_kv_cache_on_weight_sync", default=False)
     draft.semantics("sync.in_flight", "keep", "engines pause, load and go on")
@@ -230,34 +212,33 @@ def _reference(draft: Draft) -> bool:
 def _recipe(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     """The update: PolicyConfig, FSDPConfig, MegatronConfig and OptimizerConfig of config.py."""
     loss = draft.flag("trainer.algorithm.use_kl_loss", default=True)
-    common.hardware_and_times(draft, speed, {"old log-probs": True, "reference log-probs": _reference(draft)})
-    recipe.passes(draft, reference=(_reference(draft), loss.written))
-    recipe.words(draft, "backend", {"fsdp": "fsdp", "fsdp2": "fsdp", "megatron": "megatron"}, "trainer.strategy")
-    recipe.counts(draft, {"epochs": "trainer.update_epochs_per_batch"})
+    common.hardware_and_times(draft, speed, True, _reference(draft), with_reference=loss.written)
+    known = {"fsdp": "fsdp", "fsdp2": "fsdp", "megatron": "megatron"}
+    recipe.rows(draft, backend=("trainer.strategy", known), epochs="trainer.update_epochs_per_batch")
     if draft.values.get("trainer.recipe.backend") == "megatron":
         recipe.megatron(draft, f"{POLICY}.megatron_config.")
+        offload = f"{POLICY}.megatron_config.optimizer_config_kwargs.optimizer_cpu_offload"
     else:
-        recipe.counts(draft, {"cp": f"{POLICY}.sequence_parallel_size"})
-    offload = {"megatron": f"{POLICY}.megatron_config.optimizer_config_kwargs.optimizer_cpu_offload"}
-    backend = draft.values.get("trainer.recipe.backend", "fsdp")
-    recipe.words(draft, "offload", {"true": "adam"}, offload.get(backend, f"{POLICY}.fsdp_config.cpu_offload"))
-    recipe.flags(
+        recipe.rows(draft, cp=f"{POLICY}.sequence_parallel_size")
+        offload = f"{POLICY}.fsdp_config.cpu_offload"
+    recipe.rows(
         draft,
-        {"recompute": ("trainer.gradient_checkpointing", True), "packing": ("trainer.remove_microbatch_padding", True)},
+        offload=(offload, {"true": "adam"}),
+        recompute=("trainer.gradient_checkpointing", True),
+        packing=("trainer.remove_microbatch_padding", True),
     )
 
 
+_FULLY = "examples.train.fully_async.main_fully_async"
 _RUN = "uv run --isolated --extra fsdp -m"
-FRAMEWORK = Framework(
+FRAMEWORK = common.Framework(
     build,
     "NovaSky-AI/SkyRL",
     "overrides",
     (
-        Mode("synchronous", f"{_RUN} skyrl.train.entrypoints.main_base"),
-        Mode("one step ahead", f"{_RUN} examples.train.async.main_async"),
-        Mode(
-            "fully async", f"{_RUN} examples.train.fully_async.main_fully_async", {"trainer.fully_async.enabled": True}
-        ),
+        common.Mode("synchronous", f"{_RUN} skyrl.train.entrypoints.main_base"),
+        common.Mode("one step ahead", f"{_RUN} examples.train.async.main_async"),
+        common.Mode("fully async", f"{_RUN} {_FULLY}", {"trainer.fully_async.enabled": True}),
     ),
     "data.train_data, data.val_data, environment.env_class, the learning rate, micro-batches",
 )

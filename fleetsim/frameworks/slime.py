@@ -7,10 +7,8 @@ train_async.py, slime/rollout/sglang_rollout.py, slime/rollout/fully_async_rollo
 from __future__ import annotations
 
 from fleetsim.frameworks import common, recipe, roles
-from fleetsim.frameworks.common import Framework, Mode
 from fleetsim.frameworks.draft import Draft
-from fleetsim.frameworks.reading import Back, Read, on_nodes, one_of, times
-from fleetsim.frameworks.roles import put_turns, trajectory
+from fleetsim.frameworks.reading import Read, on_nodes, one_of, switched, times, turned
 from fleetsim.frameworks.sides import frozen, pooled, sglang_drafts
 
 _FILTER = "slime.rollout.filter_hub.dynamic_sampling_filters.check_reward_nonzero_std"
@@ -33,10 +31,23 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     common.model(draft, "hf_checkpoint", remedy="-- --hf-checkpoint Qwen/Qwen3-8B, or --set engine.model=Qwen/Qwen3-8B")
     batch = draft.needed_count("rollout_batch_size", remedy="-- --rollout-batch-size 32")
     n = draft.take("workload.group_size", draft.count("n_samples_per_prompt", default=1))
-    samples = times(batch, n)
-    draft.put("trainer.batch_samples", samples.value, batch, n, why="prompts x responses", back=samples.written)
-    _updates(draft, batch, n)
-    _lengths(draft)
+    samples = draft.product("trainer.batch_samples", batch, n, why="prompts x responses")
+    whole, steps = draft.maybe_count("global_batch_size"), draft.maybe_count("num_steps_per_rollout")
+    if steps is None:
+        recipe.optimizer_steps(draft, samples, whole, "global_batch_size")
+    if whole is not None and whole.value > samples.value:
+        rule = f"is more than a rollout has: {batch} x {n}"
+        draft.refuse(whole.key, whole.value, rule, f"use {samples.value} or less")
+    if steps is not None:
+        draft.put("trainer.recipe.optimizer_steps", steps.value, steps, why="they count as one step", unless=1)
+    # A generation of the user's own has turns, each of which may be as long as a response; the context bounds all.
+    own = draft.maybe_text("custom_generate_function_path")
+    roles.put_turns(draft, None, "", "" if own is None else str(own))
+    turn, context = draft.maybe_count("rollout_max_response_len"), draft.maybe_count("rollout_max_context_len")
+    if turn is not None and own is not None:
+        turn = roles.trajectory(turn, None, context, several=True)
+    asked = "rollout_max_prompt_len"
+    common.lengths(draft, turn, draft.maybe_count(asked), output_key="rollout_max_response_len", prompt_key=asked)
     instances, ranks = _gpus(draft, async_=ahead or fully)
     every = draft.count("update_weights_interval", default=1)
     if ahead or fully:
@@ -46,40 +57,24 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     weights = draft.text("update_weight_mode", default="full")
     words = {"nccl": "collective_broadcast", "disk": "checkpoint_shuttle", "delta": "sparse_delta"}
     common.transport(draft, weights if weights.value == "delta" else way, words)
-    draft.semantics("fleet.group_placement", "spread", "a request per sample")
-    draft.semantics("fleet.routing", "least_loaded", "the router's own balance")
+    common.requests(draft, "spread", "a request per sample", "least_loaded", "the router's own balance")
     sampling = draft.maybe_text("dynamic_sampling_filter_path")
     on = one_of({True: {"dynamic_sampling_filter_path": _FILTER}})
     common.filtering(draft, Read("--dynamic-sampling-filter-path", sampling is not None, True, on))
     loss = draft.flag("use_kl_loss", default=False)
     reference = loss.value or draft.number("kl_coef", default=0.0).value > 0 or _taught(draft)
-    own = draft.flag("use_rollout_logprobs", default=False)
-    common.hardware_and_times(draft, speed, {"old log-probs": not own.value, "reference log-probs": reference})
-    recipe.passes(
-        draft, old_log_probs=(not own.value, lambda want: own.written(not want)), reference=(reference, loss.written)
+    kept = draft.flag("use_rollout_logprobs", default=False)
+    common.hardware_and_times(
+        draft, speed, not kept.value, reference, with_old=turned(kept), with_reference=loss.written
     )
     recipe.megatron(draft, "")
-    recipe.words(draft, "backend", {"megatron": "megatron"}, "train_backend")
+    recipe.rows(draft, backend=("train_backend", {"megatron": "megatron"}))
     # slime/utils/arguments.py and ray/placement_group.py: a critic of the actor's GPUs, in turn with it
     estimator = draft.text("advantage_estimator", default="grpo")
-    words = one_of({True: {estimator.key: "ppo"}, False: {estimator.key: "grpo"}})
-    roles.critic(draft, estimator, estimator.value == "ppo", words)
-    recipe.words(draft, "offload", {"true": "adam"}, "optimizer_cpu_offload")
-    for server in (draft.maybe_text("rm_url"), draft.maybe_text("custom_rm_path")):
-        if server is not None:
-            roles.judged(draft, str(server))
+    roles.critic(draft, estimator, estimator.value == "ppo", switched(estimator.key, "ppo", "grpo"))
+    recipe.rows(draft, offload=("optimizer_cpu_offload", {"true": "adam"}))
+    roles.judges(draft, "rm_url", "custom_rm_path")
     draft.leave_out(NOT_MODELLED)
-
-
-def _lengths(draft: Draft) -> None:
-    """A generation of the user's own has turns, each of which may be as long as a response; the context bounds all."""
-    answer, asked = "rollout_max_response_len", "rollout_max_prompt_len"
-    own = draft.maybe_text("custom_generate_function_path")
-    put_turns(draft, None, "", "" if own is None else str(own))
-    turn, whole = draft.maybe_count(answer), draft.maybe_count("rollout_max_context_len")
-    if turn is not None and own is not None:
-        turn = trajectory(turn, None, whole, several=True)
-    common.lengths(draft, turn, draft.maybe_count(asked), output_key=answer, prompt_key=asked)
 
 
 def _taught(draft: Draft) -> bool:
@@ -94,19 +89,6 @@ def _taught(draft: Draft) -> bool:
     return kind.value == "megatron"
 
 
-def _updates(draft: Draft, batch: Read[int], n: Read[int]) -> None:
-    whole = draft.maybe_count("global_batch_size")
-    steps = draft.maybe_count("num_steps_per_rollout")
-    if steps is None:
-        recipe.optimizer_steps(draft, times(batch, n), whole, "global_batch_size", "their updates count as one step")
-    if whole is not None and whole.value > batch.value * n.value:
-        draft.refuse(
-            whole.key, whole.value, f"is more than a rollout has: {batch} x {n}", f"use {batch.value * n.value} or less"
-        )
-    if steps is not None:
-        draft.put("trainer.recipe.optimizer_steps", steps.value, steps, why="they count as one step", unless=1)
-
-
 def _gpus(draft: Draft, async_: bool) -> tuple[int, int]:
     nodes = draft.count("actor_num_nodes", default=1)
     per_node = draft.count("actor_num_gpus_per_node", default=8)
@@ -115,27 +97,24 @@ def _gpus(draft: Draft, async_: bool) -> tuple[int, int]:
     together = draft.flag("colocate", default=False)
     if together.value and async_:
         draft.refuse(together.key, True, "train_async.py has no colocated mode", "drop it, or run train.py")
-    rollout = draft.maybe_count("rollout_num_gpus")
+    rollout = draft.maybe_count("rollout_num_gpus") or (trainer if together.value else None)
     if rollout is None:
-        if together.value:
-            rollout = trainer
-        else:
-            remedy = "-- --rollout-num-gpus 8, or -- --colocate"
-            rollout = draft.needed_count("rollout_num_gpus", remedy=remedy)
+        rollout = draft.needed_count("rollout_num_gpus", remedy="-- --rollout-num-gpus 8, or -- --colocate")
     places = {"disaggregated": {together.key: False}} | ({} if async_ else {"colocated": {together.key: True}})
     draft.put("fleet.placement", "colocated" if together.value else "disaggregated", together, back=one_of(places))
     instances, ranks = _layout(draft, rollout)
     draft.semantics("engine.name", "sglang", "slime's rollout engine")
     share = draft.number("sglang_mem_fraction_static", default=0.88, most=1.0)
     draft.where_said("engine.gpu_memory_utilization", share, share.key)
+    of_a_server = lambda key: lambda want: None if want is None else {key: want * ranks}  # noqa: E731 shared by ranks
     running = draft.maybe_count("sglang_max_running_requests")
     if running is None:
-        draft.could("engine.max_num_seqs", None, _of_a_server("sglang_max_running_requests", ranks))
+        draft.could("engine.max_num_seqs", None, of_a_server("sglang_max_running_requests"))
     else:
-        back = _of_a_server(running.key, ranks)
-        draft.put("engine.max_num_seqs", max(1, running.value // ranks), running, back=back)
+        seqs = max(1, running.value // ranks)
+        draft.put("engine.max_num_seqs", seqs, running, back=of_a_server(running.key))
     chunk = draft.maybe_count("sglang_chunked_prefill_size", least=-1)
-    back = _of_a_server("sglang_chunked_prefill_size" if chunk is None else chunk.key, ranks)
+    back = of_a_server("sglang_chunked_prefill_size" if chunk is None else chunk.key)
     if chunk is None:
         draft.could("engine.max_num_batched_tokens", None, back)
     elif chunk.value > 0:
@@ -145,7 +124,7 @@ def _gpus(draft: Draft, async_: bool) -> tuple[int, int]:
         why = "prompts are not cut"
         draft.put("engine.max_num_batched_tokens", whole.value, chunk, whole, why=why, back=whole.written)
     off = draft.flag("sglang_disable_radix_cache", default=False)
-    draft.put("engine.prefix_caching", not off.value, off, back=lambda want: off.written(not want))
+    draft.put("engine.prefix_caching", not off.value, off, back=turned(off))
     if sglang_drafts(draft, "sglang_") and not draft.flag("enable_mtp_training", default=False).value:
         frozen(draft, "enable_mtp_training = False")
     return instances, ranks
@@ -178,8 +157,8 @@ def _layout(draft: Draft, rollout: Read[int]) -> tuple[int, int]:
     halves = draft.flag("sglang_enable_two_batch_overlap", default=False)
     draft.either("engine.overlap", halves, "two_batch", "none", unless="none")
     servers = draft.divided("the number of engines", rollout, each)
+    key = rollout.key if " " not in rollout.key else "rollout_num_gpus"  # colocated, the trainer's say it
     if ranks == 1:
-        key = rollout.key if " " not in rollout.key else "rollout_num_gpus"
         pool = Read(rollout.key, servers, rollout.given, lambda want: {key: want * each.value})
         prompts = draft.maybe_count("prefill_num_servers", least=0)
         asked = prompts if prompts is not None and prompts.value else None
@@ -188,19 +167,9 @@ def _layout(draft: Draft, rollout: Read[int]) -> tuple[int, int]:
             return instances, ranks
     elif draft.settings.get("prefill_num_servers"):
         draft.note("prefill_num_servers", "prefill servers whose ranks share attention")
-    draft.put("fleet.instances", servers * ranks, rollout, *reads, back=_engines_of(rollout, each, ranks))
+    gpus = lambda want: None if want % ranks else {key: want // ranks * each.value}  # noqa: E731 of whole servers
+    draft.put("fleet.instances", servers * ranks, rollout, *reads, back=gpus)
     return servers * ranks, ranks
-
-
-def _of_a_server(key: str, ranks: int) -> Back:
-    """Back from a limit of a rank to that of its server, which it divides among its ranks."""
-    return lambda want: None if want is None else {key: want * ranks}
-
-
-def _engines_of(rollout: Read[int], each: Read[int], ranks: int) -> Back:
-    """Back from instances to GPUs: those of the servers whose ranks they are. Colocated, the trainer's say it."""
-    key = rollout.key if " " not in rollout.key else "rollout_num_gpus"
-    return lambda want: None if want % ranks else {key: want // ranks * each.value}
 
 
 def _admission(
@@ -245,14 +214,14 @@ def _admission(
 
 
 _FULLY = "slime.rollout.fully_async_rollout.generate_rollout_fully_async"
-FRAMEWORK = Framework(
+FRAMEWORK = common.Framework(
     build,
     "THUDM/slime",
     "dashes",
     (
-        Mode("train.py", "python3 train.py"),
-        Mode("train_async.py", "python3 train_async.py"),
-        Mode("fully asynchronous", "python3 train_async.py", {"rollout_function_path": _FULLY}),
+        common.Mode("train.py", "python3 train.py"),
+        common.Mode("train_async.py", "python3 train_async.py"),
+        common.Mode("fully asynchronous", "python3 train_async.py", {"rollout_function_path": _FULLY}),
     ),
     "the model's Megatron arguments, --prompt-data, --rm-type, --num-rollout, the learning rate",
 )

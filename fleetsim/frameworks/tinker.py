@@ -9,10 +9,8 @@ The service has the GPUs and is paid by the token: what is simulated is the same
 from __future__ import annotations
 
 from fleetsim.frameworks import common, recipe, roles
-from fleetsim.frameworks.common import Framework, Mode
 from fleetsim.frameworks.draft import Draft
-from fleetsim.frameworks.reading import Read, one_of, times
-from fleetsim.frameworks.roles import put_turns, trajectory
+from fleetsim.frameworks.reading import Read, one_of, switched, times, writes
 from fleetsim.frameworks.sides import ADAPTERS
 
 _SMALL, _MIDDLE, _LARGE = "Qwen/Qwen3.5-4B", "Qwen/Qwen3.5-9B", "moonshotai/Kimi-K2.6"
@@ -58,17 +56,15 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     spelled = ("batch_size", "groups_per_batch") if name in _BY_BATCH else ("groups_per_batch", "batch_size")
     sections = (*(f"dataset_builder.{key}" for key in spelled), "async_config.groups_per_batch")
     batch = _counted(draft, groups, *spelled, *sections, "stream_minibatch_config.groups_per_batch")
-    samples = times(batch, n)
-    draft.put("trainer.batch_samples", samples.value, batch, n, why="groups x samples", back=samples.written)
+    samples = draft.product("trainer.batch_samples", batch, n, why="groups x samples")
     _lengths(draft, name, tokens)
     _order(draft, samples, batch)
     _gpus(draft)
     penalty = draft.number("kl_penalty_coef", default=float(name == "on_policy_distillation"))
     drops = draft.flag("remove_constant_reward_groups", default=False)  # of Config: no recipe's command takes it
     common.filtering(draft, Read(drops.key, drops.value, drops.given, one_of({})))
-    common.hardware_and_times(draft, speed, {"old log-probs": False, "reference log-probs": penalty.value > 0})
-    with_kl = one_of({True: {penalty.key: 0.01}, False: {penalty.key: 0.0}})
-    recipe.passes(draft, old_log_probs=(False, one_of({})), reference=(penalty.value > 0, with_kl))
+    with_kl = switched(penalty.key, 0.01, 0.0)
+    common.hardware_and_times(draft, speed, False, penalty.value > 0, with_old=one_of({}), with_reference=with_kl)
     teacher = draft.maybe_text("teacher_model")
     if teacher is not None:
         roles.passed(draft, str(teacher))
@@ -89,12 +85,12 @@ def _lengths(draft: Draft, name: str, tokens: int) -> None:
     turn = _counted(draft, tokens, "max_tokens")
     turns = draft.maybe_count("max_turns") or (Read("max_turns", _CAPPED[name], False) if name in _CAPPED else None)
     marker = next((game for game in _GAMES if draft.settings.runs(game)), "")
-    put_turns(draft, turns, "max_turns", marker)
+    roles.put_turns(draft, turns, "max_turns", marker)
     caps = [draft.maybe_count(key) for key in ("max_generation_tokens", "max_trajectory_tokens")]
     context = Read("max_trajectory_tokens", _CONTEXT, False) if name in _CAPPED else None
     whole = min((cap for cap in caps if cap is not None), key=lambda cap: cap.value, default=context)
     key = "max_trajectory_tokens"
-    common.lengths(draft, trajectory(turn, turns, whole, key, several=turns is None and bool(marker)), None)
+    common.lengths(draft, roles.trajectory(turn, turns, whole, key, several=turns is None and bool(marker)), None)
 
 
 def _gpus(draft: Draft) -> None:
@@ -103,8 +99,7 @@ def _gpus(draft: Draft) -> None:
     for path, value in (("trainer.gpus", 8), ("fleet.instances", 4)):
         draft.assume(path, value, why, f"--set {path}=N")
     draft.semantics("fleet.placement", "disaggregated", "a sampling client and a training client")
-    draft.semantics("fleet.group_placement", "spread", "a request per sample")
-    draft.semantics("fleet.routing", "least_loaded", "the service's own balance")
+    common.requests(draft, "spread", "a request per sample", "least_loaded", "the service's own balance")
     draft.semantics("sync.transport", "checkpoint_shuttle", "weights are saved, and a new sampling client loads them")
     draft.note("Tinker", "a price by the token: GPUs of your own have one by the hour")
 
@@ -116,13 +111,11 @@ def _order(draft: Draft, samples: Read[int], batch: Read[int]) -> None:
     steps = draft.count("num_substeps", default=1)
     named = ["asynchronous" if late is not None else "synchronous", *(["streamed"] if streamed is not None else [])]
     draft.mode, draft.preset = ", ".join(named), "trl-grpo" if late is None else "trl-async-grpo"
-    recipe.counts(draft, {"optimizer_steps": "num_substeps"} if streamed is None else {})
     if streamed is None:
-        parts = Read("stream_minibatch_config.num_minibatches", 1, False)
-        draft.could("trainer.minibatches", 1, parts.written, 1)
+        recipe.rows(draft, optimizer_steps="num_substeps")
+        draft.could("trainer.minibatches", 1, writes("stream_minibatch_config.num_minibatches"), 1)
     else:
-        parts = times(streamed, steps)
-        draft.put("trainer.minibatches", parts.value, parts, why="each is trained once it is there", back=parts.written)
+        parts = draft.take("trainer.minibatches", times(streamed, steps), why="each is trained once it is there")
         if batch.value % parts.value:
             draft.refuse(batch.key, batch.value, f"must be a multiple of {parts}", "change one of them")
     if late is None:
@@ -139,14 +132,14 @@ def _order(draft: Draft, samples: Read[int], batch: Read[int]) -> None:
 
 
 _START = "python -m tinker_cookbook.recipes.math_rl.train"
-FRAMEWORK = Framework(
+FRAMEWORK = common.Framework(
     build,
     "thinking-machines-lab/tinker-cookbook",
     "overrides",
     (
-        Mode("synchronous", _START),
-        Mode("streamed", _START, {"stream_minibatch_config.num_minibatches": 1}),
-        Mode("asynchronous", _START, {"max_steps_off_policy": 1}),
+        common.Mode("synchronous", _START),
+        common.Mode("streamed", _START, {"stream_minibatch_config.num_minibatches": 1}),
+        common.Mode("asynchronous", _START, {"max_steps_off_policy": 1}),
     ),
     "env, the learning rate, log_path; the recipe whose environment you have stands in the command",
 )

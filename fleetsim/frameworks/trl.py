@@ -11,10 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from fleetsim.frameworks import common, recipe, roles
-from fleetsim.frameworks.common import Framework, Mode
 from fleetsim.frameworks.draft import Draft
-from fleetsim.frameworks.reading import Back, Read, one_of, parts_of, times
-from fleetsim.frameworks.roles import put_turns
+from fleetsim.frameworks.reading import Back, Read, one_of, switched, times, writes
 from fleetsim.frameworks.sides import frozen, vllm_drafts
 
 CLASSES = ("GRPOConfig", "AsyncGRPOConfig", "GRPOTrainer", "AsyncGRPOTrainer")
@@ -33,23 +31,23 @@ NOT_MODELLED = {
 
 def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     """Fill the draft from TRL's configuration."""
-    settings = draft.settings
-    is_async = settings.runs("AsyncGRPO", "async_grpo") or settings.has(*_ASYNC_KEYS)
-    draft.mode = "AsyncGRPOTrainer" if is_async else "GRPOTrainer"
-    draft.preset = "trl-async-grpo" if is_async else "trl-grpo"
-    common.model(
-        draft,
-        "model_name_or_path",
-        "model",
-        "model_name",
-        "model_id",
-        "vllm_serve.model",
-        remedy="-- --model_name_or_path Qwen/Qwen2.5-7B, or --set engine.model=Qwen/Qwen2.5-7B",
-    )
+    is_async = draft.settings.runs("AsyncGRPO", "async_grpo") or draft.settings.has(*_ASYNC_KEYS)
+    draft.mode, draft.preset = ("AsyncGRPOTrainer", "trl-async-grpo") if is_async else ("GRPOTrainer", "trl-grpo")
+    keys = ("model_name_or_path", "model", "model_name", "model_id", "vllm_serve.model")
+    remedy = "-- --model_name_or_path Qwen/Qwen2.5-7B, or --set engine.model=Qwen/Qwen2.5-7B"
+    common.model(draft, *keys, remedy=remedy)
     n = draft.take("workload.group_size", draft.count("num_generations", default=8, least=1 if is_async else 2))
     answer = draft.count("max_completion_length", default=2048 if is_async else 512)
     common.lengths(draft, answer, draft.maybe_count("max_prompt_length"))
-    _agent(draft)
+    # trl/trainer/grpo_trainer.py, _tool_loop: `max_completion_length` bounds all turns
+    marks = ("tools", "environment_factory", "rollout_func", "rollout_worker")
+    found = next((key for key in marks if draft.settings.get(key) is not None), "")
+    turns = roles.turns_of_calls(draft.maybe_count("max_tool_calling_iterations"))
+    roles.put_turns(draft, turns, "", found and f"{found}=")
+    peft = draft.settings.get("peft_config") is not None
+    roles.adapters(draft, Read("peft_config", True, True) if peft else draft.flag("use_peft", default=False))
+    roles.judges(draft, "reward_model_name_or_path")
+    draft.settings.see("lora_r")
     processes = _processes(draft)
     samples, _ = put_samples(draft, processes, n)
     if is_async:
@@ -58,31 +56,16 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
         _grpo(draft, processes)
     common.transport(draft, None, {})
     beta = draft.number("beta", default=0.0)
-    common.hardware_and_times(draft, speed, {"old log-probs": not is_async, "reference log-probs": beta.value > 0})
     if is_async:  # AsyncGRPOConfig has neither
-        recipe.passes(draft, reference=(False, one_of({})))
+        common.hardware_and_times(draft, speed, False, beta.value > 0)
+        draft.could("trainer.recipe.reference", False, one_of({}))
         draft.could("trainer.recipe.epochs", 1, one_of({}), 1)
     else:
-        recipe.passes(draft, reference=(beta.value > 0, one_of({True: {beta.key: 0.001}, False: {beta.key: 0.0}})))
-        recipe.counts(draft, {"epochs": "num_iterations"})
-    recipe.flags(draft, {"recompute": ("gradient_checkpointing", True)})
+        with_kl = switched(beta.key, 0.001, 0.0)
+        common.hardware_and_times(draft, speed, True, beta.value > 0, with_reference=with_kl)
+        recipe.rows(draft, epochs="num_iterations")
+    recipe.rows(draft, recompute=("gradient_checkpointing", True))
     draft.leave_out(NOT_MODELLED)
-
-
-def _agent(draft: Draft) -> None:
-    """Tools and environments: trl/trainer/grpo_trainer.py, _tool_loop. `max_completion_length` bounds all turns."""
-    calls = draft.maybe_count("max_tool_calling_iterations")
-    more = lambda want: calls.written(want - 1) if calls is not None else None  # noqa: E731 calls are between turns
-    turns = None if calls is None else Read(f"{calls} + 1", calls.value + 1, True, more)
-    marks = ("tools", "environment_factory", "rollout_func", "rollout_worker")
-    found = next((key for key in marks if draft.settings.get(key) is not None), "")
-    put_turns(draft, turns, "", found and f"{found}=")
-    peft = draft.settings.get("peft_config") is not None
-    roles.adapters(draft, Read("peft_config", True, True) if peft else draft.flag("use_peft", default=False))
-    reward = draft.maybe_text("reward_model_name_or_path")
-    if reward is not None:
-        roles.judged(draft, str(reward))
-    draft.settings.see("lora_r")
 
 
 def _processes(draft: Draft) -> Read[int]:
@@ -92,11 +75,10 @@ def _processes(draft: Draft) -> Read[int]:
         nodes = draft.maybe_count("launcher.nnodes", "launcher.num_machines") or Read("nnodes", 1, False)
         found = None if per_node is None else times(nodes, per_node)
     if found is None:
-        draft.could("trainer.gpus", None, Read("num_processes", 8, False).written)
+        draft.could("trainer.gpus", None, writes("num_processes"))
         draft.assume("trainer.gpus", 8, "the number of processes is the launcher's, not in this configuration", _REMEDY)
         return Read("num_processes", 8, False)
-    draft.put("trainer.gpus", found.value, found, why="one GPU per process")
-    return found
+    return draft.take("trainer.gpus", found, why="one GPU per process")
 
 
 def put_samples(
@@ -115,26 +97,21 @@ def put_samples(
     counted = step if generations is None else times(per_device, generations, processes)
     batch = whole or counted
     if generations is not None and batch.value != counted.value:
-        draft.refuse(
-            batch.key, batch.value, f"differs from {counted}", "keep one of generation_batch_size, steps_per_generation"
-        )
+        remedy = "keep one of generation_batch_size, steps_per_generation"
+        draft.refuse(batch.key, batch.value, f"differs from {counted}", remedy)
     if batch.value % n.value:
-        draft.refuse(
-            batch.key,
-            batch.value,
-            f"must be a multiple of {n}: groups are whole",
-            f"use {max(1, batch.value // n.value) * n.value} samples, or another num_generations",
-        )
+        remedy = f"use {max(1, batch.value // n.value) * n.value} samples, or another num_generations"
+        draft.refuse(batch.key, batch.value, f"must be a multiple of {n}: groups are whole", remedy)
     why = "samples of one generation" if batch.value != step.value else ""
     draft.put("trainer.batch_samples", batch.value, batch, why=why, back=_accumulated(draft, processes))
+    path = "trainer.recipe.optimizer_steps"
     if batch.value > step.value and batch.value % step.value == 0:
-        path = "trainer.recipe.optimizer_steps"
         draft.put(path, batch.value // step.value, batch, step, why="their updates count as one step")
     elif batch.value > step.value:
         draft.note(str(step), "the updates of one generation count as one optimizer step")
     else:
         updates = one_of({}) if draft.mode == "AsyncGRPOTrainer" else _updates(per_device, processes, batch)
-        draft.could("trainer.recipe.optimizer_steps", 1, updates, 1)
+        draft.could(path, 1, updates, 1)
     return batch, step
 
 
@@ -168,41 +145,46 @@ def _updates(per_device: Read[int], processes: Read[int], batch: Read[int]) -> B
 
 
 def _grpo(draft: Draft, processes: Read[int]) -> None:
-    used = draft.flag("use_vllm", default=False)
-    if not used.value:
-        draft.note(str(used), "generation by transformers: vLLM stands in, which is several times faster")
-    mode = draft.choice("vllm_mode", default="colocate", known=("colocate", "server"))
+    mode = engine_mode(draft, "colocate")
     common.barrier(draft, "the whole batch is generated before it is trained")
     if mode.value == "server":
         _server(draft)
         _started(draft)
+        return
+    tp = draft.take("engine.tp", draft.count("vllm_tensor_parallel_size", default=1))
+    draft.parted("fleet.instances", processes, tp)
+    draft.take("engine.gpu_memory_utilization", draft.number("vllm_gpu_memory_utilization", default=0.3, most=1.0))
+    draft.put("fleet.placement", "colocated", mode, why="vLLM runs on the trainer's GPUs", back=one_of({}))
+    # trl/generation/vllm_generation.py: max_num_seqs is the engine's own part of the batch, which never binds.
+    common.entry_point(draft, "llm", "vLLM is an LLM in the trainer's processes")
+    draft.semantics("engine.max_num_batched_tokens", 4096, "written in TRL's code")
+    sleep = draft.flag("vllm_enable_sleep_mode", default=False)
+    slept = lambda want: sleep.written(want > 0)  # noqa: E731 what takes time is what sleep mode does
+    if not sleep.value:
+        draft.put("fleet.switch_s", 0.0, sleep, why="nothing is offloaded", back=slept)
     else:
-        tp = draft.take("engine.tp", draft.count("vllm_tensor_parallel_size", default=1))
-        instances = draft.divided("the number of instances", processes, tp)
-        draft.put("fleet.instances", instances, processes, tp, back=parts_of(processes, tp))
-        draft.take("engine.gpu_memory_utilization", draft.number("vllm_gpu_memory_utilization", default=0.3, most=1.0))
-        draft.put("fleet.placement", "colocated", mode, why="vLLM runs on the trainer's GPUs", back=one_of({}))
-        # trl/generation/vllm_generation.py: max_num_seqs is the engine's own part of the batch, which never binds.
-        common.entry_point(draft, "llm", "vLLM is an LLM in the trainer's processes")
-        draft.semantics("engine.max_num_batched_tokens", 4096, "written in TRL's code")
-        sleep = draft.flag("vllm_enable_sleep_mode", default=False)
-        if not sleep.value:
-            draft.put("fleet.switch_s", 0.0, sleep, why="nothing is offloaded", back=_slept(sleep))
-        else:
-            draft.could("fleet.switch_s", None, _slept(sleep))
-        equal_parts(draft)
+        draft.could("fleet.switch_s", None, slept)
+    equal_parts(draft)
+
+
+def engine_mode(draft: Draft, default: str) -> Read[str]:
+    """Whether the engine is in the trainer's processes or a server, and a note where there is none."""
+    used = draft.flag("use_vllm", default=False)
+    if not used.value:
+        draft.note(str(used), "generation by transformers: vLLM stands in, which is several times faster")
+    return draft.choice("vllm_mode", default=default, known=("colocate", "server"))
 
 
 def equal_parts(draft: Draft) -> None:
     """Where prompts go: to engines that belong to the trainer's processes, or that its main process hands parts to."""
-    draft.semantics("fleet.group_placement", "together", "a prompt's completions are asked for at once")
-    draft.semantics("fleet.routing", "round_robin", "each engine gets an equal part of the prompts")
+    asked, routed = "a prompt's completions are asked for at once", "each engine gets an equal part of the prompts"
+    common.requests(draft, "together", asked, "round_robin", routed)
 
 
 def _one_by_one(draft: Draft) -> None:
     """vllm/v1/engine/async_llm.py: the n completions of a request become n, and each goes to a replica of its own."""
-    draft.semantics("fleet.group_placement", "spread", "each completion is a request of its own")
-    draft.semantics("fleet.routing", "least_loaded", "the server spreads requests over its replicas")
+    asked, routed = "each completion is a request of its own", "the server spreads requests over its replicas"
+    common.requests(draft, "spread", asked, "least_loaded", routed)
 
 
 def _started(draft: Draft) -> None:
@@ -222,22 +204,23 @@ def _started(draft: Draft) -> None:
     _one_by_one(draft)
 
 
-def _slept(sleep: Read[bool]) -> Back:
-    """Back from seconds of handing over: what takes time is what sleep mode does."""
-    return lambda want: sleep.written(want > 0)
+def put_server(draft: Draft, replicas: str, model: str, *others: str, size: str = "the server's size") -> None:
+    """Instances on GPUs of their own, as the server's own command says, if the script has it."""
+    found = draft.maybe_count(replicas, *others)
+    if found is not None:
+        draft.take("fleet.instances", found)
+    else:
+        draft.could("fleet.instances", None, writes(replicas))
+        draft.assume("fleet.instances", 1, f"{size} is not in this configuration")
+    draft.could("engine.model", None, writes(model, ""))
 
 
 def _server(draft: Draft) -> None:
-    """The vLLM server: its own command says how large it is, if the script has it."""
-    tp = draft.count("vllm_serve.tensor_parallel_size", "vllm_server_tensor_parallel_size", default=1)
-    replicas = draft.maybe_count("vllm_serve.data_parallel_size", "vllm_server_data_parallel_size")
-    draft.put("engine.tp", tp.value, tp)
-    if replicas is None:
-        draft.could("fleet.instances", None, Read("vllm_serve.data_parallel_size", 1, False).written)
-        draft.assume("fleet.instances", 1, "the server's size is not in this configuration")
-    else:
-        draft.put("fleet.instances", replicas.value, replicas)
-    draft.could("engine.model", None, Read("vllm_serve.model", "", False).written)
+    """The vLLM server."""
+    draft.take(
+        "engine.tp", draft.count("vllm_serve.tensor_parallel_size", "vllm_server_tensor_parallel_size", default=1)
+    )
+    put_server(draft, "vllm_serve.data_parallel_size", "vllm_serve.model", "vllm_server_data_parallel_size")
     draft.semantics("fleet.placement", "disaggregated", "the vLLM server has GPUs of its own")
     share = draft.number("vllm_serve.gpu_memory_utilization", default=0.9, most=1.0)
     # trl vllm-serve hands its default on; vllm serve has its own.
@@ -266,17 +249,14 @@ def _async(draft: Draft, samples: Read[int]) -> None:
     tasks = draft.maybe_count("max_inflight_tasks", least=-1)
     draft.put("sync.every_steps", every.value, every)
     draft.semantics("admission.law", "unbounded", "only the tasks in flight and a full queue hold generation back")
-    group = draft.values.get("workload.group_size", 1)
+    group, path = draft.values.get("workload.group_size", 1), "fleet.max_in_flight_samples"
     if tasks is None or tasks.value <= 0:
         most = max(group, staleness.value * samples.value)
-        key = Read("max_inflight_tasks", 0, False)
-        back = key.written
-        draft.put("fleet.max_in_flight_samples", most, staleness, samples, why="auto", back=back)
+        draft.put(path, most, staleness, samples, why="auto", back=writes("max_inflight_tasks"))
     else:
-        draft.put("fleet.max_in_flight_samples", max(group, tasks.value), tasks)
-    draft.semantics(
-        "admission.age_action", "drop_on_dequeue", "samples that are too old are dropped when they are drawn"
-    )
+        draft.put(path, max(group, tasks.value), tasks)
+    dropped = "samples that are too old are dropped when they are drawn"
+    draft.semantics("admission.age_action", "drop_on_dequeue", dropped)
     draft.put("admission.max_age", float(staleness.value), staleness)
     draft.put("buffer.capacity_samples", max(queue.value, samples.value), queue)
     if queue.value < samples.value:
@@ -286,17 +266,16 @@ def _async(draft: Draft, samples: Read[int]) -> None:
     draft.semantics("sync.in_flight", "keep", "the server pauses, loads and goes on")
 
 
-_COLOCATE = {"use_vllm": True, "vllm_mode": "colocate"}
 _START = "trl grpo --num_processes {num_processes}"
 _ASYNC = "accelerate launch --num_processes {num_processes} train_async_grpo.py"
-FRAMEWORK = Framework(
+FRAMEWORK = common.Framework(
     build,
     "huggingface/trl",
     "values",
     (
-        Mode("GRPOTrainer, colocate", _START, _COLOCATE),
-        Mode("GRPOTrainer, server", _START, {"use_vllm": True, "vllm_mode": "server"}),
-        Mode("AsyncGRPOTrainer", _ASYNC, {"max_staleness": 4}),
+        common.Mode("GRPOTrainer, colocate", _START, {"use_vllm": True, "vllm_mode": "colocate"}),
+        common.Mode("GRPOTrainer, server", _START, {"use_vllm": True, "vllm_mode": "server"}),
+        common.Mode("AsyncGRPOTrainer", _ASYNC, {"max_staleness": 4}),
     ),
     "--dataset_name, --reward_funcs, the learning rate; train_async_grpo.py is a script that calls AsyncGRPOTrainer",
     {"vllm_serve.": "trl vllm-serve"},

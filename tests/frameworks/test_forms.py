@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fleetsim.errors import InputError
-from fleetsim.frameworks.roll_gpus import gpu_list
+from fleetsim.frameworks.roll import gpu_list
 from fleetsim.frameworks.settings import RunSettings, whole_number
 from fleetsim.frameworks.source import parsed_source, read_source, settings_of_words
 
