@@ -186,8 +186,6 @@ def main() -> None:
         # A terminal that cannot show a character shows "?" instead of a traceback.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
-    # Importing makes many objects and no garbage; collecting after every 700 of them is a tenth of a short command.
-    gc.set_threshold(100_000, 20, 100)
     if COMPLETING in os.environ:
         from fleetsim.cli.complete import answering
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from fleetsim.engine.kernel.addresses import fleet_at, group_at, instance_at, prefix_at, sample_at
 from fleetsim.engine.kernel.jit import compiled
+from fleetsim.engine.kernel.tables import TENSORRT
 
 
 @compiled
@@ -75,14 +76,34 @@ def alive(fleet: int, i: int, p: int) -> bool:
 
 
 @compiled
+def to_front(fleet: int, g: int, before: int, p: int) -> None:
+    """Row p of group g, which stands behind row `before`, becomes the first of its list."""
+    if before >= 0:
+        w = fleet_at(fleet, 0)
+        prefix_at(w.prefixes, before).next = prefix_at(w.prefixes, p).next
+        prefix_at(w.prefixes, p).next = group_at(w.groups, g).prefixes
+        group_at(w.groups, g).prefixes = p
+
+
+@compiled
 def group_prefix(fleet: int, i: int, s: int) -> int:
-    """The prefix row of the request's group on instance i, or -1."""
+    """The prefix row of the request's group on instance i, or -1.
+
+    The first row of an instance is the last that was written there, so no other can be alive, and it is asked for again
+    at once: it comes to the front. With TensorRT-LLM an older one may be, where both were computed at the same time.
+    """
     w = fleet_at(fleet, 0)
-    p = group_at(w.groups, sample_at(w.samples, s).group).prefixes
+    g = sample_at(w.samples, s).group
+    before, p = -1, group_at(w.groups, g).prefixes
     while p >= 0:
-        if alive(fleet, i, p):
-            return p
-        p = prefix_at(w.prefixes, p).next
+        row = prefix_at(w.prefixes, p)
+        if row.instance == i:
+            if w.scheduler != TENSORRT:
+                to_front(fleet, g, before, p)
+                return p if alive(fleet, i, p) else -1
+            if alive(fleet, i, p):
+                return p
+        before, p = p, row.next
     return -1
 
 
@@ -167,13 +188,16 @@ def rewrite(fleet: int, i: int, p: int) -> None:
 def reuse_prefix(fleet: int, i: int, s: int) -> int:
     """A row of the group on instance i whose blocks are gone and that nobody reads: written anew, or -1."""
     w = fleet_at(fleet, 0)
-    p = group_at(w.groups, sample_at(w.samples, s).group).prefixes
+    g = sample_at(w.samples, s).group
+    before, p = -1, group_at(w.groups, g).prefixes
     while p >= 0:
         row = prefix_at(w.prefixes, p)
         if row.instance == i and row.holders == 0:
             rewrite(fleet, i, p)
+            if w.scheduler != TENSORRT:
+                to_front(fleet, g, before, p)
             return p
-        p = row.next
+        before, p = p, row.next
     return -1
 
 
