@@ -30,8 +30,9 @@ WORST = 25
 
 INTRO = """# How far off is an answer?
 
-This page says how far seconds of engines and of a trainer are off that fleetsim works out itself. A [profile](calibrate.md) of your engine is better than these estimates, and so is a step
-that you measured (`--trainer-step-s`). [Published runs](validation.md) says how far whole jobs are off.
+This page says how far seconds of engines and of a trainer are off that fleetsim works out itself. A
+[profile](calibrate.md) of your engine is better than these estimates, and so is a step that you measured
+(`--trainer-step-s`). [Published runs](validation.md) says how far whole jobs are off.
 
 ## Engines
 

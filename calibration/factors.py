@@ -41,8 +41,9 @@ OF_MODEL, OF_ENGINE, NEARER = 0.1, 0.05, 1.5
 STEP = 0.3
 ROUNDS = 10
 STAYS = (
-    "hosts.vllm.", "families.hopper.gemm.bfloat16.", "families.hopper.experts.bfloat16.", "families.hopper.decode.start_s",
-    "families.hopper.decode.bandwidth", "families.hopper.prefill", "families.hopper.allreduce.", "passes",
+    "hosts.vllm.", "families.hopper.gemm.bfloat16.", "families.hopper.experts.bfloat16.",
+    "families.hopper.decode.start_s", "families.hopper.decode.bandwidth", "families.hopper.prefill",
+    "families.hopper.allreduce.", "passes",
 )  # fmt: skip
 Array = NDArray[np.float64]
 Document = dict[str, Any]
