@@ -146,7 +146,8 @@ def roofline(
             "max_num_seqs": max_num_seqs, "max_num_batched_tokens": max_num_batched_tokens, "kv_blocks": kv_blocks,
             "block_size": block_size,
         }  # fmt: skip
-        return _two_sides(sides_of(disaggregation, name=engine, **asked), spec, shape, curves, asked)
+        section = sides_of(disaggregation, name=engine, **asked)
+        return _two_sides(section, spec, shape, curves, {**asked, "max_model_len": max_model_len})
     layout = Layout(tp, pp, dp, dcp, expert_exchange, overlap)
     counts = {
         "max_num_seqs": max_num_seqs, "max_num_batched_tokens": max_num_batched_tokens, "kv_blocks": kv_blocks,

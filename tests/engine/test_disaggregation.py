@@ -77,6 +77,8 @@ def test_a_roofline_has_two_sides_as_a_scenario_has() -> None:
     for wrong, rule in (({"prefil": 1}, 'did you mean "prefill"'), ({"prefill": 0}, "at least 1")):
         with pytest.raises(InputError, match=rule):
             roofline("H100", "Qwen/Qwen3-8B", disaggregation=wrong)
+    with pytest.raises(InputError, match="KV cache"):
+        roofline("H100", "Qwen/Qwen3-8B", max_model_len=10**7, disaggregation={})
     with pytest.raises(InputError, match="have one stage"):
         roofline("H100", "Qwen/Qwen3-8B", pp=2, disaggregation={})
 
