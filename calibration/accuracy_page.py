@@ -30,27 +30,26 @@ WORST = 25
 
 INTRO = """# How far off is an answer?
 
-This page says how far seconds of engines and of a trainer are off that fleetsim works out itself, for the case that
-you have measured neither. A [profile](calibrate.md) of your engine is better than these estimates, and so is a step
-that you measured (`--trainer-step-s`). [Published runs](validation.md) says how far whole jobs are off.
+This page says how far seconds of engines and of a trainer are off that fleetsim works out itself. A
+[profile](calibrate.md) of your engine is better than these estimates, and so is a step that you measured
+(`--trainer-step-s`). [Published runs](validation.md) says how far whole jobs are off.
 
 ## Engines
 
 The *roofline* sums up what an engine's operators take, from the GPU's data sheet, the model's shape and fitted curves
-([the model](engine.md#roofline)). Below are {runs} published runs of whole engines, each simulated request by
-request.
+([the model](engine.md#roofline)), times a factor for each published model. Below are {runs} published runs of whole
+engines, each simulated request by request.
 
 An error is |predicted / measured - 1|, of the median response, the makespan, or the seconds per output token.
 
 - *fitted*: the curves were fitted to this run, too.
 - *model left out*: the fit saw no run of this model on this GPU. An answer shows this error, of the
-  narrowest kind of engine that has 60 runs; of engines kept out whole, its ranges hold 84 % of the points, 76 % where
-  each engine counts once. One measured load of an engine (`calibrate --point`) makes 11.0 % of its others 6.9 %.
+  narrowest kind of engine that has 100 runs; of engines kept out whole, its ranges hold 83 % of the points, 75 % where
+  each engine counts once. One measured load of an engine (`calibrate --point`) makes 9.5 % of its others 6.7 %.
 - *GPU left out*: the fit saw no run of this GPU. An answer shows this error for a GPU without public runs.
 
 `python calibration/fit_engine.py` fits the curves and writes this part. `--check` holds it against the committed
-curves. `--tables` prints everything behind it: errors by model, precision, GPUs and load, the worst runs with their
-causes, first tokens, prompts on GPUs of their own, single kernels.
+curves. `--tables` prints everything behind it.
 
 """
 
@@ -139,7 +138,7 @@ HOW = """### What is assumed
 - Ada and consumer Blackwell are their nearest relative on their own data sheet. AMD's kernels start from a guess, and
   six
   runs of an MI300X move them.
-- fp16 and bf16 run alike; fp8 with a scale per tensor, per row and per block run alike.
+- fp16 and bf16 run alike; so does fp8 with scales of any kind.
 - KV capacity comes from memory ({refused} published runs had more than it grants them, and cannot be predicted).
 """
 

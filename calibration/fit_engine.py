@@ -1,7 +1,7 @@
 """Fit the numbers of all operators together to published runs of whole engines, and write the page of their errors.
 
     python calibration/fit_engine.py              fit, cross-validate, write everything (half an hour of one core)
-    python calibration/fit_engine.py --no-folds   fit only: engine_curves.json (some minutes)
+    python calibration/fit_engine.py --factors    the same from the committed numbers on: factors, and what moves beside
     python calibration/fit_engine.py --paths      with the committed curves: what a request to a server takes
     python calibration/fit_engine.py --check      predict with the committed curves; exit 1 if the page would change
     python calibration/fit_engine.py --tables     with the committed curves: print every table behind the page
@@ -11,6 +11,7 @@ A number starts where `calibration/kernels.py` found it on single kernels, and m
 for: least squares of the logarithm of predicted over measured time, robust against runs that say less than happened,
 plus each number's distance from its start. What no kernel table knows (gaps, the host) starts from a wide prior.
 
+Then every published model gets a factor, and the numbers move once more beside it (`factors.py`, which says why).
 Folds: runs of one model on one GPU are predicted by a fit that saw neither these runs nor any of the same pair.
 """
 
@@ -21,7 +22,7 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,12 +30,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetsim.engine.operators.curves import Curves, curves_of
+from fleetsim.engine.operators.curves import Curves, curves_of, key_of
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 from accuracy_parts import PAGE, with_engines  # noqa: E402
 from drafts import fit_accepted  # noqa: E402
+from factors import GROUP, ROBUST, STAGE_SIGMA, STAYS, Problem, left_out, slopes_of, written  # noqa: E402
 from points import ACCEPTED, Run, read_points, ready  # noqa: E402
 from published_latencies import read_stages, simulate  # noqa: E402
 from request_paths import fit_paths  # noqa: E402
@@ -42,17 +44,8 @@ from request_paths import fit_paths  # noqa: E402
 CURVES, ERRORS = HERE / "engine_curves.json", HERE / "engine_errors.json"
 KERNELS = HERE / "kernel_curves.json"
 LEFT_OUT = HERE / "engine_left_out.json"
-FOLDS = 6
-# Two rounds bring all but a hundredth of what five do.
-FOLD_ROUNDS = 2
-# A residual counts as a square up to here and then ever less: a run with cached prompts or another's speculation in it
-# cannot pull a curve.
-ROBUST = 0.1
-# Runs of one source, GPU, engine, model and precision count together as so many.
-GROUP = 8
 # What these runs say cannot be: the page reads 1.4 of the GPU's 4.0 TB/s for dense 16-bit models alone.
 UNFITTED = {("Qwen", "bfloat16")}
-STAGE_SIGMA = 0.05
 
 # Prior standard deviations of the logarithms: how far engines' kernels may be from the tables'.
 SIGMA = {
@@ -126,7 +119,7 @@ def start() -> dict[str, Any]:
         }
     # What a request takes is no part of an iteration: it is fitted apart, afterwards.
     hosts = {engine: {name: value for name, (value, _) in HOST.items()} | {"request_s": 0.0} for engine in ENGINES}
-    return {"families": families, "hosts": hosts, "passes": 16.0, "uneven": 1.2}
+    return {"families": families, "hosts": hosts, "passes": 16.0, "uneven": 1.2, "models": {}}
 
 
 def _attention(kernels: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
@@ -232,33 +225,31 @@ def fit(residuals: Residuals, rounds: int = 6, tell: Callable[[str], None] = pri
     }
 
 
-def folds(runs: Sequence[Run]) -> Iterator[tuple[str, list[Run]]]:
-    """What is left out, by name: in turn some pairs of model and GPU, so that folds weigh alike; then every GPU."""
-    pairs = Counter((r.shape.name, r.gpu.name) for r in runs)
-    dealt: dict[tuple[str, str], int] = {}
-    load = [0] * FOLDS
-    for pair, size in sorted(pairs.items(), key=lambda item: (-item[1], item[0])):
-        dealt[pair] = load.index(min(load))
-        load[dealt[pair]] += size
-    for k in range(FOLDS):
-        yield "pairs", [r for r in runs if dealt[r.shape.name, r.gpu.name] == k]
-    for gpu in sorted({r.gpu.name for r in runs}):
-        yield "gpus", [r for r in runs if r.gpu.name == gpu]
+def factored(runs: Sequence[Run], first: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, dict[str, float]]]:
+    """The document with a factor for each model, and the numbers that move beside them; and the runs left out."""
+    wanted, names = parameters(start()), {key_of(r.shape): r.shape.name for r in runs}
+    x = np.array([_place(first, p) for p in wanted])
+
+    def at(x: NDArray[np.float64], factors: Mapping[Any, float]) -> dict[str, Any]:
+        return written(moved(first, wanted, x), factors, names)
+
+    problem = Problem(
+        runs,
+        slopes_of(runs, x, lambda x: curves_of(at(x, {}))),
+        np.array([(r.point.source, r.point.dtype) in UNFITTED for r in runs]),
+        np.array([p.name.startswith(STAYS) for p in wanted]),
+    )
+    found = at(*problem.with_factors(np.ones(len(runs), bool), True, x))
+    sigmas = {p.name: round(_place(found, p), 2) for p in wanted}
+    return {**found, "sigmas": sigmas}, left_out(problem, lambda x, factors: curves_of(at(x, factors)))
 
 
-def left_out(runs: Sequence[Run]) -> dict[str, dict[str, float]]:
-    """Predicted over measured time of every run by a fit without it: without its pair, and without its GPU."""
-    found: dict[str, dict[str, float]] = {"pairs": {}, "gpus": {}}
-    for kind, out in folds(runs):
-        hidden = {id(r) for r in out}
-        seen = [r for r in runs if id(r) not in hidden]
-        # The published stages are of the H100.
-        stages = not (kind == "gpus" and out[0].gpu.family == "hopper" and "H100" in out[0].gpu.name)
-        curves = curves_of(fit(residuals_of(seen, stages), FOLD_ROUNDS))
-        found[kind] |= {r.point.id: round(r.predict(curves).time, 4) for r in out}
-        sizes = [abs(r.predict(curves).time - 1) for r in out]
-        print(f"{kind}, {len(out)} left out: median {np.median(sizes):.1%}, 90 % within {np.quantile(sizes, 0.9):.1%}")
-    return found
+def _place(document: Mapping[str, Any], parameter: Parameter) -> float:
+    """How many prior standard deviations of its logarithm a number is from its start."""
+    row: Any = document
+    for key in parameter.path:
+        row = row[key]
+    return float(np.log(row / parameter.start) / parameter.sigma)
 
 
 def with_paths(runs: Sequence[Run], document: dict[str, Any]) -> dict[str, Any]:
@@ -277,14 +268,14 @@ def with_paths(runs: Sequence[Run], document: dict[str, Any]) -> dict[str, Any]:
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="fit nothing, write nothing: compare with what is there")
-    parser.add_argument("--no-folds", action="store_true", help="fit the curves only")
+    parser.add_argument("--factors", action="store_true", help="fit the factors and what moves beside them only")
     parser.add_argument("--paths", action="store_true", help="fit what a request takes only, with the committed curves")
     parser.add_argument("--tables", action="store_true", help="print every table behind the page, fit nothing")
     parser.add_argument("--page", action="store_true", help="fit nothing: write the page and the errors anew")
     arguments = parser.parse_args(argv)
     runs, refused = ready(*read_points())
     if not (arguments.check or arguments.tables or arguments.page):
-        if arguments.paths:
+        if arguments.paths or arguments.factors:
             document = json.loads(CURVES.read_text(encoding="utf-8"))
         else:
             document = {
@@ -292,8 +283,9 @@ def main(argv: Sequence[str] | None = None) -> int:
                 "what": "curves of fleetsim's operators, written by calibration/fit_engine.py",
                 **fit(residuals_of(runs, stages=True)),
             }
-        if not (arguments.no_folds or arguments.paths):
-            LEFT_OUT.write_text(json.dumps(left_out(runs), indent=0) + "\n", encoding="utf-8")
+        if not arguments.paths:
+            document, left = factored(runs, document)
+            LEFT_OUT.write_text(json.dumps(left, indent=0) + "\n", encoding="utf-8")
         CURVES.write_text(json.dumps(with_paths(runs, document), indent=1) + "\n", encoding="utf-8")
     from accuracy_page import errors_text, render, tables
 

@@ -72,6 +72,17 @@ class SeenLoad:
         return {**asdict(self.load), **{name: asdict(getattr(self, name)) for name in ("tok_s", "ttft_s", "tpot_s")}}
 
 
+def read_sides(text: str | None) -> dict[str, int] | None:
+    """`prefill=2 decode=1`: engines that compute prompts, and that decode. Raises InputError for no such text."""
+    if text is None:
+        return None
+    parts = [part.partition("=") for part in text.split()]
+    if not all(value.isdecimal() for _, _, value in parts) or len({key for key, _, _ in parts}) < len(parts):
+        rule = "KEY=N, each key once, with keys of a scenario's engine.disaggregation"
+        raise InputError([Problem("--disaggregation", text, rule, "for example 'prefill=2 decode=1'")])
+    return {key: int(value) for key, _, value in parts}
+
+
 def read_point(text: str) -> MeasuredLoad:
     """`concurrency=64 isl=1000 osl=1000 tok_s=4100`. Raises InputError with value, rule and remedy."""
     said = {key: value for key, _, value in (part.partition("=") for part in text.split())}

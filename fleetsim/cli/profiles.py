@@ -236,6 +236,14 @@ def estimate(
     kv_dtype: Annotated[str, typer.Option(help="Type of the KV cache: bfloat16, fp8, auto.")] = "auto",
     dp: Annotated[int, typer.Option(help="Ranks that share a mixture's experts.", rich_help_panel=LOAD)] = 1,
     engine: Annotated[str, typer.Option(help="vllm, sglang or tensorrt-llm.", rich_help_panel=LOAD)] = "vllm",
+    disaggregation: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KEY=N ...",
+            help="Prompts on engines of their own: 'prefill=2 decode=1', and prefill_tp, prefill_dp, decode_dp.",
+            rich_help_panel=LOAD,
+        ),
+    ] = None,
     concurrency: Annotated[int, typer.Option(help="Clients, one request each at a time.", rich_help_panel=LOAD)] = 64,
     isl: Annotated[int, typer.Option(help="Tokens of each prompt.", rich_help_panel=LOAD)] = 1024,
     osl: Annotated[int, typer.Option(help="Tokens of each response.", rich_help_panel=LOAD)] = 1024,
@@ -262,7 +270,7 @@ def estimate(
     from dataclasses import replace
 
     from fleetsim.calibrate.derivation import estimate_profile
-    from fleetsim.calibrate.one_load import seen_by_clients, told_of
+    from fleetsim.calibrate.one_load import read_sides, seen_by_clients, told_of
     from fleetsim.config.profile_files import profile_text
     from fleetsim.errors import InputError
     from fleetsim.files import new_file, write_text
@@ -271,9 +279,12 @@ def estimate(
     try:
         profile = estimate_profile(gpu, model, tp=tp, dtype=dtype)
         load = concurrency, isl, osl
-        told = told_of(load, gpu, model, tp=tp, dtype=dtype, kv_dtype=kv_dtype, dp=dp, engine=engine)
+        sides = read_sides(disaggregation)
+        told = told_of(
+            load, gpu, model, tp=tp, dtype=dtype, kv_dtype=kv_dtype, dp=dp, engine=engine, disaggregation=sides
+        )
     except InputError as error:
-        flags = ("gpu", "model", "tp", "dtype", "kv_dtype", "dp", "engine")
+        flags = ("gpu", "model", "tp", "dtype", "kv_dtype", "dp", "engine", "disaggregation")
         raise InputError(
             [replace(p, path=f"--{p.path}".replace("_", "-") if p.path in flags else p.path) for p in error.problems]
         ) from None

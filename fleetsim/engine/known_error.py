@@ -15,7 +15,9 @@ from functools import cache
 from pathlib import Path
 
 from fleetsim import units
-from fleetsim.engine.gpus import GpuSpec
+from fleetsim.config.engine import EngineConfig
+from fleetsim.engine.gpus import GpuSpec, gpu_of
+from fleetsim.engine.model.names import model_shape
 from fleetsim.engine.model.precision import PRECISIONS
 from fleetsim.engine.model.shape import ModelShape
 from fleetsim.errors import InputError, Problem
@@ -31,9 +33,10 @@ _WORDS = {
     "engine": {"vllm": "under vLLM", "sglang": "under SGLang", "tensorrt-llm": "under TensorRT-LLM"},
 }
 # Records of fewer runs say too little of another engine: the next wider kind counts instead. And another engine is off
-# by more than the runs of its kind, as these share their engines. With both, ranges hold 84 % of the points of engines
-# that were kept out whole, and 76 % where each engine counts once; without them 72 and 67 %.
-LEAST_RUNS, ANOTHER_ENGINE = 60, 1.15
+# by more than the runs of its kind, as these share their engines: so many times where the fit saw its GPU, and where it
+# did not. Of engines that were kept out whole, ranges then hold 83 % of the points, and 75 % where each engine counts
+# once; of GPUs that were kept out 85 and 77 %. Without it they hold 75 and 67 %, 80 and 74 %.
+LEAST_RUNS, ANOTHER_ENGINE = 100, {True: 1.3, False: 1.15}
 # Which kinds are looked for, the most alike first. Only the first that has a record of runs enough counts.
 _NARROWING = (
     ("gpu", "model", "bits", "engine"), ("gpu", "model", "bits"), ("gpu", "model"), ("gpu",), ("model", "bits"),
@@ -95,7 +98,7 @@ class KnownError:
     @property
     def sigma(self) -> float:
         """Standard deviation of the logarithm of another engine's error."""
-        return ANOTHER_ENGINE * sigma_of(self.p90)
+        return ANOTHER_ENGINE[self.gpu_seen] * sigma_of(self.p90)
 
     def around(self, value: float) -> tuple[float, float]:
         """Between what a figure of another engine lies in eight of ten cases."""
@@ -129,6 +132,11 @@ def known_error(domain: Domain, records: Iterable[KnownError] | None = None) -> 
         if record is not None and (record.runs >= LEAST_RUNS or not names):
             return record
     raise InputError([Problem("engine_errors", domain.text, "a record of all runs", "run calibration/fit_engine.py")])
+
+
+def known_error_of(engine: EngineConfig) -> KnownError:
+    """The error of a scenario's engine, taken as a roofline."""
+    return known_error(domain_of(gpu_of(engine), model_shape(engine.model), engine.dtype, engine.name))
 
 
 def read_known_errors(path: Path) -> tuple[KnownError, ...]:

@@ -31,9 +31,11 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
+from fleetsim.config.engine import DisaggregationConfig, EngineConfig
 from fleetsim.engine.defaults import (
     BLOCK_SIZE,
     ENTRY_POINTS,
@@ -42,13 +44,14 @@ from fleetsim.engine.defaults import (
     sglang_running_requests,
     sglang_static_share,
 )
+from fleetsim.engine.disaggregation import disaggregated, sides_of
 from fleetsim.engine.gpus import GpuSpec, gpu_spec
 from fleetsim.engine.kv_memory import block_bytes_per_token, windows_kept
 from fleetsim.engine.kv_memory import kv_blocks as usable_kv_blocks
 from fleetsim.engine.layout import Exchange, Layout, Overlap, layout_problems
 from fleetsim.engine.limits import SCHEDULERS, EngineLimits
 from fleetsim.engine.model.names import model_shape
-from fleetsim.engine.model.precision import KV_BYTES
+from fleetsim.engine.model.precision import KV_BYTES, PRECISIONS
 from fleetsim.engine.model.shape import ModelShape
 from fleetsim.engine.operators.curves import Curves, shipped_curves
 from fleetsim.engine.operators.device import Device
@@ -83,7 +86,7 @@ def roofline_step_time(
     octaves = math.log2(max_tokens)
     grid = [2 ** (i / _KNOTS_PER_OCTAVE) for i in range(math.ceil(octaves * _KNOTS_PER_OCTAVE))]
     knots = np.array(sorted({*(round(n) for n in grid), max(2, max_tokens)}), dtype=np.float64)
-    return StepTime(
+    step_time = StepTime(
         knots_tokens=tuple(knots.tolist()),
         # More tokens are never faster: a curve that falls by rounding is held.
         knots_s=tuple(np.maximum.accumulate(layers.tokens_s(knots)).tolist()),
@@ -96,6 +99,7 @@ def roofline_step_time(
         + (", KV cache in fp8" if kv_dtype == "fp8" else ""),
         window=AttentionWindow(tokens, *near, chunked=shape.chunked) if tokens else None,
     )
+    return step_time.slower(curves.factor_of(shape, engine, PRECISIONS[shape.weights_type(dtype)].bits))
 
 
 def roofline(
@@ -118,6 +122,7 @@ def roofline(
     kv_blocks: int | None = None,
     block_size: int | None = None,
     max_model_len: int | None = None,
+    disaggregation: Mapping[str, Any] | DisaggregationConfig | None = None,
     curves: Curves | None = None,
 ) -> tuple[StepTime, EngineLimits]:
     """Step time and limits of one engine instance of `tp` x `pp` GPUs.
@@ -128,10 +133,21 @@ def roofline(
     this instance is one. pp, dcp, expert_exchange, overlap: as in `fleetsim.engine.layout.Layout`; tp and dp beyond a
     server cross its network. engine: vllm, sglang or tensorrt-llm, whose defaults (`fleetsim.engine.defaults`) stand in
     for what is not given and whose rules the limits carry. entry_point: how vLLM is started, one of its `ENTRY_POINTS`.
-    kv_blocks defaults to what memory leaves; max_model_len, if given, must fit the KV cache once.
+    kv_blocks defaults to what memory leaves; max_model_len, if given, must fit the KV cache once. disaggregation: the
+    engines that compute prompts and those that decode, by the names of a scenario's `engine.disaggregation` ({} = one
+    of each); the rest is then said of an engine that decodes.
     Raises InputError: unknown names, a layout that the model cannot have, a model that does not fit.
     """
     spec, shape = gpu_spec(gpu), model_shape(model)
+    if disaggregation is not None:
+        asked = {
+            "tp": tp, "dtype": dtype, "gpu_memory_utilization": gpu_memory_utilization, "kv_dtype": kv_dtype, "dp": dp,
+            "pp": pp, "dcp": dcp, "expert_exchange": expert_exchange, "overlap": overlap, "entry_point": entry_point,
+            "max_num_seqs": max_num_seqs, "max_num_batched_tokens": max_num_batched_tokens, "kv_blocks": kv_blocks,
+            "block_size": block_size,
+        }  # fmt: skip
+        section = sides_of(disaggregation, name=engine, **asked)
+        return _two_sides(section, spec, shape, curves, {**asked, "max_model_len": max_model_len})
     layout = Layout(tp, pp, dp, dcp, expert_exchange, overlap)
     counts = {
         "max_num_seqs": max_num_seqs, "max_num_batched_tokens": max_num_batched_tokens, "kv_blocks": kv_blocks,
@@ -169,6 +185,18 @@ def roofline(
         raise InputError([Problem("max_model_len", max_model_len, rule, "lower max_model_len or raise tp")])
     found = curves or shipped_curves()
     return roofline_step_time(spec, shape, layout, dtype, found, max(tokens, seqs), engine, kv_dtype), limits
+
+
+def _two_sides(
+    section: EngineConfig, gpu: GpuSpec, shape: ModelShape, curves: Curves | None, asked: Mapping[str, Any]
+) -> tuple[StepTime, EngineLimits]:
+    """The roofline of an engine that computes prompts apart. asked: of `roofline`, of an engine that decodes."""
+
+    def one(side: EngineConfig) -> tuple[StepTime, EngineLimits]:
+        own = {name: getattr(side, name) for name in ("tp", "dp", "dcp", "kv_blocks", "max_num_batched_tokens")}
+        return roofline(gpu, shape, engine=section.name, curves=curves, **{**asked, **own})
+
+    return disaggregated(section, one, (gpu, shape))
 
 
 def _wrong_names(shape: ModelShape, dtype: str, kv_dtype: str, engine: str, entry_point: str) -> Iterator[Problem]:

@@ -41,9 +41,9 @@ class InAJob:
 
 
 RUNS: tuple[InAJob, ...] = (
-    InAJob("areal", "2025, SGLang 0.4.6", {"C06": 1.38, "C07": 2.35, "C07b": 1.33}, "inclusionAI/AReaL, paper"),
-    InAJob("nemo-rl", "v0.3", {"D09": 1.5, "D09b": 1.28, "D09c": 1.61}, "NVIDIA-NeMo/RL, blog of v0.3"),
-    InAJob("skyrl", "Marin's fork of 2026", {"C11": 1.23}, "marin-community/marin issue 8936"),
+    InAJob("areal", "2025, SGLang 0.4.6", {"C06": 1.41, "C07": 2.36, "C07b": 1.33}, "inclusionAI/AReaL, paper"),
+    InAJob("nemo-rl", "v0.3", {"D09": 1.5, "D09b": 1.33, "D09c": 1.55}, "NVIDIA-NeMo/RL, blog of v0.3"),
+    InAJob("skyrl", "Marin's fork of 2026", {"C11": 1.18}, "marin-community/marin issue 8936"),
     InAJob("trl", "AsyncGRPO of 2026", {"C01": 1.85}, "huggingface/blog, asyncgrpo-lora-hfjobs.md"),
     InAJob(
         "verl",

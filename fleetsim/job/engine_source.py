@@ -19,10 +19,8 @@ from numpy.typing import NDArray
 from fleetsim import units
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.workload import ConstantTokens
-from fleetsim.engine.gpus import gpu_of
-from fleetsim.engine.known_error import bias_words, domain_of, known_error
+from fleetsim.engine.known_error import bias_words, known_error_of
 from fleetsim.engine.limits import EngineLimits
-from fleetsim.engine.model.names import model_shape
 from fleetsim.errors import InputError
 from fleetsim.job.nameplate import context_in_flight, mean_prompt_tokens, samples_in_flight
 from fleetsim.sim.engines import engine_of, profile_of
@@ -103,8 +101,7 @@ def engine_source(scenario: Scenario, instances: int, runs: Sequence[Records] = 
     drafts += "; of runs without LoRA adapters, what those take is not checked" if e.lora is not None else ""
     drafts += "; of runs that compute prompts where they decode" if e.disaggregation is not None else ""
     if profile is None:
-        shape = model_shape(e.model)
-        known = known_error(domain_of(gpu_of(e), shape, e.dtype, e.name))
+        known = known_error_of(e)
         name = f"{e.model} on {e.gpu}"
         text = f"roofline of {name}" + ("" if e.name == "vllm" else f", {e.name}'s scheduler")
         return EngineSource(

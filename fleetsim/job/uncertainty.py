@@ -19,7 +19,7 @@ from fleetsim.config.scenario import Scenario, has_spot
 from fleetsim.config.sections import ObservedConfig
 from fleetsim.config.tree import is_given, is_touched
 from fleetsim.config.workload import Lognormal
-from fleetsim.engine.known_error import ANOTHER_ENGINE, sigma_of
+from fleetsim.engine.known_error import known_error_of, sigma_of
 from fleetsim.engine.residual import residual_of
 from fleetsim.engine.slowdown import off_by
 from fleetsim.engine.transport import sync_times
@@ -135,10 +135,10 @@ def _engine(scenario: Scenario, given: Collection[str]) -> Interval | None:
     source = engine_source(scenario, scenario.fleet.instances)
     if source.kind == "constant" or source.error_median is None:
         return None
+    if source.kind == "roofline":
+        return known_error_of(scenario.engine).around(1.0)
     # where only their median is known: 2.4388 medians of a normal law hold 90 %
-    low, high = _within(source.error_p90 or (1 + source.error_median) ** 2.4388 - 1)
-    wider = ANOTHER_ENGINE if source.kind == "roofline" else 1.0
-    return low**wider, high**wider
+    return _within(source.error_p90 or (1 + source.error_median) ** 2.4388 - 1)
 
 
 def _in_a_job(scenario: Scenario, given: Collection[str]) -> Interval | None:

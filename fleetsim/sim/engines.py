@@ -44,9 +44,11 @@ def engine_of(scenario: Scenario) -> tuple[StepTime, EngineLimits]:
     if scenario.engine.disaggregation is None:
         step_time, limits = one(scenario.engine)
     else:
-        from fleetsim.sim.disaggregation import disaggregated
+        from fleetsim.engine.disaggregation import disaggregated
 
-        step_time, limits = disaggregated(scenario.engine, one)
+        e = scenario.engine
+        parts = (gpu_of(e), model_shape(e.model)) if e.kind == "roofline" else None
+        step_time, limits = disaggregated(e, one, parts)
     cap = scenario.workload.turns.most_tokens(scenario.workload.output_tokens)
     return step_time.slower(scenario.engine.slowdown), replace(
         limits,

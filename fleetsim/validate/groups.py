@@ -19,9 +19,10 @@ from fleetsim.validate.ledger import Ledger
 from fleetsim.validate.verdict import BEYOND, ArmResult, CaseResult, role
 
 OWN, MODELLED, SEALED, BLIND = "trainer given", "trainer not given", "sealed", "blind"
-# Published / predicted seconds of a step lie between these in eight of ten arms of cases that were kept out whole
-# (calibration/residuals.py), beside what a repeated run is off by.
-FACTORS = {OWN: (0.94, 1.20), MODELLED: (0.90, 1.25)}
+# How far a step may lie above and below its prediction, as logarithms, for an arm that is a factor of e from the one
+# that was measured; with the root of the distance, up to MOST_APART. So far lie eight of ten arms of cases that were
+# kept out whole, beside what a repeated run is off by (calibration/residuals.py).
+ABOVE, BELOW, MOST_APART = 0.28, 0.1, 4.0
 # The share of arms that an 80 % range should hold.
 HELD = (0.75, 0.85)
 # Seconds of waiting that are less than this share of a step say nothing by their error.
@@ -114,13 +115,21 @@ def range_of(result: CaseResult, arm: ArmResult) -> tuple[float, float]:
 
     Where engines and trainer share one figure, what the arm comes to with all of it on either is in the range, too.
     """
-    kind = OWN if given_seconds(arm.arm) else MODELLED
-    low, high = (1.0, 1.0) if role(result, arm) == "fitted" else FACTORS[kind]
-    down, up = math.hypot(1 - low, RERUN), math.hypot(high - 1, RERUN)
+    far = 0.0 if role(result, arm) == "fitted" else math.sqrt(apart(result, arm))
+    down, up = math.hypot(-math.expm1(-BELOW * far), RERUN), math.hypot(math.expm1(ABOVE * far), RERUN)
     ends = (1 - down, 1 + up) if result.case.measure == "step_s" else (1 / (1 + up), 1 / (1 - down))
     put = (a.predicted for one in result.put for a in one.arms if a.arm.name == arm.arm.name)
     told = (*(arm.predicted * end for end in ends), *put)
     return min(told), max(told)
+
+
+def apart(result: CaseResult, arm: ArmResult) -> float:
+    """How far an arm is from the nearest one that was measured: the logarithm of the ratio of their predictions. Where
+    another publication measured the engine, it is taken to be a factor of e."""
+    if arm.arm.reference:
+        return min(abs(math.log(arm.predicted)), MOST_APART)
+    known = [a.predicted for a in result.arms if role(result, a) == "fitted" and not a.arm.reference]
+    return min(MOST_APART, min((abs(math.log(arm.predicted / p)) for p in known), default=1.0))
 
 
 def _error(arm: ArmResult) -> float | None:

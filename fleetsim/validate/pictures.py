@@ -228,7 +228,7 @@ IN_A_JOB = """\
 Generation inside a training job is slower than the same engine alone: the client, its tokenizers and the host take
 their part. The table shows the decode slowdown that is fitted on the baseline arm of each case. Plans and runs take it
 for `engine.slowdown` unless you give one (`--slowdown 1`): that of `trainer.recipe.framework`, drawn towards that of
-all runs, else that of all. Each run predicted by the others is off by 18 % in the median; without a slowdown, by
+all runs, else that of all. Each run predicted by the others is off by 14 % in the median; without a slowdown, by
 33 %."""
 
 UNKNOWN = "Something decides these arms that nobody published. They are in the gates all the same."

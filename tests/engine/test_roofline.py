@@ -7,6 +7,7 @@ import json
 import math
 import random
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -22,7 +23,7 @@ from fleetsim.engine.defaults import sglang_static_share
 from fleetsim.engine.gpus import GPUS, GpuSpec, gpu_spec
 from fleetsim.engine.kv_memory import activation_peak_bytes
 from fleetsim.engine.model.names import MODELS, model_shape
-from fleetsim.engine.operators.curves import Curves, curves_of, read_curves, shipped_curves
+from fleetsim.engine.operators.curves import Curves, curves_of, key_of, read_curves, shipped_curves
 from fleetsim.engine.operators.device import Device
 from fleetsim.errors import InputError
 
@@ -419,6 +420,7 @@ def test_roofline_stays_a_function_of_the_package() -> None:
         lambda d: d["families"]["ampere"]["latent"].pop("compute"),
         lambda d: d["families"]["ampere"].update(gemm=[1]),
         lambda d: d.pop("passes"),
+        lambda d: d["models"].update(m={"": float("inf")}),
         lambda d: d.update(hosts=3),
     ],
 )
@@ -431,6 +433,21 @@ def test_spoiled_curve_files_are_input_errors(tmp_path: Path, spoil: Callable[[d
     path.write_text(json.dumps(document))
     with pytest.raises(InputError, match="fit_engine"):
         read_curves(path)
+
+
+def test_a_published_model_has_a_factor_by_its_sizes() -> None:
+    """A fine-tune has that of its model; a model of which nothing was published, or a kind of engine, has none."""
+    published, other = model_shape("meta-llama/Llama-3.1-70B"), model_shape("Qwen/Qwen2.5-7B")
+    curves = curves_of({**SHIPPED, "models": {key_of(published): {"of": "it", "": 1.5, "sglang/8": 2.0}}})
+    tune = replace(published, name="a fine-tune")
+    found = [curves.factor_of(tune, engine, bits) for engine, bits in (("sglang", 8), ("sglang", 16), ("vllm", 8))]
+    assert found == [3.0, 1.5, 1.5]
+    assert curves.factor_of(other, "sglang", 8) == 1.0
+    plain = curves_of({**SHIPPED, "models": {}})
+    times = [
+        roofline("H100", tune, 8, "fp8", engine="sglang", curves=c)[0].seconds(64, 0, 1e5) for c in (plain, curves)
+    ]
+    assert times[1] == pytest.approx(3.0 * times[0])
 
 
 def test_every_gpu_has_the_curves_of_its_family_and_every_engine_a_host() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from fleetsim.validate.arms import blind_scenario_of, factors_of, scenario_of
 from fleetsim.validate.case import PublishedCase, load_cases, shipped
 from fleetsim.validate.documents import docs_files
 from fleetsim.validate.fit import fit, search
-from fleetsim.validate.groups import HELD, MODELLED, OWN, SEALED, Row, groups_of, range_of, rows_of
+from fleetsim.validate.groups import HELD, MODELLED, OWN, SEALED, Row, apart, groups_of, range_of, rows_of
 from fleetsim.validate.ledger import read_ledger
 from fleetsim.validate.run import RangedArm, held_share, ranged, ranged_arms, run_case
 from fleetsim.validate.verdict import ABSOLUTE, CaseResult, gate_rows, summary
@@ -155,6 +156,24 @@ def test_engines_and_trainer_share_a_step_of_which_no_part_is_published() -> Non
     low, high = range_of(result, result.arms[1])
     assert low <= min(ends)
     assert high >= max(ends)
+
+
+def test_a_range_grows_with_the_distance_from_the_arm_that_was_measured() -> None:
+    """With its root, more above than below; where another publication measured the engine, as a factor of e apart."""
+    task = {"scalar": "decode_slowdown", "arm": "one", "figure": "step_s", "value": 40.0, "low": 0.5, "high": 50}
+    result = run_case(small(fit=task))
+    arm = next(a for a in result.arms if a.arm.name != "one")
+    measured = next(a for a in result.arms if a.arm.name == "one").predicted
+    widths = []
+    for distance in (0.0, 0.5, 2.0):
+        low, high = range_of(result, replace(arm, predicted=measured * math.exp(distance)))
+        value = measured * math.exp(distance)
+        widths.append(high / low)
+        assert high / value - 1 >= 1 - low / value
+    assert widths == sorted(widths)
+    assert widths[0] == pytest.approx((1 + RERUN) / (1 - RERUN))
+    alone = replace(result, fitted=None, arms=tuple(replace(a, fitted=False) for a in result.arms))
+    assert apart(replace(alone, case=small()), arm) == 1.0
 
 
 def test_a_figure_out_of_reach_is_not_met() -> None:

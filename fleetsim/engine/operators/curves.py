@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
+from fleetsim.engine.model.shape import ModelShape
 from fleetsim.errors import InputError, Problem
 
 
@@ -119,12 +120,24 @@ _Record = TypeVar("_Record", GemmCurve, ExpertCurve, GroupedCurve, DecodeCurve, 
 @dataclass(frozen=True, slots=True, eq=False)
 class Curves:
     """All of them. passes: over a layer's hidden states, read or written by norms, residuals, rotations, conversions.
-    uneven: how much longer the busiest of the GPUs that share experts takes for their operations."""
+    uneven: how much longer the busiest of the GPUs that share experts takes for their operations. models: by their
+    sizes, how much longer published ones take than their operators: "" always, more under an engine in some bits."""
 
     families: Mapping[str, GpuFamily]
     hosts: Mapping[str, Host]
     passes: float
     uneven: float
+    models: Mapping[str, Mapping[str, float]]
+
+    def factor_of(self, shape: ModelShape, engine: str, bits: int) -> float:
+        """How much longer a model takes than its operators; 1 for one of which no run was published."""
+        found = self.models.get(key_of(shape), {})
+        return found.get("", 1.0) * found.get(f"{engine}/{bits}", 1.0)
+
+
+def key_of(shape: ModelShape) -> str:
+    """A model's sizes: what fine-tunes, releases and other names of one model share."""
+    return f"{shape.layers} x {shape.hidden}, {shape.vocab}"
 
 
 def curves_of(document: Mapping[str, Any]) -> Curves:
@@ -143,7 +156,12 @@ def curves_of(document: Mapping[str, Any]) -> Curves:
             for name, f in document["families"].items()
         }
         hosts = {name: _record(Host, f"hosts.{name}", row) for name, row in document["hosts"].items()}
-        return Curves(families, hosts, _number("passes", document["passes"]), _number("uneven", document["uneven"]))
+        models = {
+            key: {kind: _number(f"models.{key}.{kind}", factor) for kind, factor in row.items() if kind != "of"}
+            for key, row in document["models"].items()
+        }
+        uneven = _number("uneven", document["uneven"])
+        return Curves(families, hosts, _number("passes", document["passes"]), uneven, models)
     except (KeyError, TypeError, AttributeError) as error:
         raise _wrong("engine_curves", type(error).__name__, f"the keys that the fit writes ({error})") from error
 

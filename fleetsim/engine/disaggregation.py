@@ -1,35 +1,41 @@
-"""The disaggregated engine that a scenario asks for: its prefill side, the way of the KV cache, and its decode side."""
+"""An engine whose prompts are computed apart: its prefill side, the way of the KV cache, and its decode side."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
-from fleetsim.config.engine import EngineConfig
-from fleetsim.engine.gpus import gpu_of, gpu_spec
+from fleetsim.config.engine import DisaggregationConfig, EngineConfig
+from fleetsim.config.load import default_scenario, with_changes
+from fleetsim.engine.gpus import GpuSpec
 from fleetsim.engine.kv_memory import kv_bytes_per_token
 from fleetsim.engine.layout import Layout, layout_of
 from fleetsim.engine.limits import EngineLimits
-from fleetsim.engine.model.names import model_shape
 from fleetsim.engine.model.precision import KV_BYTES
+from fleetsim.engine.model.shape import ModelShape
 from fleetsim.engine.operators.device import NETWORK_SHARE
 from fleetsim.engine.step_time import PrefillSide, StepTime
+from fleetsim.errors import InputError
 
 OneEngine = Callable[[EngineConfig], tuple[StepTime, EngineLimits]]
 
 
-def disaggregated(engine: EngineConfig, one: OneEngine) -> tuple[StepTime, EngineLimits]:
+def disaggregated(
+    engine: EngineConfig, one: OneEngine, parts: tuple[GpuSpec, ModelShape] | None
+) -> tuple[StepTime, EngineLimits]:
     """Iteration times and limits of an instance whose prompts are computed by engines of their own.
 
-    one: makes the engine of a section. The decode engines are assumed to be evenly loaded: together they hold the sum
-    of what each holds, and an iteration takes as long as on one of them. Raises InputError as `one` does, for either
-    side.
+    one: makes the engine of a section. parts: its GPU and its model; of None nothing is known, and the cache takes no
+    time to move. The decode engines are assumed to be evenly loaded: together they hold the sum of what each holds, and
+    an iteration takes as long as on one of them. Raises InputError as `one` does, for either side.
     """
     given = engine.disaggregation
     assert given is not None  # who asks has seen it
     decode, limits = one(engine.model_copy(update={"disaggregation": None, "dp": given.decode_dp}))
     step, own = one(prefill_engine(engine))
-    fixed_s, token_s, words = _moved(engine)
+    unknown = 0.0, 0.0, "the way of the KV cache takes no time"
+    fixed_s, token_s, words = unknown if parts is None else _moved(engine, *parts)
     side = PrefillSide(
         given.prefill, step, replace(own, block_size=limits.block_size), given.latency_s + fixed_s, token_s, words
     )
@@ -41,6 +47,20 @@ def disaggregated(engine: EngineConfig, one: OneEngine) -> tuple[StepTime, Engin
         kv_blocks=limits.kv_blocks * n,
     )
     return replace(decode, prefill=side, engines=n), both
+
+
+def sides_of(given: Mapping[str, Any] | DisaggregationConfig, **decode: Any) -> EngineConfig:
+    """The section of an engine whose sides are `given`, as a scenario has them, and whose decode engine is `decode`.
+
+    Raises InputError naming what is wrong.
+    """
+    section = given.model_dump() if isinstance(given, DisaggregationConfig) else dict(given)
+    asked = {f"engine.{name}": value for name, value in decode.items() if value is not None}
+    try:
+        return with_changes(default_scenario(), {**asked, "engine.disaggregation": section}).engine
+    except InputError as error:
+        own = [replace(p, path=p.path.removeprefix("engine.")) for p in error.problems]
+        raise InputError(own) from None
 
 
 def prefill_engine(engine: EngineConfig) -> EngineConfig:
@@ -60,17 +80,13 @@ def prefill_engine(engine: EngineConfig) -> EngineConfig:
     )
 
 
-def _moved(engine: EngineConfig) -> tuple[float, float, str]:
+def _moved(engine: EngineConfig, gpu: GpuSpec, shape: ModelShape) -> tuple[float, float, str]:
     """Seconds to move the cache of a request: a fixed part, and a part for each token; and how, in words.
 
-    The GPUs of an engine send and receive their shares at the same time; the side with fewer GPUs sets the time. Of an
-    engine without a model nothing is known: its cache takes no time to move.
+    The GPUs of an engine send and receive their shares at the same time; the side with fewer GPUs sets the time.
     """
     given = engine.disaggregation
     assert given is not None  # who asks has seen it
-    if engine.kind != "roofline":
-        return 0.0, 0.0, "the way of the KV cache takes no time"
-    gpu, shape = gpu_spec(gpu_of(engine)), model_shape(engine.model)
     near = engine.gpus <= gpu.node_gpus
     rate = (gpu.link_bytes_s if near else gpu.nic_bytes_s) * NETWORK_SHARE
     way = "inside the server" if near else "through the network"
