@@ -81,6 +81,13 @@ def test_results_of_one_token_have_no_decodes(tmp_path: Path) -> None:
     assert o.seconds.tolist() == pytest.approx([TRUTH.seconds(0, 2048, 0, 2048 * 2049 / 2)])
 
 
+def test_a_run_in_which_nothing_was_timed_is_no_measurement(tmp_path: Path) -> None:
+    result = serve_result(play(TRUTH, 1, [(64, 1)] * 2), 1)
+    untimed = {k: v for k, v in result.items() if not k.endswith("ttft_ms")}
+    with pytest.raises(InputError, match="no usable duration"):
+        read_source(write(tmp_path / "a.json", untimed))
+
+
 def test_requests_that_failed_are_left_out(tmp_path: Path, runs: dict[int, list[Request]]) -> None:
     result = serve_result(runs[16], 16, detailed=True)
     whole = read_source(write(tmp_path / "a.json", result))
