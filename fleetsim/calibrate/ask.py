@@ -119,10 +119,8 @@ class Calibrate:
             yield Problem(flag("engine"), self.engine, "only vllm runs in process", remedy)
         if self.source == "vllm":
             for name in ("gpu", "kv_blocks", "block_size"):
-                if getattr(self, name) is not None:
-                    yield Problem(
-                        flag(name), getattr(self, name), "is for --url and --from", "the engine says it itself"
-                    )
+                if (said := getattr(self, name)) is not None:
+                    yield Problem(flag(name), said, "is for --url and --from", "the engine says it itself")
         elif self.engine_arg:
             yield Problem(flag("engine_arg"), self.engine_arg, "is for an engine in process", "leave it out")
         if (self.files or self.point) and (self.resume or self.measure_only):
@@ -136,12 +134,8 @@ class Calibrate:
                 yield Problem(flag("point"), self.point, f"cannot be combined with {flag(name)}", "leave one out")
         for name in ("gpu", "model"):
             if not getattr(self, name):
-                yield Problem(
-                    flag(name),
-                    None,
-                    "the roofline that --point calibrates is of a GPU and a model",
-                    f"add {flag(name)}",
-                )
+                rule = "the roofline that --point calibrates is of a GPU and a model"
+                yield Problem(flag(name), None, rule, f"add {flag(name)}")
 
     def _out_of_range(self) -> Iterator[Problem]:
         """Single values that cannot be."""
@@ -183,9 +177,8 @@ def _engine_args(texts: Sequence[str]) -> tuple[dict[str, Any], list[Problem]]:
         key, equals, value = text.partition("=")
         key = key.strip().lstrip("-").replace("-", "_")
         if not equals or not key.isidentifier():
-            problems.append(
-                Problem(flag("engine_arg"), text, "key=value, the key as the engine names it", "enforce_eager=true")
-            )
+            rule = "key=value, the key as the engine names it"
+            problems.append(Problem(flag("engine_arg"), text, rule, "enforce_eager=true"))
             continue
         try:
             found[key] = from_json(value)

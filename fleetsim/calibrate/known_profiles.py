@@ -27,16 +27,8 @@ class ListedProfile:
     profile: Profile
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
-    """wrong: name and problem of each that cannot be used."""
-
-    listed: tuple[ListedProfile, ...]
-    wrong: tuple[tuple[str, str], ...]
-
-
-def known_profiles() -> Known:
-    """The shipped ones, then those of this folder (*.profile.json)."""
+def known_profiles() -> tuple[list[ListedProfile], list[tuple[str, str]]]:
+    """The shipped ones, then those of this folder (*.profile.json); name and problem of each that cannot be used."""
     here = {str(path): path for path in sorted(Path().glob("*.profile.json"))}
     listed: list[ListedProfile] = []
     wrong: list[tuple[str, str]] = []
@@ -45,7 +37,7 @@ def known_profiles() -> Known:
             listed.append(ListedProfile(give, load_profile(path)))
         except InputError as error:
             wrong += [(give, str(problem)) for problem in error.problems]
-    return Known(tuple(listed), tuple(wrong))
+    return listed, wrong
 
 
 # Stored numbers are rounded; a simulator that changed moves them by more than this (a thousandth of a percent).
@@ -157,13 +149,13 @@ def calibrated_data(result: Calibrated) -> dict[str, Any]:
     }
 
 
-def listed_data(known: Known) -> dict[str, Any]:
+def listed_data(listed: Sequence[ListedProfile], wrong: Sequence[tuple[str, str]]) -> dict[str, Any]:
     """The document of `fleetsim profile ls`."""
     return {
         "schema_version": 1,
         "command": "profile ls",
-        "profiles": [{"profile": one.give, **_summary(one.profile)} for one in known.listed],
-        "unreadable": [{"profile": give, "problem": problem} for give, problem in known.wrong],
+        "profiles": [{"profile": one.give, **_summary(one.profile)} for one in listed],
+        "unreadable": [{"profile": give, "problem": problem} for give, problem in wrong],
     }
 
 

@@ -20,6 +20,7 @@ EXTRA_PASSES = 3  # over everything, where time is left in the end
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 FIRST_KEY = 1_000_000  # of prompts that no load shares
 LENGTHS, QUICK_LENGTHS = (1536, 8192), (384, 2048)  # mean and cap of responses
+POOL_SHARE = 0.6  # of the blocks that a batch needs at its peak: rl_preempt gets no more, so that it preempts
 
 
 def loads_in_order(limits: Limits, *, quick: bool = False, seed: int = 0) -> list[Load]:
@@ -68,7 +69,6 @@ def batches(limits: Limits, *, quick: bool, seed: int) -> list[Load]:
     ]
 
 
-POOL_SHARE = 0.6  # of the blocks that a batch needs at its peak: rl_preempt gets no more, so that it preempts
 COARSE_BATCHES = (1, 8, 32, 64, 128, 256, 512, 768, 1024)
 BETWEEN = (3, 12, 100, 130, 520, 640, 896)  # not sizes of a graph; the last three beyond the largest
 CONTEXTS = (256, 2048, 8192, 32768)

@@ -20,6 +20,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import shutil
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -158,8 +159,7 @@ def compress(path: str | os.PathLike[str]) -> Path:
         beside.open("wb") as out,
         gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=out, mtime=0) as packed,
     ):
-        while block := file.read(1 << 20):
-            packed.write(block)
+        shutil.copyfileobj(file, packed, 1 << 20)
     source.unlink()
     return target
 
@@ -172,12 +172,11 @@ def records_of(path: str | os.PathLike[str]) -> tuple[list[dict[str, Any]], int]
         try:
             record = from_json(line)
         except ValueError:
-            damaged += bool(line.strip())
-            continue
+            record = None
         if isinstance(record, dict) and _well_formed(record):
             found.append(record)
         else:
-            damaged += 1
+            damaged += bool(line.strip())
     return found, damaged
 
 
@@ -321,11 +320,12 @@ def _well_formed(record: Mapping[str, Any]) -> bool:
     )
 
 
-def _form(**fields: Any) -> type[BaseModel]:
+def _form(fields: Mapping[str, Any]) -> type[BaseModel]:
     """An object whose values, where they are given, are of these types; a name may be several. Other keys are free."""
     from pydantic import ConfigDict, create_model
 
-    known: dict[str, Any] = {name: (kind | None, None) for names, kind in fields.items() for name in names.split()}
+    kinds = {names: _form(kind) if isinstance(kind, dict) else kind for names, kind in fields.items()}
+    known: dict[str, Any] = {name: (kind | None, None) for names, kind in kinds.items() for name in names.split()}
     return create_model("Form", __config__=ConfigDict(strict=True), **known)
 
 
@@ -341,40 +341,43 @@ def _forms() -> Mapping[str, type[BaseModel]]:
 
     text, count = Annotated[str, Field(max_length=9_999)], Annotated[int, Field(ge=0, le=MOST_TOKENS)]
     seconds, large = Annotated[float, Field(ge=0, le=1e9)], Annotated[int, Field(ge=0, le=10**15)]
-    tokens, times, pairs = column(-1, MOST_TOKENS), column(-1, MOST_US), MOST_PAIRS
-    label = _form(**{"G P groups slots budget pool_blocks tokens": count, "length_scale": seconds})
+    tokens, times, whatever = column(-1, MOST_TOKENS), column(-1, MOST_US), dict[str, Any]
+    label = {"G P groups slots budget pool_blocks tokens": count, "length_scale": seconds}
     segment = {"ph": text, "seg": text | int, "lab": label}
-    drafts = _form(**{"iterations drafted": large, "accepted_at": list[large]})
+    drafts = {"iterations drafted": large, "accepted_at": list[large]}
     iterations = {
         "s ds du dv idle warm": times,
         "dt": column(-1, MOST_ITERATION_US),
         "nd K npf np Kp hit adm out fin pre run wait blk dr": tokens,
-        "A": column(0, pairs),
+        "A": column(0, MOST_PAIRS),
     }
     seen = {
         "dt": column(-MOST_ITERATION_US, MOST_ITERATION_US, float),
         "ovh nd K np dr": column(0, MOST_TOKENS, float),
         "of": column(0, MOST_TOKENS),
-        "A": column(0, pairs, float),
+        "A": column(0, MOST_PAIRS, float),
+    }
+    started = {
+        "engine vllm version cuda torch kind": text,
+        "tp": count,
+        "assumed": list[text],
+        "drafts": drafts,
+        "cache": {"num_gpu_blocks block_size": count},
+        "sched": {"max_num_seqs max_num_batched_tokens": count},
+        "comp": {"sizes": list[count]},
+        "model": {"max_model_len": count, "hf": whatever, "dtype": text},
+        "gpu": {"name": text, "count": count, "driver": text},
+        "engine_args": {"model": text, "tensor_parallel_size": count},
+        "speculation": {"method": text},
     }
     requests = {"submit first finish": times, "n pre P want": tokens}
-    return {
-        "meta": _form(**{"model source date smi": text}),
-        "start": _form(
-            **{"engine vllm version cuda torch kind": text, "tp": count, "assumed": list[text], "drafts": drafts},
-            cache=_form(**{"num_gpu_blocks block_size": count}),
-            sched=_form(**{"max_num_seqs max_num_batched_tokens": count}),
-            comp=_form(sizes=list[count]),
-            model=_form(max_model_len=count, hf=dict[str, Any], dtype=text),
-            gpu=_form(name=text, count=count, driver=text),
-            engine_args=_form(model=text, tensor_parallel_size=count),
-            speculation=_form(method=text),
-        ),
-        "it": _form(**segment, c=_form(**iterations)),
-        "seg": _form(
-            **segment,
-            **{"wall submit decode_s": seconds, "hit_tokens": count, "drafts": drafts, "req": _form(**requests)},
-        ),
-        "obs": _form(**segment, **seen),
-        "phase": _form(ph=text, res=_form(weights=dict[str, Any])),
+    ended = {"wall submit decode_s": seconds, "hit_tokens": count, "drafts": drafts, "req": requests}
+    forms = {
+        "meta": {"model source date smi": text},
+        "start": started,
+        "it": {**segment, "c": iterations},
+        "seg": {**segment, **ended},
+        "obs": {**segment, **seen},
+        "phase": {"ph": text, "res": {"weights": whatever}},
     }
+    return {kind: _form(fields) for kind, fields in forms.items()}

@@ -194,22 +194,17 @@ def _from_files(asked: Calibrate, tell: Tell) -> Calibrated:
         rule = "raw measurements are fitted alone"
         raise InputError([Problem("--from", list(asked.files), rule, "give one raw file, or none")])
     if raw:
-        _says_itself(asked)
+        rule = "the raw measurements say it themselves"
+        given = {name: getattr(asked, name) for name in (*NAMES, "quantization")}
+        wrong = [Problem(flag(name), said, rule, "leave it out") for name, said in given.items() if said is not None]
+        if wrong:
+            raise InputError(wrong)
         profile, found = _fitted(Path(raw[0]), asked, os.path.relpath(raw[0], place.parent))
     else:
         profile = _derived(asked)
         found = warnings_of(profile)
     write_text(place, profile_text(profile))
     return Calibrated(profile, place, Path(raw[0]) if raw else None, found)
-
-
-def _says_itself(asked: Calibrate) -> None:
-    """Raises InputError for flags about an engine that the raw measurements describe."""
-    rule = "the raw measurements say it themselves"
-    given = {name: getattr(asked, name) for name in (*NAMES, "quantization")}
-    problems = [Problem(flag(name), said, rule, "leave it out") for name, said in given.items() if said is not None]
-    if problems:
-        raise InputError(problems)
 
 
 def _derived(asked: Calibrate) -> Profile:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 import math
 import traceback
+from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -153,20 +154,14 @@ def progress_words(phase: str, label: Any, i: int, n: int, left_s: float) -> str
 
 
 def load_words(phase: str, label: Any) -> str:
-    """What a load is, in words."""
+    """What a load is, in words; what its label does not say shows as a question mark."""
     words = {
         "decode": "decodes, batch {B}, context {C}",
         "prefill": "{N} x {P} prompt tokens" + ", {budget} an iteration" * ("budget" in label),
         "mixed": "decodes, batch {B}, context {C}, beside prompts of {P}",
     }
-    return words.get(phase, f"batch {phase}, {{groups}} groups of {{G}}").format_map(_Known(label))
-
-
-class _Known(dict[str, Any]):
-    """A label in which what is missing shows as a question mark."""
-
-    def __missing__(self, key: str) -> str:
-        return "?"
+    known = defaultdict(lambda: "?", label)
+    return words.get(phase, f"batch {phase}, {{groups}} groups of {{G}}").format_map(known)
 
 
 def _fitted(
@@ -175,7 +170,7 @@ def _fitted(
     """The load as it fits into the time left, and the seconds that it may take; None where it does not fit."""
     batches = [b for b in later if b.kept_out and not b.optional]
     if not load.kept_out:
-        if not pace.knows:
+        if not pace.decodes:
             kept_s = UNKNOWN_SHARE * budget_s * bool(batches)
             return (load if left_s > kept_s else None), left_s - kept_s
         kept_s = min(sum(LEAST_SCALE * pace.seconds(b) for b in batches), BATCH_SHARE * left_s)
@@ -218,7 +213,7 @@ class LoadPace:
         """Takes in how a load went."""
         if ran.cut:
             return
-        if self.knows:
+        if self.decodes:
             self.drift *= math.sqrt(ran.wall_s / max(self.seconds(load), 1e-9))
             self.drift = min(max(self.drift, 1.0), MOST_DRIFT)
         self.wall_s[_point(load.phase, load.label)] = ran.wall_s
@@ -228,11 +223,6 @@ class LoadPace:
             self.decodes.append((batch, batch * context, ran.decode_s))
         if load.phase == "prefill":
             self.prefill = (self.prefill[0] + ran.prefill_tokens, self.prefill[1] + ran.wall_s)
-
-    @property
-    def knows(self) -> bool:
-        """Whether anything was measured that an estimate can rest on."""
-        return bool(self.decodes)
 
     @property
     def rate_words(self) -> str:

@@ -132,16 +132,16 @@ def ls(json_: JSON = False) -> None:
     from fleetsim.calibrate.told import list_lines
     from fleetsim.cli.output import show_json
 
-    known = known_profiles()
+    listed, wrong = known_profiles()
     if json_:
         from fleetsim.calibrate.known_profiles import listed_data
 
-        show_json(listed_data(known))
-    elif known.listed:
-        say("\n".join(list_lines(known.listed)))
+        show_json(listed_data(listed, wrong))
+    elif listed:
+        say("\n".join(list_lines(listed)))
     else:
         say("no profiles here; measure one with fleetsim calibrate, or see fleetsim profile estimate --help")
-    for give, problem in known.wrong:
+    for give, problem in wrong:
         say(f"warning: {give} cannot be used: {problem}", err=True)
 
 

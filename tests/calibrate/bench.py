@@ -1,17 +1,24 @@
 """A benchmark client against an engine with known iteration times: results as `vllm bench` and guidellm write them.
 
 Requests wait in line; at most `concurrency` are in the engine, the next one starts the moment that one ends. Iteration
-by iteration, running requests first, prompts in chunks of what the token budget leaves. No KV limit, no preemption.
+by iteration, as the scheduler of fake_scheduler.py takes them. No KV limit, no preemption.
 """
 
 from __future__ import annotations
 
+import json
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from fleetsim.engine import StepTime
+import numpy as np
+
+from fleetsim.calibrate.derivation import predicted_s
+from fleetsim.calibrate.sources.source import Source
+from fleetsim.engine import EngineLimits, StepTime
+from tests.calibrate.fake_scheduler import Job, Scheduler
 
 # An H200 with a 7B model, about: not measured, chosen.
 TRUTH = StepTime(
@@ -26,32 +33,37 @@ class Request:
     prompt: int
     output: int
     start: float = 0.0
-    computed: int = 0
     tokens: list[float] = field(default_factory=list)
 
 
 def play(truth: StepTime, concurrency: int, lengths: Sequence[tuple[int, int]], budget: int = 8192) -> list[Request]:
     """Runs requests of (prompt, output) tokens; returns them with the times of their tokens."""
-    waiting = [Request(p, o) for p, o in lengths]
-    every, running, now = list(waiting), [], 0.0
+    engine = Scheduler(truth, EngineLimits(concurrency, budget, 10**6), caching=False)
+    every, now = [Request(p, o) for p, o in lengths], 0.0
+    waiting, running = list(every), dict[int, Request]()
     while waiting or running:
         while waiting and len(running) < concurrency:
-            running.append(waiting.pop(0))
-            running[-1].start = now
-        decoding = [r for r in running if r.computed >= r.prompt]
-        kv = sum(r.prompt + len(r.tokens) - 1 for r in decoding)
-        room, prefill, pairs, done = budget - len(decoding), 0, 0, []
-        for r in (r for r in running if r.computed < r.prompt):
-            chunk = min(room, r.prompt - r.computed)
-            pairs += chunk * r.computed + chunk * (chunk + 1) // 2
-            prefill, room = prefill + chunk, room - chunk
-            r.computed += chunk
-            done += [r] * (chunk > 0 and r.computed == r.prompt)
-        now += truth.seconds(len(decoding), prefill, kv, pairs)
-        for r in (*decoding, *done):
-            r.tokens.append(now)
-        running = [r for r in running if len(r.tokens) < r.output]
+            waiting[0].start = now
+            engine.waiting.append(job := Job(None, waiting[0].prompt, waiting[0].output))
+            running[id(job)] = waiting.pop(0)
+        seconds, out = engine.step()
+        now += seconds
+        for job in out:
+            running[id(job)].tokens.append(now)
+            if job.gone:
+                del running[id(job)]
     return every
+
+
+def write(path: Path, document: Any) -> str:
+    """The path of a file with this text, or with this document as JSON."""
+    path.write_text(document if isinstance(document, str) else json.dumps(document), encoding="utf-8")
+    return str(path)
+
+
+def off(source: Source) -> np.ndarray:
+    """How far the truth lies from each observation: what the reading itself costs."""
+    return predicted_s(TRUTH, 0.0, source.observations) / source.observations.seconds - 1.0
 
 
 def _gaps(r: Request) -> list[float]:

@@ -10,7 +10,7 @@ import pytest
 
 from fleetsim.calibrate.ask import Calibrate
 from fleetsim.calibrate.build import build_profile
-from fleetsim.calibrate.facts import DraftCounts, measured_drafts
+from fleetsim.calibrate.facts import DraftCounts, counts_in, measured_drafts
 from fleetsim.calibrate.fit.design import observations_of
 from fleetsim.calibrate.raw import Raw, RawWriter, raw_of, records_of
 from fleetsim.calibrate.server import measure_server
@@ -175,4 +175,4 @@ def test_a_recorder_counts_drafts_by_itself(tmp_path: Path, monkeypatch: pytest.
     first, second = rows(tmp_path / "a.raw.jsonl")
     assert (first["nd"], first["K"], first["dr"], first["out"]) == (2, 100, 3, 4)
     assert (second["nd"], second["dr"], second["out"]) == (2, 6, 5)
-    assert record.tally.drafts == DraftCounts(4, 9, (2, 2, 1))
+    assert counts_in(record.tally.record()) == DraftCounts(4, 9, (2, 2, 1))

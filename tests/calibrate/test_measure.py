@@ -132,6 +132,16 @@ def test_a_lost_engine_ends_the_loop_at_once(tmp_path: Path) -> None:
     assert read_raw(path).segments
 
 
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_weight_update_comes_last_in_time_that_is_kept_for_it(tmp_path: Path, lost: bool) -> None:
+    fake = engine(tmp_path / "a.raw.jsonl", raises={0: EngineLostError("CUDA error")} if lost else {})
+    until: list[float] = []
+    measure(fake, loads_in_order(LIMITS, quick=True), fake.writer, budget_s=20.0, sync=until.append)
+    fake.writer.close()
+    assert until == ([] if lost else [pytest.approx(fake.now() + 4.0)])
+    assert fake.now() <= 100.0 + 1.02 * 16.0  # the clock of a fake begins at 100
+
+
 def test_loads_that_keep_failing_are_an_engine_that_is_lost(tmp_path: Path) -> None:
     went, fake, _ = run(tmp_path / "a.raw.jsonl", 1e6, raises={i: ValueError("x") for i in range(2, 9)})
     assert went.lost

@@ -6,20 +6,18 @@ import csv
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from fleetsim.calibrate.derivation import predicted_s
 from fleetsim.calibrate.facts import GivenFlags
 from fleetsim.calibrate.raw import RawWriter
 from fleetsim.calibrate.sources import is_raw, read_source
 from fleetsim.calibrate.sources.benchmark_run import batch_iterations, seen_decodes
-from fleetsim.calibrate.sources.source import Duration, Source, iteration, joined, observations_from, subset
+from fleetsim.calibrate.sources.source import Duration, iteration, joined, observations_from, subset
 from fleetsim.engine import EngineLimits, run_requests
 from fleetsim.errors import InputError
-from tests.calibrate.bench import TRUTH, Request, guidellm_benchmark, play, serve_result
+from tests.calibrate.bench import TRUTH, Request, guidellm_benchmark, off, play, serve_result, write
 
 DATA = Path(__file__).parent / "data"
 
@@ -29,16 +27,6 @@ def lengths(n: int, seed: int = 0) -> list[tuple[int, int]]:
     prompt = np.maximum(8, rng.lognormal(np.log(512), 0.5, n)).astype(int)
     output = np.clip(rng.lognormal(np.log(200), 0.7, n), 2, 1200).astype(int)
     return list(zip(prompt.tolist(), output.tolist(), strict=True))
-
-
-def write(path: Path, document: Any) -> str:
-    path.write_text(document if isinstance(document, str) else json.dumps(document), encoding="utf-8")
-    return str(path)
-
-
-def off(source: Source) -> np.ndarray:
-    """How far the truth lies from each observation: what the reading itself costs."""
-    return predicted_s(TRUTH, 0.0, source.observations) / source.observations.seconds - 1.0
 
 
 @pytest.fixture(scope="module")
@@ -91,6 +79,13 @@ def test_results_of_one_token_have_no_decodes(tmp_path: Path) -> None:
     requests = play(TRUTH, 1, [(2048, 1)] * 4)
     o = read_source(write(tmp_path / "a.json", serve_result(requests, 1))).observations
     assert o.seconds.tolist() == pytest.approx([TRUTH.seconds(0, 2048, 0, 2048 * 2049 / 2)])
+
+
+def test_a_run_in_which_nothing_was_timed_is_no_measurement(tmp_path: Path) -> None:
+    result = serve_result(play(TRUTH, 1, [(64, 1)] * 2), 1)
+    untimed = {k: v for k, v in result.items() if not k.endswith("ttft_ms")}
+    with pytest.raises(InputError, match="no usable duration"):
+        read_source(write(tmp_path / "a.json", untimed))
 
 
 def test_requests_that_failed_are_left_out(tmp_path: Path, runs: dict[int, list[Request]]) -> None:

@@ -9,21 +9,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from fleetsim.calibrate.derivation import predicted_s
 from fleetsim.calibrate.sources import read_source
-from fleetsim.calibrate.sources.source import Source
 from fleetsim.errors import InputError
-from tests.calibrate.bench import TRUTH
-
-
-def table(path: Path, text: str) -> str:
-    path.write_text(text, encoding="utf-8")
-    return str(path)
-
-
-def off(source: Source) -> float:
-    return float(np.abs(predicted_s(TRUTH, 0.0, source.observations) / source.observations.seconds - 1.0).max())
-
+from tests.calibrate.bench import TRUTH, off, write
 
 GRID = [(b, c) for b in (1, 8, 64) for c in (256, 4096)]
 
@@ -46,14 +34,14 @@ def seconds(b: int, c: int) -> float:
 def test_headers_are_matched_leniently(tmp_path: Path, header: str, value: object) -> None:
     mark = max(",;\t", key=header.count)
     rows = [mark.join(map(repr, (b, c, value(b, c)))) for b, c in GRID]  # type: ignore[operator]
-    source = read_source(table(tmp_path / "a.csv", "\n".join([header, *rows])))
+    source = read_source(write(tmp_path / "a.csv", "\n".join([header, *rows])))
     assert source.single
-    assert off(source) < 1e-12
+    assert np.abs(off(source)).max() < 1e-12
     assert source.run.tolist() == list(range(len(GRID)))
 
 
 def test_all_tokens_of_the_cache_may_be_given(tmp_path: Path) -> None:
-    o = read_source(table(tmp_path / "a.csv", "batch,kv_tokens,step_ms\n8,4096,9\n")).observations
+    o = read_source(write(tmp_path / "a.csv", "batch,kv_tokens,step_ms\n8,4096,9\n")).observations
     assert (o.decodes[0], o.kv_tokens[0], o.seconds[0]) == (8, 4096, pytest.approx(9e-3))
 
 
@@ -62,19 +50,19 @@ def test_rows_with_prefill_are_prompts_and_mixtures(tmp_path: Path) -> None:
         return f"{b},{c},{p},{1e3 * TRUTH.seconds(b, p, b * c, p * (p + 1) / 2)!r}"
 
     rows = [row(0, 0, 512), row(0, 0, 4096), row(16, 1000, 256), row(16, 1000, 0)]
-    source = read_source(table(tmp_path / "a.csv", "\n".join(["batch,context,prefill,step_ms", *rows])))
-    assert off(source) < 1e-12
+    source = read_source(write(tmp_path / "a.csv", "\n".join(["batch,context,prefill,step_ms", *rows])))
+    assert np.abs(off(source)).max() < 1e-12
     assert source.observations.prefill_tokens.tolist() == [512, 4096, 256, 0]
 
 
 def test_prefill_rates_count_prompt_tokens(tmp_path: Path) -> None:
-    o = read_source(table(tmp_path / "a.csv", "batch,context,prefill,tok_s\n0,0,1000,50000\n")).observations
+    o = read_source(write(tmp_path / "a.csv", "batch,context,prefill,tok_s\n0,0,1000,50000\n")).observations
     assert o.seconds.tolist() == [0.02]
 
 
 def test_rows_of_whole_runs(tmp_path: Path) -> None:
     text = "concurrency,input_len,output_len,tpot_ms,ttft_ms\n1,512,200,6,20\n32,512,200,9,60\n"
-    source = read_source(table(tmp_path / "a.csv", text))
+    source = read_source(write(tmp_path / "a.csv", text))
     o = source.observations
     assert not source.single
     assert source.run.tolist() == [0, 0, 1]
@@ -101,13 +89,13 @@ def test_rows_of_whole_runs(tmp_path: Path) -> None:
 )
 def test_bad_tables_say_what_and_where(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(InputError, match=said):
-        read_source(table(tmp_path / "a.csv", text))
+        read_source(write(tmp_path / "a.csv", text))
 
 
 def test_every_bad_row_is_named(tmp_path: Path) -> None:
     rows = ["batch,context,tok_s", "1,5,x", "1,5,10", "y,5,10", "1,z,10"]
     with pytest.raises(InputError) as caught:
-        read_source(table(tmp_path / "a.csv", "\n".join(rows)))
+        read_source(write(tmp_path / "a.csv", "\n".join(rows)))
     assert [p.path.rsplit(": ", 2)[1] for p in caught.value.problems] == ["row 2", "row 4", "row 5"]
 
 
@@ -133,6 +121,6 @@ def test_any_text_is_read_or_refused(tmp_path: Path, text: str) -> None:
 @given(st.lists(st.tuples(st.integers(1, 1024), st.integers(1, 32768), st.floats(1e-4, 10.0)), min_size=1, max_size=30))
 def test_what_is_written_is_read(tmp_path: Path, rows: list[tuple[int, int, float]]) -> None:
     text = "\n".join(["batch,context,step_s", *(f"{b},{c},{s!r}" for b, c, s in rows)])
-    o = read_source(table(tmp_path / "a.csv", text)).observations
+    o = read_source(write(tmp_path / "a.csv", text)).observations
     found = zip(o.decodes, o.kv_tokens, o.seconds, strict=True)
     assert [tuple(map(float, r)) for r in found] == [(b, b * c, s) for b, c, s in rows]

@@ -98,7 +98,7 @@ async def _engine(
     from fleetsim.calibrate.server.metrics import Guard, gauges_of
     from fleetsim.calibrate.server.probe import dialect_of, try_limits
 
-    given, shown = GivenFlags.of(asked), client.address.shown
+    given, shown = GivenFlags.of(asked), client.address.root
     tell(f"asking {shown} what it serves")
     served = choose_model(await models_of(client), given.model, shown)
 

@@ -29,14 +29,9 @@ MAX_BODY = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """root: scheme, host, port and path prefix, without a trailing slash or /v1."""
+    """root: scheme, host, port and path prefix, without a trailing slash or /v1; messages show it."""
 
     root: str
-
-    @property
-    def shown(self) -> str:
-        """The address as messages show it."""
-        return self.root
 
     def v1(self, path: str) -> str:
         """An endpoint of the OpenAI interface."""
@@ -204,7 +199,7 @@ class Client:
             self.limited += wait_s > 0
             await asyncio.sleep(wait_s)
         raise OutsideError(
-            f"{self.address.shown}: still answers 429 (too many requests) after {PATIENCE + 1} tries; "
+            f"{self.address.root}: still answers 429 (too many requests) after {PATIENCE + 1} tries; "
             "lift its rate limit for this key, or measure the server behind the gateway"
         )
 
@@ -214,7 +209,7 @@ class Client:
                 yield data
         except (aiohttp.ClientError, OSError) as error:
             raise GoneError(
-                f"{self.address.shown}: the connection broke in the middle of a response ({error})"
+                f"{self.address.root}: the connection broke in the middle of a response ({error})"
             ) from None
 
     @asynccontextmanager
@@ -239,12 +234,12 @@ class Client:
             raise GoneError(self._hangs(CONNECT_S)) from None
         except (aiohttp.ClientConnectorCertificateError, aiohttp.ClientConnectorSSLError, ssl.SSLError) as error:
             raise OutsideError(
-                f"{self.address.shown}: TLS failed ({_said(error)}); use the name in its certificate, point "
+                f"{self.address.root}: TLS failed ({_said(error)}); use the name in its certificate, point "
                 "SSL_CERT_FILE at the authority that signed it, or use http:// where it speaks plain HTTP"
             ) from None
         except aiohttp.ClientConnectorError as error:
             raise GoneError(
-                f"{self.address.shown}: no connection ({_said(error)}); is the server up, is this its address and port?"
+                f"{self.address.root}: no connection ({_said(error)}); is the server up, is this its address and port?"
             ) from None
         except aiohttp.InvalidURL:
             raise OutsideError(f"{url!r}: no usable address; for example http://localhost:8000") from None
@@ -252,11 +247,11 @@ class Client:
             raise
         except (aiohttp.ClientError, OSError) as error:
             raise _StaleError(
-                f"{self.address.shown}: the connection broke ({_said(error)}); is it an HTTP server, and still alive?"
+                f"{self.address.root}: the connection broke ({_said(error)}); is it an HTTP server, and still alive?"
             ) from None
 
     def _hangs(self, seconds: float) -> str:
-        return f"{self.address.shown}: no answer for {seconds:g} s; is the server alive, and not paused?"
+        return f"{self.address.root}: no answer for {seconds:g} s; is the server alive, and not paused?"
 
     async def _raise_for(self, response: aiohttp.ClientResponse) -> None:
         if response.status == 200 and response.content_type in ("text/event-stream", "application/octet-stream"):
@@ -266,7 +261,7 @@ class Client:
 
     def failure(self, status: int, content_type: str, text: str) -> OutsideError:
         """The error for an answer that is none, with its remedy."""
-        where, said = self.address.shown, self.key.hide(_message(text))
+        where, said = self.address.root, self.key.hide(_message(text))
         if status in (401, 403):
             what = "asks for a key" if not self.key.token else "refuses this key"
             return OutsideError(f"{where}: {what} ({status}{said}); give one with --api-key or FLEETSIM_API_KEY")

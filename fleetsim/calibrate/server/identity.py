@@ -109,7 +109,7 @@ class Identity:
 
 async def models_of(client: Client) -> list[dict[str, Any]]:
     """What /v1/models lists. Raises OutsideError where this is no OpenAI-compatible server."""
-    url, shown = client.address.v1("models"), client.address.shown
+    url, shown = client.address.v1("models"), client.address.root
     status, kind, text = await client.get(url)
     if status == 401 and client.key.use_spare():
         status, kind, text = await client.get(url)
@@ -170,7 +170,7 @@ async def identify(client: Client, model: dict[str, Any], gauges: Gauges | None)
     engines = max(gauges.engines if gauges else 1, int(known.flags.get("data_parallel_size") or 1))
     if engines > 1:
         raise OutsideError(
-            f"{client.address.shown}: {engines} data-parallel engines answer there; a profile is of one instance: "
+            f"{client.address.root}: {engines} data-parallel engines answer there; a profile is of one instance: "
             "start one with a data-parallel size of 1"
         )
     return known

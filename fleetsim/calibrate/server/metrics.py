@@ -16,14 +16,16 @@ from fleetsim.calibrate.facts import DraftCounts
 from fleetsim.errors import OutsideError
 
 NAME = re.compile(r"^(?:ray_)?(vllm|sglang)[:_](.+?)(?:_total)?$")
+# What a reading takes from a page: the first of these that it has.
 RUNNING = ("num_requests_running", "num_running_reqs")
 WAITING = ("num_requests_waiting", "num_queue_reqs")
-ENDED = ("request_success", "num_requests")
-PREEMPTED = ("num_preemptions", "num_retracted_requests")
-HITS = ("prefix_cache_hits", "gpu_prefix_cache_hits", "cached_tokens")
-GENERATED = ("generation_tokens",)
-FIRST_TOKENS = ("time_to_first_token_seconds_count",)
-USAGE = ("kv_cache_usage_perc", "gpu_cache_usage_perc", "token_usage")
+COUNTERS = {
+    "ended": ("request_success", "num_requests"),
+    "preempted": ("num_preemptions", "num_retracted_requests"),
+    "hit_tokens": ("prefix_cache_hits", "gpu_prefix_cache_hits", "cached_tokens"),
+    "kv_usage": ("kv_cache_usage_perc", "gpu_cache_usage_perc", "token_usage"),
+}
+Samples = dict[str, list[tuple[dict[str, str], float]]]  # by name: labels, value
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ def gauges_of(page: str) -> Gauges | None:
     """The reading in a metrics page; None where it is no Prometheus page, or one of some other server."""
     from prometheus_client.parser import text_string_to_metric_families
 
-    found: dict[str, list[tuple[dict[str, str], float]]] = {}
+    found: Samples = {}
     families: list[str] = []
     try:
         for metric in text_string_to_metric_families(page):
@@ -66,19 +68,16 @@ def gauges_of(page: str) -> Gauges | None:
                     found.setdefault(match[2], []).append((dict(sample.labels), float(sample.value)))
     except (ValueError, KeyError, IndexError, TypeError):  # what the parser raises on pages that are none
         return None
-    running, waiting = _first(found, RUNNING), _first(found, WAITING)
+    running, waiting = _first(found, *RUNNING), _first(found, *WAITING)
     if running is None or waiting is None:
         return None
     rows = [labels for name in (*RUNNING, *WAITING) for labels, _ in found.get(name, ())]
-    total = _first(found, ("max_total_num_tokens",))
+    total = _first(found, "max_total_num_tokens")
     return Gauges(
         family=families[0],
         running=running,
         waiting=waiting,
-        ended=_first(found, ENDED),
-        preempted=_first(found, PREEMPTED),
-        hit_tokens=_first(found, HITS),
-        kv_usage=_first(found, USAGE),
+        **{name: _first(found, *names) for name, names in COUNTERS.items()},
         total_kv_tokens=int(total) if total else None,
         cache=next((labels for labels, _ in found.get("cache_config_info", ())), {}),
         engines=max(1, len({(r.get("engine", ""), r.get("dp_rank", "")) for r in rows})),
@@ -86,20 +85,21 @@ def gauges_of(page: str) -> Gauges | None:
     )
 
 
-def _drafts(found: dict[str, list[tuple[dict[str, str], float]]]) -> DraftCounts | None:
+def _drafts(found: Samples) -> DraftCounts | None:
     """vLLM's counters of speculative decoding (vllm/v1/spec_decode/metrics.py, 0.32.0)."""
     at: dict[int, float] = {}
     for labels, value in found.get("spec_decode_num_accepted_tokens_per_pos", ()):
         if labels.get("position", "").isdigit():
             at[int(labels["position"])] = at.get(int(labels["position"]), 0.0) + value
-    drafts, drafted = _first(found, ("spec_decode_num_drafts",)), _first(found, ("spec_decode_num_draft_tokens",))
+    drafts, drafted = _first(found, "spec_decode_num_drafts"), _first(found, "spec_decode_num_draft_tokens")
     if not at or drafts is None or drafted is None:
         return None
-    generated, first_tokens = _first(found, GENERATED) or 0.0, _first(found, FIRST_TOKENS) or 0.0
+    generated = _first(found, "generation_tokens") or 0.0
+    first_tokens = _first(found, "time_to_first_token_seconds_count") or 0.0
     return DraftCounts.counted(drafts, drafted, tuple(at[k] for k in sorted(at)), generated, first_tokens)
 
 
-def _first(found: dict[str, list[tuple[dict[str, str], float]]], names: tuple[str, ...]) -> float | None:
+def _first(found: Samples, *names: str) -> float | None:
     """The sum of the first of these metrics that the page has. Ranks of one engine repeat its value: counted once."""
     for name in names:
         if name in found:

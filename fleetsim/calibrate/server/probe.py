@@ -43,10 +43,10 @@ async def dialect_of(client: Client, model: str, nonce: int, player: HttpPlayer)
                 continue
             stream = played.streams[0]
             if stream.tokens <= 0:
-                refused = OutsideError(f"{client.address.shown}: a completion came back without any token")
+                refused = OutsideError(f"{client.address.root}: a completion came back without any token")
                 continue
             if not text and stream.prompt_tokens != PROBE_PROMPT:
-                refused = OutsideError(f"{client.address.shown}: counts other prompt tokens than it was sent")
+                refused = OutsideError(f"{client.address.root}: counts other prompt tokens than it was sent")
                 break
             dialect.ends_early = stream.tokens < PROBE_TOKENS - 0.5
             dialect.counted_by = ("usage" if player.usage_counts else player.counted_by) if stream.exact else "spread"
@@ -56,7 +56,7 @@ async def dialect_of(client: Client, model: str, nonce: int, player: HttpPlayer)
                 dialect.prompts.tokens_per_word = max(0.25, stream.prompt_tokens / PROBE_PROMPT)
             return dialect
     raise OutsideError(
-        f"{client.address.shown}: takes no way of asking for a completion that fleetsim knows; last answer: {refused}"
+        f"{client.address.root}: takes no way of asking for a completion that fleetsim knows; last answer: {refused}"
     )
 
 
@@ -237,6 +237,6 @@ async def resume(client: Client) -> None:
             said = str(error)
         await asyncio.sleep(0.2 * (attempt + 1))
     raise OutsideError(
-        f"{client.address.shown}: is paused and does not resume ({said[:200]}); run: "
+        f"{client.address.root}: is paused and does not resume ({said[:200]}); run: "
         f"curl -X POST {client.address.own('resume')}"
     )
