@@ -133,6 +133,16 @@ SPECS: Mapping[str, Spec] = {
         tuple(f"tinker_cookbook/rl/{name}.py" for name in ("train", "metric_util", "metrics", "rollout_runner")),
         timers={"scope_span": "time/{}"},
     ),
+    "ms-swift": Spec(
+        "modelscope/ms-swift",
+        (
+            "swift/rlhf_trainers/grpo_trainer.py",
+            "swift/trainers/patcher.py",
+            "swift/megatron/trainers/grpo_trainer.py",
+            "swift/megatron/callbacks/print.py",
+        ),
+        stores={"_metrics": "{}", "metrics": "{}", "logs": "{}"},
+    ),
 }
 
 

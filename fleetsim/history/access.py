@@ -201,7 +201,7 @@ TOO_LARGE = re.compile(
 
 
 class PrometheusError(OutsideError):
-    """Prometheus did not answer as asked."""
+    """Prometheus did not answer as asked. Kind and problem stand in `args`, which Python's faces put in other words."""
 
     def __init__(self, kind: Kind, problem: Problem) -> None:
         super().__init__(kind, problem)

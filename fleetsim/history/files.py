@@ -24,7 +24,7 @@ from fleetsim.history.trackers import tracker_of
 
 _START = 1 << 16
 _PARQUET = b"PAR1"
-_SAMPLE = re.compile(r"[ \t]+[-+0-9.eE]*(?:Inf|NaN|[0-9])\S*(?:[ \t]+[-+0-9.eE]+)?[ \t]*(?:#.*)?$", re.IGNORECASE)
+_SAMPLE = re.compile(r"[ \t]+[-+0-9.eE]*(?:Inf|NaN|[0-9])\S*(?:[ \t]+[-+0-9.eE]+)?(?:[ \t]+#.*)?[ \t]*$", re.IGNORECASE)
 _FORMS = text("{}, OpenMetrics text with timestamps, or a step log (JSONL, JSON, CSV, a tracker's run)", SAVED)
 
 _SCENARIO = text("a scenario goes to {}; a history is {}", Text("--scenario", "job"), _FORMS)

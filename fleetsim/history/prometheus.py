@@ -60,13 +60,13 @@ class Prometheus:
             from prometheus_api_client import PrometheusConnect
             from urllib3.util import Retry
 
-            from fleetsim.history.session import BearerToken, Session
+            from fleetsim.history.session import Session, bearer
         except ImportError as error:
             remedy = "pip install 'fleetsim[prometheus]'"
             raise OutsideError(f"reading a Prometheus needs {error.name}, which is not installed; {remedy}") from None
         auth: Any = None
         if self.access.token is not None:
-            auth = BearerToken(self.access.token)
+            auth = bearer(self.access.token)
         elif self.access.user is not None:
             auth = requests.auth.HTTPBasicAuth(self.access.user, self.access.password or "")
         session = Session(self.access)
@@ -245,7 +245,7 @@ def nothing(prometheus: Prometheus, names: Sequence[str], selector: str, start_s
     if selector:
         try:
             jobs = sorted(
-                f'job="{one.labels.get("job", "")}" ({_greatest(one.values):.0f} series)'
+                f'job="{one.labels.get("job", "")}" ({np.max(np.nan_to_num(one.values), initial=0.0):.0f} series)'
                 for one in prometheus.query_range(
                     f"count by (job) ({any_of(names, '')})", start_s, end_s, max((end_s - start_s) / LOOKS, 1.0)
                 )
@@ -265,10 +265,6 @@ def nothing(prometheus: Prometheus, names: Sequence[str], selector: str, start_s
 _OTHERS = text(
     "do the engines expose metrics, and does this Prometheus scrape them? docs/metrics.md lists the names; {}", MAP
 )
-
-
-def _greatest(values: Floats) -> float:
-    return float(np.max(np.nan_to_num(values), initial=0.0))
 
 
 def _seen(prometheus: Prometheus, names: Sequence[str], selector: str, end_s: float) -> tuple[str, str] | None:

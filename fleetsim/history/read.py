@@ -73,9 +73,14 @@ def read_prometheus(
         *found.notes,
         *faults.clock(prometheus.clock_ahead_s, when.step_s),
         *_newest(prometheus, there, (end_s, now_s, when.step_s)),
-        *(_warning(text) for text in prometheus.warnings),
+        *(Note(_kind(text), f"Prometheus says: {text}") for text in prometheus.warnings),
     ]
     return one_job(bounded(replace(found, notes=tuple(dict.fromkeys(notes)))), selector)
+
+
+def _kind(warning: str) -> str:
+    """Infos of PromQL are about an expression's style; warnings are about data that did not come."""
+    return "other" if warning.startswith("PromQL info") else "partial"
 
 
 def _problems(start_s: float, end_s: float, step_s: float | None) -> list[Problem]:
@@ -178,11 +183,6 @@ def _newest(prometheus: Prometheus, there: Present, window: tuple[float, float, 
     up = prometheus.query(f"max({select('up', selector)})", now_s)
     last_s = float(raw[0].values[-1]) if raw and raw[0].values.size else there.spans[there.first][1]
     return faults.newest(last_s, end_s, now_s, step_s, bool(up and up[0].values.size and up[0].values[-1] > 0))
-
-
-def _warning(text: str) -> Note:
-    """Infos of PromQL are about an expression's style; warnings are about data that did not come."""
-    return Note("other" if text.startswith("PromQL info") else "partial", f"Prometheus says: {text}")
 
 
 # ------------------------------------------------------------------------------------------ what is there

@@ -181,7 +181,8 @@ def _history_of(header: Header, blocks: Mapping[str, Floats], where: str) -> His
     for name, part in header.histograms.items():
         counts = np.ascontiguousarray(blocks[name][:, :-1].transpose(0, 2, 1))
         histograms[name] = Buckets(np.array(part.le), np.array(part.times), counts, blocks[name][:, -1].copy())
-    steps = header.steps
+    log = header.steps
+    columns = {} if log is None else {name: np.array(values, dtype=float) for name, values in log.columns.items()}
     return History(
         times=np.array(header.times),
         step_s=header.step_s,
@@ -190,7 +191,7 @@ def _history_of(header: Header, blocks: Mapping[str, Floats], where: str) -> His
         fleet={name: blocks[name] for name in header.fleet},
         histograms=histograms,
         configs=tuple(header.configs),
-        steps=None if steps is None else StepLog(steps.framework, _arrays(steps.columns)),
+        steps=None if log is None else StepLog(log.framework, columns),
         notes=tuple(header.notes),
         source=header.source,
     )
@@ -209,21 +210,15 @@ def _header_of(history: History) -> Header:
         values=list(history.values),
         fleet=list(history.fleet),
         histograms={k: HistogramPart(le=b.le.tolist(), times=b.times.tolist()) for k, b in history.histograms.items()},
-        steps=None if log is None else StepsPart(framework=log.framework, columns=_lists(log.columns)),
+        steps=None
+        if log is None
+        else StepsPart(framework=log.framework, columns={k: v.tolist() for k, v in log.columns.items()}),
         notes=list(history.notes),
     )
 
 
 def _rows_of(shape: tuple[int, ...]) -> int:
     return math.prod(shape[:-1])
-
-
-def _lists(columns: Mapping[str, Floats]) -> dict[str, list[float]]:
-    return {name: values.tolist() for name, values in columns.items()}
-
-
-def _arrays(columns: Mapping[str, list[float]]) -> dict[str, Floats]:
-    return {name: np.array(values, dtype=float) for name, values in columns.items()}
 
 
 def _blocks(history: History) -> Iterator[Floats]:

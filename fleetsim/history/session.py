@@ -17,7 +17,7 @@ import socket
 import threading
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from email.utils import parsedate_to_datetime
 from typing import Any, Literal
@@ -83,19 +83,14 @@ MOST_BYTES, MOST_SERIES = 32 << 20, 50_000
 WHOLE = 4.0
 
 
-class BearerToken(requests.auth.AuthBase):
-    """The token as a header, and in no repr."""
+def bearer(token: str) -> Callable[[requests.PreparedRequest], requests.PreparedRequest]:
+    """The token as a header of each request, and in no repr."""
 
-    def __init__(self, token: str) -> None:
-        self._token = token
+    def signed(request: requests.PreparedRequest) -> requests.PreparedRequest:
+        request.headers["Authorization"] = f"Bearer {token}"
+        return request
 
-    def __call__(self, r: requests.PreparedRequest) -> requests.PreparedRequest:
-        """Adds the header."""
-        r.headers["Authorization"] = f"Bearer {self._token}"
-        return r
-
-    def __repr__(self) -> str:
-        return "BearerToken(...)"
+    return signed
 
 
 def secrets_of(authorization: str) -> set[str]:

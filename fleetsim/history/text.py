@@ -29,6 +29,8 @@ Row = dict[str, float]
 # transformers print them.
 _NUMBERS = Decoder(dict[str, Annotated[float, Meta(gt=-(2.0**63), lt=2.0**63)]], strict=False)
 
+_UNITS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
+_SPAN, _PROGRESS = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|[dhms])(?: |$))+"), re.compile(r"(\d{1,15})/\d+")
 _FLOAT64, _SCALAR = "np.float64(", re.compile(r"np\.\w+\(")
 _COLOUR = r"\x1b\[[0-9;]*[A-Za-z]"
 _COLOURS = re.compile(_COLOUR)
@@ -80,19 +82,31 @@ def numbers_of(text: str) -> Row | None:
 
 
 def number(value: object) -> float | None:
-    """A number, or what stands for one ("12.5", "NaN", an ISO time); None for anything else."""
+    """A number, or what stands for one ("12.5", "NaN", an ISO time, "1h 2m" as seconds, "3/500" as 3); None for
+    anything else."""
     try:
         if isinstance(value, str):
             return float(value)
         if isinstance(value, int | float) and not isinstance(value, bool):
             return float(value)
     except (ValueError, OverflowError):
+        text = str(value).strip()
+        if (done := _PROGRESS.fullmatch(text)) is not None:
+            return float(done[1])
+        if _SPAN.fullmatch(text) is not None:
+            return lasts(text)
         try:
-            moment = datetime.fromisoformat(str(value).strip())
+            moment = datetime.fromisoformat(text)
             return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
         except (ValueError, OverflowError):
             return None
     return None
+
+
+def lasts(text: str) -> float:
+    """Seconds of "1h 2m", "1m 20s", "20s", "12.34s", "300ms"."""
+    parts = re.findall(r"([\d.]+)(ms|[dhms])", text)
+    return sum(float(amount) * _UNITS[unit] for amount, unit in parts)
 
 
 def bare(text: str) -> str | None:

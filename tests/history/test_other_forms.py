@@ -47,6 +47,51 @@ def test_trl_behind_its_bar(tmp_path: Path, between: str) -> None:
     assert list(log.columns["step_s"]) == [20.0 + k for k in range(1, STEPS + 1)]
 
 
+def _swift(k: int) -> dict[str, object]:
+    """As ms-swift's callback adds its progress to what the trainer logs: two of its values are texts."""
+    passed = 24 * k + 3600
+    shown = f"{passed // 3600}h {passed % 3600 // 60}m {passed % 60}s"
+    trained = {"loss": 0.0123, "grad_norm": 0.21, "learning_rate": 1e-06, "completions/mean_length": 500.0 + k}
+    more = {"completions/min_length": 80.0, "completions/max_length": 2048.0, "completions/clipped_ratio": 0.06}
+    rewards = {"reward": 0.5, "reward_std": 0.2, "frac_reward_zero_std": 0.1, "kl": 2e-05, "epoch": 0.01 * k}
+    done = {"global_step/max_steps": f"{k}/200", "elapsed_time": shown, "remaining_time": "1h 2m 3s"}
+    return {**trained, **more, **rewards, **done, "memory(GiB)": 61.5, "train_speed(s/it)": 24.0}
+
+
+@pytest.mark.parametrize("form", ["file", "console", "behind its bar"])
+def test_ms_swift(tmp_path: Path, form: str) -> None:
+    """modelscope/ms-swift 3602360: swift/trainers/patcher.py writes logging.jsonl and prints the same."""
+    rows = [_swift(k) for k in range(1, STEPS + 1)]
+    ends = {"train_runtime": 812.5, "train_loss": 0.01, "global_step/max_steps": f"{STEPS}/{STEPS}"}
+    if form == "file":
+        text = "\n".join(map(json.dumps, [*rows, ends]))
+    else:
+        bar = "Train:  12%|#2        | 24/200 [09:36<1:10:24, 24.0s/it]" if form == "behind its bar" else ""
+        text = "\n".join(["[INFO:swift] Setting args.lazy_tokenize: True", *(f"{bar}{row}" for row in [*rows, ends])])
+    log = _steps(tmp_path / "logging.jsonl", text)
+    assert log.framework == "ms-swift"
+    assert list(log.columns["step"]) == list(range(1, STEPS + 1))
+    assert list(log.columns["step_s"][1:]) == [24.0] * (STEPS - 1)
+    assert log.columns["length_mean"][4] == 505.0
+    assert log.columns["clip_share"][4] == 0.06
+    assert "wait_s" not in log.columns
+
+
+def test_ms_swift_in_its_tracker_says_what_the_rest_of_a_step_was(tmp_path: Path) -> None:
+    timer = "profiling/Time taken: GRPOTrainer."
+    seconds = {"generate": 10.0, "_move_model_to_vllm": 2.0, "_compute_rewards_per_func": 1.0}
+    others = {"_score_completions": 1.5, "_prepare_batch_inputs": 3.0}
+    rows = []
+    for k in range(1, STEPS + 1):
+        timed = {f"{timer}{name}": value for name, value in {**seconds, **others}.items()}
+        rows.append({f"{timer}generate": 5.0, "_runtime": 40.0 * k - 20})  # once more, for samples of other prompts
+        rows.append({"train/global_step": k, "_runtime": 40.0 * k, "train/completions/mean_length": 500.0, **timed})
+    log = _steps(tmp_path / "run.jsonl", "\n".join(map(json.dumps, rows)))
+    assert log.framework == "ms-swift"
+    assert log.columns["step_s"][4] == 40.0
+    assert log.columns["update_s"][4] == pytest.approx(40.0 - log.columns["wait_s"][4] - 2.0 - 1.0)
+
+
 def _verl(k: int, begin: str) -> str:
     parts = {"gen": 40.0 + k % 3, "ref": 8.0, "adv": 1.0, "update_actor": 30.0}
     told = " - ".join(f"{begin}/{name}:{value:.3f}" for name, value in parts.items())

@@ -156,6 +156,17 @@ LOGS: Mapping[str, tuple[Mapping[str, float], Mapping[str, float], str]] = {
         {"train_s": 9, "group_s_mean": 80},
         "stand nowhere",
     ),
+    "ms-swift": (
+        {"train/global_step": 1, "profiling/Time taken: GRPOTrainer.generate": 30.0,
+         "profiling/Time taken: GRPOTrainer._move_model_to_vllm": 2.0,
+         "profiling/Time taken: GRPOTrainer._compute_rewards_per_func": 1.0,
+         "profiling/Time taken: GRPOTrainer._score_completions": 1.5,
+         "profiling/Time taken: GRPOTrainer._prepare_batch_inputs": 4.0, "train/completions/mean_length": 300.0,
+         "train/completions/clipped_ratio": 0.1, "train/num_turns": 2.0},
+        {"wait_s": 30, "generate_s": 30, "sync_s": 2, "reward_s": 1, "length_mean": 300, "clip_share": 0.1,
+         "turns_mean": 2},
+        "in its trackers alone",
+    ),
     "plain": (
         {"step": 1, "step_s": 10.0, "wait_s": 2.0, "train_s": 7.0, "sync_s": 1.0, "samples": 64},
         {"step_s": 10, "wait_s": 2, "train_s": 7, "sync_s": 1, "samples": 64},

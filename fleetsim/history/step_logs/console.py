@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from fleetsim.history.step_logs.frameworks import BY_NAME, CLOCKS, RUNNING, known_as
-from fleetsim.history.text import Pairs, Row, bare, clean, cleaner, dict_of, number, numbers_of
+from fleetsim.history.text import Pairs, Row, bare, clean, cleaner, dict_of, lasts, number, numbers_of
 
 _AREAL = re.compile(r"\bTrain step (\d+)/\d+ done\.$")
 _PANEL = re.compile(r"^╭─+ Metrics ─+╮$")
@@ -25,7 +25,6 @@ _SKYRL = re.compile(r"(?:^| - )Step (\d+):$")
 # "| Time: 12.34s | Loss: 0.1" until f6563ff0e (2026-06-01), "| 12.3s | Loss 0.1" since.
 _PRIME = re.compile(r"(?:^|[\s\"])Step (\d+) \| +(?:Time:? +)?(\d[^|]*?) \| ((?:Loss|Reward):? .*)")
 _PRIME_WAITED = re.compile(r"Waited for batch to arrive for ([\d.]+) seconds")
-_UNITS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _INDENT = 3  # spaces before a category; below it the values go on
 _ITEMS = frozenset(("{'", '{"', " '", ' "'))  # how lines of pprint begin
 _MOST = 400  # lines of one dictionary; what is longer was cut off
@@ -166,7 +165,7 @@ def _prime(lines: Iterable[str]) -> Iterator[Row]:
         if (waited := _PRIME_WAITED.search(line)) is not None:
             yield {"time/wait_for_batch": float(waited[1])}
         elif (found := _PRIME.search(line)) is not None:
-            row = [("step", float(found[1])), ("time/step", _lasts(found[2]))]
+            row = [("step", float(found[1])), ("time/step", lasts(found[2]))]
             for part in found[3].split(" | "):
                 field = _PRIME_FIELD.match(part.strip())
                 amount = number(field[2]) if field is not None else None
@@ -178,12 +177,6 @@ def _prime(lines: Iterable[str]) -> Iterator[Row]:
                     row.append(("progress/rollouts", float(field[3])))
             # the very first batch of the orchestrator comes after no other
             yield dict(pair for pair in row if pair != ("time/step", 0.0))
-
-
-def _lasts(text: str) -> float:
-    """Seconds of "1h 2m", "1m 20s", "20s", "12.34s", "300ms"."""
-    parts = re.findall(r"([\d.]+)(ms|[dhms])", text)
-    return sum(float(amount) * _UNITS[unit] for amount, unit in parts)
 
 
 # What every line has that a framework alone prints at a step; looked for first, for a million lines may come before.
@@ -327,7 +320,7 @@ def _tells(mark: str, pattern: re.Pattern[str]) -> Callable[[str], bool]:
     return lambda line: mark in line and pattern.search(line) is not None
 
 
-_DICTS = ("roll", "openrlhf", "slime", "trl")
+_DICTS = ("roll", "openrlhf", "slime", "ms-swift", "trl")
 SHAPES = (
     Shape("verl", _tells("step:", _VERL), _verl, lambda x: "step:" in x, cleans=True),
     *(Shape(name, _marked(name), _dicts, lambda x: "}" in x or "%|" in x) for name in _DICTS),

@@ -24,7 +24,7 @@ Values = Mapping[str, Floats]
 """Metric -> its numbers, a step each."""
 
 CLOCKS = ("_timestamp", "timestamp", "time", "time_s", "Wall Time", "wall_time")
-RUNNING = ("_runtime", "Relative Time (Process)", "Relative Time (Wall)")
+RUNNING = ("_runtime", "elapsed_time", "Relative Time (Process)", "Relative Time (Wall)")
 
 How = Literal["first", "sum", "growth", "rest", "next", "percent"]
 FORMS: Mapping[How, str] = {

@@ -100,13 +100,15 @@ def derive(
 ) -> list[Note]:
     """Adds the columns that follow from others, and returns a note on each. serial: whether a step's parts come one
     after the other, beside a total of its own. rest: the part that is what the others leave of a step."""
+    clocked = _step_seconds(columns, values)
     _training(columns)
     if rest is not None and rest not in columns and {"step_s", "wait_s"} <= set(columns):
         named = _named(columns, [part for part in PARTS if part != rest])
         columns[rest] = np.maximum(columns["step_s"] - named, 0.0)
         _training(columns)
     return [
-        *_step_seconds(columns, values),
+        *clocked,
+        *_summed(columns),
         *_samples(columns),
         *_groups(columns),
         *_tokens(columns),
@@ -131,19 +133,20 @@ def _named(columns: Mapping[str, Floats], parts: Sequence[str]) -> Floats:
 
 def _step_seconds(columns: dict[str, Floats], values: Mapping[str, Floats]) -> list[Note]:
     clock = columns.get("time_s", next((values[r] for r in RUNNING if r in values), None))
-    if "step_s" in columns:
-        return []
-    if clock is None:
-        parts = [columns[part] for part in (*PARTS, "eval_s") if part in columns]
-        if not {"wait_s", "train_s"} <= set(columns):
-            return []
-        columns["step_s"] = np.nansum(np.stack(parts), axis=0)
-        return [Note("other", "The log has neither a step time nor a clock: a step is the sum of its named parts.")]
-    if len(clock) < 2:
+    if "step_s" in columns or clock is None or len(clock) < 2:
         return []
     apart = np.diff(clock) / np.maximum(np.diff(columns["step"]), 1)
     columns["step_s"] = np.r_[np.nan, np.where(apart > 0, apart, np.nan)]
     return [Note("other", "The log has no step time: it is taken from the times between rows.")]
+
+
+def _summed(columns: dict[str, Floats]) -> list[Note]:
+    """A step without time and clock."""
+    if "step_s" in columns or not {"wait_s", "train_s"} <= set(columns):
+        return []
+    parts = [columns[part] for part in (*PARTS, "eval_s") if part in columns]
+    columns["step_s"] = np.nansum(np.stack(parts), axis=0)
+    return [Note("other", "The log has neither a step time nor a clock: a step is the sum of its named parts.")]
 
 
 def _samples(columns: dict[str, Floats]) -> list[Note]:
