@@ -26,12 +26,11 @@ from fleetsim.job.trials import Trials
 from fleetsim.replay.change.patch import Patch, patch_of
 from fleetsim.replay.change.plan import SavedPlan, plan_of
 from fleetsim.replay.change.recommendation import AdvisedFleet, recommend
-from fleetsim.replay.change.resizing import unless_mended
 from fleetsim.replay.change.verification import Verification
 from fleetsim.replay.change.verification import verify as verified
 from fleetsim.replay.change.what_if import KeySweep, WhatIf, changed, next_step, sweep, what_if
 from fleetsim.replay.diagnose.finding import Withheld
-from fleetsim.replay.diagnose.removals import mended
+from fleetsim.replay.diagnose.mending import mended, unless_mended
 from fleetsim.replay.implied.implied_scenario import Implied, measured_by
 from fleetsim.replay.observe.observed import Observed
 from fleetsim.replay.questions import Questions

@@ -10,7 +10,6 @@ from fleetsim import units
 from fleetsim.config.scenario import Scenario
 from fleetsim.replay.arrivals import serves
 from fleetsim.replay.backtest import Backtest
-from fleetsim.replay.change.resizing import withheld
 from fleetsim.replay.diagnose.checks.accounted import accounted, answers
 from fleetsim.replay.diagnose.checks.case import WORTH, Case, Gains, Reply, told
 from fleetsim.replay.diagnose.checks.engines import max_num_seqs, preemptions, prefix_cache
@@ -21,6 +20,7 @@ from fleetsim.replay.diagnose.checks.trainer import sync, trainer
 from fleetsim.replay.diagnose.cost import ROLLOUT, FindingCost, observed_slices, pools_of, settle, within
 from fleetsim.replay.diagnose.finding import MENDS, Check, Finding, Verdict
 from fleetsim.replay.diagnose.levers import levers_of
+from fleetsim.replay.diagnose.mending import withheld
 from fleetsim.replay.implied.stretch import own_paces
 from fleetsim.replay.observe.changes import missed_words, unreplaced
 from fleetsim.replay.observe.observed import Observed
@@ -75,7 +75,7 @@ def diagnose(
 
     scenario: prices, targets, and whatever the user knows of the job. given: the dotted paths of it that somebody gave:
     only those are held against the window, the others are defaults (all of them, where nothing is said). gains: what
-    removing a fault saves of a step, by simulation (`replay/diagnose/removals.py`). ranked: the same of a simulation
+    removing a fault saves of a step, by simulation (`replay/diagnose/mending.py`). ranked: the same of a simulation
     that is good enough to compare causes by (default: `gains`). ahead: what running further ahead saves of a step.
     enough: instances that make a step no longer, by simulation. unsimulated: why there is no back-test. weighed: False
     where a simulation could confirm or refute what the rules find, and nobody wanted one: then they only suspect it.

@@ -10,7 +10,7 @@ import numpy as np
 from fleetsim.history.counters import growth, increments
 from fleetsim.history.history import Floats, History, Note, StepLog
 from fleetsim.replay.observe.interruptions import Pause
-from fleetsim.replay.observe.intervals import fleet_total, mean, number, percentile
+from fleetsim.replay.observe.intervals import fleet_total, mean, number, percentile, sums_of
 from fleetsim.replay.observe.observed import From, Observed, QueueView, Reading, TrainerView
 from fleetsim.replay.observe.steps import Steps, step_growth
 
@@ -252,8 +252,7 @@ def _logged_dropped(columns: Mapping[str, Floats]) -> float | None:
     dropped, trained = columns.get("dropped_samples"), columns.get("samples")
     if dropped is None or trained is None:
         return None
-    known = np.isfinite(dropped) & np.isfinite(trained)
-    lost, used = float(dropped[known].sum()), float(trained[known].sum())
+    lost, used = sums_of(dropped, trained)
     return lost / (lost + used) if lost + used > 0 else None
 
 

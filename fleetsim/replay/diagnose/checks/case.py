@@ -43,7 +43,7 @@ class Case:
 
     scenario: prices, targets, batch, limits, as far as anybody gave them (`given`: their dotted paths); the rest are
     defaults, and no evidence. backtest: None where none was made. gains: what removing a fault saves of a step, by
-    simulation (`replay/diagnose/removals.py`); empty without a back-test that holds. ranked: the same, to compare
+    simulation (`replay/diagnose/mending.py`); empty without a back-test that holds. ranked: the same, to compare
     causes by where the back-test is only nearly right. ahead: what running further ahead of the trainer saves of a
     step, by simulation; None = not simulated. enough: instances that make a step no longer, by simulation; None = not
     simulated. unsimulated: why the window cannot be simulated; None where it can, or nobody asked. weighed: whether
