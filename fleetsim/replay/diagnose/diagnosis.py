@@ -90,7 +90,8 @@ def diagnose(
     sizes = [size_of.get(d.check) for d in drafts]
     findings = tuple(_finding(d, size) for d, size in zip(drafts, sizes, strict=True))
     first = _largest_lever(case, order) or _dearest(_first(case, order), order, size_of)
-    most = _largest(drafts, sizes)
+    sized = [(size.usd_per_day, d) for d, size in zip(drafts, sizes, strict=True) if size is not None]
+    most = max(sized, key=lambda pair: pair[0])[1] if sized else None
     starves = _starves(case, drafts)
     headline = _headline(case, starves, first, most, drafts)
     binding = None if first is None else first.check
@@ -139,13 +140,17 @@ def _weighed(case: Case, draft: Reply) -> Reply:
     gain = case.gains.get(draft.check)
     if draft.check == "rollout" and draft.state == "fault" and case.ahead is not None:
         return _run_ahead(case, draft, case.ahead)
-    if draft.state == "fault" and not case.weighed and _refutable(draft):
+    # A fault that a simulation may say is none; which of its two it is the rollout check leaves open.
+    refutable = draft.check in _COSTS_OR_NOT or (draft.check == "stragglers" and not draft.claims)
+    if draft.state == "fault" and not case.weighed and refutable:
         title = f"{SUSPECTED}{draft.title.removeprefix(SUSPECTED)}"
         said = (*draft.evidence, "whether it costs anything only a simulation tells: leave out --no-backtest")
         return replace(draft, title=title, evidence=said, name=f"perhaps {draft.name}")
     if draft.state != "fault" or gain is None or draft.check == "rollout":
         return draft
-    if draft.check == "stragglers" and draft.claims and not _paced(case):
+    views = case.observed.instances
+    paced = any(pace != 1.0 for pace in own_paces(views).values()) or bool(piled(views))
+    if draft.check == "stragglers" and draft.claims and not paced:  # the simulation has no slow instance
         return draft
     what = "a request" if serves(case.observed) else "a step"
     said = (*draft.evidence, f"simulated without it, {what} is {units.share(max(0.0, gain))} shorter")
@@ -154,18 +159,14 @@ def _weighed(case: Case, draft: Reply) -> Reply:
         return replace(draft, evidence=said, claims={of: share for of, share in draft.claims.items() if of in ROLLOUT})
     # Engines that stop for weights while the trainer is busy and does not wait: a rolling sync that costs no step.
     unheld = draft.check == "sync" and case.starving is False and _held(case) < WORTH
-    if gain < WORTH and (draft.check in _COSTS_OR_NOT or unheld or (draft.check == "stragglers" and not draft.claims)):
+    if gain < WORTH and (refutable or unheld):
         return Reply("ok", f"{draft.title}; that costs nothing now", said)
     if not draft.claims or serves(case.observed):
         return replace(draft, evidence=said)
     # A shorter step is less time of both pools; `settle` bounds each by what was observed of it.
     claims = within(gain, draft.claims if draft.check == "sync" else {}, case.shorter(gain))
-    return replace(draft, evidence=said, claims=claims, saves=max(0.0, gain), ends=_ends(case, draft.check))
-
-
-def _ends(case: Case, check: Check) -> tuple[float, float] | None:
-    """The least and the most that simulations say of it."""
-    return case.gains.ranges.get(check) if isinstance(case.gains, Gains) else None
+    ends = case.gains.ranges.get(draft.check) if isinstance(case.gains, Gains) else None
+    return replace(draft, evidence=said, claims=claims, saves=max(0.0, gain), ends=ends)
 
 
 def _run_ahead(case: Case, draft: Reply, gain: float) -> Reply:
@@ -185,17 +186,6 @@ def _held(case: Case) -> float:
     """Of a step, the share for which weight sync holds the trainer; 1 where nobody says."""
     held = case.observed.trainer.of_step(case.observed.trainer.sync_s)
     return 1.0 if held is None else held
-
-
-def _refutable(draft: Reply) -> bool:
-    """Whether a simulation may say that this fault is none; which of its two it is the rollout check leaves open."""
-    return draft.check in _COSTS_OR_NOT or (draft.check == "stragglers" and not draft.claims)
-
-
-def _paced(case: Case) -> bool:
-    """Whether the simulation has a slow instance: by its pace, or by the work that piles up on it."""
-    views = case.observed.instances
-    return any(pace != 1.0 for pace in own_paces(views).values()) or bool(piled(views))
 
 
 def _first(case: Case, order: Sequence[Reply]) -> Reply | None:
@@ -227,12 +217,6 @@ def _largest_lever(case: Case, order: Sequence[Reply]) -> Reply | None:
     causes = [lever.cause for lever in levers]
     mine = [d for d in order if d.title in causes]
     return min(mine, key=lambda d: causes.index(d.title), default=None)
-
-
-def _largest(drafts: Sequence[Reply], sizes: Sequence[FindingCost | None]) -> Reply | None:
-    """The fault that costs most, if any has a size."""
-    sized = [(size.usd_per_day, d) for d, size in zip(drafts, sizes, strict=True) if size is not None]
-    return max(sized, key=lambda pair: pair[0])[1] if sized else None
 
 
 def _starves(case: Case, drafts: Sequence[Reply]) -> Starves:

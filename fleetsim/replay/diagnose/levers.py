@@ -155,20 +155,20 @@ _POINTS = 100  # quantiles over which the longest of a group is averaged
 
 
 def _lever(
-    scene: StepScene, cause: str, column: str, costs: tuple[float, float, float], why: str, phase: str | None = None
-) -> StepLever | None:
+    scene: StepScene, cause: str, column: str, costs: tuple[float, float, float], why: str
+) -> Iterator[StepLever]:
     """The lever that brings a phase to what it would cost (mean, least, most): what it took before in this run, where
     it was cheaper then."""
     found = scene.account.phase(column)
     if found is None:
-        return None
+        return
     now, since = found.course.usual, None
     if _rose(scene, found):
         before = max(0.0, found.course.before or 0.0)
         costs, since = (before, 0.9 * before, 1.1 * before), found.since_step
     error = 2.0 * found.course.spread / math.sqrt(max(1, scene.account.steps - (found.course.at or 0)))
     mean, least, most = (max(0.0, now - cost) for cost in costs)
-    return StepLever(cause, phase or found.name, column, mean, max(0.0, most - error), least + error, why, since)
+    yield StepLever(cause, found.name, column, mean, max(0.0, most - error), least + error, why, since)
 
 
 def _rose(scene: StepScene, phase: Phase) -> bool:
@@ -197,9 +197,7 @@ def _forward(scene: StepScene) -> Iterator[StepLever]:
             f"a pass forward takes a quarter to a third of the {update:.1f} s of the update beside it, and this phase "
             f"takes {scene.now(column) / update:.1f} times the update"
         )
-        lever = _lever(scene, cause, column, (one, 0.0, allowed), why)
-        if lever is not None:
-            yield lever
+        yield from _lever(scene, cause, column, (one, 0.0, allowed), why)
 
 
 def _reward(scene: StepScene) -> Iterator[StepLever]:
@@ -208,9 +206,7 @@ def _reward(scene: StepScene) -> Iterator[StepLever]:
         return
     now = scene.now("reward_s")
     why = "the trainer computes nothing while rewards are computed, and they can run beside the generation"
-    lever = _lever(scene, "reward slow", "reward_s", (0.0, 0.0, 0.2 * now), why)
-    if lever is not None:
-        yield lever
+    yield from _lever(scene, "reward slow", "reward_s", (0.0, 0.0, 0.2 * now), why)
 
 
 def _weights(scene: StepScene) -> Iterator[StepLever]:
@@ -222,9 +218,7 @@ def _weights(scene: StepScene) -> Iterator[StepLever]:
             f"neither side works meanwhile, and models of 7 to 1,000 billion parameters are sent in {SYNC_LEAST_S} to "
             f"{SYNC_MOST_S:.0f} s"
         )
-        lever = _lever(scene, cause, column, (SYNC_S, SYNC_LEAST_S, min(now, SYNC_MOST_S)), why)
-        if lever is not None:
-            yield lever
+        yield from _lever(scene, cause, column, (SYNC_S, SYNC_LEAST_S, min(now, SYNC_MOST_S)), why)
 
 
 def _changes(scene: StepScene) -> Iterator[StepLever]:
@@ -238,9 +232,7 @@ def _changes(scene: StepScene) -> Iterator[StepLever]:
             how = "rose" if phase.since_step is None else f"rose at step {phase.since_step}"
             cause = "trainer slow" if phase.column in ("update_s", "train_s", "values_s") else "unexplained time"
             why = f"{phase.name} {how}, while the responses stayed as long as they were"
-            lever = _lever(scene, cause, phase.column, (0.0, 0.0, 0.0), why)
-            if lever is not None:
-                yield lever
+            yield from _lever(scene, cause, phase.column, (0.0, 0.0, 0.0), why)
 
 
 def _trainer(scene: StepScene) -> Iterator[StepLever]:
@@ -250,9 +242,7 @@ def _trainer(scene: StepScene) -> Iterator[StepLever]:
     if other is None or scene.rollout_binds or scene.now(column) < BALANCE * other:
         return
     why = f"a batch is generated in {other:.1f} s, and the trainer holds the step for the rest"
-    lever = _lever(scene, "trainer slow", column, (other, 0.9 * other, BALANCE * other), why)
-    if lever is not None:
-        yield lever
+    yield from _lever(scene, "trainer slow", column, (other, 0.9 * other, BALANCE * other), why)
 
 
 def _rollout_s(scene: StepScene) -> float | None:
@@ -293,15 +283,14 @@ def _rollout(scene: StepScene) -> Iterator[StepLever]:
         if cause == "judge or tool slow":
             saved = min(wait, scene.step_s * _outside(scene))
         costs = (wait - saved, 0.0, wait - 0.5 * saved)
-    lever = _lever(scene, cause, "wait_s", costs, why)
-    if lever is not None:
-        yield lever
+    yield from _lever(scene, cause, "wait_s", costs, why)
 
 
 def _why_slow(scene: StepScene) -> tuple[str, str]:
     """Why rollout takes so long: the first of its causes that shows, from the narrowest to the widest."""
+    fetched = f"{units.share(scene.ready, 0)} of the wait lies beside a whole batch that stands ready"
     for cause, shown in (
-        ("ready samples fetched slowly", _fetched(scene)),
+        ("ready samples fetched slowly", fetched if scene.ready >= READY else ""),
         ("stale samples dropped", _dropped(scene)),
         ("KV preemption", _preempted(scene)),
         ("staleness window", _runs_out(scene)),
@@ -319,12 +308,6 @@ def _why_slow(scene: StepScene) -> tuple[str, str]:
     return "rollout slow", f"the trainer waits for samples that rollout makes beside it; {ruled}"
 
 
-def _fetched(scene: StepScene) -> str:
-    if scene.ready < READY:
-        return ""
-    return f"{units.share(scene.ready, 0)} of the wait lies beside a whole batch that stands ready"
-
-
 def _dropped(scene: StepScene) -> str:
     batch, thrown = scene.means.get("samples"), scene.means.get("dropped_samples")
     if not batch or thrown is None or thrown < THROWN * batch:
@@ -334,9 +317,8 @@ def _dropped(scene: StepScene) -> str:
 
 def _preempted(scene: StepScene) -> str:
     again = scene.means.get("preemptions", 0.0)
-    if again < AGAIN:
-        return ""
-    return f"a sample is thrown out of its engine's batch {again:.1f} times, for want of KV cache"
+    said = f"a sample is thrown out of its engine's batch {again:.1f} times, for want of KV cache"
+    return said if again >= AGAIN else ""
 
 
 def _runs_out(scene: StepScene) -> str:
@@ -391,10 +373,10 @@ def _outside(scene: StepScene) -> float:
 
 def _late(scene: StepScene) -> str:
     share = _outside(scene)
-    if share < OUTSIDE:
-        return ""
-    part = units.share(share, 0)
-    return f"{part} of a sample's seconds lie outside its generation: a judge, a tool or a queue has them"
+    said = (
+        f"{units.share(share, 0)} of a sample's seconds lie outside its generation: a judge, a tool or a queue has them"
+    )
+    return said if share >= OUTSIDE else ""
 
 
 def _tail(scene: StepScene) -> str:

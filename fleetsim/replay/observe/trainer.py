@@ -66,7 +66,8 @@ def placement_of(
         return None
     if not _takes_turns(history, 1.0 - off):
         return "disaggregated"
-    return "colocated" if _slept(empty) or _ran_dry(history, empty) else None
+    slept = sum(p.source == "sleep" for p in empty) * 2 >= len(empty)
+    return "colocated" if slept or _ran_dry(history, empty) else None
 
 
 def _phase(steps: Steps, name: str) -> Reading | None:
@@ -128,10 +129,6 @@ def _share_of_time(history: History, name: str) -> float | None:
     known = np.isfinite(grown)
     span = float(known.sum()) * history.step_s
     return float(grown[known].sum()) / span if span > 0 else None
-
-
-def _slept(empty: list[Pause]) -> bool:
-    return sum(p.source == "sleep" for p in empty) * 2 >= len(empty)
 
 
 def _ran_dry(history: History, empty: list[Pause]) -> bool:
