@@ -1,4 +1,7 @@
-"""The verdict on a window: the runbook's questions in the runbook's order, what each finding costs, what to do next."""
+"""The verdict on a window: the runbook's questions in the runbook's order, what each finding costs, what to do next.
+
+What the account of a run log says to each question that its levers answer: no threshold of one check decides it.
+"""
 
 from __future__ import annotations
 
@@ -10,19 +13,19 @@ from fleetsim import units
 from fleetsim.config.scenario import Scenario
 from fleetsim.replay.arrivals import serves
 from fleetsim.replay.backtest import Backtest
-from fleetsim.replay.diagnose.checks.accounted import accounted, answers
-from fleetsim.replay.diagnose.checks.case import WORTH, Case, Gains, Reply, told
+from fleetsim.replay.diagnose.checks.case import WORTH, Case, Gains, Reply, idle_words, told
 from fleetsim.replay.diagnose.checks.engines import max_num_seqs, preemptions, prefix_cache
 from fleetsim.replay.diagnose.checks.fleet import TOO_LARGE, backlog, rollout
 from fleetsim.replay.diagnose.checks.load import in_flight_cap, stragglers
 from fleetsim.replay.diagnose.checks.reading import data, model
 from fleetsim.replay.diagnose.checks.trainer import sync, trainer
-from fleetsim.replay.diagnose.cost import ROLLOUT, FindingCost, observed_slices, pools_of, settle, within
+from fleetsim.replay.diagnose.cost import ROLLOUT, Claims, FindingCost, observed_slices, pools_of, settle, within
+from fleetsim.replay.diagnose.cures import cure_of
 from fleetsim.replay.diagnose.finding import MENDS, Check, Finding, Verdict
-from fleetsim.replay.diagnose.levers import levers_of
+from fleetsim.replay.diagnose.levers import StepLever, levers_of
 from fleetsim.replay.diagnose.mending import withheld
 from fleetsim.replay.implied.stretch import own_paces
-from fleetsim.replay.observe.changes import missed_words, unreplaced
+from fleetsim.replay.observe.changes import changed_words, missed_words, unreplaced
 from fleetsim.replay.observe.observed import Observed
 from fleetsim.replay.observe.paces import piled
 from fleetsim.replay.observe.phases import Account, plain
@@ -277,3 +280,74 @@ def _accounted(case: Case, account: Account, first: Reply | None) -> str:
     if first is not None:
         return f"{account.words}: {first.name}."
     return f"{account.words}; no fault was found."
+
+
+ANSWERS: Mapping[Check, tuple[str, ...]] = {
+    "trainer": (
+        *("trainer slow", "reference log-probs slow", "log-probs slow", "experience slow", "reward slow"),
+        *("evaluation", "checkpoints", "unexplained time", "ready samples fetched slowly"),
+    ),
+    "sync": ("weight sync slow", "hand-over slow"),
+    "stragglers": ("straggler",),
+    "in_flight_cap": ("in-flight cap",),
+    "preemptions": ("KV preemption",),
+    "rollout": ("rollout slow", "long tail", "judge or tool slow", "stale samples dropped", "staleness window"),
+}
+"""Check -> the causes of levers that are faults of it."""
+# Check -> columns of the log that must be there to rule it out, and what of the engines would tell else.
+_RULED_OUT: Mapping[Check, tuple[tuple[str, ...], str]] = {
+    "trainer": (("train_s",), "--map trainer.train_s=METRIC"),
+    "sync": (("sync_s",), "--map trainer.sync_s=METRIC"),
+    "stragglers": (("sample_s_max", "group_s_max"), "vllm:generation_tokens_total"),
+    "in_flight_cap": (("in_flight_cap_samples",), "vllm:num_requests_running"),
+    "preemptions": (("preemptions",), "vllm:num_preemptions_total"),
+    "rollout": (("wait_s", "trainer_idle", "generate_s"), "--map trainer.wait_s=METRIC"),
+}
+
+
+def answers(case: Case, check: Check) -> bool:
+    """Whether the account decides this question."""
+    return case.observed.logs_alone and check in ANSWERS
+
+
+def accounted(case: Case, check: Check) -> Reply:
+    """The largest lever that answers a question; else whether it is ruled out, or cannot be told."""
+    account = case.observed.account
+    assert account is not None  # `answers` has looked
+    found = [lever for lever in levers_of(case.observed) if lever.cause in ANSWERS[check]]
+    if found:
+        return _fault(case, check, found)
+    columns, metric = _RULED_OUT[check]
+    seen = next((c for c in columns if c in account.present or account.phase(c) is not None), None)
+    if seen is None and check not in ("trainer", "rollout") and case.starving is False and not case.colocated:
+        return Reply("ok", "not seen, and the trainer does not wait for it", (idle_words(case),))
+    if seen is None:
+        then = f"one metric tells: {metric}"
+        return Reply("unknown", "not in the log", (), then, missing=metric)
+    said = account.phase(seen)
+    evidence = () if said is None else (f"{plain(said.course.usual)} of a step are {said.name}",)
+    return Reply("ok", "no seconds to be had", evidence)
+
+
+def _fault(case: Case, check: Check, found: list[StepLever]) -> Reply:
+    """The first of a check's levers as its finding; the others stand in its evidence."""
+    first, step_s = found[0], max(1e-9, case.observed.trainer.step_s.value if case.observed.trainer.step_s else 1e-9)
+    since = "" if first.since_step is None else f" since step {first.since_step}"
+    range_words = f"{plain(first.low)} to {plain(first.high)}"
+    evidence = (
+        f"{plain(first.mean)} of a step{since} ({range_words}), in {first.phase}",
+        first.why,
+        *(changed_words(case.observed) if check == "rollout" else ()),
+        *(f"{lever.cause}: {plain(lever.mean)} of a step" for lever in found[1:]),
+    )
+    share = min(1.0, sum(lever.mean for lever in found) / step_s)
+    told = dict(cure_of(first, case.observed).lines(step_s))
+    then = "\n".join((*told["do"].split("; "), f"verify: {told['verify']}", f"undo: {told['undo']}"))
+    return Reply("fault", first.cause, evidence, then, _account_claims(case, check, share), first.cause)
+
+
+def _account_claims(case: Case, check: Check, share: float) -> Claims:
+    """Of which slices of the pools' time a shorter step is."""
+    if check in ("trainer", "sync"):
+        return {"train" if check == "trainer" else "sync": share, "idle": share}
+    return {"rest": share, "busy": share} if case.colocated else case.shorter(share)
