@@ -28,7 +28,7 @@ from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario, most_steps
 from fleetsim.estimates import estimate
 from fleetsim.replay.arrivals import PlayedRequests, Sent, play
-from fleetsim.replay.compared_quantities import MEASURES, QUANTITIES, Compared, ComparedRow, look_at
+from fleetsim.replay.compared_quantities import MEASURES, Compared, ComparedRow, look_at
 from fleetsim.replay.implied.implied_scenario import Implied
 from fleetsim.replay.observe.observed import Hour, Observed, value_of
 from fleetsim.replay.observe.trainer import grows
@@ -288,12 +288,11 @@ def _compared(
     values: Mapping[Compared, float | None], predicted: Sequence[dict[Compared, float]], batch: int
 ) -> tuple[ComparedRow, ...]:
     rows = []
-    for name in QUANTITIES:
+    for name, measure in MEASURES.items():
         value = values.get(name)
         if value is None or not np.isfinite(value) or any(name not in p for p in predicted):
             continue
         interval = estimate([p[name] for p in predicted])
-        measure = MEASURES[name]
         scale = {"ratio": value, "points": 1.0, "batches": max(value, float(batch))}[measure]
         error = (interval.mean - value) / scale
         rows.append(ComparedRow(name, value, interval.mean, interval, error, measure, abs(error) <= LIMIT))
