@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -78,8 +79,7 @@ class PlanFiles:
 def checked(
     asked: Replay, output: ReplayOutput, files: PlanFiles, access: AccessFields
 ) -> tuple[Replay, Path | None, Gate]:
-    """The question, checked; the page, None where it is not asked for; the condition on the answer. Raises InputError
-    with all that is wrong, OutsideError."""
+    """The question, the page and the condition, checked. Raises InputError with all that is wrong, OutsideError."""
     from fleetsim.cli.output import new_page
     from fleetsim.files import apart
     from fleetsim.job.metrics import parse_gate
@@ -111,14 +111,15 @@ def checked(
         page = new_page("--html", output.html)
     wrong.stop()
 
-    def kept(history: History) -> None:
-        from fleetsim.history.saved_window import save_history
-
-        if dump is not None:
-            save_history(history, dump)
-
-    asked = replace(asked, history=window, fleet=fleet, changes=questions, read=kept, as_job=files.job_out is not None)
+    read = None if dump is None else partial(_keep, dump)
+    asked = replace(asked, history=window, fleet=fleet, changes=questions, read=read, as_job=files.job_out is not None)
     return asked, page, gate
+
+
+def _keep(dump: Path, history: History) -> None:
+    from fleetsim.history.saved_window import save_history
+
+    save_history(history, dump)
 
 
 def _questions(asked: Replay, files: PlanFiles) -> Questions:
