@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -75,16 +76,10 @@ class PlanFiles:
         return any(file is not None for file in (self.plan_out, self.patch, self.to))
 
 
-@dataclass(frozen=True, slots=True)
-class ReplayPlaces:
-    """The page, None where it is not asked for, and the condition on the answer."""
-
-    page: Path | None
-    gate: Gate
-
-
-def checked(asked: Replay, output: ReplayOutput, files: PlanFiles, access: AccessFields) -> tuple[Replay, ReplayPlaces]:
-    """The question, checked, and where the answer goes. Raises InputError with all that is wrong, OutsideError."""
+def checked(
+    asked: Replay, output: ReplayOutput, files: PlanFiles, access: AccessFields
+) -> tuple[Replay, Path | None, Gate]:
+    """The question, the page and the condition, checked. Raises InputError with all that is wrong, OutsideError."""
     from fleetsim.cli.output import new_page
     from fleetsim.files import apart
     from fleetsim.job.metrics import parse_gate
@@ -116,14 +111,15 @@ def checked(asked: Replay, output: ReplayOutput, files: PlanFiles, access: Acces
         page = new_page("--html", output.html)
     wrong.stop()
 
-    def kept(history: History) -> None:
-        from fleetsim.history.saved_window import save_history
+    read = None if dump is None else partial(_keep, dump)
+    asked = replace(asked, history=window, fleet=fleet, changes=questions, read=read, as_job=files.job_out is not None)
+    return asked, page, gate
 
-        if dump is not None:
-            save_history(history, dump)
 
-    asked = replace(asked, history=window, fleet=fleet, changes=questions, read=kept, as_job=files.job_out is not None)
-    return asked, ReplayPlaces(page, gate)
+def _keep(dump: Path, history: History) -> None:
+    from fleetsim.history.saved_window import save_history
+
+    save_history(history, dump)
 
 
 def _questions(asked: Replay, files: PlanFiles) -> Questions:
@@ -141,19 +137,14 @@ def _questions(asked: Replay, files: PlanFiles) -> Questions:
                 new_file(name, output)
     with wrong.check():
         assert isinstance(asked.changes, ChangeFields)
-        _check_deployment(asked.changes, files)
+        name = asked.changes.deployment
+        if files.patch is not None and name is None:
+            rule = "is a patch, and no deployment is named"
+            raise InputError([Problem("--patch", files.patch, rule, "add --deployment NAME")])
+        if name is not None and not (asked.changes.recommend or files.asked()):
+            raise InputError([Problem("--deployment", name, "names whom a plan is for", "add --patch FILE")])
     wrong.stop()
     return replace(questions, recommend=questions.recommend or files.asked())
-
-
-def _check_deployment(changes: ChangeFields, files: PlanFiles) -> None:
-    """A patch is of a deployment, and a deployment is for a plan. Raises InputError."""
-    name = changes.deployment
-    if files.patch is not None and name is None:
-        rule = "is a patch, and no deployment is named"
-        raise InputError([Problem("--patch", files.patch, rule, "add --deployment NAME")])
-    if name is not None and not (changes.recommend or files.asked()):
-        raise InputError([Problem("--deployment", name, "names whom a plan is for", "add --patch FILE")])
 
 
 def new_dump(path: str | None) -> Path | None:
@@ -187,12 +178,6 @@ def with_job(result: ReplayResult, file: str | None) -> ReplayResult:
     return written
 
 
-def stop_if_no_job(result: ReplayResult, file: str | None) -> None:
-    """Raises InputError where the job's file was asked for and the window does not say enough for it."""
-    if file is not None and result.job_file is None:
-        result.with_job_file(file)
-
-
 def with_file(result: ReplayResult, file: str | None) -> ReplayResult:
     """With the name of the patch's file in the command that applies it."""
     patch = result.answers.patch
@@ -200,12 +185,6 @@ def with_file(result: ReplayResult, file: str | None) -> ReplayResult:
         return result
     named = replace(patch, command=patch.command.replace("FILE", shlex.quote(file)))
     return replace(result, answers=replace(result.answers, patch=named))
-
-
-def verify_words(window: HistoryWindow, plan: str) -> tuple[str, ...] | None:
-    """The last hours of the same server, held against a plan; None for a file, which says nothing of later."""
-    words = window.server_words()
-    return None if words is None else ("fleetsim", "replay", *words, "--start", "-2h", "--verify", plan)
 
 
 def write_plan(files: PlanFiles, answers: Answers, window: HistoryWindow) -> None:
@@ -220,8 +199,10 @@ def write_plan(files: PlanFiles, answers: Answers, window: HistoryWindow) -> Non
         return
     if files.plan_out is not None and answers.plan is not None:
         write_text(Path(files.plan_out), plan_text(answers.plan))
-        verify = verify_words(window, files.plan_out)
-        how = f"\n  {shlex.join(verify)}" if verify else f" replay a window of it with --verify {files.plan_out}"
+        where, later = window.server_words(), ("--start", "-2h", "--verify", files.plan_out)
+        how = f" replay a window of it with --verify {files.plan_out}"  # a file says nothing of later
+        if where is not None:
+            how = f"\n  {shlex.join(('fleetsim', 'replay', *where, *later))}"
         say(f"wrote {files.plan_out}; after the change:{how}", err=True)
     found = answers.recommendation
     if files.patch is not None and found is not None and not found.resized:
@@ -282,18 +263,19 @@ def replay(asked: Replay, output: ReplayOutput, files: PlanFiles, access: Access
     from fleetsim.cli.plan_output import show_patch
     from fleetsim.cli.progress import progress
 
-    asked, places = checked(asked, output, files, access)
+    asked, page, gate = checked(asked, output, files, access)
     with progress("starting", aloud=True) as watch:
         result = with_file(ask(asked, watch), files.patch)
     result = with_job(result, files.job_out)
     show_result(result, output.form, output.explain)
     if files.to is not None and files.config is not None and result.answers.recommendation is not None:
         show_patch(result.to(files.to, files.config), err=output.form != "table")
-    if places.page is not None:
-        write_page(places.page, result.page())
+    if page is not None:
+        write_page(page, result.page())
     write_plan(files, result.answers, asked.history.ready())
-    stop_if_no_job(result, files.job_out)
+    if files.job_out is not None and result.job_file is None:
+        result.with_job_file(files.job_out)  # raises: the window does not say enough for it
     stop_if_unverified(result.answers)
     stop_if_withheld(files, result.answers)
     stop_if_missed(result.answers)
-    stop_at(places.gate.tripped(result.numbers()))
+    stop_at(gate.tripped(result.numbers()))

@@ -26,14 +26,12 @@ from fleetsim.job.trials import Trials
 from fleetsim.replay.change.patch import Patch, patch_of
 from fleetsim.replay.change.plan import SavedPlan, plan_of
 from fleetsim.replay.change.recommendation import AdvisedFleet, recommend
-from fleetsim.replay.change.resizing import unless_mended
 from fleetsim.replay.change.verification import Verification
 from fleetsim.replay.change.verification import verify as verified
 from fleetsim.replay.change.what_if import KeySweep, WhatIf, changed, next_step, sweep, what_if
 from fleetsim.replay.diagnose.finding import Withheld
-from fleetsim.replay.diagnose.removals import mended
+from fleetsim.replay.diagnose.mending import mended, unless_mended
 from fleetsim.replay.implied.implied_scenario import Implied, measured_by
-from fleetsim.replay.observe.observed import Observed
 from fleetsim.replay.questions import Questions
 from fleetsim.replay.run import Replayed
 from fleetsim.replay.words import changes_words
@@ -134,16 +132,13 @@ def _planned(
     """The recommendation as a plan, and as a patch where it is known for whom."""
     deployment, patch = questions.deployment, None
     if deployment is not None:
-        deployment = replace(deployment, instances_per_replica=instances_per_pod(result.observed))
+        # data-parallel ranks that share a pod: the usual number of engines under one name
+        pods = Counter(i.id.name for i in result.observed.instances)
+        ranks = Counter(pods.values()).most_common(1)[0][0] if pods else 1
+        deployment = replace(deployment, instances_per_replica=ranks)
         patch = patch_of(deployment, found.instances)
     plan = plan_of(result.observed, model, found, now_s=now_s, backtest=result.backtest, deployment=deployment)
     return replace(answers, recommendation=found, plan=plan, patch=patch)
-
-
-def instances_per_pod(observed: Observed) -> int:
-    """Data-parallel ranks that share a pod: the usual number of engines under one name; 1 without engines."""
-    pods = Counter(i.id.name for i in observed.instances)
-    return Counter(pods.values()).most_common(1)[0][0] if pods else 1
 
 
 # What would follow from the model where a file does not say it: the window has shown it.

@@ -105,10 +105,8 @@ def sent_of(history: History, observed: Observed) -> Sent | None:
         return None
     paces = own_paces(observed.instances)
     hit = observed.fleet.prefix_hit if observed.fleet is not None else None
-    return Sent(
-        tuple(at_s), tuple(early), tuple(paces.get(name, 1.0) for name in who), hit or 0.0,
-        _request_s(history.histograms.get("e2e_s")),
-    )  # fmt: skip
+    each, seconds = tuple(paces.get(name, 1.0) for name in who), _request_s(history.histograms.get("e2e_s"))
+    return Sent(tuple(at_s), tuple(early), each, hit or 0.0, seconds)
 
 
 def _request_s(seconds: Buckets | None) -> float | None:
@@ -156,10 +154,7 @@ def play(
         own = step if alike else step.slower(1.0 / pace)
         done = run_requests(own, limits, prompt, output, arrival_s=at_s)
         parts.append((at_s, done.first_token_s, done.finish_s, output, np.arange(n) >= early))
-    came, first, ended, tokens, new = zip(*parts, strict=True)
-    return PlayedRequests(
-        np.concatenate(came), np.concatenate(first), np.concatenate(ended), np.concatenate(tokens), np.concatenate(new)
-    )
+    return PlayedRequests(*(np.concatenate(each) for each in zip(*parts, strict=True)))
 
 
 def _left(law: object, rng: np.random.Generator, n: int) -> Floats:

@@ -28,9 +28,9 @@ from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario, most_steps
 from fleetsim.estimates import estimate
 from fleetsim.replay.arrivals import PlayedRequests, Sent, play
-from fleetsim.replay.compared_quantities import MEASURES, QUANTITIES, Compared, ComparedRow, look_at
+from fleetsim.replay.compared_quantities import MEASURES, Compared, ComparedRow, look_at
 from fleetsim.replay.implied.implied_scenario import Implied
-from fleetsim.replay.observe.observed import Hour, Observed
+from fleetsim.replay.observe.observed import Hour, Observed, value_of
 from fleetsim.replay.observe.trainer import grows
 from fleetsim.replay.window_view import GroupQueue
 from fleetsim.sim.records import Records
@@ -153,14 +153,36 @@ def backtest(
     )
     spans = [RunTotals.of(run) for run in runs]
     batch = scenario.trainer.batch_samples
-    whole = Hour(observed.start_s, observed.end_s, *_overall(observed, implied))
-    overall = _rows(whole, [s.between(0.0, observed.span_s if moves else None) for s in spans], batch)
 
     def rows_of(hour: Hour, a: float, b: float) -> tuple[ComparedRow, ...]:
-        return _rows(hour, [s.between(a, b) if moves else s.between(0.0, None) for s in spans], batch)
+        seen: dict[Compared, float | None] = {
+            "tok_s": hour.tok_s or None,
+            "instance_tok_s": hour.instance_tok_s or None,
+            "step_s": hour.step_s,
+            "trainer_idle": hour.idle_fraction,
+            "queue": hour.queue,
+        }
+        return _compared(seen, [s.between(a, b) if moves else s.between(0.0, None) for s in spans], batch)
+
+    overall = rows_of(_whole(observed, batch), 0.0, observed.span_s)
 
     unplayed = not moves and len(implied.resizes) > 1
     return _judged(observed, implied, overall, rows_of, most_steps(scenario), n, unplayed=unplayed)
+
+
+def _whole(observed: Observed, batch: int) -> Hour:
+    """The window as one slice. A queue that grows has no level that a run of another length could have."""
+    fleet, trainer = observed.fleet, observed.trainer
+    return Hour(
+        start_s=observed.start_s,
+        end_s=observed.end_s,
+        instances=None if fleet is None else fleet.instances,
+        tok_s=None if fleet is None else fleet.tok_s,
+        instance_tok_s=None if fleet is None else fleet.instance_tok_s,
+        step_s=value_of(trainer.step_s),
+        idle_fraction=value_of(trainer.idle_fraction),
+        queue=None if grows(observed, batch) is not None else observed.queue.depth,
+    )
 
 
 def backtest_of_arrivals(
@@ -206,10 +228,11 @@ def _judged(
     unplayed: bool = False,
 ) -> Backtest:
     """rows_of: of an hour, with its begin and end in seconds from the window's start."""
-    slices = []
+    slices, middle, speed = [], 0.5 * (observed.start_s + observed.end_s), implied.speed
     for hour in observed.hours:
         rows = rows_of(hour, hour.start_s - observed.start_s, hour.end_s - observed.start_s)
-        slices.append(Slice(hour.start_s, hour.end_s, _held_out(hour, observed, implied), rows))
+        held_out = None if speed is None else speed.held_out is not None and hour.start_s >= middle - 1.0
+        slices.append(Slice(hour.start_s, hour.end_s, held_out, rows))
     verdict: Literal["ok", "wrong", "unknown"] = "unknown"
     if overall:
         verdict = "ok" if all(row.within for row in overall) else "wrong"
@@ -261,47 +284,15 @@ def _simulated_step_s(implied: Implied, instances: int) -> float:
     return RunTotals.of(simulate(scenario, engine=implied.engine)).between(0.0, None)["step_s"]
 
 
-def _overall(observed: Observed, implied: Implied) -> tuple[float | None, ...]:
-    fleet, trainer = observed.fleet, observed.trainer
-    return (
-        fleet.instances if fleet is not None else None,
-        fleet.tok_s if fleet is not None else None,
-        fleet.instance_tok_s if fleet is not None else None,
-        trainer.step_s.value if trainer.step_s is not None else None,
-        trainer.idle_fraction.value if trainer.idle_fraction is not None else None,
-        # what grows has no level that a run of another length could have
-        None if grows(observed, implied.scenario.trainer.batch_samples) is not None else observed.queue.depth,
-    )
-
-
-def _held_out(hour: Hour, observed: Observed, implied: Implied) -> bool | None:
-    if implied.speed is None:
-        return None
-    middle = 0.5 * (observed.start_s + observed.end_s)
-    return implied.speed.held_out is not None and hour.start_s >= middle - 1.0
-
-
-def _rows(seen: Hour, predicted: Sequence[dict[Compared, float]], batch: int) -> tuple[ComparedRow, ...]:
-    values: dict[Compared, float | None] = {
-        "tok_s": seen.tok_s or None,
-        "instance_tok_s": seen.instance_tok_s or None,
-        "step_s": seen.step_s,
-        "trainer_idle": seen.idle_fraction,
-        "queue": seen.queue,
-    }
-    return _compared(values, predicted, batch)
-
-
 def _compared(
     values: Mapping[Compared, float | None], predicted: Sequence[dict[Compared, float]], batch: int
 ) -> tuple[ComparedRow, ...]:
     rows = []
-    for name in QUANTITIES:
+    for name, measure in MEASURES.items():
         value = values.get(name)
         if value is None or not np.isfinite(value) or any(name not in p for p in predicted):
             continue
         interval = estimate([p[name] for p in predicted])
-        measure = MEASURES[name]
         scale = {"ratio": value, "points": 1.0, "batches": max(value, float(batch))}[measure]
         error = (interval.mean - value) / scale
         rows.append(ComparedRow(name, value, interval.mean, interval, error, measure, abs(error) <= LIMIT))

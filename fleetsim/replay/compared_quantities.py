@@ -13,34 +13,31 @@ from fleetsim.replay.implied.implied_scenario import Implied
 
 Compared = Literal["tok_s", "instance_tok_s", "step_s", "trainer_idle", "queue", "in_flight", "request_s"]
 Measure = Literal["ratio", "points", "batches"]
-MEASURES: dict[Compared, Measure] = {
-    "tok_s": "ratio",
-    "instance_tok_s": "ratio",
-    "step_s": "ratio",
-    "trainer_idle": "points",
-    "queue": "batches",
-    "in_flight": "ratio",
-    "request_s": "ratio",
+# How each is measured, and what it is in the catalogue: by its name there, for the words here are keys of JSON and of
+# plan files, which stay as they are. What engines do that serve users, without a trainer, is no metric of a run.
+_COMPARED: dict[Compared, tuple[Measure, str | Quantity]] = {
+    "tok_s": ("ratio", "generated_tok_s"),
+    "instance_tok_s": ("ratio", "instance_tok_s"),
+    "step_s": ("ratio", "step_s"),
+    "trainer_idle": ("points", "trainer_idle_fraction"),
+    "queue": ("batches", "queue_depth"),
+    "in_flight": (
+        "ratio",
+        Quantity("in_flight", "requests in flight", "number", "mean of those that run and those that wait"),
+    ),
+    "request_s": (
+        "ratio",
+        Quantity("request_s", "a request", "seconds", "mean from submission to the last token", "less"),
+    ),
 }
-QUANTITIES: tuple[Compared, ...] = tuple(MEASURES)
-# What each is in the catalogue. The words above are keys of JSON and of plan files, which stay as they are.
-_CATALOGUED: dict[Compared, str] = {
-    "tok_s": "generated_tok_s",
-    "instance_tok_s": "instance_tok_s",
-    "step_s": "step_s",
-    "trainer_idle": "trainer_idle_fraction",
-    "queue": "queue_depth",
-}
-# What engines do that serve users, without a trainer: no metric of a run.
-_SERVED: dict[Compared, Quantity] = {
-    "in_flight": Quantity("in_flight", "requests in flight", "number", "mean of those that run and those that wait"),
-    "request_s": Quantity("request_s", "a request", "seconds", "mean from submission to the last token", "less"),
-}
+QUANTITIES: tuple[Compared, ...] = tuple(_COMPARED)
+MEASURES: dict[Compared, Measure] = {name: measure for name, (measure, _) in _COMPARED.items()}
 
 
 def catalogued(name: Compared) -> Quantity:
     """What the catalogue says of a quantity of the back-test."""
-    return _SERVED[name] if name in _SERVED else quantity(_CATALOGUED[name])
+    found = _COMPARED[name][1]
+    return quantity(found) if isinstance(found, str) else found
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,16 +9,13 @@ from typing import Any
 from fleetsim import units
 from fleetsim.replay import words
 from fleetsim.replay.answers import Answers
-from fleetsim.replay.backtest import Backtest
 from fleetsim.replay.change.recommendation import AdvisedFleet
-from fleetsim.replay.change.verification import Verification
 from fleetsim.replay.compared_quantities import catalogued, error_words
 from fleetsim.replay.diagnose.checks.case import WAITS
 from fleetsim.replay.diagnose.cures import Cure
-from fleetsim.replay.diagnose.finding import QUESTIONS, Finding, Verdict, Withheld
-from fleetsim.replay.diagnose.removals import trusted
+from fleetsim.replay.diagnose.finding import QUESTIONS, Finding, Verdict
+from fleetsim.replay.diagnose.mending import trusted
 from fleetsim.replay.implied.implied_scenario import Implied
-from fleetsim.replay.observe.observed import Observed
 from fleetsim.replay.run import Replayed
 from fleetsim.tell.data import told, versions
 from fleetsim.tell.facts import Cell, Fact, Facts, NextLines, Tone, explained, facts
@@ -36,7 +33,7 @@ _STARVES = {
 def window_facts(result: Replayed, answers: Answers) -> Facts:
     """What one must know of a window, as a table; the answer is the verdict."""
     verdict, observed = result.verdict, result.observed
-    worst, cures = worst_fault(verdict), result.cures
+    worst, cures = verdict.first, result.cures
     account = None if observed.logs_alone or observed.account is None else observed.account.words
     wrong = result.backtest is not None and result.backtest.verdict == "wrong"
     caution = "The back-test misses this window: read what-ifs as directions, not as numbers." if wrong else None
@@ -81,11 +78,6 @@ def _lines(
     if worst is not None and cures and worst.check != "model":
         yield from list(cures[0].lines(0.0))[3:]
     yield from (("also", _also(f)) for f in further_faults(result.verdict))
-
-
-def worst_fault(verdict: Verdict) -> Finding | None:
-    """What to change first; None where nothing is wrong."""
-    return next((f for f in verdict.findings if f.check == verdict.binding), None)
 
 
 def further_faults(verdict: Verdict) -> tuple[Finding, ...]:
@@ -173,74 +165,69 @@ def replay_document(result: Replayed, answers: Answers, advice: Sequence[Mapping
     zero; the last bound of a histogram is null where it has none. advice: what can be simulated from the job's file,
     empty where none was written.
     """
-    advised = answers.recommendation
+    held, verified, back = answers.withheld, answers.verification, result.backtest
     return {
         **versions("replay"),
         **told(window_facts(result, answers)),
-        "phases": _phases(result.observed),
+        "phases": [
+            {
+                "name": p.name,
+                "seconds": p.seconds,
+                "share": p.share,
+                "course": p.course.kind,
+                "since_step": p.since_step,
+            }
+            for p in (() if result.observed.account is None else result.observed.account.phases)
+        ],
         "diagnosis": [cure.document() for cure in result.cures],
         "verdict": asdict(result.verdict),
         "priced_on_assumptions": list(result.priced),
         "observed": {**asdict(result.observed), "span_s": result.observed.span_s},
-        "implied": None if result.implied is None else _implied(result.implied),
+        "implied": _implied(result.implied),
         "not_simulated": result.unsimulated,
-        "backtest": None if result.backtest is None else _backtest(result.backtest),
+        "backtest": None if back is None else {**asdict(back), "worst": back.worst and back.worst.quantity},
         "advice": list(advice),
         "what_if": answers.what_if,
         "sweep": answers.sweep,
-        "recommendation": None if advised is None else _recommendation(advised),
-        "withheld": None if answers.withheld is None else _withheld(answers.withheld, answers.then),
+        "recommendation": _recommendation(answers.recommendation),
+        "withheld": None if held is None else {**asdict(held), "then": _recommendation(answers.then)},
         "plan": None if answers.plan is None else answers.plan.model_dump(mode="json"),
         "patch": answers.patch,
-        "verification": None if answers.verification is None else _verification(answers.verification),
+        "verification": None if verified is None else {**asdict(verified), "ok": verified.ok},
     }
 
 
-def _phases(observed: Observed) -> list[dict[str, Any]]:
-    """Where the seconds of a step go, the largest first; empty where no step was seen."""
-    return [
-        {"name": p.name, "seconds": p.seconds, "share": p.share, "course": p.course.kind, "since_step": p.since_step}
-        for p in (() if observed.account is None else observed.account.phases)
-    ]
+def _recommendation(found: AdvisedFleet | None) -> dict[str, Any] | None:
+    return (
+        None
+        if found is None
+        else {
+            "instances": found.instances,
+            "was": found.was,
+            "queue_cap_samples": found.queue_cap_samples,
+            "changes": dict(found.changes),
+            "predicted": dict(found.predicted),
+            "now": dict(found.now),
+            "missed_targets": [t.name for t in found.size.missed],
+            "explanation": found.size.explanation,
+            "extrapolated": found.extrapolated,
+        }
+    )
 
 
-def _recommendation(found: AdvisedFleet) -> dict[str, Any]:
-    return {
-        "instances": found.instances,
-        "was": found.was,
-        "queue_cap_samples": found.queue_cap_samples,
-        "changes": dict(found.changes),
-        "predicted": dict(found.predicted),
-        "now": dict(found.now),
-        "missed_targets": [t.name for t in found.size.missed],
-        "explanation": found.size.explanation,
-        "extrapolated": found.extrapolated,
-    }
-
-
-def _withheld(held: Withheld, then: AdvisedFleet | None) -> dict[str, Any]:
-    return {**asdict(held), "then": None if then is None else _recommendation(then)}
-
-
-def _verification(found: Verification) -> dict[str, Any]:
-    return {**asdict(found), "ok": found.ok}
-
-
-def _implied(implied: Implied) -> dict[str, Any]:
+def _implied(implied: Implied | None) -> dict[str, Any] | None:
+    if implied is None:
+        return None
+    step_time, limits = implied.engine or (None, None)
+    speed = {} if implied.speed is None else asdict(implied.speed)
     return {
         "scenario": implied.scenario.model_dump(mode="json"),
-        "engine": None if implied.engine is None else {"step_time": implied.engine[0], "limits": implied.engine[1]},
+        "engine": None if implied.engine is None else {"step_time": step_time, "limits": limits},
         # What was fitted is said once, with the engine.
-        "speed": None
-        if implied.speed is None
-        else {k: v for k, v in asdict(implied.speed).items() if k != "step_time"},
+        "speed": {name: value for name, value in speed.items() if name != "step_time"} or None,
         "taken": list(implied.taken),
         "assumed": list(implied.assumed),
         "differs": list(implied.differs),
         "base": implied.base,
         "resizes": [{"at_s": at, "instances": count} for at, count in implied.resizes],
     }
-
-
-def _backtest(back: Backtest) -> dict[str, Any]:
-    return {**asdict(back), "worst": None if back.worst is None else back.worst.quantity}

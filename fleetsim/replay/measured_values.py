@@ -27,7 +27,7 @@ from fleetsim.replay.implied.engine import CORRELATION, DOUBT
 from fleetsim.replay.implied.implied_scenario import Implied, implied
 from fleetsim.replay.implied.stretch import found_pauses
 from fleetsim.replay.implied.workload import OUTPUT
-from fleetsim.replay.observe.logged import logged_lengths
+from fleetsim.replay.observe.lengths import logged_lengths
 from fleetsim.replay.observe.observe import observe
 from fleetsim.replay.observe.observed import LoggedLaw, Observed
 from fleetsim.replay.observe.steps import steps_of

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from statistics import median
+from typing import Any
 
 from fleetsim import units
 from fleetsim.quantities import quantity
-from fleetsim.replay.observe.observed import InstanceView, LoggedRollout, Observed, Reading
+from fleetsim.replay.observe.interruptions import Pauses, Rolling
+from fleetsim.replay.observe.observed import FleetView, InstanceView, LoggedRollout, Observed, Reading
 from fleetsim.replay.words import source_mark
 from fleetsim.tell.characters import sparkline
 from fleetsim.tell.document import Block, Section, Table, Words, followed
@@ -22,7 +24,7 @@ Told = Iterator[tuple[str, str]]
 def observed_sections(observed: Observed) -> Iterator[Section]:
     """The sections of the observation, those that have something to show."""
     if observed.fleet is not None:
-        yield _section(Table("observed: fleet", ("", ""), tuple(_fleet(observed)), left=2))
+        yield _section(Table("observed: fleet", ("", ""), tuple(_fleet(observed, observed.fleet)), left=2))
     if observed.instances:
         yield Section("instances, slowest first", instances(observed.instances))
     if observed.logged is not None:
@@ -36,88 +38,92 @@ def _section(table: Table) -> Section:
     return Section(table.title, (table,))
 
 
-def _fleet(observed: Observed) -> Told:
-    """The fleet's totals; what is not exported is not there."""
-    f = observed.fleet
-    if f is None:
-        return
-    yield quantity("generated_tok_s").title, units.number(f.tok_s)
-    yield quantity("instance_tok_s").title, units.number(f.instance_tok_s)
-    yield "spread of the instances", f"{units.share(f.tok_s_cv)} (deviation / mean)"
-    if f.in_flight_mean is not None and f.in_flight_peak is not None:
-        yield "samples in flight", _mean_and_most(f.in_flight_mean, f.in_flight_peak)
-    if f.running is not None:
-        yield quantity("running").title, units.number(f.running)
-    if f.waiting is not None:
-        yield quantity("waiting").title, units.number(f.waiting)
-    if f.kv_use is not None and f.kv_use_peak is not None:
-        yield "KV cache in use", f"{units.share(f.kv_use)} on average, {units.share(f.kv_use_peak)} at most"
-    if f.idle_share is not None:
-        yield "instances without work", units.share(f.idle_share)
-    if f.preemptions_per_s is not None:
-        yield "preemptions", f"{units.number(f.preemptions_per_s * 3600)} an hour"
-    if f.prefix_hit is not None:
-        yield quantity("prefix_hit").title, units.share(f.prefix_hit)
-    if f.finished_s is not None:
-        ended = f"{units.number(f.finished_s)} a second"
-        for share, what in ((f.length_share, "cut at the cap"), (f.aborted_share, "aborted")):
-            ended += f", {units.share(share)} {what}" if share else ""
-        yield "requests ended", ended
-    if observed.rolling is not None:
-        r = observed.rolling
-        each = f"{len(r.stops):,} of {units.seconds(r.mean_s)}, of one instance every {units.seconds(r.period_s)}"
-        yield "rolling sync", f"{units.share(r.share)} of the instances' time: {each} (inferred)"
-    yield quantity("pause_share").title, _pauses(observed)
+def _told(*rows: tuple[str, Any, Callable[[Any], str]]) -> Told:
+    """A row a value, written its way; what is not exported is not there. What the catalogue knows has its title."""
+    return ((_TITLED.get(name, name), write(value)) for name, value, write in rows if value is not None)
 
 
-def _logged(seen: LoggedRollout) -> Told:
-    """What a run log says of the engines and of what they are given."""
-    if seen.idle_share is not None:
-        yield "instances without work", units.share(seen.idle_share)
-    if seen.in_flight is not None:
-        cap = "" if seen.in_flight_cap is None else f", {units.number(seen.in_flight_cap)} allowed"
-        yield "samples in flight", f"{units.number(seen.in_flight)} on average{cap}"
-    if seen.sample_s:
-        yield "seconds of a sample", ", ".join(f"{name} {units.seconds(value)}" for name, value in seen.sample_s)
-    if seen.group_s:
-        yield "seconds of a group", ", ".join(f"{name} {units.seconds(value)}" for name, value in seen.group_s)
-    if seen.running is not None:
-        waiting = "" if seen.waiting is None else f", {units.number(seen.waiting)} wait"
-        yield "requests of an instance", f"{units.number(seen.running)} run{waiting}"
-    if seen.kv_use is not None:
-        yield "KV cache in use", f"{units.share(seen.kv_use)} on average"
-    if seen.tok_s is not None:
-        yield quantity("generated_tok_s").title, units.number(seen.tok_s)
-    if seen.prefix_hit is not None:
-        yield quantity("prefix_hit").title, units.share(seen.prefix_hit)
-    if seen.preemptions is not None:
-        yield "preemptions", f"{units.number(seen.preemptions)} a sample"
-    if seen.turns is not None:
-        calls = "" if seen.tool_calls is None else f", {units.number(seen.tool_calls)} tool calls"
-        yield "turns of a sample", f"{units.number(seen.turns)}{calls}"
-    if seen.tool_s:
-        yield "seconds of a sample in tools", units.seconds(seen.tool_s)
-    shares = ((seen.stale_share, "older than the trainer's weights"), (seen.partial_share, "of several versions"))
-    told = [f"{units.share(share)} {what}" for share, what in shares if share is not None]
-    if told:
-        yield "samples trained on", ", ".join(told)
-    if seen.queue_cap is not None:
-        yield "the queue's cap", f"{units.number(seen.queue_cap)} samples"
+_TITLED = {
+    name: quantity(name).title
+    for name in (
+        *("generated_tok_s", "instance_tok_s", "running", "waiting", "prefix_hit", "pause_share", "queue_depth"),
+        *("oldest_sample_age_steps", "tokens_per_trained_token", "dropped_share"),
+    )
+}
 
 
-def _mean_and_most(mean: float, most: float) -> str:
-    return f"{units.number(mean)} on average, {units.number(most)} at most"
+def _both(mean: float | None, most: float | None) -> tuple[float, float] | None:
+    """Two values that are told in one row, None where one is missing."""
+    return None if mean is None or most is None else (mean, most)
 
 
-def _pauses(observed: Observed) -> str:
-    p = observed.pauses
-    if p is None:
-        return "not to be seen"
+def _mean_and_most(pair: tuple[float, float], write: Callable[[float], str] = units.number) -> str:
+    return f"{write(pair[0])} on average, {write(pair[1])} at most"
+
+
+def _fleet(observed: Observed, f: FleetView) -> Told:
+    return _told(
+        ("generated_tok_s", f.tok_s, units.number),
+        ("instance_tok_s", f.instance_tok_s, units.number),
+        ("spread of the instances", f.tok_s_cv, lambda cv: f"{units.share(cv)} (deviation / mean)"),
+        ("samples in flight", _both(f.in_flight_mean, f.in_flight_peak), _mean_and_most),
+        ("running", f.running, units.number),
+        ("waiting", f.waiting, units.number),
+        ("KV cache in use", _both(f.kv_use, f.kv_use_peak), lambda both: _mean_and_most(both, units.share)),
+        ("instances without work", f.idle_share, units.share),
+        ("preemptions", f.preemptions_per_s, lambda rate: f"{units.number(rate * 3600)} an hour"),
+        ("prefix_hit", f.prefix_hit, units.share),
+        ("requests ended", f.finished_s, lambda rate: f"{units.number(rate)} a second{_ends(f)}"),
+        ("rolling sync", observed.rolling, _rolling),
+        ("pause_share", "not to be seen" if observed.pauses is None else _pauses(observed.pauses), str),
+    )
+
+
+def _ends(f: FleetView) -> str:
+    shares = ((f.length_share, "cut at the cap"), (f.aborted_share, "aborted"))
+    return "".join(f", {units.share(share)} {what}" for share, what in shares if share)
+
+
+def _rolling(r: Rolling) -> str:
+    each = f"{len(r.stops):,} of {units.seconds(r.mean_s)}, of one instance every {units.seconds(r.period_s)}"
+    return f"{units.share(r.share)} of the instances' time: {each} (inferred)"
+
+
+def _pauses(p: Pauses) -> str:
     how = {"silence": "inferred from silence", "sleep": "sleep state", "counter": "exported"}
     sources = sorted({how[one.source] for one in p.each})
     every = "" if p.period_s is None else f", every {units.seconds(p.period_s)}"
     told = f": {len(p.each):,} of {units.seconds(p.mean_s)}{every} ({', '.join(sources)})" if p.each else ""
     return f"{units.share(p.share)} of the time{told}"
+
+
+def _logged(seen: LoggedRollout) -> Told:
+    """What a run log says of the engines and of what they are given."""
+
+    def beside(value: float | None, words: str) -> str:
+        return "" if value is None else f", {units.number(value)} {words}"
+
+    def each(seconds: Sequence[tuple[str, float]]) -> str:
+        return ", ".join(f"{name} {units.seconds(value)}" for name, value in seconds)
+
+    shares = ((seen.stale_share, "older than the trainer's weights"), (seen.partial_share, "of several versions"))
+    trained = ", ".join(f"{units.share(share)} {what}" for share, what in shares if share is not None)
+    cap, waiting, calls = seen.in_flight_cap, seen.waiting, seen.tool_calls
+    return _told(
+        ("instances without work", seen.idle_share, units.share),
+        ("samples in flight", seen.in_flight, lambda x: f"{units.number(x)} on average{beside(cap, 'allowed')}"),
+        ("seconds of a sample", seen.sample_s or None, each),
+        ("seconds of a group", seen.group_s or None, each),
+        ("requests of an instance", seen.running, lambda x: f"{units.number(x)} run{beside(waiting, 'wait')}"),
+        ("KV cache in use", seen.kv_use, lambda x: f"{units.share(x)} on average"),
+        ("generated_tok_s", seen.tok_s, units.number),
+        ("prefix_hit", seen.prefix_hit, units.share),
+        ("preemptions", seen.preemptions, lambda x: f"{units.number(x)} a sample"),
+        ("turns of a sample", seen.turns, lambda x: f"{units.number(x)}{beside(calls, 'tool calls')}"),
+        ("seconds of a sample in tools", seen.tool_s or None, units.seconds),
+        ("samples trained on", trained or None, str),
+        ("the queue's cap", seen.queue_cap, lambda x: f"{units.number(x)} samples"),
+    )
 
 
 def instances(views: Sequence[InstanceView]) -> tuple[Block, ...]:
@@ -175,44 +181,36 @@ def trainer(observed: Observed) -> Table:
 
 def _trainer(observed: Observed) -> Iterator[tuple[str, Reading, str]]:
     t = observed.trainer
-    step_s = 0.0 if t.step_s is None else t.step_s.value
-    if t.step_s is not None:
-        yield quantity("step_s").title, t.step_s, units.seconds(step_s)
-    parts = (
-        ("waits for samples", t.wait_s),
-        ("computes", t.train_s),
-        ("held by weight sync", t.sync_s),
-        ("in other timers", t.other_s),
-        ("in no named timer", t.unnamed_s),
+
+    def part(seconds: float) -> str:
+        step_s = 0.0 if t.step_s is None else t.step_s.value
+        return units.seconds(seconds) + (f" ({units.share(seconds / step_s)})" if step_s > 0 else "")
+
+    rows: tuple[tuple[str, Reading | None, Callable[[float], str]], ...] = (
+        (quantity("step_s").title, t.step_s, units.seconds),
+        ("waits for samples", t.wait_s, part),
+        ("computes", t.train_s, part),
+        ("held by weight sync", t.sync_s, part),
+        ("in other timers", t.other_s, part),
+        ("in no named timer", t.unnamed_s, part),
+        (quantity("trainer_idle_fraction").title, t.idle_fraction if t.wait_s is None else None, units.share),
+        ("steps", t.steps, lambda x: units.count(round(x))),
+        (quantity("trained_samples").title, t.batch_samples, lambda x: units.count(round(x))),
+        ("output tokens per step", t.batch_tokens, units.tokens),
+        (quantity("mfu").title, t.mfu, units.share),
     )
-    for name, seen in parts:
-        if seen is not None:
-            of_step = f" ({units.share(seen.value / step_s)})" if step_s > 0 else ""
-            yield name, seen, units.seconds(seen.value) + of_step
-    if t.idle_fraction is not None and t.wait_s is None:
-        yield quantity("trainer_idle_fraction").title, t.idle_fraction, units.share(t.idle_fraction.value)
-    if t.steps is not None:
-        yield "steps", t.steps, units.count(round(t.steps.value))
-    if t.batch_samples is not None:
-        yield quantity("trained_samples").title, t.batch_samples, units.count(round(t.batch_samples.value))
-    if t.batch_tokens is not None:
-        yield "output tokens per step", t.batch_tokens, units.tokens(t.batch_tokens.value)
-    if t.mfu is not None:
-        yield quantity("mfu").title, t.mfu, units.share(t.mfu.value)
+    return ((name, seen, write(seen.value)) for name, seen, write in rows if seen is not None)
 
 
 def _queue(observed: Observed) -> Told:
     q = observed.queue
-    if q.depth is not None and q.depth_max is not None:
-        grows = "" if not q.growth_per_h else f", {q.growth_per_h:+,.0f} an hour"
-        yield quantity("queue_depth").title, f"{_mean_and_most(q.depth, q.depth_max)}{grows}"
-    if q.oldest_age_steps is not None and q.oldest_age_max_steps is not None:
-        age = _mean_and_most(q.oldest_age_steps, q.oldest_age_max_steps)
-        yield quantity("oldest_sample_age_steps").title, age
-    if q.generated_per_trained is not None:
-        yield quantity("tokens_per_trained_token").title, units.number(q.generated_per_trained)
-    if q.dropped_share is not None:
-        yield quantity("dropped_share").title, units.share(q.dropped_share)
+    grows = "" if not q.growth_per_h else f", {q.growth_per_h:+,.0f} an hour"
+    return _told(
+        ("queue_depth", _both(q.depth, q.depth_max), lambda both: f"{_mean_and_most(both)}{grows}"),
+        ("oldest_sample_age_steps", _both(q.oldest_age_steps, q.oldest_age_max_steps), _mean_and_most),
+        ("tokens_per_trained_token", q.generated_per_trained, units.number),
+        ("dropped_share", q.dropped_share, units.share),
+    )
 
 
 def lengths(observed: Observed) -> Table:

@@ -65,17 +65,16 @@ def fleets_sections(answers: Answers, drawn: bool) -> Iterator[Section]:
 def simulated_again(answers: Answers, advice: Sequence[Mapping[str, Any]]) -> Section:
     """The commands that simulate what is advised, each with its promise; without the job's file, how to get it."""
     if advice:
-        told = tuple((shlex.join(a["command"]), f"{a['what']}: {_promise_words(a['promise'])}") for a in advice)
-        return Section("To simulate it", (Listed(told, code=True),), short="to simulate it")
+        told = []
+        for a in advice:
+            step, usd = (a["promise"][name] for name in ("step_s", "cost_per_step"))
+            took = f"a step of {units.seconds(step['low'])} to {units.seconds(step['high'])}"
+            cost = f"{units.money(usd['low'])} to {units.money(usd['high'])}"
+            told.append((shlex.join(a["command"]), f"{a['what']}: {took}, {cost}"))
+        return Section("To simulate it", (Listed(tuple(told), code=True),), short="to simulate it")
     asked = answers.recommendation is not None or answers.what_if is not None
     needs = "--job-out FILE writes the job of this window; fleetsim simulate FILE then runs what is told above"
     return Section("to simulate it", (Words(tail=needs),) if asked else (), on=("terminal",))
-
-
-def _promise_words(promise: Mapping[str, Mapping[str, float]]) -> str:
-    step, usd = promise["step_s"], promise["cost_per_step"]
-    took = f"a step of {units.seconds(step['low'])} to {units.seconds(step['high'])}"
-    return f"{took}, {units.money(usd['low'])} to {units.money(usd['high'])}"
 
 
 def what_if_section(answer: WhatIf) -> Section:

@@ -24,7 +24,7 @@ from fleetsim.replay.diagnose.cost import job_usd_h, pools_of
 from fleetsim.replay.diagnose.cures import Cure, cures_of
 from fleetsim.replay.diagnose.diagnosis import diagnose, remedy_of
 from fleetsim.replay.diagnose.finding import Check, Verdict
-from fleetsim.replay.diagnose.removals import enough_of, gains_of, rough, served_gains, trusted
+from fleetsim.replay.diagnose.mending import enough_of, gains_of, rough, served_gains, trusted
 from fleetsim.replay.implied.implied_scenario import Implied, implied
 from fleetsim.replay.observe.observe import observe
 from fleetsim.replay.observe.observed import Observed

@@ -9,7 +9,7 @@ from typing import Any
 from fleetsim import units
 from fleetsim.replay import words
 from fleetsim.replay.answers import Answers
-from fleetsim.replay.diagnose.finding import QUESTIONS, Finding, Verdict
+from fleetsim.replay.diagnose.finding import QUESTIONS, Finding
 from fleetsim.replay.facts import window_facts
 from fleetsim.replay.model_pictures import backtest_blocks, backtest_charts, lengths_chart
 from fleetsim.replay.observe.observed import Observed
@@ -46,6 +46,7 @@ from fleetsim.tell.document import (
 
 NOTHING = Answers()
 _MOST_NOTES = 12
+_MARKS = tuple(words.MARKS.values())
 
 
 def document(
@@ -57,7 +58,9 @@ def document(
 ) -> Document:
     """Everything that there is to say of a window. over: what its charts show; None without a page. advice: as in the
     JSON document."""
-    first, title = words.first_change(result.verdict), words.first_title(result.verdict)
+    verdict = result.verdict
+    first = None if verdict.first is None else verdict.first.next
+    title = "Where to look" if verdict.binding in ("data", "model") else "Change first"
     numbers = tuple(_numbers(result, answers))
     verified = () if answers.verification is None else verification_blocks(answers.verification)
     return Document(
@@ -66,7 +69,7 @@ def document(
         (
             Section(title, () if first is None else (NextLines("", first, strong=True),), on=("page",)),
             replace(_section("Verification, in the runbook's order", *verified), asked=True),
-            _section(units.capital(words.FINDINGS), _findings(result.verdict)),
+            _section(units.capital(words.FINDINGS), Judged(tuple(map(_finding, words.ordered(verdict))), _MARKS)),
             *(replace(section, asked=True) for section in fleets_sections(answers, drawn=over is not None)),
             replace(simulated_again(answers, advice), asked=True),
             *(() if over is None else _drawn(over, result)),
@@ -79,11 +82,6 @@ def document(
 
 def _section(title: str, *blocks: Block) -> Section:
     return Section(title, blocks, short=title[:1].lower() + title[1:])
-
-
-def _findings(verdict: Verdict) -> Judged:
-    """Every question: its mark, what was found, its size, the evidence and what to do next."""
-    return Judged(tuple(map(_finding, words.ordered(verdict))), tuple(words.MARKS.values()))
 
 
 def _finding(found: Finding) -> Judgement:
@@ -156,7 +154,10 @@ def _lines(title: str, texts: Sequence[str]) -> Table:
 
 def _notes(observed: Observed) -> tuple[Block, ...]:
     """What the reader must know of the data."""
-    rows = tuple((Words(tail=note.kind), words.note_words(note)) for note in observed.notes)
+    rows = tuple(
+        (Words(tail=note.kind), note.text + ("" if note.share is None else f" ({units.share(note.share)})"))
+        for note in observed.notes
+    )
     few = rows[:_MOST_NOTES]
     if len(rows) > _MOST_NOTES:
         few = (*few, (Words(), f"and {len(rows) - _MOST_NOTES} more (--json has all)"))

@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from fleetsim import units
-from fleetsim.history.history import Note
 from fleetsim.history.window import has_clock
 from fleetsim.replay.diagnose.checks.reading import FEW_STEPS
 from fleetsim.replay.diagnose.finding import Finding, Verdict
@@ -118,16 +117,6 @@ def ordered(verdict: Verdict) -> tuple[Finding, ...]:
     return tuple(sorted(verdict.findings, key=lambda f: 0 if f.check == verdict.binding else rank[f.state]))
 
 
-def first_change(verdict: Verdict) -> str | None:
-    """What to do first: the next lines of the finding that binds."""
-    return next((f.next for f in verdict.findings if f.check == verdict.binding), None)
-
-
-def first_title(verdict: Verdict) -> str:
-    """What `first_change` is: something to change in the job, or where to look before anything is changed."""
-    return "Where to look" if verdict.binding in ("data", "model") else "Change first"
-
-
 def few_words(observed: Observed) -> str | None:
     """That a window is too short for its verdict to be more than a guess; None where it is not."""
     steps = observed.trainer.steps
@@ -156,11 +145,6 @@ def differs_words(implied: Implied | None) -> tuple[str, ...]:
 def source_mark(quantity: Reading) -> str:
     """Where a number comes from."""
     return {"exported": "exported", "log": "run log", "inferred": "inferred"}[quantity.source]
-
-
-def note_words(note: Note) -> str:
-    """A note, with the share of the data that it concerns."""
-    return note.text if note.share is None else f"{note.text} ({units.share(note.share)})"
 
 
 def changes_words(changes: Mapping[str, Any]) -> str:

@@ -20,7 +20,7 @@ from fleetsim.history.window import window
 from fleetsim.job import nameplate
 from fleetsim.replay.answers import on_top
 from fleetsim.replay.change.recommendation import recommend
-from fleetsim.replay.diagnose.removals import mended
+from fleetsim.replay.diagnose.mending import mended
 from fleetsim.replay.implied.implied_scenario import Implied
 from fleetsim.replay.observe.observe import observe
 from fleetsim.replay.run import Replayed, replay

@@ -19,7 +19,7 @@ from fleetsim.faces import flag
 from fleetsim.history.history import History, StepLog
 from fleetsim.history.wandb import run_address
 from fleetsim.replay.diagnose.checks.reading import FEW_STEPS
-from fleetsim.replay.facts import fault_lines, worst_fault
+from fleetsim.replay.facts import fault_lines
 from fleetsim.tell.document import NextLines
 from fleetsim.tell.next_lines import parted
 from fleetsim.watch.watch import kind_of, reason_of
@@ -155,7 +155,7 @@ class LogWatch:
 def verdict_lines(verdict: Verdict, step: float, *, first: bool) -> tuple[str, ...]:
     """The headline, and of what to change first evidence, price and the one command that follows, as `replay` does."""
     what = "verdict" if first else "the verdict changed"
-    found = worst_fault(verdict)
+    found = verdict.first
     lines = [f"step {units.count(round(step))}: {what}: {verdict.headline}"]
     for label, said in () if found is None else fault_lines(found, verdict.headline):
         if isinstance(said, NextLines):

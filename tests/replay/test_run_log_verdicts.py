@@ -12,7 +12,7 @@ from fleetsim.history.history import History, StepLog
 from fleetsim.history.run_log import read_run_log
 from fleetsim.replay.diagnose.diagnosis import diagnose
 from fleetsim.replay.diagnose.finding import Check, Finding, Verdict
-from fleetsim.replay.observe.logged import logged_lengths
+from fleetsim.replay.observe.lengths import logged_lengths
 from fleetsim.replay.observe.observe import observe
 from fleetsim.replay.observe.observed import Observed
 from fleetsim.replay.observe.steps import steps_of

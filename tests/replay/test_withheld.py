@@ -22,9 +22,9 @@ from fleetsim.history.history import History
 from fleetsim.history.prometheus import Prometheus
 from fleetsim.replay.answers import Answers, answer
 from fleetsim.replay.change.patch import Deployment
-from fleetsim.replay.change.resizing import MENDED_BY, unless_mended, withheld
 from fleetsim.replay.diagnose.checks.case import Case, Reply
 from fleetsim.replay.diagnose.finding import MENDS, Check, Mend
+from fleetsim.replay.diagnose.mending import MENDED_BY, unless_mended, withheld
 from fleetsim.replay.facts import replay_document
 from fleetsim.replay.questions import Questions
 from fleetsim.replay.result import ReplayResult

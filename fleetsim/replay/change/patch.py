@@ -83,12 +83,14 @@ def patch_of(deployment: Deployment, instances: int) -> Patch:
 
     Raises InputError where they do not fill whole replicas.
     """
-    replicas = _replicas(deployment, instances)
-    where = f" -n {shlex.quote(deployment.namespace)}" if deployment.namespace else ""
-    target = f"{deployment.kind.lower()} {shlex.quote(deployment.name)}"
+    per = deployment.instances_per_replica
+    if instances % per:
+        rule = f"does not fill replicas of {per} instances"
+        raise InputError([Problem("fleet.instances", instances, rule, f"deploy {-(-instances // per) * per} instead")])
+    replicas = instances // per
     if deployment.kind == "RayCluster":
         text = to_yaml(_ray_patch(deployment, replicas))
-        return Patch(text, f"kubectl{where} patch {target} --type json --patch-file FILE", replicas)
+        return Patch(text, f"{_kubectl(deployment, 'patch')} --type json --patch-file FILE", replicas)
     body: dict[str, Any] = {
         "apiVersion": _API[deployment.kind],
         "kind": deployment.kind,
@@ -97,27 +99,22 @@ def patch_of(deployment: Deployment, instances: int) -> Patch:
     }
     if deployment.namespace:
         body["metadata"]["namespace"] = deployment.namespace
-    return Patch(to_yaml(body), f"kubectl{where} patch {target} --type strategic --patch-file FILE", replicas)
+    return Patch(to_yaml(body), f"{_kubectl(deployment, 'patch')} --type strategic --patch-file FILE", replicas)
+
+
+def _kubectl(deployment: Deployment, verb: str) -> str:
+    """The command up to its target."""
+    where = f" -n {shlex.quote(deployment.namespace)}" if deployment.namespace else ""
+    return f"kubectl{where} {verb} {deployment.kind.lower()} {shlex.quote(deployment.name)}"
 
 
 def rollback_command(deployment: Deployment, instances: int) -> str:
     """Restores the recorded fleet with one command, no file needed."""
     replicas = max(0, round(instances / deployment.instances_per_replica))
-    where = f" -n {shlex.quote(deployment.namespace)}" if deployment.namespace else ""
-    target = f"{deployment.kind.lower()} {shlex.quote(deployment.name)}"
     if deployment.kind == "RayCluster":
         body = json.dumps(_ray_patch(deployment, replicas), separators=(",", ":"))
-        return f"kubectl{where} patch {target} --type json --patch {shlex.quote(body)}"
-    return f"kubectl{where} scale {target} --replicas {replicas}"
-
-
-def _replicas(deployment: Deployment, instances: int) -> int:
-    per = deployment.instances_per_replica
-    if instances % per:
-        above = -(-instances // per) * per
-        rule = f"does not fill replicas of {per} instances"
-        raise InputError([Problem("fleet.instances", instances, rule, f"deploy {above} instead")])
-    return instances // per
+        return f"{_kubectl(deployment, 'patch')} --type json --patch {shlex.quote(body)}"
+    return f"{_kubectl(deployment, 'scale')} --replicas {replicas}"
 
 
 def _ray_patch(deployment: Deployment, replicas: int) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from typing import Literal
 
 from fleetsim import units
 from fleetsim.quantities import quantity
-from fleetsim.replay.change.plan import IntervalFields, SavedPlan, cost_of
+from fleetsim.replay.change.plan import SavedPlan, cost_of
 from fleetsim.replay.compared_quantities import RECHECK_PAUSES, REMEASURE
 from fleetsim.replay.diagnose.checks.load import slow_instances
 from fleetsim.replay.observe.observed import Observed
@@ -262,25 +262,25 @@ class Miss:
 
 def misses_of(plan: SavedPlan) -> dict[Promised, Miss]:
     """The targets that the plan itself misses, by the item of the verification list that they are of."""
-    targets, batch = plan.targets, plan.scenario.trainer.batch_samples
+    targets, batch, promised = plan.targets, plan.scenario.trainer.batch_samples, plan.recommended.predicted
     found: list[Miss] = []
-    idle = _predicted(plan, "trainer_idle_fraction")
+    idle = promised.get("trainer_idle_fraction")
     if idle is not None and idle.mean > targets.trainer_idle_fraction:
         text = f"trainer idle at most {units.share(targets.trainer_idle_fraction)}, {units.share(idle.mean)} predicted"
         found.append(Miss("trainer_idle", idle.mean, idle.ci_high + IDLE_SLACK, text))
-    queue = _predicted(plan, "queue_depth")
+    queue = promised.get("queue_depth")
     if queue is not None and targets.queue_samples is not None and queue.mean > targets.queue_samples:
         text = f"queue at most {targets.queue_samples:,} samples, {queue.mean:,.0f} predicted without that cap"
         bound = queue.ci_high + QUEUE_SLACK * max(queue.mean, float(batch))
         found.append(Miss("queue", queue.mean, bound, text))
-    ages = [a for name in ("oldest_sample_age_steps", "staleness_steps.p99") if (a := _predicted(plan, name))]
+    ages = [a for name in ("oldest_sample_age_steps", "staleness_steps.p99") if (a := promised.get(name))]
     if ages and targets.staleness_steps is not None:
         age = max(ages, key=lambda a: a.ci_high)
         if age.mean > targets.staleness_steps:
             text = f"oldest sample at most {targets.staleness_steps:g} steps, {age.mean:.3g} predicted"
             bound = targets.staleness_steps if is_tolerance(plan) else age.ci_high + AGE_SLACK
             found.append(Miss("oldest_age", age.mean, bound, text))
-    cost = _predicted(plan, "cost_per_step")
+    cost = promised.get("cost_per_step")
     if cost is not None and targets.cost_per_step is not None and cost.mean > targets.cost_per_step * (1 + COST_SLACK):
         most, mean = (units.money(x) for x in (targets.cost_per_step, cost.mean))
         text = f"cost per step at most {most}, {mean} predicted"
@@ -293,7 +293,3 @@ def is_tolerance(plan: SavedPlan) -> bool:
     """Whether the plan's staleness is what the user tolerates. Else it is what the admission law is set to, which
     bounds what is started: a long response that others overtake is trained older than that."""
     return plan.scenario.targets.staleness_p99_steps is not None
-
-
-def _predicted(plan: SavedPlan, metric: str) -> IntervalFields | None:
-    return plan.recommended.predicted.get(metric)

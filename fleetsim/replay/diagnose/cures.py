@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from fleetsim import units
@@ -199,18 +199,10 @@ class Cure:
 
     def document(self) -> dict[str, Any]:
         """As in the JSON."""
-        v, seconds = self.verify, {"mean": self.mean_s, "low": self.low_s, "high": self.high_s}
-        return {
-            "cause": self.cause,
-            "phase": self.phase,
-            "seconds_per_step": seconds,
-            "usd_per_day": None if self.usd is None else {end: s * self.usd for end, s in seconds.items()},
-            "since_step": self.since_step,
-            "why": self.why,
-            "do": list(self.do),
-            "verify": {"metric": v.metric, "low": v.low, "high": v.high, "after_steps": v.after_steps},
-            "undo": list(self.undo),
-        }
+        seconds = {"mean": self.mean_s, "low": self.low_s, "high": self.high_s}
+        usd = None if self.usd is None else {end: s * self.usd for end, s in seconds.items()}
+        rest = {name: value for name, value in asdict(self).items() if name not in ("mean_s", "low_s", "high_s", "usd")}
+        return {**rest, "seconds_per_step": seconds, "usd_per_day": usd}
 
     def lines(self, step_s: float) -> Iterator[tuple[str, str]]:
         """The same in words, with a label each."""
@@ -238,14 +230,11 @@ def cures_of(observed: Observed, verdict: Verdict, usd_h: float | None = None) -
     else:
         faults = [f for f in verdict.findings if f.state == "fault" and f.check in CAUSE_OF]
         found = [_of_finding(f, observed, 0.0 if step is None else step.value) for f in faults]
-        found.sort(key=lambda c: (c.cause != _first(verdict), -c.mean_s))
+        first = None if verdict.binding is None else CAUSE_OF.get(verdict.binding)
+        found.sort(key=lambda c: (c.cause != first, -c.mean_s))
     if usd_h is None or step is None or step.value <= 0:
         return tuple(found)
     return tuple(replace(cure, usd=24.0 * usd_h / step.value) for cure in found)
-
-
-def _first(verdict: Verdict) -> str | None:
-    return None if verdict.binding is None else CAUSE_OF.get(verdict.binding)
 
 
 def cure_of(lever: StepLever, observed: Observed) -> Cure:
@@ -259,18 +248,8 @@ def cure_of(lever: StepLever, observed: Observed) -> Cure:
         now = account.now_s
     do = remedy_for(lever.cause, account.framework, _values(lever, observed))
     verify = Verify(metric, max(0.0, now - lever.high), max(0.0, now - lever.mean / 2.0), _after(lever.mean, spread))
-    return Cure(
-        lever.cause,
-        lever.phase,
-        lever.mean,
-        lever.low,
-        lever.high,
-        lever.since_step,
-        lever.why,
-        do,
-        verify,
-        undo_of(do),
-    )
+    seconds = lever.mean, lever.low, lever.high
+    return Cure(lever.cause, lever.phase, *seconds, lever.since_step, lever.why, do, verify, undo_of(do))
 
 
 # What a framework calls a step's seconds, where a phase has no timer.
@@ -287,7 +266,8 @@ def _values(lever: StepLever, observed: Observed) -> dict[str, str]:
     """What stands in the places of a remedy, as far as the log says it."""
     account, lengths = observed.account, observed.lengths
     present = {} if account is None else account.present
-    found = {"rarer": _rarer(observed, lever.column)}
+    phase = None if account is None else account.phase(lever.column)
+    found = {"rarer": str(2 * ((phase.course.every if phase is not None else None) or 10))}
     if lengths is not None and lengths.p99:
         found["p95"] = f"{math.ceil((lengths.p90 + lengths.p99) / 2 / 64) * 64:d}"
     window, size = present.get("window_cap_groups"), present.get("group_size", 1.0)
@@ -298,12 +278,6 @@ def _values(lever: StepLever, observed: Observed) -> dict[str, str]:
     if "samples" in present:
         found["batch"] = f"{round(present['samples']):d}"
     return found
-
-
-def _rarer(observed: Observed, column: str) -> str:
-    phase = None if observed.account is None else observed.account.phase(column)
-    every = None if phase is None else phase.course.every
-    return str(2 * (every or 10))
 
 
 def _of_finding(finding: Finding, observed: Observed, step_s: float) -> Cure:

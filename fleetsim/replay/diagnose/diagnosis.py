@@ -1,4 +1,7 @@
-"""The verdict on a window: the runbook's questions in the runbook's order, what each finding costs, what to do next."""
+"""The verdict on a window: the runbook's questions in the runbook's order, what each finding costs, what to do next.
+
+What the account of a run log says to each question that its levers answer: no threshold of one check decides it.
+"""
 
 from __future__ import annotations
 
@@ -10,19 +13,19 @@ from fleetsim import units
 from fleetsim.config.scenario import Scenario
 from fleetsim.replay.arrivals import serves
 from fleetsim.replay.backtest import Backtest
-from fleetsim.replay.change.resizing import withheld
-from fleetsim.replay.diagnose.checks.accounted import accounted, answers
-from fleetsim.replay.diagnose.checks.case import WORTH, Case, Gains, Reply, told
+from fleetsim.replay.diagnose.checks.case import WORTH, Case, Gains, Reply, idle_words, told
 from fleetsim.replay.diagnose.checks.engines import max_num_seqs, preemptions, prefix_cache
 from fleetsim.replay.diagnose.checks.fleet import TOO_LARGE, backlog, rollout
 from fleetsim.replay.diagnose.checks.load import in_flight_cap, stragglers
 from fleetsim.replay.diagnose.checks.reading import data, model
 from fleetsim.replay.diagnose.checks.trainer import sync, trainer
-from fleetsim.replay.diagnose.cost import ROLLOUT, FindingCost, observed_slices, pools_of, settle, within
+from fleetsim.replay.diagnose.cost import ROLLOUT, Claims, FindingCost, observed_slices, pools_of, settle, within
+from fleetsim.replay.diagnose.cures import cure_of
 from fleetsim.replay.diagnose.finding import MENDS, Check, Finding, Verdict
-from fleetsim.replay.diagnose.levers import levers_of
+from fleetsim.replay.diagnose.levers import StepLever, levers_of
+from fleetsim.replay.diagnose.mending import withheld
 from fleetsim.replay.implied.stretch import own_paces
-from fleetsim.replay.observe.changes import missed_words, unreplaced
+from fleetsim.replay.observe.changes import changed_words, missed_words, unreplaced
 from fleetsim.replay.observe.observed import Observed
 from fleetsim.replay.observe.paces import piled
 from fleetsim.replay.observe.phases import Account, plain
@@ -75,7 +78,7 @@ def diagnose(
 
     scenario: prices, targets, and whatever the user knows of the job. given: the dotted paths of it that somebody gave:
     only those are held against the window, the others are defaults (all of them, where nothing is said). gains: what
-    removing a fault saves of a step, by simulation (`replay/diagnose/removals.py`). ranked: the same of a simulation
+    removing a fault saves of a step, by simulation (`replay/diagnose/mending.py`). ranked: the same of a simulation
     that is good enough to compare causes by (default: `gains`). ahead: what running further ahead saves of a step.
     enough: instances that make a step no longer, by simulation. unsimulated: why there is no back-test. weighed: False
     where a simulation could confirm or refute what the rules find, and nobody wanted one: then they only suspect it.
@@ -90,7 +93,8 @@ def diagnose(
     sizes = [size_of.get(d.check) for d in drafts]
     findings = tuple(_finding(d, size) for d, size in zip(drafts, sizes, strict=True))
     first = _largest_lever(case, order) or _dearest(_first(case, order), order, size_of)
-    most = _largest(drafts, sizes)
+    sized = [(size.usd_per_day, d) for d, size in zip(drafts, sizes, strict=True) if size is not None]
+    most = max(sized, key=lambda pair: pair[0])[1] if sized else None
     starves = _starves(case, drafts)
     headline = _headline(case, starves, first, most, drafts)
     binding = None if first is None else first.check
@@ -139,13 +143,17 @@ def _weighed(case: Case, draft: Reply) -> Reply:
     gain = case.gains.get(draft.check)
     if draft.check == "rollout" and draft.state == "fault" and case.ahead is not None:
         return _run_ahead(case, draft, case.ahead)
-    if draft.state == "fault" and not case.weighed and _refutable(draft):
+    # A fault that a simulation may say is none; which of its two it is the rollout check leaves open.
+    refutable = draft.check in _COSTS_OR_NOT or (draft.check == "stragglers" and not draft.claims)
+    if draft.state == "fault" and not case.weighed and refutable:
         title = f"{SUSPECTED}{draft.title.removeprefix(SUSPECTED)}"
         said = (*draft.evidence, "whether it costs anything only a simulation tells: leave out --no-backtest")
         return replace(draft, title=title, evidence=said, name=f"perhaps {draft.name}")
     if draft.state != "fault" or gain is None or draft.check == "rollout":
         return draft
-    if draft.check == "stragglers" and draft.claims and not _paced(case):
+    views = case.observed.instances
+    paced = any(pace != 1.0 for pace in own_paces(views).values()) or bool(piled(views))
+    if draft.check == "stragglers" and draft.claims and not paced:  # the simulation has no slow instance
         return draft
     what = "a request" if serves(case.observed) else "a step"
     said = (*draft.evidence, f"simulated without it, {what} is {units.share(max(0.0, gain))} shorter")
@@ -154,18 +162,14 @@ def _weighed(case: Case, draft: Reply) -> Reply:
         return replace(draft, evidence=said, claims={of: share for of, share in draft.claims.items() if of in ROLLOUT})
     # Engines that stop for weights while the trainer is busy and does not wait: a rolling sync that costs no step.
     unheld = draft.check == "sync" and case.starving is False and _held(case) < WORTH
-    if gain < WORTH and (draft.check in _COSTS_OR_NOT or unheld or (draft.check == "stragglers" and not draft.claims)):
+    if gain < WORTH and (refutable or unheld):
         return Reply("ok", f"{draft.title}; that costs nothing now", said)
     if not draft.claims or serves(case.observed):
         return replace(draft, evidence=said)
     # A shorter step is less time of both pools; `settle` bounds each by what was observed of it.
     claims = within(gain, draft.claims if draft.check == "sync" else {}, case.shorter(gain))
-    return replace(draft, evidence=said, claims=claims, saves=max(0.0, gain), ends=_ends(case, draft.check))
-
-
-def _ends(case: Case, check: Check) -> tuple[float, float] | None:
-    """The least and the most that simulations say of it."""
-    return case.gains.ranges.get(check) if isinstance(case.gains, Gains) else None
+    ends = case.gains.ranges.get(draft.check) if isinstance(case.gains, Gains) else None
+    return replace(draft, evidence=said, claims=claims, saves=max(0.0, gain), ends=ends)
 
 
 def _run_ahead(case: Case, draft: Reply, gain: float) -> Reply:
@@ -185,17 +189,6 @@ def _held(case: Case) -> float:
     """Of a step, the share for which weight sync holds the trainer; 1 where nobody says."""
     held = case.observed.trainer.of_step(case.observed.trainer.sync_s)
     return 1.0 if held is None else held
-
-
-def _refutable(draft: Reply) -> bool:
-    """Whether a simulation may say that this fault is none; which of its two it is the rollout check leaves open."""
-    return draft.check in _COSTS_OR_NOT or (draft.check == "stragglers" and not draft.claims)
-
-
-def _paced(case: Case) -> bool:
-    """Whether the simulation has a slow instance: by its pace, or by the work that piles up on it."""
-    views = case.observed.instances
-    return any(pace != 1.0 for pace in own_paces(views).values()) or bool(piled(views))
 
 
 def _first(case: Case, order: Sequence[Reply]) -> Reply | None:
@@ -227,12 +220,6 @@ def _largest_lever(case: Case, order: Sequence[Reply]) -> Reply | None:
     causes = [lever.cause for lever in levers]
     mine = [d for d in order if d.title in causes]
     return min(mine, key=lambda d: causes.index(d.title), default=None)
-
-
-def _largest(drafts: Sequence[Reply], sizes: Sequence[FindingCost | None]) -> Reply | None:
-    """The fault that costs most, if any has a size."""
-    sized = [(size.usd_per_day, d) for d, size in zip(drafts, sizes, strict=True) if size is not None]
-    return max(sized, key=lambda pair: pair[0])[1] if sized else None
 
 
 def _starves(case: Case, drafts: Sequence[Reply]) -> Starves:
@@ -293,3 +280,74 @@ def _accounted(case: Case, account: Account, first: Reply | None) -> str:
     if first is not None:
         return f"{account.words}: {first.name}."
     return f"{account.words}; no fault was found."
+
+
+ANSWERS: Mapping[Check, tuple[str, ...]] = {
+    "trainer": (
+        *("trainer slow", "reference log-probs slow", "log-probs slow", "experience slow", "reward slow"),
+        *("evaluation", "checkpoints", "unexplained time", "ready samples fetched slowly"),
+    ),
+    "sync": ("weight sync slow", "hand-over slow"),
+    "stragglers": ("straggler",),
+    "in_flight_cap": ("in-flight cap",),
+    "preemptions": ("KV preemption",),
+    "rollout": ("rollout slow", "long tail", "judge or tool slow", "stale samples dropped", "staleness window"),
+}
+"""Check -> the causes of levers that are faults of it."""
+# Check -> columns of the log that must be there to rule it out, and what of the engines would tell else.
+_RULED_OUT: Mapping[Check, tuple[tuple[str, ...], str]] = {
+    "trainer": (("train_s",), "--map trainer.train_s=METRIC"),
+    "sync": (("sync_s",), "--map trainer.sync_s=METRIC"),
+    "stragglers": (("sample_s_max", "group_s_max"), "vllm:generation_tokens_total"),
+    "in_flight_cap": (("in_flight_cap_samples",), "vllm:num_requests_running"),
+    "preemptions": (("preemptions",), "vllm:num_preemptions_total"),
+    "rollout": (("wait_s", "trainer_idle", "generate_s"), "--map trainer.wait_s=METRIC"),
+}
+
+
+def answers(case: Case, check: Check) -> bool:
+    """Whether the account decides this question."""
+    return case.observed.logs_alone and check in ANSWERS
+
+
+def accounted(case: Case, check: Check) -> Reply:
+    """The largest lever that answers a question; else whether it is ruled out, or cannot be told."""
+    account = case.observed.account
+    assert account is not None  # `answers` has looked
+    found = [lever for lever in levers_of(case.observed) if lever.cause in ANSWERS[check]]
+    if found:
+        return _fault(case, check, found)
+    columns, metric = _RULED_OUT[check]
+    seen = next((c for c in columns if c in account.present or account.phase(c) is not None), None)
+    if seen is None and check not in ("trainer", "rollout") and case.starving is False and not case.colocated:
+        return Reply("ok", "not seen, and the trainer does not wait for it", (idle_words(case),))
+    if seen is None:
+        then = f"one metric tells: {metric}"
+        return Reply("unknown", "not in the log", (), then, missing=metric)
+    said = account.phase(seen)
+    evidence = () if said is None else (f"{plain(said.course.usual)} of a step are {said.name}",)
+    return Reply("ok", "no seconds to be had", evidence)
+
+
+def _fault(case: Case, check: Check, found: list[StepLever]) -> Reply:
+    """The first of a check's levers as its finding; the others stand in its evidence."""
+    first, step_s = found[0], max(1e-9, case.observed.trainer.step_s.value if case.observed.trainer.step_s else 1e-9)
+    since = "" if first.since_step is None else f" since step {first.since_step}"
+    range_words = f"{plain(first.low)} to {plain(first.high)}"
+    evidence = (
+        f"{plain(first.mean)} of a step{since} ({range_words}), in {first.phase}",
+        first.why,
+        *(changed_words(case.observed) if check == "rollout" else ()),
+        *(f"{lever.cause}: {plain(lever.mean)} of a step" for lever in found[1:]),
+    )
+    share = min(1.0, sum(lever.mean for lever in found) / step_s)
+    told = dict(cure_of(first, case.observed).lines(step_s))
+    then = "\n".join((*told["do"].split("; "), f"verify: {told['verify']}", f"undo: {told['undo']}"))
+    return Reply("fault", first.cause, evidence, then, _account_claims(case, check, share), first.cause)
+
+
+def _account_claims(case: Case, check: Check, share: float) -> Claims:
+    """Of which slices of the pools' time a shorter step is."""
+    if check in ("trainer", "sync"):
+        return {"train" if check == "trainer" else "sync": share, "idle": share}
+    return {"rest": share, "busy": share} if case.colocated else case.shorter(share)

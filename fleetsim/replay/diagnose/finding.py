@@ -113,7 +113,7 @@ class Verdict:
     check of the fault to change first; None = nothing is wrong. It is the first fault, with three exceptions: of those
     to be mended before the fleet is sized the dearest counts; a backlog comes before what would make rollout faster
     still; faults of data or model come last. withheld: why nothing is to be recommended of this window; None = its
-    fleet may be sized (`replay/change/resizing.py`).
+    fleet may be sized (`replay/diagnose/mending.py`).
     """
 
     starves: Literal["trainer", "rollout", "neither", "unknown"]
@@ -121,6 +121,11 @@ class Verdict:
     findings: tuple[Finding, ...]
     binding: Check | None
     withheld: Withheld | None = None
+
+    @property
+    def first(self) -> Finding | None:
+        """What to change first; None where nothing is wrong."""
+        return next((f for f in self.findings if f.check == self.binding), None)
 
     @property
     def faults(self) -> list[Check]:

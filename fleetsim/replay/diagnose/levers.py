@@ -17,36 +17,22 @@ their grounds:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from statistics import NormalDist
-
-import numpy as np
 
 from fleetsim import units
-from fleetsim.history.step_logs.steps import TRAINING
-from fleetsim.replay.observe.observed import LengthHistogram, Observed
-from fleetsim.replay.observe.phases import UNEXPLAINED, Account, Phase
+from fleetsim.replay.diagnose.step_scene import WORTH, StepScene, outside_share, scene_of, why_slow
+from fleetsim.replay.observe.observed import Observed
+from fleetsim.replay.observe.phases import UNEXPLAINED, Phase
 
-WORTH = 0.05  # of a step: what gives back less is no cause
 FORWARD, FORWARD_MOST = 1 / 4, 1 / 3  # of the update: one pass forward, with and without activations computed again
 SYNC_LEAST_S, SYNC_MOST_S = 0.3, 17.0
 SYNC_S = math.sqrt(SYNC_LEAST_S * SYNC_MOST_S)
 SYNC_SHARE = 0.1  # of a step: weights that take less are sent as fast as a job needs them
 BALANCE = 1.5  # one side's seconds / the other's, beyond which it binds
 BEHIND = 0.75  # of a batch: so much of the next stands ready when the trainer takes one, and rollout is ahead of it
-UNEVEN = 1.3  # the longest sample's seconds / what its length alone would make them: an instance is slower than others
-SWINGS, SWINGING = 2.0, 0.1  # deviation of the generation / that of the mean response, and the least that tells
-TAIL = 3.0  # longest response / the length that a tenth exceed
-OUTSIDE = 0.35  # of a sample's seconds: those that do not grow with its length
-RUNS_OUT = 0.15  # of rollout's time, without work although the trainer waits
-CAPPED = 0.9  # of the client's cap, in flight when the trainer takes a batch
-THROWN = 0.1  # of a batch: samples thrown away beside it
-READY = 0.5  # of the trainer's wait: beside a batch
-AGAIN = 0.2  # preemptions a sample
 EVALUATES, HIDDEN = 1 / 3, 0.2  # of a step: evaluation or checkpoints; what is in no timer
 GROWN = 0.7  # of a phase's growth: where the responses grew so much, the workload changed and not the phase
-OVERLAP = ("asynchronous", "one step off")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,54 +53,6 @@ class StepLever:
     since_step: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class StepScene:
-    """What the rules look at.
-
-    ready: of the trainer's wait, the share beside a batch that stands ready. p95, p90: lengths that one in twenty and a
-    tenth exceed, tokens; group_max: the mean of a group's longest.
-    """
-
-    account: Account
-    ready: float
-    p90: float | None
-    p95: float | None
-    group_max: float | None = None
-
-    @property
-    def means(self) -> Mapping[str, float]:
-        """Of the log's columns, as they are now."""
-        return self.account.present
-
-    def now(self, *columns: str) -> float:
-        """Seconds that these phases take now."""
-        return sum(map(self.account.now, columns))
-
-    def has(self, *columns: str) -> bool:
-        """Whether the log has all of them."""
-        return all(c in self.means for c in columns)
-
-    @property
-    def step_s(self) -> float:
-        """Seconds of a step now."""
-        return self.account.now_s
-
-    @property
-    def update_s(self) -> float:
-        """Seconds of the update; where it has no timer, of all that the trainer computes."""
-        return self.now("update_s") or self.now("train_s")
-
-    @property
-    def trainer_s(self) -> float:
-        """Seconds of all that the trainer computes in a step."""
-        return max(self.update_s, self.now(*TRAINING, "train_s"))
-
-    @property
-    def rollout_binds(self) -> bool:
-        """Whether the trainer waits for samples that are generated beside it: then its own seconds cost no step."""
-        return self.account.mode in (*OVERLAP, "unknown") and self.now("wait_s") >= WORTH * self.step_s
-
-
 Rule = Callable[[StepScene], Iterator[StepLever]]
 
 
@@ -122,7 +60,7 @@ def levers_of(observed: Observed) -> tuple[StepLever, ...]:
     """What would give seconds back, the largest first; () where nothing is worth it."""
     if observed.account is None:
         return ()
-    scene = _scene(observed.account, observed.lengths, observed.trainer.ready_share or 0.0)
+    scene = scene_of(observed.account, observed.lengths, observed.trainer.ready_share or 0.0)
     found = [lever for rule in RULES for lever in rule(scene) if lever.mean >= WORTH * scene.step_s]
     found.sort(key=lambda lever: -lever.mean)
     seen: set[str] = set()
@@ -134,41 +72,21 @@ def levers_of(observed: Observed) -> tuple[StepLever, ...]:
     return tuple(kept)
 
 
-def _scene(account: Account, lengths: LengthHistogram | None, ready: float) -> StepScene:
-    p90, law = (None, None) if lengths is None else (lengths.p90, lengths.law)
-    if law is None:
-        return StepScene(account, ready, p90, p90)
-    sigma = math.sqrt(math.log1p(law.cv**2))
-
-    def length(quantile: float) -> float:
-        found = math.exp(math.log(law.mean) - sigma**2 / 2 + sigma * NormalDist().inv_cdf(quantile))
-        return found if law.cap is None else min(found, law.cap)
-
-    size = account.present.get("group_size")
-    if size is None:
-        return StepScene(account, ready, p90, length(0.95))
-    longest = float(np.mean([length(((n + 0.5) / _POINTS) ** (1.0 / max(1.0, size))) for n in range(_POINTS)]))
-    return StepScene(account, ready, p90, length(0.95), longest)
-
-
-_POINTS = 100  # quantiles over which the longest of a group is averaged
-
-
 def _lever(
-    scene: StepScene, cause: str, column: str, costs: tuple[float, float, float], why: str, phase: str | None = None
-) -> StepLever | None:
+    scene: StepScene, cause: str, column: str, costs: tuple[float, float, float], why: str
+) -> Iterator[StepLever]:
     """The lever that brings a phase to what it would cost (mean, least, most): what it took before in this run, where
     it was cheaper then."""
     found = scene.account.phase(column)
     if found is None:
-        return None
+        return
     now, since = found.course.usual, None
     if _rose(scene, found):
         before = max(0.0, found.course.before or 0.0)
         costs, since = (before, 0.9 * before, 1.1 * before), found.since_step
     error = 2.0 * found.course.spread / math.sqrt(max(1, scene.account.steps - (found.course.at or 0)))
     mean, least, most = (max(0.0, now - cost) for cost in costs)
-    return StepLever(cause, phase or found.name, column, mean, max(0.0, most - error), least + error, why, since)
+    yield StepLever(cause, found.name, column, mean, max(0.0, most - error), least + error, why, since)
 
 
 def _rose(scene: StepScene, phase: Phase) -> bool:
@@ -197,9 +115,7 @@ def _forward(scene: StepScene) -> Iterator[StepLever]:
             f"a pass forward takes a quarter to a third of the {update:.1f} s of the update beside it, and this phase "
             f"takes {scene.now(column) / update:.1f} times the update"
         )
-        lever = _lever(scene, cause, column, (one, 0.0, allowed), why)
-        if lever is not None:
-            yield lever
+        yield from _lever(scene, cause, column, (one, 0.0, allowed), why)
 
 
 def _reward(scene: StepScene) -> Iterator[StepLever]:
@@ -208,9 +124,7 @@ def _reward(scene: StepScene) -> Iterator[StepLever]:
         return
     now = scene.now("reward_s")
     why = "the trainer computes nothing while rewards are computed, and they can run beside the generation"
-    lever = _lever(scene, "reward slow", "reward_s", (0.0, 0.0, 0.2 * now), why)
-    if lever is not None:
-        yield lever
+    yield from _lever(scene, "reward slow", "reward_s", (0.0, 0.0, 0.2 * now), why)
 
 
 def _weights(scene: StepScene) -> Iterator[StepLever]:
@@ -222,9 +136,7 @@ def _weights(scene: StepScene) -> Iterator[StepLever]:
             f"neither side works meanwhile, and models of 7 to 1,000 billion parameters are sent in {SYNC_LEAST_S} to "
             f"{SYNC_MOST_S:.0f} s"
         )
-        lever = _lever(scene, cause, column, (SYNC_S, SYNC_LEAST_S, min(now, SYNC_MOST_S)), why)
-        if lever is not None:
-            yield lever
+        yield from _lever(scene, cause, column, (SYNC_S, SYNC_LEAST_S, min(now, SYNC_MOST_S)), why)
 
 
 def _changes(scene: StepScene) -> Iterator[StepLever]:
@@ -238,9 +150,7 @@ def _changes(scene: StepScene) -> Iterator[StepLever]:
             how = "rose" if phase.since_step is None else f"rose at step {phase.since_step}"
             cause = "trainer slow" if phase.column in ("update_s", "train_s", "values_s") else "unexplained time"
             why = f"{phase.name} {how}, while the responses stayed as long as they were"
-            lever = _lever(scene, cause, phase.column, (0.0, 0.0, 0.0), why)
-            if lever is not None:
-                yield lever
+            yield from _lever(scene, cause, phase.column, (0.0, 0.0, 0.0), why)
 
 
 def _trainer(scene: StepScene) -> Iterator[StepLever]:
@@ -250,9 +160,7 @@ def _trainer(scene: StepScene) -> Iterator[StepLever]:
     if other is None or scene.rollout_binds or scene.now(column) < BALANCE * other:
         return
     why = f"a batch is generated in {other:.1f} s, and the trainer holds the step for the rest"
-    lever = _lever(scene, "trainer slow", column, (other, 0.9 * other, BALANCE * other), why)
-    if lever is not None:
-        yield lever
+    yield from _lever(scene, "trainer slow", column, (other, 0.9 * other, BALANCE * other), why)
 
 
 def _rollout_s(scene: StepScene) -> float | None:
@@ -280,7 +188,7 @@ def _rollout(scene: StepScene) -> Iterator[StepLever]:
         other = scene.trainer_s
         if other <= 0 or wait < BALANCE * other:
             return
-        cause, why = _why_slow(scene)
+        cause, why = why_slow(scene)
         cost = other
         if cause == "long tail" and scene.p95 and scene.has("length_max"):
             cost = wait * min(1.0, scene.p95 / scene.means["length_max"])
@@ -288,142 +196,12 @@ def _rollout(scene: StepScene) -> Iterator[StepLever]:
     else:
         if not scene.rollout_binds:
             return
-        cause, why = _why_slow(scene)
+        cause, why = why_slow(scene)
         saved = wait
         if cause == "judge or tool slow":
-            saved = min(wait, scene.step_s * _outside(scene))
+            saved = min(wait, scene.step_s * outside_share(scene))
         costs = (wait - saved, 0.0, wait - 0.5 * saved)
-    lever = _lever(scene, cause, "wait_s", costs, why)
-    if lever is not None:
-        yield lever
-
-
-def _why_slow(scene: StepScene) -> tuple[str, str]:
-    """Why rollout takes so long: the first of its causes that shows, from the narrowest to the widest."""
-    for cause, shown in (
-        ("ready samples fetched slowly", _fetched(scene)),
-        ("stale samples dropped", _dropped(scene)),
-        ("KV preemption", _preempted(scene)),
-        ("staleness window", _runs_out(scene)),
-        ("in-flight cap", _capped(scene)),
-        ("judge or tool slow", _late(scene) if "tool_s_mean" in scene.means else ""),  # timed, and not inferred
-        ("straggler", _straggles(scene)),
-        ("judge or tool slow", _late(scene)),
-        ("long tail", _tail(scene)),
-    ):
-        if shown:
-            return cause, shown
-    ruled = "no cap, no drops, no long tail and no slow instance shows"
-    if scene.account.mode == "synchronous":
-        return "rollout slow", f"the trainer waits until the whole batch is generated; {ruled}"
-    return "rollout slow", f"the trainer waits for samples that rollout makes beside it; {ruled}"
-
-
-def _fetched(scene: StepScene) -> str:
-    if scene.ready < READY:
-        return ""
-    return f"{units.share(scene.ready, 0)} of the wait lies beside a whole batch that stands ready"
-
-
-def _dropped(scene: StepScene) -> str:
-    batch, thrown = scene.means.get("samples"), scene.means.get("dropped_samples")
-    if not batch or thrown is None or thrown < THROWN * batch:
-        return ""
-    return f"{thrown:,.0f} samples are thrown away as too old beside every {batch:,.0f} that are trained"
-
-
-def _preempted(scene: StepScene) -> str:
-    again = scene.means.get("preemptions", 0.0)
-    if again < AGAIN:
-        return ""
-    return f"a sample is thrown out of its engine's batch {again:.1f} times, for want of KV cache"
-
-
-def _runs_out(scene: StepScene) -> str:
-    m = scene.means
-    active, window = m.get("rollout_active_s"), m.get("rollout_window_s")
-    idle = m.get("rollout_idle") if active is None or not window else 1.0 - active / window
-    if idle is None or idle < RUNS_OUT:
-        return ""
-    return f"rollout has nothing in flight for {units.share(idle, 0)} of the time, for it may not run further ahead"
-
-
-def _capped(scene: StepScene) -> str:
-    flying, cap = scene.means.get("in_flight_samples"), scene.means.get("in_flight_cap_samples")
-    if not cap or flying is None or flying < CAPPED * cap - scene.means.get("group_size", 1.0):
-        return ""
-    return f"the client holds {flying:,.0f} samples in flight, and its cap is {cap:,.0f}"
-
-
-def _work(scene: StepScene) -> tuple[float, float, float, float] | None:
-    """Seconds of the mean and of the slowest piece of work, and their tokens; of samples, else of whole groups."""
-    m = scene.means
-    for unit, tokens in (("sample", m.get("length_mean")), ("group", scene.group_max)):
-        if tokens and scene.has(f"{unit}_s_mean", f"{unit}_s_max", "length_max"):
-            return max(1e-9, m[f"{unit}_s_mean"]), m[f"{unit}_s_max"], tokens, m["length_max"]
-    return None
-
-
-def _straggles(scene: StepScene) -> str:
-    """One slow instance: its longest work takes longer than its length explains."""
-    work = _work(scene)
-    if work is None or work[1] / work[0] < UNEVEN * work[3] / work[2]:
-        return ""
-    return (
-        f"the slowest takes {work[1] / work[0]:.1f} times as long as the mean one, of {work[3] / work[2]:.1f} times "
-        "the tokens: an instance is slower than the others"
-    )
-
-
-def _outside(scene: StepScene) -> float:
-    """The share of a sample's seconds outside its generation: of a judge, a tool, a queue. Where the log does not time
-    them, it is what does not grow with the length; 0 where samples begin together, for then the later tokens are
-    faster."""
-    tools, own = scene.means.get("tool_s_mean"), scene.means.get("sample_s_mean")
-    if tools and own is not None:
-        return tools / (tools + own)
-    work = _work(scene)
-    if scene.account.mode == "synchronous" or work is None or work[3] <= work[2]:
-        return 0.0
-    mean_s, most_s, mean, most = work
-    return min(1.0, max(0.0, 1.0 - (most_s - mean_s) / (most - mean) * mean / mean_s))
-
-
-def _late(scene: StepScene) -> str:
-    share = _outside(scene)
-    if share < OUTSIDE:
-        return ""
-    part = units.share(share, 0)
-    return f"{part} of a sample's seconds lie outside its generation: a judge, a tool or a queue has them"
-
-
-def _tail(scene: StepScene) -> str:
-    """The longest responses hold the batch. Beside a trainer that takes others first they hold nobody, so that only a
-    window below one batch counts."""
-    m = scene.means
-    if scene.account.mode == "asynchronous" and not _narrow(m):
-        return ""
-    if "length_max" not in m:  # the longest of a batch swings where the mean of all does not
-        timer = "generate_s" if "generate_s" in m else "wait_s"
-        seconds, tokens = (scene.account.scatter.get(name, 0.0) for name in (timer, "length_mean"))
-        clear = scene.account.mode != "asynchronous" and seconds >= SWINGS * max(tokens, 0.5 * SWINGING)
-        by, mean = units.share(seconds, 0), units.share(tokens, 0)
-        swings = f"generation swings by {by} from step to step, the mean response by {mean}"
-        return f"{swings}: the longest of a batch decides, and the others wait for it" if clear else ""
-    if scene.p90 is None or m["length_max"] < TAIL * scene.p90:
-        return ""
-    return (
-        f"the longest response of a batch has {m['length_max']:,.0f} tokens, nine of ten fewer than {scene.p90:,.0f}: "
-        "the others wait for it"
-    )
-
-
-def _narrow(means: Mapping[str, float]) -> bool:
-    """Whether less than a batch may be ahead of the trainer."""
-    cap, pull = means.get("window_cap_groups"), means.get("pull_groups")
-    if cap is not None and pull is not None:
-        return cap < 2.0 * pull
-    return means.get("staleness_steps", math.inf) < 0.9
+    yield from _lever(scene, cause, "wait_s", costs, why)
 
 
 def _beside(scene: StepScene) -> Iterator[StepLever]:

@@ -168,24 +168,17 @@ def _figure(observed: Observed) -> tuple[By, float] | None:
     return None if step is None else ("step_s", step)
 
 
-def _sample_s(records: Records) -> float:
-    """Mean seconds from a sample's sending to its last token, of those that ended after warm-up."""
-    samples, start = records.samples, window_of(records).start_s
-    ended = (samples["finish_s"] >= start) & (samples["sent_s"] >= 0)
-    return float(np.mean((samples["finish_s"] - samples["sent_s"])[ended])) if ended.any() else 0.0
+def _lasted(rows: np.ndarray[Any, Any], begun: str, ended: str, start_s: float) -> float:
+    """Mean seconds from when rows began to when they ended, of those that ended after warm-up."""
+    done = (rows[ended] >= start_s) & (rows[begun] >= 0)
+    return float(np.mean((rows[ended] - rows[begun])[done])) if done.any() else 0.0
 
 
-def _group_s(records: Records) -> float:
-    """Mean seconds from a group's sending to the end of its last sample."""
-    groups, start = records.groups, window_of(records).start_s
-    ended = groups["ready_s"] >= start
-    return float(np.mean((groups["ready_s"] - groups["submit_s"])[ended])) if ended.any() else 0.0
-
-
+# From a sample's sending to its last token; from a group's to the end of its last sample; a step.
 _SIMULATED: dict[By, Callable[[Records], float]] = {
-    "sample_s": _sample_s,
-    "group_s": _group_s,
-    "step_s": lambda records: float(metrics_of(records)["step_s"]),
+    "sample_s": lambda r: _lasted(r.samples, "sent_s", "finish_s", window_of(r).start_s),
+    "group_s": lambda r: _lasted(r.groups, "submit_s", "ready_s", window_of(r).start_s),
+    "step_s": lambda r: float(metrics_of(r)["step_s"]),
 }
 
 

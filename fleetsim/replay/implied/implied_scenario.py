@@ -111,16 +111,9 @@ def implied(
     Raises InputError for a window that shows neither engines nor a trainer, or values that contradict each other.
     """
     if observed.fleet is None and observed.trainer.step_s is None:
-        raise InputError(
-            [
-                Problem(
-                    "history",
-                    observed.source,
-                    "shows neither engines nor optimizer steps: there is nothing to simulate",
-                    text("widen the window, or map the metrics with {}", MAP),
-                )
-            ]
-        )
+        rule = "shows neither engines nor optimizer steps: there is nothing to simulate"
+        remedy = text("widen the window, or map the metrics with {}", MAP)
+        raise InputError([Problem("history", observed.source, rule, remedy)])
     known = base is not None and from_file
     draft = ScenarioDraft(base if base is not None else default_scenario(), known, given, written)
     resizes = take_fleet(draft, observed, history)
@@ -143,8 +136,7 @@ def implied(
         engine = engine_of(scenario)
     if not known:
         chosen = admission_like(scenario, engine, observed, draft.facts("admission", "buffer", "fleet", "sync"))
-        for path, value in chosen.changes.items():
-            draft.changes[path] = value
+        draft.changes |= chosen.changes
         (draft.taken if draft.facts("admission") else draft.assumed).append(chosen.text)
         scenario = draft.scenario()
     if known:
@@ -284,13 +276,10 @@ def profile_of_window(implied: Implied, name: str, source: str, date: str) -> Pr
     if implied.engine is None:
         return None
     step_time, limits = implied.engine
-    speed = implied.speed
-    error = ProfileError()
-    ranges = Ranges()
-    if speed is not None:
-        ranges = Ranges(decodes=speed.loads)
-        if speed.held_out is not None:
-            error = ProfileError(median=speed.held_out, what="iteration time on the second half of the window")
+    speed, error = implied.speed, ProfileError()
+    ranges = Ranges() if speed is None else Ranges(decodes=speed.loads)
+    if speed is not None and speed.held_out is not None:
+        error = ProfileError(median=speed.held_out, what="iteration time on the second half of the window")
     e = implied.scenario.engine
     return Profile(
         name=name[:1000],

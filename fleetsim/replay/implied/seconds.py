@@ -192,7 +192,11 @@ def _rest(draft: ScenarioDraft, observed: Observed, scenario: Scenario) -> None:
     if draft.from_base:
         stall = 0.0 if every is None else checkpoint.stall_s / every
         said = stall + (2.0 * scenario.fleet.switch_s if colocated else 0.0)
-        if not known or scenario.fleet.placement == "colocated_lending" or _same_rest(rest, said, step):
+        if (
+            not known
+            or scenario.fleet.placement == "colocated_lending"
+            or abs(rest - said) <= max(NEAR_S, LEAST_REST * step)
+        ):
             return
         draft.compare("trainer.checkpoint.stall_s", rest, said)
     text = f"{rest:.2f} s of a step are neither wait, compute nor sync"
@@ -203,8 +207,3 @@ def _rest(draft: ScenarioDraft, observed: Observed, scenario: Scenario) -> None:
         draft.take("trainer.checkpoint.every_steps", 1, text)
         if not draft.set_by_user("trainer.checkpoint.stall_s"):
             draft.changes["trainer.checkpoint.stall_s"] = rest
-
-
-def _same_rest(a: float, b: float, step_s: float) -> bool:
-    """Whether two remainders are the same but for how a step's seconds were read."""
-    return abs(a - b) <= max(NEAR_S, LEAST_REST * step_s)

@@ -158,7 +158,9 @@ def _fit(
     shape = likely if roofline is None else roofline
     factor = None if shape is None else level.seconds / _of_level(level, shape)
     scaled = None if shape is None or factor is None else shape.slower(factor)
-    if _one_load(level):
+    low, middle, high = np.percentile(level.running, [5, 50, 95])
+    narrow = (high - low) / max(middle, 1.0) < NARROW
+    if narrow or np.var(level.running) <= SCATTER * np.mean(level.running):  # one load was seen, not a range
         return scaled or _assumed(level), known, factor, ""
     if len(seen.rows) < (FEWEST if scaled is None else FEWEST_AGAINST):
         return scaled or _assumed(level), known, factor, THRASH if seen.preempting > len(seen.rows) else ""
@@ -168,12 +170,6 @@ def _fit(
     if scaled is not None and _error(scaled, seen) <= _error(free, seen) + BETTER:
         return scaled, known, factor, ""
     return free, "fitted", None, ""
-
-
-def _one_load(level: LoadLevel) -> bool:
-    low, middle, high = np.percentile(level.running, [5, 50, 95])
-    narrow = (high - low) / max(middle, 1.0) < NARROW
-    return bool(narrow or np.var(level.running) <= SCATTER * np.mean(level.running))
 
 
 def _linear(seen: Stretch, level: LoadLevel) -> StepTime | None:

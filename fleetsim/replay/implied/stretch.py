@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,24 +104,15 @@ class Stretch:
         scrapes = (self.times >= start_s) & (self.times < end_s)
         spans = (self.times[:-1] >= start_s) & (self.times[1:] <= end_s)
         rows = self.rows.some((self.rows.time_s >= start_s) & (self.rows.time_s < end_s))
-        inside = None
+        scraped = {name: getattr(self, name)[:, scrapes] for name in ("running", "kv_tokens")}
+        grown = {name: getattr(self, name)[:, spans] for name in ("generated", "prefilled", "unseen")}
+        ended: dict[str, Floats | None] = {}
         if self.request_times is not None:
             inside = (self.request_times[:-1] >= start_s - 1.0) & (self.request_times[1:] <= end_s + 1.0)
-        return Stretch(
-            self.times[scrapes],
-            self.running[:, scrapes],
-            self.kv_tokens[:, scrapes],
-            self.generated[:, spans],
-            self.prefilled[:, spans],
-            self.unseen[:, spans],
-            rows,
-            self.pace,
-            self.request_times,
-            None if self.request_s is None else self.request_s[:, inside],
-            None if self.request_tokens is None else self.request_tokens[:, inside],
-            None if self.requests is None else self.requests[:, inside],
-            self.preempting,
-        )
+            for name in ("request_s", "request_tokens", "requests"):
+                of = getattr(self, name)
+                ended[name] = None if of is None else of[:, inside]
+        return replace(self, times=self.times[scrapes], rows=rows, **scraped, **grown, **ended)
 
     def level(self, of: Bools | None = None) -> LoadLevel | None:
         """The level of all instances or of some; None where nothing ran."""

@@ -53,11 +53,11 @@ def length_law(lengths: LengthHistogram, cap: float | None = None, length_share:
         cap, how = _cap(lengths, bounds, shares, slope, last_z, length_share)
     cap = max(cap, 1.0)
     edges, mass = _parts(bounds, shares, slope, cap, open_share)
-    mass = _tilted(edges, mass, _bucket_of(edges, bounds), lengths.mean, cap)
+    bucket = np.searchsorted(bounds, 0.5 * (edges[:-1] + edges[1:]))  # in which exported one each part lies
+    mass = _tilted(edges, mass, bucket, lengths.mean, cap)
     # The atom at the cap: a bucket beyond it, all of which `max` cuts back.
     top = max(cap * 1.001, float(edges[-1]) + 1.0)
-    count = [*(float(m) for m in mass[:-1]), float(mass[-1])]
-    law = Histogram(le=(*(float(e) for e in edges[1:]), top), count=tuple(count), max=float(cap))
+    law = Histogram(le=(*map(float, edges[1:]), top), count=tuple(map(float, mass)), max=float(cap))
     return LengthLaw(law, float(cap), how)
 
 
@@ -115,18 +115,12 @@ def _parts(bounds: Floats, shares: Floats, slope: float, cap: float, open_share:
     """Edges (n + 1,) and mass (n + 1,) of the parts: n intervals and the atom at the cap."""
     edges, mass = [0.0], []
     below, lower = 0.0, 0.0
-    points: list[tuple[float, float, float, float]] = []
-    for bound, share in zip(bounds, shares, strict=True):
-        points.append((lower, float(bound), below, below + float(share)))
-        lower, below = float(bound), below + float(share)
-    for a, b, p, q in points:
-        top = min(b, cap)
-        if top <= a:
-            break
-        cuts = _cuts(a, top)
-        f = _between(cuts, a, b, p, q, slope)
-        edges += list(cuts[1:])
-        mass += list(np.diff(f))
+    for bound, share in zip(map(float, bounds), map(float, shares), strict=True):
+        if min(bound, cap) > lower:
+            cuts = _cuts(lower, min(bound, cap))
+            edges += list(cuts[1:])
+            mass += list(np.diff(_between(cuts, lower, bound, below, below + share, slope)))
+        lower, below = bound, below + share
     if cap > lower and open_share > 0:
         cuts = _cuts(lower, cap)
         z0 = _NORMAL.inv_cdf(min(1 - 1e-12, max(1e-12, below)))
@@ -166,11 +160,6 @@ def _between(cuts: Floats, a: float, b: float, p: float, q: float, slope: float)
     f = np.array([_NORMAL.cdf(v) for v in z])
     low_f, high_f = _NORMAL.cdf(low), _NORMAL.cdf(high)
     return np.asarray(p + (q - p) * (f - low_f) / max(1e-300, high_f - low_f))
-
-
-def _bucket_of(edges: Floats, bounds: Floats) -> NDArray[np.int64]:
-    """Which exported bucket each part lies in."""
-    return np.searchsorted(bounds, 0.5 * (edges[:-1] + edges[1:]))
 
 
 def _mean(edges: Floats, mass: Floats, cap: float) -> float:
@@ -298,10 +287,8 @@ def _group(draft: ScenarioDraft, found: Reading | None) -> None:
         return
     # The hit ratio shows siblings that share an engine: where a router spreads them, it shows none.
     if found is not None and found.value >= (1.0 if exported else _LEAST_INFERRED_GROUP):
-        against = (
-            (round(found.value), draft.start.workload.group_size) if exported and found.value > 1 else (None, None)
-        )
-        draft.take("workload.group_size", round(found.value), f"{found.value:.2f}, {found.source}", against=against)
+        said = (round(found.value), draft.start.workload.group_size) if exported and found.value > 1 else (None, None)
+        draft.take("workload.group_size", round(found.value), f"{found.value:.2f}, {found.source}", against=said)
     for path in ("workload.group_correlation", "workload.shared_prefix_tokens"):
         if not draft.set_by_user(path):
             draft.assumed.append(f"{path}: 0")

@@ -12,7 +12,7 @@ import numpy as np
 
 from fleetsim.history.history import Floats, History, StepLog
 from fleetsim.history.step_logs.steps import TRAINING
-from fleetsim.replay.observe.intervals import Mask
+from fleetsim.replay.observe.intervals import Mask, sums_of
 from fleetsim.replay.observe.phases import UNEXPLAINED, Account, Kind, Mode, Phase, PhaseCourse
 from fleetsim.replay.observe.steps import Steps, steps_of
 
@@ -190,15 +190,12 @@ def by_lengths(columns: Mapping[str, Floats]) -> Floats | None:
         lengths = columns.get(name)
         if lengths is None:
             continue
-        known = np.isfinite(lengths) & np.isfinite(step_s)
-        x, y = lengths[known], step_s[known]
-        if len(x) < 8 or x.std() < _VARIES * x.mean():
+        found = _slope(lengths, step_s, _VARIES)
+        if found is None:
             continue
-        slope = float(np.cov(x, y)[0, 1] / x.var(ddof=1))
-        rest = y - y.mean() - slope * (x - x.mean())
-        sure = slope / max(1e-12, float(np.sqrt((rest**2).sum() / (len(x) - 2) / ((x - x.mean()) ** 2).sum())))
+        sure = found[0] / max(1e-12, found[1])
         if sure >= CLEAR and (best is None or sure > best[0]):
-            best = sure, name, slope
+            best = sure, name, found[0]
     if best is None:
         return None
     _, name, slope = best
@@ -278,9 +275,8 @@ def mode_of(log: StepLog) -> Mode:
     columns = log.columns
     generate, wait = columns.get("generate_s"), columns.get("wait_s")
     if generate is not None and wait is not None:
-        known = np.isfinite(generate) & np.isfinite(wait)
-        whole = float(generate[known].sum())
-        return "synchronous" if float(wait[known].sum()) >= (1.0 - _SAME) * whole else "one step off"
+        whole, waited = sums_of(generate, wait)
+        return "synchronous" if waited >= (1.0 - _SAME) * whole else "one step off"
     age = columns.get("staleness_steps")
     if age is not None and np.isfinite(age).any():
         return "asynchronous" if float(np.nanmean(age)) > 0.01 else "synchronous"
@@ -322,10 +318,15 @@ def _overlaps(columns: Mapping[str, Floats]) -> bool:
 def _taken_off(columns: Mapping[str, Floats]) -> tuple[float, float] | None:
     """(slope, its standard error) of a wait by the seconds of the step before outside its wait: -1 where generation
     runs beside the trainer and binds, 0 where it begins when the trainer is done. None of too few steps."""
-    wait, rest = columns["wait_s"][1:], (columns["step_s"] - columns["wait_s"])[:-1]
-    known = np.isfinite(wait) & np.isfinite(rest)
-    x, y = rest[known], wait[known]
-    if len(x) < 8 or x.std() <= 0:
+    return _slope((columns["step_s"] - columns["wait_s"])[:-1], columns["wait_s"][1:], 0.0)
+
+
+def _slope(x: Floats, y: Floats, least: float) -> tuple[float, float] | None:
+    """(slope, its standard error) of y by x; None of too few rows, or where x scatters by no more than
+    `least` of its mean."""
+    known = np.isfinite(x) & np.isfinite(y)
+    x, y = x[known], y[known]
+    if len(x) < 8 or x.std() <= least * x.mean():
         return None
     slope = float(np.cov(x, y)[0, 1] / x.var(ddof=1))
     left = y - y.mean() - slope * (x - x.mean())

@@ -14,7 +14,7 @@ from fleetsim import units
 from fleetsim.history.history import Floats, History, Note
 from fleetsim.replay.observe.intervals import Intervals
 from fleetsim.replay.observe.lengths import growth_of
-from fleetsim.replay.observe.observed import Departure, Moving, Trend
+from fleetsim.replay.observe.observed import Departure, Moving, Observed, Trend
 from fleetsim.replay.observe.steps import Steps
 
 # Samples that must miss at the end: fewer are scrapes that failed.
@@ -29,6 +29,8 @@ HOLE_S = 300.0
 REPLACED_S, LINGERS_S = 900.0, 300.0
 # Rows of steps on a side of a departure that tell how long the trainer waited there.
 FEWEST_STEPS = 4
+# The trainer waits longer since an instance went, by this share of its time: less is chance, or another cause's.
+LONGER = 0.05
 # Instances that a sentence names.
 NAMED = 3
 
@@ -197,3 +199,27 @@ def _mean(values: Floats, weights: Floats) -> tuple[float, float]:
     """Weighted mean, and its standard error from the scatter of the values."""
     mean = float(np.average(values, weights=weights))
     return mean, float(np.sqrt(np.average((values - mean) ** 2, weights=weights) / (len(values) - 1)))
+
+
+def changed_words(observed: Observed) -> list[str]:
+    """What made the fleet's work more, or its instances fewer, within the window."""
+    said = []
+    for gone in observed.departed:
+        waits = () if gone.waits is None else [units.share(share) for share in gone.waits]
+        waited = "; the trainer waited {} of its time before and {} after".format(*waits) if waits else ""
+        said.append(departure_words(gone) + waited)
+    responses, step = observed.trend("response_tokens"), observed.trend("step_s")
+    if responses is not None:
+        said.append(f"{trend_words(responses)}: size for the end, {sized_for_the_end(responses)}")
+    return said if step is None else [*said, trend_words(step)]
+
+
+def since_words(observed: Observed, *, count: bool) -> str:
+    """The same for the headline: what the fleet was not sized for. count: the number of instances is the cause; then
+    those that went are named, if the trainer waits longer without them."""
+    gone = [d for d in unreplaced(observed.departed) if count and d.waits and d.waits[1] - d.waits[0] >= LONGER]
+    responses = observed.trend("response_tokens")
+    said = [f"{names_of(gone)} vanished"] if gone else []
+    if responses is not None and responses.growth > 0:
+        said.append(f"responses grew by {units.share(responses.growth)}")
+    return f" since {' and '.join(said)}" if said else ""

@@ -28,7 +28,7 @@ FEWEST, CHANCE = 4, 0.01  # stops make a rhythm; of as many without one that loo
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class Still:
     """From start to end, unix seconds."""
 
     start_s: float
@@ -41,7 +41,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Pause(Span):
+class Pause(Still):
     """The fleet stood still: every present instance stopped generating together (unix seconds).
 
     source: silence (the fleet fell silent with work in hand, or empty between batches) | sleep (engine_sleep_state) |
@@ -54,7 +54,7 @@ class Pause(Span):
 
 
 @dataclass(frozen=True, slots=True)
-class Hole(Span):
+class Hole(Still):
     """A time, longer than growth can be spread over, of which nothing was read (unix seconds): it is part of no elapsed
     time, as what happened in it is part of no count. of: whose metrics are missing."""
 
@@ -78,7 +78,7 @@ class Pauses:
 
 
 @dataclass(frozen=True, slots=True)
-class Stop(Span):
+class Stop(Still):
     """One instance stood with work in hand while others went on (unix seconds). row: of the history's instances."""
 
     row: int

@@ -105,6 +105,12 @@ def mean(values: Floats | None, axis: int | None = None) -> Floats:
     return found
 
 
+def sums_of(*columns: Floats) -> list[float]:
+    """The sum of each column over the rows in which all are known."""
+    known = np.logical_and.reduce([np.isfinite(column) for column in columns])
+    return [float(column[known].sum()) for column in columns]
+
+
 def number(value: float | Floats) -> float | None:
     """The value, or None where it is NaN."""
     return float(value) if np.isfinite(value) else None

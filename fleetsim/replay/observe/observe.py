@@ -15,12 +15,11 @@ from fleetsim.replay.observe.account import account_of
 from fleetsim.replay.observe.changes import departure_notes, departures_of, trend_notes, trends_of
 from fleetsim.replay.observe.interruptions import Hole, Pauses, outside
 from fleetsim.replay.observe.intervals import Intervals, holes_of, intervals_of
-from fleetsim.replay.observe.lengths import lengths_of
-from fleetsim.replay.observe.logged import logged_lengths, logged_rollout
-from fleetsim.replay.observe.observed import FleetView, Observed
+from fleetsim.replay.observe.lengths import lengths_of, logged_lengths
+from fleetsim.replay.observe.observed import Observed
 from fleetsim.replay.observe.paces import expected_growth, paces_of
 from fleetsim.replay.observe.pauses import find_pauses
-from fleetsim.replay.observe.rates import fleet_view, hours_of, instance_views, log_span
+from fleetsim.replay.observe.rates import fleet_view, hours_of, instance_views, log_span, logged_rollout
 from fleetsim.replay.observe.steps import Steps, steps_of
 from fleetsim.replay.observe.stops import rolling_of, without_stops
 from fleetsim.replay.observe.trainer import mfu_notes, placement_of, queue_view, ready_share, trainer_view
@@ -60,6 +59,7 @@ def observe(history: History, scenario: Scenario | None = None) -> Observed:
     steps = steps_of(history, pauses.each, placement)
     if placement == "colocated" and (ready_share(history, steps) or 0.0) > HALF:
         placement = None  # a trainer that has its batch and does not begin is no trainer that waits for its turn
+    kept_s = None if fleet.finished_s is None else fleet.finished_s * (1.0 - (fleet.aborted_share or 0.0))
     departed, trends = departures_of(history, intervals, steps), trends_of(history, steps)
     return Observed(
         start_s=history.start_s,
@@ -76,7 +76,7 @@ def observe(history: History, scenario: Scenario | None = None) -> Observed:
         fleet=fleet,
         lengths=lengths,
         pauses=pauses,
-        trainer=trainer_view(history, steps, _kept_s(fleet), fleet.tok_s),
+        trainer=trainer_view(history, steps, kept_s, fleet.tok_s),
         queue=queue_view(history, steps, fleet.tok_s),
         hours=hours_of(history, intervals, steps),
         gap_share=intervals.gap_share,
@@ -99,11 +99,6 @@ def observe(history: History, scenario: Scenario | None = None) -> Observed:
     )
 
 
-def _kept_s(fleet: FleetView) -> float | None:
-    """Samples per second that ended and were not aborted."""
-    return None if fleet.finished_s is None else fleet.finished_s * (1.0 - (fleet.aborted_share or 0.0))
-
-
 def _holes(intervals: Intervals, steps: Steps | None) -> tuple[Hole, ...]:
     """Where no engine was read, and where the trainer alone was not."""
     of_engines = holes_of(intervals.times, np.asarray(intervals.known.any(axis=0)))
@@ -118,10 +113,8 @@ def _without_engines(history: History) -> Observed:
     """A run log, or a trainer whose engines nobody scrapes."""
     steps = steps_of(history, (), None)
     if steps is None or not len(steps.end_s):
-        rule, remedy = (
-            "shows neither engines nor optimizer steps",
-            text("check {} and {}, or give a run log", SELECTOR, MAP),
-        )
+        rule = "shows neither engines nor optimizer steps"
+        remedy = text("check {} and {}, or give a run log", SELECTOR, MAP)
         raise InputError([Problem("history", history.source, rule, remedy)])
     start_s, end_s = log_span(steps) if history.steps is not None else (history.start_s, history.end_s)
     trends = trends_of(history, steps)
@@ -161,14 +154,8 @@ def _check(history: History) -> None:
     problems = []
     if len(history.times) < FEWEST_TIMES:
         rule = f"too short: at least {FEWEST_TIMES} scrapes are needed"
-        problems.append(
-            Problem(
-                "history.times",
-                len(history.times),
-                rule,
-                text("take an earlier {}, or a {} of one scrape", START, STEP),
-            )
-        )
+        remedy = text("take an earlier {}, or a {} of one scrape", START, STEP)
+        problems.append(Problem("history.times", len(history.times), rule, remedy))
     if "generation_tokens" not in history.values:
         rule = "no metric carries output tokens (vllm:generation_tokens_total, sglang:generation_tokens_total)"
         remedy = text("name it with {}, or widen {}", mapped("generation_tokens", "METRIC"), SELECTOR)

@@ -16,7 +16,7 @@ from fleetsim.replay.observe.dips import dips_of
 from fleetsim.replay.observe.interruptions import Pause, Pauses, outside, widened
 from fleetsim.replay.observe.intervals import Intervals, Mask, runs_of
 from fleetsim.replay.observe.paces import expected_growth
-from fleetsim.replay.observe.stops import NOTHING, QUANTILES, Expected, Turnover, stalls_of
+from fleetsim.replay.observe.stops import NOTHING, QUANTILES, TokensDue, Turnover, stalls_of
 
 SHORTEST = 0.3  # of an interval: what is left of a silence that a late scrape explains
 ONE = 0.1  # of an interval: less between two silences is none
@@ -66,7 +66,7 @@ def _stalls(history: History, intervals: Intervals, known: Mask, silences: list[
     usable = known & outside(intervals, tuple(p for p in silences if p.empty))
     found: list[Pause] = []
     for quantile in QUANTILES:
-        expected = Expected.of(intervals, turnover, known & outside(intervals, tuple(found)), quantile)
+        expected = TokensDue.of(intervals, turnover, known & outside(intervals, tuple(found)), quantile)
         found = [] if expected is None else stalls_of(history, intervals, turnover, expected, usable)
     return found
 

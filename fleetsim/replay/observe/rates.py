@@ -1,11 +1,12 @@
 """What instances and the fleet produced, and how full they were: over the window, and in each of its slices.
 
-The slices are what a prediction is held against.
+The slices are what a prediction is held against. Where nobody scrapes the engines, a run log says what it can.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from itertools import pairwise
 
 import numpy as np
@@ -13,10 +14,15 @@ import numpy as np
 from fleetsim.history.counters import growth, increments
 from fleetsim.history.history import Floats, History
 from fleetsim.replay.observe.interruptions import Pause, outside, paused_s
-from fleetsim.replay.observe.intervals import Intervals, Mask, fleet_total, mean, number, percentile
-from fleetsim.replay.observe.observed import FleetView, Hour, InstanceView
+from fleetsim.replay.observe.intervals import Intervals, fleet_total, mean, number, percentile, sums_of
+from fleetsim.replay.observe.observed import (
+    FleetView,
+    Hour,
+    InstanceView,
+    LoggedRollout,
+)
 from fleetsim.replay.observe.paces import Paces
-from fleetsim.replay.observe.steps import Steps
+from fleetsim.replay.observe.steps import NO_STEPS, Steps
 
 
 def instance_views(
@@ -24,17 +30,21 @@ def instance_views(
 ) -> tuple[InstanceView, ...]:
     """Every instance over the window. Rates are over the seconds whose growth is known, gaps left out on both sides."""
     known = intervals.known
-    left, right = intervals.times[:-1], intervals.times[1:]
-    active = intervals.step_s - paused_s(left, right, pauses)
-    tokens = np.where(known, intervals.growth, 0.0)
+    active = intervals.step_s - paused_s(intervals.times[:-1], intervals.times[1:], pauses)
+    tokens, free = np.where(known, intervals.growth, 0.0), outside(intervals, pauses)
     hits, queries = prefix_counts(history)
-    preempted = _per_instance(history, "preemptions")
+    preempted = _grown(history, "preemptions")
     views = []
     for row, instance in enumerate(history.instances):
         seconds = float(known[row].sum()) * intervals.step_s
         active_s = float(active[known[row]].sum())
         generated = float(tokens[row].sum())
-        kv_use = _row(history, "kv_use", row)
+        running, waiting, kv_use = (
+            None if (values := history.values.get(name)) is None else values[row]
+            for name in ("running", "waiting", "kv_use")
+        )
+        own = intervals.growth[row][known[row] & free]
+        usual = float(own.mean()) if own.size else 0.0
         views.append(
             InstanceView(
                 id=instance,
@@ -42,18 +52,18 @@ def instance_views(
                 generated_tokens=generated,
                 tok_s=generated / seconds if seconds else 0.0,
                 active_tok_s=generated / active_s if active_s > 0 else 0.0,
-                spread=_spread(intervals.growth[row][known[row] & outside(intervals, pauses)]),
-                running=number(mean(_row(history, "running", row))),
-                waiting=number(mean(_row(history, "waiting", row))),
+                spread=float(own.std()) / usual if usual > 0 else 0.0,
+                running=number(mean(running)),
+                waiting=number(mean(waiting)),
                 kv_use=number(mean(kv_use)),
                 kv_use_peak=percentile(kv_use, 100),
                 preemptions=None if preempted is None else number(preempted[row]),
-                prefix_hit=_ratio(hits, queries, row),
+                prefix_hit=None if hits is None or queries is None else _share(float(hits[row]), float(queries[row])),
                 restarts=int(intervals.restarts[row]),
                 pace=float(paces.pace[row]),
                 straggler=bool(paces.straggler[row]),
-                running_peak=percentile(_row(history, "running", row), 100),
-                full_share=_full_share(_row(history, "running", row), _row(history, "waiting", row)),
+                running_peak=percentile(running, 100),
+                full_share=_full_share(running, waiting),
             )
         )
     return tuple(views)
@@ -65,17 +75,22 @@ def fleet_view(
     """All instances together. tok_s: growth per known instance-second x instances present: gaps do not lower it."""
     there = intervals.present.sum(axis=0)[intervals.read]
     seconds = sum(view.present_s for view in views)
-    generated = sum(view.generated_tokens for view in views)
     instances = float(there.mean()) if there.size else 0.0
-    each = generated / seconds if seconds else 0.0
+    each = sum(view.generated_tokens for view in views) / seconds if seconds else 0.0
     rates = np.array([view.active_tok_s for view in views if view.present_s > 0])
-    free = _times_outside(intervals.times, pauses)
-    in_flight = intervals.work
+    free = np.ones(len(intervals.times), dtype=bool)
+    for pause in pauses:
+        free &= (intervals.times <= pause.start_s) | (intervals.times >= pause.end_s)
+    in_flight = np.zeros(0) if intervals.work is None else intervals.work[free]
+    flying = in_flight[np.isfinite(in_flight)]
+    running, waiting, kv_use = (history.values.get(name) for name in ("running", "waiting", "kv_use"))
+    idle = behind = None
+    if running is not None:
+        idle = number(mean(np.where(np.isfinite(running[:, free]), running[:, free] == 0, np.nan)))
+        if waiting is not None:  # an engine that runs none stands still, and is not full
+            behind = _mean_total(np.where(running == 0, 0.0, waiting))
     hits, queries = prefix_counts(history)
     finished = total(history, "finished")
-    finished_s, preemptions_s = (_per_second(history, intervals, name) for name in ("finished", "preemptions"))
-    aborted, cut = total(history, "finished_abort"), total(history, "finished_length")
-    kv_use = history.values.get("kv_use")
     return FleetView(
         instances=instances,
         instances_now=int(intervals.sampled[:, -3:].any(axis=1).sum()),
@@ -84,26 +99,26 @@ def fleet_view(
         tok_s=each * instances,
         instance_tok_s=each,
         tok_s_cv=float(rates.std() / rates.mean()) if rates.size and rates.mean() > 0 else 0.0,
-        running=_mean_total(history.values.get("running")),
-        waiting=_mean_total(history.values.get("waiting")),
-        in_flight_mean=None if in_flight is None else number(mean(in_flight[free])),
-        in_flight_peak=None if in_flight is None else percentile(in_flight[free], 99),
+        running=_mean_total(running),
+        waiting=_mean_total(waiting),
+        in_flight_mean=number(mean(in_flight)),
+        in_flight_peak=percentile(in_flight, 99),
         kv_use=number(mean(kv_use)),
         kv_use_peak=percentile(kv_use, 99),
-        idle_share=_idle_share(history, free),
-        preemptions_per_s=preemptions_s,
+        idle_share=idle,
+        preemptions_per_s=_per_second(history, intervals, "preemptions"),
         prefix_hit=None if hits is None or queries is None else _share(float(hits.sum()), float(queries.sum())),
-        finished_s=finished_s,
-        aborted_share=_share(aborted, finished),
-        length_share=_share(cut, finished),
-        in_flight_scatter=None if in_flight is None else _scatter(in_flight[free]),
-        waiting_behind=_behind(history),
+        finished_s=_per_second(history, intervals, "finished"),
+        aborted_share=_share(total(history, "finished_abort"), finished),
+        length_share=_share(total(history, "finished_length"), finished),
+        in_flight_scatter=float(flying.var() / flying.mean()) if flying.size and flying.mean() > 0 else None,
+        waiting_behind=behind,
     )
 
 
 def total(history: History, name: str) -> float | None:
     """Growth of a counter over the window, summed over instances; None where nobody exports it."""
-    each = _per_instance(history, name)
+    each = _grown(history, name)
     return None if each is None or not np.isfinite(each).any() else float(each[np.isfinite(each)].sum())
 
 
@@ -123,24 +138,20 @@ def _per_second(history: History, intervals: Intervals, name: str) -> float | No
 
 def prefix_counts(history: History) -> tuple[Floats | None, Floats | None]:
     """(I,) prompt tokens found in the prefix cache, and looked up: all prompts, where look-ups are not counted."""
-    hits = _per_instance(history, "prefix_hits")
-    queries = _per_instance(history, "prefix_queries")
+    hits = _grown(history, "prefix_hits")
+    queries = _grown(history, "prefix_queries")
     if queries is None:
-        queries = _per_instance(history, "prompt_tokens")
+        queries = _grown(history, "prompt_tokens")
     if hits is None or queries is None:
         return None, None
     both = np.isfinite(hits) & np.isfinite(queries)
     return np.where(both, hits, 0.0), np.where(both, queries, 0.0)
 
 
-def _per_instance(history: History, name: str) -> Floats | None:
+def _grown(history: History, name: str) -> Floats | None:
+    """(I,) growth of a counter over the window."""
     values = history.values.get(name)
     return None if values is None else growth(values)
-
-
-def _row(history: History, name: str, row: int) -> Floats | None:
-    values = history.values.get(name)
-    return None if values is None else values[row]
 
 
 def _full_share(running: Floats | None, waiting: Floats | None) -> float | None:
@@ -153,43 +164,6 @@ def _full_share(running: Floats | None, waiting: Floats | None) -> float | None:
 
 def _mean_total(values: Floats | None) -> float | None:
     return None if values is None else number(mean(fleet_total(values)))
-
-
-def _scatter(values: Floats) -> float | None:
-    """Variance / mean of the values that are known."""
-    known = values[np.isfinite(values)]
-    return float(known.var() / known.mean()) if known.size and known.mean() > 0 else None
-
-
-def _behind(history: History) -> float | None:
-    """Requests that wait in engines that run others: one that runs none stands still, and is not full."""
-    running, waiting = history.values.get("running"), history.values.get("waiting")
-    if running is None or waiting is None:
-        return None
-    return _mean_total(np.where(running == 0, 0.0, waiting))
-
-
-def _idle_share(history: History, free: Mask) -> float | None:
-    running = history.values.get("running")
-    if running is None:
-        return None
-    return number(mean(np.where(np.isfinite(running[:, free]), running[:, free] == 0, np.nan)))
-
-
-def _times_outside(times: Floats, pauses: tuple[Pause, ...]) -> Mask:
-    free = np.ones(len(times), dtype=bool)
-    for pause in pauses:
-        free &= (times <= pause.start_s) | (times >= pause.end_s)
-    return free
-
-
-def _spread(growth_of_one: Floats) -> float:
-    average = float(growth_of_one.mean()) if growth_of_one.size else 0.0
-    return float(growth_of_one.std()) / average if average > 0 else 0.0
-
-
-def _ratio(part: Floats | None, whole: Floats | None, row: int) -> float | None:
-    return None if part is None or whole is None else _share(float(part[row]), float(whole[row]))
 
 
 def _share(part: float | None, whole: float | None) -> float | None:
@@ -232,22 +206,19 @@ def log_span(steps: Steps) -> tuple[float, float]:
 
 
 def _hour(history: History, intervals: Intervals | None, steps: Steps | None, start_s: float, end_s: float) -> Hour:
-    part = None if steps is None else steps.part(start_s, end_s)
-    instances = tok_s = each = None
+    part = (NO_STEPS if steps is None else steps).part(start_s, end_s)
+    instances, each, tok_s = None, None, part.per_second("tokens")
     if intervals is not None:
         instances, each = rates_between(intervals, start_s, end_s)
         tok_s = None if each is None else each * instances
-    elif part is not None:
-        tok_s = part.per_second("tokens")
-    idle = None if part is None else part.per_second("wait_s")
-    sync = None if part is None else part.per_second("sync_s")
+    idle, sync = part.per_second("wait_s"), part.per_second("sync_s")
     return Hour(
         start_s=start_s,
         end_s=end_s,
         instances=instances,
         tok_s=tok_s,
         instance_tok_s=each,
-        step_s=None if part is None else part.step_s(),
+        step_s=part.step_s(),
         idle_fraction=None if idle is None else min(idle, 1.0),
         queue=_queue(history, steps, start_s, end_s),
         sync_fraction=None if sync is None else min(sync, 1.0),
@@ -272,3 +243,61 @@ def _queue(history: History, steps: Steps | None, start_s: float, end_s: float) 
         inside = None if steps is None else (steps.end_s > start_s) & (steps.end_s <= end_s)
         return None if inside is None else number(mean(depth[inside]))
     return None
+
+
+_SAMPLE_S = ("mean", "p50", "p90", "p95", "p99", "max")
+
+
+def logged_rollout(history: History) -> LoggedRollout | None:
+    """Of a run log; None where there is none, or it says nothing of the rollout side."""
+    if history.steps is None:
+        return None
+    columns = history.steps.columns
+
+    def mean(name: str) -> float | None:
+        values = columns.get(name)
+        return None if values is None or not np.isfinite(values).any() else float(np.nanmean(values))
+
+    def seconds(of: str) -> tuple[tuple[str, float], ...]:
+        return tuple((name, value) for name in _SAMPLE_S if (value := mean(f"{of}_s_{name}")) is not None)
+
+    size = mean("group_size")
+    found = LoggedRollout(
+        idle_share=_idle(columns.get("rollout_active_s"), columns.get("rollout_window_s"), mean("rollout_idle")),
+        in_flight=mean("in_flight_samples"),
+        in_flight_cap=mean("in_flight_cap_samples"),
+        group_size=size,
+        queue_cap=None if size is None or (cap := mean("queue_cap_groups")) is None else cap * size,
+        sample_s=seconds("sample"),
+        group_s=seconds("group"),
+        running=mean("running"),
+        waiting=mean("waiting"),
+        kv_use=mean("kv_use"),
+        prefix_hit=mean("prefix_hit"),
+        preemptions=mean("preemptions"),
+        stale_share=mean("stale_share") if "stale_share" in columns else _logged_share(columns, "stale_samples"),
+        partial_share=mean("partial_share"),
+        turns=mean("turns_mean"),
+        tool_calls=mean("tool_calls_mean"),
+        tool_s=mean("tool_s_mean"),
+        tok_s=mean("rollout_tok_s"),
+    )
+    says = any(getattr(found, name) not in (None, ()) for name in LoggedRollout.__slots__)
+    return found if says else None
+
+
+def _idle(active: Floats | None, window: Floats | None, mean: float | None) -> float | None:
+    """Seconds without work / seconds, so that long steps count for what they are; else the mean of the shares."""
+    if active is None or window is None:
+        return mean
+    worked, seconds = sums_of(active, window)
+    return mean if seconds <= 0 else min(1.0, max(0.0, 1.0 - worked / seconds))
+
+
+def _logged_share(columns: Mapping[str, Floats], name: str) -> float | None:
+    """Sum of a column / samples trained, over the rows that have both."""
+    values, samples = columns.get(name), columns.get("samples")
+    if values is None or samples is None:
+        return None
+    part, whole = sums_of(values, samples)
+    return min(1.0, part / whole) if whole > 0 else None

@@ -9,12 +9,17 @@ import numpy as np
 from fleetsim.history.counters import MAX_HOLE_S, growth_between, increments
 from fleetsim.history.history import Floats, History, Note, StepLog
 from fleetsim.replay.observe.interruptions import Pause
-from fleetsim.replay.observe.intervals import Mask, holes_of
+from fleetsim.replay.observe.intervals import Mask, holes_of, sums_of
 from fleetsim.replay.observe.observed import From
 
 # Of a log's usual step: what takes longer, and longer than a hole may be, is a job that stood and was resumed.
 PAUSED = 5.0
 PHASES = ("wait_s", "train_s", "sync_s")
+# Column -> the counter that it is the growth of.
+COUNTED = {name: f"trainer.{name}_total" for name in PHASES} | {
+    "samples": "trainer.trained_samples",
+    "tokens": "trainer.trained_tokens",
+}
 OTHERS = ("reward_s", "checkpoint_s", "other_s")  # a log's timers beside them
 
 
@@ -49,26 +54,24 @@ class Steps:
 
     def step_s(self) -> float | None:
         """Mean wall seconds of a step."""
-        known = np.isfinite(self.count) & np.isfinite(self.elapsed_s)
-        steps = float(self.count[known].sum())
-        return float(self.elapsed_s[known].sum()) / steps if steps > 0 else None
+        seconds, steps = sums_of(self.elapsed_s, self.count)
+        return seconds / steps if steps > 0 else None
 
     def per_step(self, name: str) -> float | None:
         """Mean of a column per step, over the rows that have it."""
-        values = self._values(name)
-        known = np.isfinite(values) & np.isfinite(self.count)
-        steps = float(self.count[known].sum())
-        return float(values[known].sum()) / steps if steps > 0 else None
+        total, steps = sums_of(self._values(name), self.count)
+        return total / steps if steps > 0 else None
 
     def per_second(self, name: str) -> float | None:
         """A column's sum / wall seconds, over the rows that have it."""
-        values = self._values(name)
-        known = np.isfinite(values) & np.isfinite(self.elapsed_s)
-        seconds = float(self.elapsed_s[known].sum())
-        return float(values[known].sum()) / seconds if seconds > 0 else None
+        total, seconds = sums_of(self._values(name), self.elapsed_s)
+        return total / seconds if seconds > 0 else None
 
     def _values(self, name: str) -> Floats:
         return self.columns[name][0] if name in self.columns else np.full(len(self.end_s), np.nan)
+
+
+NO_STEPS = Steps("inferred", np.zeros(0), np.zeros(0), np.zeros(0))
 
 
 def steps_of(history: History, pauses: tuple[Pause, ...], placement: str | None) -> Steps | None:
@@ -107,14 +110,11 @@ def _from_counter(history: History) -> Steps | None:
         return None
     times = history.times[ends]
     columns: dict[str, tuple[Floats, From]] = {}
-    for name in PHASES:
-        if (values := history.fleet.get(f"trainer.{name}_total")) is not None:
+    for name, counter in COUNTED.items():
+        if (values := history.fleet.get(counter)) is not None:
             columns[name] = growth_between(history.times, values, times), "exported"
-        elif (values := history.fleet.get(f"trainer.{name}")) is not None:
+        elif (values := history.fleet.get(f"trainer.{name}")) is not None:  # a gauge of the last step
             columns[name] = values[ends[1:]] * made[ends[1:] - 1], "exported"
-    for name, signal in (("samples", "trainer.trained_samples"), ("tokens", "trainer.trained_tokens")):
-        if (values := history.fleet.get(signal)) is not None:
-            columns[name] = growth_between(history.times, values, times), "exported"
     rows = Steps("exported", times[1:], made[ends[1:] - 1], np.diff(times), columns)
     return replace(rows.where(whole), total=total, holes=holes_of(history.times, np.isfinite(made)))
 
@@ -129,13 +129,10 @@ def _from_gauges(history: History) -> Steps | None:
         return None
     count = history.step_s / last[known]
     columns: dict[str, tuple[Floats, From]] = {}
-    for name in PHASES:
-        if (values := history.fleet.get(f"trainer.{name}")) is not None:
+    for name, counter in COUNTED.items():
+        if (values := history.fleet.get(f"trainer.{name}")) is not None:  # a gauge of the last step
             columns[name] = values[:-1][known] * count, "exported"
-        elif (values := history.fleet.get(f"trainer.{name}_total")) is not None:
-            columns[name] = increments(values, history.step_s)[known], "exported"
-    for name, signal in (("samples", "trainer.trained_samples"), ("tokens", "trainer.trained_tokens")):
-        if (values := history.fleet.get(signal)) is not None:
+        elif (values := history.fleet.get(counter)) is not None:
             columns[name] = increments(values, history.step_s)[known], "exported"
     text = "trainer.steps is not exported: the gauges of the last step are averaged over time / the step's seconds"
     rows = Steps("exported", history.times[1:][known], count, np.full(int(known.sum()), history.step_s), columns)

@@ -88,7 +88,7 @@ def _computed(history: History) -> Floats | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
+class TokensDue:
     """Tokens that each instance must have made in each interval, all (I, T-1), by the curve of all of them: at the
     least; if the load fell from one end to the other; if a batch came as soon as a stop was over."""
 
@@ -97,7 +97,7 @@ class Expected:
     after: Floats
 
     @classmethod
-    def of(cls, intervals: Intervals, turnover: Turnover, among: Mask, quantile: float) -> Expected | None:
+    def of(cls, intervals: Intervals, turnover: Turnover, among: Mask, quantile: float) -> TokensDue | None:
         """By the curve of the calm intervals `among`; None where the load is not exported, or too few are."""
         step, kv, prompts = intervals.step_s, intervals.kv_use, turnover.prompts
         among = intervals.sharp & turnover.calm & among
@@ -122,7 +122,7 @@ WORKS_ON, MANY = 0.25, 0.1  # of the fleet's loss, by more than this share of th
 
 @dataclass(frozen=True, slots=True)
 class _Lost:
-    """Shares of each interval (T-1,) that the fleet lost, NaN where unknown, by each of `Expected`. calm: `falling` is
+    """Shares of each interval (T-1,) that the fleet lost, NaN where unknown, by each of `TokensDue`. calm: `falling` is
     right. doubt: its standard deviation. each: (I, T-1) `falling` by instance."""
 
     least: Floats
@@ -134,7 +134,7 @@ class _Lost:
 
 
 def stalls_of(
-    history: History, intervals: Intervals, turnover: Turnover, expected: Expected, usable: Mask
+    history: History, intervals: Intervals, turnover: Turnover, expected: TokensDue, usable: Mask
 ) -> list[Pause]:
     """All stalls of the fleet.
 
@@ -177,7 +177,7 @@ def _cut(falling: Floats, run: tuple[int, int]) -> list[tuple[int, int]]:
     return [(a + 1, b - 1) for a, b in pairwise(edges)]
 
 
-def _lost(intervals: Intervals, turnover: Turnover, expected: Expected) -> _Lost:
+def _lost(intervals: Intervals, turnover: Turnover, expected: TokensDue) -> _Lost:
     growth = intervals.growth
     read = intervals.sharp & intervals.known & np.isfinite(turnover.came)
 
@@ -252,11 +252,11 @@ def rolling_of(history: History, intervals: Intervals) -> Rolling | None:
     each: list[list[Stop]] = []
     for quantile in QUANTILES:
         clear = ~widened(stands, 1)
-        expected = Expected.of(intervals, turnover, clear, quantile)
+        expected = TokensDue.of(intervals, turnover, clear, quantile)
         if expected is None:
             return None
         own = _own(intervals, expected, intervals.sharp & turnover.calm & clear)
-        expected = Expected(own * expected.least, own * expected.falling, own * expected.after)
+        expected = TokensDue(own * expected.least, own * expected.falling, own * expected.after)
         stands = _stands(history, intervals, turnover, expected)
         found = (
             (_stop(intervals, turnover, expected, row, run) for run in runs_of(stands[row])) for row in range(size)
@@ -304,7 +304,7 @@ def without_stops(history: History, intervals: Intervals, rolling: Rolling | Non
     return replace(history, values=values), replace(intervals, growth=growth, sharp=intervals.sharp & ~away)
 
 
-def _own(intervals: Intervals, expected: Expected, among: Mask) -> Floats:
+def _own(intervals: Intervals, expected: TokensDue, among: Mask) -> Floats:
     """(I, 1) each instance's pace where it works, against the fleet's; none is faster than 1, for a bound is wanted."""
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(among & (expected.falling > 0), intervals.growth / expected.falling, np.nan)
@@ -315,7 +315,7 @@ def _own(intervals: Intervals, expected: Expected, among: Mask) -> Floats:
     return np.asarray(np.clip(paces / typical, 0.01, 1.0))[:, None]
 
 
-def _stands(history: History, intervals: Intervals, turnover: Turnover, expected: Expected) -> Mask:
+def _stands(history: History, intervals: Intervals, turnover: Turnover, expected: TokensDue) -> Mask:
     running, waiting = history.values["running"], history.values.get("waiting")
     with np.errstate(invalid="ignore"):
         stands = (turnover.stayed >= 1) & (intervals.growth < (1 - STANDS) * expected.least)
@@ -328,7 +328,7 @@ def _stands(history: History, intervals: Intervals, turnover: Turnover, expected
     return np.asarray(stands & ~(fleet & (busy.sum(axis=0) >= 2)))
 
 
-def _stop(intervals: Intervals, turnover: Turnover, expected: Expected, row: int, run: tuple[int, int]) -> Stop | None:
+def _stop(intervals: Intervals, turnover: Turnover, expected: TokensDue, row: int, run: tuple[int, int]) -> Stop | None:
     """From the sum of what was lost and its centre; None where it is cut by an end of the window."""
     first, last = run
     if first == 0 or last == intervals.growth.shape[1] - 1:

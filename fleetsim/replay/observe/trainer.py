@@ -10,7 +10,7 @@ import numpy as np
 from fleetsim.history.counters import growth, increments
 from fleetsim.history.history import Floats, History, Note, StepLog
 from fleetsim.replay.observe.interruptions import Pause
-from fleetsim.replay.observe.intervals import fleet_total, mean, number, percentile
+from fleetsim.replay.observe.intervals import fleet_total, mean, number, percentile, sums_of
 from fleetsim.replay.observe.observed import From, Observed, QueueView, Reading, TrainerView
 from fleetsim.replay.observe.steps import Steps, step_growth
 
@@ -66,7 +66,8 @@ def placement_of(
         return None
     if not _takes_turns(history, 1.0 - off):
         return "disaggregated"
-    return "colocated" if _slept(empty) or _ran_dry(history, empty) else None
+    slept = sum(p.source == "sleep" for p in empty) * 2 >= len(empty)
+    return "colocated" if slept or _ran_dry(history, empty) else None
 
 
 def _phase(steps: Steps, name: str) -> Reading | None:
@@ -128,10 +129,6 @@ def _share_of_time(history: History, name: str) -> float | None:
     known = np.isfinite(grown)
     span = float(known.sum()) * history.step_s
     return float(grown[known].sum()) / span if span > 0 else None
-
-
-def _slept(empty: list[Pause]) -> bool:
-    return sum(p.source == "sleep" for p in empty) * 2 >= len(empty)
 
 
 def _ran_dry(history: History, empty: list[Pause]) -> bool:
@@ -252,8 +249,7 @@ def _logged_dropped(columns: Mapping[str, Floats]) -> float | None:
     dropped, trained = columns.get("dropped_samples"), columns.get("samples")
     if dropped is None or trained is None:
         return None
-    known = np.isfinite(dropped) & np.isfinite(trained)
-    lost, used = float(dropped[known].sum()), float(trained[known].sum())
+    lost, used = sums_of(dropped, trained)
     return lost / (lost + used) if lost + used > 0 else None
 
 

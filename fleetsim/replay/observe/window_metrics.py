@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from fleetsim.history.counters import mended
 from fleetsim.history.history import Floats, History
+from fleetsim.replay.observe.interruptions import paused_s
 from fleetsim.replay.observe.intervals import Intervals, fleet_total, intervals_of
 from fleetsim.replay.observe.lengths import growth_of, quantile
 from fleetsim.replay.observe.observe import observe
@@ -180,10 +181,12 @@ def _of_steps(w: Window) -> Iterator[_Series]:
         return
     parts = [steps.part(a, b) for a, b in pairwise(w.edges)]
 
-    def column(name: str) -> Callable[[Steps], Floats]:
-        return lambda part: part.columns[name][0]
+    def sums(of: Callable[[Steps], Floats]) -> Floats:
+        """Over each block; NaN where a row of it is not known."""
+        return np.array([float(of(part).sum()) if len(part.end_s) else np.nan for part in parts])
 
-    count, elapsed = _sums(parts, lambda p: p.count), _sums(parts, lambda p: p.elapsed_s)
+    count, elapsed = sums(lambda p: p.count), sums(lambda p: p.elapsed_s)
+    columns = {name: sums(lambda p, name=name: p.columns[name][0]) for name in steps.columns}
     yield "step_s", elapsed, count
     for metric, name, of in (
         ("trainer_idle_fraction", "wait_s", elapsed),
@@ -191,42 +194,36 @@ def _of_steps(w: Window) -> Iterator[_Series]:
         ("train_s", "train_s", count),
         ("trained_samples", "samples", count),
     ):
-        if name in steps.columns:
-            yield metric, _sums(parts, column(name)), of
+        if name in columns:
+            yield metric, columns[name], of
     if w.intervals is None:
         return
-    rates = [rates_between(w.intervals, a, b) for a, b in pairwise(w.edges)]
+    there, each = _rates(w.intervals, w.edges)
     # Over the steps' own time, as their count: a block can hold a hole.
-    yield "instance_s_per_step", np.array([there for there, _ in rates]) * elapsed, count
-    if "tokens" in steps.columns and steps.columns["tokens"][1] != "inferred":
-        made = np.array([there * (np.nan if each is None else each) for there, each in rates]) * elapsed
-        yield "tokens_per_trained_token", made, _sums(parts, column("tokens"))
+    yield "instance_s_per_step", there * elapsed, count
+    if "tokens" in columns and steps.columns["tokens"][1] != "inferred":
+        yield "tokens_per_trained_token", there * each * elapsed, columns["tokens"]
 
 
-def _sums(parts: list[Steps], of: Callable[[Steps], Floats]) -> Floats:
-    """Over each block; NaN where a row of it is not known."""
-    return np.array([float(of(part).sum()) if len(part.end_s) else np.nan for part in parts])
+def _rates(intervals: Intervals, edges: Floats) -> tuple[Floats, Floats]:
+    """(m,) mean instances of each block, and output tokens per second of one; NaN where nobody was read."""
+    rates = [rates_between(intervals, a, b) for a, b in pairwise(edges)]
+    return np.array([n for n, _ in rates]), np.array([np.nan if rate is None else rate for _, rate in rates])
 
 
 def _of_engines(w: Window) -> Iterator[_Series]:
     if w.intervals is None:
         return
     history, width = w.history, np.diff(w.edges)
-    rates = [rates_between(w.intervals, a, b) for a, b in pairwise(w.edges)]
-    there = np.array([n for n, _ in rates])
-    each = np.array([np.nan if rate is None else rate for _, rate in rates])
+    there, each = _rates(w.intervals, w.edges)
     yield "generated_tok_s", each * there * width, width
     yield "instance_tok_s", each * there * width, there * width
     if w.observed.pauses is not None:
-        held = [
-            sum(max(0.0, min(p.end_s, b) - max(p.start_s, a)) for p in w.observed.pauses.each)
-            for a, b in pairwise(w.edges)
-        ]
         read = w.intervals.known.any(axis=0)
         left, right = w.intervals.times[:-1], w.intervals.times[1:]
         inside = [np.clip(np.minimum(right, b) - np.maximum(left, a), 0.0, None) for a, b in pairwise(w.edges)]
-        seen = [float((part * read).sum()) for part in inside]
-        yield "pause_share", np.array(held), np.array(seen)
+        held = paused_s(w.edges[:-1], w.edges[1:], w.observed.pauses.each)
+        yield "pause_share", held, np.array([float((part * read).sum()) for part in inside])
     for name in ("running", "waiting"):
         if name in history.values:
             yield name, *_over_time(w, fleet_total(history.values[name]))
@@ -260,16 +257,20 @@ def _growth(w: Window, totals: Floats) -> Floats:
 
 def _over_time(w: Window, values: Floats) -> tuple[Floats, Floats]:
     """Sum and number of a gauge's samples (T,) in each block."""
-    at = np.searchsorted(w.edges, w.history.times, side="right") - 1
-    known = np.isfinite(values) & (at >= 0) & (at < w.blocks)
-    return _by_block(at[known], values[known], w.blocks)
+    return _by_block(np.searchsorted(w.edges, w.history.times, side="right") - 1, values, w.blocks)
+
+
+def _over_rows(w: Window, steps: Steps, values: Floats) -> tuple[Floats, Floats]:
+    """Sum and number of a run log's values, one a step, in each block."""
+    return _by_block(np.searchsorted(w.edges, steps.end_s, side="left") - 1, values, w.blocks)
 
 
 def _by_block(block: NDArray[np.intp], values: Floats, blocks: int) -> tuple[Floats, Floats]:
-    """Sum and number of values (n,) that belong to blocks (n,)."""
+    """Sum and number of the known values (n,) that belong to blocks (n,)."""
+    known = np.isfinite(values) & (block >= 0) & (block < blocks)
     total, number = np.zeros(blocks), np.zeros(blocks)
-    np.add.at(total, block, values)
-    np.add.at(number, block, 1.0)
+    np.add.at(total, block[known], values[known])
+    np.add.at(number, block[known], 1.0)
     return total, number
 
 
@@ -296,13 +297,6 @@ def _of_queue(w: Window) -> Iterator[_Series]:
     if "trainer.dropped_samples" in fleet and "trainer.trained_samples" in fleet:
         lost, used = (_growth(w, fleet[f"trainer.{name}_samples"]) for name in ("dropped", "trained"))
         yield "dropped_share", lost, lost + used
-
-
-def _over_rows(w: Window, steps: Steps, values: Floats) -> tuple[Floats, Floats]:
-    """Sum and number of a run log's values, one a step, in each block."""
-    at = np.searchsorted(w.edges, steps.end_s, side="left") - 1
-    known = np.isfinite(values) & (at >= 0) & (at < w.blocks)
-    return _by_block(at[known], values[known], w.blocks)
 
 
 def _of_lengths(w: Window) -> Iterator[_Series]:

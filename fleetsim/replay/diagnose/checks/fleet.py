@@ -25,8 +25,8 @@ from fleetsim.replay.diagnose.checks.case import (
 )
 from fleetsim.replay.diagnose.cost import Claims, pools_of
 from fleetsim.replay.diagnose.finding import Check
-from fleetsim.replay.observe.changes import departure_words, names_of, sized_for_the_end, trend_words, unreplaced
-from fleetsim.replay.observe.observed import Departure, FleetView
+from fleetsim.replay.observe.changes import changed_words, names_of, since_words, unreplaced
+from fleetsim.replay.observe.observed import FleetView
 from fleetsim.replay.observe.trainer import grows
 from fleetsim.search.change import Typed
 
@@ -38,8 +38,6 @@ EBBS = 1.5
 # less; where they give less than a third of that, it is not their number.
 HELPS = 0.33
 QUARTER_MORE = 1.25
-# The trainer waits longer since an instance went, by this share of its time: less is chance, or another cause's.
-LONGER = 0.05
 _NOT_AHEAD = "running further ahead gives nothing: cut the longest responses, or make each faster (a larger engine.tp)"
 _WORDS: Mapping[Check, str] = {
     "trainer": "the trainer is healthy",
@@ -62,7 +60,7 @@ def rollout(case: Case) -> Reply:
         why = "the same GPUs generate and train in turn: their number is no ratio of two pools"
         gpus = max(1, round((f.instances if f is not None else 1) * case.scenario.engine.gpus))
         return Reply("ok", "colocated: nothing to match", (*taken, why), f"fleetsim split --gpus {gpus}")
-    evidence = [idle_words(case), *changed(case)]
+    evidence = [idle_words(case), *changed_words(case.observed)]
     if serves(case.observed):
         return _of_users(case)
     if case.idle is None:
@@ -88,6 +86,7 @@ def rollout(case: Case) -> Reply:
 
 def _of_fleet(case: Case, f: FleetView, wait: float, evidence: list[str]) -> Reply:
     """What engines that are seen say of a trainer that waits: too few instances, or the slowest responses bind."""
+    since = since_words(case.observed, count=True)
     if f.running is not None:
         waiting = "" if case.waiting_share is None else f", {units.share(case.waiting_share)} of all wait there"
         evidence.append(f"{f.running / max(f.instances, 1e-9):,.0f} requests run on an instance{waiting}")
@@ -96,7 +95,7 @@ def _of_fleet(case: Case, f: FleetView, wait: float, evidence: list[str]) -> Rep
     if not case.weighed:
         return Reply("fault", "too few instances, or the slowest responses of each batch: only the simulation tells",
             evidence, "without --no-backtest:\nfleetsim replay ...", {"wait": wait},
-            f"rollout is too slow, for want of instances or by its slowest responses{_since(case, count=True)}",
+            f"rollout is too slow, for want of instances or by its slowest responses{since}",
         )  # fmt: skip
     slowest, gain = _slowest(case), case.gains.get("rollout")
     if gain is not None:  # the simulation knows better than the pattern
@@ -108,10 +107,11 @@ def _of_fleet(case: Case, f: FleetView, wait: float, evidence: list[str]) -> Rep
             evidence.append(f"{slowest}: the trainer waits for the last responses of its batch (inferred)")
         ahead = Typed(_ahead(case))
         then = f"if the recipe may train on older samples:\nfleetsim replay ... {ahead} --recommend"
-        then = _NOT_AHEAD if _in_vain(case) else then
+        then = _NOT_AHEAD if case.ahead is not None and case.ahead < WORTH else then
         return Reply("fault", "the slowest responses of each batch bind, not the number of instances",
             evidence, _back(case, gain) + then, case.shorter(wait),
-            f"the slowest responses of each batch hold it up{_since(case, count=False)}", remedy=ahead.changes,
+            f"the slowest responses of each batch hold it up{since_words(case.observed, count=False)}",
+            remedy=ahead.changes,
         )  # fmt: skip
     matched = _matched(case)
     if matched is not None:
@@ -121,7 +121,7 @@ def _of_fleet(case: Case, f: FleetView, wait: float, evidence: list[str]) -> Rep
     if open_:
         evidence.append(f"not ruled out, for want of data: {', '.join(open_)}")
     return Reply("fault", "too few instances", evidence, "fleetsim replay ... --recommend",
-        _net(case, matched), f"the fleet is too small{_since(case, count=True)}",
+        _net(case, matched), f"the fleet is too small{since}",
     )  # fmt: skip
 
 
@@ -130,8 +130,8 @@ def _of_users(case: Case) -> Reply:
     f, waiting = case.observed.fleet, case.waiting_share
     if f is None or waiting is None:
         title, missing = "whether requests wait is not exported", metric_of(case, "waiting")
-        return Reply("unknown", title, tuple(changed(case)), missing=missing)
-    said = (*changed(case), f"{units.share(waiting)} of the requests in the engines wait there")
+        return Reply("unknown", title, tuple(changed_words(case.observed)), missing=missing)
+    said = (*changed_words(case.observed), f"{units.share(waiting)} of the requests in the engines wait there")
     if waiting <= WAITING:
         return Reply("ok", "the fleet keeps up with what is sent to it", said)
     first = case.faults(*_WORDS)
@@ -144,42 +144,6 @@ def _of_users(case: Case) -> Reply:
         f"add instances until none wait: begin with {math.ceil(1.25 * f.instances_now)}, and replay that window",
         {}, "the fleet is too small for what is sent to it",
     )  # fmt: skip
-
-
-def _in_vain(case: Case) -> bool:
-    """Whether running further ahead saves nothing, by simulation."""
-    return case.ahead is not None and case.ahead < WORTH
-
-
-def changed(case: Case) -> list[str]:
-    """What made the fleet's work more, or its instances fewer, within the window."""
-    said = [departure_words(d) + _waited(d) for d in case.observed.departed]
-    responses, step = case.observed.trend("response_tokens"), case.observed.trend("step_s")
-    if responses is not None:
-        said.append(f"{trend_words(responses)}: size for the end, {sized_for_the_end(responses)}")
-    return said if step is None else [*said, trend_words(step)]
-
-
-def _waited(gone: Departure) -> str:
-    if gone.waits is None:
-        return ""
-    before, after = gone.waits
-    return f"; the trainer waited {units.share(before)} of its time before and {units.share(after)} after"
-
-
-def _since(case: Case, *, count: bool) -> str:
-    """The same for the headline: what the fleet was not sized for. count: the number of instances is the cause; then
-    those that went are named, if the trainer waits longer without them."""
-    missing = [d for d in unreplaced(case.observed.departed) if count and _longer(d)]
-    responses = case.observed.trend("response_tokens")
-    grown = responses is not None and responses.growth > 0
-    longer = [f"responses grew by {units.share(responses.growth)}"] if responses is not None and grown else []
-    gone = [f"{names_of(missing)} vanished"] if missing else []
-    return f" since {' and '.join([*gone, *longer])}" if gone or longer else ""
-
-
-def _longer(gone: Departure) -> bool:
-    return gone.waits is not None and gone.waits[1] - gone.waits[0] >= LONGER
 
 
 def _back(case: Case, gain: float | None) -> str:

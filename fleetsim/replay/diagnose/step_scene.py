@@ -1,0 +1,216 @@
+"""`StepScene`: what the rules of levers look at; and why rollout takes so long, where it holds the step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+
+from fleetsim import units
+from fleetsim.history.step_logs.steps import TRAINING
+from fleetsim.replay.observe.observed import LengthHistogram
+from fleetsim.replay.observe.phases import Account
+
+POINTS = 100  # quantiles over which the longest of a group is averaged
+UNEVEN = 1.3  # the longest sample's seconds / what its length alone would make them: an instance is slower than others
+SWINGS, SWINGING = 2.0, 0.1  # deviation of the generation / that of the mean response, and the least that tells
+TAIL = 3.0  # longest response / the length that a tenth exceed
+OUTSIDE = 0.35  # of a sample's seconds: those that do not grow with its length
+RUNS_OUT = 0.15  # of rollout's time, without work although the trainer waits
+CAPPED = 0.9  # of the client's cap, in flight when the trainer takes a batch
+THROWN = 0.1  # of a batch: samples thrown away beside it
+READY = 0.5  # of the trainer's wait: beside a batch
+AGAIN = 0.2  # preemptions a sample
+OVERLAP = ("asynchronous", "one step off")
+WORTH = 0.05  # of a step: what gives back less is no cause
+
+
+@dataclass(frozen=True, slots=True)
+class StepScene:
+    """What the rules look at.
+
+    ready: of the trainer's wait, the share beside a batch that stands ready. p95, p90: lengths that one in twenty and a
+    tenth exceed, tokens; group_max: the mean of a group's longest.
+    """
+
+    account: Account
+    ready: float
+    p90: float | None
+    p95: float | None
+    group_max: float | None = None
+
+    @property
+    def means(self) -> Mapping[str, float]:
+        """Of the log's columns, as they are now."""
+        return self.account.present
+
+    def now(self, *columns: str) -> float:
+        """Seconds that these phases take now."""
+        return sum(map(self.account.now, columns))
+
+    def has(self, *columns: str) -> bool:
+        """Whether the log has all of them."""
+        return all(c in self.means for c in columns)
+
+    @property
+    def step_s(self) -> float:
+        """Seconds of a step now."""
+        return self.account.now_s
+
+    @property
+    def update_s(self) -> float:
+        """Seconds of the update; where it has no timer, of all that the trainer computes."""
+        return self.now("update_s") or self.now("train_s")
+
+    @property
+    def trainer_s(self) -> float:
+        """Seconds of all that the trainer computes in a step."""
+        return max(self.update_s, self.now(*TRAINING, "train_s"))
+
+    @property
+    def rollout_binds(self) -> bool:
+        """Whether the trainer waits for samples that are generated beside it: then its own seconds cost no step."""
+        return self.account.mode in (*OVERLAP, "unknown") and self.now("wait_s") >= WORTH * self.step_s
+
+
+def scene_of(account: Account, lengths: LengthHistogram | None, ready: float) -> StepScene:
+    """What the rules look at. ready: of the trainer's wait, beside a batch."""
+    p90, law = (None, None) if lengths is None else (lengths.p90, lengths.law)
+    if law is None:
+        return StepScene(account, ready, p90, p90)
+    sigma = math.sqrt(math.log1p(law.cv**2))
+
+    def length(quantile: float) -> float:
+        found = math.exp(math.log(law.mean) - sigma**2 / 2 + sigma * NormalDist().inv_cdf(quantile))
+        return found if law.cap is None else min(found, law.cap)
+
+    size = account.present.get("group_size")
+    if size is None:
+        return StepScene(account, ready, p90, length(0.95))
+    longest = float(np.mean([length(((n + 0.5) / POINTS) ** (1.0 / max(1.0, size))) for n in range(POINTS)]))
+    return StepScene(account, ready, p90, length(0.95), longest)
+
+
+def why_slow(scene: StepScene) -> tuple[str, str]:
+    """Why rollout takes so long: the first of its causes that shows, from the narrowest to the widest."""
+    fetched = f"{units.share(scene.ready, 0)} of the wait lies beside a whole batch that stands ready"
+    for cause, shown in (
+        ("ready samples fetched slowly", fetched if scene.ready >= READY else ""),
+        ("stale samples dropped", _dropped(scene)),
+        ("KV preemption", _preempted(scene)),
+        ("staleness window", _runs_out(scene)),
+        ("in-flight cap", _capped(scene)),
+        ("judge or tool slow", _late(scene) if "tool_s_mean" in scene.means else ""),  # timed, and not inferred
+        ("straggler", _straggles(scene)),
+        ("judge or tool slow", _late(scene)),
+        ("long tail", _tail(scene)),
+    ):
+        if shown:
+            return cause, shown
+    ruled = "no cap, no drops, no long tail and no slow instance shows"
+    if scene.account.mode == "synchronous":
+        return "rollout slow", f"the trainer waits until the whole batch is generated; {ruled}"
+    return "rollout slow", f"the trainer waits for samples that rollout makes beside it; {ruled}"
+
+
+def _dropped(scene: StepScene) -> str:
+    batch, thrown = scene.means.get("samples"), scene.means.get("dropped_samples")
+    if not batch or thrown is None or thrown < THROWN * batch:
+        return ""
+    return f"{thrown:,.0f} samples are thrown away as too old beside every {batch:,.0f} that are trained"
+
+
+def _preempted(scene: StepScene) -> str:
+    again = scene.means.get("preemptions", 0.0)
+    said = f"a sample is thrown out of its engine's batch {again:.1f} times, for want of KV cache"
+    return said if again >= AGAIN else ""
+
+
+def _runs_out(scene: StepScene) -> str:
+    m = scene.means
+    active, window = m.get("rollout_active_s"), m.get("rollout_window_s")
+    idle = m.get("rollout_idle") if active is None or not window else 1.0 - active / window
+    if idle is None or idle < RUNS_OUT:
+        return ""
+    return f"rollout has nothing in flight for {units.share(idle, 0)} of the time, for it may not run further ahead"
+
+
+def _capped(scene: StepScene) -> str:
+    flying, cap = scene.means.get("in_flight_samples"), scene.means.get("in_flight_cap_samples")
+    if not cap or flying is None or flying < CAPPED * cap - scene.means.get("group_size", 1.0):
+        return ""
+    return f"the client holds {flying:,.0f} samples in flight, and its cap is {cap:,.0f}"
+
+
+def _work(scene: StepScene) -> tuple[float, float, float, float] | None:
+    """Seconds of the mean and of the slowest piece of work, and their tokens; of samples, else of whole groups."""
+    m = scene.means
+    for unit, tokens in (("sample", m.get("length_mean")), ("group", scene.group_max)):
+        if tokens and scene.has(f"{unit}_s_mean", f"{unit}_s_max", "length_max"):
+            return max(1e-9, m[f"{unit}_s_mean"]), m[f"{unit}_s_max"], tokens, m["length_max"]
+    return None
+
+
+def _straggles(scene: StepScene) -> str:
+    """One slow instance: its longest work takes longer than its length explains."""
+    work = _work(scene)
+    if work is None or work[1] / work[0] < UNEVEN * work[3] / work[2]:
+        return ""
+    return (
+        f"the slowest takes {work[1] / work[0]:.1f} times as long as the mean one, of {work[3] / work[2]:.1f} times "
+        "the tokens: an instance is slower than the others"
+    )
+
+
+def outside_share(scene: StepScene) -> float:
+    """The share of a sample's seconds outside its generation: of a judge, a tool, a queue. Where the log does not time
+    them, it is what does not grow with the length; 0 where samples begin together, for then the later tokens are
+    faster."""
+    tools, own = scene.means.get("tool_s_mean"), scene.means.get("sample_s_mean")
+    if tools and own is not None:
+        return tools / (tools + own)
+    work = _work(scene)
+    if scene.account.mode == "synchronous" or work is None or work[3] <= work[2]:
+        return 0.0
+    mean_s, most_s, mean, most = work
+    return min(1.0, max(0.0, 1.0 - (most_s - mean_s) / (most - mean) * mean / mean_s))
+
+
+def _late(scene: StepScene) -> str:
+    share = outside_share(scene)
+    said = (
+        f"{units.share(share, 0)} of a sample's seconds lie outside its generation: a judge, a tool or a queue has them"
+    )
+    return said if share >= OUTSIDE else ""
+
+
+def _tail(scene: StepScene) -> str:
+    """The longest responses hold the batch. Beside a trainer that takes others first they hold nobody, so that only a
+    window below one batch counts."""
+    m = scene.means
+    if scene.account.mode == "asynchronous" and not _narrow(m):
+        return ""
+    if "length_max" not in m:  # the longest of a batch swings where the mean of all does not
+        timer = "generate_s" if "generate_s" in m else "wait_s"
+        seconds, tokens = (scene.account.scatter.get(name, 0.0) for name in (timer, "length_mean"))
+        clear = scene.account.mode != "asynchronous" and seconds >= SWINGS * max(tokens, 0.5 * SWINGING)
+        by, mean = units.share(seconds, 0), units.share(tokens, 0)
+        swings = f"generation swings by {by} from step to step, the mean response by {mean}"
+        return f"{swings}: the longest of a batch decides, and the others wait for it" if clear else ""
+    if scene.p90 is None or m["length_max"] < TAIL * scene.p90:
+        return ""
+    return (
+        f"the longest response of a batch has {m['length_max']:,.0f} tokens, nine of ten fewer than {scene.p90:,.0f}: "
+        "the others wait for it"
+    )
+
+
+def _narrow(means: Mapping[str, float]) -> bool:
+    """Whether less than a batch may be ahead of the trainer."""
+    cap, pull = means.get("window_cap_groups"), means.get("pull_groups")
+    if cap is not None and pull is not None:
+        return cap < 2.0 * pull
+    return means.get("staleness_steps", math.inf) < 0.9
