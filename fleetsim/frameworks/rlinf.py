@@ -38,7 +38,15 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     draft.product("trainer.batch_samples", prompts, n, why="prompts x responses")
     _lengths(draft)
     _gpus(draft)
-    _engine(draft)
+    common.engine_name(draft, draft.text("rollout.rollout_backend", default="sglang"), _ENGINES)
+    share = draft.number("rollout.gpu_memory_utilization", default=0.9, most=1.0)
+    draft.where_said("engine.gpu_memory_utilization", share, share.key)
+    draft.said("engine.max_num_seqs", "rollout.max_running_requests")
+    if draft.values.get("engine.name") == "vllm":
+        common.entry_point(draft, "async_engine", "vLLM is started from its configuration")
+        draft.take("engine.prefix_caching", draft.flag("rollout.vllm.enable_prefix_caching", default=True))
+        draft.said("engine.max_num_batched_tokens", "rollout.vllm.max_num_batched_tokens")
+    draft.settings.see("rollout.vllm", "rollout.sglang")
     shared = draft.values["fleet.placement"] == "colocated"
     updates = draft.count("algorithm.n_minibatches", default=1)
     path, other = "trainer.minibatches", "trainer.recipe.optimizer_steps"
@@ -144,18 +152,6 @@ def _gpus(draft: Draft) -> None:
         elif name == "reward" and own and draft.flag("reward.use_reward_model", default=False).value:
             roles.judged(draft, key, own)
     draft.settings.see(PLACES)
-
-
-def _engine(draft: Draft) -> None:
-    common.engine_name(draft, draft.text("rollout.rollout_backend", default="sglang"), _ENGINES)
-    share = draft.number("rollout.gpu_memory_utilization", default=0.9, most=1.0)
-    draft.where_said("engine.gpu_memory_utilization", share, share.key)
-    draft.said("engine.max_num_seqs", "rollout.max_running_requests")
-    if draft.values.get("engine.name") == "vllm":
-        common.entry_point(draft, "async_engine", "vLLM is started from its configuration")
-        draft.take("engine.prefix_caching", draft.flag("rollout.vllm.enable_prefix_caching", default=True))
-        draft.said("engine.max_num_batched_tokens", "rollout.vllm.max_num_batched_tokens")
-    draft.settings.see("rollout.vllm", "rollout.sglang")
 
 
 def _recipe(draft: Draft, speed: common.TrainerSpeed | None) -> None:

@@ -50,8 +50,15 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     common.filtering(draft, drops if sampled is None or drops.value else Read(sampled.key, True, True, drops.written))
     _recipe(draft, speed)
     _roles(draft, together)
+    # skyrl/train/utils/utils.py, validate_batch_sizes: a rank's share of a batch, rounded down, is whole shares of an
+    # update
     mini = times(draft.count("trainer.policy_mini_batch_size", default=256), n)
-    _whole_updates(draft, times(draft.count("trainer.train_batch_size", default=1024), n), mini)
+    batch, ranks = times(draft.count("trainer.train_batch_size", default=1024), n), recipe.ranks(draft, mini)
+    of_batch, of_update = batch.value // ranks, mini.value // ranks
+    if of_update and of_batch % of_update:
+        each = f"gives each of {ranks} data-parallel ranks {of_batch} samples"
+        rule, remedy = f"{each}, no multiple of the {of_update} of an update", "have a batch that the ranks divide"
+        draft.refuse(batch.key, batch.value, rule, f"{remedy}, or other trainer GPUs")
     draft.leave_out(NOT_MODELLED)
 
 
@@ -119,17 +126,6 @@ def _batch(draft: Draft, n: Read[int], *, fully: bool) -> None:
 
     both = lambda want: None if want % n.value else dict.fromkeys((batch.key, mini.key), want // n.value)  # noqa: E731
     draft.put("trainer.batch_samples", mini.value * n.value, mini, n, why="prompts x responses", back=both)
-
-
-def _whole_updates(draft: Draft, batch: Read[int], mini: Read[int]) -> None:
-    """What `validate_batch_sizes` of skyrl/train/utils/utils.py asserts: a rank's share of a batch, rounded down, is
-    whole shares of an update."""
-    ranks = recipe.ranks(draft, mini)
-    of_batch, of_update = batch.value // ranks, mini.value // ranks
-    if of_update and of_batch % of_update:
-        each = f"gives each of {ranks} data-parallel ranks {of_batch} samples"
-        rule = f"{each}, no multiple of the {of_update} of an update"
-        draft.refuse(batch.key, batch.value, rule, "have a batch that the ranks divide, or other trainer GPUs")
 
 
 def _gpus(draft: Draft, together: Read[bool]) -> None:
