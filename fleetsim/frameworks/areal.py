@@ -100,7 +100,7 @@ def _lengths(draft: Draft) -> None:
     turn = draft.count("gconfig.max_new_tokens", default=16384)
     whole = draft.maybe_count("max_tokens_per_trajectory", "gconfig.max_tokens", "rollout.agent.engine_max_tokens")
     whole = whole or Read("gconfig.max_tokens", 32768, False)
-    answer = roles.trajectory(turn, turns, whole, several=several and turns is None)
+    answer = roles.trajectory(draft, turn, turns, whole, several=several and turns is None)
     common.lengths(draft, answer, draft.maybe_count("train_dataset.max_length"), prompt_key="train_dataset.max_length")
 
 

@@ -51,7 +51,7 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     found = next((key for key in marks if draft.settings.get(key) is not None), "")
     roles.put_turns(draft, turns, "max_turns", found)
     if draft.text("completion_length_limit_scope", default="per_round").value == "per_round":
-        answer = roles.trajectory(answer, turns, None)
+        answer = roles.trajectory(draft, answer, turns, None)
     common.lengths(draft, answer, draft.maybe_count("max_length"), prompt_key="max_length")
     ray = draft.maybe_count("train.gpus")  # of a file for Ray
     nodes = draft.count("nnodes", "launcher.nnodes", default=1)

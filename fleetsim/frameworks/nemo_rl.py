@@ -47,7 +47,7 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     output = answer or Read(most, 512, False)
     several = gym or (turns is not None and turns.value > 1)
     output = roles.trajectory(
-        output, turns, whole if several else None, "policy.max_total_sequence_length", several=gym
+        draft, output, turns, whole if several else None, "policy.max_total_sequence_length", several=gym
     )
     if not several and output.key != most:
         output = Read(output.key, output.value, output.given, writes(most))

@@ -23,6 +23,7 @@ from fleetsim.frameworks.common import OUTPUT_CAP, PROMPT_OF_CAP, Mode, cap_of_p
 from fleetsim.frameworks.convert import FRAMEWORKS, nested
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.reading import Link, one_line
+from fleetsim.frameworks.roles import TURN_CAP
 from fleetsim.frameworks.settings import RunSettings, normal, settings_of
 
 # Each pass sets everything that can be set; more than a few are needed where one setting decides what another means.
@@ -74,6 +75,8 @@ class Wanted:
         if path.startswith("trainer.recipe.") and path != "trainer.recipe.critic" and not self.recipe:
             return NOTHING
         value = field_at(self.scenario, path)
+        if path == TURN_CAP and value is None:  # the cap of a trajectory says it then
+            return NOTHING
         return self.limits.get(path) if value is None else value
 
     def cuts(self, prompts: float) -> bool:

@@ -72,7 +72,7 @@ def _lengths(draft: Draft) -> None:
     pools = [key for key in draft.settings.below("tools") if key.endswith(".concurrency_limit")]
     roles.workers(draft, "tools", [draft.maybe_count(key) for key in pools])
     if answer is not None:
-        answer = roles.trajectory(answer, turns, whole, "runner.seq_length", several=bool(mark))
+        answer = roles.trajectory(draft, answer, turns, whole, "runner.seq_length", several=bool(mark))
         own = draft.settings.get("algorithm.sampling_params.max_new_tokens")
         if own is not None and whole is not None and answer.key == own[0].key:
             cap, asked = answer.key, 0 if prompt is None else prompt.value

@@ -11,7 +11,7 @@ from typing import Any
 
 from fleetsim.frameworks import common, recipe, roles
 from fleetsim.frameworks.draft import Draft
-from fleetsim.frameworks.reading import Read, on_nodes, one_of, times
+from fleetsim.frameworks.reading import Read, on_nodes, one_of, times, writes
 from fleetsim.frameworks.sides import adapter, frozen, pooled, vllm_drafts
 
 ENGINE, POLICY = "generator.inference_engine", "trainer.policy"
@@ -85,11 +85,11 @@ def _lengths(draft: Draft) -> None:
         draft.leave_out({f"{limit}.trajectories_per_second": "trajectories that may begin in a second"})
     roles.put_turns(draft, turns, "generator.max_turns", "an environment of several turns" if several else "")
     most = draft.maybe_count("generator.max_input_length") or prompt
-    longest = lambda want: most.written(max(want - turn.value, prompt.value))  # noqa: E731 back to its setting
     key = "generator.max_input_length"
+    longest = lambda want: writes(key)(max(want - turn.value, prompt.value))  # noqa: E731 what a turn begins with
     whole = Read(f"{most.key} {most.value} + {turn.key}", most.value + turn.value, most.given, longest)
     bounded = own is None and turns is not None and turns.value > 1
-    common.lengths(draft, roles.trajectory(turn, turns, whole if bounded else None, key), prompt)
+    common.lengths(draft, roles.trajectory(draft, turn, turns, whole if bounded else None, key), prompt)
 
 
 def _roles(draft: Draft, together: Read[bool]) -> None:

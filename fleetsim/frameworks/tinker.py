@@ -96,7 +96,9 @@ def _lengths(draft: Draft, name: str, tokens: int) -> None:
     context = Read("max_trajectory_tokens", _CONTEXT, False) if name in _CAPPED else None
     whole = min((cap for cap in caps if cap is not None), key=lambda cap: cap.value, default=context)
     key = "max_trajectory_tokens"
-    common.lengths(draft, roles.trajectory(turn, turns, whole, key, several=turns is None and bool(marker)), None)
+    common.lengths(
+        draft, roles.trajectory(draft, turn, turns, whole, key, several=turns is None and bool(marker)), None
+    )
 
 
 def _order(draft: Draft, samples: Read[int], batch: Read[int]) -> None:
