@@ -83,16 +83,6 @@ def from_(
     _tell_imported(result, output, force, json_, verbose)
 
 
-def _tell_imported(result: Imported, output: str | None, force: bool, as_json: bool, verbose: bool) -> None:
-    """Writes the scenario where it was asked for, else shows it, and what there is to say about it."""
-    from fleetsim.files import new_file, write_text
-
-    place = None if output is None else new_file("--output", output, force)
-    if place is not None:
-        write_text(place, result.text)
-    _show(result, place, as_json, verbose)
-
-
 def _of_run(
     run: str | None,
     output: str | None,
@@ -125,12 +115,16 @@ def _of_run(
     say(f"wrote {place}; next: fleetsim size --scenario {place}", err=True)
 
 
-def _show(result: Imported, place: Path | None, as_json: bool, verbose: bool) -> None:
-    """The scenario, unless it is in a file by now, and what there is to say about it."""
+def _tell_imported(result: Imported, output: str | None, force: bool, as_json: bool, verbose: bool) -> None:
+    """Writes the scenario where it was asked for, else shows it, and what there is to say about it."""
     import json
 
+    from fleetsim.files import new_file, write_text
     from fleetsim.frameworks.convert import report_document, report_lines
 
+    place = None if output is None else new_file("--output", output, force)
+    if place is not None:
+        write_text(place, result.text)
     if as_json:
         say(json.dumps(report_document(result), indent=2, sort_keys=True))
         return

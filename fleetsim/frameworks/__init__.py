@@ -7,6 +7,6 @@
   the turns of a trajectory and the models beside the policy, `sides` what engines have beside their weights.
 - What no file read: `unread_keys` names the settings that hold something.
 - `convert` leads, and says what was taken and assumed; `scenario_text` writes the file.
-- Out, `scenario to`: `export` leads, `wanted_values` says what must be said, `reversal` finds the settings, `forms`
-  writes. Of a configuration of the user's own `patch` says what must change, and `edits` changes it.
+- Out, `scenario to`: `export` leads and writes, `reversal` finds the settings. Of a configuration of the user's own
+  `patch` says what must change, and `edits` changes it.
 """

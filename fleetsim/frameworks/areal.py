@@ -63,7 +63,20 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     way = draft.text("actor.weight_update_mode", "weight_update_mode", default="xccl")
     words = {"xccl": "collective_broadcast", "nccl": "collective_broadcast", "disk": "checkpoint_shuttle"}
     common.transport(draft, way, words)
-    _recipe(draft, speed)
+    recompute = draft.flag("actor.recompute_logprob", default=True)
+    reference = draft.number("actor.kl_ctl", default=0.1).value > 0 and draft.settings.has("ref")
+    with_ref = {"actor.kl_ctl": 0.1, "ref.backend": "${actor.backend}", "ref.path": "${actor.path}"}
+    back = one_of({True: with_ref, False: {"actor.kl_ctl": 0.0}})
+    common.hardware_and_times(draft, speed, recompute.value, reference, with_old=recompute.written, with_reference=back)
+    parts = draft.count("actor.ppo_n_minibatches", default=4)
+    why = "their updates count as one step"
+    draft.put("trainer.recipe.optimizer_steps", parts.value, parts, why=why, unless=1)
+    recipe.rows(
+        draft,
+        offload=("actor.offload", {"true": "states"}),
+        precision=("actor.megatron.fp8_config.mode", {"e4m3": "fp8", "hybrid": "fp8"}),
+        recompute=("actor.gradient_checkpointing", False),
+    )
     _roles(draft)
     draft.leave_out(NOT_MODELLED)
 
@@ -87,7 +100,7 @@ def _lengths(draft: Draft) -> None:
     turn = draft.count("gconfig.max_new_tokens", default=16384)
     whole = draft.maybe_count("max_tokens_per_trajectory", "gconfig.max_tokens", "rollout.agent.engine_max_tokens")
     whole = whole or Read("gconfig.max_tokens", 32768, False)
-    answer = roles.trajectory(turn, turns, whole, several=several and turns is None)
+    answer = roles.trajectory(draft, turn, turns, whole, several=several and turns is None)
     common.lengths(draft, answer, draft.maybe_count("train_dataset.max_length"), prompt_key="train_dataset.max_length")
 
 
@@ -142,24 +155,6 @@ def _batch(draft: Draft) -> tuple[Read[int], Read[int]]:
         why = "AReaL's staleness then counts in batches of one prompt: whole batches are simulated"
         draft.note(f"{consumer.key} is not set", why)
     return batch, n
-
-
-def _recipe(draft: Draft, speed: common.TrainerSpeed | None) -> None:
-    """The passes of a step, the GPUs, and what the seconds of a step are made of."""
-    recompute = draft.flag("actor.recompute_logprob", default=True)
-    reference = draft.number("actor.kl_ctl", default=0.1).value > 0 and draft.settings.has("ref")
-    with_ref = {"actor.kl_ctl": 0.1, "ref.backend": "${actor.backend}", "ref.path": "${actor.path}"}
-    back = one_of({True: with_ref, False: {"actor.kl_ctl": 0.0}})
-    common.hardware_and_times(draft, speed, recompute.value, reference, with_old=recompute.written, with_reference=back)
-    parts = draft.count("actor.ppo_n_minibatches", default=4)
-    why = "their updates count as one step"
-    draft.put("trainer.recipe.optimizer_steps", parts.value, parts, why=why, unless=1)
-    recipe.rows(
-        draft,
-        offload=("actor.offload", {"true": "states"}),
-        precision=("actor.megatron.fp8_config.mode", {"e4m3": "fp8", "hybrid": "fp8"}),
-        recompute=("actor.gradient_checkpointing", False),
-    )
 
 
 def _parallelism(draft: Draft) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from fleetsim import units
@@ -40,6 +40,8 @@ from fleetsim.frameworks.unread_keys import name_unread
 
 _ASSUMED = "nobody measured these; take a path out when its value below is yours"
 
+_BEHIND = "Behind each value stands the setting that it came from."
+_DECIDES = "What is assumed decides the answer as much as what is known: put in what your own logs say."
 # Name on the command line -> how its configuration is read and written.
 FRAMEWORKS: Mapping[str, Framework] = {
     "verl": verl.FRAMEWORK,
@@ -111,35 +113,47 @@ def scenario_from(
     other = mixed_up(settings, framework) or no_rollout(settings, framework)
     if other is not None:
         raise InputError([other])
-    given, problems = _given(sets)
+    given: dict[str, Any] = {}
+    problems: list[Problem] = []
+    for text in sets:
+        try:
+            given.update([parse_override(text)])
+        except InputError as error:
+            problems += error.problems
     draft = Draft(framework, settings, given)
     known.build(draft, speed)
     problems = [*draft.problems, *problems]
     if problems:
         missing = any(p.rule.startswith("is missing") for p in draft.problems)
         another = (other_job(settings) or unlike(settings, framework)) if missing else None
-        raise InputError(_once(problems) if another is None else [another])
+        once = {(problem.path, problem.rule): problem for problem in reversed(problems)}
+        raise InputError([*reversed(once.values())] if another is None else [another])
     put_stations(draft)
     name_unread(draft)
     if settings.parents:
         above = one_line(", ".join(settings.parents))
         draft.note(f"defaults: {above}", f"not found beside the file: {framework}'s own values stand in")
-    gpus = units.plural(draft.other_gpus, "more GPU")
+    others = f"; {units.plural(draft.other_gpus, 'more GPU')} in no pool of it" if draft.other_gpus else ""
     alike = f"imported from {name}; the preset {draft.preset} has the same semantics"
     head: dict[str, Any] = {
         "schema_version": 1,
         "name": one_line(f"{framework} {name}"),
-        "description": one_line(
-            f"{framework}, {draft.mode}: {alike}{f'; {gpus} in no pool of it' if draft.other_gpus else ''}", 300
-        ),
+        "description": one_line(f"{framework}, {draft.mode}: {alike}{others}", 300),
         "source": one_line(f"a configuration of {known.repository}"),
     }
     guesses = sorted(path for path in draft.guesses if not draft.is_given(path))
     if guesses:
         head["assumed"] = guesses
-    raw = _validated(draft, head, sets)
+    raw = with_overrides({**head, **nested(draft.values)}, sets)
+    try:
+        scenario_from_mapping(raw)
+    except InputError as error:
+        raise InputError([_told(problem, draft) for problem in error.problems]) from None
     comments = {**draft.comments, **dict.fromkeys(given, "given with --set"), "assumed": _ASSUMED}
-    text = scenario_yaml(raw, comments, _header(framework, name))
+    made = (
+        f"Made by `fleetsim scenario from {framework} {name}`. Behind each value stands the setting that it came from."
+    )
+    text = scenario_yaml(raw, comments, [made, _DECIDES])
     scenario = scenario_from_mapping(from_yaml(text, "scenario"))  # what is handed out is what was checked
     if not divides(scenario, scenario.trainer.gpus, framework):
         draft.note(f"trainer.gpus = {scenario.trainer.gpus}", refusal(scenario, scenario.trainer.gpus, framework))
@@ -159,36 +173,6 @@ def scenario_from(
     )
 
 
-def _header(framework: str, name: str) -> list[str]:
-    return [
-        f"Made by `fleetsim scenario from {framework} {name}`. Behind each value stands the setting that it came from.",
-        "What is assumed decides the answer as much as what is known: put in what your own logs say.",
-    ]
-
-
-def _given(sets: Sequence[str]) -> tuple[dict[str, Any], list[Problem]]:
-    """The user's overrides by path, and what is wrong with them."""
-    given: dict[str, Any] = {}
-    problems: list[Problem] = []
-    for text in sets:
-        try:
-            path, value = parse_override(text)
-            given[path] = value
-        except InputError as error:
-            problems += error.problems
-    return given, problems
-
-
-def _validated(draft: Draft, head: dict[str, Any], sets: Sequence[str]) -> dict[str, Any]:
-    """The raw mapping, checked."""
-    raw = with_overrides({**head, **nested(draft.values)}, sets)
-    try:
-        scenario_from_mapping(raw)
-    except InputError as error:
-        raise InputError([_told(p, draft) for p in error.problems]) from None
-    return raw
-
-
 def _told(problem: Problem, draft: Draft) -> Problem:
     """A problem of the scenario, told under the setting that the value came from."""
     comment = draft.comments.get(problem.path)
@@ -205,16 +189,6 @@ def nested(values: Mapping[str, Any]) -> dict[str, Any]:
     if "output_tokens" in raw.get("workload", {}):
         raw["workload"]["output_tokens"] = {"kind": "lognormal", **raw["workload"]["output_tokens"]}
     return raw
-
-
-def _once(problems: Sequence[Problem]) -> list[Problem]:
-    seen: set[tuple[str, str]] = set()
-    kept = []
-    for problem in problems:
-        if (problem.path, problem.rule) not in seen:
-            seen.add((problem.path, problem.rule))
-            kept.append(problem)
-    return kept
 
 
 _LIST_LIMIT = 40
@@ -272,9 +246,9 @@ def report_document(result: Imported) -> dict[str, Any]:
         "mode": result.mode,
         "preset": result.preset,
         "scenario": result.raw,
-        "took": [{"path": t.path, "value": t.value, "settings": list(t.settings), "why": t.why} for t in result.taken],
-        "assumed": [{"path": a.path, "value": a.value, "why": a.why, "remedy": a.remedy} for a in result.assumed],
-        "not_modelled": [{"setting": n.setting, "why": n.why} for n in result.not_modelled],
+        "took": [{**asdict(taken), "settings": list(taken.settings)} for taken in result.taken],
+        "assumed": [asdict(assumed) for assumed in result.assumed],
+        "not_modelled": [asdict(left) for left in result.not_modelled],
         "not_understood": list(result.not_understood),
         "not_followed": list(result.remarks),
         "not_looked_at": list(result.not_looked_at),

@@ -52,7 +52,10 @@ class _Spot:
 
 def in_yaml(text: str, key: str, value: Any) -> str:
     """The text with `a.b.c` set to a value. A mapping that is not there is made. Raises Unchangeable."""
-    place, rest = _root(text), key.lstrip("+-").split(".")
+    events = iter(yaml.parse(text, Loader=yaml.SafeLoader))
+    next(events)
+    empty = isinstance(next(events), yaml.StreamEndEvent)
+    place, rest = _Spot(0, 0, {}) if empty else _place(next(events), events, text), key.lstrip("+-").split(".")
     while rest:
         name, taken = _named(place, rest)
         if name is None or place.entries is None:
@@ -108,14 +111,6 @@ def _with_entry(text: str, place: _Spot, rest: list[str], value: Any) -> str:
     at = len(text) if end < 0 else end + 1
     before = "" if not text[:at] or text[:at].endswith("\n") else line
     return text[:at] + before + line.join(lines) + line + text[at:]
-
-
-def _root(text: str) -> _Spot:
-    events = iter(yaml.parse(text, Loader=yaml.SafeLoader))
-    next(events)
-    if isinstance(next(events), yaml.StreamEndEvent):
-        return _Spot(0, 0, {})
-    return _place(next(events), events, text)
 
 
 def _end(event: Any) -> int:

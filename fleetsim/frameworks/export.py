@@ -1,24 +1,33 @@
-"""A scenario in a framework's own words: `fleetsim scenario to verl job.yaml`."""
+"""A scenario in a framework's own words: `fleetsim scenario to verl job.yaml`.
+
+The text is the framework's own YAML, TOML or launch script, with a comment behind each setting.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+import shlex
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from fleetsim import units
 from fleetsim.config.scenario import Scenario
+from fleetsim.config.tree import put
+from fleetsim.frameworks.common import Framework
 from fleetsim.frameworks.convert import FRAMEWORKS, framework_name
 from fleetsim.frameworks.equal_parts import divides, refusal
-from fleetsim.frameworks.forms import written
 from fleetsim.frameworks.reading import one_line
-from fleetsim.frameworks.reversal import LeftOut, settled
-from fleetsim.frameworks.wanted_values import Limits, longest
+from fleetsim.frameworks.reversal import LeftOut, Limits, longest, settled
+from fleetsim.frameworks.scenario_text import scenario_yaml
 
 # Nodes, and GPUs of each, as the frameworks call them.
 _NODE_KEYS = (("nnodes", "n_gpus_per_node"), ("num_nodes", "num_gpus_per_node"), ("num_nodes", "gpus_per_node"))
 _WHOLE_NODE = 8
 _PLAIN = (str, int, float, bool)
+_COMMENT_COLUMN = 60
+_WIDTH = 118
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +81,7 @@ def scenario_to(
     if not divides(scenario, gpus, framework):
         notes = (*notes, refusal(scenario, gpus, framework))
     header += [f"Note: {note}" for note in notes]
-    text = written(known, found.mode.start, found.settings, comments, header)
+    text = _written(known, found.mode.start, found.settings, comments, header)
     left_out, yours = found.left_out, known.yours
     return Exported(framework, found.mode.name, text, found.settings, found.says, left_out, facts, yours, notes)
 
@@ -136,3 +145,124 @@ def left_documents(left_out: Sequence[LeftOut]) -> list[dict[str, Any]]:
 def plain(value: Any) -> Any:
     """A value, or its text where JSON has none like it."""
     return value if value is None or isinstance(value, _PLAIN) else str(value)
+
+
+def _written(
+    framework: Framework, start: str, settings: Mapping[str, Any], comments: Mapping[str, str], header: Sequence[str]
+) -> str:
+    """The text of a file. start: the command that runs it. comments, settings: by dotted key."""
+    form = framework.form
+    if form == "yaml":
+        settings = dict(sorted(settings.items(), key=lambda item: "." in item[0]))  # sections after single keys
+        tree: dict[str, Any] = {}
+        for key, value in settings.items():
+            put(tree, key, value)
+        return "\n".join([*_comments(header), f"# Start it with: {start}", scenario_yaml(tree, comments, [])])
+    if form == "toml":
+        return _toml(settings, comments, [*header, f"Start it with: {start}"])
+    inside = {key: str(value) for key, value in settings.items() if f"{{{key}}}" in start}
+    word = WORDS[form]
+    lines = ["#!/usr/bin/env bash", *_comments(header)]
+    apart = {key for key in settings if key in inside or key.startswith(tuple(framework.beside))}
+    for prefix, command in framework.beside.items():
+        own = {key: value for key, value in settings.items() if key.startswith(prefix)}
+        if own:
+            name = prefix.strip(".").upper()
+            lines += [*_array(name, *_as_json(own, comments, prefix), _flag, prefix), f'{command} "${{{name}[@]}}" &']
+    lines += _array("SETTINGS", {k: v for k, v in settings.items() if k not in apart}, comments, word)
+    for key, text in inside.items():
+        start = start.replace(f"{{{key}}}", text)
+    return "\n".join([*lines, f'{start} "${{SETTINGS[@]}}" "$@"']) + "\n"
+
+
+def _array(
+    name: str,
+    settings: Mapping[str, Any],
+    comments: Mapping[str, str],
+    word: Callable[[str, Any], str],
+    prefix: str = "",
+) -> Iterator[str]:
+    """A shell array of words, each setting on a line of its own."""
+    yield f"{name}=("
+    for key, value in settings.items():
+        text = word(key.removeprefix(prefix), value)
+        if text:
+            yield _with(f"    {text}", comments.get(key))
+    yield ")"
+
+
+def _as_json(
+    settings: Mapping[str, Any], comments: Mapping[str, str], prefix: str
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Settings of a section as one, whose value is a JSON object."""
+    folded: dict[str, Any] = {}
+    said: dict[str, list[str]] = {}
+    for key, value in settings.items():
+        section, dot, name = key.removeprefix(prefix).partition(".")
+        into = prefix + section
+        said.setdefault(into, []).append(comments.get(key, ""))
+        folded[into] = {**folded.get(into, {}), name: value} if dot else value
+    texts = {k: json.dumps(v) if isinstance(v, dict) else v for k, v in folded.items()}
+    return texts, {key: ", ".join(filter(None, all_)) for key, all_ in said.items()}
+
+
+def _override(key: str, value: Any) -> str:
+    """Hydra's `key=value`."""
+    return shlex.quote(f"{key}={_word(value)}")
+
+
+def _flag(key: str, value: Any) -> str:
+    """`--key value`, true and false among the values."""
+    values = value if isinstance(value, list) else [value]
+    return f"--{key} {' '.join(shlex.quote(_word(v)) for v in values)}"
+
+
+def _switch(key: str, value: Any) -> str:
+    """`--key value`; a switch stands there or not."""
+    return "" if value is False else f"--{key}" if value is True else _flag(key, value)
+
+
+def _dashed(key: str, value: Any) -> str:
+    """`--a-key value`."""
+    return _switch(key.replace("_", "-"), value)
+
+
+# Form -> a setting as a word of a command line; nothing for a switch that is off.
+WORDS: Mapping[str, Callable[[str, Any], str]] = {
+    "yaml": _override,
+    "toml": _flag,
+    "overrides": _override,
+    "flags": _switch,
+    "dashes": _dashed,
+    "values": _flag,
+}
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, bool):
+        return "True" if value else "False"
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _toml(settings: Mapping[str, Any], comments: Mapping[str, str], header: Sequence[str]) -> str:
+    tables: dict[str, list[str]] = {}
+    for key, value in settings.items():
+        table, _, name = key.rpartition(".")
+        line = f"{name} = {json.dumps(value, ensure_ascii=False)}"
+        tables.setdefault(table, []).append(_with(line, comments.get(key)))
+    lines = [*_comments(header)]
+    for table in sorted(tables, key=bool):
+        lines += ["", *([f"[{table}]"] if table else []), *tables[table]]
+    return "\n".join(lines) + "\n"
+
+
+def _comments(lines: Sequence[str]) -> Iterator[str]:
+    for line in lines:
+        indent = " " * (len(line) - len(line.lstrip()))
+        yield from textwrap.wrap(
+            one_line(line.strip(), 400), _WIDTH, initial_indent=f"# {indent}", subsequent_indent=f"# {indent}  "
+        )
+
+
+def _with(text: str, comment: str | None) -> str:
+    return f"{text:<{_COMMENT_COLUMN}}  # {one_line(comment, 160)}" if comment else text

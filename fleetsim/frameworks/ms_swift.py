@@ -43,8 +43,20 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     draft.preset = "trl-grpo"
     common.model(draft, "model", f"{_SERVED}model", remedy="-- --model Qwen/Qwen2.5-7B")
     n = draft.take("workload.group_size", draft.count("num_generations", default=8))
-    _lengths(draft)
-    gpus = _processes(draft)
+    # args_mixin.py, completion_length_limit_scope: the cap is one turn's unless it is told to be the whole's
+    answer = draft.count("max_completion_length", "response_length", "max_new_tokens", default=512)
+    turns = draft.maybe_count("max_turns", f"{_SERVED}max_turns")
+    marks = ("multi_turn_scheduler", "gym_env", "use_gym_env")
+    marks = (*marks, *(f"{_SERVED}{mark}" for mark in marks), "vllm_server_pass_dataset")
+    found = next((key for key in marks if draft.settings.get(key) is not None), "")
+    roles.put_turns(draft, turns, "max_turns", found)
+    if draft.text("completion_length_limit_scope", default="per_round").value == "per_round":
+        answer = roles.trajectory(draft, answer, turns, None)
+    common.lengths(draft, answer, draft.maybe_count("max_length"), prompt_key="max_length")
+    ray = draft.maybe_count("train.gpus")  # of a file for Ray
+    nodes = draft.count("nnodes", "launcher.nnodes", default=1)
+    each = draft.count("nproc_per_node", "launcher.nproc_per_node", default=1)
+    gpus = draft.take("trainer.gpus", ray or on_nodes(nodes, each), why="one GPU per process")
     samples, step = _megatron_samples(draft, n) if megatron else put_samples(draft, gpus, n, _LEAST, 1)
     _rollout(draft, gpus, samples)
     common.transport(draft, None, {})
@@ -55,28 +67,6 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     recipe.rows(draft, epochs="num_iterations")
     _trainer(draft, megatron)
     draft.leave_out(NOT_MODELLED)
-
-
-def _lengths(draft: Draft) -> None:
-    """args_mixin.py, completion_length_limit_scope: the cap is one turn's unless it is told to be the whole's."""
-    answer = draft.count("max_completion_length", "response_length", "max_new_tokens", default=512)
-    turns = draft.maybe_count("max_turns", f"{_SERVED}max_turns")
-    marks = ("multi_turn_scheduler", "gym_env", "use_gym_env")
-    marks = (*marks, *(f"{_SERVED}{mark}" for mark in marks), "vllm_server_pass_dataset")
-    found = next((key for key in marks if draft.settings.get(key) is not None), "")
-    roles.put_turns(draft, turns, "max_turns", found)
-    if draft.text("completion_length_limit_scope", default="per_round").value == "per_round":
-        answer = roles.trajectory(answer, turns, None)
-    common.lengths(draft, answer, draft.maybe_count("max_length"), prompt_key="max_length")
-
-
-def _processes(draft: Draft) -> Read[int]:
-    """GPUs of the trainer: its processes, or what a file for Ray says."""
-    ray = draft.maybe_count("train.gpus")
-    nodes = draft.count("nnodes", "launcher.nnodes", default=1)
-    each = draft.count("nproc_per_node", "launcher.nproc_per_node", default=1)
-    gpus = ray or on_nodes(nodes, each)
-    return draft.take("trainer.gpus", gpus, why="one GPU per process")
 
 
 def _megatron_samples(draft: Draft, n: Read[int]) -> tuple[Read[int], Read[int]]:

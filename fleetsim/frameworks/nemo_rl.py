@@ -37,7 +37,9 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     samples = draft.product("trainer.batch_samples", prompts, n, why="prompts x responses")
     update = draft.maybe_count("policy.train_global_batch_size")
     recipe.optimizer_steps(draft, samples, update, "policy.train_global_batch_size")
-    draft.could("trainer.batch_samples", samples.value, lambda want: _one_update(draft, update, want))
+    one = update is None or draft.values.get("trainer.recipe.optimizer_steps", 1) == 1
+    with_it = lambda want: {"policy.train_global_batch_size": want} if one else None  # noqa: E731 one update's batch
+    draft.could("trainer.batch_samples", samples.value, with_it)
     whole, most = draft.maybe_count("policy.max_total_sequence_length"), f"{GENERATION}.max_new_tokens"
     answer = draft.maybe_count(most) or whole
     turns, gym = _turns(draft)
@@ -45,7 +47,7 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     output = answer or Read(most, 512, False)
     several = gym or (turns is not None and turns.value > 1)
     output = roles.trajectory(
-        output, turns, whole if several else None, "policy.max_total_sequence_length", several=gym
+        draft, output, turns, whole if several else None, "policy.max_total_sequence_length", several=gym
     )
     if not several and output.key != most:
         output = Read(output.key, output.value, output.given, writes(most))
@@ -97,12 +99,6 @@ def _transport(draft: Draft) -> None:
     elif draft.values.get("sync.transport") == "collective_broadcast":
         draft.semantics("sync.transport", "collective_broadcast", "NCCL, packed")
         draft.semantics("sync.link.source", "sharded", "every rank sends its own part")
-
-
-def _one_update(draft: Draft, update: Read[int] | None, want: int) -> dict[str, int] | None:
-    """The global batch goes with the batch, where the batch is one update."""
-    one = update is None or draft.values.get("trainer.recipe.optimizer_steps", 1) == 1
-    return {"policy.train_global_batch_size": want} if one else None
 
 
 def _turns(draft: Draft) -> tuple[Read[int] | None, bool]:

@@ -28,7 +28,14 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     answer = draft.count("response_length", default=256)
     prompt = draft.count("max_prompt_token_length", default=256)
     common.lengths(draft, answer, prompt)
-    _beside(draft)
+    # Calls of tools stand between turns within one response length (vllm_utils.py).
+    calls, tools = draft.maybe_count("max_steps", "max_tool_calls"), draft.settings.get("tools", "tool_parser_type")
+    turns = None if tools is None else roles.turns_of_calls(calls)
+    roles.put_turns(draft, turns, "", "" if tools is None else f"{tools[0].key} = {one_line(tools[1], 40)}")
+    if tools is not None:
+        roles.workers(draft, "tools", [draft.maybe_count("pool_size")], "pool_size")
+    roles.judges(draft, "llm_judge_model", "code_api_url")
+    draft.settings.see("num_nodes")  # of the launcher: the learners say their own
     # open_instruct/data_loader.py: a pack holds the longest prompt with the longest response, or nothing starts
     pack = {"pack_length": answer.value + prompt.value}
     draft.could("workload.output_tokens.max", answer.value, lambda want: pack)
@@ -54,17 +61,6 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     common.transport(draft, draft.text("vllm_sync_backend", default="nccl"), {"nccl": "collective_broadcast"})
     _recipe(draft, speed)
     draft.leave_out(NOT_MODELLED)
-
-
-def _beside(draft: Draft) -> None:
-    """Tools, whose calls stand between turns within one response length (vllm_utils.py), and a judge on a server."""
-    calls, tools = draft.maybe_count("max_steps", "max_tool_calls"), draft.settings.get("tools", "tool_parser_type")
-    turns = None if tools is None else roles.turns_of_calls(calls)
-    roles.put_turns(draft, turns, "", "" if tools is None else f"{tools[0].key} = {one_line(tools[1], 40)}")
-    if tools is not None:
-        roles.workers(draft, "tools", [draft.maybe_count("pool_size")], "pool_size")
-    roles.judges(draft, "llm_judge_model", "code_api_url")
-    draft.settings.see("num_nodes")  # of the launcher: the learners say their own
 
 
 def _recipe(draft: Draft, speed: common.TrainerSpeed | None) -> None:

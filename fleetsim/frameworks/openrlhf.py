@@ -26,7 +26,21 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     samples = draft.product("trainer.batch_samples", batch, n, why="prompts x responses")
     update = draft.count("train.batch_size", "train_batch_size", default=128)
     recipe.optimizer_steps(draft, samples, update, update.key)
-    _lengths(draft)
+    prompt = draft.maybe_count("prompt_max_len")
+    answer = draft.maybe_count("rollout.max_new_tokens", "generate_max_len")
+    whole = draft.maybe_count("data.max_len", "max_len") or Read("data.max_len", 2048, False)
+    asked = whole.value // 4 if prompt is None else prompt.value
+    length = max(1, whole.value - asked) if answer is None else answer.value
+    whole_of = lambda want: whole.written(want + length)  # noqa: E731 from a prompt's cap to that of both
+    if answer is None:
+        own = writes("rollout.max_new_tokens")
+        answer = Read(f"{whole.key} {whole.value} less the prompt", length, whole.given, own)
+    elif prompt is None and whole.given and whole.value > length:
+        words = f"{whole.key} {whole.value} - {answer.key} {length}"
+        prompt = Read(words, whole.value - length, True, whole_of)
+    common.lengths(draft, answer, prompt)
+    if prompt is None:
+        draft.could("workload.prompt_tokens", None, lambda want: whole_of(common.cap_of_prompts(want)))
     _gpus(draft, is_async.value, together)
     if is_async.value:
         _async(draft, batch, partial)
@@ -80,24 +94,6 @@ def _roles(draft: Draft, reference: bool, together: Read[bool]) -> None:
     roles.adapters(draft, rank)
     draft.settings.see("critic", "ref", "reward", *(f"{r}_num_{w}" for r in ("critic", "ref", "reward")
                                                      for w in ("nodes", "gpus_per_node")))  # fmt: skip
-
-
-def _lengths(draft: Draft) -> None:
-    prompt = draft.maybe_count("prompt_max_len")
-    answer = draft.maybe_count("rollout.max_new_tokens", "generate_max_len")
-    whole = draft.maybe_count("data.max_len", "max_len") or Read("data.max_len", 2048, False)
-    asked = whole.value // 4 if prompt is None else prompt.value
-    length = max(1, whole.value - asked) if answer is None else answer.value
-    together = lambda want: whole.written(want + length)  # noqa: E731 from a prompt's cap to that of both
-    if answer is None:
-        own = writes("rollout.max_new_tokens")
-        answer = Read(f"{whole.key} {whole.value} less the prompt", length, whole.given, own)
-    elif prompt is None and whole.given and whole.value > length:
-        words = f"{whole.key} {whole.value} - {answer.key} {length}"
-        prompt = Read(words, whole.value - length, True, together)
-    common.lengths(draft, answer, prompt)
-    if prompt is None:
-        draft.could("workload.prompt_tokens", None, lambda want: together(common.cap_of_prompts(want)))
 
 
 def _gpus(draft: Draft, is_async: bool, together: Read[bool]) -> None:

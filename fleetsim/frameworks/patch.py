@@ -24,14 +24,12 @@ from fleetsim.frameworks.common import Framework
 from fleetsim.frameworks.convert import FRAMEWORKS, framework_name
 from fleetsim.frameworks.detection import mixed_up, no_rollout
 from fleetsim.frameworks.edits import Unchangeable, edit_of
-from fleetsim.frameworks.export import left_documents, left_out_words, plain
-from fleetsim.frameworks.forms import WORDS
+from fleetsim.frameworks.export import WORDS, left_documents, left_out_words, plain
 from fleetsim.frameworks.reading import one_line
-from fleetsim.frameworks.reversal import LeftOut, settled
+from fleetsim.frameworks.reversal import LeftOut, Limits, settled
 from fleetsim.frameworks.settings import RunSettings, normal, settings_of
 from fleetsim.frameworks.source import MAX_BYTES, parsed_source
 from fleetsim.frameworks.trl import CLASSES
-from fleetsim.frameworks.wanted_values import Limits
 
 _HANDED_ON = re.compile(r"\$@|\$\{@|\$\*")
 _MARK = "\ufeff"
@@ -82,7 +80,9 @@ class ConfigPatch:
             paths = f" ({', '.join(change.paths)})" if change.paths else ""
             yield f"  {change.key}: {old} -> {one_line(change.new, 60)}{paths}"
         for command, words in self.words.items():
-            yield f"{command or self._command}: {' '.join(words)}"
+            behind = f"at the end of the command in {self.name}"
+            behind = f"bash {shlex.quote(self.name)}" if _HANDED_ON.search(self.before) else behind
+            yield f"{command or behind}: {' '.join(words)}"
         if self.removed:
             yield f"take out of {self.name}: {' '.join(self.removed)}"
         if self.left_out:
@@ -107,12 +107,6 @@ class ConfigPatch:
             ],
             "left_out": left_documents(self.left_out),
         }
-
-    @property
-    def _command(self) -> str:
-        if _HANDED_ON.search(self.before):
-            return f"bash {shlex.quote(self.name)}"
-        return f"at the end of the command in {self.name}"
 
 
 def patch_of(framework: str, scenario: Scenario, limits: Limits, path: str) -> ConfigPatch:

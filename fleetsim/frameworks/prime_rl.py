@@ -60,7 +60,7 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     several = turns.value > 1 if turns is not None else bool(agent)
     if answer is not None:
         answer = roles.trajectory(
-            answer, turns, whole if several else None, whole.key, several=several and turns is None
+            draft, answer, turns, whole if several else None, whole.key, several=several and turns is None
         )
     common.lengths(draft, answer or Read(whole.key, whole.value, whole.given, writes(cap)), None)
     longest = (answer or whole).value

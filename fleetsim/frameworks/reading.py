@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
@@ -60,11 +60,11 @@ class Link:
     unless: Any
 
 
-def times(*reads: Read[int], key: str = "") -> Read[int]:
+def times(*reads: Read[int]) -> Read[int]:
     """The product of settings, as one reading that names them all. Its way back sets the first, the others as they
     are."""
     value = math.prod(r.value for r in reads)
-    name = key or " x ".join(r.key if len(reads) == 1 else f"{r.key} {r.value}" for r in reads)
+    name = " x ".join(r.key if len(reads) == 1 else f"{r.key} {r.value}" for r in reads)
     rest = math.prod(r.value for r in reads[1:])
 
     def back(want: Any) -> Mapping[str, Any] | None:
@@ -89,8 +89,7 @@ def on_nodes(
         (count,), each = nodes_of((want,), part, exact=exact)
         return {nodes.key: count, per_node_key or per_node.key: each}
 
-    product = times(nodes, per_node)
-    return Read(product.key, product.value, product.given, back)
+    return replace(times(nodes, per_node), back=back)
 
 
 def nodes_of(pools: Sequence[int], part: int = 1, *, exact: bool = False) -> tuple[tuple[int, ...], int]:

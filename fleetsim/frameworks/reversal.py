@@ -3,24 +3,28 @@
 The framework's reader is run on settings, and says of each scenario value what it comes to and which settings would
 make it another one (`draft.links`). Those are set, and it is run again, until nothing changes. What then still differs
 from the scenario cannot be said to this framework, and is listed: the list is what `scenario from` itself would read.
+What a scenario wants of a configuration is told path by path; facts are what no configuration can hold.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any
 
 from fleetsim.config.load import scenario_from_mapping
+from fleetsim.config.pools import RecipeConfig
 from fleetsim.config.scenario import Scenario, reader_of
-from fleetsim.config.tree import field_at
+from fleetsim.config.tree import field_at, is_given
+from fleetsim.config.workload import ConstantTokens, Histogram
 from fleetsim.errors import InputError, Problem
-from fleetsim.frameworks.common import OUTPUT_CAP, Framework, Mode
+from fleetsim.frameworks.common import OUTPUT_CAP, PROMPT_OF_CAP, Mode, cap_of_prompts
 from fleetsim.frameworks.convert import FRAMEWORKS, nested
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.reading import Link, one_line
+from fleetsim.frameworks.roles import TURN_CAP
 from fleetsim.frameworks.settings import RunSettings, normal, settings_of
-from fleetsim.frameworks.wanted_values import NOTHING, SECTIONS, Limits, Wanted, is_fact, policies_of
 
 # Each pass sets everything that can be set; more than a few are needed where one setting decides what another means.
 _PASSES = 12
@@ -32,6 +36,93 @@ _WEIGHTS = {
     **dict.fromkeys(("trainer.batch_samples", "workload.group_size", "fleet.instances", "trainer.gpus"), 10),
 }  # fmt: skip
 _BARRIER, _REFUSED = 10_000, 1_000_000
+_Reader = Callable[[Mapping[str, Any]], Draft]  # settings -> what the framework's reader makes of them
+# Scenario -> engine limits that it leaves to the engine, by dotted path, as they come out there.
+Limits = Callable[[Scenario], Mapping[str, Any]]
+# Stands for: the scenario says nothing here.
+NOTHING: Any = object()
+SECTIONS = ("workload", "stations", "engine", "fleet", "trainer", "sync", "admission", "buffer")
+# Facts about the data, the hardware and the measured system: the plan rests on them, and no framework is told them.
+_FACTS = (
+    "workload.prompt_tokens", "workload.output_tokens", "workload.group_correlation", "workload.shared_prefix_tokens",
+    "workload.turns.tool_latency_s", "workload.turns.tool_tokens", "workload.reward", "workload.filter",
+    "workload.length_drift_per_step",
+    "engine.kind", "engine.gpu", "engine.gpu_sheet", "engine.entry_point", "engine.nic_gb_s", "engine.profile",
+    "engine.instance_tok_s", "engine.kv_blocks", "engine.slowdown", "engine.speculation.acceptance",
+    "engine.speculation.acceptance_length", "engine.speculation.curve", "engine.speculation.decay_per_version",
+    "engine.speculation.redrafted_every", "engine.speculation.draft_s",
+    "engine.disaggregation.link_gb_s", "engine.disaggregation.latency_s",
+    "fleet.switch_s", "fleet.speed_factors", "fleet.straggler_share", "fleet.straggler_slowdown", "fleet.failures",
+    "trainer.fixed_s", "trainer.per_token_s", "trainer.phases", "trainer.checkpoint.stall_s", "trainer.scaling",
+    "trainer.recipe.framework", "trainer.recipe.gpu", "trainer.recipe.model",
+    "sync.publish_s", "sync.pause_s", "sync.trainer_block_s", "sync.link",
+)  # fmt: skip
+
+
+class Wanted:
+    """The values of a scenario by dotted path, with the engine's own limits where it gives none."""
+
+    def __init__(self, scenario: Scenario, limits: Limits) -> None:
+        self.scenario, self.limits_of, self.limits = scenario, limits, limits(scenario)
+        self.recipe = scenario.trainer.recipe.model_copy(update={"framework": None}) != RecipeConfig()
+
+    def __call__(self, path: str) -> Any:
+        """The value; None where it is null; NOTHING where the scenario says nothing of it."""
+        if path == OUTPUT_CAP:
+            return longest(self.scenario.workload.output_tokens) or NOTHING
+        if path == "workload.prompt_tokens":
+            return _prompt(self.scenario.workload.prompt_tokens)
+        if path.startswith("trainer.recipe.") and path != "trainer.recipe.critic" and not self.recipe:
+            return NOTHING
+        value = field_at(self.scenario, path)
+        if path == TURN_CAP and value is None:  # the cap of a trajectory says it then
+            return NOTHING
+        return self.limits.get(path) if value is None else value
+
+    def cuts(self, prompts: float) -> bool:
+        """Whether the cap of which so many tokens are the assumed share cuts the scenario's prompts."""
+        law = self.scenario.workload.prompt_tokens
+        return (longest(law) or _prompt(law)) > cap_of_prompts(prompts)
+
+
+@cache
+def is_fact(path: str) -> bool:
+    """Whether a value is a fact that no framework is told."""
+    of_station = path.startswith("stations.") and not path.endswith(".workers")
+    return of_station or (is_given(path, _FACTS) and path != OUTPUT_CAP)
+
+
+def policies_of(scenario: Scenario) -> Iterator[str]:
+    """Dotted paths of everything that a configuration could decide."""
+    for section in SECTIONS:
+        yield from (path for path in _below(section, getattr(scenario, section)) if not is_fact(path))
+
+
+def longest(law: Any) -> int | None:
+    """Tokens of the longest value of a law; None where it has no end."""
+    if isinstance(law, ConstantTokens):
+        return int(law.value)
+    if law.max is not None:
+        return round(float(law.max))
+    return round(law.le[-1]) if isinstance(law, Histogram) else None
+
+
+def _prompt(law: Any) -> int:
+    """Tokens of a prompt, of which the cap is a multiple; for a law with an end, the share of it that is assumed."""
+    if isinstance(law, ConstantTokens):
+        return int(law.value)
+    end = longest(law)
+    if end is not None:
+        return max(1, round(end * PROMPT_OF_CAP))
+    return round(getattr(law, "mean", None) or getattr(law, "median", None) or 512)
+
+
+def _below(path: str, value: Any) -> Iterator[str]:
+    if hasattr(type(value), "model_fields"):
+        for name in type(value).model_fields:
+            yield from _below(f"{path}.{name}", getattr(value, name))
+    else:
+        yield path
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,51 +167,52 @@ def settled(framework: str, scenario: Scenario, limits: Limits, own: RunSettings
     limits: what an engine takes where a scenario gives no limits. own: a configuration to start from: only what must
     change of it is then set. Raises InputError where no mode can run it at all.
     """
-    known, wanted = FRAMEWORKS[framework], Wanted(scenario, limits)
+    modes, wanted = FRAMEWORKS[framework].modes, Wanted(scenario, limits)
     if own is None:
-        ways = [_in_mode(framework, known, mode, wanted) for mode in known.modes]
+        ways = [_in_mode(partial(_read, framework, _started(mode)), mode, wanted) for mode in modes]
     else:
-        ways = [_changed(framework, known, own, mode, wanted) for mode in _modes_of(framework, known, own)]
+        read = partial(_read, framework, own)
+        ways = [_changed(read, mode, wanted) for mode in _modes_of(framework, read({}).mode)]
     best = min(ways, key=lambda found: (found.distance, len(found.settings) if own else 0))
     if best.problems:
         raise InputError(best.problems)
     return best
 
 
-def _modes_of(framework: str, known: Framework, own: RunSettings) -> Iterator[Mode]:
+def _modes_of(framework: str, now: str) -> Iterator[Mode]:
     """The mode of a configuration, and those that settings alone select, without another program."""
-    now = _read(framework, known, own, {}).mode
-    alike = {mode.start for mode in known.modes if _read(framework, known, _started(mode), mode.settings).mode == now}
+    modes = FRAMEWORKS[framework].modes
+    alike = {mode.start for mode in modes if _read(framework, _started(mode), mode.settings).mode == now}
     yield Mode(now, "")
-    for mode in known.modes:
-        selects = {k: v for k, v in mode.settings.items() if any(m.settings.get(k) != v for m in known.modes)}
+    for mode in modes:
+        selects = {k: v for k, v in mode.settings.items() if any(m.settings.get(k) != v for m in modes)}
         if mode.start in alike and selects:
             yield Mode(mode.name, "", selects)
 
 
-def _changed(framework: str, known: Framework, own: RunSettings, mode: Mode, wanted: Wanted) -> Settled:
+def _changed(read: _Reader, mode: Mode, wanted: Wanted) -> Settled:
     """The fewest settings that bring a configuration as near to the scenario as a mode allows.
 
     Two values may share a setting, and ask for it in turn: of all that was tried, the nearest counts.
     """
     values, tried = dict(mode.settings), list[tuple[dict[str, Any], Draft, Settled]]()
     while len(tried) < _PASSES and values not in (before for before, _, _ in tried):
-        draft = _read(framework, known, own, values)
+        draft = read(values)
         now = Settled(mode, values, {}, *_all_compared(draft, wanted))
         tried.append((values, draft, now))
         changes: dict[str, tuple[str, Any]] = {}
         for link in sorted(draft.links, key=lambda each: each.path not in now.off):
             # A configuration that is refused is mended by whatever can say what it must be.
-            for key, value in (_asked(link, wanted) or {}).items() if now.problems or link.path in now.off else ():
+            for key, value in _asked(link, wanted).items() if now.problems or link.path in now.off else ():
                 changes.setdefault(normal(key), (key, value))
         values = {k: v for k, v in values.items() if normal(k) not in changes} | dict(changes.values())
     values, draft, best = min(tried, key=lambda each: each[2].distance)
-    for key in list(values):
-        lean = {k: v for k, v in values.items() if k != key}
-        leaner = _read(framework, known, own, lean)
-        left_out, problems = _all_compared(leaner, wanted)
-        if leaner.mode == draft.mode and not problems and {o.path for o in left_out} <= best.off:
-            draft, values = leaner, lean
+
+    def enough(lean: Draft, draft: Draft) -> bool:
+        left_out, problems = _all_compared(lean, wanted)
+        return lean.mode == draft.mode and not problems and {o.path for o in left_out} <= best.off
+
+    values, draft = _leaner(read, values, draft, list(values), enough)
     return Settled(mode, values, _said(draft, values, wanted), *_all_compared(draft, wanted))
 
 
@@ -135,29 +227,39 @@ def _all_compared(draft: Draft, wanted: Wanted) -> tuple[tuple[LeftOut, ...], tu
     return left_out, (*draft.problems, *problems)
 
 
-def _in_mode(framework: str, known: Framework, mode: Mode, wanted: Wanted) -> Settled:
+def _in_mode(read: _Reader, mode: Mode, wanted: Wanted) -> Settled:
+    """All settings that say something of the scenario, in a mode of which nothing else is set."""
     values: dict[str, Any] = dict(mode.settings)
-    base = _started(mode)
-    draft = _read(framework, known, base, values)
+    draft = read(values)
     for _ in range(_PASSES):
         changes: dict[str, Any] = {}
         # What is wrong goes first: where two values share a setting, the one that is right is kept so by its own way.
         for link in sorted(draft.links, key=lambda each: each.value == wanted(each.path)):
-            for key, value in (_asked(link, wanted) or {}).items():
+            for key, value in _asked(link, wanted).items():
                 changes.setdefault(key, value)
         if all(key in values and values[key] == value for key, value in changes.items()):
             break
         values |= changes
-        draft = _read(framework, known, base, values)
+        draft = read(values)
     says = _said(draft, values, wanted)
     # What an earlier pass set, and nothing asks for in the end: of another backend, of a mode that is off.
-    for key in [key for key in values if key not in says and key not in mode.settings]:
-        lean = {k: v for k, v in values.items() if k != key}
-        leaner = _read(framework, known, base, lean)
-        if (leaner.values, leaner.problems) == (draft.values, draft.problems):
-            draft, values = leaner, lean
+    idle = [key for key in values if key not in says and key not in mode.settings]
+    alike = lambda lean, draft: (lean.values, lean.problems) == (draft.values, draft.problems)  # noqa: E731
+    values, draft = _leaner(read, values, draft, idle, alike)
     left_out, problems = _compared(draft, wanted)
     return Settled(mode, values, says, left_out, (*draft.problems, *problems))
+
+
+def _leaner(
+    read: _Reader, values: dict[str, Any], draft: Draft, keys: list[str], enough: Callable[[Draft, Draft], bool]
+) -> tuple[dict[str, Any], Draft]:
+    """The settings without those of these keys without which the reading is good enough, too."""
+    for key in keys:
+        fewer = {k: v for k, v in values.items() if k != key}
+        lean = read(fewer)
+        if enough(lean, draft):
+            draft, values = lean, fewer
+    return values, draft
 
 
 def _said(draft: Draft, values: Mapping[str, Any], wanted: Wanted) -> dict[str, tuple[str, ...]]:
@@ -176,18 +278,16 @@ def _started(mode: Mode) -> RunSettings:
     return RunSettings(programs=mode.start.split())
 
 
-def _read(framework: str, known: Framework, base: RunSettings, values: Mapping[str, Any]) -> Draft:
+def _read(framework: str, base: RunSettings, values: Mapping[str, Any]) -> Draft:
     draft = Draft(framework, settings_of(values.items(), "settings").over(base))
-    known.build(draft, lambda model, gpu, gpus: (0.0, 0.0))
+    FRAMEWORKS[framework].build(draft, lambda model, gpu, gpus: (0.0, 0.0))
     return draft
 
 
-def _asked(link: Link, wanted: Wanted) -> Mapping[str, Any] | None:
-    """The settings that give the wanted value; None where nothing is wanted, or needs to be said."""
+def _asked(link: Link, wanted: Wanted) -> Mapping[str, Any]:
+    """The settings that give the wanted value; none where nothing is wanted, or needs to be said."""
     want = wanted(link.path)
-    if want is NOTHING or (want == link.unless and link.value == want):
-        return None
-    return link.back(want)
+    return {} if want is NOTHING or (want == link.unless and link.value == want) else link.back(want) or {}
 
 
 def _compared(draft: Draft, wanted: Wanted) -> tuple[tuple[LeftOut, ...], tuple[Problem, ...]]:
@@ -196,12 +296,12 @@ def _compared(draft: Draft, wanted: Wanted) -> tuple[tuple[LeftOut, ...], tuple[
     raw = {k: v for k, v in target.model_dump(exclude_none=True).items() if k in SECTIONS}
     facts = {p: v for p, v in _leaves(raw) if is_fact(p) and p != _ENTRY_POINT}
     values = {p: v for p, v in draft.values.items() if p == _ENTRY_POINT or not (is_fact(p) or p == OUTPUT_CAP)}
-    if "engine.speculation.method" not in values:
-        facts = {p: v for p, v in facts.items() if not p.startswith("engine.speculation.")}
-    if "engine.disaggregation.prefill" not in values:
-        facts = {p: v for p, v in facts.items() if not p.startswith("engine.disaggregation.")}
+    for section, key in (("engine.speculation.", "method"), ("engine.disaggregation.", "prefill")):
+        if section + key not in values:
+            facts = {p: v for p, v in facts.items() if not p.startswith(section)}
+    laws = {f"workload.{key}": raw["workload"][key] for key in ("prompt_tokens", "output_tokens")}
     try:
-        result = scenario_from_mapping(nested({**values, **facts, **_laws(raw)}))
+        result = scenario_from_mapping(nested({**values, **facts, **laws}))
     except InputError as error:
         return (), error.problems
     paths = dict.fromkeys((*policies_of(target), *policies_of(result)))
@@ -220,10 +320,6 @@ def _same(path: str, want: Any, has: Any) -> bool:
     if path != "engine.model" or not (isinstance(want, str) and isinstance(has, str)):
         return bool(want == has)
     return len({m.removesuffix("/config.json").rpartition("/")[2].lower() for m in (want, has)}) == 1
-
-
-def _laws(raw: Mapping[str, Any]) -> dict[str, Any]:
-    return {f"workload.{key}": raw["workload"][key] for key in ("prompt_tokens", "output_tokens")}
 
 
 def _leaves(value: Any, path: str = "") -> list[tuple[str, Any]]:

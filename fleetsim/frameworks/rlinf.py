@@ -38,7 +38,15 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     draft.product("trainer.batch_samples", prompts, n, why="prompts x responses")
     _lengths(draft)
     _gpus(draft)
-    _engine(draft)
+    common.engine_name(draft, draft.text("rollout.rollout_backend", default="sglang"), _ENGINES)
+    share = draft.number("rollout.gpu_memory_utilization", default=0.9, most=1.0)
+    draft.where_said("engine.gpu_memory_utilization", share, share.key)
+    draft.said("engine.max_num_seqs", "rollout.max_running_requests")
+    if draft.values.get("engine.name") == "vllm":
+        common.entry_point(draft, "async_engine", "vLLM is started from its configuration")
+        draft.take("engine.prefix_caching", draft.flag("rollout.vllm.enable_prefix_caching", default=True))
+        draft.said("engine.max_num_batched_tokens", "rollout.vllm.max_num_batched_tokens")
+    draft.settings.see("rollout.vllm", "rollout.sglang")
     shared = draft.values["fleet.placement"] == "colocated"
     updates = draft.count("algorithm.n_minibatches", default=1)
     path, other = "trainer.minibatches", "trainer.recipe.optimizer_steps"
@@ -64,7 +72,7 @@ def _lengths(draft: Draft) -> None:
     pools = [key for key in draft.settings.below("tools") if key.endswith(".concurrency_limit")]
     roles.workers(draft, "tools", [draft.maybe_count(key) for key in pools])
     if answer is not None:
-        answer = roles.trajectory(answer, turns, whole, "runner.seq_length", several=bool(mark))
+        answer = roles.trajectory(draft, answer, turns, whole, "runner.seq_length", several=bool(mark))
         own = draft.settings.get("algorithm.sampling_params.max_new_tokens")
         if own is not None and whole is not None and answer.key == own[0].key:
             cap, asked = answer.key, 0 if prompt is None else prompt.value
@@ -144,18 +152,6 @@ def _gpus(draft: Draft) -> None:
         elif name == "reward" and own and draft.flag("reward.use_reward_model", default=False).value:
             roles.judged(draft, key, own)
     draft.settings.see(PLACES)
-
-
-def _engine(draft: Draft) -> None:
-    common.engine_name(draft, draft.text("rollout.rollout_backend", default="sglang"), _ENGINES)
-    share = draft.number("rollout.gpu_memory_utilization", default=0.9, most=1.0)
-    draft.where_said("engine.gpu_memory_utilization", share, share.key)
-    draft.said("engine.max_num_seqs", "rollout.max_running_requests")
-    if draft.values.get("engine.name") == "vllm":
-        common.entry_point(draft, "async_engine", "vLLM is started from its configuration")
-        draft.take("engine.prefix_caching", draft.flag("rollout.vllm.enable_prefix_caching", default=True))
-        draft.said("engine.max_num_batched_tokens", "rollout.vllm.max_num_batched_tokens")
-    draft.settings.see("rollout.vllm", "rollout.sglang")
 
 
 def _recipe(draft: Draft, speed: common.TrainerSpeed | None) -> None:

@@ -124,7 +124,7 @@ def _apart(draft: Draft, who: str, gpus: int) -> str:
     return f"{who}, on {units.plural(gpus, 'GPU')} that no pool of the plan holds" if gpus else who
 
 
-TURNS, _TOOL_S = "workload.turns.count", "workload.turns.tool_latency_s"
+TURNS, TURN_CAP, _TOOL_S = (f"workload.turns.{key}" for key in ("count", "max_output_tokens", "tool_latency_s"))
 _OWN = "from your own logs"
 
 
@@ -160,9 +160,17 @@ def _tools(draft: Draft) -> None:
 
 
 def trajectory(
-    turn: Read[int], turns: Read[int] | None, whole: Read[int] | None, whole_key: str = "", *, several: bool = False
+    draft: Draft,
+    turn: Read[int],
+    turns: Read[int] | None,
+    whole: Read[int] | None,
+    whole_key: str = "",
+    *,
+    several: bool = False,
 ) -> Read[int]:
     """Tokens that a trajectory generates at most: the cap of a turn in each of them, within the cap of the whole.
+
+    It puts the cap of a turn, where the number of turns is known: a guess of one turn would be cut by it.
 
     turn, whole: the caps, None where there is none. several: there are turns, of which no setting says how many; only
     the cap of the whole then holds. whole_key: where that would stand.
@@ -170,6 +178,8 @@ def trajectory(
     count = 1 if turns is None else turns.value
     if count == 1 and not (several and whole is not None):
         return turn
+    if count > 1:
+        draft.take(TURN_CAP, turn, why="the cap of one turn")
     product = math.inf if turns is None else count * turn.value
 
     def back(want: Any) -> Mapping[str, Any] | None:

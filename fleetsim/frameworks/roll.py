@@ -213,7 +213,7 @@ def _trajectory(draft: Draft, turns: Read[int] | None, rest: Read[int] | None) -
         return {**dict.fromkeys(low or others, want), **(whole or {})}
 
     turn = Read(turn.key, turn.value, turn.given, back)
-    return roles.trajectory(turn, turns, rest, "sequence_length", several=turns is None)
+    return roles.trajectory(draft, turn, turns, rest, "sequence_length", several=turns is None)
 
 
 def _sync(draft: Draft) -> None:

@@ -182,7 +182,7 @@ class _Shell(Branching):
             case "eval":
                 return self.run_text(" ".join(rest))
             case "source" | "." if rest:
-                return self._sourced(rest[0])
+                return self._run_file(rest[0], "source ")
             case "read" | "mapfile" | "readarray" | "getopts":
                 self.values |= {word: UNKNOWN for word in rest if word.isidentifier()}
                 return None
@@ -211,9 +211,6 @@ class _Shell(Branching):
         notes = list(self.not_understood), list(self.remarks)
         self.apart(run)
         self.not_understood, self.remarks = notes
-
-    def _sourced(self, file: str) -> bool | None:
-        return self._run_file(file, "source ")
 
     def _another(self, file: str, *arguments: str) -> bool | None:
         """A script that this one starts: it has what is exported, and functions of its own."""

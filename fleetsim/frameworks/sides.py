@@ -135,20 +135,15 @@ def vllm_drafts(
     method = method or Read(f"{section}method", alone, False)
     word = method.value.lower()
     known = _VLLM.get("mtp" if word.endswith("_mtp") else word)
-    k = draft.maybe_count(f"{section}num_speculative_tokens", f"{section}num_draft_tokens")
-    if k is None:
-        k = Read(f"{section}num_speculative_tokens", 1, False)
+    k = draft.count(f"{section}num_speculative_tokens", f"{section}num_draft_tokens", default=1)
     model = draft.maybe_text(f"{section}model", f"{section}draft_model_path")
     if method.given:
         draft.could(f"{PATH}.draft_model", None, writes(f"{written or section}model", ""), None)
-    if not _put(draft, method, known, Read(_as_written(k, section, written), k.value, k.given), model, switch):
+    k_key = k.key.replace(section, written, 1) if written and not k.given else k.key
+    if not _put(draft, method, known, Read(k_key, k.value, k.given), model, switch):
         return True
-    above = draft.maybe_count(f"{section}disable_by_batch_size")
-    if above is None:
-        key = f"{written or section}disable_by_batch_size"
-        draft.could(f"{PATH}.off_above_batch", None, Read(key, 0, False).written, None)
-    else:
-        draft.put(f"{PATH}.off_above_batch", above.value, above)
+    above, key = draft.maybe_count(f"{section}disable_by_batch_size"), f"{written or section}disable_by_batch_size"
+    draft.where_said(f"{PATH}.off_above_batch", above, key, unless=None)
     return True
 
 
@@ -228,7 +223,3 @@ def _opened(draft: Draft, section: str) -> None:
     for key, value in inner.items():
         if draft.settings.get(f"{section}.{key}") is None:
             draft.settings.add(f"{section}.{key}", value, found[0].where)
-
-
-def _as_written(k: Read[int], section: str, written: str) -> str:
-    return k.key.replace(section, written, 1) if written and not k.given else k.key

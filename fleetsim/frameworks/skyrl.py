@@ -11,7 +11,7 @@ from typing import Any
 
 from fleetsim.frameworks import common, recipe, roles
 from fleetsim.frameworks.draft import Draft
-from fleetsim.frameworks.reading import Read, on_nodes, one_of, times
+from fleetsim.frameworks.reading import Read, on_nodes, one_of, times, writes
 from fleetsim.frameworks.sides import adapter, frozen, pooled, vllm_drafts
 
 ENGINE, POLICY = "generator.inference_engine", "trainer.policy"
@@ -50,8 +50,15 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     common.filtering(draft, drops if sampled is None or drops.value else Read(sampled.key, True, True, drops.written))
     _recipe(draft, speed)
     _roles(draft, together)
+    # skyrl/train/utils/utils.py, validate_batch_sizes: a rank's share of a batch, rounded down, is whole shares of an
+    # update
     mini = times(draft.count("trainer.policy_mini_batch_size", default=256), n)
-    _whole_updates(draft, times(draft.count("trainer.train_batch_size", default=1024), n), mini)
+    batch, ranks = times(draft.count("trainer.train_batch_size", default=1024), n), recipe.ranks(draft, mini)
+    of_batch, of_update = batch.value // ranks, mini.value // ranks
+    if of_update and of_batch % of_update:
+        each = f"gives each of {ranks} data-parallel ranks {of_batch} samples"
+        rule, remedy = f"{each}, no multiple of the {of_update} of an update", "have a batch that the ranks divide"
+        draft.refuse(batch.key, batch.value, rule, f"{remedy}, or other trainer GPUs")
     draft.leave_out(NOT_MODELLED)
 
 
@@ -78,11 +85,11 @@ def _lengths(draft: Draft) -> None:
         draft.leave_out({f"{limit}.trajectories_per_second": "trajectories that may begin in a second"})
     roles.put_turns(draft, turns, "generator.max_turns", "an environment of several turns" if several else "")
     most = draft.maybe_count("generator.max_input_length") or prompt
-    longest = lambda want: most.written(max(want - turn.value, prompt.value))  # noqa: E731 back to its setting
     key = "generator.max_input_length"
+    longest = lambda want: writes(key)(max(want - turn.value, prompt.value))  # noqa: E731 what a turn begins with
     whole = Read(f"{most.key} {most.value} + {turn.key}", most.value + turn.value, most.given, longest)
     bounded = own is None and turns is not None and turns.value > 1
-    common.lengths(draft, roles.trajectory(turn, turns, whole if bounded else None, key), prompt)
+    common.lengths(draft, roles.trajectory(draft, turn, turns, whole if bounded else None, key), prompt)
 
 
 def _roles(draft: Draft, together: Read[bool]) -> None:
@@ -119,17 +126,6 @@ def _batch(draft: Draft, n: Read[int], *, fully: bool) -> None:
 
     both = lambda want: None if want % n.value else dict.fromkeys((batch.key, mini.key), want // n.value)  # noqa: E731
     draft.put("trainer.batch_samples", mini.value * n.value, mini, n, why="prompts x responses", back=both)
-
-
-def _whole_updates(draft: Draft, batch: Read[int], mini: Read[int]) -> None:
-    """What `validate_batch_sizes` of skyrl/train/utils/utils.py asserts: a rank's share of a batch, rounded down, is
-    whole shares of an update."""
-    ranks = recipe.ranks(draft, mini)
-    of_batch, of_update = batch.value // ranks, mini.value // ranks
-    if of_update and of_batch % of_update:
-        each = f"gives each of {ranks} data-parallel ranks {of_batch} samples"
-        rule = f"{each}, no multiple of the {of_update} of an update"
-        draft.refuse(batch.key, batch.value, rule, "have a batch that the ranks divide, or other trainer GPUs")
 
 
 def _gpus(draft: Draft, together: Read[bool]) -> None:

@@ -45,7 +45,7 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     roles.put_turns(draft, None, "", "" if own is None else str(own))
     turn, context = draft.maybe_count("rollout_max_response_len"), draft.maybe_count("rollout_max_context_len")
     if turn is not None and own is not None:
-        turn = roles.trajectory(turn, None, context, several=True)
+        turn = roles.trajectory(draft, turn, None, context, several=True)
     asked = "rollout_max_prompt_len"
     common.lengths(draft, turn, draft.maybe_count(asked), output_key="rollout_max_response_len", prompt_key=asked)
     instances, ranks = _gpus(draft, async_=ahead or fully)

@@ -59,7 +59,13 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     samples = draft.product("trainer.batch_samples", batch, n, why="groups x samples")
     _lengths(draft, name, tokens)
     _order(draft, samples, batch)
-    _gpus(draft)
+    why = "the service has the GPUs, and no setting says how many: those of your own that would do this"
+    for path, value in (("trainer.gpus", 8), ("fleet.instances", 4)):
+        draft.assume(path, value, why, f"--set {path}=N")
+    draft.semantics("fleet.placement", "disaggregated", "a sampling client and a training client")
+    common.requests(draft, "spread", "a request per sample", "least_loaded", "the service's own balance")
+    draft.semantics("sync.transport", "checkpoint_shuttle", "weights are saved, and a new sampling client loads them")
+    draft.note("Tinker", "a price by the token: GPUs of your own have one by the hour")
     penalty = draft.number("kl_penalty_coef", default=float(name == "on_policy_distillation"))
     drops = draft.flag("remove_constant_reward_groups", default=False)  # of Config: no recipe's command takes it
     common.filtering(draft, Read(drops.key, drops.value, drops.given, one_of({})))
@@ -90,18 +96,9 @@ def _lengths(draft: Draft, name: str, tokens: int) -> None:
     context = Read("max_trajectory_tokens", _CONTEXT, False) if name in _CAPPED else None
     whole = min((cap for cap in caps if cap is not None), key=lambda cap: cap.value, default=context)
     key = "max_trajectory_tokens"
-    common.lengths(draft, roles.trajectory(turn, turns, whole, key, several=turns is None and bool(marker)), None)
-
-
-def _gpus(draft: Draft) -> None:
-    """A service's GPUs are not known; those of one's own, which would do its work, are asked for."""
-    why = "the service has the GPUs, and no setting says how many: those of your own that would do this"
-    for path, value in (("trainer.gpus", 8), ("fleet.instances", 4)):
-        draft.assume(path, value, why, f"--set {path}=N")
-    draft.semantics("fleet.placement", "disaggregated", "a sampling client and a training client")
-    common.requests(draft, "spread", "a request per sample", "least_loaded", "the service's own balance")
-    draft.semantics("sync.transport", "checkpoint_shuttle", "weights are saved, and a new sampling client loads them")
-    draft.note("Tinker", "a price by the token: GPUs of your own have one by the hour")
+    common.lengths(
+        draft, roles.trajectory(draft, turn, turns, whole, key, several=turns is None and bool(marker)), None
+    )
 
 
 def _order(draft: Draft, samples: Read[int], batch: Read[int]) -> None:

@@ -12,12 +12,12 @@ from typing import Any
 
 from fleetsim.frameworks import common, recipe, roles
 from fleetsim.frameworks.draft import Draft
-from fleetsim.frameworks.reading import Back, Read, one_of, switched, times, writes
+from fleetsim.frameworks.reading import Read, one_of, switched, times, writes
 from fleetsim.frameworks.sides import frozen, vllm_drafts
 
 CLASSES = ("GRPOConfig", "AsyncGRPOConfig", "GRPOTrainer", "AsyncGRPOTrainer")
 _ASYNC_KEYS = ("max_staleness", "weight_sync_steps", "queue_maxsize", "max_inflight_tasks")
-_REMEDY = "-- --num_processes 8, as the launcher is told"
+
 # huggingface/trl pull request 6765: from this version on `trl vllm-serve` starts vLLM's own server. Until then it held
 # one LLM per replica, and weights went tensor by tensor.
 _OWN_SERVER = (1, 11)
@@ -48,7 +48,18 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     roles.adapters(draft, Read("peft_config", True, True) if peft else draft.flag("use_peft", default=False))
     roles.judges(draft, "reward_model_name_or_path")
     draft.settings.see("lora_r")
-    processes = _processes(draft)
+    processes = draft.maybe_count("num_processes", "launcher.num_processes")
+    if processes is None:
+        per_node = draft.maybe_count("launcher.nproc_per_node")
+        nodes = draft.maybe_count("launcher.nnodes", "launcher.num_machines") or Read("nnodes", 1, False)
+        processes = None if per_node is None else times(nodes, per_node)
+    if processes is None:
+        draft.could("trainer.gpus", None, writes("num_processes"))
+        why = "the number of processes is the launcher's, not in this configuration"
+        draft.assume("trainer.gpus", 8, why, "-- --num_processes 8, as the launcher is told")
+        processes = Read("num_processes", 8, False)
+    else:
+        draft.take("trainer.gpus", processes, why="one GPU per process")
     samples, _ = put_samples(draft, processes, n)
     if is_async:
         _async(draft, samples)
@@ -66,19 +77,6 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
         recipe.rows(draft, epochs="num_iterations")
     recipe.rows(draft, recompute=("gradient_checkpointing", True))
     draft.leave_out(NOT_MODELLED)
-
-
-def _processes(draft: Draft) -> Read[int]:
-    found = draft.maybe_count("num_processes", "launcher.num_processes")
-    if found is None:
-        per_node = draft.maybe_count("launcher.nproc_per_node")
-        nodes = draft.maybe_count("launcher.nnodes", "launcher.num_machines") or Read("nnodes", 1, False)
-        found = None if per_node is None else times(nodes, per_node)
-    if found is None:
-        draft.could("trainer.gpus", None, writes("num_processes"))
-        draft.assume("trainer.gpus", 8, "the number of processes is the launcher's, not in this configuration", _REMEDY)
-        return Read("num_processes", 8, False)
-    return draft.take("trainer.gpus", found, why="one GPU per process")
 
 
 def put_samples(
@@ -103,45 +101,33 @@ def put_samples(
         remedy = f"use {max(1, batch.value // n.value) * n.value} samples, or another num_generations"
         draft.refuse(batch.key, batch.value, f"must be a multiple of {n}: groups are whole", remedy)
     why = "samples of one generation" if batch.value != step.value else ""
-    draft.put("trainer.batch_samples", batch.value, batch, why=why, back=_accumulated(draft, processes))
+
+    def accumulated(want: int) -> Mapping[str, Any] | None:
+        """As many samples on each device at once as divide it, up to eight, the rest one by one."""
+        if want % processes.value:
+            return None
+        each = want // processes.value
+        at_once = next(n for n in range(min(8, each), 0, -1) if each % n == 0)
+        sizes = {"per_device_train_batch_size": at_once} | ({} if whole is None else {"generation_batch_size": want})
+        several = "gradient_accumulation_steps" if generations is None else "steps_per_generation"
+        return {**sizes, several: each // at_once}
+
+    def updates(want: int) -> Mapping[str, Any] | None:
+        """A generation is so many times what is accumulated for an optimizer step."""
+        made = batch.value // (processes.value * per_device.value)
+        if draft.mode == "AsyncGRPOTrainer" or want == 1 or made % want:
+            return None
+        return {"steps_per_generation": made, "gradient_accumulation_steps": made // want}
+
+    draft.put("trainer.batch_samples", batch.value, batch, why=why, back=accumulated)
     path = "trainer.recipe.optimizer_steps"
     if batch.value > step.value and batch.value % step.value == 0:
         draft.put(path, batch.value // step.value, batch, step, why="their updates count as one step")
     elif batch.value > step.value:
         draft.note(str(step), "the updates of one generation count as one optimizer step")
     else:
-        updates = one_of({}) if draft.mode == "AsyncGRPOTrainer" else _updates(per_device, processes, batch)
         draft.could(path, 1, updates, 1)
     return batch, step
-
-
-def _accumulated(draft: Draft, processes: Read[int]) -> Back:
-    """Back from a batch: as many samples on each device at once as divide it, up to eight, the rest one by one."""
-
-    def back(want: Any) -> Mapping[str, Any] | None:
-        if want % processes.value:
-            return None
-        each = want // processes.value
-        at_once = next(n for n in range(min(8, each), 0, -1) if each % n == 0)
-        several = draft.settings.get("steps_per_generation") is not None
-        sizes = {"per_device_train_batch_size": at_once}
-        if draft.settings.get("generation_batch_size") is not None:
-            sizes["generation_batch_size"] = want
-        return {**sizes, "steps_per_generation" if several else "gradient_accumulation_steps": each // at_once}
-
-    return back
-
-
-def _updates(per_device: Read[int], processes: Read[int], batch: Read[int]) -> Back:
-    """Back from optimizer steps: a generation is so many times what is accumulated for one."""
-
-    def back(want: Any) -> Mapping[str, Any] | None:
-        steps = batch.value // (processes.value * per_device.value)
-        if want == 1 or steps % want:
-            return None
-        return {"steps_per_generation": steps, "gradient_accumulation_steps": steps // want}
-
-    return back
 
 
 def _grpo(draft: Draft, processes: Read[int]) -> None:

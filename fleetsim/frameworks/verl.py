@@ -164,7 +164,18 @@ def _v1_async(draft: Draft, n: Read[int], per_instance: Read[int]) -> None:
         draft.put("trainer.minibatches", parts.value, parts, why=why, back=streamed)
         draft.semantics("sync.trigger", "pulls", "weights go out after so many mini-batches")
         draft.put("sync.every_pulls", parts.value, parts)
-        _lending(draft, section)
+        switch = draft.flag(f"{section}.hybrid_rollout.enable_switch", default=False)
+        back = one_of({"colocated_lending": {switch.key: True}, "disaggregated": {switch.key: False}})
+        if not switch.value:
+            draft.could("fleet.placement", "disaggregated", back, "disaggregated")
+        else:
+            draft.preset += "-switch"
+            draft.put("fleet.placement", "colocated_lending", switch, back=back)
+            ratio = draft.number(f"{section}.hybrid_rollout.switch_threshold_ratio", default=0.4, most=1.0)
+            draft.put("fleet.lending.return_at", ratio.value, ratio)
+            adaptive = f"{section}.hybrid_rollout.adaptive_switch_threshold"
+            if draft.flag(adaptive, default=True).value:
+                draft.note(adaptive, "the share stays where it starts")
     else:
         gpus = _trainer_gpus(draft)
         draft.parted("fleet.instances", gpus, per_instance)
@@ -185,20 +196,6 @@ def _v1_async(draft: Draft, n: Read[int], per_instance: Read[int]) -> None:
     )
     draft.put("admission.max_age", float(limit.value - 1), limit, why=why, back=later)
     draft.semantics("admission.age_reference", "creation", "age counts from the step that sent the prompt")
-
-
-def _lending(draft: Draft, section: str) -> None:
-    switch = draft.flag(f"{section}.hybrid_rollout.enable_switch", default=False)
-    back = one_of({"colocated_lending": {switch.key: True}, "disaggregated": {switch.key: False}})
-    if not switch.value:
-        draft.could("fleet.placement", "disaggregated", back, "disaggregated")
-        return
-    draft.preset += "-switch"
-    draft.put("fleet.placement", "colocated_lending", switch, back=back)
-    ratio = draft.number(f"{section}.hybrid_rollout.switch_threshold_ratio", default=0.4, most=1.0)
-    draft.put("fleet.lending.return_at", ratio.value, ratio)
-    if draft.flag(f"{section}.hybrid_rollout.adaptive_switch_threshold", default=True).value:
-        draft.note(f"{section}.hybrid_rollout.adaptive_switch_threshold", "the share stays where it starts")
 
 
 def _instance_gpus(draft: Draft) -> Read[int]:

@@ -23,8 +23,8 @@ from fleetsim.errors import InputError
 from fleetsim.frameworks.convert import FRAMEWORKS, scenario_from
 from fleetsim.frameworks.export import Exported, left_out_words, scenario_to
 from fleetsim.frameworks.reading import nodes_of
+from fleetsim.frameworks.reversal import NOTHING, Wanted, policies_of
 from fleetsim.frameworks.source import parsed_source
-from fleetsim.frameworks.wanted_values import NOTHING, Wanted, policies_of
 from fleetsim.job.nameplate import limits_of
 
 PRESETS = [name for name in shipped_scenarios() if name.startswith("presets/")]

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from fleetsim.frameworks.convert import Imported, scenario_from
+from fleetsim.frameworks.export import scenario_to
 from fleetsim.frameworks.source import parsed_source, read_source
 from fleetsim.frameworks.trl import CLASSES
+from fleetsim.job.nameplate import limits_of
 
 TURNS = "workload.turns.count"
 ROLL = """\
@@ -184,3 +186,76 @@ def test_an_agent_is_named_where_nobody_says_its_turns(framework: str, text: str
 )  # fmt: skip
 def test_a_cap_of_turns_is_read(framework: str, text: str, name: str, turns: int) -> None:
     assert read(framework, text, name).scenario.workload.turns.count == turns
+
+
+def cap_of_a_turn(result: Imported) -> int | None:
+    return result.scenario.workload.turns.max_output_tokens
+
+
+PRIME = """model = {name = "q/q"}
+[orchestrator.train.sampling]
+max_completion_tokens = 300
+[[orchestrator.train.source]]
+env = {taskset = {max_turns = {}}}
+"""
+RLINF = """\
+cluster: {num_nodes: 1, component_placement: {"actor,rollout": 0-7}}
+runner: {task_type: reasoning, seq_length: 9000}
+rollout: {model: {model_path: q/q}}
+data: {rollout_batch_size: 8}
+algorithm: {sampling_params: {max_new_tokens: 400}}
+agentloop: {max_turns: {}}
+"""
+SWIFT = "NPROC_PER_NODE=8 swift rlhf --rlhf_type grpo --model q/q --max_completion_length 600 --max_turns {}"
+TINKER = "python -m tinker_cookbook.recipes.search_tool.train max_tokens=700 max_turns={}"
+OF_ONE_TURN = [
+    ("skyrl", SKYRL + "generator.max_input_length=4096 generator.max_turns={}", "c.sh", 500),
+    ("areal", AREAL.format(", max_tokens: 9000", "tir: {{max_turns: {}}}").replace("{{", "{").replace("}}", "}"),
+     "c.yaml", 1000),
+    ("nemo-rl", NEMO.replace("TURNS", "{}"), "c.yaml", 1024),
+    ("prime-rl", PRIME, "c.toml", 300),
+    ("rlinf", RLINF, "c.yaml", 400),
+    ("ms-swift", SWIFT, "c.sh", 600),
+    ("tinker", TINKER, "c.sh", 700),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("framework", "text", "name", "cap"), OF_ONE_TURN, ids=[case[0] for case in OF_ONE_TURN])
+def test_a_cap_of_one_turn_is_that_of_a_turn(framework: str, text: str, name: str, cap: int) -> None:
+    """With one turn it is the trajectory's, and says nothing more."""
+    several, one = (read(framework, text.replace("{}", turns), name) for turns in ("3", "1"))
+    assert (several.scenario.workload.turns.count, cap_of_a_turn(several)) == (3, cap)
+    assert (one.scenario.workload.turns.count, cap_of_a_turn(one), longest(one)) == (1, None, cap)
+
+
+def test_rolls_cap_of_one_turn(tmp_path: Path) -> None:
+    (tmp_path / "ponds.yaml").write_text(PONDS)
+    file = tmp_path / "job.yaml"
+    file.write_text(f"defaults: [ponds@_here_]\n{ROLL.format(whole=400)}")
+    result = scenario_from("roll", read_source(str(file)))
+    assert (cap_of_a_turn(result), longest(result)) == (50, 400)  # of 12 turns, within the sequence
+
+
+@pytest.mark.parametrize(
+    ("framework", "text", "name"),
+    [
+        ("trl", "GRPOConfig(model='q/q', max_tool_calling_iterations=4)\nGRPOTrainer(tools=[look])", "c.py"),
+        ("verl", "python -m verl.trainer.main_ppo actor_rollout_ref.model.path=q/q "
+         "actor_rollout_ref.rollout.multi_turn.enable=True actor_rollout_ref.rollout.multi_turn.max_assistant_turns=7",
+         "c.sh"),
+        ("ms-swift", SWIFT.replace("{}", "3 --completion_length_limit_scope total"), "c.sh"),
+        ("nemo-rl", NEMO.replace("TURNS", "1") + "env: {should_use_nemo_gym: true}", "c.yaml"),  # how many nobody says
+    ],
+)  # fmt: skip
+def test_a_cap_of_the_whole_is_none_of_a_turn(framework: str, text: str, name: str) -> None:
+    assert cap_of_a_turn(read(framework, text, name)) is None
+
+
+def test_both_caps_go_back(tmp_path: Path) -> None:
+    """Of a trajectory that its whole bounds before its turns do, and of one with room for all of them."""
+    for whole in (1500, 4096):
+        words = f"{SKYRL}generator.max_turns=4 generator.max_input_length={whole}"
+        first = read("skyrl", words, "run.sh").scenario
+        again = read("skyrl", scenario_to("skyrl", first, limits_of).text, "run.sh").scenario
+        assert again.workload.turns.max_output_tokens == 500
+        assert again.workload.output_tokens == first.workload.output_tokens
