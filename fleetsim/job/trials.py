@@ -137,6 +137,7 @@ def look_steps(scenario: Scenario) -> int:
     return min(max(steps, _DEPTHS * deep, whole, reclaims), most_steps(scenario))
 
 
+@lru_cache(maxsize=64)
 def looked(scenario: Scenario) -> Scenario:
     """The job for a look: few steps, unless something happens in them. No number of a look is ever printed."""
     steps = look_steps(scenario)

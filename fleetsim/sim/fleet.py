@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim.config.law_numbers import law_of, sizes_of
-from fleetsim.config.scenario import Scenario
+from fleetsim.config.scenario import Scenario, settles
 from fleetsim.engine.first_rows import UNLIMITED
 from fleetsim.engine.kernel import tables as t
 from fleetsim.engine.limits import EngineLimits
@@ -26,7 +26,7 @@ from fleetsim.sim.stations import open_stations, station_rows, stations_of
 from fleetsim.sim.work import check_tables
 
 NO_BATCH = 1 << 50
-# Of the first draw: most runs that end when they are steady draw no more.
+# Of the first draw, which is all that a run of so many steps needs: most that end when they are steady draw no more.
 _AHEAD = 3
 
 
@@ -59,7 +59,7 @@ class Fleet:
             system_tokens=workload.shared_prefix_tokens,
             several=workload.turns.several,
             stations=station_rows(stations_of(scenario)),
-            ahead=_AHEAD,
+            ahead=_AHEAD if settles(scenario) else 1,
         )
         # A counter of the fleet row, and setting its fields: bound here, for a run reads some hundreds of them.
         self.get: Callable[[str], int] = self.world.get
