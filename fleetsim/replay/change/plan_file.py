@@ -29,7 +29,7 @@ from fleetsim.replay.diagnose.checks.stragglers import slow_instances
 from fleetsim.replay.implied.implied_scenario import Implied, profile_of_window
 from fleetsim.replay.observe.observed import Observed, Reading
 from fleetsim.sim.engines import step_time_of
-from fleetsim.size.queue_cap import staleness_budget
+from fleetsim.size.headroom import staleness_budget
 
 
 def plan_of(
