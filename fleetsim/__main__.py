@@ -11,7 +11,7 @@ from fleetsim.cli.interrupts import starting
 def main() -> None:
     """Runs the command line, which takes a tenth of a second to import: Ctrl-C is minded before that."""
     starting()
-    # Importing makes many objects and no garbage: looking for some after every 700 of them is a tenth of a short command.
+    # Importing makes many objects and no garbage: looking for it after every 700 is a tenth of a short command.
     gc.set_threshold(500_000, 20, 100)
     # Looking for plugins in everything that is installed takes longer than most of what it would find could be of use.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from fleetsim.compare.checked_question import Checked, checked
 from fleetsim.compare.inputs import told_apart
-from fleetsim.compare.question import Compare
-from fleetsim.compare.spans import IN_PYTHON
+from fleetsim.compare.question import IN_PYTHON, Compare
 from fleetsim.errors import InputError, Interrupted, Problem
 from fleetsim.job.result import SILENT, Briefed, Watch, keywords, told, unchanging
 
@@ -106,8 +105,7 @@ def ask(asked: Compare | Checked, watch: Watch = SILENT) -> CompareResult:
 
 
 def _of_windows(question: Checked, watch: Watch) -> Comparison:
-    from fleetsim.compare.read import read, same_history
-    from fleetsim.compare.windows import compare_windows, overlap
+    from fleetsim.compare.windows import compare_windows, overlap, read, same_history
 
     assert question.windows is not None
     a, b = question.windows
@@ -118,9 +116,8 @@ def _of_windows(question: Checked, watch: Watch) -> Comparison:
 
 
 def _of_runs(question: Checked, watch: Watch) -> Comparison:
-    from fleetsim.compare.doubt import with_doubt
-    from fleetsim.compare.result_pair import compare_results
-    from fleetsim.compare.runs import REPLICATIONS, ToRun, compare_scenarios
+    from fleetsim.compare.runs import REPLICATIONS, ToRun, compare_scenarios, with_doubt
+    from fleetsim.compare.saved_result import compare_results
     from fleetsim.job.trials import remembered, simulated
 
     watch.loaded()

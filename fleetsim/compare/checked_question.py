@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fleetsim.compare.inputs import GivenSide, What, given_of, told_apart
-from fleetsim.compare.question import Compare
-from fleetsim.compare.spans import spans_of
+from fleetsim.compare.question import Compare, spans_of
 from fleetsim.errors import Problem, Problems
 from fleetsim.faces import Text, flag
 from fleetsim.job.metrics import Gate, parse_conditions
@@ -18,9 +17,9 @@ from fleetsim.quantities import PAID_FOR, RUN_METRICS, WINDOW_METRICS, quantity
 
 if TYPE_CHECKING:
     from fleetsim.compare.compare import Comparison, MetricChange
-    from fleetsim.compare.read import HistoryPart
     from fleetsim.compare.runs import ToRun
     from fleetsim.compare.saved_result import SavedResult
+    from fleetsim.compare.windows import HistoryPart
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +53,7 @@ def checked(asked: Compare) -> Checked:
         gate = comparison_gate(asked.fail_if or (), metrics, bool(asked.metric))
     problems.stop()
     if kinds == {"history"}:
-        from fleetsim.compare.read import parts_of
+        from fleetsim.compare.windows import parts_of
 
         return Checked(asked, metrics, gate, windows=parts_of(asked, given, spans))
     from fleetsim.compare.sides import sides_of

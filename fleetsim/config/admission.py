@@ -1,7 +1,5 @@
 """The `admission` and `buffer` sections: which group may start, and which samples make a batch."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """What every section of a scenario file shares: strict, frozen, no unknown keys, finite numbers, bounded counts."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Annotated, Any

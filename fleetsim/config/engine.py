@@ -1,8 +1,6 @@
 """The `engine` section: which engine, on which GPU, with which limits (vLLM's names stand for the others' too)."""
 
-from __future__ import annotations
-
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -50,7 +48,7 @@ class DisaggregationConfig(ConfigSection):
     )
 
     @model_validator(mode="after")
-    def _whole_groups_of_ranks(self) -> DisaggregationConfig:
+    def _whole_groups_of_ranks(self) -> Self:
         """Ranks that share experts are there together."""
         for ranks, engines, name in (
             (self.prefill_dp, self.prefill, "prefill"),

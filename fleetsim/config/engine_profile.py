@@ -1,9 +1,7 @@
 """A profile: what was measured of an engine on a GPU, with intervals, ranges, errors and provenance."""
 
-from __future__ import annotations
-
 from itertools import pairwise
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -24,7 +22,7 @@ class EstimateFields(ConfigSection):
     ci_high: Value | None = Field(default=None, description="upper end of the interval")
 
     @model_validator(mode="after")
-    def _interval_holds_the_value(self) -> EstimateFields:
+    def _interval_holds_the_value(self) -> Self:
         if (self.ci_low is not None and self.ci_low > self.value) or (
             self.ci_high is not None and self.ci_high < self.value
         ):
@@ -58,7 +56,7 @@ class Coefficients(ConfigSection):
     )
 
     @model_validator(mode="after")
-    def _a_curve(self) -> Coefficients:
+    def _a_curve(self) -> Self:
         seconds = [k.value for k in self.knots_s]
         if len(self.knots_tokens) != len(seconds):
             raise PydanticCustomError(
@@ -100,7 +98,7 @@ class Ranges(ConfigSection):
     )
 
     @model_validator(mode="after")
-    def _lowest_first(self) -> Ranges:
+    def _lowest_first(self) -> Self:
         for name in ("decodes", "kv_tokens", "prefill_tokens"):
             given = getattr(self, name)
             if given is not None and given[0] > given[1]:

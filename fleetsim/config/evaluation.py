@@ -1,7 +1,5 @@
 """The `evaluation` section: the model is evaluated every N steps, on which engines, and who waits for it."""
 
-from __future__ import annotations
-
 import math
 from typing import Literal
 

@@ -3,8 +3,6 @@
 The formula is that of `fleetsim/engine/step_time.py`, which calls this for one iteration, and has it for arrays.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Sequence
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from fleetsim import faces
+from fleetsim.config.base import ConfigSection
 from fleetsim.config.data_files import find_scenario, read_text
 from fleetsim.config.problems import of_another_kind, problems_of, wrong_places
 from fleetsim.config.rules import broken_rules
@@ -186,7 +187,7 @@ def with_changes(scenario: Scenario, changes: Mapping[str, Any]) -> Scenario:
 
     Validated like a file. Raises InputError.
     """
-    raw = scenario.model_dump(exclude_none=True)
+    raw = _taken_apart(scenario, changes)
     problems: list[Problem] = []
     for path, value in changes.items():
         *above, last = long_path(path).split(".")
@@ -203,6 +204,26 @@ def with_changes(scenario: Scenario, changes: Mapping[str, Any]) -> Scenario:
     if scenario.follow != FollowConfig():
         raw = followed(scenario.model_dump(exclude_none=True), raw, changes)
     return _built(raw, (), "scenario", Path())
+
+
+def _taken_apart(scenario: Scenario, changes: Iterable[str]) -> dict[str, Any]:
+    """The scenario as a raw one. What these paths leave alone stays as it was validated, where it counts as given."""
+    touched = {long_path(path).partition(".")[0] for path in changes}
+    if "workload" in touched:
+        touched.add("stations")  # where a short form in it may stand for something
+    whole = scenario.follow == FollowConfig()
+    kept = {n: v for n, v in scenario if whole and n not in touched and v is not None and _is_whole(v)}
+    return {**scenario.model_dump(exclude_none=True, exclude=set(kept)), **kept}
+
+
+def _is_whole(section: Any) -> bool:
+    """Whether each value that is there counts as given, and no other, as in a scenario that was dumped and read."""
+    if isinstance(section, tuple):
+        return all(map(_is_whole, section))
+    if not isinstance(section, ConfigSection):
+        return True
+    given = section.model_fields_set
+    return all((value is not None) == (name in given) and _is_whole(value) for name, value in section)
 
 
 def dump_scenario(scenario: Scenario) -> str:

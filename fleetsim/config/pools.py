@@ -1,7 +1,5 @@
 """The two pools: the `fleet` section, its instances and what goes wrong with them; the `trainer` section, its steps."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator

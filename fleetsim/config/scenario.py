@@ -206,7 +206,7 @@ def unread_notes(scenario: Scenario, sets: Iterable[str]) -> tuple[str, ...]:
 
 # --- How many optimizer steps a run has: those that somebody said, else as many as its mean needs.
 
-# A run that nobody gave a length ends when it is steady (`sim/steady.py`), or here: after so many steps, or samples and
+# A run that nobody gave a length ends when it is steady (`sim/run.py`), or here: after so many steps, or samples and
 # turns of samples, but never before it has a beginning and something behind it.
 _LEAST, _MOST, _MOST_TURNS = 32, 400, 400_000
 # With machines that are reclaimed hours apart, so many times as many.

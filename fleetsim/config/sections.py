@@ -1,9 +1,7 @@
 """What a scenario is made of: its keys and sections, each right by itself. Whether they fit together: `rules.py`."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -134,7 +132,7 @@ class EventConfig(ConfigSection):
     )
 
     @model_validator(mode="after")
-    def _changes_something(self) -> EventConfig:
+    def _changes_something(self) -> Self:
         changes = sorted(EventConfig.model_fields.keys() - {"step"})
         if all(getattr(self, name) is None for name in changes):
             raise PydanticCustomError(

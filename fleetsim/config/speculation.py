@@ -1,9 +1,7 @@
 """The `engine.speculation` section: speculative decoding in vLLM's words, and how often its drafts are accepted."""
 
-from __future__ import annotations
-
 from itertools import pairwise
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -103,7 +101,7 @@ class SpeculationConfig(ConfigSection):
         return given
 
     @model_validator(mode="after")
-    def _one_acceptance(self) -> SpeculationConfig:
+    def _one_acceptance(self) -> Self:
         given = [n for n in ("acceptance", "acceptance_length", "curve") if getattr(self, n) is not None]
         if len(given) > 1:
             raise ValueError(f"{' and '.join(given)} both say what is accepted: give one of them")

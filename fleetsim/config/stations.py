@@ -1,8 +1,6 @@
 """The `stations` section: workers that serve tools and rewards, and engines that read finished rollouts: judges, reward
 models, teachers, references."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field

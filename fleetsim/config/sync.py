@@ -1,7 +1,5 @@
 """The `sync` section: when and over what new weights reach the engines, what it costs, what work in flight does."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, Literal
 

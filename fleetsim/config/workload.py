@@ -1,11 +1,9 @@
 """The `workload` section: what the trainer asks of the rollout engines, per sample and per group."""
 
-from __future__ import annotations
-
 import math
 import os
 from itertools import pairwise
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     BeforeValidator,
@@ -78,7 +76,7 @@ class Lognormal(ConfigSection):
     max: Cap | None = None
 
     @model_validator(mode="after")
-    def _one_pair(self) -> Lognormal:
+    def _one_pair(self) -> Self:
         given = tuple(name for name in ("mean", "cv", "median", "p99") if getattr(self, name) is not None)
         if given not in (("mean", "cv"), ("median", "p99")):
             raise PydanticCustomError(
@@ -111,7 +109,7 @@ class Empirical(ConfigSection):
     max: Cap | None = None
 
     @model_validator(mode="after")
-    def _known_format(self) -> Empirical:
+    def _known_format(self) -> Self:
         if os.path.splitext(self.file)[1].lower() not in EMPIRICAL_SUFFIXES:
             raise PydanticCustomError(
                 "law",
@@ -139,7 +137,7 @@ class Histogram(ConfigSection):
     max: Cap | None = None
 
     @model_validator(mode="after")
-    def _buckets(self) -> Histogram:
+    def _buckets(self) -> Self:
         if len(self.le) != len(self.count):
             raise PydanticCustomError(
                 "law",
@@ -229,7 +227,7 @@ class Uniform(ConfigSection):
     max: _TurnCap | None = None
 
     @model_validator(mode="after")
-    def _in_order(self) -> Uniform:
+    def _in_order(self) -> Self:
         if self.low > self.high:
             raise PydanticCustomError("law", "low must be at most high", {"remedy": "give them in order"})
         return self

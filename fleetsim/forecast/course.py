@@ -1,6 +1,6 @@
 """A run in pieces: a few long runs at points of its schedule, and straight lines between them.
 
-A long run says what a step takes once the pipeline is full (`sim/steady.py`). Along a stretch in which a value moves,
+A long run says what a step takes once the pipeline is full (`sim/run.py`). Along a stretch in which a value moves,
 it is asked at both ends and in the middle, and again between two of these where the middle is off the line by more
 than `_OFF`; what is left between the points is smaller than what was found there.
 """

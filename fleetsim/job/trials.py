@@ -141,7 +141,13 @@ def looked(scenario: Scenario) -> Scenario:
     """The job for a look: few steps, unless something happens in them. No number of a look is ever printed."""
     steps = look_steps(scenario)
     settled = scenario.run.events or scenario.run.warmup_steps is not None or steps == scenario.run.steps
-    return scenario if settled else with_changes(scenario, {"run.steps": steps, **_hurried(scenario, steps)})
+    return scenario if settled else _shortened(scenario, steps)
+
+
+@lru_cache(maxsize=64)
+def _shortened(scenario: Scenario, steps: int) -> Scenario:
+    """The job with so many steps."""
+    return with_changes(scenario, {"run.steps": steps, **_hurried(scenario, steps)})
 
 
 def _hurried(scenario: Scenario, steps: int) -> dict[str, float]:

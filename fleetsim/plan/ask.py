@@ -18,7 +18,7 @@ from fleetsim.split.ask import SplitJob
 if TYPE_CHECKING:
     from fleetsim.job.base_job import Start, Tell
     from fleetsim.job.options import Options
-    from fleetsim.plan.budget import Objective
+    from fleetsim.plan.front import Objective
 
 BUDGET, CHOICES = "The budget", "What may be chosen"
 
@@ -65,7 +65,7 @@ class Plan:
     def _wrong(self) -> Iterator[Problem]:
         from fleetsim.config.tree import did_you_mean
         from fleetsim.engine.gpus import gpu_spec
-        from fleetsim.plan.budget import OBJECTIVES
+        from fleetsim.plan.front import OBJECTIVES
         from fleetsim.split.arrangements import MOST_GPUS
 
         if self.gpus is None and self.max_price_per_hour is None and self.step_s is None:
@@ -101,7 +101,7 @@ def ask(asked: Plan, watch: Watch = SILENT) -> PlanResult:
     from fleetsim.job.command import call_again
     from fleetsim.job.engine_source import engine_source
     from fleetsim.plan.assumptions import assumed, warnings_of
-    from fleetsim.plan.budget import Budget
+    from fleetsim.plan.front import Budget
     from fleetsim.plan.plan import plan as search
     from fleetsim.split.permissions import allowed
 

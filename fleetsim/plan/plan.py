@@ -23,9 +23,8 @@ from fleetsim.faces import flag, text
 from fleetsim.job.input_moves import ranges_of
 from fleetsim.job.trainer_scaling import anchored
 from fleetsim.job.trials import Measure, Tell, Trials, planned, remembered, simulated, trial_of
-from fleetsim.plan.budget import SAME, Budget
 from fleetsim.plan.choices import AHEAD, LIMITS, ChoiceInputs, combined
-from fleetsim.plan.front import MOST_ROWS, Goal, front_of, thinned
+from fleetsim.plan.front import MOST_ROWS, SAME, Budget, Goal, front_of, thinned
 from fleetsim.plan.rows import Bought, PlanRow, Plans
 from fleetsim.plan.search import Found, Search
 from fleetsim.plan.shares import Candidate, Engines, neighbours

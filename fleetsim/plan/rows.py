@@ -9,7 +9,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.estimates import Estimate
 from fleetsim.job.facts import Spans, run_differs
 from fleetsim.job.input_moves import MetricRanges
-from fleetsim.plan.budget import Budget
+from fleetsim.plan.front import Budget
 from fleetsim.plan.search import SearchTally
 from fleetsim.plan.shares import Candidate
 from fleetsim.split.permissions import Allowed

@@ -11,7 +11,7 @@ from fleetsim import units
 from fleetsim.config.scenario import Scenario
 from fleetsim.job.command import unused_name
 from fleetsim.job.facts import run_line
-from fleetsim.plan.budget import Budget
+from fleetsim.plan.front import Budget
 from fleetsim.plan.rows import Bought, PlanRow, Plans
 from fleetsim.plan.shares import Share
 from fleetsim.split.permissions import says

@@ -21,12 +21,10 @@ from fleetsim.job import nameplate
 from fleetsim.job.trainer_scaling import can_be, takes_turns
 from fleetsim.job.trials import Trial, Trials, unit_of, with_instances
 from fleetsim.policies.samples import AGE_ACTIONS
-from fleetsim.search.bisection import nearest, smallest
 from fleetsim.search.bound import Bounds
-from fleetsim.search.objective import FINE, least, objective, price_per_s
+from fleetsim.search.objective import FINE, Target, least, objective, price_per_s
 from fleetsim.search.rate_matching import MOST_INSTANCES
-from fleetsim.search.runnable_counts import largest_that_runs, nearest_that_runs
-from fleetsim.search.targets import Target
+from fleetsim.search.runnable_counts import largest_that_runs, nearest, nearest_that_runs, smallest
 from fleetsim.sim.engines import engine_of
 from fleetsim.sim.work import most_instances
 

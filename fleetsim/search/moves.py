@@ -28,10 +28,9 @@ from fleetsim.search.alternative import (
 )
 from fleetsim.search.change import Typed
 from fleetsim.search.levers import CALLED, ONE_MORE, STALENESS, Lever, cuts_many, levers_of
-from fleetsim.search.objective import objective
+from fleetsim.search.objective import Target, objective
 from fleetsim.search.rate_matching import matched
 from fleetsim.search.second_search import LEAST_GAIN, Anew, anew
-from fleetsim.search.targets import Target
 from fleetsim.sim.binding import FULL
 from fleetsim.sim.paired_difference import Runs, differs, ratio_of
 from fleetsim.sim.threads import side_by_side

@@ -16,7 +16,7 @@ from fleetsim.errors import StuckError
 from fleetsim.job.trials import Trial, Trials, with_instances
 from fleetsim.search.best import best_of
 from fleetsim.search.levers import more_lost
-from fleetsim.search.targets import Target
+from fleetsim.search.objective import Target
 
 # Of an alternative the best count is looked for down to this ratio between two counts.
 _FINE = 4 / 3

@@ -25,13 +25,12 @@ from fleetsim.config.tree import value_at
 from fleetsim.errors import StuckError
 from fleetsim.job.trials import Memo, Tell, Trial, Trials, never, trial_of, with_instances
 from fleetsim.search.best import best_of
-from fleetsim.search.bisection import smallest
 from fleetsim.search.bound import Bounds
 from fleetsim.search.levers import CALLED
-from fleetsim.search.objective import least, objective, price_per_s
+from fleetsim.search.objective import Target, least, objective, price_per_s
 from fleetsim.search.rate_matching import matched
+from fleetsim.search.runnable_counts import smallest
 from fleetsim.search.second_search import Anew, anew
-from fleetsim.search.targets import Target
 from fleetsim.sim.judges import judges_usd_per_h
 from fleetsim.sim.stations import EDGES, timed_stations
 

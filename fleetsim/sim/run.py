@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 
 import numpy as np
 import simpy
+from numpy.typing import NDArray
 
 from fleetsim.config import with_changes
-from fleetsim.config.scenario import Scenario, most_steps, settles
+from fleetsim.config.scenario import Scenario, most_steps, reclaims_s, settles
+from fleetsim.engine.kernel.tables import CMD_MOVE
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.step_time import StepTime
 from fleetsim.policies.law import PLENTY
@@ -18,14 +21,13 @@ from fleetsim.sim.failures import fail
 from fleetsim.sim.fleet import Fleet
 from fleetsim.sim.judges import judge_rows
 from fleetsim.sim.records import EVALUATION_ROW, FAILURE, STATION_STEP, STEP, SYNC, TRAINER, Records
-from fleetsim.sim.repack import repack
 from fleetsim.sim.rolling import follow
 from fleetsim.sim.run_state import Process, RunState, drive
 from fleetsim.sim.scrape import Scraper
 from fleetsim.sim.spot import spot_processes
-from fleetsim.sim.steady import Steady
 from fleetsim.sim.stop import stopping, watch_of
 from fleetsim.sim.trainer import train
+from fleetsim.sim.window import least_warmup_steps, pipeline_steps, warmup_steps
 from fleetsim.sim.work import check_samples
 from fleetsim.workload.turns import mean_turns
 
@@ -43,7 +45,7 @@ def simulate(
     activity: bool = False,
     on_step: Callable[[int, float], None] | None = None,
 ) -> Records:
-    """Runs as many optimizer steps as `run.steps` says, or until it is steady (`steady.py`); the same scenario, seed
+    """Runs as many optimizer steps as `run.steps` says, or until it is steady (`Steady`); the same scenario, seed
     and replication give the same records.
 
     engine: iteration times and limits of one instance, instead of those that the scenario's `engine` section names.
@@ -121,3 +123,110 @@ def steps_for(scenario: Scenario, seconds: float) -> int:
             return min(steps, int(np.searchsorted(ends, seconds)) + 1)
         pace = max(float(ends[-1]), 1e-9) / steps
         steps = min(MOST_STEPS, max(steps + 1, math.ceil(1.03 * seconds / pace)))
+
+
+# --- Tail consolidation: nearly empty instances hand their requests to fuller ones (Laminar's repack).
+
+
+def repack(job: RunState) -> Process:
+    """Looks at the fleet every `fleet.repack.every_s`, for the whole run."""
+    settings = job.scenario.fleet.repack
+    assert settings.every_s is not None
+    while True:
+        yield job.env.timeout(settings.every_s)
+        for source, to in moves(job.fleet, settings.below_kv_use, settings.up_to_kv_use):
+            job.fleet.command(CMD_MOVE, source, job.now, to)
+
+
+def moves(fleet: Fleet, below: float, up_to: float) -> list[tuple[int, int]]:
+    """(source, destination) pairs: the emptiest instances first, each to the fullest one that stays under `up_to`.
+
+    A source uses less than `below` of its KV blocks and will get no more work: nothing waits there, and admission lets
+    nothing in, or the instance is closed. Source and destination serve the same weight version, so a response keeps its
+    version. An instance that has received requests is no source.
+    """
+    rows = fleet.world.instances
+    use = np.array([fleet.kv_use(i) for i in range(len(rows))])
+    running = rows["running"].astype(np.int64)
+    starved = (rows["accepting"] == 0) | (fleet.get("credits") == 0)
+    idle = (rows["waiting"] > 0) | (running == 0) | ~starved
+    sources: NDArray[np.int64] = np.flatnonzero(~idle & (use < below))
+    out: list[tuple[int, int]] = []
+    received: set[int] = set()
+    for i in sources[np.argsort(use[sources], kind="stable")]:
+        if i in received:
+            continue
+        fits = (
+            (rows["version"] == rows["version"][i])
+            & (running > 0)
+            & (use + use[i] <= up_to)
+            & (running + running[i] <= fleet.limits.max_num_seqs)
+        )
+        fits[i] = False
+        fits[[source for source, _ in out]] = False
+        if not fits.any():
+            continue
+        to = int(np.argmax(np.where(fits, use, -1.0)))
+        use[to] += use[i]
+        running[to] += running[i]
+        received.add(to)
+        out.append((int(i), to))
+    return out
+
+
+# --- When a run may end: its beginning is over, and the mean of its steps is known.
+#
+#     The steps after warm-up are cut into equal batches. Their means are nearly independent once a batch is as long as
+#     the pipeline is deep, so the t interval over them holds the long run's mean (batch means: Law & Kelton,
+#     "Simulation Modeling and Analysis", chapter 9). A run whose steps still grow has batches that differ, and goes on.
+#
+#     What happens every N steps (`evaluation`, `trainer.checkpoint`) is in a mean as often as in the long run only if
+#     the mean is over whole periods: batches are whole periods, and a run ends with one. Where eight periods are more
+#     than a run may have, there are fewer batches, and t is larger. Where instances are on spot machines, a run sees
+#     several reclaims and absences of each kind of luck, if need be it is as long as it may be.
+
+# Batches, and the t value of a 95 % interval over the means of so many.
+_BATCHES = 8
+_T = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365}
+# The mean is known when its interval reaches so little to either side.
+PRECISION = 0.015
+# A run is so many times as long as all that is in flight at least: batches of half a filling show bursts.
+_FILLINGS = 4
+# The first look, and by how much later ones are apart.
+_FIRST, _APART = 24, 1.25
+
+
+class Steady:
+    """A watch of one run: after each step it is told how many are done and the simulated seconds."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self._scenario, self._period = scenario, scenario.period_steps
+        depth, filled = max(2, least_warmup_steps(scenario) - 1), math.ceil(_FILLINGS * pipeline_steps(scenario))
+        long = max(_FIRST, _BATCHES * depth, filled)
+        if self._period > 1:  # a whole number of periods in each batch, as far as a run may be so long
+            long = max(long, min(_BATCHES * self._period, most_steps(scenario) - least_warmup_steps(scenario) - 1))
+        self._look = least_warmup_steps(scenario) + long
+        self._ends, self._least_s = [0.0], reclaims_s(scenario)
+
+    def __call__(self, steps: int, now_s: float) -> bool:
+        """Whether the run may end here."""
+        self._ends.append(now_s)
+        if steps < self._look or steps % self._period or now_s < self._least_s:
+            return False
+        self._look = int(_APART * steps)
+        step_s = np.array([b - a for a, b in pairwise(self._ends)])
+        return off_by(step_s[warmup_steps(self._scenario, step_s) :], self._period) <= PRECISION
+
+
+def off_by(step_s: np.typing.NDArray[np.float64], period: int = 1) -> float:
+    """How far the mean of the steps of a run may be from that of a long one, as a share of it, in 95 % of all cases.
+
+    period: steps after which what happens every N steps comes round again.
+    """
+    batches = min(_BATCHES, len(step_s) // period)
+    if batches < (2 if period > 1 else _BATCHES):
+        return float("inf")
+    each = len(step_s) // (batches * period) * period
+    means = step_s[-each * batches :].reshape(batches, each).mean(axis=1)
+    mean = float(means.mean())
+    return _T[batches] * float(means.std(ddof=1)) / (batches**0.5 * mean) if mean > 0 else 0.0

@@ -17,7 +17,6 @@ from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
-import simpy
 
 from fleetsim.config.data_files import changed_ns, read_text
 from fleetsim.engine.kernel.tables import ACC_OFF, CMD_KILL, CMD_MOVE, CMD_START, CMD_SWITCH_OFF, DOWN
@@ -93,18 +92,18 @@ def _reclaims(job: RunState, i: int) -> Process:
         for k in (i, *others):
             found_s = float(draws.exponential(spot.mean_absence_s))
             if _serves(job, k):
-                job.env.process(_replace(job, k, job.env.event(), found_s))
+                job.env.process(_replace(job, k, found_s))
 
 
 def _serves(job: RunState, i: int) -> bool:
     return i < job.size and i not in job.reclaimed and job.fleet.world.instances["kind"][i] != DOWN
 
 
-def _replace(job: RunState, i: int, found: simpy.Event, found_s: float | None = None) -> Process:
-    """Instance i loses its machine, and serves on another once one is found. found: happens when one is; found_s: the
-    seconds that this takes from when it is gone, None where somebody else says it."""
+def _replace(job: RunState, i: int, found_s: float | None = None) -> Process:
+    """Instance i loses its machine, and serves on another once one is found. found_s: the seconds that this takes from
+    when it is gone, None where somebody else says it, by the event in `reclaimed`."""
     spot, fleet, env = job.scenario.fleet.spot, job.fleet, job.env
-    job.reclaimed[i] = found
+    job.reclaimed[i] = found = env.event()
     job.under_way += 1
     noticed, empty = job.now, job.instance_empty(i)
     if spot.on_notice == "move":
@@ -139,7 +138,7 @@ def _follow(job: RunState, trace: Trace) -> Process:
         waiting = [i for i, found in job.reclaimed.items() if not found.triggered]
         coming = len(job.reclaimed) - len(waiting)
         for i in reversed(held[max(0, have - coming) :]):
-            job.env.process(_replace(job, i, job.env.event()))
+            job.env.process(_replace(job, i))
         for i in waiting[: max(0, have - coming - len(held))]:
             job.reclaimed[i].succeed()
         k += 1

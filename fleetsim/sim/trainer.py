@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from fleetsim.config.law_numbers import law_of, round_groups
 from fleetsim.config.pools import PhaseConfig, TrainerConfig
 from fleetsim.config.scenario import most_steps
-from fleetsim.engine.kernel.tables import CMD_RESUME, DONE
+from fleetsim.engine.kernel.tables import CMD_MOVE, CMD_RESUME, CMD_REVIVE, CMD_SWITCH_OFF, DONE
 from fleetsim.engine.transport import sync_times
 from fleetsim.policies.samples import BATCH_RULES, IN_FLIGHT
 from fleetsim.sim import buffer
 from fleetsim.sim.admission import begin_step
-from fleetsim.sim.buffer import Ids, ready_groups
+from fleetsim.sim.buffer import Ids, pick, ready_groups
 from fleetsim.sim.failures import give_back_closed, lose, resize
-from fleetsim.sim.lending import lend
 from fleetsim.sim.periodic import checkpoint, evaluate
 from fleetsim.sim.records import SWITCH, TRAIN, WAIT
 from fleetsim.sim.run_state import Process, RunState
@@ -227,3 +228,56 @@ def totals(job: RunState) -> tuple[float, ...]:
         fleet.prefill_busy_s(),
         *(get("aborted_tokens"), get("lost_tokens"), get("recomputed_tokens"), get("preemptions")),
     )
+
+
+# --- The trainer's GPUs serve rollout while it waits for samples (verl's hybrid rollout with step switching).
+
+
+def threshold_groups(job: RunState) -> int:
+    """Groups that are ready when the trainer calls its GPUs back: return_at of a batch, one at least."""
+    return max(1, math.ceil(job.scenario.fleet.lending.return_at * job.scenario.groups_per_step - 1e-9))
+
+
+def _enough(job: RunState, step: int, wanted: int) -> bool:
+    """Whether the rules would let the trainer take so many groups now."""
+    batch, _ = pick(job.scenario, job.fleet, job.progress, wanted, step)
+    return len(batch) == wanted
+
+
+def lend(job: RunState, step: int) -> Process:
+    """Lends the GPUs until enough groups are ready, if fewer are now; returns the seconds that the switching took.
+
+    Each of the two switches takes switch_s. After the first, all requests in flight are routed again, to the lent
+    instances too, and their prompts are computed again. When the GPUs are called back, their requests go to the other
+    instances in the same way, and the GPUs switch once their last iteration has ended.
+    """
+    scenario, fleet, env = job.scenario, job.fleet, job.env
+    wanted = threshold_groups(job)
+    if _enough(job, step, wanted):
+        return 0.0
+    job.under_way += 1
+    job.trainer_does(SWITCH, step)
+    yield env.timeout(scenario.fleet.switch_s)
+    job.under_way -= 1
+    lent = range(fleet.own, fleet.own + fleet.lent)
+    since = job.now
+    for i in lent:
+        fleet.serve_version(max(job.progress.version, job.loadable), i)
+        fleet.command(CMD_REVIVE, i, job.now)
+    for i in range(fleet.own):  # what is in flight spreads over them too: verl aborts it and routes it anew
+        fleet.command(CMD_MOVE, i, job.now, -1)
+    job.trainer_does(WAIT, step)
+    yield from wait_for_groups(job, step, wanted)
+    empty = [job.instance_empty(i) for i in lent]  # none of them takes the others' requests
+    for i in lent:
+        fleet.command(CMD_MOVE, i, job.now, -1)
+    for i, emptied in zip(lent, empty, strict=True):
+        if not emptied.processed:
+            yield emptied
+        fleet.command(CMD_SWITCH_OFF, i, job.now)
+        job.lent_s += job.now - since
+    job.under_way += 1
+    job.trainer_does(SWITCH, step)
+    yield env.timeout(scenario.fleet.switch_s)
+    job.under_way -= 1
+    return 2 * scenario.fleet.switch_s

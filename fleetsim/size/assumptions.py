@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from fleetsim import units
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.tree import is_given
+from fleetsim.config.workload import ConstantTokens
+from fleetsim.errors import StuckError
 from fleetsim.job.assumptions import Assumption, assumptions_of, is_estimated
+from fleetsim.job.caveats import backlog_warnings, error_warnings, range_warnings
 from fleetsim.job.derived_values import names_a_model
+from fleetsim.job.engine_source import EngineSource
 from fleetsim.job.nameplate import mean_step_s
-from fleetsim.job.trainer_scaling import course_of, law_words, least_trainer_gpus, takes_turns
+from fleetsim.job.result import Later
+from fleetsim.job.trainer_scaling import count_words, course_of, law_words, least_trainer_gpus, takes_turns
+from fleetsim.job.trials import Trial, with_instances
+from fleetsim.search.levers import samples_held
+from fleetsim.search.objective import Target
+from fleetsim.size.headroom import QueueCap, staleness_budget
 
 _SHARE = "trainer.scaling.parallel_share"
 # What an answer in GPUs says itself, and what stands for rates that are matched.
@@ -48,3 +57,82 @@ def implausible(scenario: Scenario, given: Collection[str]) -> tuple[str, ...]:
         f"{trainer.recipe.model or scenario.engine.model}, one of {least:,} could: --trainer-gpus {least}, unless it "
         "is trained otherwise (--set trainer.recipe.offload=adam, tune=lora)",
     )
+
+
+# --- What one should know before acting on a plan: each with its number, its reason and the way out.
+
+_MUCH_AT_CAP = 0.05
+
+
+def warnings_of(
+    scenario: Scenario,
+    chosen: Trial,
+    missed: tuple[Target, ...],
+    queue_cap: Later[QueueCap],
+    profile: EngineSource,
+    *,
+    asked: Scenario,
+    given: Collection[str],
+) -> tuple[str, ...]:
+    """The warnings of a plan, in the order of their weight. asked: the scenario before it was planned. given: dotted
+    paths that the user wrote; a budget of staleness that is assumed promises nobody anything."""
+    budget_given = any(path.startswith("admission.") for path in given)
+    found = [_missed(scenario, t, chosen) for t in missed]
+    found += range_warnings(profile)
+    found += error_warnings(profile)
+    watched = "staleness_p99_steps" in [t.name for t in missed]
+    budget = staleness_budget(scenario) if budget_given and not watched else None
+    # A queue with a cap makes no sample older, so only a fleet whose own are too old is looked at with one.
+    if budget is not None and chosen.mean("staleness_steps.p99") > budget and not (cap := queue_cap()).within_budget:
+        found.append(
+            f"99 % of the trained samples are at most {units.plural(cap.staleness_p99_steps, 'step')} old, the "
+            f"budget is {cap.budget_steps:g}: the admission law bounds how far the fleet runs ahead, not how "
+            "long a response takes; lower --max-len, or drop old samples with --set "
+            f"admission.age_action=drop_on_dequeue --set admission.max_age={cap.budget_steps:g}"
+        )
+    found += backlog_warnings(with_instances(scenario, chosen.instances), chosen.estimates)
+    preempted = chosen.mean("preemptions")
+    if preempted > 0.01 * scenario.trainer.batch_samples:
+        found.append(
+            f"{units.count(round(preempted, 1))} preemptions per step: the KV cache is too small for this many long "
+            f"samples; cap them with --set fleet.max_in_flight_samples_per_instance={samples_held(scenario)}, or use a "
+            "larger --tp"
+        )
+    at_cap = _share_at_cap(scenario)
+    if at_cap > _MUCH_AT_CAP:
+        found.append(
+            f"{units.share(at_cap)} of the responses are cut at the cap: check --len against --max-len, "
+            "real lengths may have a shorter tail"
+        )
+    if any(e.instances is not None or e.lose_instance is not None for e in asked.run.events):
+        found.append("run.events changes the instances; those events were left out, because size chooses the fleet")
+    return tuple(found)
+
+
+def stuck_warnings(stuck: Mapping[int, StuckError]) -> tuple[str, ...]:
+    """Counts that were left out because their runs can never go on."""
+    if not stuck:
+        return ()
+    first = min(stuck)
+    limits = "; ".join(str(p) for p in stuck[first].limits[:1])
+    one, more = units.plural(first, "instance"), f"{len(stuck)} counts from {first:,} to {max(stuck):,}"
+    which = one if len(stuck) == 1 else more
+    return (f"{which} cannot run this job and were left out: {stuck[first].what} ({limits})",)
+
+
+def _missed(scenario: Scenario, target: Target, chosen: Trial) -> str:
+    estimate = chosen.estimates[target.metric]
+    return (
+        f"{target.name} is {estimate.mean:.3g} [{estimate.ci_low:.3g}, {estimate.ci_high:.3g}] at "
+        f"{count_words(scenario, chosen.instances)}; the target of {target.limit:g} is out of reach"
+    )
+
+
+def _share_at_cap(scenario: Scenario) -> float:
+    """Share of the law's mass on its cap, from its quantiles in steps of half a percent."""
+    from fleetsim.workload.lengths import quantile_length
+
+    law = scenario.workload.output_tokens
+    if isinstance(law, ConstantTokens) or law.max is None:
+        return 0.0
+    return sum(quantile_length(law, i / 200) >= law.max for i in range(1, 200)) / 200

@@ -23,9 +23,8 @@ from fleetsim.errors import StuckError
 from fleetsim.job.trainer_scaling import can_be, next_count
 from fleetsim.job.trials import Measure, Tell, flat, unit_of, with_instances
 from fleetsim.job.uncertainty import CONFIDENCE, UNCERTAIN, Z80, Axis, FactorLaw, Uncertain
-from fleetsim.search.objective import price_per_s, usd_per_h
+from fleetsim.search.objective import Target, price_per_s, usd_per_h
 from fleetsim.search.rate_matching import MOST_INSTANCES
-from fleetsim.search.targets import Target
 from fleetsim.size.surface import Factors, Floats, Surface
 from fleetsim.workload.streams import stream
 

@@ -14,7 +14,7 @@ from fleetsim.job.metrics import CANDIDATE_METRICS
 from fleetsim.job.trainer_scaling import count_words, gpus_each, takes_turns
 from fleetsim.job.trials import Trial, with_instances
 from fleetsim.job.words import binding_words, instance_words, target, target_value
-from fleetsim.search.targets import RULE, Target
+from fleetsim.search.objective import RULE, Target
 from fleetsim.sim.records import Records
 from fleetsim.simulate.pictures import over_time
 from fleetsim.size import words

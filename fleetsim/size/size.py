@@ -34,17 +34,15 @@ from fleetsim.job.trials import (
 from fleetsim.search.alternative import Alternatives
 from fleetsim.search.best import Best, best_of
 from fleetsim.search.moves import alternatives_of
+from fleetsim.search.objective import Target, targets_of
 from fleetsim.search.rate_matching import RateMatching, matched
 from fleetsim.search.runnable_counts import look_at_next
 from fleetsim.search.second_search import Anew
-from fleetsim.search.targets import Target, targets_of
 from fleetsim.search.workers import Crew, Crewing
-from fleetsim.size.assumptions import fleet_assumptions, implausible
-from fleetsim.size.caveats import stuck_warnings, warnings_of
+from fleetsim.size.assumptions import fleet_assumptions, implausible, stuck_warnings, warnings_of
 from fleetsim.size.doubt import CountDoubt, count_doubt
 from fleetsim.size.explain import bound_by, explanation
-from fleetsim.size.headroom import Headroom, headroom_of
-from fleetsim.size.queue_cap import QueueCap, queue_cap_of
+from fleetsim.size.headroom import Headroom, QueueCap, headroom_of, queue_cap_of
 from fleetsim.size.reasons import Reasons, as_run
 from fleetsim.size.spread import CountSpread, spread_of
 

@@ -16,11 +16,10 @@ from fleetsim.sim.records import Records
 from fleetsim.simulate.gantt import gantt
 from fleetsim.size.pictures import levers, why
 from fleetsim.split import words
-from fleetsim.split.outcome import Outcome
 from fleetsim.split.permissions import age_of, stale
 from fleetsim.split.pictures import ratio_chart, way_chart
 from fleetsim.split.ranking import ranking, ways_table
-from fleetsim.split.runs import By
+from fleetsim.split.runs import By, Outcome
 from fleetsim.split.split import Advice
 from fleetsim.split.spread import WaySpread
 from fleetsim.tell.data import estimate, head, told
@@ -40,7 +39,7 @@ from fleetsim.tell.facts import Fact, Facts, Words, explained, facts
 
 if TYPE_CHECKING:
     from fleetsim.config.scenario import Scenario
-    from fleetsim.split.outcome import Outcome
+    from fleetsim.split.runs import Outcome
 
 
 _RATIO = "best split beside best colocated"

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from fleetsim import units
 from fleetsim.quantities import quantity
-from fleetsim.split.outcome import Outcome
 from fleetsim.split.ranking import shown_ways
-from fleetsim.split.runs import By
+from fleetsim.split.runs import By, Outcome
 from fleetsim.split.split import Advice
 from fleetsim.tell.charts.chart import Chart
 from fleetsim.tell.charts.curve import Curve, curve_chart

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from fleetsim import units
 from fleetsim.quantities import quantity
-from fleetsim.split.outcome import Outcome
+from fleetsim.split.runs import Outcome
 from fleetsim.split.split import Advice
 from fleetsim.tell.document import Cell, Table, Words
 from fleetsim.tell.terminal import word_a_line

@@ -44,10 +44,9 @@ from fleetsim.size.explain import bound_by, explanation
 from fleetsim.size.reasons import Reasons, as_run
 from fleetsim.split.arrangements import SWITCH_S, Arrangement, Rules, gpus_per_engine, split_counts
 from fleetsim.split.assumptions import age_warnings, assumed, warnings_of
-from fleetsim.split.outcome import Outcome, outcome_of, ranked
 from fleetsim.split.permissions import Allowed, age_of
 from fleetsim.split.permitted import explore, freshest, permitted, worth_a_permission
-from fleetsim.split.runs import By, Simulated, WayRuns, badness, worth_replicating
+from fleetsim.split.runs import By, Outcome, Simulated, WayRuns, badness, outcome_of, ranked, worth_replicating
 from fleetsim.split.spread import WayDoubt, WaySpread, spread_of
 
 # Replications of each other length of drafts.

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import fleetsim as fs
 from fleetsim.errors import InputError
-from fleetsim.pack.rotation import PoolPhase, Timetable, least_round_s, rotate
+from fleetsim.pack.ways import PoolPhase, Timetable, least_round_s, rotate
 from tests.once import once
 
 SECONDS = st.floats(0.5, 100.0)

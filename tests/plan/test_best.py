@@ -14,8 +14,7 @@ from fleetsim.config import Scenario, with_changes
 from fleetsim.errors import InputError, StuckError
 from fleetsim.job.trials import Measure, Trials, remembered, simulated
 from fleetsim.search.best import best_of
-from fleetsim.search.objective import price_per_s
-from fleetsim.search.targets import Target, targets_of
+from fleetsim.search.objective import Target, price_per_s, targets_of
 from fleetsim.sim import work
 from tests.plan.fakes import fluid, metrics, one_ahead
 

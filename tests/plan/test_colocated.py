@@ -15,9 +15,8 @@ from fleetsim.job.nameplate import mean_step_s
 from fleetsim.job.trainer_scaling import can_be, lays_out, next_count, trainer_gpus, with_all_gpus
 from fleetsim.job.trials import Trials, planned, remembered, simulated, with_instances
 from fleetsim.search.best import best_of
-from fleetsim.search.objective import price_per_s, usd_per_h
+from fleetsim.search.objective import price_per_s, targets_of, usd_per_h
 from fleetsim.search.rate_matching import matched
-from fleetsim.search.targets import targets_of
 from fleetsim.split.arrangements import colocated_async, colocated_sync
 
 LENGTHS = {"kind": "lognormal", "mean": 400.0, "cv": 0.8, "max": 2000.0}

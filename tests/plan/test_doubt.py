@@ -18,8 +18,7 @@ from fleetsim.errors import InputError
 from fleetsim.job.trials import looked, simulated, unit_of, with_instances
 from fleetsim.job.trials import planned as planned_job
 from fleetsim.job.uncertainty import CONFIDENCE, UNCERTAIN, Z80, FactorLaw, law_name
-from fleetsim.search.objective import price_per_s
-from fleetsim.search.targets import Target
+from fleetsim.search.objective import Target, price_per_s
 from fleetsim.sim.threads import side_by_side
 from fleetsim.size.doubt import CountDoubt, count_doubt, middle
 from fleetsim.size.size import Sizing

@@ -7,7 +7,7 @@ import pytest
 from fleetsim.config import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import Problem, StuckError
-from fleetsim.size.queue_cap import queue_cap_of, staleness_budget
+from fleetsim.size.headroom import queue_cap_of, staleness_budget
 from tests.plan.fakes import metrics, one_ahead
 
 

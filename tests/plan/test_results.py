@@ -12,10 +12,8 @@ from hypothesis import strategies as st
 
 from fleetsim.compare.facts import compare_document
 from fleetsim.compare.facts import document as told
-from fleetsim.compare.question import Compare
-from fleetsim.compare.result_pair import compare_results
-from fleetsim.compare.saved_result import is_result, result_of
-from fleetsim.compare.spans import spans_of
+from fleetsim.compare.question import Compare, spans_of
+from fleetsim.compare.saved_result import compare_results, is_result, result_of
 from fleetsim.compare.words import headline_of
 from fleetsim.config import scenario_from_mapping
 from fleetsim.errors import InputError

@@ -11,8 +11,8 @@ import fleetsim as fs
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError
-from fleetsim.plan.budget import Budget
 from fleetsim.plan.choices import LIMITS, ChoiceInputs
+from fleetsim.plan.front import Budget
 from fleetsim.plan.plan import Space, planned_job
 from fleetsim.plan.shares import Candidate
 from fleetsim.split.permissions import allowed

@@ -13,7 +13,7 @@ import fleetsim as fs
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.job.trials import flat, simulated
-from fleetsim.plan.budget import Budget
+from fleetsim.plan.front import Budget
 from fleetsim.plan.plan import plan
 from fleetsim.sim.run import simulate
 from fleetsim.sim.window import window_of

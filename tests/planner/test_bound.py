@@ -12,7 +12,7 @@ from fleetsim.errors import InputError, StuckError
 from fleetsim.job.trials import looked, simulated, with_instances
 from fleetsim.plan.search import Search, by_kind, rough_s
 from fleetsim.search.bound import Bounds, batches_out
-from fleetsim.sim.steady import PRECISION
+from fleetsim.sim.run import PRECISION
 from fleetsim.sim.threads import side_by_side
 from tests.planner.spaces import plans_of, space_of
 

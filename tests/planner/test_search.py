@@ -13,9 +13,8 @@ from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError, StuckError
 from fleetsim.job.trials import Measure, flat, remembered, simulated
-from fleetsim.plan.budget import Budget
 from fleetsim.plan.choices import ChoiceInputs
-from fleetsim.plan.front import Front, front_of, thinned
+from fleetsim.plan.front import Budget, Front, front_of, thinned
 from fleetsim.plan.plan import Space, pareto, plan, planned_job, worth_a_look
 from fleetsim.plan.search import Found, Search
 from fleetsim.plan.shares import Share

@@ -23,7 +23,7 @@ import fleetsim.cli.progress
 from fleetsim.cli.main import app
 from fleetsim.config.scenario import Scenario
 from fleetsim.job import trials
-from fleetsim.sim import steady
+from fleetsim.sim.run import Steady
 from fleetsim.sim.window import least_warmup_steps
 from tests.printed.reading import Words, in_document, in_page, in_text
 
@@ -66,8 +66,8 @@ def short_runs() -> Iterator[None]:
         return bool(steps >= self._enough)
 
     with (
-        mock.patch.object(steady.Steady, "__init__", begun),
-        mock.patch.object(steady.Steady, "__call__", ends),
+        mock.patch.object(Steady, "__init__", begun),
+        mock.patch.object(Steady, "__call__", ends),
         mock.patch.object(trials, "_LOOK", 4),
         mock.patch.object(trials, "_FEWEST", 4),
         mock.patch.object(trials, "_DEPTHS", 2),

@@ -17,7 +17,7 @@ from fleetsim.job import words
 from fleetsim.job.facts import run_facts
 from fleetsim.job.trials import trial_of
 from fleetsim.job.words import BINDINGS, binding_words
-from fleetsim.search.targets import Target
+from fleetsim.search.objective import Target
 from fleetsim.size.facts import document, size_document
 from fleetsim.size.size import Sizing, size
 from fleetsim.size.words import reach

@@ -30,8 +30,8 @@ from fleetsim.engine.requests import run_requests
 from fleetsim.engine.step_time import StepTime
 from fleetsim.engine.window import AttentionWindow
 from fleetsim.errors import InputError, StuckError
-from fleetsim.sim import activity, fleet
-from fleetsim.sim.fleet import Fleet
+from fleetsim.sim import fleet
+from fleetsim.sim.fleet import ActivityLog, Fleet
 from fleetsim.sim.run import simulate
 from tests.engine.test_jump_equals_loop import cases
 from tests.sim.random_scenarios import scenarios
@@ -190,7 +190,7 @@ def run(scenario: Scenario, window: AttentionWindow | None = None, iterations: i
     with (
         mock.patch.object(Fleet, "__init__", remembered),
         mock.patch.object(Fleet, "_move", counted),
-        mock.patch.object(fleet, "ActivityLog", lambda world: activity.ActivityLog(world, log)),
+        mock.patch.object(fleet, "ActivityLog", lambda world: ActivityLog(world, log)),
     ):
         try:
             simulate(scenario, activity=log is not None)

@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 from fleetsim.config import Scenario, default_scenario, load_scenario, with_changes
 from fleetsim.config.data_files import find_preset
 from fleetsim.errors import StuckError
-from fleetsim.sim import activity, fleet
+from fleetsim.sim import fleet
+from fleetsim.sim.fleet import ActivityLog
 from fleetsim.sim.records import TRAINER_DOES, Records
 from fleetsim.sim.replications import replicate
 from fleetsim.sim.run import simulate
@@ -86,7 +87,7 @@ def test_a_log_of_any_size_says_the_same(scenario: Scenario, rows: int) -> None:
         at_once = simulate(scenario, activity=True)
     except StuckError:
         return
-    with mock.patch.object(fleet, "ActivityLog", lambda world: activity.ActivityLog(world, rows)):
+    with mock.patch.object(fleet, "ActivityLog", lambda world: ActivityLog(world, rows)):
         in_parts = simulate(scenario, activity=True)
     assert in_parts.activity.tobytes() == at_once.activity.tobytes()
     assert bytes_of(in_parts) == bytes_of(at_once)
@@ -95,7 +96,7 @@ def test_a_log_of_any_size_says_the_same(scenario: Scenario, rows: int) -> None:
 def test_a_log_that_overflows_is_an_error() -> None:
     scenario = with_changes(default_scenario(), SHORT)
 
-    class Small(activity.ActivityLog):
+    class Small(ActivityLog):
         def __init__(self, world: Any) -> None:
             super().__init__(world, 4)
             self.room = 5

@@ -20,8 +20,7 @@ from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.periodic import write_seconds
 from fleetsim.sim.records import Records
 from fleetsim.sim.replications import replicate
-from fleetsim.sim.run import simulate
-from fleetsim.sim.steady import PRECISION, off_by
+from fleetsim.sim.run import PRECISION, off_by, simulate
 from fleetsim.sim.window import window_of
 from tests.sim.timelines import FREE, limited, play, sends, whole
 

@@ -9,8 +9,7 @@ from fleetsim.config import load_scenario
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import most_steps, settles
 from fleetsim.sim.metrics import metrics_of
-from fleetsim.sim.run import simulate
-from fleetsim.sim.steady import PRECISION, Steady, off_by
+from fleetsim.sim.run import PRECISION, Steady, off_by, simulate
 
 
 def test_the_interval_holds_the_mean_in_nineteen_of_twenty_runs() -> None:

@@ -32,7 +32,7 @@ from fleetsim.replay.diagnose.checks.load import slow_instances
 from fleetsim.replay.implied.implied_scenario import Implied, profile_of_window
 from fleetsim.replay.observe.observed import Observed, Reading
 from fleetsim.sim.engines import step_time_of
-from fleetsim.size.queue_cap import staleness_budget
+from fleetsim.size.headroom import staleness_budget
 
 SCHEMA_VERSION: Literal[1] = 1
 MAX_BYTES = 16 * 2**20
