@@ -12,8 +12,8 @@ from fleetsim.compare.words import band_of, change_of, likely_of, luck_of
 from fleetsim.estimates import Estimate
 from fleetsim.job.assumptions import short
 from fleetsim.quantities import quantity
-from fleetsim.tell.charts.chart import Chart, axis
-from fleetsim.tell.charts.forest import Dot, Heading, Style, forest, ratio_axis
+from fleetsim.tell.charts.axes import Axis, ratio_axis
+from fleetsim.tell.charts.chart import Chart, Look, Row, RowMark, Rows
 from fleetsim.tell.data import told, versions
 from fleetsim.tell.document import Block, Bullets, Document, Section, Table, page_only, present, terminal_only
 from fleetsim.tell.facts import Fact, Facts, Words, explained, facts
@@ -214,11 +214,11 @@ def _change_data(change: MetricChange) -> dict[str, Any]:
     return {**asdict(change), "title": metric.title, "unit": metric.unit, "better_is": metric.better}
 
 
-_STYLES = {
-    "better": Style("better", "third", "circle"),
-    "worse": Style("worse", "second", "x"),
-    "changed": Style("changed", "accent", "square"),
-    "no significant change": Style("no significant change", "quiet", "circle-open"),
+_LOOKS = {
+    "better": ("better", Look("third")),
+    "worse": ("worse", Look("second", symbol="x")),
+    "changed": ("changed", Look("accent", symbol="square")),
+    "no significant change": ("no significant change", Look("quiet", symbol="circle-open")),
 }
 GROUPS = (("better", "Better"), ("worse", "Worse"), ("changed", "Changed"), ("no significant change", "No change"))
 # Ratios beyond this factor would squeeze all others to a line: they are in the table.
@@ -229,7 +229,7 @@ def ratios_chart(found: Comparison) -> Chart | None:
     """B / A of every metric that has a ratio, shares apart, on a logarithmic axis around 1."""
     beyond = [c for c in found.changes if (r := _ratio(c)) is not None and not _is_near(r)]
     near = _rows(found, lambda c: r if (r := _ratio(c)) is not None and _is_near(r) else None, 1.0)
-    dots = [row for row in near if isinstance(row, Dot)]
+    dots = [mark for row in near for mark in row.marks]
     if not dots:
         return None
     band = found.min_change
@@ -239,42 +239,41 @@ def ratios_chart(found: Comparison) -> Chart | None:
     words += _band_words(band, of_shares=False)
     if left_out := [c for c in beyond if not c.equal]:
         words += f" Beyond a factor of {_FURTHEST:g}, and in the table only: {units.plural(len(left_out), 'metric')}."
-    return forest("ratios", "Ratio of every metric, B / A", words, near, _STYLES, ratio_axis("B / A", low, high),
-                  centre=1.0, bands=((1 / (1 + band), 1 + band),))  # fmt: skip
+    axis = ratio_axis("B / A", low, high)
+    rows = Rows(axis, near, _LOOKS, centre=1.0, bands=((1 / (1 + band), 1 + band),))
+    return Chart("ratios", "Ratio of every metric, B / A", words, rows)
 
 
 def shares_chart(found: Comparison) -> Chart | None:
     """B - A of every share, in points."""
     rows = _rows(found, lambda c: c.difference if _is_share(c) else None, 100.0)
-    dots = [row for row in rows if isinstance(row, Dot)]
+    dots = [mark for row in rows for mark in row.marks]
     if not dots:
         return None
     band = 100.0 * found.min_change
     ends = [v for d in dots for v in (d.value, d.low, d.high) if v is not None]
     low, high = min(*ends, -2 * band), max(*ends, 2 * band)
     span = high - low
-    x_axis = axis("B - A, points", range=[low - 0.05 * span, high + 0.05 * span], nticks=7, tickangle=0)
+    axis = Axis("B - A, points", low - 0.05 * span, high + 0.05 * span)
     words = f"B - A with its 95 % interval, in points of a share.{_band_words(found.min_change, of_shares=True)}"
-    return forest("shares", "Difference of every share, B - A", words, rows, _STYLES, x_axis, centre=0.0,
-                  bands=((-band, band),))  # fmt: skip
+    shares = Rows(axis, rows, _LOOKS, centre=0.0, bands=((-band, band),))
+    return Chart("shares", "Difference of every share, B - A", words, shares)
 
 
-def _rows(found: Comparison, value: Callable[[MetricChange], Estimate | None], factor: float) -> list[Dot | Heading]:
+def _rows(found: Comparison, value: Callable[[MetricChange], Estimate | None], factor: float) -> tuple[Row, ...]:
     """The changes that have a value, by verdict; of those that are equal on both sides there is nothing to draw."""
-    rows: list[Dot | Heading] = []
+    rows: list[Row] = []
     for verdict, title in GROUPS:
         of = [(c, e) for c in found.changes if c.verdict == verdict and not c.equal and (e := value(c)) is not None]
-        rows += [Heading(f"{title}: {len(of)}"), *(_dot(c, e, factor) for c, e in of)] if of else []
-    return rows
+        rows += [Row(f"{title}: {len(of)}"), *(_dot(c, e, factor) for c, e in of)] if of else []
+    return tuple(rows)
 
 
-def _dot(change: MetricChange, value: Estimate, factor: float) -> Dot:
-    said, interval = change_of(change)
-    told = f"{said} ({interval})" if interval else said
-    return Dot(
-        quantity(change.metric).title, factor * value.mean, said, change.verdict, factor * value.ci_low,
-        factor * value.ci_high, f"{told}: {change.verdict}",
-    )  # fmt: skip
+def _dot(change: MetricChange, value: Estimate, factor: float) -> Row:
+    title, (said, interval) = quantity(change.metric).title, change_of(change)
+    told = f"{title}: {said}{f' ({interval})' if interval else ''}: {change.verdict}"
+    mean, low, high = (factor * end for end in (value.mean, value.ci_low, value.ci_high))
+    return Row(title, said, (RowMark(change.verdict, mean, low, high, said=told),))
 
 
 def _is_share(change: MetricChange) -> bool:

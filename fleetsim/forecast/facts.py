@@ -13,7 +13,7 @@ from fleetsim.job.assumptions import run_assumptions
 from fleetsim.job.facts import assumed_line, checkpoint_line, evaluation_line, swing_line
 from fleetsim.job.grounds import how_sure, observed_line, rests_on
 from fleetsim.job.words import binding_words
-from fleetsim.tell.charts.curve import Curve, curve_chart
+from fleetsim.tell.charts.kinds import Curve, curve_chart
 from fleetsim.tell.data import estimate, head, told
 from fleetsim.tell.document import Document, Section, Table, present
 from fleetsim.tell.facts import Fact, Facts, explained, facts

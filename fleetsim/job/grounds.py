@@ -72,7 +72,7 @@ def rests_on(source: EngineSource, assumed: Sequence[Assumption], nothing_assume
         told.append(f"The answer leaves what was measured: {'; '.join(outside)}.")
     sheet = assumption_sheet(assumed) if assumed else nothing_assumed
     blocks = terminal_only(accuracy), page_only(" ".join(told), sheet, *more)
-    return Section("What this rests on", blocks, short="accuracy")
+    return Section("What this rests on", blocks, short="accuracy", folded=True)
 
 
 def assumed_section(assumed: Sequence[Assumption]) -> Section:
@@ -116,7 +116,7 @@ def _alone(confidence: float, together: str = ADDED) -> str:
 
 
 def _sure(table: Table) -> Section:
-    return Section("How sure", (table,), short="how sure")
+    return Section("How sure", (table,), short="how sure", folded=True)
 
 
 def assumption_list(assumed: Iterable[Assumption], themes: Mapping[str, str]) -> Listed:

@@ -190,8 +190,8 @@ class Result(ABC):
 
     def to_html(self, path: str | os.PathLike[str]) -> Path:
         """Writes the page of the command's --html: one file that opens offline. What it shows beyond the result is
-        simulated for it. An existing file is replaced. Raises OutsideError without jinja2 and plotly, or where the file
-        cannot be written.
+        simulated for it. An existing file is replaced. Raises OutsideError without jinja2, or where the file cannot be
+        written.
         """
         from fleetsim.files import replace_file
 

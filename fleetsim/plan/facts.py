@@ -25,7 +25,7 @@ from fleetsim.plan.assumptions import assumed
 from fleetsim.plan.rows import RANGED, PlanRow, Plans
 from fleetsim.plan.search import Found
 from fleetsim.tell.charts.chart import Chart
-from fleetsim.tell.charts.curve import Curve, curve_chart
+from fleetsim.tell.charts.kinds import Curve, curve_chart
 from fleetsim.tell.data import estimate, head, told
 from fleetsim.tell.document import Document, Listed, Section, Table, page_only, present, terminal_only
 from fleetsim.tell.facts import Fact, Facts, Words, explained, facts

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,13 +20,12 @@ from fleetsim.replay.change.recommendation import AdvisedFleet
 from fleetsim.replay.change.what_if import KeySweep
 from fleetsim.replay.compared_quantities import QUANTITIES, Compared, ComparedRow, catalogued, error_words
 from fleetsim.replay.observe.observed import LengthHistogram
+from fleetsim.replay.pictures import panel
 from fleetsim.replay.words import clock
-from fleetsim.tell.charts.chart import Chart, axis, plain_text
-from fleetsim.tell.charts.curve import Curve, curve_chart
-from fleetsim.tell.charts.forest import Dot, Style, forest
-from fleetsim.tell.charts.gantt import Clock, stepped
-from fleetsim.tell.charts.panels import Band, Line, Panel, panels
-from fleetsim.tell.charts.parts import Mark, upright
+from fleetsim.tell.charts.axes import Axis, Clock, from_zero
+from fleetsim.tell.charts.bounded import squared, stepped
+from fleetsim.tell.charts.chart import Chart, Look, Mark, Panel, Plot, Row, RowMark, Rows, Series, look
+from fleetsim.tell.charts.kinds import Curve, curve_chart
 from fleetsim.tell.document import Block, Bullets, Table, Words, terminal_only
 
 _MOST_SLICES = 24
@@ -132,27 +130,19 @@ def lengths_chart(lengths: LengthHistogram | None) -> Chart | None:
         shares.append(float(f"{100 * count / total:.4g}"))
         upto = "no bound" if math.isinf(bound) else f"{bound:,.0f}"
         told.append(f"over {low:,.0f}, up to {upto} tokens: {units.share(count / total)}, {count:,.0f} requests")
-    data = {
-        "type": "bar",
-        "name": "finished requests",
-        "x": list(range(len(names))),
-        "y": shares,
-        "meta": {"colour": "accent"},
-        "marker": {"line": {"width": 1}, "pattern": {"shape": ["/" if math.isinf(pairs[k][0]) else "" for k in
-                                                              range(first, last + 1)], "solidity": 0.3}},
-        "hovertext": told,
-        "hoverinfo": "text",
-    }  # fmt: skip
-    every = max(1, math.ceil(len(names) / 9))
-    ticks = [k for k in range(len(names)) if k % every == 0 or k == len(names) - 1]
-    layout = {
-        "showlegend": False,
-        "bargap": 0.08,
-        "xaxis": axis(
-            "tokens of a response, up to", tickvals=ticks, ticktext=[plain_text(names[k]) for k in ticks], tickangle=-45
-        ),
-        "yaxis": axis("share of the requests", ticksuffix=" %", rangemode="tozero", nticks=6),
-    }
+    places, closed = [float(k) for k in range(len(names))], len(names) - math.isinf(pairs[last][0])
+    series = [
+        Series(name, "bars", places[of], shares[of], style, said=told[of], width=0.9)
+        for name, of, style in (
+            ("bounded", slice(closed), look(0)),
+            ("without upper bound", slice(closed, None), Look("accent", pattern="/")),
+        )
+        if places[of]
+    ]
+    every = max(1, math.ceil(len(names) / 6))
+    ticks = tuple((places[k], names[k]) for k in range(len(names)) if k % every == 0)
+    x = Axis("tokens of a response, up to", -0.6, len(names) - 0.4, ticks=ticks, grid=False)
+    y = from_zero("share of the requests", shares, after=" %")
     unbounded = " The hatched bar has no upper bound." if math.isinf(pairs[last][0]) else ""
     above = {q: "above " if lengths.unbounded(q) else "" for q in (0.5, 0.9, 0.99)}
     words = (
@@ -161,7 +151,7 @@ def lengths_chart(lengths: LengthHistogram | None) -> Chart | None:
         f"{units.number(lengths.p99)}."
         f" The bars are the engine's own buckets, which differ in width.{unbounded}"
     )
-    return Chart("lengths", "Response lengths", words, (data,), layout, 340)
+    return Chart("lengths", "Response lengths", words, Plot(x, (Panel(y, tuple(series), height_px=220),)))
 
 
 def backtest_charts(back: Backtest | None) -> Iterator[Chart]:
@@ -179,16 +169,16 @@ def _errors(back: Backtest) -> Chart:
         scale = (row.predicted - row.observed) / row.error if row.error else 1.0
         ends = sorted(100 * (x - row.observed) / scale for x in (row.interval.ci_low, row.interval.ci_high))
         style = "within" if row.within else "off"
-        rows.append(
-            Dot(catalogued(row.quantity).title, 100 * row.error, error_words(row), style, ends[0], ends[1], _both(row))
-        )
-    reach = 1.15 * max(100 * back.limit, *(abs(v) for d in rows for v in (d.value, d.low or 0.0, d.high or 0.0)))
-    styles = {"within": Style("within the limit", "accent", "circle"), "off": Style("OFF", "second", "x")}
-    limit = 100 * back.limit
-    x_axis = axis("error: %, points of the step, % of a batch", range=[-reach, reach], nticks=7)
+        name = catalogued(row.quantity).title
+        mark = RowMark(style, 100 * row.error, ends[0], ends[1], said=f"{name}: {_both(row)}")
+        rows.append(Row(name, error_words(row), (mark,)))
+    marks, limit = [mark for row in rows for mark in row.marks], 100 * back.limit
+    reach = 1.15 * max(limit, *(abs(v) for d in marks for v in (d.value, d.low or 0.0, d.high or 0.0)))
+    looks = {"within": ("within the limit", Look("accent")), "off": ("OFF", Look("second", symbol="x"))}
+    axis = Axis("error: %, points of the step, % of a batch", -reach, reach, grid=False)
     words = f"{verdict_words(back)} The band is the limit of {units.share(back.limit)} either way."
-    return forest("errors", "Back-test: error of each quantity", words, rows, styles, x_axis, centre=0.0,
-                bands=((-limit, limit),))  # fmt: skip
+    points = Rows(axis, tuple(rows), looks, 0.0, ((-limit, limit),))
+    return Chart("errors", "Back-test: error of each quantity", words, points)
 
 
 def _both(row: ComparedRow) -> str:
@@ -217,31 +207,19 @@ def _by_part(back: Backtest) -> Chart:
         x2, predicted = stepped(clock, start, end, values([None if r is None else r.predicted for r in rows]))
         _, low = stepped(clock, start, end, values([None if r is None else r.interval.ci_low for r in rows]))
         _, high = stepped(clock, start, end, values([None if r is None else r.interval.ci_high for r in rows]))
-        x3, low = _squared(x2, low)
-        _, high = _squared(x2, high)
-        lines = (
-            Line("observed", x, observed, "accent", "solid", steps=True, width=2.2),
-            Line("simulated", x2, predicted, "second", "dash", steps=True, width=2.2),
+        x3, low = squared(x2, low)
+        _, high = squared(x2, high)
+        series = (
+            Series("simulated, 95 % interval", "band", x3, high, Look("second"), low=low),
+            Series("observed", "steps", x, observed, look(0)),
+            Series("simulated", "steps", x2, predicted, look(1)),
         )
-        band = Band("simulated, 95 % interval", x3, low, high, "second")
-        each.append(Panel(title, lines, (band,), suffix, height_px=100))
+        each.append(panel(title, series, 100, suffix))
     held = [s for s in back.hours if s.held_out]
     words = "Observed and simulated over the parts of the window."
     if held:
         words += " The engine's speed was fitted on the first half; the second half is predicted, not fitted."
-    return panels("backtest", "Back-test: observed and simulated", words, each, clock)
-
-
-def _squared(x: list[float], y: list[float | None]) -> tuple[list[float], list[float | None]]:
-    """The corners of a line that holds each value until the next, for a band, whose sides are straight."""
-    xs, ys = x[:1], y[:1]
-    for k in range(1, len(x)):
-        if y[k] is not None and y[k - 1] is not None and y[k] != y[k - 1]:
-            xs.append(x[k])
-            ys.append(y[k - 1])
-        xs.append(x[k])
-        ys.append(y[k])
-    return xs, ys
+    return Chart("backtest", "Back-test: observed and simulated", words, Plot(clock.axis(), tuple(each)))
 
 
 def swept_charts(sweep: KeySweep, advised: AdvisedFleet | None) -> Iterator[Chart]:
@@ -294,19 +272,12 @@ def _curve(
     id_: str, title: str, words: str, x: list[float], y: list[Estimate], x_title: str, y_title: str, how: units.Unit,
     recommended: float | None, now: float | None, targets: Sequence[Mark] = (),
 ) -> Chart:  # fmt: skip
-    chart = curve_chart(
-        id_, units.capital(title), words, [Curve(y_title, x, y)], x_title=plain_text(x_title),
-        y_title=y_title, how=how, recommended=recommended, targets=targets, height_px=280,
+    shown = now is not None and now != recommended and x[0] <= now <= x[-1]
+    return curve_chart(
+        id_, units.capital(title), words, [Curve(y_title, x, y)], x_title=x_title, y_title=y_title, how=how,
+        recommended=recommended, targets=targets, upright=[Mark(now, "now")] if shown and now is not None else (),
+        height_px=200,
     )  # fmt: skip
-    if now is None or now == recommended or not x[0] <= now <= x[-1]:
-        return chart
-    shapes, notes = upright([Mark(now, "now")], left=now > (x[0] + x[-1]) / 2)
-    layout = {
-        **chart.layout,
-        "shapes": [*chart.layout["shapes"], *shapes],
-        "annotations": [*chart.layout["annotations"], *notes],
-    }
-    return replace(chart, layout=layout)
 
 
 def _ends(points: Sequence[tuple[float, Mapping[str, Estimate]]], metric: str, how: units.Unit) -> str:

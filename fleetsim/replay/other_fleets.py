@@ -29,6 +29,7 @@ from fleetsim.tell.document import (
     estimated,
     followed,
     page_only,
+    pair,
     present,
     terminal_only,
 )
@@ -56,7 +57,7 @@ def fleets_sections(answers: Answers, drawn: bool) -> Iterator[Section]:
         yield _sweep_section(answers.sweep, changes, swept_charts(answers.sweep, advised) if drawn else ())
     blocks: tuple[Block, ...] = ()
     if advised is not None:
-        blocks = (*recommendation_blocks(answers), *(candidate_charts(advised) if drawn else ()))
+        blocks = (*recommendation_blocks(answers), *present(pair(*candidate_charts(advised)) if drawn else None))
     elif answers.withheld is not None:
         blocks = tuple(withheld_blocks(answers))
     yield Section("Recommendation", blocks, short="recommendation")
@@ -130,7 +131,7 @@ def _sweep_section(answer: KeySweep, changes: Mapping[str, Any], charts: Iterabl
         marked=frozenset(i for i, point in enumerate(answer.points) if point.value == answer.now and not point.stuck),
     )
     title, short = f"What if: {answer.key}", f"what if, over {answer.key}{beside} (> now)"
-    return Section(title, (*followed(table.narrowing(*_LEAST), *_below(answer)), *charts), short=short)
+    return Section(title, (*followed(table.narrowing(*_LEAST), *_below(answer)), *present(pair(*charts))), short=short)
 
 
 def _point(point: KeyPoint, now: bool) -> tuple[Cell, ...]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,57 +16,90 @@ from fleetsim.replay.observe.observed import Observed
 from fleetsim.replay.observe.over_time import DOING, Activity, Doing
 from fleetsim.replay.observe.series import Bins, FleetSeries, QueueSeries, TrainerSeries
 from fleetsim.replay.words import span_of_time
-from fleetsim.tell.charts.chart import Chart
-from fleetsim.tell.charts.gantt import Clock, known, stepped
-from fleetsim.tell.charts.panels import Band, Line, Panel, Scene, legend_px
-from fleetsim.tell.charts.steps import StateLook, short, strip
+from fleetsim.tell.charts.axes import Clock, from_zero
+from fleetsim.tell.charts.bounded import known, stepped, together, wide_enough
+from fleetsim.tell.charts.chart import Chart, Look, Mark, Panel, Plot, Series, Span, Spans, look
 
 # Instances with a line each: more of them are a band, and stragglers by name.
 _FEW, _MOST_NAMED = 3, 3
 # A band of up to so many instances is from the lowest to the highest, of more from the 10th to the 90th percentile.
 _ALL_OF = 10
-_DASHES = ("solid", "dash", "dot")
-_COLOURS = ("accent", "second", "third")
-
-LOOKS: dict[str, StateLook] = {
-    "working": StateLook("makes tokens", "accent", 0.8),
-    "paused": StateLook("whole fleet paused", "second", 0.8, "/"),
-    "idle": StateLook("no request", "third", 0.22),
-    "still": StateLook("no token", "second", 0.45, "x"),
-    "unread": StateLook("not read", "quiet", 0.8, "."),
+LOOKS: dict[str, tuple[str, Look]] = {
+    "working": ("makes tokens", Look("accent")),
+    "paused": ("whole fleet paused", Look("second", lanes=((0.0, 0.38), (0.62, 1.0)))),
+    "idle": ("no request", Look("third", lanes=((0.42, 0.58),))),
+    "still": ("no token", Look("second", lanes=((0.25, 0.75),))),
+    "unread": ("not read", Look("quiet", lanes=((0.0, 0.16), (0.84, 1.0)))),
 }
 _TOLD: dict[Doing, str] = {
     "working": "thick: it makes tokens",
-    "paused": "hatched: the whole fleet is paused",
+    "paused": "two stripes: the whole fleet is paused",
     "idle": "thin: it holds no request",
-    "still": "crossed: it makes no token, not in such a pause",
-    "unread": "dotted: it is there and was not read",
+    "still": "half as thick: it makes no token, not in such a pause",
+    "unread": "two hair lines: it is there and was not read",
 }
 _EACH = {
-    "tok_s": ("output tok/s of an instance", 170),
-    "running": ("requests running on an instance", 130),
-    "waiting": ("requests waiting in an instance", 100),
+    "tok_s": ("output tok/s of an instance", 140),
+    "running": ("requests running on an instance", 110),
+    "waiting": ("requests waiting in an instance", 80),
 }
+# Characters of an instance's name in a legend, or beside its row; its end tells pods of one deployment apart.
+_LONGEST = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What all charts of a window have in common. step_s: between two readings. shades: spans in seconds behind all
+    panels; letters: events by time, in the order of time."""
+
+    clock: Clock
+    step_s: float
+    shades: Sequence[tuple[float, float]] = ()
+    letters: Sequence[tuple[float, str]] = ()
+
+    def chart(self, id: str, title: str, words: str, panels: Sequence[Panel], shaded: bool = True) -> Chart:  # noqa: A002
+        """A chart in it; what is shaded is said. Shades too short to be seen are left out."""
+        seen = wide_enough(self.shades, self.clock) if shaded else []
+        if seen:
+            of = f"{len(seen):,} of {len(self.shades):,}"
+            some = "" if len(seen) == len(self.shades) else f", those long enough to be seen ({of})"
+            words += f" Shaded: pauses of the whole fleet{some}."
+        at, letters = self.clock.at, [(self.clock.at(t), x) for t, x in together(self.letters, self.clock)]
+        lines, shades = tuple(Mark(x) for x, _ in letters), [(at(a), at(b)) for a, b in seen]
+        return Chart(id, title, words, Plot(self.clock.axis(), tuple(panels), lines, shades, letters))
+
+
+def panel(
+    title: str,
+    series: Sequence[Series],
+    height_px: int = 150,
+    after: str = "",
+    level: tuple[float, str] | None = None,
+    top: float | None = None,
+) -> Panel:
+    """A panel from 0 to a little above the highest value. level: a line across, and what it is. top: the highest."""
+    found = [v for one in series for v in one.y if v is not None] + ([level[0]] if level else [])
+    axis = from_zero(title, found if top is None else [top], 0.06 if top is None else 0.0, after=after)
+    return Panel(axis, tuple(series), () if level is None else (Mark(*level),), height_px=height_px)
 
 
 def fleet_chart(fleet: FleetSeries, observed: Observed, scene: Scene) -> Chart:
     """Rate, requests and number of all instances together."""
     bins = fleet.bins
-    each = [Panel("output tok/s, all instances", (_binned("output tokens", scene.clock, bins, fleet.tok_s),))]
+    each = [panel("output tok/s, all instances", [_binned("output tokens", scene, bins, fleet.tok_s)])]
     loads = []
     if fleet.running is not None:
-        loads.append(_binned("running", scene.clock, bins, fleet.running))
+        loads.append(_binned("running", scene, bins, fleet.running))
     if fleet.waiting is not None:
-        loads.append(_binned("waiting", scene.clock, bins, fleet.waiting, "second", "dash"))
+        loads.append(_binned("waiting", scene, bins, fleet.waiting, look(1)))
     if loads:
-        each.append(Panel("requests in the engines", tuple(loads), height_px=120))
-    there = _binned("instances", scene.clock, bins, fleet.instances, "third")
-    each.append(Panel("instances", (there,), height_px=70))
+        each.append(panel("requests in the engines", loads, 120))
+    each.append(panel("instances", [_binned("instances", scene, bins, fleet.instances, Look("third"))], 70))
     f, words = observed.fleet, ""
     if f is not None:
         words = f"The fleet makes {units.number(f.tok_s)} output tokens per second on average"
         words += f", with {units.number(f.running)} requests running." if f.running is not None else "."
-    return scene.panels("fleet", "Fleet: rate and load", words + _bins_words(bins, scene), each)
+    return scene.chart("fleet", "Fleet: rate and load", words + _bins_words(bins, scene), each)
 
 
 def instances_chart(fleet: FleetSeries, names: Sequence[str], observed: Observed, scene: Scene) -> Chart:
@@ -80,19 +112,19 @@ def instances_chart(fleet: FleetSeries, names: Sequence[str], observed: Observed
         if signal == "waiting" and not np.nansum(rows) > 0:
             quiet = " No request waited in any of them, at any reading."
         elif len(names) <= _FEW:
-            lines = [
-                _binned(short(name), scene.clock, fleet.bins, rows[k], _COLOURS[k], _DASHES[k])
-                for k, name in enumerate(names)
-            ]
-            each.append(Panel(title, tuple(lines), height_px=height))
+            lines = [_binned(short(n), scene, fleet.bins, rows[k], look(k)) for k, n in enumerate(names)]
+            each.append(panel(title, lines, height))
         else:
             low, middle, high = spread_of(rows)
             x = scene.clock.places(_middles(fleet.bins))
-            lines = [Line("median instance", x, known(middle))]
+            lines = [
+                Series(_how(rows), "band", x, known(high), low=known(low)),
+                Series("median instance", "line", x, known(middle)),
+            ]
             for k, row in enumerate(named):
-                name = f"{short(names[row])} (slow)"
-                lines.append(_binned(name, scene.clock, fleet.bins, rows[row], "second", ("dash", "dot", "dashdot")[k]))
-            each.append(Panel(title, tuple(lines), (Band(_how(rows), x, known(low), known(high)),), height_px=height))
+                style = Look("second", ("dash", "dot", "dashdot")[k])
+                lines.append(_binned(f"{short(names[row])} (slow)", scene, fleet.bins, rows[row], style))
+            each.append(panel(title, lines, height))
     if slow:
         more = f" and {len(slow) - _MOST_NAMED} more" if len(slow) > _MOST_NAMED else ""
         words = f"{units.plural(len(slow), 'straggler')}: {', '.join(slow[:_MOST_NAMED])}{more}."
@@ -100,7 +132,7 @@ def instances_chart(fleet: FleetSeries, names: Sequence[str], observed: Observed
         words = f"None of the {len(names):,} instances is a straggler."
     if len(names) > _FEW:
         words += f" The band is {_how(fleet.each['tok_s'])}, the line the median."
-    return scene.panels("instances", "Instances: how far apart", words + quiet + _bins_words(fleet.bins, scene), each)
+    return scene.chart("instances", "Instances: how far apart", words + quiet + _bins_words(fleet.bins, scene), each)
 
 
 def spread_of(rows: Floats) -> tuple[Floats, Floats, Floats]:
@@ -119,7 +151,12 @@ def _how(rows: Floats) -> str:
 
 def activity_chart(activity: Activity, whole_s: float) -> Chart:
     """A strip for each instance. whole_s: of the window, of which this may be the end."""
-    rows = sorted(((str(one.id), one.spans) for one in activity.strips), key=lambda row: _natural(row[0]))
+    clock = Clock.of(activity.from_s, activity.until_s)
+    strips = sorted(activity.strips, key=lambda one: _natural(str(one.id)))
+    rows = tuple(
+        (short(str(one.id)), [Span(doing, clock.at(start_s), clock.at(end_s)) for doing, start_s, end_s in one.spans])
+        for one in strips
+    )
     used = {doing for one in activity.strips for doing, _, _ in one.spans}
     part = activity.until_s - activity.from_s < 0.999 * whole_s
     words = f"Each row is an instance, from {span_of_time(activity.from_s, activity.until_s)}"
@@ -131,9 +168,7 @@ def activity_chart(activity: Activity, whole_s: float) -> Chart:
         f" {units.capital(told)}; nothing: it is not there. What is shorter than the time between two readings "
         f"({units.seconds(activity.resolution_s)}) is not told apart."
     )
-    clock = Clock.of(activity.from_s, activity.until_s)
-    looks: dict[str, StateLook] = {doing: LOOKS[doing] for doing in DOING if doing in used}
-    return strip("activity", "What each instance did", words, rows, looks, clock)
+    return Chart("activity", "What each instance did", words, Spans(clock.axis(), rows, LOOKS))
 
 
 def _natural(name: str) -> list[tuple[int, int, str]]:
@@ -141,10 +176,13 @@ def _natural(name: str) -> list[tuple[int, int, str]]:
     return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in re.findall(r"[0-9]+|[^0-9]+", name)]
 
 
-def _binned(
-    name: str, clock: Clock, bins: Bins, values: Floats, colour: str = "accent", dash: str = "solid"
-) -> Line:  # fmt: skip
-    return Line(name, clock.places(_middles(bins)), known(values), colour, dash)
+def short(name: str, most: int = _LONGEST) -> str:
+    """A name that fits beside a row."""
+    return name if len(name) <= most else f"...{name[3 - most :]}"
+
+
+def _binned(name: str, scene: Scene, bins: Bins, values: Floats, style: Look = look(0)) -> Series:  # noqa: B008
+    return Series(name, "line", scene.clock.places(_middles(bins)), known(values), style)
 
 
 def _middles(bins: Bins) -> Floats:
@@ -165,32 +203,33 @@ def trainer_chart(trainer: TrainerSeries, observed: Observed, scene: Scene) -> C
     """Seconds of a step and of its parts, and the share of the time that the trainer waits."""
     clock, t = scene.clock, observed.trainer
     lines = []
-    for name, values, colour, dash in (
-        ("the whole step", trainer.step_s, "accent", "solid"),
-        ("waiting for samples", trainer.wait_s, "second", "dash"),
-        ("held by weight sync", trainer.sync_s, "third", "dot"),
+    for k, (name, values) in enumerate(
+        (
+            ("the whole step", trainer.step_s),
+            ("waiting for samples", trainer.wait_s),
+            ("held by weight sync", trainer.sync_s),
+        )
     ):
         if values is not None:
-            x, y = stepped(clock, trainer.start_s, trainer.end_s, values)
-            lines.append(Line(name, x, y, colour, dash, steps=True))
-    each = [Panel("seconds of an optimizer step", tuple(lines), height_px=190)] if lines else []
+            lines.append(Series(name, "steps", *stepped(clock, trainer.start_s, trainer.end_s, values), look(k)))
+    each = [panel("seconds of an optimizer step", lines, 160)] if lines else []
     words = "Seconds of a step are not known."
     if t.step_s is not None:
         words = f"A step takes {units.seconds(t.step_s.value)} on average, {_FROM[t.step_s.source]}."
     if trainer.idle_fraction is not None:
         x, y = stepped(clock, trainer.start_s, trainer.end_s, 100.0 * trainer.idle_fraction)
-        idle = Line(quantity("trainer_idle_fraction").title, x, y, "second", steps=True, fill=True)
-        level = None
+        title, level = quantity("trainer_idle_fraction").title, None
         if t.idle_fraction is not None:
             mean = units.share(t.idle_fraction.value)
             level = (100.0 * t.idle_fraction.value, f"mean {mean}")
             words += f" The trainer waits for samples {mean} of its time."
-        each.append(Panel(quantity("trainer_idle_fraction").title, (idle,), (), " %", level, 110, 100.0))
+        idle = Series(title, "steps", x, y, Look("second"), fill=True)
+        each.append(panel(title, [idle], 100, " %", level, 100.0))
     if trainer.merged:
         words += f" Every level is the mean of about {np.median(trainer.steps):,.0f} steps, to keep the page small."
     elif t.step_s is not None and t.step_s.source == "exported":
         words += f" Readings are {units.seconds(scene.step_s)} apart: a single step is known to within that."
-    return scene.panels("trainer", "Trainer: step and idle", words, each)
+    return scene.chart("trainer", "Trainer: step and idle", words, each)
 
 
 def queue_chart(queue: QueueSeries, observed: Observed, scene: Scene) -> Chart:
@@ -198,18 +237,18 @@ def queue_chart(queue: QueueSeries, observed: Observed, scene: Scene) -> Chart:
     clock, q, batch = scene.clock, observed.queue, observed.trainer.batch_samples
     each, words = [], ""
     if queue.depth is not None:
-        lines, bands = _depth(queue, clock)
-        most = max((v for line in lines for v in line.y if v is not None), default=0.0)
+        lines = _depth(queue, clock)
+        most = max((v for line in lines if line.kind != "band" for v in line.y if v is not None), default=0.0)
         level = None
         if batch is not None and 0.2 * batch.value <= most:
             level = (round(batch.value, 1), "one batch")
-        each.append(Panel("samples that wait", lines, bands, level=level))
+        each.append(panel("samples that wait", lines, level=level))
         if q.depth is not None and q.depth_max is not None:
             words = f"{units.number(q.depth)} samples wait on average, {units.number(q.depth_max)} at most."
     if queue.oldest_age_steps is not None:
         x = clock.places((queue.start_s + queue.end_s) / 2)
-        age = Line("oldest sample", x, known(queue.oldest_age_steps), "third")
-        each.append(Panel(quantity("oldest_sample_age_steps").title, (age,), height_px=90))
+        age = Series("oldest sample", "line", x, known(queue.oldest_age_steps), Look("third"))
+        each.append(panel(quantity("oldest_sample_age_steps").title, [age], 90))
         if q.oldest_age_max_steps is not None:
             words += f" The oldest is up to {units.number(q.oldest_age_max_steps)} steps old."
     if q.growth_per_h is not None and abs(q.growth_per_h) >= 0.5:
@@ -217,18 +256,18 @@ def queue_chart(queue: QueueSeries, observed: Observed, scene: Scene) -> Chart:
     if queue.highest is not None:
         span = units.seconds(float(queue.end_s[0] - queue.start_s[0]))
         words += f" Every point is the mean of {span}, to keep the page small."
-    return scene.panels("queue", "Queue of finished samples", words.strip(), each, shaded=False)
+    return scene.chart("queue", "Queue of finished samples", words.strip(), each, shaded=False)
 
 
-def _depth(queue: QueueSeries, clock: Clock) -> tuple[tuple[Line, ...], tuple[Band, ...]]:
+def _depth(queue: QueueSeries, clock: Clock) -> list[Series]:
     """As read, held from one reading to the next; where readings are taken together, their mean and their highest."""
     assert queue.depth is not None
     if queue.highest is None:
         x, y = stepped(clock, queue.start_s, queue.end_s, queue.depth)
-        return (Line(quantity("queue_depth").title, x, y, steps=True, fill=True),), ()
-    x = clock.places((queue.start_s + queue.end_s) / 2)
-    band = Band("up to the highest reading", x, known(queue.depth), known(queue.highest))
-    return (Line("mean", x, known(queue.depth)),), (band,)
+        return [Series(quantity("queue_depth").title, "steps", x, y, fill=True)]
+    at, depth = clock.places((queue.start_s + queue.end_s) / 2), known(queue.depth)
+    band = Series("up to the highest reading", "band", at, known(queue.highest), low=depth)
+    return [band, Series("mean", "line", at, depth)]
 
 
 def pauses_chart(pauses: Pauses, scene: Scene) -> Chart:
@@ -245,26 +284,12 @@ def pauses_chart(pauses: Pauses, scene: Scene) -> Chart:
     )
     if len(chosen) < count:
         words += f" {len(chosen):,} of {count:,} are drawn, evenly."
-    panel = Panel("seconds of each pause", top=1.15 * max(p.seconds for p in chosen))
-    chart = scene.panels("pauses", "Pauses of the whole fleet", words, [panel], shaded=False)
-    kinds = ((False, "with work in hand", "accent", "circle"), (True, "engines empty", "second", "square-open"))
-    data: list[dict[str, Any]] = []
-    for empty, name, colour, symbol in kinds:
+    series = []
+    kinds = ((False, "with work in hand", look(0)), (True, "engines empty", Look("second", symbol="square-open")))
+    for empty, name, style in kinds:
         some = [p for p in chosen if p.empty is empty]
-        if some:
-            data.append(
-                {
-                    "type": "scatter",
-                    "mode": "markers",
-                    "name": name,
-                    "x": scene.clock.places(p.start_s for p in some),
-                    "y": known(p.seconds for p in some),
-                    "meta": {"colour": colour},
-                    "marker": {"symbol": symbol, "size": 7, "line": {"width": 1.2}},
-                    "showlegend": True,
-                }
-            )
-    room = legend_px([str(trace["name"]) for trace in data])
-    margin = {**chart.layout["margin"], "t": chart.layout["margin"]["t"] + room}
-    layout = {**chart.layout, "margin": margin, "showlegend": True}
-    return replace(chart, data=tuple(data), layout=layout, height_px=chart.height_px + room)
+        x, y = scene.clock.places(p.start_s for p in some), known(p.seconds for p in some)
+        said = [f"{units.seconds(p.seconds)}, {name}" for p in some]
+        series += [Series(name, "dots", x, y, style, said=said, sizes=[7.0] * len(some))] if some else []
+    drawn = panel("seconds of each pause", series)
+    return scene.chart("pauses", "Pauses of the whole fleet", words, [drawn], shaded=False)

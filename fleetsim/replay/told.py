@@ -17,6 +17,7 @@ from fleetsim.replay.observe.over_time import OverTime
 from fleetsim.replay.observed_tables import observed_sections
 from fleetsim.replay.other_fleets import fleets_sections, simulated_again, verification_blocks
 from fleetsim.replay.pictures import (
+    Scene,
     activity_chart,
     fleet_chart,
     instances_chart,
@@ -26,9 +27,8 @@ from fleetsim.replay.pictures import (
 )
 from fleetsim.replay.run import Replayed
 from fleetsim.replay.words import clock
+from fleetsim.tell.charts.axes import Clock
 from fleetsim.tell.charts.chart import Chart
-from fleetsim.tell.charts.gantt import Clock
-from fleetsim.tell.charts.panels import Scene
 from fleetsim.tell.document import (
     Block,
     Bullets,

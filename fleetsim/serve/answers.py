@@ -157,20 +157,31 @@ def _counts(scenario: Scenario, best: int) -> list[int]:
 def _told(job: Job, best: int, table: Facts, curve: Mapping[int, Trial]) -> dict[str, Any]:
     from fleetsim.job.command import call_again
 
-    points = [
-        {"instances": n, **{name: trial.mean(name) for name in ("step_s", "cost_per_step", "trainer_idle_fraction")}}
-        for n, trial in sorted(curve.items())
-        if trial.stuck is None
-    ]
     return {
         "instances": best,
         "answer": table.answer,
         "tiles": [{"title": one.title, "figure": one.figure, "beside": one.beside} for one in table.tiles],
         "lines": [[label, str(said)] for label, said in table.lines],
-        "curve": points,
+        "curves": "".join(_curve(metric, best, curve) for metric in ("step_s", "cost_per_step")),
         "values": _values(job),
         "command": shlex.join(call_again("size", job)),
     }
+
+
+def _curve(metric: str, best: int, curve: Mapping[int, Trial]) -> str:
+    """What depends on the count, drawn as on the pages of --html."""
+    from fleetsim import units
+    from fleetsim.quantities import quantity
+    from fleetsim.tell.charts.draw import chart_html
+    from fleetsim.tell.charts.kinds import Curve, curve_chart
+
+    q, ran = quantity(metric), sorted((n, trial) for n, trial in curve.items() if trial.stuck is None)
+    points = Curve(q.title, [float(n) for n, _ in ran], [trial.estimates[metric] for _, trial in ran])
+    drawn = curve_chart(
+        metric, units.capital(q.title), "", [points], x_title="instances", y_title=q.title, how=q.unit,
+        recommended=float(best), height_px=180,
+    )  # fmt: skip
+    return f"<figure><h2>{drawn.title}</h2>{chart_html(drawn)}</figure>"
 
 
 def _values(job: Job) -> dict[str, Any]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 _PAGE = Path(__file__).parent / "page"
-_STYLE = Path(fleetsim.__file__).parent / "tell" / "templates" / "style.css"
+_TEMPLATES = Path(fleetsim.__file__).parent / "tell" / "templates"
 # Bytes of a file that is sent; seconds that sending a head, and a body, may take; seconds of the answers.
 MOST_BYTES, SENDING_S = 8 << 20, 20.0
 COUNT_S, WHOLE_S, READ_S = 20.0, 120.0, 60.0
@@ -36,7 +36,9 @@ _FILES = {
     "/": (_PAGE / "index.html", "text/html"),
     "/page.js": (_PAGE / "page.js", "text/javascript"),
     "/page.css": (_PAGE / "page.css", "text/css"),
-    "/style.css": (_STYLE, "text/css"),
+    "/style.css": (_TEMPLATES / "style.css", "text/css"),
+    "/chart.css": (_TEMPLATES / "chart.css", "text/css"),
+    "/chart.js": (_TEMPLATES / "chart.js", "text/javascript"),
 }
 
 

@@ -12,23 +12,24 @@ from fleetsim import units
 from fleetsim.sim import timeline
 from fleetsim.sim.records import TRAINER_DOES, Records
 from fleetsim.sim.window import window_of
-from fleetsim.tell.charts.chart import Chart
-from fleetsim.tell.charts.gantt import MERGED, PARTS, GanttRow, Kind, Span, gantt_chart, merged, spread
-from fleetsim.tell.charts.parts import PartLook
+from fleetsim.tell.charts.axes import Axis
+from fleetsim.tell.charts.bounded import MERGED, PARTS, clipped, merged, spread
+from fleetsim.tell.charts.chart import Chart, Look, Span, Spans
 
 STEPS = 4
 WORK, IDLE, HELD, PUBLISH = "work", "idle", "held", "publish"
 SWITCH, CHECKPOINT, EVALUATION, LENT, DOWN = "switch", "checkpoint", "evaluation", "lent", "down"
+# Kinds differ in what they fill of a row, too.
 KINDS = {
-    WORK: Kind("training, generating", PartLook("accent")),
-    IDLE: Kind("idle (trainer: waits for samples)", PartLook("line"), thin=True),
-    HELD: Kind("held by weight sync", PartLook("second", pattern="/")),
-    PUBLISH: Kind("weights under way", PartLook("third", pattern="-")),
-    SWITCH: Kind("GPUs change hands", PartLook("quiet", pattern=".")),
-    CHECKPOINT: Kind("checkpoint", PartLook("shade-6", pattern="+")),
-    EVALUATION: Kind("evaluation", PartLook("shade-4", pattern="|")),
-    LENT: Kind("their GPUs are the trainer's", PartLook("quiet", pattern="\\")),
-    DOWN: Kind("down", PartLook("bad", pattern="x")),
+    WORK: ("training, generating", Look("accent")),
+    IDLE: ("idle (trainer: waits for samples)", Look("quiet", lanes=((0.42, 0.58),))),
+    HELD: ("held by weight sync", Look("second", lanes=((0.0, 0.38), (0.62, 1.0)))),
+    PUBLISH: ("weights under way", Look("third", lanes=((0.0, 0.5),))),
+    SWITCH: ("GPUs change hands", Look("quiet", lanes=((0.5, 1.0),))),
+    CHECKPOINT: ("checkpoint", Look("shade-6", lanes=((0.0, 0.2), (0.4, 0.6), (0.8, 1.0)))),
+    EVALUATION: ("evaluation", Look("shade-4", lanes=((0.25, 0.75),))),
+    LENT: ("their GPUs are the trainer's", Look("quiet", lanes=((0.0, 0.16),))),
+    DOWN: ("down", Look("bad", lanes=((0.0, 0.16), (0.84, 1.0)))),
 }
 _TRAINER = {
     "wait": IDLE,
@@ -80,11 +81,13 @@ def shown_of(records: Records) -> ShownSteps:
 def gantt(records: Records, id: str = "gantt", name: str = "Who does what when") -> Chart:  # noqa: A002
     """The chart. Raises ValueError for a run whose activity was not recorded."""
     shown = shown_of(records)
-    rows = [GanttRow("trainer", shown.trainer), *([GanttRow("sync", shown.sync)] if shown.sync else [])]
-    rows += [GanttRow(f"inst. {i}", spans) for i, spans in zip(shown.instances, shown.rows, strict=True)]
-    ends = [float(records.steps["end_s"][i]) for i in range(shown.first, shown.last)]
-    window = (shown.start_s, shown.end_s)
-    return gantt_chart(id, name, gantt_words(shown), rows, KINDS, window, lines=ends)
+    rows = [("trainer", shown.trainer), *([("sync", shown.sync)] if shown.sync else [])]
+    rows += [(f"inst. {i}", spans) for i, spans in zip(shown.instances, shown.rows, strict=True)]
+    ends = tuple(float(records.steps["end_s"][i]) for i in range(shown.first, shown.last))
+    start, end = shown.start_s, shown.end_s
+    drawn = tuple((label, merged(clipped(spans, start, end), (end - start) / PARTS)) for label, spans in rows)
+    axis = Axis("seconds of the run", start, end, grid=False)
+    return Chart(id, name, gantt_words(shown), Spans(axis, drawn, KINDS, ends))
 
 
 def gantt_words(shown: ShownSteps) -> str:
@@ -104,7 +107,7 @@ def gantt_words(shown: ShownSteps) -> str:
             f"Shown are {len(shown.instances)} of {shown.of:,} instances, spread evenly over the fleet "
             f"({numbers}, ... {shown.instances[-1]})."
         )
-    if any(sum(s.end_s - s.start_s for s in row) < length - 1e-6 for row in shown.rows):
+    if any(sum(s.end - s.start for s in row) < length - 1e-6 for row in shown.rows):
         said.append("Where the row of an instance is empty, its GPUs are not the fleet's.")
     shortest = length / PARTS
     if any(len(merged(row, shortest)) < len(row) for row in (shown.trainer, shown.sync, *shown.rows)):
@@ -118,7 +121,7 @@ def _work(shown: ShownSteps) -> str:
 
 def _share(rows: Sequence[Sequence[Span]], kind: str) -> float:
     """Share of a kind in the time that the rows cover."""
-    spent = [(span.end_s - span.start_s, span.kind == kind) for row in rows for span in row]
+    spent = [(span.end - span.start, span.kind == kind) for row in rows for span in row]
     covered = sum(seconds for seconds, _ in spent)
     return sum(seconds for seconds, mine in spent if mine) / covered if covered > 0 else 0.0
 

@@ -16,26 +16,37 @@ from fleetsim.sim.metrics import lengths_of
 from fleetsim.sim.records import Records
 from fleetsim.sim.window import window_of
 from fleetsim.simulate.gantt import gantt
-from fleetsim.tell.charts.bars import Bar, Layer, cause_bars, stacked_bars
-from fleetsim.tell.charts.chart import Chart
-from fleetsim.tell.charts.parts import Mark, PartLook
-from fleetsim.tell.charts.steps import Sampled, StepSeries, histogram_chart, step_chart
+from fleetsim.tell.charts.chart import Chart, Look, Mark
+from fleetsim.tell.charts.kinds import (
+    Layer,
+    Sampled,
+    StepSeries,
+    cause_bars,
+    histogram_chart,
+    stacked_bars,
+    step_chart,
+)
 from fleetsim.tell.document import Section, pair, present
 
 COUNTED = "counted from here"
 # Column of the steps, what it is called, how it is drawn; the first three are always there.
 _SECONDS = (
-    ("train_s", "train", PartLook("accent")),
-    ("wait_s", "wait for samples", PartLook("quiet", pattern=".")),
-    ("sync_block_s", "held by weight sync", PartLook("second", pattern="/")),
-    ("switch_s", "GPUs change hands", PartLook("quiet", pattern="\\")),
-    ("checkpoint_s", "checkpoint", PartLook("third", pattern="x")),
-    ("evaluation_s", "evaluation", PartLook("shade-6", pattern="/")),
+    ("train_s", "train", Look("accent")),
+    ("wait_s", "wait for samples", Look("quiet", pattern=".")),
+    ("sync_block_s", "held by weight sync", Look("second", pattern="/")),
+    ("switch_s", "GPUs change hands", Look("quiet", pattern="\\")),
+    ("checkpoint_s", "checkpoint", Look("third", pattern="x")),
+    ("evaluation_s", "evaluation", Look("shade-6", pattern="/")),
 )
 
 
 def over_time(
-    records: Records, metrics: Mapping[str, Estimate], title: str, told: str = "", cap: int | None = None
+    records: Records,
+    metrics: Mapping[str, Estimate],
+    title: str,
+    told: str = "",
+    cap: int | None = None,
+    folded: bool = False,
 ) -> Section:
     """One run in pictures. metrics: flat, over all replications. told: a paragraph before them. cap: as advised.
 
@@ -53,6 +64,7 @@ def over_time(
             waste_words(metrics) if waste is None else None,
         ),
         on=("page",),
+        folded=folded,
     )
 
 
@@ -127,8 +139,8 @@ def staleness_chart(records: Records, metrics: Mapping[str, Estimate]) -> Chart:
         "Staleness",
         words,
         [
-            StepSeries("oldest of the batch", rows["time_s"], rows["most"], dots=True),
-            StepSeries("mean of the batch", rows["time_s"], rows["mean"], dots=True),
+            StepSeries("oldest of the batch", rows["time_s"], rows["most"]),
+            StepSeries("mean of the batch", rows["time_s"], rows["mean"]),
         ],
         x_title="seconds of the run",
         y_title="optimizer steps",
@@ -138,10 +150,10 @@ def staleness_chart(records: Records, metrics: Mapping[str, Estimate]) -> Chart:
 
 def waste_chart(metrics: Mapping[str, Estimate]) -> Chart | None:
     """Tokens made in vain for each one that was trained, by cause; None where there are none."""
-    causes = [Bar(quantity(name).heading, metrics[name], strong=True) for name in WASTE if metrics[name].mean > 0]
+    causes = [(quantity(name).heading, metrics[name]) for name in WASTE if metrics[name].mean > 0]
     if not causes:
         return None
-    causes.sort(key=lambda cause: -cause.value.mean)
+    causes.sort(key=lambda cause: -cause[1].mean)
     return cause_bars(
         "waste",
         "Waste by cause",

@@ -144,7 +144,7 @@ def document(result: Sizing, pictured: Pictured | None = None, call: Sequence[st
         job_words.kind_of("size", result.scenario),
         all_facts(result),
         (
-            Section("Why", _why(result) if pictured else (), on=("page",)),
+            Section("Why", _why(result) if pictured else (), on=("page",), folded=True),
             Section(
                 "More or fewer GPUs" if takes_turns(result.scenario) else "More or fewer instances",
                 (
@@ -162,6 +162,7 @@ def document(result: Sizing, pictured: Pictured | None = None, call: Sequence[st
                     page_only(*(_headroom(result) if pictured else ())),
                 ),
                 short="where the headroom goes",
+                folded=True,
             ),
             *((_at_work(result, pictured.run),) if pictured else ()),
             *((how_sure(result.spread),) if result.spread else ()),
@@ -207,6 +208,7 @@ def _at_work(result: Sizing, run: Records) -> Section:
         f"The recommended fleet at work: {units.plural(result.instances, 'instance')}",
         "One of its simulated runs, the first replication, without a cap on the queue beyond the scenario's.",
         result.queue_cap.samples,
+        folded=True,
     )
 
 

@@ -13,31 +13,28 @@ from fleetsim.size import words as size_words
 from fleetsim.size.explain import explained
 from fleetsim.size.neighbours import Around
 from fleetsim.size.size import Sizing
-from fleetsim.tell.charts.bars import Part, waterfall_chart
-from fleetsim.tell.charts.chart import Chart
-from fleetsim.tell.charts.curve import Curve, curve_chart
-from fleetsim.tell.charts.dots import DotsRow, change_dots
-from fleetsim.tell.charts.parts import Mark
-from fleetsim.tell.document import Block, Bullets, Listed, Table, pair
+from fleetsim.tell.charts.chart import Chart, Mark
+from fleetsim.tell.charts.kinds import Curve, change_rows, curve_chart, waterfall_chart
+from fleetsim.tell.document import Block, Bullets, Table, pair
 
 # A part of the headroom that would not be seen.
 _LEAST = 0.0005
 
 
 def curves(result: Sizing, around: Around) -> tuple[Block | None, ...]:
-    """What depends on the count: idle over the whole width, step time and cost beside each other."""
+    """What depends on the count: idle, step time and cost beside each other, and what their whiskers are."""
     counts = [float(t.instances) for t in around.trials]
     runs = units.plural(result.scenario.run.replications, "replication")
     ends = (around.trials[0], around.trials[-1])
     limits = {t.metric: t for t in result.targets}
 
-    def chart(id: str, metric: str, more: str = "") -> Chart:  # noqa: A002
+    def chart(id: str, metric: str) -> Chart:  # noqa: A002
         q, found = quantity(metric), limits.get(metric)
         targets = [] if found is None else [Mark(found.limit, f"target {words.target_value(found.name, found.limit)}")]
         curve = Curve(q.title, counts, [t.estimates[metric] for t in around.trials])
         return curve_chart(
-            id, units.capital(q.title), f"{falls(metric, q.unit)}{more}", [curve], x_title="instances",
-            y_title=q.title, how=q.unit, recommended=float(result.instances), targets=targets,
+            id, units.capital(q.title), falls(metric, q.unit), [curve], x_title="instances",
+            y_title=q.title, how=q.unit, recommended=float(result.instances), targets=targets, height_px=200,
         )  # fmt: skip
 
     def falls(metric: str, how: units.Unit) -> str:
@@ -52,9 +49,8 @@ def curves(result: Sizing, around: Around) -> tuple[Block | None, ...]:
     stuck = ""
     if around.stuck:
         stuck = f" {units.plural(len(around.stuck), 'count')} cannot run: {', '.join(map(str, around.stuck))}."
-    said = f" Whiskers and bands are 95 % intervals over {runs}, all under the same draws.{stuck}"
-    idle = chart("idle", "trainer_idle_fraction", said)
-    return idle, pair(chart("step", "step_s"), chart("cost", "cost_per_step"))
+    said = f"Whiskers and bands are 95 % intervals over {runs}, all under the same draws.{stuck}"
+    return pair(chart("idle", "trainer_idle_fraction"), chart("step", "step_s"), chart("cost", "cost_per_step")), said
 
 
 def why(binding: str, alternatives: Alternatives, estimates: Mapping[str, Estimate]) -> Bullets:
@@ -63,8 +59,8 @@ def why(binding: str, alternatives: Alternatives, estimates: Mapping[str, Estima
 
 
 def levers(found: Alternatives) -> tuple[Block | None, ...]:
-    """What each lever buys, in a picture and in figures, and what to type for it."""
-    return alternatives_chart(found), alternatives_sheet(found), flags_of(found)
+    """What each lever buys, in a picture and in figures, with what to type for it."""
+    return alternatives_chart(found), alternatives_sheet(found)
 
 
 def alternatives_chart(found: Alternatives) -> Chart | None:
@@ -76,12 +72,12 @@ def alternatives_chart(found: Alternatives) -> Chart | None:
     said = "None of them makes a step measurably shorter without losing more samples."
     if best is not None:
         said = f"The cheapest, in bold: {best.text}, step time {units.ratio_change(best.step_ratio)}."
-    return change_dots(
+    return change_rows(
         "levers",
         "What each lever buys",
         "Each change alone, beside the answer under the same draws: how much longer or shorter a step becomes, and how "
         f"much dearer or cheaper, with 95 % intervals; left is less. {said}",
-        [DotsRow(a.text, (a.step_ratio, a.cost_ratio), strong=a is best) for a in ranked],
+        [(a.text, (a.step_ratio, a.cost_ratio), a is best) for a in ranked],
         (quantity("step_s").title, quantity("cost_per_step").title),
         x_title="change of a step",
     )
@@ -105,6 +101,7 @@ def alternatives_sheet(found: Alternatives) -> Table | None:
             _less(a.gain_s),
             units.number(a.staleness_p99_steps),
             units.share(a.long_samples_lost),
+            a.flag,
         )
         for a in ranking(found)
     )
@@ -117,13 +114,9 @@ def alternatives_sheet(found: Alternatives) -> Table | None:
         "seconds off a step",
         "staleness p99",
         "long samples lost",
+        "to type",
     )
-    return Table("the levers in figures", headings, rows, left=2, note=note)
-
-
-def flags_of(found: Alternatives) -> Listed | None:
-    """What to type for each lever."""
-    return Listed(tuple((a.flag, a.text) for a in ranking(found)), code=True) if found.tried else None
+    return Table("the levers in figures", headings, rows, left=2, note=note, open=False, words_last=1)
 
 
 def _less(gain_s: float) -> str:
@@ -136,9 +129,9 @@ def headroom_chart(result: Sizing) -> Chart:
     shown = [(name, part) for name, part in sorted(h.parts.items(), key=lambda item: -item[1]) if part >= _LEAST]
     # What is too small to be seen goes to the last bar, so that the bars still meet.
     rest = max(h.computed, 1.0 - sum(part for _, part in shown))
-    bars = [Part(_SHORT.get(name, size_words.PARTS.get(name, name)), part) for name, part in shown]
+    bars = [(size_words.PARTS.get(name, name), part) for name, part in shown]
     if h.computed > 1.0:
-        bars.append(Part("more than the fleet makes: the trainer waits", 1.0 - sum(b.value for b in bars) - rest))
+        bars.append(("more than the fleet makes: the trainer waits", 1.0 - sum(part for _, part in bars) - rest))
     largest = max(shown, key=lambda item: item[1], default=None)
     said = "" if largest is None else f" The largest part, {units.share(largest[1])}: {size_words.PARTS[largest[0]]}."
     return waterfall_chart(
@@ -146,21 +139,9 @@ def headroom_chart(result: Sizing) -> Chart:
         "Headroom, part by part",
         f"Of {units.number(h.nameplate_tok_s)} tok/s without any loss {size_words.taken(h)}; "
         f"each cause was taken away alone to see its part; where they overlap, each gives way in proportion.{said}",
-        Part("without any loss", 1.0),
+        ("without any loss", 1.0),
         bars,
-        Part("consumed by the trainer" if h.computed <= 1.0 else "consumed by a trainer that never waits", rest),
+        ("consumed by the trainer" if h.computed <= 1.0 else "consumed by a trainer that never waits", rest),
         x_title="% of the rate without any loss",
         how="share",
     )
-
-
-# Names that a phone has room for; the words above say the rest.
-_SHORT = {
-    "long_tail": "long tail of responses",
-    "sync_pauses": "weight syncs",
-    "stragglers": "stragglers",
-    "failures": "failures",
-    "prefill": "computing prompts",
-    "interaction": "emptier instances",
-    "slack": "the trainer's own pace",
-}

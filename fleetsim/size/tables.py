@@ -72,7 +72,7 @@ def counts_table(trials: Sequence[Trial], recommended: int) -> Table:
         for t in trials
     )
     headings = ("instances", "what binds", *(quantity(name).title for name in _IN_FIGURES))
-    return Table("the same in figures", headings, rows, left=2, note=SEEDS_ALONE)
+    return Table("the same in figures", headings, rows, left=2, note=SEEDS_ALONE, open=False)
 
 
 def _figure(trial: Trial, name: str) -> str:

@@ -7,10 +7,8 @@ from fleetsim.quantities import quantity
 from fleetsim.split.ranking import shown_ways
 from fleetsim.split.runs import By, Outcome
 from fleetsim.split.split import Advice
-from fleetsim.tell.charts.chart import Chart
-from fleetsim.tell.charts.curve import Curve, curve_chart
-from fleetsim.tell.charts.dots import DotsRow, change_dots
-from fleetsim.tell.charts.parts import Mark
+from fleetsim.tell.charts.chart import Chart, Mark
+from fleetsim.tell.charts.kinds import Curve, change_rows, curve_chart
 
 
 def way_chart(result: Advice, measure: By) -> Chart | None:
@@ -60,12 +58,12 @@ def ratio_chart(result: Advice) -> Chart:
     shown = shown_ways(result)
     ties = [o.arrangement.label for o in result.outcomes[1:] if o.ties and o.replications > 1]
     said = f"Not significantly different from it: {', '.join(ties[:6])}." if ties else "None is within chance of it."
-    return change_dots(
+    return change_rows(
         "ratio",
         f"{units.capital(name)} beside the best way",
         f"Change of {name} against {first.arrangement.label}, replication by replication under the same draws, with 95 "
         f"% intervals; bold is what is advised. {said}",
-        [DotsRow(_way(o), (o.ratio,), strong=o is result.chosen) for o in shown],
+        [(_way(o), (o.ratio,), o is result.chosen) for o in shown],
         (name,),
         x_title=f"{name} beside {first.arrangement.label}",
     )

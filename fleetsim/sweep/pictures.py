@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from fleetsim import units
 from fleetsim.estimates import Estimate
 from fleetsim.quantities import quantity
 from fleetsim.sweep.cell import SweepRow, text_of
-from fleetsim.sweep.grid import Axis
+from fleetsim.sweep.grid import Axis as GridAxis
 from fleetsim.sweep.pareto import BestCells, Mark, Objective
 from fleetsim.sweep.run import SweepRows
-from fleetsim.tell.charts.chart import LEGEND, Chart, axis, plain_text
-from fleetsim.tell.charts.parts import PartLook, wrapped
+from fleetsim.tell.charts.axes import Axis
+from fleetsim.tell.charts.chart import Chart, Look, Panel, Plot, Series
 from fleetsim.tell.document import Table, estimated
 
 # --- Sentences and commands of a sweep.
@@ -82,14 +81,14 @@ def _value(objective: Objective, value: Estimate) -> str:
 
 
 # The dominated cells are drawn first, the front on top of them.
-_LOOKS: tuple[tuple[Mark, str, PartLook], ...] = (
-    ("dominated", "beaten by another cell", PartLook("quiet", symbol="x-thin-open")),
-    ("tied", "not significantly beaten (~)", PartLook("third", symbol="diamond-open")),
-    ("front", "Pareto front (*)", PartLook("accent", symbol="circle")),
+_LOOKS: tuple[tuple[Mark, str, Look], ...] = (
+    ("dominated", "beaten by another cell", Look("quiet", symbol="x")),
+    ("tied", "not significantly beaten (~)", Look("third", symbol="diamond-open")),
+    ("front", "Pareto front (*)", Look("accent")),
 )
 _SMALL_PX, _LARGE_PX = 7.0, 22.0
 # So many dominated cells are drawn: a page of more is slow, and they hide each other.
-_MOST_DOMINATED = 3000
+_MOST_DOMINATED = 2000
 
 
 def front_chart(result: SweepRows) -> Chart | None:
@@ -107,25 +106,18 @@ def front_chart(result: SweepRows) -> Chart | None:
     by_mark["dominated"] = by_mark["dominated"][:_MOST_DOMINATED]
     of_third = [_scaled(sized, row.estimates()) for rows in by_mark.values() for row in rows] if sized else [0.0]
     low, high = min(of_third), max(of_third)
-    data: list[dict[str, Any]] = []
+    series = []
     for mark, name, style in _LOOKS:
-        rows = by_mark[mark]
-        if not rows:
-            continue
-        found = [row.estimates() for row in rows]
+        found = [row.estimates() for row in by_mark[mark]]
         sizes = [_px(_scaled(sized, e), low, high) if sized else 11.0 for e in found]
-        marker = {"symbol": style.symbol, "size": sizes, "line": {"width": 1.5}}
-        texts = ["<br>".join(_hover(result, row, e)) for row, e in zip(rows, found, strict=True)]
-        data.append({**_trace(name, found, right, up, style.colour, marker), "hoverinfo": "text", "text": texts})
+        said = [_hover(result, row, e) for row, e in zip(by_mark[mark], found, strict=True)]
+        x, y = ([_scaled(objective, e) for e in found] for objective in (right, up))
+        series += [Series(name, "dots", x, y, style, said=said, sizes=sizes)] if found else []
     best = result.row(result.pareto.best[0].cell)
-    star = {"symbol": "star-open", "size": _LARGE_PX + 8, "line": {"width": 2}}
-    data.append({**_trace(f"best by {_title(up)}", [best.estimates()], right, up, "second", star), "hoverinfo": "skip"})
-    layout: dict[str, Any] = {
-        "xaxis": axis(_axis_title(right), nticks=6, tickangle=0),
-        "yaxis": axis(_axis_title(up)),
-        "legend": {**LEGEND, "itemsizing": "constant"},
-        "showlegend": True,
-    }
+    at = best.estimates()
+    star, name = Look("second", symbol="star-open"), f"best by {_title(up)}"
+    series.insert(0, Series(name, "dots", [_scaled(right, at)], [_scaled(up, at)], star, sizes=[_LARGE_PX + 10]))
+    x_axis, y_axis = (_axis(objective, result) for objective in (right, up))
     words = f"Each symbol is a cell; {_corner(up, right)} is better. The star is the best by the first objective, "
     words += f"{cell_words(result, best.cell)}."
     if sized is not None and high > low:
@@ -134,35 +126,23 @@ def front_chart(result: SweepRows) -> Chart | None:
         )
     if left_out:
         words += f" {units.plural(left_out, 'beaten cell')} not drawn."
-    title = f"{_title(up)} against {_title(right)}"
-    return Chart("front", units.capital(title), words, tuple(data), layout, 460)
+    title = units.capital(f"{_title(up)} against {_title(right)}")
+    return Chart("front", title, words, Plot(x_axis, (Panel(y_axis, tuple(series), height_px=360),)))
 
 
-def _trace(
-    name: str,
-    found: Sequence[dict[str, Estimate]],
-    right: Objective,
-    up: Objective,
-    colour: str,
-    marker: Mapping[str, Any],
-) -> dict[str, Any]:
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "name": name,
-        "x": [_scaled(right, e) for e in found],
-        "y": [_scaled(up, e) for e in found],
-        "meta": {"colour": colour},
-        "marker": marker,
-    }
+def _axis(objective: Objective, result: SweepRows) -> Axis:
+    values = [_scaled(objective, row.estimates()) for row in result.rows if row.status == "ok"]
+    low, high = min(values), max(values)
+    room = 0.08 * ((high - low) or high or 1.0)
+    return Axis(_axis_title(objective), low - room, high + room)
 
 
-def _hover(result: SweepRows, row: SweepRow, found: dict[str, Estimate]) -> Iterator[str]:
-    yield wrapped(cell_words(result, row.cell), 44, 4)
+def _hover(result: SweepRows, row: SweepRow, found: dict[str, Estimate]) -> str:
+    told = [cell_words(result, row.cell)]
     for objective in result.pareto.objectives:
         how = quantity(objective.metric).unit
-        yield plain_text(f"{_title(objective)}: {units.with_ends(found[objective.metric], how)}")
-    yield plain_text(f"bound by {row.binding.replace('_', ' ')}")
+        told.append(f"{_title(objective)} {units.with_ends(found[objective.metric], how)}")
+    return "; ".join((*told, f"bound by {row.binding.replace('_', ' ')}"))
 
 
 def _title(objective: Objective) -> str:
@@ -238,13 +218,13 @@ def _cell(result: SweepRows, row: SweepRow) -> tuple[str, ...]:
     )
 
 
-def effects(result: SweepRows) -> tuple[tuple[Axis, Table], ...]:
+def effects(result: SweepRows) -> tuple[tuple[GridAxis, Table], ...]:
     """What each key does, where that is worth a table."""
     axes = (axis for axis in result.design.grid.axes if 1 < len(axis.values) <= _MOST_VALUES)
     return tuple((axis, _effect(result, axis)) for axis in axes)
 
 
-def _effect(result: SweepRows, axis: Axis) -> Table:
+def _effect(result: SweepRows, axis: GridAxis) -> Table:
     """The mean of each objective at each value of one key, over the values of the other keys that ran at all of its
     values, so that like is compared with like."""
     objectives = result.pareto.objectives
@@ -269,13 +249,13 @@ def _mean(objective: Objective, rows: Sequence[SweepRow]) -> str:
     return _plain(objective, math.fsum(means) / len(means)) if means else "-"
 
 
-def _keys(axes: Sequence[Axis]) -> list[str]:
+def _keys(axes: Sequence[GridAxis]) -> list[str]:
     """The last word of each key, as long as they differ."""
     last = [_last_word(axis) for axis in axes]
     return last if len(set(last)) == len(last) else [axis.path for axis in axes]
 
 
-def _last_word(axis: Axis) -> str:
+def _last_word(axis: GridAxis) -> str:
     return axis.path.rpartition(".")[2]
 
 

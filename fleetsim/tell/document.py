@@ -147,13 +147,15 @@ Block = Chart | Pair | Table | Listed | Bullets | Words | str | NextLines | Verb
 @dataclass(frozen=True, slots=True)
 class Section:
     """A heading and what stands under it; a str is a paragraph. on: the faces that show it. short: the heading in a
-    terminal, where it is another. asked: it answers what was asked for beyond the lines, and is shown beside it."""
+    terminal, where it is another. asked: it answers what was asked for beyond the lines, and is shown beside it.
+    folded: a page shows its heading alone until somebody opens it."""
 
     title: str
     blocks: tuple[Block, ...]
     on: tuple[Face, ...] = FACES
     short: str = ""
     asked: bool = False
+    folded: bool = False
 
     def shown(self, face: Face) -> tuple[Block, ...]:
         """What a face shows of it."""
@@ -172,9 +174,13 @@ class Document:
 
     def shown(self, face: Face, asked: bool = False) -> Iterator[tuple[str, tuple[Block, ...]]]:
         """The sections that have something to show on a face: title and blocks. asked: of those that were asked for."""
-        for section in self.sections:
-            if (section.asked or not asked) and (blocks := section.shown(face)):
+        for section, blocks in self.on(face):
+            if section.asked or not asked:
                 yield section.short if face == "terminal" and section.short else section.title, blocks
+
+    def on(self, face: Face) -> Iterator[tuple[Section, tuple[Block, ...]]]:
+        """The sections that have something to show on a face, with what it shows of each."""
+        yield from ((section, blocks) for section in self.sections if (blocks := section.shown(face)))
 
 
 def blocks_on(face: Face, blocks: Iterable[Block]) -> tuple[Block, ...]:

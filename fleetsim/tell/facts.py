@@ -7,7 +7,7 @@ have a title as tiles, and says the same lines; JSON has all facts, with their v
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from fleetsim import units
@@ -124,8 +124,11 @@ class Facts:
 
     @property
     def tiles(self) -> tuple[Fact, ...]:
-        """The facts that a page draws as tiles."""
-        return tuple(one for one in self.rows if one.title)
+        """The facts that a page draws as tiles, with one kind of interval: where inputs are in doubt, what seeds alone
+        do is left to the tables."""
+        found = [one for one in self.rows if one.title]
+        doubt = any(one.of == "inputs" for one in found)
+        return tuple(replace(one, low=None, high=None) if doubt and one.of == "seeds" else one for one in found)
 
     def and_more(self, *rows: Fact) -> Facts:
         """The table with further facts."""

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
-from math import log10
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
-from fleetsim.tell.charts.chart import Chart
+from fleetsim.tell.charts.chart import Chart, Rows
+from fleetsim.tell.charts.draw import LANE_PX, row_marks
+from fleetsim.tell.charts.ink import symbol, text_of
 from fleetsim.tell.document import Block, Bullets, Cell, Document, Judged, Listed, Pair, Table, Verbatim, charts_of
 from fleetsim.tell.facts import NextLines, Words
 
@@ -93,121 +92,46 @@ def same(ours: str, theirs: str, relative: float = 0.01, absolute: float = 0.11)
     )
 
 
-_WIDTH, _TITLE, _FOOT, _SIDE = 720, 34, 46, 8
-_LEGEND_ROW, _LETTER = 18, 6.5
-_SHARE = 2 / 3  # of the height on a page, where rows are wide enough apart for fingers
+_WIDTH, _SIDE, _LETTER, _LETTERS = 720, 8, 6.5, 94
+_TITLE_PX, _LEGEND_PX, _NAME_PX, _FOOT_PX = 32, 22, 17, 48
+_MIDDLE = ' text-anchor="middle"'
 _FONT = "ui-sans-serif, system-ui, sans-serif"
 
 
 def svg(chart: Chart) -> str:
-    """The text of the file. Raises ValueError for a trace that is not of single symbols."""
-    above = _TITLE + _LEGEND_ROW
-    height = round(_SHARE * chart.height_px) + above
-    place = _Place(chart.layout, above, height - _FOOT)
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" '
-        f'height="{height}" font-family="{_FONT}" font-size="12">',
-        f'<rect width="{_WIDTH}" height="{height}" fill="{_colour("paper")}"/>',
-        _text(_SIDE, 20, f"<b>{chart.title}</b>", "start"),
-        *_legend(chart.data),
-        *(_shape(shape, place) for shape in chart.layout.get("shapes", ())),
-        *_ticks(chart.layout["xaxis"], place, height),
-        *(_note(note, place) for note in chart.layout.get("annotations", ())),
-        *(mark for trace in chart.data for mark in _symbols(trace, place)),
-        "</svg>",
-        "",
-    ]
-    return "\n".join(parts)
-
-
-class _Place:
-    """Where values of the two axes, and shares of the plot, stand in the picture."""
-
-    def __init__(self, layout: Mapping[str, Any], top: float, bottom: float) -> None:
-        self._axes = layout["xaxis"], layout["yaxis"]
-        self._ends = (_SIDE, _WIDTH - _SIDE), (bottom, top)
-
-    def x(self, value: float, ref: str = "x") -> float:
-        return self._at(0, value, ref)
-
-    def y(self, value: float, ref: str = "y") -> float:
-        return self._at(1, value, ref)
-
-    def _at(self, which: int, value: float, ref: str) -> float:
-        axis, (first, last) = self._axes[which], self._ends[which]
-        if ref != "paper":
-            low, high = axis["range"]
-            value = ((log10(value) if axis.get("type") == "log" else value) - low) / (high - low)
-        return round(first + value * (last - first), 1)
-
-
-def _shape(shape: Mapping[str, Any], place: _Place) -> str:
-    x = [place.x(shape[end], shape.get("xref", "x")) for end in ("x0", "x1")]
-    y = [place.y(shape[end], shape.get("yref", "y")) for end in ("y0", "y1")]
-    if shape["type"] == "rect":
-        corner = f'x="{min(x)}" y="{min(y)}" width="{max(x) - min(x):.1f}" height="{max(y) - min(y):.1f}"'
-        return f'<rect {corner} fill="{_colour(shape["fillcolor"])}"/>'
-    return f'<line x1="{x[0]}" y1="{y[0]}" x2="{x[1]}" y2="{y[1]}" stroke="{_colour("quiet")}"/>'
-
-
-def _ticks(axis: Mapping[str, Any], place: _Place, height: float) -> Iterator[str]:
-    for value, text in zip(axis["tickvals"], axis["ticktext"], strict=True):
-        yield _text(place.x(value), height - 28, text, "middle", "quiet")
-    yield _text(_WIDTH / 2, height - 8, axis["title"]["text"], "middle", "quiet")
-
-
-def _note(note: Mapping[str, Any], place: _Place) -> str:
-    anchor = {"left": "start", "right": "end"}.get(note.get("xanchor", ""), "middle")
-    return _text(
-        place.x(note["x"], note.get("xref", "x")), place.y(note["y"], note.get("yref", "y")) + 4, note["text"], anchor
+    """The text of the file, for light and for dark. Raises ValueError for a chart that is not of rows."""
+    rows = chart.points
+    if not isinstance(rows, Rows):
+        raise ValueError(f"an SVG file shows rows, not {type(rows).__name__}")
+    used = {key: k for k, key in enumerate(rows.looks)}
+    parts, x, y = [_at(0, 20, chart.title, ' class="strong"')], 6.0, float(_TITLE_PX)
+    for key, (name, look) in rows.looks.items():
+        if any(mark.key == key for row in rows.rows for mark in row.marks):
+            parts.append(f'<g class="c-{look.colour}">{symbol(look, f"{x:g}", y + 4)}</g>{_at(x + 10, y + 8, name)}')
+            x += 34 + _LETTER * len(name)
+    y += _LEGEND_PX
+    for row in rows.rows:
+        weight = ' class="strong"' if row.strong or not row.marks else ""
+        parts += [
+            _at(0, y + 13, row.name if len(row.name) <= _LETTERS else f"{row.name[: _LETTERS - 3]}...", weight),
+            _at("100%", y + 13, row.said, ' text-anchor="end"'),
+        ]
+        marks = "".join(row_marks(chart.id, rows, row, used))
+        parts.append(f'<svg y="{y + _NAME_PX:g}">{marks}</svg>')
+        y += _NAME_PX + LANE_PX * len(row.marks) + (0 if row.marks else 6)
+    ticks = "".join(_at(f"{100 * at:.2f}%", 18, text, _MIDDLE) for at, text in rows.x.marks())
+    parts.append(f'<svg y="{y:g}">{ticks}{_at("50%", 38, rows.x.title, _MIDDLE)}</svg>')
+    high = round(y) + _FOOT_PX
+    style = (Path(__file__).parent / "templates" / "chart.css").read_text(encoding="utf-8")
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {high}" width="{_WIDTH}" height="{high}" '
+        f'font-family="{_FONT}" font-size="12">\n<style>\n{style}svg svg {{ overflow: visible; }}\n'
+        "text { fill: var(--ink); }\n.strong { font-weight: 700; }\n</style>\n"
+        f'<rect width="100%" height="100%" fill="var(--paper)"/>\n<svg x="{_SIDE}" width="{_WIDTH - 2 * _SIDE}">\n'
+        + "\n".join(parts)
+        + "\n</svg>\n</svg>\n"
     )
 
 
-def _legend(data: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    x = 2.0 * _SIDE
-    for trace in data:
-        if trace.get("showlegend", True):
-            yield _symbol(x, _TITLE + 2, trace)
-            yield _text(x + 10, _TITLE + 6, trace["name"], "start")
-            x += 34 + _LETTER * len(trace["name"])
-
-
-def _symbols(trace: Mapping[str, Any], place: _Place) -> Iterator[str]:
-    if trace["type"] != "scatter" or trace["mode"] != "markers":
-        raise ValueError(f"an SVG shows symbols, not {trace['type']} {trace.get('mode', '')}")
-    for x, y in zip(trace["x"], trace["y"], strict=True):
-        yield _symbol(place.x(x), place.y(y), trace)
-
-
-def _symbol(x: float, y: float, trace: Mapping[str, Any]) -> str:
-    shape, _, open_ = trace["marker"]["symbol"].partition("-")
-    colour = _colour(trace["meta"]["colour"])
-    look = f'fill="{_colour("paper") if open_ else colour}" stroke="{colour}" stroke-width="1.5"'
-    if shape == "circle":
-        return f'<circle cx="{x}" cy="{y}" r="4.5" {look}/>'
-    return f'<path transform="translate({x} {y})" d="{_PATHS[shape]}" {look}/>'
-
-
-_PATHS = {
-    "diamond": "M0 -5.5L5.5 0L0 5.5L-5.5 0Z",
-    "square": "M-4 -4H4V4H-4Z",
-    "x": "M-4.5 -4.5L4.5 4.5M-4.5 4.5L4.5 -4.5",
-}
-
-
-def _text(x: float, y: float, text: str, anchor: str, colour: str = "ink") -> str:
-    plain = text.removeprefix("<b>").removesuffix("</b>")
-    weight = "" if plain == text else ' font-weight="bold"'
-    return f'<text x="{x:g}" y="{y:g}" fill="{_colour(colour)}" text-anchor="{anchor}"{weight}>{plain}</text>'
-
-
-@cache
-def _colours() -> dict[str, str]:
-    """The colours of the style sheet by name: its first block is the light one."""
-    sheet = (Path(__file__).parent / "templates" / "style.css").read_text(encoding="utf-8")
-    return dict(re.findall(r"--([\w-]+): (#\w+);", sheet[: sheet.index("}")]))
-
-
-def _colour(name: str) -> str:
-    """name: as "accent", or as a chart writes it: "var(--accent)"."""
-    return _colours()[name.removeprefix("var(--").removesuffix(")")]
+def _at(x: float | str, y: float, text: str, more: str = "") -> str:
+    return f'<text x="{x}" y="{y:g}"{more}>{text_of(text)}</text>'

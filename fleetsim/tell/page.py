@@ -1,20 +1,21 @@
 """Pages: one self-contained HTML file each, that opens offline and asks nobody for anything.
 
-A page is words, tables and charts. `templates/page.html.j2` is the frame; `templates/report.html.j2` draws a Document.
+A page is words, tables and charts: `templates/page.html.j2` draws a Document, `charts/draw.py` its charts.
 """
 
 from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import fleetsim
 from fleetsim.errors import OutsideError
 from fleetsim.faces import Text, text
-from fleetsim.tell.charts.chart import LEGEND, Chart
+from fleetsim.tell.charts.chart import Chart
+from fleetsim.tell.charts.draw import chart_html
 from fleetsim.tell.document import (
     Bullets,
     Cell,
@@ -53,26 +54,8 @@ _COMMAND_CH = 88  # of a command's line
 
 
 def document_page(document: Document) -> str:
-    """The text of the page. Raises OutsideError where jinja2 or plotly is missing."""
-    sections = tuple(document.shown("page"))
-    charts = [chart for _, blocks in sections for chart in charts_of(blocks)]
-    facts = document.facts
-    return render(
-        "report.html.j2",
-        charts,
-        title=facts.answer,
-        kind=document.kind,
-        tiles=facts.tiles,
-        lines=facts.lines,
-        explained=facts.explained,
-        warnings=document.warnings,
-        sections=[(title, [(_KINDS[type(block)], block) for block in blocks]) for title, blocks in sections],
-    )
-
-
-def render(template: str, charts: Sequence[Chart], **content: Any) -> str:
-    """The text of a page. Raises OutsideError where jinja2 or plotly is missing, before any work is done."""
-    jinja2, offline = _installed("jinja2"), _installed("plotly.offline")
+    """The text of the page. Raises OutsideError where jinja2 is missing."""
+    jinja2, sections, facts = _jinja2(), tuple(document.on("page")), document.facts
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_TEMPLATES),
         autoescape=True,
@@ -82,45 +65,34 @@ def render(template: str, charts: Sequence[Chart], **content: Any) -> str:
     )
     environment.filters["unbroken"] = unbroken
     environment.filters["lines"] = lines_of
+    environment.filters["drawn"] = chart_html
     environment.tests["commands"] = lambda said: isinstance(said, NextLines)
     environment.tests["words"] = lambda cell: isinstance(cell, Words)
-    figures: dict[str, Any] = {c.id: {"data": c.data, "layout": {**_house(), **c.layout}} for c in charts}
-    text: str = environment.get_template(template).render(
-        charts={c.id: c for c in charts},
-        figures=figures,
-        plotly_js=offline.get_plotlyjs() if charts else "",
+    made: str = environment.get_template("page.html.j2").render(
+        title=facts.answer,
+        kind=document.kind,
+        tiles=facts.tiles,
+        lines=facts.lines,
+        explained=facts.explained,
+        warnings=document.warnings,
+        sections=[(s.title, s.folded, [(_KINDS[type(block)], block) for block in blocks]) for s, blocks in sections],
+        drawn=any(True for _, blocks in sections for _ in charts_of(blocks)),
         version=fleetsim.__version__,
-        **content,
     )
-    return visible(text)
+    return visible(made)
 
 
 def check_installed() -> None:
-    """Raises OutsideError where what pages need is missing, with all that is."""
-    missing = [name for name in ("jinja2", "plotly") if not _there(name)]
-    if missing:
-        raise _missing(missing)
+    """Raises OutsideError where what pages need is missing."""
+    _jinja2()
 
 
-def _there(module: str) -> bool:
+def _jinja2() -> Any:
     try:
-        importlib.import_module(module)
+        return importlib.import_module("jinja2")
     except ImportError:
-        return False
-    return True
-
-
-def _installed(module: str) -> Any:
-    try:
-        return importlib.import_module(module)
-    except ImportError:
-        raise _missing([module.partition(".")[0]]) from None
-
-
-def _missing(names: Sequence[str]) -> OutsideError:
-    what = "it" if len(names) == 1 else "them"
-    needs = f"needs {' and '.join(names)}; install {what}: pip install 'fleetsim[report]'"
-    return OutsideError(text("{} {}", Text("--html", "to_html"), needs))
+        needs = "needs jinja2; install it: pip install 'fleetsim[report]'"
+        raise OutsideError(text("{} {}", Text("--html", "to_html"), needs)) from None
 
 
 def unbroken(text: Cell) -> str:
@@ -132,16 +104,3 @@ def lines_of(text: str) -> list[tuple[bool, str]]:
     """What to do next, line by line: whether it is a command, and the line, which a shell puts together again."""
     each = ((is_command(line), line) for line in text.splitlines())
     return [(command, "\n".join(broken(line, _COMMAND_CH)) if command else line) for command, line in each]
-
-
-def _house() -> Mapping[str, Any]:
-    return {
-        "autosize": True,
-        "margin": {"l": 8, "r": 8, "t": 8, "b": 8, "pad": 2},
-        "paper_bgcolor": "rgba(0,0,0,0)",
-        "plot_bgcolor": "rgba(0,0,0,0)",
-        "hovermode": "closest",
-        "dragmode": False,
-        "showlegend": True,
-        "legend": LEGEND,
-    }

@@ -5,43 +5,38 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from fleetsim import units
-from fleetsim.tell.charts.chart import Chart, log_axis, plain_text
-from fleetsim.tell.charts.forest import Dot, Heading, Style, forest, ratio_axis
+from fleetsim.tell.charts.axes import log_axis, ratio_axis
+from fleetsim.tell.charts.chart import Chart, Look, Panel, Plot, Row, RowMark, Rows, Series, look
 from fleetsim.tell.document import Table
 from fleetsim.units import number
 from fleetsim.validate.run import RangedArm
 from fleetsim.validate.verdict import BEYOND, RATIO_MEDIAN, ArmResult, CaseResult, role
 
-_STYLES = {
-    "predicted": Style("predicted", "accent", "circle"),
-    "fitted": Style("fitted on", "quiet", "circle-open"),
-    "apart": Style("predicted, no gate", "third", "diamond-open"),
-    "missed": Style("misses a gate", "second", "x"),
+_LOOKS = {
+    "predicted": ("predicted", Look("accent")),
+    "fitted": ("fitted on", Look("quiet", symbol="circle-open")),
+    "apart": ("predicted, no gate", Look("third", symbol="diamond-open")),
+    "missed": ("misses a gate", Look("second", symbol="x")),
 }
-_MEASURES = {
-    "step_s": ("seconds of a step", "accent", "circle"),
-    "tok_s": ("tokens per second", "second", "square"),
-    "ratio": ("a ratio of two arms", "third", "diamond"),
-}
+_MEASURES = {"step_s": "seconds of a step", "tok_s": "tokens per second", "ratio": "a ratio of two arms"}
 
 
 def error_chart(results: Sequence[CaseResult]) -> Chart | None:
     """Every arm that has a published figure, by case: its error relative to the baseline's, as the gates take it."""
-    rows: list[Dot | Heading] = []
+    rows: list[Row] = []
     for result in results:
         shown = [(arm, error) for arm in result.arms if (error := gated_error(arm)) is not None]
         if not shown:
             continue
-        rows.append(Heading(f"{result.case.id}  {result.case.title}"))
+        rows.append(Row(f"{result.case.id}  {result.case.title}"))
         for arm, error in shown:
             kind = style_of(result, arm)
             said = "fitted" if kind == "fitted" else percent(error)
-            rows.append(Dot(arm.arm.name, 1.0 + error, said, kind, told=_both(arm)))
-    dots = [row for row in rows if isinstance(row, Dot)]
+            rows.append(Row(arm.arm.name, said, (RowMark(kind, 1.0 + error, said=f"{arm.arm.name}: {_both(arm)}"),)))
+    dots = [mark.value for row in rows for mark in row.marks]
     if not dots:
         return None
-    low, high = (f(row.value for row in dots) for f in (min, max))
-    low, high = min(low, 1 - BEYOND), max(high, 1 + BEYOND)
+    low, high = min(*dots, 1 - BEYOND), max(*dots, 1 + BEYOND)
     bands = tuple((1 - band, 1 + band) for band in (BEYOND, RATIO_MEDIAN))
     words = (
         "Predicted / published, both relative to the baseline arm of their case, on a logarithmic axis; a baseline "
@@ -49,7 +44,7 @@ def error_chart(results: Sequence[CaseResult]) -> Chart | None:
         f"{units.share(RATIO_MEDIAN, 0)} for the median of all arms, {units.share(BEYOND, 0)} for each."
     )
     axis = ratio_axis("predicted / published", low, high)
-    return forest("errors", "Error of every arm", words, rows, _STYLES, axis, centre=1.0, bands=bands)
+    return Chart("errors", "Error of every arm", words, Rows(axis, tuple(rows), _LOOKS, centre=1.0, bands=bands))
 
 
 def figures_chart(results: Sequence[CaseResult]) -> Chart | None:
@@ -62,38 +57,21 @@ def figures_chart(results: Sequence[CaseResult]) -> Chart | None:
     ]
     if not points:
         return None
-    data = []
-    for measure, (name, colour, symbol) in _MEASURES.items():
+    series = []
+    for i, (measure, name) in enumerate(_MEASURES.items()):
         some = [p for p in points if measure_of(p[0], p[1]) == measure]
-        if some:
-            data.append(
-                {
-                    "type": "scatter",
-                    "mode": "markers",
-                    "name": name,
-                    "x": [float(f"{published:.5g}") for _, _, published in some],
-                    "y": [float(f"{arm.predicted:.5g}") for _, arm, _ in some],
-                    "meta": {"colour": colour},
-                    "marker": {"symbol": symbol, "size": 9, "line": {"width": 1.2}, "opacity": 0.85},
-                    "text": [plain_text(f"{r.case.id} {arm.arm.name}: {_both(arm)}") for r, arm, _ in some],
-                    "hoverinfo": "text",
-                }
-            )
+        said = [f"{r.case.id} {arm.arm.name}: {_both(arm)}" for r, arm, _ in some]
+        x, y = [published for *_, published in some], [arm.predicted for _, arm, _ in some]
+        series += [Series(name, "dots", x, y, look(i), said=said)] if some else []
     values = [v for _, arm, published in points for v in (published, arm.predicted)]
     low, high = min(values), max(values)
-    layout = {
-        "xaxis": log_axis("published", low, high, tickangle=0),
-        "yaxis": log_axis("predicted", low, high),
-        "shapes": [
-            {"type": "line", "x0": low, "x1": high, "y0": low, "y1": high, "layer": "between",
-             "line": {"width": 1.2, "dash": "dash", "color": "var(--quiet)"}},
-        ],
-    }  # fmt: skip
+    series.append(Series("", "line", [low, high], [low, high], Look("quiet", "dash")))
     words = (
         f"{len(points)} arms; on the dashed line the prediction is what was published. Arms that a scalar was fitted "
         "on lie on it by construction."
     )
-    return Chart("published", "Predicted and published", words, tuple(data), layout, 440)
+    panel = Panel(log_axis("predicted", low, high), tuple(series), height_px=340)
+    return Chart("published", "Predicted and published", words, Plot(log_axis("published", low, high), (panel,)))
 
 
 def gated_error(arm: ArmResult) -> float | None:

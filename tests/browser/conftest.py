@@ -75,6 +75,7 @@ def look(browser: Browser, screenshots: Path) -> Look:
         assert [chart for chart, marks in seen.marks.items() if marks == 0] == []
         assert all(any(cell for row in rows for cell in row) for rows in seen.tables), "a table has no cells"
         assert seen.cut == (), f"labels stand out of their charts, see {picture}"
+        assert seen.over == (), f"labels cover each other, see {picture}"
         if phone:
             assert seen.width_px <= PHONE["width"], f"the page scrolls sideways, see {picture}"
         return seen

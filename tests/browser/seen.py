@@ -22,23 +22,29 @@ T = TypeVar("T")
 _LOOK = """() => {
   const size = (e) => e.getBoundingClientRect();
   const visible = (e) => { const b = size(e); return b.width > 0 || b.height > 0; };
-  const charts = {}, cut = [];
+  const charts = {}, cut = [], over = [];
+  document.querySelectorAll("details").forEach((part) => { part.open = true; });
   const hidden = [...document.querySelectorAll(".wide")].filter((e) => e.scrollWidth > e.clientWidth + 1);
   for (const chart of document.querySelectorAll(".chart")) {
-    const svg = [...chart.querySelectorAll("svg.main-svg")].filter((e) => size(e).width > 0 && size(e).height > 0);
-    const marks = [...chart.querySelectorAll(".cartesianlayer .trace :is(path, rect, text, use)")].filter(visible);
-    charts[chart.id] = svg.length ? marks.length : 0;
+    const marks = chart.querySelectorAll("svg.plot :is(.symbol, .line, .area, .bar, .span)");
+    charts[chart.id] = [...marks].filter(visible).length;
     const frame = size(chart);
-    for (const text of chart.querySelectorAll("svg text")) {
-      const b = size(text);
-      if (!b.width || text.closest(".hoverlayer") || getComputedStyle(text).visibility === "hidden") continue;
-      if (b.left < frame.left - 2 || b.right > frame.right + 2 || b.top < frame.top - 2 || b.bottom > frame.bottom + 2)
-        cut.push(`${chart.id}: ${text.textContent}`);
+    for (const plot of chart.querySelectorAll(".plot")) {
+      const texts = [...plot.querySelectorAll("text")].map((e) => [e.textContent, size(e)]).filter(([, b]) => b.width);
+      texts.forEach(([text, b], i) => {
+        const inside = b.left > frame.left - 2 && b.right < frame.right + 2;
+        if (!inside || b.top < frame.top - 2 || b.bottom > frame.bottom + 2)
+          cut.push(`${chart.id}: ${text}`);
+        for (const [other, o] of texts.slice(i + 1))
+          if (b.left < o.right - 1 && o.left < b.right - 1 && b.top < o.bottom - 3 && o.top < b.bottom - 3)
+            over.push(`${chart.id}: ${text} and ${other}`);
+      });
     }
   }
   const style = getComputedStyle(document.body);
   return {
-    charts, cut, tables: [...document.querySelectorAll("table")].map((t) => [...t.querySelectorAll("tbody tr")].map(
+    charts, cut, over,
+    tables: [...document.querySelectorAll("table")].map((t) => [...t.querySelectorAll("tbody tr")].map(
       (r) => [...r.querySelectorAll("td")].map((d) => d.textContent.trim()))),
     scrolled: hidden.map((e) => e.innerText.slice(0, 80)),
     text: document.body.innerText, paper: style.backgroundColor, ink: style.color,
@@ -49,11 +55,12 @@ _LOOK = """() => {
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A page in a browser. marks: marks drawn, by chart; text: all words; width_px: what the body needs.
+    """A page in a browser, all that is folded opened. marks: marks drawn, by chart; text: all words; width_px: what the
+    body needs.
 
-    cut: labels that stand out of their chart; errors: of the console and of scripts; asked: every request but the file
-    itself; paper, ink: colours of the body; scrolled: tables of which only a part is seen at once; tables: the cells of
-    each, row by row.
+    cut: labels that stand out of their chart; over: pairs that cover each other; errors: of the console and of scripts;
+    asked: every request but the file itself; paper, ink: colours of the body; scrolled: tables of which only a part is
+    seen at once; tables: the cells of each, row by row.
     """
 
     screenshot: Path
@@ -66,6 +73,7 @@ class Seen:
     paper: str
     ink: str
     scrolled: tuple[str, ...] = ()
+    over: tuple[str, ...] = ()
     tables: tuple[tuple[tuple[str, ...], ...], ...] = ()
 
 
@@ -149,5 +157,6 @@ class Browser:
             paper=found["paper"],
             ink=found["ink"],
             scrolled=tuple(found["scrolled"]),
+            over=tuple(found["over"]),
             tables=tuple(tuple(map(tuple, rows)) for rows in found["tables"]),
         )

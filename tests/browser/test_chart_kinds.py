@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from fleetsim.estimates import Estimate
-from fleetsim.tell.charts.bars import Bar, Layer, Part, cause_bars, stacked_bars, waterfall_chart
-from fleetsim.tell.charts.chart import Chart
-from fleetsim.tell.charts.curve import Curve, curve_chart
-from fleetsim.tell.charts.dots import DotsRow, change_dots
-from fleetsim.tell.charts.gantt import GanttRow, Kind, Span, gantt_chart
-from fleetsim.tell.charts.parts import Mark, PartLook
-from fleetsim.tell.charts.parts import look as style
-from fleetsim.tell.charts.steps import Sampled, StepSeries, histogram_chart, step_chart
+from fleetsim.tell.charts.axes import Axis
+from fleetsim.tell.charts.chart import Chart, Look, Mark, Span, Spans
+from fleetsim.tell.charts.chart import look as style
+from fleetsim.tell.charts.kinds import (
+    Curve,
+    Layer,
+    Sampled,
+    StepSeries,
+    cause_bars,
+    change_rows,
+    curve_chart,
+    histogram_chart,
+    stacked_bars,
+    step_chart,
+    waterfall_chart,
+)
 from fleetsim.tell.document import Document, Section
 from fleetsim.tell.facts import facts
 from fleetsim.tell.page import document_page
 from tests.browser.conftest import Look as Eye
+from tests.browser.seen import Browser
 
 BAD = "<b>x</b><script>alert(1)</script>"
 
@@ -33,13 +43,10 @@ def charts() -> list[Chart]:
     idle = [around(0.1 + 1 / n, 0.3 / n**2) for n in counts]
     time = np.arange(2000.0)
     rows = [
-        GanttRow(
-            f"inst. {i}",
-            [Span(("busy", "idle")[k % 2], 10.0 * k + i / 4, 10.0 * k + 10 + i / 4) for k in range(-1, 12)],
-        )
+        (f"inst. {i}", [Span(("busy", "idle")[k % 2], 10.0 * k + i / 4, 10.0 * k + 10 + i / 4) for k in range(9)])
         for i in range(12)
     ]
-    kinds = {"busy": Kind("busy", style(0)), "idle": Kind(f"idle {BAD}", PartLook("line"), thin=True)}
+    kinds = {"busy": ("busy", style(0)), "idle": (f"idle {BAD}", Look("quiet", lanes=((0.4, 0.6),)))}
     rng = np.random.default_rng(1)
     return [
         curve_chart(
@@ -47,16 +54,16 @@ def charts() -> list[Chart]:
             how="share", recommended=5, targets=[Mark(0.25, f"target {BAD}")],
         ),
         waterfall_chart(
-            "fall", "Headroom", "Goes.", Part("nameplate", 1.0),
-            [Part(BAD, 0.4), Part("sync", 0.1), Part("overlap", -0.2)], Part("used", 0.7), x_title="share", how="share",
+            "fall", "Headroom", "Goes.", ("nameplate", 1.0),
+            [(BAD, 0.4), ("sync", 0.1), ("overlap", -0.2)], ("used", 0.7), x_title="share", how="share",
         ),
         cause_bars(
-            "causes", "Waste", "By cause.", [Bar(BAD, around(0.3, 0.05), True), Bar("stale", around(0.02, 0.0))],
+            "causes", "Waste", "By cause.", [(BAD, around(0.3, 0.05)), ("stale", around(0.02, 0.0))],
             x_title="tokens per trained token", how="number",
         ),
-        change_dots(
+        change_rows(
             "dots", "Levers", "Buy.",
-            [DotsRow(BAD, [around(0.9, 0.02), around(1.1, 0.01)]), DotsRow("cap", [around(0.7, 0.02), None], True)],
+            [(BAD, [around(0.9, 0.02), around(1.1, 0.01)], False), ("cap", [around(0.7, 0.02), None], True)],
             ["step time", "cost per step"],
         ),
         step_chart(
@@ -74,7 +81,7 @@ def charts() -> list[Chart]:
             [Layer("train", np.full(30, 20.0), style(0)), Layer(BAD, rng.uniform(5, 9, 30), style(1))],
             x_title="step", y_title="seconds", begins=Mark(3.5, "counted from here"),
         ),
-        gantt_chart("gantt", "Who", "When.", rows, kinds, (0.0, 100.0), lines=[33.0]),
+        Chart("gantt", "Who", "When.", Spans(Axis("seconds", 0.0, 100.0), tuple(rows), kinds, (33.0,))),
     ]  # fmt: skip
 
 
@@ -91,3 +98,35 @@ def test_kinds(look: Eye, page: Path, dark: bool, phone: bool) -> None:
     seen = look(page, "kinds", dark=dark, phone=phone)
     assert seen.marks.keys() == {f"{chart.id}-chart" for chart in charts()}
     assert seen.text.startswith(f"kinds {BAD}")
+
+
+def test_values_are_read_with_a_pointer_and_with_keys_and_legends_switch(browser: Browser, page: Path) -> None:
+    def do(tab: Any) -> dict[str, str]:
+        tab.goto(page.as_uri())
+        tab.hover("#queue-chart svg.plot[tabindex]")
+        seen = {"line": tab.inner_text(".tip")}
+        tab.hover("#seconds-chart rect.bar >> nth=40")
+        seen["bar"] = tab.inner_text(".tip")
+        tab.hover("#gantt-chart path.span >> nth=0", position={"x": 30, "y": 4})
+        seen["span"] = tab.inner_text(".tip")
+        for chart, key in (("curve", "ArrowRight"), ("dots", "ArrowLeft")):
+            tab.focus(f"#{chart}-chart svg.plot[tabindex]")
+            tab.keyboard.press(key)
+            seen[chart] = tab.inner_text(".tip")
+        tab.keyboard.press("Escape")
+        seen["escaped"] = str(tab.is_hidden(".tip"))
+        for turn in ("off", "on"):
+            tab.click("#lengths-chart .legend button >> nth=0")
+            seen[turn] = str(tab.locator("#lengths-chart .plot .off").count())
+        return seen
+
+    seen = browser.used(do)
+    assert f"{BAD}: " in seen["line"]
+    assert "b: 3" in seen["line"]
+    assert BAD in seen["bar"] or "train" in seen["bar"]
+    assert seen["span"].startswith("inst. 0: busy\n0 to 10")
+    assert "2 instances: 60.0 % [52.5, 67.5]" in seen["curve"]
+    assert seen["dots"] == f"{BAD}: cost per step +10.0 % [+9.0, +11.0]"
+    assert seen["escaped"] == "True"
+    assert int(seen["off"]) > 0
+    assert seen["on"] == "0"

@@ -19,7 +19,7 @@ FRAME = "<!doctype html><html data-drawn='yes'>" + PHONE + "<body>{}</body></htm
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    pytest.importorskip("plotly", reason='the pages need pip install "fleetsim[report]"')
+    pytest.importorskip("jinja2", reason='the pages need pip install "fleetsim[report]"')
     place = tmp_path_factory.mktemp("profile") / "profile.html"
     place.write_text(document_page(document(profiles.profile(), "mine.profile.json")), encoding="utf-8")
     return place
@@ -47,16 +47,19 @@ def test_requests_and_script_errors_are_noticed(browser: Browser, tmp_path: Path
 
 
 def test_an_empty_chart_is_noticed(browser: Browser, tmp_path: Path) -> None:
-    empty = "<div class='chart' id='none-chart'><svg class='main-svg' width='90' height='90'><g class='plot'></g></svg>"
+    grid = "<svg class='plot' width='90' height='90'><path class='grid' d='M0 0H9'/></svg>"
+    empty = f"<div class='chart' id='none-chart'>{grid}"
     assert seen_of(browser, tmp_path, f"{empty}</div>").marks == {"none-chart": 0}
 
 
-def test_a_cut_label_and_a_wide_body_are_noticed(browser: Browser, tmp_path: Path) -> None:
+def test_a_cut_label_labels_over_each_other_and_a_wide_body_are_noticed(browser: Browser, tmp_path: Path) -> None:
     chart = (
-        "<div class='chart' id='cut-chart' style='width: 300px'><svg class='main-svg' width='300' height='90' "
-        "style='overflow: visible'><text x='280' y='20'>a label that is far too long</text></svg></div>"
+        "<div class='chart' id='cut-chart' style='width: 300px'><svg class='plot' width='300' height='90' "
+        "style='overflow: visible'><text x='280' y='20'>a label that is far too long</text>"
+        "<text x='10' y='20'>below</text><text x='20' y='24'>above</text></svg></div>"
         "<p style='width: 700px'>wide</p>"
     )
     seen = seen_of(browser, tmp_path, chart, phone=True)
     assert seen.cut == ("cut-chart: a label that is far too long",)
+    assert seen.over == ("cut-chart: below and above",)
     assert seen.width_px > 390

@@ -25,7 +25,7 @@ CHARTS = {
 @pytest.fixture(scope="session")
 def pages(tmp_path_factory: pytest.TempPathFactory, chromium: str) -> Path:
     """A folder with all three, written once for a process."""
-    pytest.importorskip("plotly", reason='the pages need pip install "fleetsim[report]"')
+    pytest.importorskip("jinja2", reason='the pages need pip install "fleetsim[report]"')
     folder = tmp_path_factory.mktemp("pages")
     plan, run, advice = sized(), simulated_run(), split()
     texts = {

@@ -14,7 +14,7 @@ BAD = "</script><img src=x onerror=alert(1)>"
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    pytest.importorskip("plotly", reason='the pages need pip install "fleetsim[report]"')
+    pytest.importorskip("jinja2", reason='the pages need pip install "fleetsim[report]"')
     job = fs.load("async-one-step", {"name": BAD, "admission.law": "unbounded"}, steps=8, replications=2)
     grid = {"fleet.instances": [2, 4, 6], "buffer.capacity_samples": [16, 512, 1024, 2048]}
     return fs.sweep(job, grid, workers=1).to_html(tmp_path_factory.mktemp("sweep") / "sweep.html")

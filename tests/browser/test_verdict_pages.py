@@ -42,7 +42,7 @@ def history_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def replay_file(history_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    pytest.importorskip("plotly", reason='the pages need pip install "fleetsim[report]"')
+    pytest.importorskip("jinja2", reason='the pages need pip install "fleetsim[report]"')
     from fleetsim.replay.result import ReplayResult
 
     history = read_file(history_file)
@@ -65,7 +65,7 @@ def test_replay(look: Look, replay_file: Path, dark: bool, phone: bool) -> None:
 
 @pytest.mark.parametrize(("dark", "phone"), WAYS)
 def test_validation(look: Look, tmp_path: Path, dark: bool, phone: bool) -> None:
-    pytest.importorskip("plotly", reason='the pages need pip install "fleetsim[report]"')
+    pytest.importorskip("jinja2", reason='the pages need pip install "fleetsim[report]"')
     from fleetsim.tell.page import document_page
     from fleetsim.validate.told import document
 
@@ -85,7 +85,7 @@ def changed(metric: str, mean: float, half: float, verdict: str) -> MetricChange
 
 @pytest.mark.parametrize(("dark", "phone"), WAYS)
 def test_comparison(look: Look, tmp_path: Path, dark: bool, phone: bool) -> None:
-    pytest.importorskip("plotly", reason='the pages need pip install "fleetsim[report]"')
+    pytest.importorskip("jinja2", reason='the pages need pip install "fleetsim[report]"')
     from fleetsim.compare.facts import document
     from fleetsim.tell.page import document_page
 
@@ -114,7 +114,7 @@ def test_comparison(look: Look, tmp_path: Path, dark: bool, phone: bool) -> None
 
 
 def test_names_of_others_are_read_and_not_run(look: Look, tmp_path: Path) -> None:
-    pytest.importorskip("plotly", reason='the pages need pip install "fleetsim[report]"')
+    pytest.importorskip("jinja2", reason='the pages need pip install "fleetsim[report]"')
     from dataclasses import replace
 
     from fleetsim.replay.answers import Answers

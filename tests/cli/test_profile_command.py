@@ -98,7 +98,6 @@ def test_show_as_json_is_the_file_and_its_predictions(tmp_path: Path) -> None:
 
 
 def test_show_writes_a_page(tmp_path: Path) -> None:
-    pytest.importorskip("plotly")
     pytest.importorskip("jinja2")
     file, place = profiles.profile_file(tmp_path), tmp_path / "out.html"
     result = run("show", file, "--html", str(place))

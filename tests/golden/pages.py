@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from html.parser import HTMLParser
-from typing import Any
-
-from tests.golden.shortened import numbers_in, shortened, strings_in
 
 _UNSEEN = frozenset({"script", "style", "template"})
 _INLINE = frozenset({"a", "b", "code", "em", "i", "small", "span", "strong", "sub", "sup", "tspan"})
@@ -15,22 +11,28 @@ _TOLD = ("aria-label", "alt", "title", "data-of")
 
 
 class _Words(HTMLParser):
-    """Visible text, a block a line, cells of a row side by side; and the scripts that hold data."""
+    """Visible text, a block a line, cells of a row side by side; of drawings their words, and how many parts they
+    have."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
         self.lines: list[str] = []
-        self.data: dict[str, str] = {}
         self._line = ""
         self._unseen: list[str] = []
-        self._data_id: str | None = None
+        self._parts = 0
+        self._drawings = 0
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         said = dict(attrs)
         if tag in _UNSEEN:
             self._unseen.append(tag)
-            if said.get("type") == "application/json":
-                self._data_id = said.get("id") or "data"
+            return
+        if tag == "svg":
+            if not self._drawings:
+                self._end()
+            self._drawings += 1
+        if self._drawings:
+            self._parts += 1
             return
         if tag in _CELLS:
             self._line += " | "
@@ -43,14 +45,16 @@ class _Words(HTMLParser):
     def handle_endtag(self, tag: str) -> None:
         if tag in _UNSEEN:
             self._unseen.remove(tag)
-            self._data_id = None
+        elif self._drawings:
+            self._line += "; " if tag in ("text", "title") else ""
+            self._drawings -= tag == "svg"
+            if not self._drawings:
+                self._drawing()
         elif tag not in _INLINE and tag not in _CELLS:
             self._end()
 
     def handle_data(self, data: str) -> None:
-        if self._data_id is not None:
-            self.data[self._data_id] = self.data.get(self._data_id, "") + data
-        elif not self._unseen:
+        if not self._unseen:
             self._line += data
 
     def _end(self) -> None:
@@ -62,32 +66,18 @@ class _Words(HTMLParser):
             self.lines.append(line)
         self._line = ""
 
+    def _drawing(self) -> None:
+        """One line of a drawing: its first and last words, and how much of it there is."""
+        words = [word for word in self._line.strip().split("; ") if word]
+        shown = words if len(words) <= 24 else [*words[:12], "...", *words[-12:]]
+        self._line = f"[drawn: {self._parts} parts] {'; '.join(shown)}" if words else ""
+        self._parts = 0
+        self._end()
+
 
 def page_text(html: str) -> str:
-    """The words of the page, then a paragraph for each chart."""
+    """The words of the page and of its drawings."""
     parser = _Words()
     parser.feed(html)
     parser.close()
-    lines = parser.lines
-    for name, text in sorted(parser.data.items()):
-        document = json.loads(text)
-        for chart, figure in document.items():
-            lines += ["", f"chart {name}/{chart}", *_figure(figure)]
-    return "\n".join(lines)
-
-
-def _figure(figure: dict[str, Any]) -> list[str]:
-    lines = [f"  layout {json.dumps(shortened(figure.get('layout'), most=12), sort_keys=True)}"]
-    for trace in figure.get("data", ()):
-        values = {key: value for key, value in trace.items() if isinstance(value, list)}
-        rest = {key: value for key, value in trace.items() if key not in values}
-        lines.append(f"  trace {json.dumps(rest, sort_keys=True)}")
-        for key, value in sorted(values.items()):
-            found, said = numbers_in(value), strings_in(value)
-            text = f"    {key}: {len(value)} values"
-            if found:
-                text += f", {len(found)} numbers, sum {float(f'{sum(found):.9g}')!r}"
-            if said:
-                text += f", first text {said[0]!r}, last {said[-1]!r}"
-            lines.append(text)
-    return lines
+    return "\n".join(parser.lines)

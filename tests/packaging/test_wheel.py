@@ -31,7 +31,9 @@ def test_the_wheel_holds_code_scenarios_and_calibration(built: Path) -> None:
     assert "fleetsim/_data/calibration/engine_curves.json" in names
     assert "fleetsim/_data/calibration/engine_errors.json" in names
     assert "fleetsim/py.typed" in names
-    assert {f"fleetsim/tell/templates/{name}" for name in ("page.html.j2", "style.css", "draw.js")} <= names
+    assert {
+        f"fleetsim/tell/templates/{name}" for name in ("page.html.j2", "style.css", "chart.css", "chart.js")
+    } <= names
     assert not [n for n in names if n.startswith(("tests/", "docs/", "scenarios/")) or "/raw/" in n]
     assert any(n.endswith("licenses/LICENSE") for n in names)
 

@@ -65,7 +65,6 @@ def test_a_trace_of_no_named_steps_begins_before_an_event_that_the_warm_up_hides
 
 def test_values_that_nobody_gave_are_named_and_those_given_are_not(tmp_path: Path) -> None:
     pytest.importorskip("jinja2", reason='the pages need pip install "fleetsim[report]"')
-    pytest.importorskip("plotly", reason='the pages need pip install "fleetsim[report]"')
     file, page = tmp_path / "job.yaml", tmp_path / "run.html"
     file.write_text("name: almost empty\nengine: {gpu: H200}\n")
     small = ("--set", "trainer.batch_samples=16", "--steps", "4", "--replications", "1")

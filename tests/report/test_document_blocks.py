@@ -20,7 +20,7 @@ from fleetsim.tell.document import (
 from fleetsim.tell.facts import facts
 from fleetsim.tell.page import document_page
 from fleetsim.tell.terminal import draw
-from tests.report.test_profile_html import Page, without_plotly
+from tests.report.test_profile_html import Page
 
 YAML = "{apiVersion: apps/v1, kind: Deployment, metadata: {name: rollout, namespace: training}, spec: {replicas: 12}}"
 COMMAND = "kubectl -n training patch deployment rollout --type strategic --patch-file rollout-12-instances.yaml"
@@ -44,8 +44,7 @@ def lines_of(*blocks: Block, width: int = 60) -> list[str]:
 
 def page_of(*blocks: Block) -> str:
     pytest.importorskip("jinja2", reason='the pages need pip install "fleetsim[report]"')
-    pytest.importorskip("plotly", reason='the pages need pip install "fleetsim[report]"')
-    return without_plotly(document_page(document(*blocks)))
+    return document_page(document(*blocks))
 
 
 def test_what_is_to_be_pasted_is_neither_cut_nor_broken_where_a_shell_could_not_read_it() -> None:

@@ -18,6 +18,7 @@ from fleetsim.sweep.pictures import front_chart
 from fleetsim.sweep.run import SweepRows
 from fleetsim.tell.document import Table
 from fleetsim.tell.page import document_page
+from tests.report.test_profile_html import series_of
 
 SCENARIO = "async-one-step"
 
@@ -31,22 +32,20 @@ def swept() -> SweepRows:
 def test_every_cell_that_ran_is_drawn_once_at_its_means(swept: SweepRows) -> None:
     chart = front_chart(swept)
     assert chart is not None
-    *groups, best = chart.data
-    drawn = sorted((x, y) for group in groups for x, y in zip(group["x"], group["y"], strict=True))
+    best, *groups = series_of(chart)
+    drawn = sorted((x, y) for group in groups for x, y in zip(group.x, group.y, strict=True))
     ran = [row.estimates() for row in swept.rows if row.status == "ok"]
     assert drawn == sorted((e["step_s"].mean, e["cost_per_step"].mean) for e in ran)
-    assert len({group["marker"]["symbol"] for group in chart.data}) == len(chart.data)  # not by colour alone
+    assert len({group.look.symbol for group in (best, *groups)}) == len(groups) + 1  # not by colour alone
     first = swept.row(swept.pareto.best[0].cell).estimates()
-    assert (best["x"], best["y"]) == ([first["step_s"].mean], [first["cost_per_step"].mean])
+    assert (best.x, best.y) == ([first["step_s"].mean], [first["cost_per_step"].mean])
 
 
 def test_larger_symbols_have_more_of_the_third_objective(swept: SweepRows) -> None:
     chart = front_chart(swept)
     assert chart is not None
     sizes = {
-        (x, y): size
-        for group in chart.data[:-1]
-        for x, y, size in zip(group["x"], group["y"], group["marker"]["size"], strict=True)
+        (x, y): size for group in series_of(chart)[1:] for x, y, size in zip(group.x, group.y, group.sizes, strict=True)
     }
     ran = [row.estimates() for row in swept.rows if row.status == "ok"]
     ran.sort(key=lambda e: e["staleness_steps.mean"].mean)

@@ -1,37 +1,49 @@
-"""A picture of a page as plain data, and what all kinds of pictures are built of: axes, shades, text that is no tag.
+"""A picture as data: an id, a title, what it shows in words, and points of one of three shapes.
 
-Charts are plotly figures as plain data, so that plotly's Python side, which is slow to import, is only asked for its
-script; their colours are names that the page's style sheet resolves, for light and for dark.
+How a shape is drawn stands in one table, `SHAPES` of `draw.py`. Nothing is told by colour alone: lines have dashes,
+dots symbols, bars patterns and spans lanes of their own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil, floor, log10
-from typing import Any
+from typing import Literal
+
+from fleetsim.tell.charts.axes import Axis
 
 # Shades of one hue, from the palest to the strongest, for what has an order; --shade-1 .. of the style sheet.
 SHADES = 6
 
-# Above the plot, in a row that breaks where the page is narrow.
-LEGEND: Mapping[str, Any] = {"orientation": "h", "x": 0, "xanchor": "left", "y": 1.02, "yanchor": "bottom"}
-
 
 @dataclass(frozen=True, slots=True)
-class Chart:
-    """One picture. words: what it shows, for those who cannot see it too. data, layout: as plotly has them.
+class Look:
+    """How one of several things is drawn: the name of a colour in the style sheet, and what tells it apart without.
 
-    A trace names its colour in `meta.colour` (a custom property of the style sheet, as "shade-3" or "accent"); text
-    that comes from outside goes through `plain_text`.
+    dash: of lines. symbol: of dots; "-open" at its end: not filled. pattern: of bars, "" for a full one. lanes: which
+    parts of its row a span fills, from 0, the top, to 1.
     """
 
-    id: str
-    title: str
-    words: str
-    data: tuple[dict[str, Any], ...]
-    layout: dict[str, Any]
-    height_px: int = 380
+    colour: str
+    dash: Literal["", "dash", "dot", "dashdot", "longdash"] = ""
+    symbol: str = "circle"
+    pattern: Literal["", "/", "\\", "x", ".", "-"] = ""
+    lanes: tuple[tuple[float, float], ...] = ((0.0, 1.0),)
+
+
+LOOKS: tuple[Look, ...] = (
+    Look("accent"),
+    Look("second", "dash", "square", "/"),
+    Look("third", "dot", "diamond", "x"),
+    Look("quiet", "dashdot", "triangle", "."),
+    Look("bad", "longdash", "cross", "\\"),
+    Look("shade-6", "dot", "star", "-"),
+)
+
+
+def look(i: int) -> Look:
+    """The look of the i-th of several things; they repeat after len(LOOKS)."""
+    return LOOKS[i % len(LOOKS)]
 
 
 def shade(i: int, of: int) -> str:
@@ -39,38 +51,128 @@ def shade(i: int, of: int) -> str:
     return f"shade-{SHADES if of == 1 else 1 + round(i * (SHADES - 1) / (of - 1))}"
 
 
-def plain_text(text: str) -> str:
-    """Text for a chart, where plotly would read tags."""
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+Values = Sequence[float | None]
+Kind = Literal["line", "steps", "band", "dots", "bars"]
 
 
-def axis(title: str, **more: Any) -> dict[str, Any]:
-    """An axis in the house's style; colours come from the style sheet when it is drawn."""
-    return {
-        "title": {"text": title, "standoff": 8, "font": {"size": 12}},
-        "separatethousands": True,
-        "exponentformat": "none",
-        "automargin": True,
-        "zeroline": False,
-        "ticks": "outside",
-        "ticklen": 4,
-        "fixedrange": True,
-        **more,
-    }
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Points of one kind in a panel; where y is None nothing is known, and nothing is drawn.
+
+    steps: a value holds until the next x. band: from low to y. bars: on those of the series before it, as wide as
+    `width`. low, high: ends of intervals: whiskers of dots, an area around a line. said: what hovering says of each
+    point; without it, name and value. sizes: of dots, in pixels. fill: the area down to 0 is tinted. name: empty = not
+    in the legend.
+    """
+
+    name: str
+    kind: Kind
+    x: Sequence[float]
+    y: Values
+    look: Look = LOOKS[0]
+    low: Values = ()
+    high: Values = ()
+    said: Sequence[str] = ()
+    sizes: Sequence[float] = ()
+    width: float = 1.0
+    fill: bool = False
 
 
-def log_axis(title: str, low: float, high: float, **more: Any) -> dict[str, Any]:
-    """A logarithmic axis over low..high (> 0) with ticks at 1, 2 and 5; more below a decade, fewer above four."""
-    first, last, decades = floor(log10(low)), ceil(log10(high)), log10(high / low)
-    steps = (1, 2, 3, 4, 5, 6, 8) if decades < 1 else (1, 2, 5) if decades <= 4 else (1,)
-    ticks = [m * 10**e for e in range(first, last + 1) for m in steps]
-    shown = [t for t in ticks if low / 1.5 <= t <= high * 1.5]
-    span = max(log10(high) - log10(low), 0.1)
-    return axis(
-        title,
-        type="log",
-        tickvals=shown,
-        ticktext=[f"{t:,.0f}" if t >= 1 else f"{t:g}" for t in shown],
-        range=[log10(low) - 0.06 * span, log10(high) + 0.06 * span],
-        **more,
-    )
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A line across the plot with words at its end: a target, a cap, where warm-up ends. star: it is the answer."""
+
+    at: float
+    text: str = ""
+    star: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """Series over a common x. y: its title stands above the panel. across: lines; bands: from, to of y, tinted."""
+
+    y: Axis
+    series: tuple[Series, ...]
+    across: tuple[Mark, ...] = ()
+    bands: tuple[tuple[float, float], ...] = ()
+    height_px: int = 180
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """Panels above one another over one axis. upright: lines through all of them; shades: spans of x behind them;
+    letters: events by x, named above the first panel."""
+
+    x: Axis
+    panels: tuple[Panel, ...]
+    upright: tuple[Mark, ...] = ()
+    shades: Sequence[tuple[float, float]] = ()
+    letters: Sequence[tuple[float, str]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RowMark:
+    """A dot of a row with its interval, or a bar from `base` to the value. key: into the looks of the chart."""
+
+    key: str
+    value: float
+    low: float | None = None
+    high: float | None = None
+    base: float | None = None
+    said: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A name, what there is to say of it, and its marks, each in a lane of its own; one without marks is a heading.
+    strong: it is the one that matters. link: a thin line down to the next row."""
+
+    name: str
+    said: str = ""
+    marks: tuple[RowMark, ...] = ()
+    strong: bool = False
+    link: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows over one axis. looks: name and look of each key. centre: where there is no difference; bands: what is
+    allowed, the widest first."""
+
+    x: Axis
+    rows: tuple[Row, ...]
+    looks: Mapping[str, tuple[str, Look]]
+    centre: float | None = None
+    bands: tuple[tuple[float, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """What a row does from start to end, on the axis; kind: a key of the chart's looks."""
+
+    kind: str
+    start: float
+    end: float
+
+
+@dataclass(frozen=True, slots=True)
+class Spans:
+    """Rows of spans that do not overlap, in the order of time, over one axis. upright: hair lines."""
+
+    x: Axis
+    rows: tuple[tuple[str, Sequence[Span]], ...]
+    looks: Mapping[str, tuple[str, Look]]
+    upright: tuple[float, ...] = ()
+
+
+Points = Plot | Rows | Spans
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """One picture. words: what it shows, for those who cannot see it too."""
+
+    id: str
+    title: str
+    words: str
+    points: Points
