@@ -18,8 +18,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import fleetsim as fs
 from fleetsim.job.trials import flat, simulated
-from fleetsim.plan.front import Budget
 from fleetsim.plan.choices import ChoiceInputs
+from fleetsim.plan.front import Budget
 from fleetsim.plan.plan import Space, plan, planned_job
 from fleetsim.plan.words import asked_for
 from fleetsim.sim.threads import side_by_side
