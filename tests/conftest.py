@@ -192,6 +192,7 @@ SLOW = (
     "sim/test_relations.py",
     "sim/test_scrape.py",
     "standing/test_dashboard.py::test_panels_do_not_overlap_and_have_what_grafana_asks_for",
+    "standing/test_learned.py::test_alerts_of_a_run_stand_at_its_own_levels",
     "standing/test_real_rules.py",
     "standing/test_thresholds.py",
     "standing/test_watch_log.py::test_the_command_follows_until_it_is_ended",

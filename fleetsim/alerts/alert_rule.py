@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim import units
+from fleetsim.alerts.learned import Learned
 from fleetsim.alerts.rate import Floats, lowest_lately
 from fleetsim.alerts.rehearsal import Rehearsal
 from fleetsim.alerts.signal_values import Scraped, view
@@ -81,10 +82,11 @@ class AlertRule:
 
     threshold: the alert's condition is beyond it for for_s. silenced_by: names of the signals whose own condition keeps
     it silent. healthy, faulty: level of the signal without and with its fault (None: the plan cannot have it).
-    false_per_month, false_upper: by extrapolation, with the upper end of its interval; seen: false alarms in the
-    simulated healthy hours; seen_upper: the most per month that this is compatible with. found: share of the fault's
-    runs in which it fired; delay_s, delay_p95_s: from the fault's begin, None unless it is seen. also: other alerts
-    that this fault fires, before silencing or after. why_not: why the fault is not seen.
+    false_per_month, false_upper: over all that the plan may be, by extrapolation, with the upper end of its interval.
+    seen: false alarms in the healthy hours; seen_upper: the most per month that this is compatible with. hours: healthy
+    ones; learned: they are the fleet's own, and not simulated. found: share of the fault's runs in which it fired.
+    delay_s, delay_p95_s: from the fault's begin, None unless it is seen. also: other alerts that this fault fires,
+    before silencing or after. why_not: why the fault is not seen.
     """
 
     signal: StandingSignal
@@ -98,6 +100,8 @@ class AlertRule:
     false_upper: float
     seen: int
     seen_upper: float
+    hours: float
+    learned: bool
     found: float
     delay_s: float | None
     delay_p95_s: float | None
@@ -108,7 +112,8 @@ class AlertRule:
 @dataclass(frozen=True, slots=True)
 class Standing:
     """All alerts of a plan. left_out: signal -> why the plan has no use for its alert. fired: fault -> alert -> share
-    of the fault's runs in which it fired. settle_s: how long a condition silences others after it has ended."""
+    of the fault's runs in which it fired. settle_s: how long a condition silences others after it has ended. learned:
+    the fleet's own healthy hours, where a run was given."""
 
     rehearsal: Rehearsal
     budget_per_month: float
@@ -116,6 +121,7 @@ class Standing:
     left_out: Mapping[str, str]
     fired: Mapping[str, Mapping[str, float]]
     settle_s: float
+    learned: Learned | None = None
 
     def rule(self, name: str) -> AlertRule:
         """The rule of a signal."""
@@ -123,11 +129,22 @@ class Standing:
 
 
 class Tracer:
-    """Traces of all signals of a run, computed once: signal and window -> values (E,) that grow toward the alert."""
+    """Traces of all signals of a run, computed once: signal and window -> values (E,) that grow toward the alert.
 
-    def __init__(self, rehearsal: Rehearsal, scraped: Scraped, phase_s: float, left_open: bool = True) -> None:
+    longest_s: of the windows that are looked through; None = all that are tried. moved: signal -> what is added to it.
+    """
+
+    def __init__(
+        self,
+        rehearsal: Rehearsal,
+        scraped: Scraped,
+        phase_s: float,
+        left_open: bool = True,
+        longest_s: float | None = None,
+    ) -> None:
         self.rehearsal, self.scraped, self.left_open = rehearsal, scraped, left_open
-        first = float(scraped.times[0]) + rehearsal.windows_s[-1] + phase_s
+        self.moved: Mapping[str, float] = {}
+        first = float(scraped.times[0]) + (longest_s or rehearsal.windows_s[-1]) + phase_s
         self.at = np.arange(first, float(scraped.times[-1]), rehearsal.interval_s)
         self._known: dict[tuple[str, float], Floats] = {}
 
@@ -136,7 +153,7 @@ class Tracer:
         key = (signal.name, window_s)
         if key not in self._known:
             seen = view(self.scraped, self.at, window_s, self.rehearsal.expected, self.left_open)
-            self._known[key] = sign(signal) * signal.trace(seen)
+            self._known[key] = sign(signal) * signal.trace(seen) + self.moved.get(signal.name, 0.0)
         return self._known[key]
 
 

@@ -152,7 +152,7 @@ class AlertsResult:
 
     def kubernetes(self) -> str:
         """The same as a PrometheusRule."""
-        from fleetsim.alerts.kubernetes import prometheus_rule
+        from fleetsim.alerts.rules import prometheus_rule
         from fleetsim.config.yaml_text import to_yaml
 
         return to_yaml(prometheus_rule(self.rules(), self.writing.plan))
@@ -182,7 +182,7 @@ class DashboardResult:
 
     def kubernetes(self) -> str:
         """The file in a ConfigMap."""
-        from fleetsim.alerts.kubernetes import dashboard_map
+        from fleetsim.alerts.rules import dashboard_map
         from fleetsim.config.yaml_text import to_yaml
 
         return to_yaml(dashboard_map(self.text(), self.plan))
@@ -201,25 +201,15 @@ class DashboardResult:
 
 
 def alerts(asked: Alerts, watch: Watch = SILENT) -> AlertsResult:
-    """Thresholds from simulated runs of the plan, with and without faults. Raises InputError, StuckError."""
-    from fleetsim.alerts.rehearsal import rehearse
+    """Thresholds from simulated runs of the plan, with and without faults, and from what a run of it showed.
+
+    Raises InputError, StuckError.
+    """
     from fleetsim.alerts.rules import RUNBOOK, Writing, only
-    from fleetsim.alerts.thresholds import choose
 
     asked = asked.ready()
     planned = _plan(asked.of)
-    made = rehearse(
-        planned.scenario,
-        planned.engine,
-        hours=asked.hours,
-        scrape_s=asked.scrape_interval,
-        interval_s=asked.interval,
-        given=planned.given,
-        held=None if planned.engine is None else planned.held,
-        tell=watch,
-    )
-    watch("choosing thresholds")
-    standing = only(choose(made, asked.budget), "engines" if asked.engines_only else "trainer")
+    standing = only(_standing(planned, asked, watch), engines_only=asked.engines_only)
     label = asked.name or planned.scenario.name
     writing = Writing(asked.metrics.names(planned.scenario), label, asked.runbook_url or RUNBOOK)
     return AlertsResult(standing, writing, tuple(planned.notes))
@@ -228,13 +218,35 @@ def alerts(asked: Alerts, watch: Watch = SILENT) -> AlertsResult:
 def dashboard(asked: Dashboard, watch: Watch = SILENT) -> DashboardResult:
     """Every standing signal, with what the plan predicts and where its alert begins. Raises InputError, StuckError."""
     from fleetsim.alerts.dashboard import dashboard as made_of
-    from fleetsim.alerts.rehearsal import rehearse
     from fleetsim.alerts.rules import Writing
-    from fleetsim.alerts.thresholds import choose
 
     asked = asked.ready()
     planned = _plan(asked.of)
-    held = None if planned.engine is None else planned.held
-    made = rehearse(planned.scenario, planned.engine, hours=asked.hours, given=planned.given, held=held, tell=watch)
     writing = Writing(asked.metrics.names(planned.scenario), asked.name or planned.scenario.name)
-    return DashboardResult(made_of(choose(made), writing), tuple(planned.notes), writing.plan)
+    return DashboardResult(made_of(_standing(planned, asked, watch), writing), tuple(planned.notes), writing.plan)
+
+
+def _standing(planned: PlannedFleet, asked: Alerts | Dashboard, watch: Watch) -> Standing:
+    """The alerts of a plan, for a dashboard those of a usual Prometheus."""
+    from fleetsim.alerts.learned import learned_of
+    from fleetsim.alerts.rehearsal import rehearse
+    from fleetsim.alerts.thresholds import choose
+
+    learned = None
+    if planned.history is not None:
+        watch("learning from the healthy hours of the run")
+        learned = learned_of(planned.history, planned.scenario, planned.given)
+    held = None if planned.engine is None else planned.held
+    usual = asked if isinstance(asked, Alerts) else Alerts(of=planned)
+    made = rehearse(
+        planned.scenario,
+        planned.engine,
+        hours=asked.hours,
+        scrape_s=usual.scrape_interval,
+        interval_s=usual.interval,
+        given=planned.given,
+        held=held,
+        tell=watch,
+    )
+    watch("choosing thresholds")
+    return choose(made, usual.budget, learned)

@@ -176,10 +176,12 @@ def steady_run(
     span_s: float,
     peak: Peak,
     engine: Engine | None = None,
+    least_s: float | None = None,
 ) -> Scraped | None:
     """span_s seconds of a run that has the fault all the time, after its first steps; engine: None = the scenario's.
 
-    None where the plan cannot have the fault, or would never get through a step.
+    least_s: fewer than span_s will do where its steps take less. None where the plan cannot have the fault, or would
+    never get through a step.
     """
     try:
         changed = with_changes(scenario, fault.changes(scenario))
@@ -194,7 +196,7 @@ def steady_run(
             ends = records.steps["end_s"]
             settled_s = float(ends[min(settled_steps, len(ends)) - 1])
             had_s = float(ends[-1]) - settled_s
-            if had_s >= span_s:
+            if had_s >= (least_s or span_s):
                 break
             # the fault makes steps shorter: a trainer that waited has nothing to wait for
             more = 1.1 * span_s / max(had_s, float(ends[-1]) / len(ends))

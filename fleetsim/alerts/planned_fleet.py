@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from fleetsim import units
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import flag, text
 from fleetsim.job.settings import Argument, Option
@@ -16,13 +17,13 @@ if TYPE_CHECKING:
     from fleetsim.config.scenario import Scenario
     from fleetsim.engine.limits import EngineLimits
     from fleetsim.engine.step_time import StepTime
+    from fleetsim.history.history import History
     from fleetsim.job.base_job import BaseJob
-    from fleetsim.job.job import StatedJob
 
 PLAN = "The plan"
 REMEDY = "give what replay --recommend --plan-out or size --json has written"
-# Of the documents that `size --json` prints.
-SIZE_VERSION = 1
+# Of the documents that `size --json` prints and has printed.
+SIZE_VERSIONS = (1, 2)
 
 
 class AnyPlan:
@@ -34,18 +35,31 @@ class AnyPlan:
 @dataclass(frozen=True, slots=True)
 class PlannedFleet(AnyPlan):
     """The fleet after the change. engine: speed and limits of the replayed window, None = the scenario's own. held:
-    the back-test of that window held. given: paths that somebody measured or gave, None = all."""
+    the back-test of that window held. given: paths that somebody measured or gave, None = all. history: of a run of
+    this fleet, where one was given."""
 
     scenario: Scenario
     engine: tuple[StepTime, EngineLimits] | None
     notes: tuple[str, ...] = ()
     held: bool = False
     given: frozenset[str] | None = None
+    history: History | None = None
 
     @classmethod
-    def of_job(cls, job: StatedJob | BaseJob) -> PlannedFleet:
-        """The fleet of a job as it is, on the engine that its scenario names."""
-        return cls(job.scenario, None, job.notes, given=job.given)
+    def of_job(cls, job: BaseJob) -> PlannedFleet:
+        """The fleet of a job as it is, on the engine that its scenario names, with as many instances as its run had."""
+        from fleetsim.config.load import with_changes
+        from fleetsim.config.tree import is_given
+        from fleetsim.replay.observe.observe import observe
+
+        if job._heard is None:
+            return cls(job.scenario, None, job.notes, given=job.given)
+        history, scenario, given = job._heard.history, job.scenario, job.given
+        seen = observe(history, scenario).fleet
+        if seen is not None and seen.instances_now and not is_given("fleet.instances", given):
+            scenario = with_changes(scenario, {"fleet.instances": seen.instances_now})
+            given |= {"fleet.instances"}
+        return cls(scenario, None, job.notes, given=given, history=history)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,28 +73,30 @@ class PlanFields(AnyPlan):
     plan: Annotated[
         str | None, Option("A plan of replay, or what size --json printed, instead.", PLAN, metavar="PLAN.json")
     ] = None
+    run: Annotated[
+        str | None, Option("What a run showed: its log, tracker, dump or Prometheus.", PLAN, metavar="PATH|URL")
+    ] = None
     set_: Annotated[list[str] | None, Option("Any key of a scenario. Repeatable.", PLAN, metavar="KEY=VALUE")] = None
     profile: Annotated[str | None, Option("A measured engine instead.", PLAN)] = None
 
     def planned(self, what: str) -> PlannedFleet:
         """The plan. what: is made for it, in words. Raises InputError when nothing is given, or two things at once."""
+        from fleetsim.job.base_job import made
         from fleetsim.job.fields import scenario_or_preset
-        from fleetsim.job.job import job_from_flags
 
         start = scenario_or_preset(self.scenario, self.preset)
         if self.plan is not None:
-            also = self.scenario if self.scenario is not None else self.preset
+            also = next((each for each in (self.scenario, self.preset, self.run) if each is not None), None)
             if also is not None:
                 raise InputError([Problem(flag("plan"), self.plan, f"{also} is given as well", "give one of the two")])
             if self.profile is not None:
                 remedy = text("drop {}", flag("profile"))
                 raise InputError([Problem(flag("plan"), self.plan, "a plan names its engine", remedy)])
             return planned_of(self.plan, self.set_ or ())
-        if start is None:
+        if start is None and self.run is None:
             remedy = text("give a scenario file, {}, or {}", flag("preset", "NAME"), flag("plan", "PLAN.json"))
             raise InputError([Problem("SCENARIO", None, f"no plan to make {what} for", remedy)])
-        job = job_from_flags(start, self.set_ or (), {"profile": self.profile})
-        return PlannedFleet.of_job(job)
+        return PlannedFleet.of_job(made(start, self.set_ or (), {"profile": self.profile, "run": self.run}))
 
 
 def planned_of(file: str, sets: Sequence[str] = ()) -> PlannedFleet:
@@ -133,9 +149,9 @@ def _sized(document: dict[str, Any], file: str, sets: Sequence[str]) -> Scenario
     """The scenario that was sized, with the recommended count."""
     from fleetsim.config.load import scenario_from_mapping
 
-    version = document.get("schema_version", SIZE_VERSION)
-    if version != SIZE_VERSION:
-        rule = f"this fleetsim reads documents of schema_version {SIZE_VERSION}"
+    version = document.get("schema_version", SIZE_VERSIONS[-1])
+    if version not in SIZE_VERSIONS:
+        rule = f"this fleetsim reads documents of schema_version {units.listed(map(str, SIZE_VERSIONS))}"
         raise InputError([Problem(f"{file}: schema_version", version, rule, "upgrade fleetsim")])
     scenario, recommendation = document.get("scenario"), document["recommendation"]
     instances = recommendation.get("instances") if isinstance(recommendation, dict) else None

@@ -29,13 +29,17 @@ from fleetsim.alerts.faults import (
     scraped_run,
     steady_run,
 )
+from fleetsim.alerts.healthy import Corner
 from fleetsim.alerts.signal_values import Expected, Scraped
 from fleetsim.config.load import with_changes
 from fleetsim.config.pools import PhaseConfig, TrainerConfig
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.tree import is_touched
+from fleetsim.config.workload import Lognormal
+from fleetsim.faces import setting
+from fleetsim.job.derived_values import SECONDS
 from fleetsim.job.settings import LENGTHS
-from fleetsim.job.uncertainty import RERUN, UNCERTAIN, Z80, Axis, Interval, observed_at
+from fleetsim.job.uncertainty import RERUN, UNCERTAIN, Z80, Axis, FactorLaw, Interval, Uncertain, observed_at
 from fleetsim.sim.engines import engine_of
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
@@ -46,17 +50,17 @@ from fleetsim.workload.lengths import mean_length
 FAR = 2.0
 # What public measurements are off from a speed that nothing has confirmed: its ends.
 GUESSED: Interval = (0.7, 2.0)
-# Signal -> the input that its level is, by its path.
-_IS = {"trainer_pace": "trainer.fixed_s", "sync_seconds": "sync.pause_s"}
+# Signal -> the input that its level is, by its paths.
+_IS = {"trainer_pace": SECONDS, "sync_seconds": ("sync.pause_s", "sync.publish_s", "sync.trainer_block_s")}
 _TIMES = {u.axis: u.times for u in reversed(UNCERTAIN)}
 
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """fleets: healthy ones, each off in another way. inputs: what is in doubt but for the differences between two runs.
-    unmeasured: signal -> why nothing says what its level is."""
+    """fleets: healthy ones, each with how far inputs are off. inputs: what is in doubt but for the differences
+    between two runs. unmeasured: signal -> why nothing says what its level is."""
 
-    fleets: tuple[Scenario, ...] = ()
+    fleets: tuple[tuple[Corner, Scenario], ...] = ()
     inputs: tuple[str, ...] = ()
     unmeasured: Mapping[str, str] = field(default_factory=dict)
 
@@ -64,8 +68,7 @@ class Doubt:
 def doubt_of(scenario: Scenario, given: Collection[str] | None, known: bool | None) -> Doubt:
     """given: paths that somebody measured or gave, None = all. known: whether the speed that the engines are given is
     confirmed, None = it is the scenario's own."""
-    laws = [] if given is None else [(u, law) for u in UNCERTAIN if (law := u.law(scenario, given)) is not None]
-    laws = [(u, law) for u, law in laws if known is None or u.axis != "engine"]
+    laws = [(u, law) for u, law in _laws(scenario, given) if known is None or u.axis != "engine"]
     again = math.log1p(RERUN) / Z80 * FAR
     ends: dict[Axis, list[tuple[float, float]]] = {axis: [(-again, again)] for axis in ("engine", "trainer", "sync")}
     for uncertain, law in laws:
@@ -76,16 +79,28 @@ def doubt_of(scenario: Scenario, given: Collection[str] | None, known: bool | No
         ends["engine"].append((math.log(GUESSED[0]), math.log(GUESSED[1])))
         inputs.append("the engines' speed, which no back-test confirms")
     factors = {axis: _together(mine) for axis, mine in ends.items()}
-    fleets = tuple(_with(scenario, corner) for corner in _corners(factors))
+    fleets = tuple(
+        ({**corner}, _with(scenario, {axis: factors[axis][share > 0] ** abs(share) for axis, share in corner.items()}))
+        for corner in _corners(factors)
+    )
     return Doubt(fleets, tuple(inputs), {} if given is None else dict(_unmeasured(scenario, given)))
+
+
+def _laws(scenario: Scenario, given: Collection[str] | None) -> Iterator[tuple[Uncertain, FactorLaw]]:
+    """What is in doubt. Lengths that were counted one by one have no spread that could be wider."""
+    if given is None:
+        return
+    for uncertain in UNCERTAIN:
+        law = uncertain.law(scenario, given)
+        if law is not None and (uncertain.axis != "lengths" or isinstance(scenario.workload.output_tokens, Lognormal)):
+            yield uncertain, law
 
 
 def drawn(scenario: Scenario, given: Collection[str] | None, random: Generator) -> Scenario:
     """A healthy fleet that the plan may turn out to be: a joint draw of all that is in doubt."""
-    laws = [] if given is None else [(u, law) for u in UNCERTAIN if (law := u.law(scenario, given)) is not None]
     axes: tuple[Axis, ...] = ("engine", "trainer", "sync")
     factors = {axis: math.exp(math.log1p(RERUN) / Z80 * random.normal()) for axis in axes}
-    for uncertain, law in laws:
+    for uncertain, law in _laws(scenario, given):
         factors[uncertain.axis] = factors.get(uncertain.axis, 1.0) * float(law.factors(random.normal()))
     return _with(scenario, factors)
 
@@ -96,27 +111,29 @@ def _together(ends: list[tuple[float, float]]) -> Interval:
 
 
 def _corners(factors: Mapping[Axis, Interval]) -> Iterator[Mapping[Axis, float]]:
-    """Each input alone at both of its ends, and the two pools apart."""
-    for axis, ends in factors.items():
-        yield from ({axis: end} for end in ends if end != 1.0)
-    for this, that in ((0, 1), (1, 0)):
-        yield {"engine": factors["engine"][this], "trainer": factors["trainer"][that]}
+    """Each input alone, at both of its ends and halfway to them, and the two pools apart."""
+    for axis, (low, high) in factors.items():
+        yield from ({axis: share} for share in (-1.0, -0.5, 0.5, 1.0) if (low if share < 0 else high) != 1.0)
+    yield {"engine": -1.0, "trainer": 1.0}
+    yield {"engine": 1.0, "trainer": -1.0}
 
 
-def _with(scenario: Scenario, corner: Mapping[Axis, float]) -> Scenario:
+def _with(scenario: Scenario, factors: Mapping[Axis, float]) -> Scenario:
     changes: dict[str, Any] = {}
-    for axis, factor in corner.items():
+    for axis, factor in factors.items():
         changes |= _TIMES[axis](scenario, factor)
     return with_changes(scenario, changes)
 
 
 def _unmeasured(scenario: Scenario, given: Collection[str]) -> Iterator[tuple[str, str]]:
-    for signal, path in _IS.items():
-        uncertain = next(u for u in UNCERTAIN if u.path == path)
+    for signal, paths in _IS.items():
+        uncertain = next(u for u in UNCERTAIN if u.path in paths)
         law = uncertain.law(scenario, given)
-        if law is not None and observed_at(scenario, path) is None:
+        if law is not None and observed_at(scenario, *paths) is None:
             remedy = f"settled by {uncertain.settled_by(scenario)}"
             yield signal, f"nobody measured or gave the {uncertain.what} ({law.source}); {remedy}"
+    if not is_touched("fleet.instances", given):
+        yield "instances", f"nobody gave the number of instances; give {setting('fleet.instances', 'N')}"
     spread = f"{LENGTHS}.cv"
     if not is_touched(LENGTHS, [p for p in given if p != spread]) and observed_at(scenario, LENGTHS) is None:
         yield "output_length", "nobody measured or gave the output lengths; give --len, or --len-from FILE"
@@ -127,6 +144,8 @@ WEEK_H = 168.0
 HEALTHY_SAMPLES, FAULTY_SAMPLES = 2_500_000, 2_500_000
 # And optimizer steps: those of a small job are short, and many.
 HEALTHY_STEPS, FAULTY_STEPS = 20_000, 20_000
+# Of these, what the fleets that the plan may turn out to be share.
+OTHERS = 0.5
 # Windows are these multiples of a base: five minutes, or four optimizer steps where those are longer.
 MULTIPLES = (1, 2, 3, 6, 12)
 # At most so many healthy runs, of so many hours at least.
@@ -148,8 +167,8 @@ class Rehearsal:
 
     expected: what the plan says. scrape_s, interval_s: between two scrapes, and two evaluations of the rules. step_s:
     mean optimizer step. windows_s: candidates, ascending. healthy: runs without a fault; onsets: fault -> runs in which
-    it begins, none where the plan cannot have it. other: healthy runs of fleets that the plan may turn out to be;
-    doubt: of what it is not sure.
+    it begins, none where the plan cannot have it. other: healthy runs of fleets that the plan may turn out to be, with
+    what they are off by; doubt: of what it is not sure.
     """
 
     scenario: Scenario
@@ -160,13 +179,19 @@ class Rehearsal:
     windows_s: tuple[float, ...]
     healthy: tuple[Scraped, ...]
     onsets: Mapping[str, tuple[Onset, ...]]
-    other: tuple[Scraped, ...] = ()
+    other: tuple[tuple[Corner, Scraped], ...] = ()
     doubt: Doubt = field(default_factory=Doubt)
 
     @property
     def hours(self) -> float:
         """Healthy hours, the first window of each run left out."""
         return sum(run.hours - self.windows_s[-1] / 3600.0 for run in self.healthy)
+
+    @property
+    def slowest_step_s(self) -> float:
+        """The mean optimizer step of the slowest healthy fleet."""
+        steps = [(run.hours * 3600.0, float(np.ptp(run.trainer["trainer.steps"]))) for _, run in self.other]
+        return max(self.step_s, *(seconds / max(count, 1.0) for seconds, count in steps), 0.0)
 
 
 def rehearse(
@@ -184,8 +209,8 @@ def rehearse(
     """Simulates the plan for so many healthy hours, and each fault `replications` times.
 
     engine: speed and limits of an instance, None = the scenario's. hours: None = a week, or less where that is more
-    than HEALTHY_SAMPLES samples or HEALTHY_STEPS. given, held: as `doubt_of` takes them. Events of the scenario's own
-    run are left out. Raises what `simulate` raises.
+    than half of HEALTHY_SAMPLES samples or HEALTHY_STEPS. given, held: as `doubt_of` takes them. Events of the
+    scenario's own run are left out. Raises what `simulate` raises.
     """
     scenario = with_changes(scenario, {"run.events": [], "run.warmup_steps": None})
     engine = engine_of(scenario) if engine is None else engine
@@ -197,8 +222,9 @@ def rehearse(
     windows_s = tuple(m * base_s for m in multiples)
     end_s = 2.0 * windows_s[-1]
     settled_s = SETTLED_STEPS * step_s
+    healthy_h = min(HEALTHY_SAMPLES / per_hour, HEALTHY_STEPS * step_s / 3600.0)
     if hours is None:
-        fits = min(HEALTHY_SAMPLES / per_hour, HEALTHY_STEPS * step_s / 3600.0)
+        fits = (1.0 - OTHERS) * healthy_h
         hours = min(WEEK_H, max(fits, 4.0 * windows_s[-1] / 3600.0))
     runs = max(1, min(HEALTHY_RUNS, int(hours / RUN_H)))
     each_s = hours * 3600.0 / runs + windows_s[-1]
@@ -228,16 +254,17 @@ def rehearse(
         fault.name: tuple(o for (f, _), o in zip(tasks, found, strict=True) if f is fault and o is not None)
         for fault in FAULTS
     }
-    run = with_changes(scenario, {"run.steps": SETTLED_STEPS + math.ceil(1.1 * end_s / step_s)})
-
     doubt = doubt_of(scenario, given, held)
     tell(f"simulating {len(doubt.fleets)} healthy fleets that the plan may turn out to be")
 
-    def other(fleet: Scenario) -> Scraped | None:
-        longer = with_changes(fleet, {"run.steps": run.run.steps})
-        return steady_run(longer, HEALTHY, HEALTHY_RUNS, scrape_s, SETTLED_STEPS, end_s, peak, engine)
+    other_s = max(end_s, min(hours, OTHERS * healthy_h) / len(doubt.fleets) * 3600.0)
 
-    others = tuple(scraped for scraped in side_by_side(other, doubt.fleets) if scraped is not None)
+    def other(fleet: tuple[Corner, Scenario]) -> Scraped | None:
+        run = with_changes(fleet[1], {"run.steps": SETTLED_STEPS + math.ceil(1.1 * other_s / step_s)})
+        return steady_run(run, HEALTHY, HEALTHY_RUNS, scrape_s, SETTLED_STEPS, other_s, peak, engine, end_s)
+
+    found_others = zip(doubt.fleets, side_by_side(other, doubt.fleets), strict=True)
+    others = tuple((corner, scraped) for (corner, _), scraped in found_others if scraped is not None)
     expected = expected_of(scenario)
     return Rehearsal(scenario, expected, scrape_s, interval_s, step_s, windows_s, healthy, onsets, others, doubt)
 

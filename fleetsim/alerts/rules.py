@@ -1,10 +1,14 @@
 """The rules of a plan as Prometheus reads them: recording rules for the signals, alerts on those.
 
 One group, evaluated in order: signals, then conditions, then alerts, so that all of them speak of the same moment.
+Rules and dashboard as objects of a cluster: a PrometheusRule of the Prometheus operator, and a ConfigMap that Grafana's
+sidecar looks for.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,6 +16,7 @@ from fleetsim import units
 from fleetsim.alerts.alert_rule import AlertRule, Standing, duration, per_month, shown, template
 from fleetsim.alerts.faults import BY_FAULT
 from fleetsim.alerts.inhibition import active_evaluations
+from fleetsim.alerts.learned import Learned
 from fleetsim.alerts.metric_names import MetricNames
 from fleetsim.alerts.signals import BY_STANDING_NAME
 
@@ -126,7 +131,7 @@ def description(standing: Standing, rule: AlertRule) -> str:
         signal.advice,
         f"Fires {signal.alerts_when} {shown(signal, rule.threshold)}, over {duration(rule.window_s)}, for "
         f"{duration(rule.for_s)}. The plan has {units.plural(made.expected.instances, 'instance')}.",
-        false_alarms(rule, made.hours),
+        false_alarms(rule, standing.learned),
         detection(rule, len(made.onsets.get(signal.fault, ()))),
     ]
     if rule.silenced_by:
@@ -135,9 +140,10 @@ def description(standing: Standing, rule: AlertRule) -> str:
     return "\n".join(lines)
 
 
-def false_alarms(rule: AlertRule, hours: float) -> str:
-    """The false alarms to expect, in words. hours: healthy ones that were simulated."""
-    had = f"{rule.seen or 'none'} in {hours:,.0f} simulated healthy hours"
+def false_alarms(rule: AlertRule, learned: Learned | None) -> str:
+    """The false alarms to expect, in words. learned: the fleet's own healthy hours."""
+    of = f"healthy hours of {learned.source}" if rule.learned and learned is not None else "simulated healthy hours"
+    had = f"{rule.seen or 'none'} in {rule.hours:,.{0 if rule.hours >= 10 else 1}f} {of}"
     alone = f"{had}, which alone would allow up to {per_month(rule.seen_upper)} a month"
     if rule.signal.name == "instances":
         return f"False alarms: {alone}."
@@ -173,9 +179,9 @@ def _missing(writing: Writing) -> dict[str, Any]:
     }
 
 
-def only(standing: Standing, source: str) -> Standing:
-    """The rules without alerts that need missing metrics. source: engines = the trainer exports nothing."""
-    if source != "engines":
+def only(standing: Standing, *, engines_only: bool) -> Standing:
+    """The rules without alerts that need missing metrics. engines_only: the trainer exports nothing."""
+    if not engines_only:
         return standing
     kept = [r for r in standing.rules if r.signal.source == "engines"]
     names = {r.signal.name for r in kept}
@@ -185,3 +191,35 @@ def only(standing: Standing, source: str) -> Standing:
         rules=tuple(replace(r, silenced_by=tuple(n for n in r.silenced_by if n in names)) for r in kept),
         left_out={**standing.left_out, **dropped},
     )
+
+
+# Of an object's name: https://kubernetes.io/docs/concepts/overview/working-with-objects/names/ (RFC 1123).
+_MOST = 253
+
+
+def object_name(plan: str, what: str) -> str:
+    """ "fleetsim-PLAN-WHAT" in the letters that a name may have."""
+    plain = re.sub(r"[^a-z0-9]+", "-", plan.lower()).strip("-")
+    room = _MOST - len(f"fleetsim--{what}")
+    return "-".join(part for part in ("fleetsim", plain[:room].strip("-"), what) if part)
+
+
+def prometheus_rule(rules: Mapping[str, Any], plan: str) -> dict[str, Any]:
+    """The rules of a file as one object: https://prometheus-operator.dev/docs/api-reference/api/#monitoring.coreos.com/v1.PrometheusRule."""
+    return {
+        "apiVersion": "monitoring.coreos.com/v1",
+        "kind": "PrometheusRule",
+        "metadata": {"name": object_name(plan, "rules"), "labels": {"app.kubernetes.io/name": "fleetsim"}},
+        "spec": dict(rules),
+    }
+
+
+def dashboard_map(dashboard: str, plan: str) -> dict[str, Any]:
+    """The text of a dashboard in a ConfigMap, with the label that Grafana's charts look for by default."""
+    name = object_name(plan, "dashboard")
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "labels": {"app.kubernetes.io/name": "fleetsim", "grafana_dashboard": "1"}},
+        "data": {f"{name}.json": dashboard},
+    }

@@ -1,49 +1,175 @@
 """Window, threshold and `for:` of every alert, and what they cost: false alarms per month against detection delay.
 
-For each window and `for:` the threshold is put where the healthy plan would cross it as rarely as the budget says.
-Among those, the pair that finds the alert's own fault soonest wins. What is left of the distance to the fault is then
-given to the threshold, as far as that costs no time: a real fleet is not quite the simulated one.
+For each window and `for:` the threshold is put where a healthy fleet crosses it as rarely as the budget says, over all
+fleets that the plan may turn out to be (`healthy.py`). Among those, the pair that finds the alert's own fault soonest
+wins. What is left of the distance to the fault is then given to the threshold, as far as that costs no time: a real
+fleet is not quite the simulated one.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from fleetsim.alerts.alert_rule import AlertRule, Standing, Tracer, fires, sign, worth
+from fleetsim.alerts.healthy import MONTH_H, Corner, Healthy, Tail, healthy_of, levels_of, most_per_month, tail_of
 from fleetsim.alerts.inhibition import Begun, judged, silenced
-from fleetsim.alerts.rate import MONTH_H, Floats, Tail, lowest_lately, most_per_month, tail_of
-from fleetsim.alerts.rehearsal import Rehearsal
+from fleetsim.alerts.learned import Learned
+from fleetsim.alerts.rate import Floats, lowest_lately
+from fleetsim.alerts.rehearsal import FAR, Rehearsal
 from fleetsim.alerts.signals import STANDING, StandingSignal
 
 # Each run with a fault is evaluated so many times, at other moments.
 PHASES = 3
-# `for:` as shares of the shortest window.
-HOLDS = (0.2, 0.4, 1.0)
+# `for:` as shares of the shortest window, and at least so many steps.
+HOLDS, WAIT = (0.2, 0.4, 1.0), 1.2
 # Evaluations by which the delay may grow for a safer threshold; it goes at most halfway to the fault, and at most so
 # many times as far from the healthy level as the budget asks for.
 SPARE, HALFWAY, ROOM = 2, 0.5, 8.0
-# Of its level: a scatter below this is none.
-STILL = 1e-3
+# Of its level: a scatter below this is none. That of another fleet is so many times the plan's at most: a few hours
+# know neither well.
+STILL, WIDEST = 1e-3, 3.0
 # Presence needs a window of so many scrapes, and a minute.
 PRESENCE_SCRAPES, PRESENCE_S = 4, 60.0
+NO_VALUES = "the plan gives it no values"
+# A signal without values for more than this share of the time is none.
+FEW_VALUES = 0.5
+# Standard error of a Gumbel law's scale, by L-moments, is 0.8 of it over the root of the blocks (Hosking 1990): 95 % to
+# one side.
+SCALE_OFF = 1.3
+# A healthy stretch of a history holds a window so many times.
+STRETCH = 8.0
 # A share of hits below this is no cache that could fail.
 FEW_HITS = 0.05
 
 
-def choose(rehearsal: Rehearsal, budget_per_month: float = 1.0) -> Standing:
-    """The alerts of a plan: at most `budget_per_month` false alarms, over all of them, by the healthy runs' tails.
+@dataclass(frozen=True, slots=True)
+class Fleets:
+    """Traces of the healthy fleet, and of those that the plan may turn out to be, with what each of them is off by.
 
-    Left out is an alert whose level nobody measured or gave, and one that no longer finds its fault where no healthy
-    fleet that the plan may turn out to be fires it.
+    windows_s: through which they are looked at. learned: the fleet is the real one, which is in no doubt: only as many
+    hours of it are known.
     """
-    # Evaluations fall anywhere between two scrapes, and a fault anywhere between two evaluations.
-    healthy = [
+
+    rehearsal: Rehearsal
+    own: Sequence[Tracer]
+    other: Sequence[tuple[Corner, Tracer]]
+    windows_s: tuple[float, ...]
+    learned: bool = False
+
+    def sure(self) -> Fleets:
+        """The same of a plan that is in no doubt."""
+        return replace(self, other=())
+
+    def windows_of(self, signal: StandingSignal) -> tuple[float, ...]:
+        """Windows to try, in which there is enough of a signal; presence needs only a few scrapes."""
+        if signal.name == "instances":
+            return (max(PRESENCE_S, PRESENCE_SCRAPES * self.rehearsal.scrape_s),)
+        values = ((w, np.concatenate([t(signal, w) for t in self.own])) for w in self.windows_s)
+        return tuple(w for w, found in values if len(found) and np.isnan(found).mean() <= FEW_VALUES)
+
+    def center(self, signal: StandingSignal, window_s: float) -> float:
+        """The mean level."""
+        return float(np.nanmean(np.concatenate([t(signal, window_s) for t in self.own])))
+
+    def healthy(self, signal: StandingSignal, window_s: float, points: int) -> Healthy | None:
+        """What an alert that needs so many evaluations in a row would have to exceed; None without so many."""
+        interval_s = self.rehearsal.interval_s
+        block_s = max(0.0 if self.learned else 3600.0, 2.0 * (window_s + points * interval_s))
+
+        def found(tracers: Sequence[Tracer]) -> tuple[list[Floats], Floats, Tail]:
+            lows = [lowest_lately(t(signal, window_s), points) for t in tracers]
+            return lows, np.concatenate(lows), tail_of(lows, round(block_s / interval_s), block_s / 3600.0)
+
+        lows, own, tail = found(self.own)
+        if np.isnan(own).all():
+            return None
+        spread = float(np.nanstd(own))
+        corners: list[tuple[Corner, float, float]] = []
+        for corner, tracer in self.other:
+            _, values, other = found([tracer])
+            if math.isfinite(other.place):
+                # a level that hardly moves has no scatter to compare with
+                wider = float(np.nanstd(values)) / spread if spread > STILL * abs(tail.place) else 1.0
+                corners.append((corner, other.place - tail.place, min(WIDEST, max(1.0, wider))))
+        if self.learned:  # the mean of so many hours is as sure as they differ, their scatter as there are blocks
+            wider = 1.0 + SCALE_OFF / math.sqrt(max(len(tail.maxima), 1))
+            tail = replace(tail, scale=wider * tail.scale, wider=wider)
+            off = FAR * _error(lows, round(3600.0 / interval_s))
+            corners = [({"level": side}, side * off, 1.0) for side in (-1.0, 1.0)]
+        return healthy_of(lows, tail, interval_s, levels_of(tail.place, corners, FAR), self.center(signal, window_s))
+
+
+def _error(runs: Sequence[Floats], hour: int) -> float:
+    """Standard error of the mean level, from how hours of so many values differ."""
+    parts = [part for run in runs for part in np.split(run, range(hour, len(run), hour))]
+    means = [float(np.nanmean(part)) for part in parts if not np.isnan(part).all()]
+    return float(np.std(means, ddof=1)) / math.sqrt(len(means)) if len(means) > 1 else 0.0
+
+
+def choose(rehearsal: Rehearsal, budget_per_month: float = 1.0, learned: Learned | None = None) -> Standing:
+    """The alerts of a plan: at most `budget_per_month` false alarms, over all of them and over what the plan may be.
+
+    learned: healthy hours of the fleet itself; what they show is not taken from simulated ones. Left out is an alert
+    whose level nobody measured or gave, and one that no longer finds its fault where no healthy fleet that the plan may
+    turn out to be fires it.
+    """
+    simulated = _simulated(rehearsal)
+    real = None if learned is None else _real(rehearsal, learned)
+    faulty = _faulty(rehearsal)
+    share = budget_per_month / len(STANDING)
+    rules: list[AlertRule] = []
+    left_out: dict[str, str] = {}
+    for signal in STANDING:
+        mine, fleets = faulty[signal.fault], simulated
+        if real is not None and signal.name != "instances" and real.windows_of(signal):
+            fleets = real
+            _move(signal, real, simulated, faulty)
+        unmeasured = None if fleets.learned else rehearsal.doubt.unmeasured.get(signal.name)
+        reason = unmeasured or _no_use(signal, fleets)
+        if reason is not None:
+            left_out[signal.name] = reason
+            continue
+        rule = _chosen(signal, fleets, mine, share)
+        if rule is None:
+            left_out[signal.name] = NO_VALUES
+        elif impossible(rule):
+            left_out[signal.name] = "its healthy values scatter so widely that no value could alarm"
+        elif _missed(rule, mine) and not _missed(_chosen(signal, fleets.sure(), mine, share), mine):
+            left_out[signal.name] = _too_unsure(rehearsal)
+        else:
+            rules.append(rule)
+    settle_s = max(rule.window_s for rule in rules)
+    rules = silenced(rules, faulty)
+    return judged(Standing(rehearsal, budget_per_month, tuple(rules), left_out, {}, settle_s, learned), faulty)
+
+
+def _simulated(rehearsal: Rehearsal) -> Fleets:
+    """Evaluations fall anywhere between two scrapes."""
+    own = [
         Tracer(rehearsal, run, rehearsal.scrape_s * (i + 0.5) / len(rehearsal.healthy))
         for i, run in enumerate(rehearsal.healthy)
     ]
-    faulty = {
+    other = [(corner, Tracer(rehearsal, run, rehearsal.scrape_s / 2)) for corner, run in rehearsal.other]
+    return Fleets(rehearsal, own, other, rehearsal.windows_s)
+
+
+def _real(rehearsal: Rehearsal, learned: Learned) -> Fleets | None:
+    """None where no window fits into the healthy stretches several times."""
+    windows_s = tuple(w for w in rehearsal.windows_s if STRETCH * w <= learned.longest_s)
+    if not windows_s:
+        return None
+    long = [run for run in learned.stretches if run.hours * 3600.0 > 2.0 * windows_s[-1]]
+    own = [Tracer(rehearsal, run, rehearsal.scrape_s / 2, longest_s=windows_s[-1]) for run in long]
+    return Fleets(rehearsal, own, (), windows_s, learned=True)
+
+
+def _faulty(rehearsal: Rehearsal) -> dict[str, Begun]:
+    """Faults begin anywhere between two evaluations."""
+    return {
         fault: [
             (Tracer(rehearsal, o.scraped, rehearsal.interval_s * (k + (i + 1) / (len(onsets) + 1)) / PHASES), o.onset_s)
             for i, o in enumerate(onsets)
@@ -51,80 +177,62 @@ def choose(rehearsal: Rehearsal, budget_per_month: float = 1.0) -> Standing:
         ]
         for fault, onsets in rehearsal.onsets.items()
     }
-    other = [Tracer(rehearsal, run, rehearsal.scrape_s / 2) for run in rehearsal.other]
-    share = budget_per_month / len(STANDING)
-    rules: list[AlertRule] = []
-    left_out: dict[str, str] = {}
-    for signal in STANDING:
-        reason = rehearsal.doubt.unmeasured.get(signal.name) or _no_use(signal, rehearsal, healthy)
-        if reason is not None:
-            left_out[signal.name] = reason
-        else:
-            mine = faulty[signal.fault]
-            rule = _chosen(signal, rehearsal, healthy, other, mine, share)
-            if impossible(rule):
-                left_out[signal.name] = "its healthy values scatter so widely that no value could alarm"
-            elif _missed(rule, mine) and not _missed(_chosen(signal, rehearsal, healthy, [], mine, share), mine):
-                left_out[signal.name] = _too_unsure(rehearsal)
-            else:
-                rules.append(rule)
-    settle_s = max(rule.window_s for rule in rules)
-    rules = silenced(rules, faulty)
-    return judged(Standing(rehearsal, budget_per_month, tuple(rules), left_out, {}, settle_s), faulty)
 
 
-def _no_use(signal: StandingSignal, rehearsal: Rehearsal, healthy: list[Tracer]) -> str | None:
-    values = np.concatenate([t(signal, rehearsal.windows_s[-1]) for t in healthy])
-    if np.isnan(values).mean() > 0.5:
-        return "the plan gives it no values"
+def _move(signal: StandingSignal, real: Fleets, simulated: Fleets, faulty: Mapping[str, Begun]) -> None:
+    """What a simulated fault adds to the simulated level, it adds to the real one."""
+    window_s = real.windows_of(signal)[-1]
+    by = real.center(signal, window_s) - (
+        simulated.center(signal, window_s) if window_s in simulated.windows_of(signal) else math.nan
+    )
+    for tracer, _ in (run for runs in faulty.values() for run in runs):
+        tracer.moved = {**tracer.moved, signal.name: by if math.isfinite(by) else 0.0}
+
+
+def _no_use(signal: StandingSignal, fleets: Fleets) -> str | None:
+    if not fleets.windows_of(signal):
+        return NO_VALUES
+    values = np.concatenate([t(signal, fleets.windows_of(signal)[-1]) for t in fleets.own])
     if signal.name == "prefix_hits" and -float(np.nanmean(values)) < FEW_HITS:
         return "the plan has next to no prefix-cache hits that could drop"
-    if signal.name == "straggler_pace" and rehearsal.expected.instances < 3:
+    if signal.name == "straggler_pace" and fleets.rehearsal.expected.instances < 3:
         return "fewer than three instances have no odd one out"
     if signal.name == "sync_seconds" and float(np.nanmax(values)) <= 0:
         return "weight sync does not hold the trainer in this plan"
     return None
 
 
-def _chosen(
-    signal: StandingSignal,
-    rehearsal: Rehearsal,
-    healthy: list[Tracer],
-    other: list[Tracer],
-    faulty: Begun,
-    share: float,
-) -> AlertRule:
-    """Window, threshold and `for:` by the rule of this module."""
-    best: tuple[tuple[float, ...], float, float, float] | None = None
-    for window_s in windows_of(signal, rehearsal):
+def _chosen(signal: StandingSignal, fleets: Fleets, faulty: Begun, share: float) -> AlertRule | None:
+    """Window, threshold and `for:` by the rule of this module; None where no alert would ever have its values."""
+    rehearsal = fleets.rehearsal
+    counted = signal.name == "instances"
+    best: tuple[tuple[float, ...], float, float, float, Healthy] | None = None
+    for window_s in fleets.windows_of(signal):
         for for_s in holds_of(signal, rehearsal):
             points = round(for_s / rehearsal.interval_s) + 1
-            level = _safe_level(signal, rehearsal, healthy, other, window_s, points, share)
+            healthy = fleets.healthy(signal, window_s, points)
+            if healthy is None:
+                continue
+            level = -float(rehearsal.expected.instances) if counted else _safe_level(signal, rehearsal, healthy, share)
             delays = [_delay(t(signal, window_s), level, points, t, onset) for t, onset in faulty]
-            false = _episodes(signal, healthy, window_s, level, points)
             missed, p95, median = worth(delays)
             # what never finds its fault is put where it comes nearest to it
-            short = level - _center(signal, healthy, window_s) if missed == 1.0 else 0.0
-            key = (float(false > 0 and signal.name == "instances"), missed, p95, median, short, window_s + for_s)
+            short = level - healthy.mean if missed == 1.0 else 0.0
+            wrong = float(counted and _episodes(signal, fleets.own, window_s, level, points) > 0)
+            key = (wrong, missed, p95, median, short, window_s + for_s)
             if best is None or key < best[0]:
-                best = (key, window_s, for_s, level)
-    assert best is not None
-    _, window_s, for_s, level = best
-    points = round(for_s / rehearsal.interval_s) + 1
-    center = _center(signal, healthy, window_s)
-    late = [t(signal, window_s)[t.at > 0.5 * (onset + t.at[-1])] for t, onset in faulty]
-    fault_level = (
-        float(np.nanmedian(np.concatenate(late))) if late and not np.isnan(np.concatenate(late)).all() else None
-    )
-    if signal.name != "instances" and fault_level is not None:
-        most = center + min(HALFWAY * (fault_level - center), ROOM * (level - center))
-        level = _with_room(signal, rehearsal, faulty, window_s, points, level, most)
-    if signal.name != "instances":
+                best = (key, window_s, for_s, level, healthy)
+    if best is None:
+        return None
+    _, window_s, for_s, level, healthy = best
+    points, center = round(for_s / rehearsal.interval_s) + 1, healthy.mean
+    fault_level = _fault_level(signal, window_s, faulty)
+    if not counted:
+        if fault_level is not None:
+            most = center + min(HALFWAY * (fault_level - center), ROOM * (level - center))
+            level = _with_room(signal, rehearsal, faulty, window_s, points, level, most)
         level = sign(signal) * rounded(sign(signal) * level, signal.alerts_when == "above")
-    tail = _tail(signal, rehearsal, healthy, window_s, points)
-    seen = _episodes(signal, healthy, window_s, level, points)
-    counted = signal.name == "instances"
-    hours = rehearsal.hours
+    seen, hours = _episodes(signal, fleets.own, window_s, level, points), healthy.hours
     return AlertRule(
         signal=signal,
         window_s=window_s,
@@ -133,14 +241,23 @@ def _chosen(
         silenced_by=(),
         healthy=sign(signal) * center,
         faulty=None if fault_level is None else sign(signal) * fault_level,
-        false_per_month=seen / hours * MONTH_H if counted else tail.per_month(level),
-        false_upper=most_per_month(seen, hours) if counted else tail.per_month_upper(level),
+        false_per_month=seen / hours * MONTH_H if counted else healthy.per_month(level),
+        false_upper=most_per_month(seen, hours) if counted else healthy.upper(level),
         seen=seen,
         seen_upper=most_per_month(seen, hours),
+        hours=hours,
+        learned=fleets.learned,
         found=0.0,
         delay_s=None,
         delay_p95_s=None,
     )
+
+
+def _fault_level(signal: StandingSignal, window_s: float, faulty: Begun) -> float | None:
+    """Where the fault has put the signal once it has settled; None where it has no values then."""
+    late = [t(signal, window_s)[t.at > 0.5 * (onset + t.at[-1])] for t, onset in faulty]
+    values = np.concatenate(late) if late else np.zeros(0)
+    return None if np.isnan(values).all() else float(np.nanmedian(values))
 
 
 def impossible(rule: AlertRule) -> bool:
@@ -150,9 +267,9 @@ def impossible(rule: AlertRule) -> bool:
     return rule.signal.name == "trainer_idle" and rule.threshold >= 1.0
 
 
-def _missed(rule: AlertRule, faulty: Begun) -> bool:
+def _missed(rule: AlertRule | None, faulty: Begun) -> bool:
     """Whether its own fault does not fire it, silenced by nothing."""
-    return bool(faulty) and not any(_fires(rule, tracer, onset) for tracer, onset in faulty)
+    return rule is None or (bool(faulty) and not any(_fires(rule, tracer, onset) for tracer, onset in faulty))
 
 
 def _fires(rule: AlertRule, tracer: Tracer, from_s: float) -> bool:
@@ -170,16 +287,11 @@ def _too_unsure(rehearsal: Rehearsal) -> str:
     )
 
 
-def windows_of(signal: StandingSignal, rehearsal: Rehearsal) -> tuple[float, ...]:
-    """Windows to try; presence needs only a few scrapes."""
-    if signal.name == "instances":
-        return (max(PRESENCE_S, PRESENCE_SCRAPES * rehearsal.scrape_s),)
-    return rehearsal.windows_s
-
-
 def holds_of(signal: StandingSignal, rehearsal: Rehearsal) -> tuple[float, ...]:
-    """`for:` durations to try, whole evaluations; lost instances may get the time that a restart takes."""
-    base = [share * rehearsal.windows_s[0] for share in HOLDS]
+    """`for:` durations to try, whole evaluations; lost instances may get the time that a restart takes.
+
+    What a step repeats is too high and too low by turns: an alert waits for a step of the slowest healthy fleet."""
+    base = [max(WAIT * rehearsal.slowest_step_s, share * rehearsal.windows_s[0]) for share in HOLDS]
     if signal.name == "instances":
         base = [60.0, 120.0, 300.0]
         failures = rehearsal.scenario.fleet.failures
@@ -189,41 +301,10 @@ def holds_of(signal: StandingSignal, rehearsal: Rehearsal) -> tuple[float, ...]:
     return tuple(sorted({math.ceil(s / step) * step for s in base}))
 
 
-def _center(signal: StandingSignal, healthy: list[Tracer], window_s: float) -> float:
-    return float(np.nanmean(np.concatenate([t(signal, window_s) for t in healthy])))
-
-
-def _tail(signal: StandingSignal, rehearsal: Rehearsal, healthy: list[Tracer], window_s: float, points: int) -> Tail:
-    block_s = max(3600.0, 2.0 * (window_s + points * rehearsal.interval_s))
-    lows = [lowest_lately(t(signal, window_s), points) for t in healthy]
-    return tail_of(lows, round(block_s / rehearsal.interval_s), block_s / 3600.0)
-
-
-def _safe_level(
-    signal: StandingSignal,
-    rehearsal: Rehearsal,
-    healthy: list[Tracer],
-    other: list[Tracer],
-    window_s: float,
-    points: int,
-    share: float,
-) -> float:
-    """The level that a healthy fleet exceeds for so long `share` times a month, whichever it turns out to be: one that
-    is off scatters about its own level as the plan does about its."""
-    if signal.name == "instances":
-        return -float(rehearsal.expected.instances)
-    level = _tail(signal, rehearsal, healthy, window_s, points).level(share)
-    highest = max(float(np.nanmax(t(signal, window_s))) for t in healthy) if math.isnan(level) else level
-    center = _center(signal, healthy, window_s)
-    level = max(highest, center + signal.least)
-    spread = float(np.nanstd(np.concatenate([t(signal, window_s) for t in healthy])))
-    for values in (t(signal, window_s) for t in other):
-        if not np.isnan(values).all():
-            # as many of its own standard deviations; a level that hardly moves has none
-            wider = max(1.0, float(np.nanstd(values)) / spread) if spread > STILL * abs(center) else 1.0
-            lows = lowest_lately(values, points)
-            seen = float(np.nanmax(lows)) if not np.isnan(lows).all() else -math.inf
-            level = max(level, seen, float(np.nanmean(values)) + wider * (highest - center))
+def _safe_level(signal: StandingSignal, rehearsal: Rehearsal, healthy: Healthy, share: float) -> float:
+    """The level that a healthy fleet exceeds for so long `share` times a month, whichever it turns out to be."""
+    least = max(healthy.mean + signal.least, float(healthy.values[-1]))
+    level = healthy.level(share, least)
     # What the plan's own target allows is no fault, however much calmer the simulated fleet is.
     return max(level, rehearsal.scenario.targets.idle_limit) if signal.name == "trainer_idle" else level
 
@@ -249,7 +330,7 @@ def _delay(values: Floats, level: float, points: int, tracer: Tracer, onset_s: f
     return float(tracer.at[np.argmax(firing)] - onset_s) if firing.any() else math.inf
 
 
-def _episodes(signal: StandingSignal, healthy: list[Tracer], window_s: float, level: float, points: int) -> int:
+def _episodes(signal: StandingSignal, healthy: Sequence[Tracer], window_s: float, level: float, points: int) -> int:
     """How often the alert begins to fire in the healthy runs."""
     total = 0
     for t in healthy:

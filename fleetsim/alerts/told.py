@@ -44,8 +44,10 @@ def _behind(standing: Standing) -> str:
     hours = units.plural(round(made.hours), "simulated healthy hour")
     runs = units.plural(sum(map(len, made.onsets.values())), "run")
     total = per_month(sum(rule.false_per_month for rule in standing.rules))
+    own = sum(rule.learned for rule in standing.rules)
+    known = f"; {units.plural(own, 'threshold')} from {standing.learned.words()}" if standing.learned and own else ""
     return (
-        f"from {hours} and {runs} with a fault; {total} false alarms a month predicted "
+        f"from {hours} and {runs} with a fault{known}; {total} false alarms a month predicted "
         f"(budget {standing.budget_per_month:g})"
     )
 
@@ -117,6 +119,7 @@ def alerts_document(standing: Standing, writing: Writing, rules: dict[str, Any])
             "scrape_interval_s": made.scrape_s,
             "evaluation_interval_s": made.interval_s,
         },
+        "learned": None if standing.learned is None else standing.learned.document(),
         "false_alarm_budget_per_month": standing.budget_per_month,
         "false_alarms_per_month": sum(rule.false_per_month for rule in standing.rules),
         "alerts": [_alert(standing, rule, writing) for rule in standing.rules],
@@ -145,6 +148,8 @@ def _alert(standing: Standing, rule: AlertRule, writing: Writing) -> dict[str, A
             "per_month_upper_95": rule.false_upper,
             "seen": rule.seen,
             "compatible_with_per_month": rule.seen_upper,
+            "healthy_hours": rule.hours,
+            "learned": rule.learned,
         },
         "fault": {
             "name": rule.signal.fault,

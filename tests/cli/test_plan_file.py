@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
 from fleetsim.alerts import rehearsal
-from fleetsim.alerts.planned_fleet import planned_of
+from fleetsim.alerts.planned_fleet import SIZE_VERSIONS, planned_of
 from fleetsim.cli.main import app
 from fleetsim.errors import InputError
 from fleetsim.job.job import StatedJob, job_from_flags
 from fleetsim.replay.change.plan import implied_of, load_plan
+from fleetsim.tell.data import SCHEMA_VERSION
 from fleetsim.watch.ask import decided
 from fleetsim.watch.evaluation import Looker
 from fleetsim.watch.watch import Look
@@ -190,7 +191,7 @@ def test_what_size_printed_is_a_plan_too(tmp_path: Path) -> None:
     found = planned_of(str(file))
     assert (found.scenario.name, found.scenario.fleet.instances, found.engine) == ("capped", 5, None)
     for change, told in (
-        ({"schema_version": 2}, "upgrade fleetsim"),
+        ({"schema_version": 3}, "upgrade fleetsim"),
         ({"recommendation": {"instances": None}}, "no scenario with a recommended count"),
         ({"scenario": None}, "no scenario with a recommended count"),
         ({"command": "split"}, "is no plan of fleetsim"),
@@ -217,3 +218,7 @@ def test_any_other_json_is_refused(head: dict[str, Any], junk: dict[str, Any], t
         planned_of(str(file))
     except InputError as error:
         assert all(p.rule and p.remedy for p in error.problems)
+
+
+def test_what_size_writes_now_is_read() -> None:
+    assert SIZE_VERSIONS[-1] == SCHEMA_VERSION

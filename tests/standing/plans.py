@@ -41,7 +41,7 @@ def small(**fleet: Any) -> Scenario:
 def rehearsed() -> Rehearsal:
     """Twelve healthy hours, every fault twice."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rehearsal, "MULTIPLES", (1, 2, 3))  # shorter windows than a user gets, and a minute saved
+        patch.setattr(rehearsal, "MULTIPLES", (1, 2, 3, 6))  # shorter windows than a user gets, and a minute saved
         return rehearse_once(small(), hours=12.0, replications=2)
 
 

@@ -100,11 +100,14 @@ def test_rules_and_their_own_tests_pass(tmp_path: Path) -> None:
     promtool("test", "rules", written(tmp_path, "t.yaml", promtool_tests.tests_document(chosen(), WRITING, rules)))
 
 
-@pytest.mark.parametrize(("engine", "of"), [("vllm-ray", "engines"), ("sglang", "all")])
-def test_other_engines_and_selectors_pass_too(tmp_path: Path, engine: str, of: str) -> None:
+@pytest.mark.parametrize(("engine", "engines_only"), [("vllm-ray", True), ("sglang", False)])
+def test_other_engines_and_selectors_pass_too(tmp_path: Path, engine: str, engines_only: bool) -> None:
     """Ray renames the metrics of vLLM's engines; SGLang's are other ones."""
     names = MetricNames(engine, 'job=~"a|b", pod!~"x.*"', "", {"trainer.steps": "my_steps_total"})
-    writing, standing = Writing(names, 'a "plan"\\', "https://example.org/book"), only(chosen(), of)
+    writing, standing = (
+        Writing(names, 'a "plan"\\', "https://example.org/book"),
+        only(chosen(), engines_only=engines_only),
+    )
     rules = written(tmp_path, "rules.yaml", rules_document(standing, writing))
     promtool("check", "rules", rules)
     promtool("test", "rules", written(tmp_path, "t.yaml", promtool_tests.tests_document(standing, writing, rules)))

@@ -61,11 +61,11 @@ def rules_text() -> str:
 
 
 def test_a_smaller_budget_is_held_too() -> None:
+    """By levels that lie further off, or without an alert that would then miss its fault."""
     strict = choose(rehearsed(), 0.01)
-    for rule in chosen().rules:
-        other = strict.rule(rule.signal.name)
-        assert other.false_per_month <= max(rule.false_per_month, 0.01 / len(STANDING))
-    assert sum(rule.false_per_month for rule in strict.rules) <= 0.01
+    assert all(rule.false_per_month <= 0.01 / len(STANDING) for rule in strict.rules)
+    assert {rule.signal.name for rule in strict.rules} | set(strict.left_out) == {signal.name for signal in STANDING}
+    assert len(strict.rules) >= 8
 
 
 def test_expected_restarts_are_no_alarm() -> None:
@@ -115,7 +115,7 @@ def test_lost_samples_of_one_instance_do_not_make_it_a_straggler() -> None:
 
 
 def test_engines_without_a_trainer_keep_what_they_can() -> None:
-    kept = only(chosen(), "engines")
+    kept = only(chosen(), engines_only=True)
     assert {rule.signal.source for rule in kept.rules} == {"engines"}
     document = str(rules_document(kept, Writing(MetricNames(), "small")))
     assert "rl_trainer" not in document

@@ -1,0 +1,228 @@
+"""A fleet's own healthy hours: a history as its scrapes were, without what replay finds faulty.
+
+A run log has a row a step, and no scrapes: its counters grow at the ends of steps, as a trainer's exporter lets them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby, pairwise
+from typing import Any
+
+import numpy as np
+
+from fleetsim import units
+from fleetsim.alerts.rate import Floats, mended
+from fleetsim.alerts.signal_values import Scraped
+from fleetsim.config.scenario import Scenario
+from fleetsim.errors import FleetsimError, InputError, Problem
+from fleetsim.faces import flag
+from fleetsim.history.history import History, StepLog
+from fleetsim.history.window import window
+from fleetsim.replay.diagnose.checks.trainer import SLOWER
+from fleetsim.replay.diagnose.finding import MENDS
+from fleetsim.replay.run import replay
+
+# A history is judged in parts of so long and of so many steps, at least, in so many parts at most.
+PART_S, PART_STEPS, PARTS = 900.0, 20, 96
+# Fewer healthy hours than this say nothing of how rare a value is.
+FEWEST_H = 2.0
+# Between two scrapes of what a run log says, at most.
+GRID_S = 15.0
+
+# A part that looks steady by itself is at fault where a step takes so many times the usual seconds of the run's parts.
+USUAL = {"trainer": ("trainer.train_s_total", SLOWER), "sync": ("trainer.sync_s_total", 1.5)}
+ENGINES = ("running", "kv_use", "generation_tokens", "prefix_hits", "preemptions", "prompt_tokens", "finished")
+# Counters of a trainer, and the column of a run log that they add up; "" = one a step.
+COUNTERS = {
+    "trainer.steps": "",
+    "trainer.wait_s_total": "wait_s",
+    "trainer.train_s_total": "train_s",
+    "trainer.sync_s_total": "sync_s",
+    "trainer.trained_tokens": "output_tokens",
+    "trainer.trained_samples": "samples",
+}
+GAUGES = ("queue.samples", "queue.oldest_age_steps")
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """Healthy stretches of a history. source: where it was read. hours: of these stretches; of_hours: of all of it.
+    faults: check -> in how many parts replay found it; those parts are left out, and the ones beside them."""
+
+    stretches: tuple[Scraped, ...]
+    source: str
+    hours: float
+    of_hours: float
+    faults: Mapping[str, int]
+
+    @property
+    def longest_s(self) -> float:
+        """Seconds of the longest stretch."""
+        return max(run.hours for run in self.stretches) * 3600.0
+
+    def document(self) -> dict[str, Any]:
+        """As in the JSON."""
+        parts = {"faults": dict(self.faults), "healthy_hours": self.hours, "hours": self.of_hours}
+        return {"source": self.source, **parts}
+
+    def words(self) -> str:
+        """From how much data."""
+        found = ", ".join(f"{check} in {units.plural(count, 'part')}" for check, count in self.faults.items())
+        left = (
+            f"; {self.of_hours - self.hours:.1f} left out, in and beside parts where replay finds a fault ({found})"
+            if found
+            else ""
+        )
+        return f"{self.hours:.1f} healthy hours of {self.source}{left}"
+
+
+def learned_of(history: History, scenario: Scenario, given: Collection[str] | None) -> Learned:
+    """What a history shows of its fleet while nothing was wrong. scenario, given: the job, as far as it is known.
+
+    Raises InputError where too little is left.
+    """
+    scraped = scraped_history(history)
+    edges = _edges(scraped)
+    judged = [_faults(history, begin, end, scenario, given) for begin, end in pairwise(edges)]
+    found = [{*checks, *slow} for checks, slow in zip(judged, _slow(scraped, edges), strict=True)]
+    faults = Counter(check for checks in found for check in checks)
+    # a fault begins in the part before the first that is seen to have it, and ends in the part after the last
+    good = [not any(found[max(0, k - 1) : k + 2]) for k in range(len(found))]
+    healthy = []
+    for fine, group in groupby(range(len(good)), good.__getitem__):
+        part = list(group)
+        if fine:
+            healthy.append(_between(scraped, edges[part[0]], edges[part[-1] + 1]))
+    hours = sum(run.hours for run in healthy)
+    if hours < FEWEST_H:
+        rule = f"thresholds are learned from {FEWEST_H:g} healthy hours at least"
+        why = "".join(f"; replay finds {check} at fault in {units.plural(n, 'part')}" for check, n in faults.items())
+        remedy = "give a longer history, or the plan without it: thresholds then come from simulated runs"
+        raise InputError([Problem(flag("run"), f"{hours:.1f} of {scraped.hours:.1f} hours{why}", rule, remedy)])
+    return Learned(tuple(healthy), history.source, hours, scraped.hours, faults)
+
+
+def _edges(scraped: Scraped) -> list[float]:
+    """Between the parts that are judged."""
+    steps = float(np.nansum(np.maximum(np.diff(scraped.trainer["trainer.steps"]), 0.0))) or math.inf
+    whole_s = scraped.hours * 3600.0
+    part_s = max(PART_S, PART_STEPS * whole_s / steps, whole_s / PARTS)
+    last = len(scraped.times) - 1
+    edges: list[float] = scraped.times[np.linspace(0, last, max(1, int(whole_s / part_s)) + 1).astype(int)].tolist()
+    return edges
+
+
+def _faults(history: History, begin: float, end: float, scenario: Scenario, given: Collection[str] | None) -> list[str]:
+    """What is to be mended in a part, by the runbook's checks; nothing of it can be trusted that cannot be read."""
+    try:
+        part = _part(history, begin, end)
+        verdict = replay(part, scenario, given=given or (), model=False, back_test=False).verdict
+    except FleetsimError:
+        return ["data"]
+    return [f.check for f in verdict.findings if f.state == "fault" and f.check in MENDS]
+
+
+def _slow(scraped: Scraped, edges: Sequence[float]) -> list[set[str]]:
+    """Of each part, what takes longer in it than usual."""
+    at = np.searchsorted(scraped.times, edges)
+
+    def grown(name: str) -> Floats:
+        """Within each part, by what is known at its ends."""
+        whole = mended(scraped.trainer[name][None, :])[0]
+        known = np.flatnonzero(np.isfinite(whole))
+        return np.diff(np.interp(at, known, whole[known])) if len(known) else np.full(len(at) - 1, np.nan)
+
+    out: list[set[str]] = [set() for _ in at[1:]]
+    for check, (name, most) in USUAL.items():
+        with np.errstate(divide="ignore", invalid="ignore"):
+            each = grown(name) / grown("trainer.steps")
+        usual = float(np.nanmedian(each)) if np.isfinite(each).any() else math.nan
+        for k in np.flatnonzero(each > most * usual).tolist():
+            out[k].add(check)
+    return out
+
+
+def _part(history: History, begin: float, end: float) -> History:
+    """The window of a history; of a log without a clock, by the seconds of its steps."""
+    steps = history.steps
+    if steps is None or history.instances or "time_s" in steps.columns:
+        return window(history, begin, end)
+    ends = _ends(steps)
+    kept = (ends > begin) & (ends <= end)
+    columns = {name: column[kept] for name, column in steps.columns.items()}
+    return replace(history, times=np.array([begin, end]), steps=replace(steps, columns=columns))
+
+
+def _between(scraped: Scraped, from_s: float, to_s: float) -> Scraped:
+    kept = (scraped.times >= from_s) & (scraped.times <= to_s)
+    return Scraped(
+        scraped.times[kept],
+        {name: values[:, kept] for name, values in scraped.engines.items()},
+        {name: values[kept] for name, values in scraped.trainer.items()},
+    )
+
+
+def scraped_history(history: History) -> Scraped:
+    """A history as its scrapes were; NaN where it says nothing."""
+    steps = history.steps
+    times = history.times if steps is None or history.instances else _grid(history, steps)
+    instances = max(1, len(history.instances))
+    missing = np.full((instances, len(times)), np.nan)
+    engines = {name: history.values.get(name, missing) for name in ENGINES}
+    engines |= {"output_tokens_sum": missing, "output_tokens_count": missing}
+    if "output_tokens" in history.histograms:
+        buckets = history.histograms["output_tokens"]
+        at = np.clip(np.searchsorted(times, buckets.times), 0, len(times) - 1)
+        for name, values in (("sum", buckets.sums), ("count", buckets.counts[:, :, -1])):
+            engines[f"output_tokens_{name}"] = np.full((instances, len(times)), np.nan)
+            engines[f"output_tokens_{name}"][:, at] = values
+    nothing = np.full(len(times), np.nan)
+    trainer = {name: history.fleet.get(name, nothing) for name in (*COUNTERS, *GAUGES)}
+    if steps is not None and not np.isfinite(trainer["trainer.steps"]).any():
+        trainer |= _logged(steps, times)
+        lengths, samples = steps.columns.get("length_mean"), steps.columns.get("samples")
+        if lengths is not None and samples is not None and not history.instances:
+            tokens = _grown(steps, np.nan_to_num(lengths * samples), times)
+            engines["output_tokens_sum"] = tokens[None, :]
+            engines["output_tokens_count"] = _grown(steps, np.nan_to_num(samples), times)[None, :]
+    return Scraped(times, engines, trainer)
+
+
+def _ends(steps: StepLog) -> Floats:
+    """When each step ended: by the log's clock, else by the sum of their seconds."""
+    known = steps.columns.get("time_s")
+    return np.cumsum(np.nan_to_num(steps.columns["step_s"])) if known is None else known
+
+
+def _grid(history: History, steps: StepLog) -> Floats:
+    if "time_s" not in steps.columns and "step_s" not in steps.columns:
+        rule, remedy = "has neither a clock nor the seconds of its steps", "log either"
+        raise InputError([Problem(flag("run"), history.source, rule, remedy)])
+    ends = _ends(steps)
+    return np.arange(float(np.nanmin(ends)), float(np.nanmax(ends)) + GRID_S, GRID_S)
+
+
+def _grown(steps: StepLog, amounts: Floats, times: Floats) -> Floats:
+    ends = _ends(steps)
+    order = np.argsort(ends, kind="stable")
+    totals = np.concatenate([[0.0], np.cumsum(amounts[order])])
+    grown: Floats = totals[np.searchsorted(ends[order], times, "right")]
+    return grown
+
+
+def _logged(steps: StepLog, times: Floats) -> dict[str, Floats]:
+    """What an exporter would have shown of the steps in a log."""
+    out = {}
+    for name, column in COUNTERS.items():
+        amounts = np.ones(len(steps)) if not column else steps.columns.get(column)
+        if amounts is not None:
+            out[name] = _grown(steps, np.nan_to_num(amounts), times)
+    queued = steps.columns.get("queue_samples")
+    if queued is not None:
+        last = np.searchsorted(_ends(steps), times, "right") - 1
+        out["queue.samples"] = queued[np.clip(last, 0, len(queued) - 1)]
+    return out
