@@ -115,9 +115,11 @@ def test_a_value_is_written_as_it_is_said(command: str) -> None:
         if fact.of == "inputs" and fact.said:
             low, high = fact.beside.removeprefix("likely ").split(" to ")
             assert f"{fact.figure} ({low} to {high})" in str(fact.said)
-        if fact.title:
-            assert flat(f"{fact.figure} {fact.beside}").strip() in page_of(command)
         assert fact.low is None or fact.high is None or fact.low <= fact.high
+    tiles = table(command).tiles
+    for tile in tiles:
+        assert flat(f"{tile.figure} {tile.beside}").strip() in page_of(command)
+    assert not any(tile.of == "inputs" for tile in tiles) or not any("of seeds" in tile.beside for tile in tiles)
 
 
 @pytest.mark.parametrize("command", RESULTS)

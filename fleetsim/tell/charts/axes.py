@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from math import ceil, floor, log10
 
 from fleetsim import units
-from fleetsim.history.window import has_clock
 
 MOST_TICKS = 6
 # A share of the width that the words of a tick take on a phone.
@@ -162,6 +161,8 @@ class Clock:
     @classmethod
     def of(cls, start_s: float, end_s: float) -> Clock:
         """A calendar's, or hours, minutes or seconds since the beginning."""
+        from fleetsim.history.window import has_clock  # brings numpy, which other axes do without
+
         if has_clock(end_s):
             day = datetime.fromtimestamp(start_s, tz=UTC)
             return cls(start_s, end_s, 0.0, 1.0, f"UTC, from {day:%Y-%m-%d}")
