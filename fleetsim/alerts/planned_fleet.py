@@ -151,7 +151,7 @@ def _sized(document: dict[str, Any], file: str, sets: Sequence[str]) -> Scenario
 
     version = document.get("schema_version", SIZE_VERSIONS[-1])
     if version not in SIZE_VERSIONS:
-        rule = f"this fleetsim reads documents of schema_version {units.listed(map(str, SIZE_VERSIONS))}"
+        rule = f"this fleetsim reads documents of schema_version {units.listed(tuple(map(str, SIZE_VERSIONS)))}"
         raise InputError([Problem(f"{file}: schema_version", version, rule, "upgrade fleetsim")])
     scenario, recommendation = document.get("scenario"), document["recommendation"]
     instances = recommendation.get("instances") if isinstance(recommendation, dict) else None

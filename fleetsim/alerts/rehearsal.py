@@ -80,7 +80,10 @@ def doubt_of(scenario: Scenario, given: Collection[str] | None, known: bool | No
         inputs.append("the engines' speed, which no back-test confirms")
     factors = {axis: _together(mine) for axis, mine in ends.items()}
     fleets = tuple(
-        ({**corner}, _with(scenario, {axis: factors[axis][share > 0] ** abs(share) for axis, share in corner.items()}))
+        (
+            {str(axis): share for axis, share in corner.items()},
+            _with(scenario, {axis: factors[axis][share > 0] ** abs(share) for axis, share in corner.items()}),
+        )
         for corner in _corners(factors)
     )
     return Doubt(fleets, tuple(inputs), {} if given is None else dict(_unmeasured(scenario, given)))
