@@ -122,7 +122,7 @@ class EngineConfig(ConfigSection):
     overlap: Literal["none", "two_batch"] = Field(
         default="none",
         description="two_batch: ranks that share experts divide each iteration's tokens into two batches, one of which "
-        "computes while the other's are on their way (SGLang's two-batch overlap, vLLM's dual-batch overlap)",
+        "computes while the other's are on their way",
     )
     nic_gb_s: Rate | None = Field(
         default=None,

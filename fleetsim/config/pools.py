@@ -100,24 +100,20 @@ class SecondPoolConfig(ConfigSection):
     instances: Instances = Field(default=1, description="how many")
     gpu: Name | None = Field(default=None, description="GPU type; null = engine.gpu")
     tp: Annotated[int, Field(ge=1, le=1024)] | None = Field(default=None, description="its GPUs; null = engine.tp")
-    profile: Name | None = Field(default=None, description="for engine.kind measured: its own profile")
-    instance_tok_s: Annotated[float, Field(gt=0, le=1e12)] | None = Field(
-        default=None, description="for engine.kind constant: output tokens per second of one"
-    )
+    profile: Name | None = Field(default=None, description="for kind measured")
+    instance_tok_s: Annotated[float, Field(gt=0, le=1e12)] | None = Field(default=None, description="for kind constant")
     gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] | None = Field(
-        default=None, description="as in `engine`; null = engine.gpu_memory_utilization"
+        default=None, description="null = as in `engine`"
     )
-    max_num_seqs: Count | None = Field(default=None, description="running requests; null = the default for its GPU")
-    max_num_batched_tokens: Count | None = Field(default=None, description="tokens per iteration; null = likewise")
-    kv_blocks: Count | None = Field(default=None, description="usable KV blocks; null = from its memory")
+    max_num_seqs: Count | None = Field(default=None, description="null = the default for its GPU")
+    max_num_batched_tokens: Count | None = Field(default=None, description="null = likewise")
+    kv_blocks: Count | None = Field(default=None, description="null = from its memory")
     weight: Factor | None = Field(
         default=None,
-        description="samples that the router gives it for each that an instance of the first pool gets; null = as its "
-        "tokens per second when both are full; 1 = a router that knows no difference",
+        description="samples that it is sent for each of a first instance; null = by tokens per second when full; 1 = "
+        "the router knows no difference",
     )
-    price_usd_per_gpu_h: Price | None = Field(
-        default=None, description="US dollars per GPU and hour; null = the list price of its GPU"
-    )
+    price_usd_per_gpu_h: Price | None = Field(default=None, description="US dollars; null = its list price")
 
 
 class FleetConfig(ConfigSection):

@@ -49,8 +49,7 @@ class StationConfig(ConfigSection):
     lost: LostName = Field(
         default="dropped",
         description="what becomes of a rollout whose last try was in vain: dropped (its group is trained without it), "
-        "truncated (it ends here and is trained with what it has), retried (it starts again from its prompt, three "
-        "times at most, then it is dropped)",
+        "truncated (trained with what it has), retried (from its prompt, three times at most, then dropped)",
     )
     worker_price_usd_per_h: Price = Field(
         default=0.0,
