@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from fleetsim import units
 from fleetsim.calibrate.points import PointRow, batch_words, by_context, decode_line, rows_of, swept_drafts
 from fleetsim.config.engine_profile import Profile
-from fleetsim.tell.charts.axes import Axis, from_zero, log_axis
-from fleetsim.tell.charts.chart import Chart, Look, Panel, Plot, Row, RowMark, Rows, Series, look, shade
+from fleetsim.tell.charts.axes import ChartAxis, from_zero, log_axis
+from fleetsim.tell.charts.chart import Chart, ChartRow, ChartSeries, MarkLook, Panel, Plot, RowMark, Rows, look, shade
 
 # Told apart without colour as well: each series has a symbol of its own.
 _SYMBOLS = ("circle", "square", "diamond", "triangle", "cross", "x", "star", "circle-open")
@@ -35,7 +35,7 @@ def _batches(profile: Profile) -> Chart | None:
             RowMark("predicted", c.predicted_s, base=0.0, said=told),
         )
         said = f"{c.makespan_s:,.1f} s, predicted {c.predicted_s:,.1f} s ({units.change(c.makespan_error)})"
-        rows.append(Row(c.name, said, marks))
+        rows.append(ChartRow(c.name, said, marks))
     worst = max(checks, key=lambda c: abs(c.makespan_error))
     x = from_zero("seconds", [v for c in checks for v in (c.makespan_s, c.predicted_s)], grid=False)
     words = (
@@ -52,12 +52,12 @@ def _decodes(profile: Profile) -> Chart | None:
     if not rows:
         return None
     contexts = by_context(rows)
-    series: list[Series] = []
+    series: list[ChartSeries] = []
     for i, (context, group) in enumerate(contexts):
-        style = Look(shade(i, len(contexts)), symbol=_SYMBOLS[i % len(_SYMBOLS)])
+        style = MarkLook(shade(i, len(contexts)), symbol=_SYMBOLS[i % len(_SYMBOLS)])
         name, (fewest, most) = f"{context:,.0f} tokens of context", (group[0].point.decodes, group[-1].point.decodes)
         line = decode_line(profile.coefficients, context, fewest, most, swept_drafts(profile))
-        series.append(Series("", "line", [b for b, _ in line], [_MS * s for _, s in line], style))
+        series.append(ChartSeries("", "line", [b for b, _ in line], [_MS * s for _, s in line], style))
         series.append(_dots(name, [r.point.decodes for r in group], group, style, [_decode_words(r) for r in group]))
     seconds = [s for r in rows for s in (r.point.seconds, r.predicted_s)]
     x = log_axis("sequences decoding", min(r.point.decodes for r in rows), max(r.point.decodes for r in rows))
@@ -75,9 +75,9 @@ def _decodes(profile: Profile) -> Chart | None:
     return Chart("decodes", "Decoding", f"{words}.", Plot(x, (Panel(y, tuple(series), height_px=340),)))
 
 
-def _dots(name: str, x: list[float], rows: Sequence[PointRow], style: Look, said: list[str]) -> Series:
+def _dots(name: str, x: list[float], rows: Sequence[PointRow], style: MarkLook, said: list[str]) -> ChartSeries:
     """What was measured at each load."""
-    return Series(name, "dots", x, [_MS * r.point.seconds for r in rows], style, said=said)
+    return ChartSeries(name, "dots", x, [_MS * r.point.seconds for r in rows], style, said=said)
 
 
 def _decode_words(r: PointRow) -> str:
@@ -99,8 +99,8 @@ def _prompts(profile: Profile) -> Chart | None:
     told = [f"{r.point.prefill_tokens:,.0f} prefill tokens: {_both(r)}" for r in rows]
     predicted = [_MS * r.predicted_s for r in rows]
     series = (
-        _dots("measured", x, rows, Look("accent", symbol="circle-open"), told),
-        Series("predicted", "dots", x, predicted, Look("second", symbol="x"), said=told),
+        _dots("measured", x, rows, MarkLook("accent", symbol="circle-open"), told),
+        ChartSeries("predicted", "dots", x, predicted, MarkLook("second", symbol="x"), said=told),
     )
     every = [*predicted, *(_MS * r.point.seconds for r in rows)]
     plot = Plot(
@@ -121,7 +121,7 @@ def _errors(profile: Profile) -> Chart | None:
     if not every:
         return None
     series = tuple(
-        Series(
+        ChartSeries(
             kind, "dots", [_MS * r.point.seconds for r in rows[kind]], [100 * r.error for r in rows[kind]], style,
             said=[f"{kind}, {_MS * r.point.seconds:,.2f} ms: {units.change(r.error)}" for r in rows[kind]],
         )
@@ -130,7 +130,7 @@ def _errors(profile: Profile) -> Chart | None:
     )  # fmt: skip
     seconds = [r.point.seconds for r in every]
     most = max(100 * _GOOD, *(abs(100 * r.error) for r in every)) * 1.15
-    y = Axis("error of the prediction, %", -most, most, after=" %")
+    y = ChartAxis("error of the prediction, %", -most, most, after=" %")
     panel = Panel(y, series, bands=((-100 * _GOOD, 100 * _GOOD),), height_px=260)
     x = log_axis("ms per iteration, measured", _MS * min(seconds), _MS * max(seconds))
     inside = sum(abs(r.error) <= _GOOD for r in every)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from fleetsim.calibrate.one_load import ClientView, SeenLoad
     from fleetsim.config.engine_profile import Profile
+    from fleetsim.errors import InputError
     from fleetsim.job.base_job import Job
     from fleetsim.trainer.estimate import TrainerEstimate
 
@@ -227,6 +228,19 @@ def check(
 LOAD = "The engine and the load that are told"
 
 
+_ESTIMATED = ("gpu", "model", "tp", "dtype", "kv_dtype", "dp", "engine", "disaggregation")
+
+
+def _by_flags(error: InputError) -> InputError:
+    """The same problems, by the flags that were typed."""
+    from dataclasses import replace
+
+    from fleetsim.errors import InputError
+
+    named = [replace(p, path=f"--{p.path}".replace("_", "-")) if p.path in _ESTIMATED else p for p in error.problems]
+    return InputError(named)
+
+
 @app.command("estimate")
 def estimate(
     gpu: Annotated[str, typer.Option(help="GPU: H100, H200, A100...")],
@@ -267,8 +281,6 @@ def estimate(
     clients of a server with this engine would see: tokens per second, seconds to the first token and per later one,
     with the range of eight of ten engines.
     """
-    from dataclasses import replace
-
     from fleetsim.calibrate.derivation import estimate_profile
     from fleetsim.calibrate.one_load import read_sides, seen_by_clients, told_of
     from fleetsim.config.profile_files import profile_text
@@ -284,10 +296,7 @@ def estimate(
             load, gpu, model, tp=tp, dtype=dtype, kv_dtype=kv_dtype, dp=dp, engine=engine, disaggregation=sides
         )
     except InputError as error:
-        flags = ("gpu", "model", "tp", "dtype", "kv_dtype", "dp", "engine", "disaggregation")
-        raise InputError(
-            [replace(p, path=f"--{p.path}".replace("_", "-") if p.path in flags else p.path) for p in error.problems]
-        ) from None
+        raise _by_flags(error) from None
     _show(profile, str(place or "FILE"), "profile estimate", json_, seen_by_clients(profile), told)
     if place is not None:
         write_text(place, profile_text(profile))

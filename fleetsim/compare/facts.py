@@ -12,8 +12,8 @@ from fleetsim.compare.words import band_of, change_of, likely_of, luck_of
 from fleetsim.estimates import Estimate
 from fleetsim.job.assumptions import short
 from fleetsim.quantities import quantity
-from fleetsim.tell.charts.axes import Axis, ratio_axis
-from fleetsim.tell.charts.chart import Chart, Look, Row, RowMark, Rows
+from fleetsim.tell.charts.axes import ChartAxis, ratio_axis
+from fleetsim.tell.charts.chart import Chart, ChartRow, MarkLook, RowMark, Rows
 from fleetsim.tell.data import told, versions
 from fleetsim.tell.document import Block, Bullets, Document, Section, Table, page_only, present, terminal_only
 from fleetsim.tell.facts import Fact, Facts, Words, explained, facts
@@ -215,10 +215,10 @@ def _change_data(change: MetricChange) -> dict[str, Any]:
 
 
 _LOOKS = {
-    "better": ("better", Look("third")),
-    "worse": ("worse", Look("second", symbol="x")),
-    "changed": ("changed", Look("accent", symbol="square")),
-    "no significant change": ("no significant change", Look("quiet", symbol="circle-open")),
+    "better": ("better", MarkLook("third")),
+    "worse": ("worse", MarkLook("second", symbol="x")),
+    "changed": ("changed", MarkLook("accent", symbol="square")),
+    "no significant change": ("no significant change", MarkLook("quiet", symbol="circle-open")),
 }
 GROUPS = (("better", "Better"), ("worse", "Worse"), ("changed", "Changed"), ("no significant change", "No change"))
 # Ratios beyond this factor would squeeze all others to a line: they are in the table.
@@ -254,26 +254,26 @@ def shares_chart(found: Comparison) -> Chart | None:
     ends = [v for d in dots for v in (d.value, d.low, d.high) if v is not None]
     low, high = min(*ends, -2 * band), max(*ends, 2 * band)
     span = high - low
-    axis = Axis("B - A, points", low - 0.05 * span, high + 0.05 * span)
+    axis = ChartAxis("B - A, points", low - 0.05 * span, high + 0.05 * span)
     words = f"B - A with its 95 % interval, in points of a share.{_band_words(found.min_change, of_shares=True)}"
     shares = Rows(axis, rows, _LOOKS, centre=0.0, bands=((-band, band),))
     return Chart("shares", "Difference of every share, B - A", words, shares)
 
 
-def _rows(found: Comparison, value: Callable[[MetricChange], Estimate | None], factor: float) -> tuple[Row, ...]:
+def _rows(found: Comparison, value: Callable[[MetricChange], Estimate | None], factor: float) -> tuple[ChartRow, ...]:
     """The changes that have a value, by verdict; of those that are equal on both sides there is nothing to draw."""
-    rows: list[Row] = []
+    rows: list[ChartRow] = []
     for verdict, title in GROUPS:
         of = [(c, e) for c in found.changes if c.verdict == verdict and not c.equal and (e := value(c)) is not None]
-        rows += [Row(f"{title}: {len(of)}"), *(_dot(c, e, factor) for c, e in of)] if of else []
+        rows += [ChartRow(f"{title}: {len(of)}"), *(_dot(c, e, factor) for c, e in of)] if of else []
     return tuple(rows)
 
 
-def _dot(change: MetricChange, value: Estimate, factor: float) -> Row:
+def _dot(change: MetricChange, value: Estimate, factor: float) -> ChartRow:
     title, (said, interval) = quantity(change.metric).title, change_of(change)
     told = f"{title}: {said}{f' ({interval})' if interval else ''}: {change.verdict}"
     mean, low, high = (factor * end for end in (value.mean, value.ci_low, value.ci_high))
-    return Row(title, said, (RowMark(change.verdict, mean, low, high, said=told),))
+    return ChartRow(title, said, (RowMark(change.verdict, mean, low, high, said=told),))
 
 
 def _is_share(change: MetricChange) -> bool:

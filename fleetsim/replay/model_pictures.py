@@ -22,9 +22,9 @@ from fleetsim.replay.compared_quantities import QUANTITIES, Compared, ComparedRo
 from fleetsim.replay.observe.observed import LengthHistogram
 from fleetsim.replay.pictures import panel
 from fleetsim.replay.words import clock
-from fleetsim.tell.charts.axes import Axis, Clock, from_zero
+from fleetsim.tell.charts.axes import ChartAxis, Clock, from_zero
 from fleetsim.tell.charts.bounded import squared, stepped
-from fleetsim.tell.charts.chart import Chart, Look, Mark, Panel, Plot, Row, RowMark, Rows, Series, look
+from fleetsim.tell.charts.chart import Chart, ChartRow, ChartSeries, Mark, MarkLook, Panel, Plot, RowMark, Rows, look
 from fleetsim.tell.charts.kinds import Curve, curve_chart
 from fleetsim.tell.document import Block, Bullets, Table, Words, terminal_only
 
@@ -132,16 +132,16 @@ def lengths_chart(lengths: LengthHistogram | None) -> Chart | None:
         told.append(f"over {low:,.0f}, up to {upto} tokens: {units.share(count / total)}, {count:,.0f} requests")
     places, closed = [float(k) for k in range(len(names))], len(names) - math.isinf(pairs[last][0])
     series = [
-        Series(name, "bars", places[of], shares[of], style, said=told[of], width=0.9)
+        ChartSeries(name, "bars", places[of], shares[of], style, said=told[of], width=0.9)
         for name, of, style in (
             ("bounded", slice(closed), look(0)),
-            ("without upper bound", slice(closed, None), Look("accent", pattern="/")),
+            ("without upper bound", slice(closed, None), MarkLook("accent", pattern="/")),
         )
         if places[of]
     ]
     every = max(1, math.ceil(len(names) / 6))
     ticks = tuple((places[k], names[k]) for k in range(len(names)) if k % every == 0)
-    x = Axis("tokens of a response, up to", -0.6, len(names) - 0.4, ticks=ticks, grid=False)
+    x = ChartAxis("tokens of a response, up to", -0.6, len(names) - 0.4, ticks=ticks, grid=False)
     y = from_zero("share of the requests", shares, after=" %")
     unbounded = " The hatched bar has no upper bound." if math.isinf(pairs[last][0]) else ""
     above = {q: "above " if lengths.unbounded(q) else "" for q in (0.5, 0.9, 0.99)}
@@ -171,11 +171,11 @@ def _errors(back: Backtest) -> Chart:
         style = "within" if row.within else "off"
         name = catalogued(row.quantity).title
         mark = RowMark(style, 100 * row.error, ends[0], ends[1], said=f"{name}: {_both(row)}")
-        rows.append(Row(name, error_words(row), (mark,)))
+        rows.append(ChartRow(name, error_words(row), (mark,)))
     marks, limit = [mark for row in rows for mark in row.marks], 100 * back.limit
     reach = 1.15 * max(limit, *(abs(v) for d in marks for v in (d.value, d.low or 0.0, d.high or 0.0)))
-    looks = {"within": ("within the limit", Look("accent")), "off": ("OFF", Look("second", symbol="x"))}
-    axis = Axis("error: %, points of the step, % of a batch", -reach, reach, grid=False)
+    looks = {"within": ("within the limit", MarkLook("accent")), "off": ("OFF", MarkLook("second", symbol="x"))}
+    axis = ChartAxis("error: %, points of the step, % of a batch", -reach, reach, grid=False)
     words = f"{verdict_words(back)} The band is the limit of {units.share(back.limit)} either way."
     points = Rows(axis, tuple(rows), looks, 0.0, ((-limit, limit),))
     return Chart("errors", "Back-test: error of each quantity", words, points)
@@ -210,9 +210,9 @@ def _by_part(back: Backtest) -> Chart:
         x3, low = squared(x2, low)
         _, high = squared(x2, high)
         series = (
-            Series("simulated, 95 % interval", "band", x3, high, Look("second"), low=low),
-            Series("observed", "steps", x, observed, look(0)),
-            Series("simulated", "steps", x2, predicted, look(1)),
+            ChartSeries("simulated, 95 % interval", "band", x3, high, MarkLook("second"), low=low),
+            ChartSeries("observed", "steps", x, observed, look(0)),
+            ChartSeries("simulated", "steps", x2, predicted, look(1)),
         )
         each.append(panel(title, series, 100, suffix))
     held = [s for s in back.hours if s.held_out]

@@ -18,18 +18,18 @@ from fleetsim.replay.observe.series import Bins, FleetSeries, QueueSeries, Train
 from fleetsim.replay.words import span_of_time
 from fleetsim.tell.charts.axes import Clock, from_zero
 from fleetsim.tell.charts.bounded import known, stepped, together, wide_enough
-from fleetsim.tell.charts.chart import Chart, Look, Mark, Panel, Plot, Series, Span, Spans, look
+from fleetsim.tell.charts.chart import Chart, ChartSeries, Mark, MarkLook, Panel, Plot, Span, Spans, look
 
 # Instances with a line each: more of them are a band, and stragglers by name.
 _FEW, _MOST_NAMED = 3, 3
 # A band of up to so many instances is from the lowest to the highest, of more from the 10th to the 90th percentile.
 _ALL_OF = 10
-LOOKS: dict[str, tuple[str, Look]] = {
-    "working": ("makes tokens", Look("accent")),
-    "paused": ("whole fleet paused", Look("second", lanes=((0.0, 0.38), (0.62, 1.0)))),
-    "idle": ("no request", Look("third", lanes=((0.42, 0.58),))),
-    "still": ("no token", Look("second", lanes=((0.25, 0.75),))),
-    "unread": ("not read", Look("quiet", lanes=((0.0, 0.16), (0.84, 1.0)))),
+LOOKS: dict[str, tuple[str, MarkLook]] = {
+    "working": ("makes tokens", MarkLook("accent")),
+    "paused": ("whole fleet paused", MarkLook("second", lanes=((0.0, 0.38), (0.62, 1.0)))),
+    "idle": ("no request", MarkLook("third", lanes=((0.42, 0.58),))),
+    "still": ("no token", MarkLook("second", lanes=((0.25, 0.75),))),
+    "unread": ("not read", MarkLook("quiet", lanes=((0.0, 0.16), (0.84, 1.0)))),
 }
 _TOLD: dict[Doing, str] = {
     "working": "thick: it makes tokens",
@@ -71,7 +71,7 @@ class Scene:
 
 def panel(
     title: str,
-    series: Sequence[Series],
+    series: Sequence[ChartSeries],
     height_px: int = 150,
     after: str = "",
     level: tuple[float, str] | None = None,
@@ -94,7 +94,7 @@ def fleet_chart(fleet: FleetSeries, observed: Observed, scene: Scene) -> Chart:
         loads.append(_binned("waiting", scene, bins, fleet.waiting, look(1)))
     if loads:
         each.append(panel("requests in the engines", loads, 120))
-    each.append(panel("instances", [_binned("instances", scene, bins, fleet.instances, Look("third"))], 70))
+    each.append(panel("instances", [_binned("instances", scene, bins, fleet.instances, MarkLook("third"))], 70))
     f, words = observed.fleet, ""
     if f is not None:
         words = f"The fleet makes {units.number(f.tok_s)} output tokens per second on average"
@@ -118,11 +118,11 @@ def instances_chart(fleet: FleetSeries, names: Sequence[str], observed: Observed
             low, middle, high = spread_of(rows)
             x = scene.clock.places(_middles(fleet.bins))
             lines = [
-                Series(_how(rows), "band", x, known(high), low=known(low)),
-                Series("median instance", "line", x, known(middle)),
+                ChartSeries(_how(rows), "band", x, known(high), low=known(low)),
+                ChartSeries("median instance", "line", x, known(middle)),
             ]
             for k, row in enumerate(named):
-                style = Look("second", ("dash", "dot", "dashdot")[k])
+                style = MarkLook("second", ("dash", "dot", "dashdot")[k])
                 lines.append(_binned(f"{short(names[row])} (slow)", scene, fleet.bins, rows[row], style))
             each.append(panel(title, lines, height))
     if slow:
@@ -181,8 +181,8 @@ def short(name: str, most: int = _LONGEST) -> str:
     return name if len(name) <= most else f"...{name[3 - most :]}"
 
 
-def _binned(name: str, scene: Scene, bins: Bins, values: Floats, style: Look = look(0)) -> Series:  # noqa: B008
-    return Series(name, "line", scene.clock.places(_middles(bins)), known(values), style)
+def _binned(name: str, scene: Scene, bins: Bins, values: Floats, style: MarkLook = look(0)) -> ChartSeries:  # noqa: B008
+    return ChartSeries(name, "line", scene.clock.places(_middles(bins)), known(values), style)
 
 
 def _middles(bins: Bins) -> Floats:
@@ -211,7 +211,7 @@ def trainer_chart(trainer: TrainerSeries, observed: Observed, scene: Scene) -> C
         )
     ):
         if values is not None:
-            lines.append(Series(name, "steps", *stepped(clock, trainer.start_s, trainer.end_s, values), look(k)))
+            lines.append(ChartSeries(name, "steps", *stepped(clock, trainer.start_s, trainer.end_s, values), look(k)))
     each = [panel("seconds of an optimizer step", lines, 160)] if lines else []
     words = "Seconds of a step are not known."
     if t.step_s is not None:
@@ -223,7 +223,7 @@ def trainer_chart(trainer: TrainerSeries, observed: Observed, scene: Scene) -> C
             mean = units.share(t.idle_fraction.value)
             level = (100.0 * t.idle_fraction.value, f"mean {mean}")
             words += f" The trainer waits for samples {mean} of its time."
-        idle = Series(title, "steps", x, y, Look("second"), fill=True)
+        idle = ChartSeries(title, "steps", x, y, MarkLook("second"), fill=True)
         each.append(panel(title, [idle], 100, " %", level, 100.0))
     if trainer.merged:
         words += f" Every level is the mean of about {np.median(trainer.steps):,.0f} steps, to keep the page small."
@@ -247,7 +247,7 @@ def queue_chart(queue: QueueSeries, observed: Observed, scene: Scene) -> Chart:
             words = f"{units.number(q.depth)} samples wait on average, {units.number(q.depth_max)} at most."
     if queue.oldest_age_steps is not None:
         x = clock.places((queue.start_s + queue.end_s) / 2)
-        age = Series("oldest sample", "line", x, known(queue.oldest_age_steps), Look("third"))
+        age = ChartSeries("oldest sample", "line", x, known(queue.oldest_age_steps), MarkLook("third"))
         each.append(panel(quantity("oldest_sample_age_steps").title, [age], 90))
         if q.oldest_age_max_steps is not None:
             words += f" The oldest is up to {units.number(q.oldest_age_max_steps)} steps old."
@@ -259,15 +259,15 @@ def queue_chart(queue: QueueSeries, observed: Observed, scene: Scene) -> Chart:
     return scene.chart("queue", "Queue of finished samples", words.strip(), each, shaded=False)
 
 
-def _depth(queue: QueueSeries, clock: Clock) -> list[Series]:
+def _depth(queue: QueueSeries, clock: Clock) -> list[ChartSeries]:
     """As read, held from one reading to the next; where readings are taken together, their mean and their highest."""
     assert queue.depth is not None
     if queue.highest is None:
         x, y = stepped(clock, queue.start_s, queue.end_s, queue.depth)
-        return [Series(quantity("queue_depth").title, "steps", x, y, fill=True)]
+        return [ChartSeries(quantity("queue_depth").title, "steps", x, y, fill=True)]
     at, depth = clock.places((queue.start_s + queue.end_s) / 2), known(queue.depth)
-    band = Series("up to the highest reading", "band", at, known(queue.highest), low=depth)
-    return [band, Series("mean", "line", at, depth)]
+    band = ChartSeries("up to the highest reading", "band", at, known(queue.highest), low=depth)
+    return [band, ChartSeries("mean", "line", at, depth)]
 
 
 def pauses_chart(pauses: Pauses, scene: Scene) -> Chart:
@@ -285,11 +285,11 @@ def pauses_chart(pauses: Pauses, scene: Scene) -> Chart:
     if len(chosen) < count:
         words += f" {len(chosen):,} of {count:,} are drawn, evenly."
     series = []
-    kinds = ((False, "with work in hand", look(0)), (True, "engines empty", Look("second", symbol="square-open")))
+    kinds = ((False, "with work in hand", look(0)), (True, "engines empty", MarkLook("second", symbol="square-open")))
     for empty, name, style in kinds:
         some = [p for p in chosen if p.empty is empty]
         x, y = scene.clock.places(p.start_s for p in some), known(p.seconds for p in some)
         said = [f"{units.seconds(p.seconds)}, {name}" for p in some]
-        series += [Series(name, "dots", x, y, style, said=said, sizes=[7.0] * len(some))] if some else []
+        series += [ChartSeries(name, "dots", x, y, style, said=said, sizes=[7.0] * len(some))] if some else []
     drawn = panel("seconds of each pause", series)
     return scene.chart("pauses", "Pauses of the whole fleet", words, [drawn], shaded=False)

@@ -4,8 +4,8 @@
   the scenario names, `draws` the groups, `fleet` speaks to the kernel.
 - The processes: `trainer` (which also lets `run.events` happen), `waiting`, `admission`,
   `buffer`, `age`, `sync`, `rolling`, `version`, `failures`,
-  `lending`, `repack`. `deadlock` says why nothing can happen any more.
+  `spot`. `deadlock` says why nothing can happen any more.
 - `records` is what happened; `window` leaves the warm-up out. Of these alone: `metrics`, `critical_path` and `binding`
-  (what binds), `timeline`, `activity`, `scrape` (what would have been exported).
+  (what binds), `timeline`, `scrape` (what would have been exported).
 - Several runs compared: `paired_difference`, `contrast`.
 """

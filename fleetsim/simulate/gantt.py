@@ -12,24 +12,24 @@ from fleetsim import units
 from fleetsim.sim import timeline
 from fleetsim.sim.records import TRAINER_DOES, Records
 from fleetsim.sim.window import window_of
-from fleetsim.tell.charts.axes import Axis
+from fleetsim.tell.charts.axes import ChartAxis
 from fleetsim.tell.charts.bounded import MERGED, PARTS, clipped, merged, spread
-from fleetsim.tell.charts.chart import Chart, Look, Span, Spans
+from fleetsim.tell.charts.chart import Chart, MarkLook, Span, Spans
 
 STEPS = 4
 WORK, IDLE, HELD, PUBLISH = "work", "idle", "held", "publish"
 SWITCH, CHECKPOINT, EVALUATION, LENT, DOWN = "switch", "checkpoint", "evaluation", "lent", "down"
 # Kinds differ in what they fill of a row, too.
 KINDS = {
-    WORK: ("training, generating", Look("accent")),
-    IDLE: ("idle (trainer: waits for samples)", Look("quiet", lanes=((0.42, 0.58),))),
-    HELD: ("held by weight sync", Look("second", lanes=((0.0, 0.38), (0.62, 1.0)))),
-    PUBLISH: ("weights under way", Look("third", lanes=((0.0, 0.5),))),
-    SWITCH: ("GPUs change hands", Look("quiet", lanes=((0.5, 1.0),))),
-    CHECKPOINT: ("checkpoint", Look("shade-6", lanes=((0.0, 0.2), (0.4, 0.6), (0.8, 1.0)))),
-    EVALUATION: ("evaluation", Look("shade-4", lanes=((0.25, 0.75),))),
-    LENT: ("their GPUs are the trainer's", Look("quiet", lanes=((0.0, 0.16),))),
-    DOWN: ("down", Look("bad", lanes=((0.0, 0.16), (0.84, 1.0)))),
+    WORK: ("training, generating", MarkLook("accent")),
+    IDLE: ("idle (trainer: waits for samples)", MarkLook("quiet", lanes=((0.42, 0.58),))),
+    HELD: ("held by weight sync", MarkLook("second", lanes=((0.0, 0.38), (0.62, 1.0)))),
+    PUBLISH: ("weights under way", MarkLook("third", lanes=((0.0, 0.5),))),
+    SWITCH: ("GPUs change hands", MarkLook("quiet", lanes=((0.5, 1.0),))),
+    CHECKPOINT: ("checkpoint", MarkLook("shade-6", lanes=((0.0, 0.2), (0.4, 0.6), (0.8, 1.0)))),
+    EVALUATION: ("evaluation", MarkLook("shade-4", lanes=((0.25, 0.75),))),
+    LENT: ("their GPUs are the trainer's", MarkLook("quiet", lanes=((0.0, 0.16),))),
+    DOWN: ("down", MarkLook("bad", lanes=((0.0, 0.16), (0.84, 1.0)))),
 }
 _TRAINER = {
     "wait": IDLE,
@@ -86,7 +86,7 @@ def gantt(records: Records, id: str = "gantt", name: str = "Who does what when")
     ends = tuple(float(records.steps["end_s"][i]) for i in range(shown.first, shown.last))
     start, end = shown.start_s, shown.end_s
     drawn = tuple((label, merged(clipped(spans, start, end), (end - start) / PARTS)) for label, spans in rows)
-    axis = Axis("seconds of the run", start, end, grid=False)
+    axis = ChartAxis("seconds of the run", start, end, grid=False)
     return Chart(id, name, gantt_words(shown), Spans(axis, drawn, KINDS, ends))
 
 

@@ -16,7 +16,7 @@ from fleetsim.sim.metrics import lengths_of
 from fleetsim.sim.records import Records
 from fleetsim.sim.window import window_of
 from fleetsim.simulate.gantt import gantt
-from fleetsim.tell.charts.chart import Chart, Look, Mark
+from fleetsim.tell.charts.chart import Chart, Mark, MarkLook
 from fleetsim.tell.charts.kinds import (
     Layer,
     Sampled,
@@ -31,12 +31,12 @@ from fleetsim.tell.document import Section, pair, present
 COUNTED = "counted from here"
 # Column of the steps, what it is called, how it is drawn; the first three are always there.
 _SECONDS = (
-    ("train_s", "train", Look("accent")),
-    ("wait_s", "wait for samples", Look("quiet", pattern=".")),
-    ("sync_block_s", "held by weight sync", Look("second", pattern="/")),
-    ("switch_s", "GPUs change hands", Look("quiet", pattern="\\")),
-    ("checkpoint_s", "checkpoint", Look("third", pattern="x")),
-    ("evaluation_s", "evaluation", Look("shade-6", pattern="/")),
+    ("train_s", "train", MarkLook("accent")),
+    ("wait_s", "wait for samples", MarkLook("quiet", pattern=".")),
+    ("sync_block_s", "held by weight sync", MarkLook("second", pattern="/")),
+    ("switch_s", "GPUs change hands", MarkLook("quiet", pattern="\\")),
+    ("checkpoint_s", "checkpoint", MarkLook("third", pattern="x")),
+    ("evaluation_s", "evaluation", MarkLook("shade-6", pattern="/")),
 )
 
 

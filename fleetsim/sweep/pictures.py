@@ -14,8 +14,8 @@ from fleetsim.sweep.cell import SweepRow, text_of
 from fleetsim.sweep.grid import Axis as GridAxis
 from fleetsim.sweep.pareto import BestCells, Mark, Objective
 from fleetsim.sweep.run import SweepRows
-from fleetsim.tell.charts.axes import Axis
-from fleetsim.tell.charts.chart import Chart, Look, Panel, Plot, Series
+from fleetsim.tell.charts.axes import ChartAxis
+from fleetsim.tell.charts.chart import Chart, ChartSeries, MarkLook, Panel, Plot
 from fleetsim.tell.document import Table, estimated
 
 # --- Sentences and commands of a sweep.
@@ -81,10 +81,10 @@ def _value(objective: Objective, value: Estimate) -> str:
 
 
 # The dominated cells are drawn first, the front on top of them.
-_LOOKS: tuple[tuple[Mark, str, Look], ...] = (
-    ("dominated", "beaten by another cell", Look("quiet", symbol="x")),
-    ("tied", "not significantly beaten (~)", Look("third", symbol="diamond-open")),
-    ("front", "Pareto front (*)", Look("accent")),
+_LOOKS: tuple[tuple[Mark, str, MarkLook], ...] = (
+    ("dominated", "beaten by another cell", MarkLook("quiet", symbol="x")),
+    ("tied", "not significantly beaten (~)", MarkLook("third", symbol="diamond-open")),
+    ("front", "Pareto front (*)", MarkLook("accent")),
 )
 _SMALL_PX, _LARGE_PX = 7.0, 22.0
 # So many dominated cells are drawn: a page of more is slow, and they hide each other.
@@ -112,11 +112,11 @@ def front_chart(result: SweepRows) -> Chart | None:
         sizes = [_px(_scaled(sized, e), low, high) if sized else 11.0 for e in found]
         said = [_hover(result, row, e) for row, e in zip(by_mark[mark], found, strict=True)]
         x, y = ([_scaled(objective, e) for e in found] for objective in (right, up))
-        series += [Series(name, "dots", x, y, style, said=said, sizes=sizes)] if found else []
+        series += [ChartSeries(name, "dots", x, y, style, said=said, sizes=sizes)] if found else []
     best = result.row(result.pareto.best[0].cell)
     at = best.estimates()
-    star, name = Look("second", symbol="star-open"), f"best by {_title(up)}"
-    series.insert(0, Series(name, "dots", [_scaled(right, at)], [_scaled(up, at)], star, sizes=[_LARGE_PX + 10]))
+    star, name = MarkLook("second", symbol="star-open"), f"best by {_title(up)}"
+    series.insert(0, ChartSeries(name, "dots", [_scaled(right, at)], [_scaled(up, at)], star, sizes=[_LARGE_PX + 10]))
     x_axis, y_axis = (_axis(objective, result) for objective in (right, up))
     words = f"Each symbol is a cell; {_corner(up, right)} is better. The star is the best by the first objective, "
     words += f"{cell_words(result, best.cell)}."
@@ -130,11 +130,11 @@ def front_chart(result: SweepRows) -> Chart | None:
     return Chart("front", title, words, Plot(x_axis, (Panel(y_axis, tuple(series), height_px=360),)))
 
 
-def _axis(objective: Objective, result: SweepRows) -> Axis:
+def _axis(objective: Objective, result: SweepRows) -> ChartAxis:
     values = [_scaled(objective, row.estimates()) for row in result.rows if row.status == "ok"]
     low, high = min(values), max(values)
     room = 0.08 * ((high - low) or high or 1.0)
-    return Axis(_axis_title(objective), low - room, high + room)
+    return ChartAxis(_axis_title(objective), low - room, high + room)
 
 
 def _hover(result: SweepRows, row: SweepRow, found: dict[str, Estimate]) -> str:

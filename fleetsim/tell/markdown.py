@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fleetsim.tell.charts.chart import Chart, Rows
 from fleetsim.tell.charts.draw import LANE_PX, row_marks
-from fleetsim.tell.charts.ink import symbol, text_of
+from fleetsim.tell.charts.ink import pct, symbol, text_of
 from fleetsim.tell.document import Block, Bullets, Cell, Document, Judged, Listed, Pair, Table, Verbatim, charts_of
 from fleetsim.tell.facts import NextLines, Words
 
@@ -119,7 +119,7 @@ def svg(chart: Chart) -> str:
         marks = "".join(row_marks(chart.id, rows, row, used))
         parts.append(f'<svg y="{y + _NAME_PX:g}">{marks}</svg>')
         y += _NAME_PX + LANE_PX * len(row.marks) + (0 if row.marks else 6)
-    ticks = "".join(_at(f"{100 * at:.2f}%", 18, text, _MIDDLE) for at, text in rows.x.marks())
+    ticks = "".join(_at(pct(at), 18, text, _MIDDLE) for at, text in rows.x.marks())
     parts.append(f'<svg y="{y:g}">{ticks}{_at("50%", 38, rows.x.title, _MIDDLE)}</svg>')
     high = round(y) + _FOOT_PX
     style = (Path(__file__).parent / "templates" / "chart.css").read_text(encoding="utf-8")

@@ -6,33 +6,35 @@ from collections.abc import Iterator, Sequence
 
 from fleetsim import units
 from fleetsim.tell.charts.axes import log_axis, ratio_axis
-from fleetsim.tell.charts.chart import Chart, Look, Panel, Plot, Row, RowMark, Rows, Series, look
+from fleetsim.tell.charts.chart import Chart, ChartRow, ChartSeries, MarkLook, Panel, Plot, RowMark, Rows, look
 from fleetsim.tell.document import Table
 from fleetsim.units import number
 from fleetsim.validate.run import RangedArm
 from fleetsim.validate.verdict import BEYOND, RATIO_MEDIAN, ArmResult, CaseResult, role
 
 _LOOKS = {
-    "predicted": ("predicted", Look("accent")),
-    "fitted": ("fitted on", Look("quiet", symbol="circle-open")),
-    "apart": ("predicted, no gate", Look("third", symbol="diamond-open")),
-    "missed": ("misses a gate", Look("second", symbol="x")),
+    "predicted": ("predicted", MarkLook("accent")),
+    "fitted": ("fitted on", MarkLook("quiet", symbol="circle-open")),
+    "apart": ("predicted, no gate", MarkLook("third", symbol="diamond-open")),
+    "missed": ("misses a gate", MarkLook("second", symbol="x")),
 }
 _MEASURES = {"step_s": "seconds of a step", "tok_s": "tokens per second", "ratio": "a ratio of two arms"}
 
 
 def error_chart(results: Sequence[CaseResult]) -> Chart | None:
     """Every arm that has a published figure, by case: its error relative to the baseline's, as the gates take it."""
-    rows: list[Row] = []
+    rows: list[ChartRow] = []
     for result in results:
         shown = [(arm, error) for arm in result.arms if (error := gated_error(arm)) is not None]
         if not shown:
             continue
-        rows.append(Row(f"{result.case.id}  {result.case.title}"))
+        rows.append(ChartRow(f"{result.case.id}  {result.case.title}"))
         for arm, error in shown:
             kind = style_of(result, arm)
             said = "fitted" if kind == "fitted" else percent(error)
-            rows.append(Row(arm.arm.name, said, (RowMark(kind, 1.0 + error, said=f"{arm.arm.name}: {_both(arm)}"),)))
+            rows.append(
+                ChartRow(arm.arm.name, said, (RowMark(kind, 1.0 + error, said=f"{arm.arm.name}: {_both(arm)}"),))
+            )
     dots = [mark.value for row in rows for mark in row.marks]
     if not dots:
         return None
@@ -62,10 +64,10 @@ def figures_chart(results: Sequence[CaseResult]) -> Chart | None:
         some = [p for p in points if measure_of(p[0], p[1]) == measure]
         said = [f"{r.case.id} {arm.arm.name}: {_both(arm)}" for r, arm, _ in some]
         x, y = [published for *_, published in some], [arm.predicted for _, arm, _ in some]
-        series += [Series(name, "dots", x, y, look(i), said=said)] if some else []
+        series += [ChartSeries(name, "dots", x, y, look(i), said=said)] if some else []
     values = [v for _, arm, published in points for v in (published, arm.predicted)]
     low, high = min(values), max(values)
-    series.append(Series("", "line", [low, high], [low, high], Look("quiet", "dash")))
+    series.append(ChartSeries("", "line", [low, high], [low, high], MarkLook("quiet", "dash")))
     words = (
         f"{len(points)} arms; on the dashed line the prediction is what was published. Arms that a scalar was fitted "
         "on lie on it by construction."

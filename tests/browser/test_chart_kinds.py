@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from fleetsim.estimates import Estimate
-from fleetsim.tell.charts.axes import Axis
-from fleetsim.tell.charts.chart import Chart, Look, Mark, Span, Spans
+from fleetsim.tell.charts.axes import ChartAxis
+from fleetsim.tell.charts.chart import Chart, Mark, MarkLook, Span, Spans
 from fleetsim.tell.charts.chart import look as style
 from fleetsim.tell.charts.kinds import (
     Curve,
@@ -46,7 +46,7 @@ def charts() -> list[Chart]:
         (f"inst. {i}", [Span(("busy", "idle")[k % 2], 10.0 * k + i / 4, 10.0 * k + 10 + i / 4) for k in range(9)])
         for i in range(12)
     ]
-    kinds = {"busy": ("busy", style(0)), "idle": (f"idle {BAD}", Look("quiet", lanes=((0.4, 0.6),)))}
+    kinds = {"busy": ("busy", style(0)), "idle": (f"idle {BAD}", MarkLook("quiet", lanes=((0.4, 0.6),)))}
     rng = np.random.default_rng(1)
     return [
         curve_chart(
@@ -81,7 +81,7 @@ def charts() -> list[Chart]:
             [Layer("train", np.full(30, 20.0), style(0)), Layer(BAD, rng.uniform(5, 9, 30), style(1))],
             x_title="step", y_title="seconds", begins=Mark(3.5, "counted from here"),
         ),
-        Chart("gantt", "Who", "When.", Spans(Axis("seconds", 0.0, 100.0), tuple(rows), kinds, (33.0,))),
+        Chart("gantt", "Who", "When.", Spans(ChartAxis("seconds", 0.0, 100.0), tuple(rows), kinds, (33.0,))),
     ]  # fmt: skip
 
 

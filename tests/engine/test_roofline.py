@@ -50,6 +50,7 @@ def ideal(experts: float = 1e9) -> Curves:
     })  # fmt: skip
     for family in document["families"].values():
         family["experts"] = {kind: {**row, "compute": experts} for kind, row in family["experts"].items()}
+    document["models"] = {}
     document["hosts"] = {name: {**row, "allreduce": 1.0} for name, row in document["hosts"].items()}
     return curves_of(document)
 

@@ -237,7 +237,7 @@ def test_a_value_given_as_it_was_assumed_leaves_the_answer_and_narrows_its_range
 
 def test_a_range_is_no_wider_than_its_inputs_make_it_and_says_which_does() -> None:
     options, _, answer, _ = DEFAULT
-    doubt = doubt_of({**options, "sync_pause_s": 3.5, "len_cv": 1.0}, answer)
+    doubt = doubt_of({**options, "sync_pause_s": 3.5, "len_cv": 1.0, "slowdown": 1.33}, answer)
     assert all(max(law.high, 1.0 / law.low) < 1.5 for _, law in doubt.laws)
     low, high = doubt.counts()
     assert low <= answer <= high <= 4 * low

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from fleetsim import units
 from fleetsim.estimates import Estimate
-from fleetsim.tell.charts.axes import Axis, Clock, from_zero, ratio_axis
+from fleetsim.tell.charts.axes import ChartAxis as Axis
+from fleetsim.tell.charts.axes import Clock, from_zero, ratio_axis
 from fleetsim.tell.charts.bounded import (
     MOST_BARS,
     MOST_POINTS,
@@ -24,7 +25,10 @@ from fleetsim.tell.charts.bounded import (
     spread,
     thinned,
 )
-from fleetsim.tell.charts.chart import Chart, Look, Mark, Panel, Plot, Row, RowMark, Rows, Series, Span, Spans, look
+from fleetsim.tell.charts.chart import Chart, Mark, Panel, Plot, RowMark, Rows, Span, Spans, look
+from fleetsim.tell.charts.chart import ChartRow as Row
+from fleetsim.tell.charts.chart import ChartSeries as Series
+from fleetsim.tell.charts.chart import MarkLook as Look
 from fleetsim.tell.charts.draw import chart_html
 from fleetsim.tell.charts.kinds import (
     Curve,

@@ -11,7 +11,7 @@ from fleetsim.calibrate.told import document
 from fleetsim.config.engine_profile import Profile
 from fleetsim.errors import OutsideError
 from fleetsim.tell.charts.axes import log_axis
-from fleetsim.tell.charts.chart import SHADES, Chart, Plot, RowMark, Rows, Series, shade
+from fleetsim.tell.charts.chart import SHADES, Chart, ChartSeries, Plot, RowMark, Rows, shade
 from fleetsim.tell.document import Document, charts_of
 from fleetsim.tell.page import document_page
 from tests import profiles
@@ -59,13 +59,13 @@ def charts_in(document: Document) -> dict[str, Chart]:
     return {c.id: c for _, blocks in document.shown("page") for c in charts_of(blocks)}
 
 
-def series_of(chart: Chart) -> list[Series]:
+def series_of(chart: Chart) -> list[ChartSeries]:
     """Of all its panels."""
     assert isinstance(chart.points, Plot)
     return [one for panel in chart.points.panels for one in panel.series]
 
 
-def named(chart: Chart, name: str) -> Series:
+def named(chart: Chart, name: str) -> ChartSeries:
     """The first series of a name."""
     return next(one for one in series_of(chart) if one.name == name)
 

@@ -280,7 +280,7 @@ ADDRESSES = (
     "samples", "groups", "prefixes", "instances", "ends", "crossings", "residues", "clock", "loads", "table_s",
     "prompt_table_s", "timer_s", "timer_key", "requeue", "ready", "blocked", "owed", "dirty", "stations", "visits",
     "needs", "levels", "warm_s", "reward_s", "tool_s", "tool_tokens", "goals", "arrival_s", "arrival", "accounts",
-    "drafts", "draft_s", "draft_kv_s", "growths", "log", "pools",
+    "drafts", "draft_s", "draft_kv_s", "growths", "pools", "log",
 )  # fmt: skip
 
 FLEET = np.dtype(

@@ -21,7 +21,7 @@ _SPANS = ((3 * _DAY, _DAY, "days"), (3 * 3600.0, 3600.0, "hours"), (180.0, 60.0,
 
 
 @dataclass(frozen=True, slots=True)
-class Axis:
+class ChartAxis:
     """From low to high. ticks: values and what stands there; chosen where none are given. before, after: around the
     words of chosen ticks, as "$" and " %". dated: the values are unix seconds. grid: lines across the plot."""
 
@@ -78,7 +78,7 @@ def _dates(low: float, high: float, most: int) -> list[tuple[float, str]]:
     return found
 
 
-def unit_axis(title: str, unit: units.Unit, values: Iterable[float], room: float = 0.06) -> Axis:
+def unit_axis(title: str, unit: units.Unit, values: Iterable[float], room: float = 0.06) -> ChartAxis:
     """Of values that are drawn in their unit (shares in per cent), from 0, with some room above the highest."""
     before, after = {"money": ("$", ""), "share": ("", " %"), "seconds": ("", " s")}.get(unit, ("", ""))
     return from_zero(title, values, room, before=before, after=after)
@@ -86,15 +86,17 @@ def unit_axis(title: str, unit: units.Unit, values: Iterable[float], room: float
 
 def from_zero(
     title: str, values: Iterable[float], room: float = 0.06, *, before: str = "", after: str = "", grid: bool = True
-) -> Axis:
+) -> ChartAxis:
     """A linear axis that holds 0 and all values, with some room beyond them."""
     found = [0.0, *values]
     low, high = min(found), max(found)
     span = (high - low) or 1.0
-    return Axis(title, low - room * span if low < 0 else 0.0, high + room * span, before=before, after=after, grid=grid)
+    return ChartAxis(
+        title, low - room * span if low < 0 else 0.0, high + room * span, before=before, after=after, grid=grid
+    )
 
 
-def log_axis(title: str, low: float, high: float) -> Axis:
+def log_axis(title: str, low: float, high: float) -> ChartAxis:
     """A logarithmic axis over low..high (> 0) with ticks at 1, 2 and 5; more below a decade, fewer above four."""
     first, last, decades = floor(log10(low)), ceil(log10(high)), log10(high / low)
     steps = (1, 2, 3, 4, 5, 6, 8) if decades < 0.8 else (1, 2, 5) if decades <= 2 else (1, 3) if decades <= 3 else (1,)
@@ -102,10 +104,10 @@ def log_axis(title: str, low: float, high: float) -> Axis:
     ends = low / span, high * span
     ticks = [m * 10.0**e for e in range(first, last + 1) for m in steps]
     shown = [t for t in ticks if ends[0] <= t <= ends[1]] or [low]
-    return Axis(title, *ends, log=True, ticks=tuple((t, f"{t:,.0f}" if t >= 1 else f"{t:g}") for t in shown))
+    return ChartAxis(title, *ends, log=True, ticks=tuple((t, f"{t:,.0f}" if t >= 1 else f"{t:g}") for t in shown))
 
 
-def ratio_axis(title: str, low: float, high: float) -> Axis:
+def ratio_axis(title: str, low: float, high: float) -> ChartAxis:
     """A logarithmic axis of ratios with ticks in per cent of 1: "-20 %", "same", "+25 %"."""
     low, high = min(low, 0.95), max(high, 1.05)
     wide = log10(high / low)
@@ -125,7 +127,7 @@ def ratio_axis(title: str, low: float, high: float) -> Axis:
     wide = log10(high / low)
     shown = _apart([t for t in ticks if low / _EDGE <= t <= high * _EDGE], _TICK * wide)
     room = 10 ** (0.04 * wide)
-    return Axis(title, low / room, high * room, log=True, ticks=tuple((t, _ratio_words(t)) for t in shown))
+    return ChartAxis(title, low / room, high * room, log=True, ticks=tuple((t, _ratio_words(t)) for t in shown))
 
 
 def _apart(ticks: Sequence[float], least: float) -> list[float]:
@@ -178,7 +180,7 @@ class Clock:
         """Where times stand."""
         return [self.at(t) for t in times_s]
 
-    def axis(self) -> Axis:
+    def axis(self) -> ChartAxis:
         """The axis over the window."""
         ends = self.at(self.start_s), self.at(self.end_s)
-        return Axis(self.title, *ends, dated=self.title.startswith("UTC"), grid=False)
+        return ChartAxis(self.title, *ends, dated=self.title.startswith("UTC"), grid=False)

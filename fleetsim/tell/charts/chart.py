@@ -10,14 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from fleetsim.tell.charts.axes import Axis
+from fleetsim.tell.charts.axes import ChartAxis
 
 # Shades of one hue, from the palest to the strongest, for what has an order; --shade-1 .. of the style sheet.
 SHADES = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class MarkLook:
     """How one of several things is drawn: the name of a colour in the style sheet, and what tells it apart without.
 
     dash: of lines. symbol: of dots; "-open" at its end: not filled. pattern: of bars, "" for a full one. lanes: which
@@ -31,17 +31,17 @@ class Look:
     lanes: tuple[tuple[float, float], ...] = ((0.0, 1.0),)
 
 
-LOOKS: tuple[Look, ...] = (
-    Look("accent"),
-    Look("second", "dash", "square", "/"),
-    Look("third", "dot", "diamond", "x"),
-    Look("quiet", "dashdot", "triangle", "."),
-    Look("bad", "longdash", "cross", "\\"),
-    Look("shade-6", "dot", "star", "-"),
+LOOKS: tuple[MarkLook, ...] = (
+    MarkLook("accent"),
+    MarkLook("second", "dash", "square", "/"),
+    MarkLook("third", "dot", "diamond", "x"),
+    MarkLook("quiet", "dashdot", "triangle", "."),
+    MarkLook("bad", "longdash", "cross", "\\"),
+    MarkLook("shade-6", "dot", "star", "-"),
 )
 
 
-def look(i: int) -> Look:
+def look(i: int) -> MarkLook:
     """The look of the i-th of several things; they repeat after len(LOOKS)."""
     return LOOKS[i % len(LOOKS)]
 
@@ -56,7 +56,7 @@ Kind = Literal["line", "steps", "band", "dots", "bars"]
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
+class ChartSeries:
     """Points of one kind in a panel; where y is None nothing is known, and nothing is drawn.
 
     steps: a value holds until the next x. band: from low to y. bars: on those of the series before it, as wide as
@@ -69,7 +69,7 @@ class Series:
     kind: Kind
     x: Sequence[float]
     y: Values
-    look: Look = LOOKS[0]
+    look: MarkLook = LOOKS[0]
     low: Values = ()
     high: Values = ()
     said: Sequence[str] = ()
@@ -89,10 +89,10 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """Series over a common x. y: its title stands above the panel. across: lines; bands: from, to of y, tinted."""
+    """ChartSeries over a common x. y: its title stands above the panel. across: lines; bands: from, to of y, tinted."""
 
-    y: Axis
-    series: tuple[Series, ...]
+    y: ChartAxis
+    series: tuple[ChartSeries, ...]
     across: tuple[Mark, ...] = ()
     bands: tuple[tuple[float, float], ...] = ()
     height_px: int = 180
@@ -103,7 +103,7 @@ class Plot:
     """Panels above one another over one axis. upright: lines through all of them; shades: spans of x behind them;
     letters: events by x, named above the first panel."""
 
-    x: Axis
+    x: ChartAxis
     panels: tuple[Panel, ...]
     upright: tuple[Mark, ...] = ()
     shades: Sequence[tuple[float, float]] = ()
@@ -123,7 +123,7 @@ class RowMark:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ChartRow:
     """A name, what there is to say of it, and its marks, each in a lane of its own; one without marks is a heading.
     strong: it is the one that matters. link: a thin line down to the next row."""
 
@@ -139,9 +139,9 @@ class Rows:
     """Rows over one axis. looks: name and look of each key. centre: where there is no difference; bands: what is
     allowed, the widest first."""
 
-    x: Axis
-    rows: tuple[Row, ...]
-    looks: Mapping[str, tuple[str, Look]]
+    x: ChartAxis
+    rows: tuple[ChartRow, ...]
+    looks: Mapping[str, tuple[str, MarkLook]]
     centre: float | None = None
     bands: tuple[tuple[float, float], ...] = ()
 
@@ -159,9 +159,9 @@ class Span:
 class Spans:
     """Rows of spans that do not overlap, in the order of time, over one axis. upright: hair lines."""
 
-    x: Axis
+    x: ChartAxis
     rows: tuple[tuple[str, Sequence[Span]], ...]
-    looks: Mapping[str, tuple[str, Look]]
+    looks: Mapping[str, tuple[str, MarkLook]]
     upright: tuple[float, ...] = ()
 
 

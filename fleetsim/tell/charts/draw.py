@@ -11,8 +11,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from fleetsim.tell.charts.axes import MOST_TICKS, Axis
-from fleetsim.tell.charts.chart import Chart, Look, Mark, Panel, Plot, Points, Row, RowMark, Rows, Series, Spans, Values
+from fleetsim.tell.charts.axes import MOST_TICKS, ChartAxis
+from fleetsim.tell.charts.chart import (
+    Chart,
+    ChartRow,
+    ChartSeries,
+    Mark,
+    MarkLook,
+    Panel,
+    Plot,
+    Points,
+    RowMark,
+    Rows,
+    Spans,
+    Values,
+)
 from fleetsim.tell.charts.ink import (
     DOT_PX,
     at_x,
@@ -103,7 +116,7 @@ def _ticks_in(height_px: int) -> int:
     return max(2, min(MOST_TICKS, height_px // 30))
 
 
-def _line(one: Series, x: Axis, panel: Panel, of: str) -> Iterator[str]:
+def _line(one: ChartSeries, x: ChartAxis, panel: Panel, of: str) -> Iterator[str]:
     """Of a line, of steps or of a band: the area, the stroke, and what is read off it."""
     high = panel.height_px
     places = [_WIDE * x.share(v) for v in one.x]
@@ -137,7 +150,7 @@ def _line(one: Series, x: Axis, panel: Panel, of: str) -> Iterator[str]:
     yield path_of(f"line {of}{dash}", drawn, f'{" data-steps" * steps}{read}{"|".join(texts)}"' if one.name else "")
 
 
-def _around(one: Series, run: Sequence[int], places: Sequence[float], up: Callable[[float], float]) -> str:
+def _around(one: ChartSeries, run: Sequence[int], places: Sequence[float], up: Callable[[float], float]) -> str:
     """The area between the ends of the values of a run."""
     upper = [(places[i], up(one.high[i] or 0.0)) for i in run]
     lower = [(places[i], up(one.low[i] or 0.0)) for i in reversed(run)]
@@ -162,7 +175,7 @@ def _through(points: Sequence[tuple[float, float]], steps: bool = False) -> str:
     return f"M{px(x)} {px(y)}" + "".join(f"H{px(x)}V{px(y)}" if steps else f"L{px(x)} {px(y)}" for x, y in rest)
 
 
-def _dots(one: Series, x: Axis, panel: Panel) -> Iterator[str]:
+def _dots(one: ChartSeries, x: ChartAxis, panel: Panel) -> Iterator[str]:
     high = panel.height_px
     for i, (at, value) in enumerate(zip(one.x, one.y, strict=True)):
         if value is None:
@@ -176,7 +189,7 @@ def _dots(one: Series, x: Axis, panel: Panel) -> Iterator[str]:
         yield symbol(one.look, place, up, one.sizes[i] if one.sizes else DOT_PX, said)
 
 
-def _bars(one: Series, x: Axis, panel: Panel, ends: dict[int, float]) -> Iterator[str]:
+def _bars(one: ChartSeries, x: ChartAxis, panel: Panel, ends: dict[int, float]) -> Iterator[str]:
     wide = one.width * (x.share(x.low + 1) - x.share(x.low))
     for i, (at, value) in enumerate(zip(one.x, one.y, strict=True)):
         if not value:
@@ -200,7 +213,7 @@ def _across(mark: Mark, panel: Panel, i: int) -> str:
     return f'<line class="cut" x2="100%" y1="{px(up)}" y2="{px(up)}"/>{text if mark.text else ""}'
 
 
-def _upright(mark: Mark, x: Axis, high: float) -> str:
+def _upright(mark: Mark, x: ChartAxis, high: float) -> str:
     """Named at its upper end, on the side where there is more room."""
     share = x.share(mark.at)
     side, shift = ("end", -4) if share > 0.6 else ("start", 4)
@@ -229,7 +242,7 @@ def _rows(id: str, rows: Rows) -> Iterator[str]:  # noqa: A002
     yield from axis_line(rows.x, "rows")
 
 
-def row_marks(id: str, rows: Rows, row: Row, used: Mapping[str, int]) -> Iterator[str]:  # noqa: A002
+def row_marks(id: str, rows: Rows, row: ChartRow, used: Mapping[str, int]) -> Iterator[str]:  # noqa: A002
     """What a row's plot holds: bands, the line of no difference, marks with their intervals."""
     high = LANE_PX * len(row.marks)
     for low, top in rows.bands:
@@ -249,7 +262,7 @@ def row_marks(id: str, rows: Rows, row: Row, used: Mapping[str, int]) -> Iterato
         yield "</g>"
 
 
-def _row_mark(id: str, x: Axis, mark: RowMark, look: Look, k: int, up: float, said: str) -> Iterator[str]:  # noqa: A002
+def _row_mark(id: str, x: ChartAxis, mark: RowMark, look: MarkLook, k: int, up: float, said: str) -> Iterator[str]:  # noqa: A002
     if mark.base is not None:
         a, b = sorted((x.share(mark.base), x.share(mark.value)))
         yield (
@@ -285,14 +298,16 @@ def _spans(id: str, spans: Spans) -> Iterator[str]:  # noqa: A002
     yield from axis_line(spans.x, side.strip())
 
 
-def _span(start: float, end: float, x: Axis, look: Look, row: int) -> str:
+def _span(start: float, end: float, x: ChartAxis, look: MarkLook, row: int) -> str:
     a, wide = _WIDE * x.share(start), _WIDE * (x.share(end) - x.share(start))
     top, high = SPAN_PX * row + 2.0, SPAN_PX - 4.0
     lanes = ((top + high * low, high * (upto - low)) for low, upto in look.lanes)
     return "".join(f"M{px(a)} {px(y)}h{px(wide)}v{px(h)}h{px(-wide)}z" for y, h in lanes)
 
 
-def _used(looks: Mapping[str, tuple[str, Look]], keys: set[str]) -> tuple[dict[str, int], list[tuple[int, Look]]]:
+def _used(
+    looks: Mapping[str, tuple[str, MarkLook]], keys: set[str]
+) -> tuple[dict[str, int], list[tuple[int, MarkLook]]]:
     """The keys that are drawn, numbered, and those looks, for their patterns."""
     used = {key: k for k, key in enumerate(key for key in looks if key in keys)}
     return used, [(k, looks[key][1]) for key, k in used.items()]

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 
 from fleetsim import units
-from fleetsim.tell.charts.axes import MOST_TICKS, Axis
-from fleetsim.tell.charts.chart import Look
+from fleetsim.tell.charts.axes import MOST_TICKS, ChartAxis
+from fleetsim.tell.charts.chart import MarkLook
 from fleetsim.visible import visible
 
 DOT_PX = 9.0
@@ -31,7 +31,7 @@ _SYMBOLS: Mapping[str, tuple[tuple[float, float], ...]] = {
 _STROKES = {"x": "M{0} {0}L{1} {1}M{0} {1}L{1} {0}", "cross": "M0 {0}V{1}M{0} 0H{1}"}
 
 
-def axis_line(x: Axis, side: str = "") -> Iterator[str]:
+def axis_line(x: ChartAxis, side: str = "") -> Iterator[str]:
     """The axis below a plot. side: how wide the plot is, as a class of the style sheet."""
     yield f'<svg class="plot axis {side}" height="22">'
     ticks = "".join(_tick(at, text, side == "rows") for at, text in _fitting(x, 190 if side == "named" else 270))
@@ -39,7 +39,7 @@ def axis_line(x: Axis, side: str = "") -> Iterator[str]:
     yield f'<p class="x">{text_of(x.title)}</p>' if x.title else ""
 
 
-def _fitting(x: Axis, phone_px: float) -> list[tuple[float, str]]:
+def _fitting(x: ChartAxis, phone_px: float) -> list[tuple[float, str]]:
     """As many ticks as a phone has room for their words."""
     most, found = MOST_TICKS, x.marks()
     while len(found) > 2 and sum(7 * len(text) + 8 for _, text in found) > phone_px:
@@ -59,7 +59,7 @@ def at_x(share: float, y: float, text: str, anchor: str) -> str:
     return f'<text x="{pct(share)}" y="{px(y)}" text-anchor="{anchor}">{text_of(text)}</text>'
 
 
-def legend(entries: Sequence[tuple[str, int, str, Look]], id: str) -> str:  # noqa: A002
+def legend(entries: Sequence[tuple[str, int, str, MarkLook]], id: str) -> str:  # noqa: A002
     """name, key, form and look of each entry; nothing where one thing alone is drawn."""
     if not entries:
         return ""
@@ -73,7 +73,7 @@ def legend(entries: Sequence[tuple[str, int, str, Look]], id: str) -> str:  # no
     return f'<ul class="legend">{"".join(made)}</ul>'
 
 
-def _swatch(id: str, k: int, form: str, look: Look) -> str:  # noqa: A002
+def _swatch(id: str, k: int, form: str, look: MarkLook) -> str:  # noqa: A002
     """A small picture of how a thing is drawn."""
     if form == "dots":
         return symbol(look, "12", 7)
@@ -89,7 +89,7 @@ def _swatch(id: str, k: int, form: str, look: Look) -> str:  # noqa: A002
     return f'<path class="line {look.dash}" d="M1 7H23"/>'
 
 
-def symbol(look: Look, x: str, y: float, size: float = DOT_PX, said: str = "") -> str:
+def symbol(look: MarkLook, x: str, y: float, size: float = DOT_PX, said: str = "") -> str:
     """A dot at a place; x: as SVG has it, so that it may be a share."""
     shape, _, open_ = look.symbol.partition("-")
     r = size / 2
@@ -102,7 +102,7 @@ def symbol(look: Look, x: str, y: float, size: float = DOT_PX, said: str = "") -
     return f'<svg x="{x}" y="{px(y)}">{path_of("symbol open" if open_ else "symbol", d, "", said)}</svg>'
 
 
-def pattern_defs(id: str, looks: Iterable[tuple[int, Look]]) -> str:  # noqa: A002
+def pattern_defs(id: str, looks: Iterable[tuple[int, MarkLook]]) -> str:  # noqa: A002
     """The patterns of some looks, by their number in the chart."""
     made = [
         f'<pattern id="{escape(id)}-{k}" class="c-{look.colour}" width="8" height="8" patternUnits="userSpaceOnUse">'
@@ -113,7 +113,7 @@ def pattern_defs(id: str, looks: Iterable[tuple[int, Look]]) -> str:  # noqa: A0
     return f"<defs>{''.join(made)}</defs>" if made else ""
 
 
-def fill_of(id: str, k: int, look: Look) -> str:  # noqa: A002
+def fill_of(id: str, k: int, look: MarkLook) -> str:  # noqa: A002
     """What a bar is filled with."""
     return f"url(#{escape(id)}-{k})" if look.pattern else "var(--c)"
 
@@ -143,4 +143,4 @@ def px(value: float) -> str:
 
 def pct(share: float) -> str:
     """A share of the width as SVG has it."""
-    return f"{round(100 * share, 2) + 0.0:g}%"
+    return format(round(100 * share, 2) + 0.0, "g") + "%"

@@ -11,14 +11,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from fleetsim import units
 from fleetsim.estimates import Estimate
-from fleetsim.tell.charts.axes import Axis, from_zero, unit_axis
+from fleetsim.tell.charts.axes import ChartAxis, from_zero, unit_axis
 from fleetsim.tell.charts.bounded import MOST_BARS, averaged, thinned
-from fleetsim.tell.charts.chart import Chart, Look, Mark, Panel, Plot, Row, RowMark, Rows, Series, look
+from fleetsim.tell.charts.chart import Chart, ChartRow, ChartSeries, Mark, MarkLook, Panel, Plot, RowMark, Rows, look
 
 _BINS = 40
 # Ticks at counts that a phone has room for.
 _MOST_COUNTS = 9
-_STAR = Look("second", symbol="star")
+_STAR = MarkLook("second", symbol="star")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +52,14 @@ def curve_chart(
     likewise, named in the legend; in the unit of the estimates. star: what the legend calls the recommended x.
     """
     scale = 100.0 if how == "share" else 1.0
-    series: list[Series] = []
+    series: list[ChartSeries] = []
     for i, one in enumerate(curves):
         y, low, high = ([scale * end for end in ends] for ends in _ends(one.estimates))
         said = [f"{v:,g} {x_title}: {units.with_ends(e, how)}" for v, e in zip(one.x, one.estimates, strict=True)]
-        series += [Series(one.name, kind, one.x, y, look(i), low, high, said) for kind in ("line", "dots")]
+        series += [ChartSeries(one.name, kind, one.x, y, look(i), low, high, said) for kind in ("line", "dots")]
     xs = sorted({x for one in curves for x in one.x})
     for i, mark in enumerate(levels, len(curves)):
-        series.append(Series(mark.text, "line", [xs[0], xs[-1]], [scale * mark.at] * 2, look(i), said=("", "")))
+        series.append(ChartSeries(mark.text, "line", [xs[0], xs[-1]], [scale * mark.at] * 2, look(i), said=("", "")))
     lines = list(upright)
     if recommended is not None:
         at = [e for one in curves for x, e in zip(one.x, one.estimates, strict=True) if x == recommended]
@@ -69,7 +69,7 @@ def curve_chart(
             [scale * e.mean for e in at],
             [f"{name}: {units.with_ends(e, how)}" for e in at],
         )
-        series.append(Series(name, "dots", x, y, _STAR, said=said, sizes=[16.0] * len(at)))
+        series.append(ChartSeries(name, "dots", x, y, _STAR, said=said, sizes=[16.0] * len(at)))
         lines.append(Mark(recommended, star=True))
     across = tuple(Mark(scale * mark.at, mark.text) for mark in targets)
     heights = [v for s in series for values in (s.y, s.high) for v in values if v is not None]
@@ -82,14 +82,14 @@ def _ends(estimates: Sequence[Estimate]) -> tuple[list[float], list[float], list
     return [e.mean for e in estimates], [e.ci_low for e in estimates], [e.ci_high for e in estimates]
 
 
-def _counts(title: str, xs: Sequence[float]) -> Axis:
+def _counts(title: str, xs: Sequence[float]) -> ChartAxis:
     """An axis with a tick at every value, as far as a phone has room for them."""
     span = (xs[-1] - xs[0]) or 1.0
     ends = xs[0] - 0.03 * span, xs[-1] + 0.03 * span
     whole = all(x == round(x) for x in xs)
     if len(xs) > _MOST_COUNTS or not whole:
-        return Axis(title, *ends, grid=False)
-    return Axis(title, *ends, ticks=tuple((x, f"{x:,g}") for x in xs), grid=False)
+        return ChartAxis(title, *ends, grid=False)
+    return ChartAxis(title, *ends, ticks=tuple((x, f"{x:,g}") for x in xs), grid=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,14 +116,14 @@ def step_chart(
     made = []
     for i, one in enumerate(series):
         times, values = thinned(np.asarray(one.times, dtype=float), np.asarray(one.values, dtype=float))
-        made.append(Series(one.name, "steps", times.tolist(), values.tolist(), look(i)))
+        made.append(ChartSeries(one.name, "steps", times.tolist(), values.tolist(), look(i)))
     y = from_zero(
         y_title,
         [v or 0.0 for one in made for v in one.y] + [mark.at for mark in limits],
         0.12 if begins is None else 0.2,
     )
     ends = [x for one in made for x in one.x]
-    x = Axis(x_title, min(ends), max(*ends, min(ends) + 1e-9), grid=False)
+    x = ChartAxis(x_title, min(ends), max(*ends, min(ends) + 1e-9), grid=False)
     upright = () if begins is None else (begins,)
     return Chart(id, title, words, Plot(x, (Panel(y, tuple(made), tuple(limits), height_px=220),), upright))
 
@@ -134,7 +134,7 @@ class Layer:
 
     name: str
     values: ArrayLike
-    look: Look
+    look: MarkLook
 
 
 def stacked_bars(
@@ -151,11 +151,11 @@ def stacked_bars(
     series = []
     for layer in layers:
         x, y, width = averaged(np.asarray(layer.values, dtype=float))
-        series.append(Series(layer.name, "bars", x, y, layer.look, width=width))
+        series.append(ChartSeries(layer.name, "bars", x, y, layer.look, width=width))
     if len(np.asarray(layers[0].values)) > MOST_BARS:
         words += f" Each bar is the mean of {-(-len(np.asarray(layers[0].values)) // MOST_BARS)}."
     tops = [sum(values) for values in zip(*(one.y for one in series), strict=True)]
-    axis = Axis(x_title, -0.7, len(np.asarray(layers[0].values)) - 0.3, grid=False)
+    axis = ChartAxis(x_title, -0.7, len(np.asarray(layers[0].values)) - 0.3, grid=False)
     panel = Panel(from_zero(y_title, tops, 0.12), tuple(series), height_px=240)
     return Chart(id, title, words, Plot(axis, (panel,), () if begins is None else (begins,)))
 
@@ -187,14 +187,14 @@ def histogram_chart(
     for i, (one, found) in enumerate(zip(sets, values, strict=True)):
         shares = 100.0 * np.histogram(found, edges)[0] / len(found)
         y = [*shares.tolist(), float(shares[-1])]  # a step ends where the last bin does
-        series.append(Series(one.name, "steps", edges.tolist(), y, look(i), fill=i == 0))
+        series.append(ChartSeries(one.name, "steps", edges.tolist(), y, look(i), fill=i == 0))
     y_axis = from_zero("share of samples", [v or 0.0 for one in series for v in one.y], 0.12, after=" %")
     top = max([float(edges[-1]), *(1.02 * cap.at for cap in caps)])
     return Chart(
         id,
         title,
         words,
-        Plot(Axis(x_title, 0.0, top, grid=False), (Panel(y_axis, tuple(series), height_px=220),), tuple(caps)),
+        Plot(ChartAxis(x_title, 0.0, top, grid=False), (Panel(y_axis, tuple(series), height_px=220),), tuple(caps)),
     )
 
 
@@ -223,7 +223,7 @@ def change_rows(
             for measure, r in zip(measures, ratios, strict=True)
             if r is not None
         ]
-        rows.append(Row(name, "", tuple(marks), strong))
+        rows.append(ChartRow(name, "", tuple(marks), strong))
     ends = [v for row in rows for m in row.marks for v in (m.low, m.high) if v is not None]
     looks = {measure: (measure, look(i)) for i, measure in enumerate(measures)}
     return Chart(id, title, words, Rows(_around_zero(x_title, ends, " %"), tuple(rows), looks, 0.0))
@@ -235,10 +235,10 @@ def _percent(ratio: Estimate) -> tuple[float, float, float]:
     return mean, low, high
 
 
-def _around_zero(title: str, ends: Sequence[float], after: str = "") -> Axis:
+def _around_zero(title: str, ends: Sequence[float], after: str = "") -> ChartAxis:
     low, high = min([*ends, 0.0]), max([*ends, 0.0])
     span = (high - low) or 1.0
-    return Axis(title, low - 0.06 * span, high + 0.06 * span, after=after, grid=False)
+    return ChartAxis(title, low - 0.06 * span, high + 0.06 * span, after=after, grid=False)
 
 
 def cause_bars(
@@ -253,7 +253,9 @@ def cause_bars(
     """A bar for each cause, in the order given, with its name and its value with the 95 % interval above it."""
     scale = 100.0 if how == "share" else 1.0
     rows = tuple(
-        Row(name, units.with_ends(e, how), (RowMark("", scale * e.mean, scale * e.ci_low, scale * e.ci_high, 0.0),))
+        ChartRow(
+            name, units.with_ends(e, how), (RowMark("", scale * e.mean, scale * e.ci_low, scale * e.ci_high, 0.0),)
+        )
         for name, e in causes
     )
     axis = from_zero(x_title, [v for row in rows for m in row.marks for v in (m.low or 0.0, m.high or 0.0)], grid=False)
@@ -289,7 +291,7 @@ def waterfall_chart(
         key = "whole" if outer else "lost" if value >= 0 else "back"
         sign = "" if outer else "-" if value >= 0 else "+"
         mark = RowMark(key, scale * end, base=scale * start)
-        rows.append(Row(name, f"{sign}{said}", (mark,), link=None if i > len(parts) else scale * end))
+        rows.append(ChartRow(name, f"{sign}{said}", (mark,), link=None if i > len(parts) else scale * end))
     looks = {"whole": ("whole and rest", look(0)), "lost": ("lost", look(1)), "back": ("given back", look(2))}
     ends = [v for row in rows for m in row.marks for v in (m.value, m.base or 0.0)]
     return Chart(id, title, words, Rows(from_zero(x_title, ends, 0.02, grid=False), tuple(rows), looks))
