@@ -228,6 +228,14 @@ def check(
 LOAD = "The engine and the load that are told"
 
 
+SIDES = Annotated[
+    str | None,
+    typer.Option(
+        metavar="KEY=N ...",
+        help="Prompts on engines of their own: 'prefill=2 decode=1', and prefill_tp, prefill_dp, decode_dp.",
+        rich_help_panel=LOAD,
+    ),
+]
 _ESTIMATED = ("gpu", "model", "tp", "dtype", "kv_dtype", "dp", "engine", "disaggregation")
 
 
@@ -250,14 +258,7 @@ def estimate(
     kv_dtype: Annotated[str, typer.Option(help="Type of the KV cache: bfloat16, fp8, auto.")] = "auto",
     dp: Annotated[int, typer.Option(help="Ranks that share a mixture's experts.", rich_help_panel=LOAD)] = 1,
     engine: Annotated[str, typer.Option(help="vllm, sglang or tensorrt-llm.", rich_help_panel=LOAD)] = "vllm",
-    disaggregation: Annotated[
-        str | None,
-        typer.Option(
-            metavar="KEY=N ...",
-            help="Prompts on engines of their own: 'prefill=2 decode=1', and prefill_tp, prefill_dp, decode_dp.",
-            rich_help_panel=LOAD,
-        ),
-    ] = None,
+    disaggregation: SIDES = None,
     concurrency: Annotated[int, typer.Option(help="Clients, one request each at a time.", rich_help_panel=LOAD)] = 64,
     isl: Annotated[int, typer.Option(help="Tokens of each prompt.", rich_help_panel=LOAD)] = 1024,
     osl: Annotated[int, typer.Option(help="Tokens of each response.", rich_help_panel=LOAD)] = 1024,
@@ -277,9 +278,8 @@ def estimate(
 
     [bold]fleetsim profile estimate --gpu B200 --model Qwen/Qwen3-8B --engine sglang --concurrency 128 --json[/bold]
 
-    It is what `size` uses where no profile is given. Saved, it can be compared with a measured one. It says too what
-    clients of a server with this engine would see: tokens per second, seconds to the first token and per later one,
-    with the range of eight of ten engines.
+    It is what `size` uses where no profile is given; saved, it can be compared with a measured one. What clients of a
+    server with this engine would see is told, with the range of eight of ten engines.
     """
     from fleetsim.calibrate.derivation import estimate_profile
     from fleetsim.calibrate.one_load import read_sides, seen_by_clients, told_of
@@ -290,11 +290,9 @@ def estimate(
     place = None if output is None else new_file("--output", output, force)
     try:
         profile = estimate_profile(gpu, model, tp=tp, dtype=dtype)
-        load = concurrency, isl, osl
+        which = {"tp": tp, "dtype": dtype, "kv_dtype": kv_dtype, "dp": dp, "engine": engine}
         sides = read_sides(disaggregation)
-        told = told_of(
-            load, gpu, model, tp=tp, dtype=dtype, kv_dtype=kv_dtype, dp=dp, engine=engine, disaggregation=sides
-        )
+        told = told_of((concurrency, isl, osl), gpu, model, **which, disaggregation=sides)
     except InputError as error:
         raise _by_flags(error) from None
     _show(profile, str(place or "FILE"), "profile estimate", json_, seen_by_clients(profile), told)
