@@ -57,10 +57,11 @@ HEAD = """\
 fleetsim reads the configuration, launch script or flags that start a job, and writes a scenario with the framework's
 own key behind each value; and a scenario back as a configuration.
 
-    fleetsim scenario from verl run_dapo.sh -o job.yaml
-    fleetsim scenario from verl config.yaml -- trainer.nnodes=2 actor_rollout_ref.rollout.n=16
+    fleetsim examples
+    fleetsim scenario from verl run.sh -o own.yaml
+    fleetsim scenario from verl run.sh -- trainer.nnodes=2 actor_rollout_ref.rollout.n=16
     fleetsim scenario from openrlhf -- --rollout.batch_size 128 --rollout.n_samples_per_prompt 8 ...
-    cat rl.toml | fleetsim scenario from prime-rl - --set workload.output_tokens.mean=2100 --json
+    cat rl.toml | fleetsim scenario from prime-rl - ... --json
 
 Three lists stand on stderr:
 
@@ -112,8 +113,8 @@ Each file under `fleetsim/frameworks` begins with the commit and files that it w
 
 ## The way back
 
-    fleetsim size --preset verl-fully-async --batch 1024 --save job.yaml
-    fleetsim scenario to verl job.yaml -o run.sh
+    fleetsim size --preset verl-fully-async --batch 1024 --save plan.yaml
+    fleetsim scenario to verl plan.yaml -o new.sh
 
 This writes the scenario in the framework's own form, ready to paste: engine arguments, batch, GPUs of both pools,
 staleness, weight sync, and how it is trained. The framework's mode that can say most of the scenario is taken. At the
@@ -147,7 +148,7 @@ SGLang, or ModelScope's libraries.
 
 `fleetsim scenario to {framework} {preset}` writes
 
-```sh
+```bash
 {shown}```
 """
 
