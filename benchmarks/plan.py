@@ -20,9 +20,10 @@ import fleetsim as fs
 from fleetsim.job.trials import flat, simulated
 from fleetsim.plan.choices import ChoiceInputs
 from fleetsim.plan.front import Budget
-from fleetsim.plan.plan import Space, plan, planned_job
+from fleetsim.plan.plan import Space, plan
 from fleetsim.plan.words import asked_for
 from fleetsim.sim.threads import side_by_side
+from fleetsim.split.arrangements import divided
 from fleetsim.split.permissions import Allowed
 
 
@@ -87,7 +88,7 @@ def against_all(case: Case) -> str:
     start = time.process_time()
     found = plan(job.scenario, case.budget, given=job.given)
     searched = time.process_time() - start
-    space = Space(ChoiceInputs(planned_job(job.scenario, job.given), job.given), case.budget)
+    space = Space(ChoiceInputs(divided(job.scenario, job.given, "plan"), job.given), case.budget)
     start = time.process_time()
     scenarios = [s for c in space.plans(Allowed()) if (s := c.scenario()) is not None]
     runs = side_by_side(lambda s: float(flat(simulated(s, 0))["step_s"]), scenarios)

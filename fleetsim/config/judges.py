@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+from fleetsim.config.engine import EngineConfig
 from fleetsim.config.sections import Sections
 from fleetsim.config.stations import JudgeConfig
 
@@ -23,12 +24,16 @@ def at_rollout(scenario: Sections) -> tuple[str, JudgeConfig] | None:
     return next(((name, judge) for name, judge in judges_of(scenario).items() if judge.at == "rollout"), None)
 
 
+def in_place(scenario: S, engine: EngineConfig, instances: int) -> S:
+    """The scenario with other engines in the rollout's place, alone: what is asked of those can be asked of these."""
+    fleet = scenario.fleet.model_copy(update={"instances": instances, "second": None})
+    return scenario.model_copy(update={"engine": engine, "fleet": fleet})
+
+
 def as_rollout(scenario: S, judge: JudgeConfig) -> S:
-    """The scenario with a judge's engines in the rollout's place: what is asked of those can be asked of these."""
-    return scenario.model_copy(
+    """The same with a judge's engines."""
+    return in_place(scenario, judge.engine, judge.instances).model_copy(
         update={
-            "engine": judge.engine,
-            "fleet": scenario.fleet.model_copy(update={"instances": judge.instances}),
             "workload": scenario.workload.model_copy(update={"output_tokens": judge.output_tokens}),
             "run": scenario.run.model_copy(update={"events": ()}),
         }

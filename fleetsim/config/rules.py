@@ -37,6 +37,7 @@ def _ranks_make_whole_engines(s: Sections) -> Iterator[Problem]:
     dp = s.engine.dp
     for path, n in [
         ("fleet.instances", s.fleet.instances),
+        ("fleet.second.instances", s.fleet.seconds),
         *((f"run.events[{i}].instances", e.instances) for i, e in enumerate(s.run.events) if e.instances is not None),
     ]:
         if n % dp:
@@ -91,7 +92,7 @@ ENGINE_RULES: tuple[tuple[Callable[[Sections], Iterator[Problem]], tuple[str, ..
     (_two_sides_fit, ("engine.kind", "engine.disaggregation", "engine.pp", "engine.dp")),
     (_drafts_have_a_cost, ("engine.kind", "engine.speculation")),
     (_adapters_have_a_cost, ("engine.kind", "engine.lora")),
-    (_ranks_make_whole_engines, ("engine.dp", "fleet.instances", "run.events")),
+    (_ranks_make_whole_engines, ("engine.dp", "fleet.instances", "fleet.second", "run.events")),
 )
 
 
@@ -298,9 +299,6 @@ def _second_pool_has_its_source(s: Sections) -> Iterator[Problem]:
     if s.engine.disaggregation is not None:
         rule = "engines whose prompts are computed apart have one make here"
         yield Problem(path, second.instances, rule, "leave it out, or leave engine.disaggregation out")
-    if second.instances % s.engine.dp:
-        rule = f"must be a multiple of engine.dp ({s.engine.dp}): every data-parallel rank is an instance"
-        yield Problem(f"{path}.instances", second.instances, rule, "use whole engines")
     for kind, name in (("measured", "profile"), ("constant", "instance_tok_s")):
         own = getattr(second, name)
         if s.engine.kind == kind and own is None:

@@ -16,6 +16,7 @@ from functools import lru_cache
 
 from fleetsim.config.data_files import changed_ns, data_path, read_text
 from fleetsim.config.scenario import Scenario
+from fleetsim.config.sections import CostConfig
 from fleetsim.engine.gpus import gpu_spec
 from fleetsim.errors import InputError, Problem
 
@@ -60,6 +61,11 @@ def prices_of(scenario: Scenario) -> Prices:
         rollout, trainer = (listed if price is None else price for price in (rollout, trainer))
     spot = SPOT_PRICE * rollout if cost.spot_price_usd_per_gpu_h is None else cost.spot_price_usd_per_gpu_h
     return Prices(rollout, trainer, spot)
+
+
+def own_or_listed(price: float | None, gpu: str, cost: CostConfig) -> float:
+    """A price that was given, else that of the GPU's type. Raises InputError as `listed_price` does."""
+    return listed_price(gpu, cost.market, cost.prices).usd_per_gpu_h if price is None else price
 
 
 def listed_price(gpu: str, market: str = "neocloud", own: str | None = None) -> GpuPrice:

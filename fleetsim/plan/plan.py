@@ -17,20 +17,17 @@ from dataclasses import replace
 from fleetsim.config.law_numbers import budget_steps
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
-from fleetsim.config.tree import is_given
 from fleetsim.errors import InputError, Interrupted, Problem
 from fleetsim.faces import flag, text
 from fleetsim.job.input_moves import ranges_of
-from fleetsim.job.trainer_scaling import anchored
 from fleetsim.job.trials import Measure, Tell, Trials, planned, remembered, simulated, trial_of
 from fleetsim.plan.choices import AHEAD, LIMITS, ChoiceInputs, combined
 from fleetsim.plan.front import MOST_ROWS, SAME, Budget, Goal, front_of, thinned
 from fleetsim.plan.rows import Bought, PlanRow, Plans
 from fleetsim.plan.search import Found, Search
 from fleetsim.plan.shares import Candidate, Engines, neighbours
-from fleetsim.sim.second_pool import check_one_make
 from fleetsim.size.reasons import as_run
-from fleetsim.split.arrangements import SWITCH_S
+from fleetsim.split.arrangements import divided
 from fleetsim.split.permissions import NAMES, Allowed, stale
 
 # A limit must shorten the step by so much to be taken, or to what is asked for.
@@ -60,7 +57,7 @@ def plan(
     with the job and the plans so far, None before the first.
     """
     given = frozenset(given)
-    job = planned_job(scenario, given)
+    job = divided(scenario, given, "plan")
     space = Space(ChoiceInputs(job, given, tuple(gpu_types), allowed.staleness), budget)
     search = Search(remembered(measure), tell)
     try:
@@ -74,15 +71,6 @@ def plan(
         raise Interrupted((job, known) if known else None, missing) from None
     as_run_s = as_run(Trials(planned(scenario, given), measure), scenario, given)
     return Plans(job, given, budget, allowed, rows, bought, search.tally, as_run_s)
-
-
-def planned_job(scenario: Scenario, given: frozenset[str]) -> Scenario:
-    """The job as it is simulated: handing GPUs over takes time, and the trainer's seconds are those of its points."""
-    check_one_make(scenario, "plan")
-    job = planned(scenario, given)
-    if not is_given("fleet.switch_s", given) and job.fleet.switch_s == 0:
-        job = with_changes(job, {"fleet.switch_s": SWITCH_S})
-    return anchored(job, given)
 
 
 class Space:

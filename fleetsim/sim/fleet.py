@@ -116,6 +116,9 @@ class Fleet:
             stations=station_rows(stations_of(scenario)),
             ahead=_AHEAD if settles(scenario) else 1,
         )
+        # Usable KV blocks of each instance.
+        self.kv_blocks: NDArray[np.int64] = self.world.pools["kv_blocks"][self.world.instances["pool"]]
+        self._mean_blocks = float(self.kv_blocks.mean())
         # A counter of the fleet row, and setting its fields: bound here, for a run reads some hundreds of them.
         self.get: Callable[[str], int] = self.world.get
         self.set = self.world.set
@@ -234,11 +237,6 @@ class Fleet:
         return np.flatnonzero(self.world.instances["kind"] != t.DOWN)
 
     @property
-    def kv_blocks(self) -> NDArray[np.int64]:
-        """Usable KV blocks of each instance."""
-        return np.asarray(self.world.pools["kv_blocks"][self.world.instances["pool"]])
-
-    @property
     def lasting(self) -> list[int]:
         """Instances that no lending and no trainer takes away: the fleet's own, and those of the second pool."""
         return [*range(self.own), *range(self.own + self.lent, self.world.n_instances)]
@@ -249,8 +247,8 @@ class Fleet:
 
     def mean_kv_use(self) -> float:
         """The same of all instances that were up when they were last added up."""
-        held = self.kv_blocks[self.world.instances["account"] != t.ACC_OFF].sum()
-        return float(self.get("kv_used") / held) if held else 0.0
+        up = self.get("up")
+        return self.get("kv_used") / (up * self._mean_blocks) if up else 0.0
 
     def unfinished(self) -> NDArray[np.int64]:
         """Groups in generation or scoring, in the order in which they were started."""

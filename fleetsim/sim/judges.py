@@ -13,7 +13,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.config.stations import ApiConfig, JudgeConfig
 from fleetsim.engine.kernel import tables as t
 from fleetsim.engine.limits import EngineLimits
-from fleetsim.engine.prices import listed_price
+from fleetsim.engine.prices import own_or_listed
 from fleetsim.engine.state import World
 from fleetsim.engine.step_time import LinearStepTime, StepTime
 from fleetsim.errors import InputError, Problem
@@ -277,9 +277,7 @@ def judges_usd_per_h(scenario: Scenario) -> float:
 def _own_usd_per_h(scenario: Scenario, judge: JudgeConfig) -> float:
     if not judge.has_engines:
         return 0.0
-    price, cost = judge.price_usd_per_gpu_h, scenario.cost
-    if price is None:
-        price = listed_price(judge.engine.gpu, cost.market, cost.prices).usd_per_gpu_h
+    price = own_or_listed(judge.price_usd_per_gpu_h, judge.engine.gpu, scenario.cost)
     return judge.instances * judge.engine.gpus * price
 
 

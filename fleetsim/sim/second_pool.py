@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from fleetsim.config.judges import in_place
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.pools import EnginePool
-from fleetsim.engine.prices import listed_price
+from fleetsim.engine.prices import own_or_listed
 from fleetsim.engine.step_time import StepTime
 from fleetsim.errors import InputError, Problem
 from fleetsim.sim.engines import engine_of, in_engine
@@ -17,7 +18,7 @@ from fleetsim.workload.turns import response_law
 
 
 def as_first(scenario: Scenario) -> Scenario:
-    """The scenario with the second pool in the first one's place, alone: what is asked of that can be asked of this."""
+    """The scenario with the second pool in the first one's place."""
     second, engine = scenario.fleet.second, scenario.engine
     assert second is not None
     own = {
@@ -28,8 +29,7 @@ def as_first(scenario: Scenario) -> Scenario:
         "gpu_memory_utilization": second.gpu_memory_utilization or engine.gpu_memory_utilization,
         **{name: getattr(second, name) for name in ("max_num_seqs", "max_num_batched_tokens", "kv_blocks")},
     }
-    fleet = scenario.fleet.model_copy(update={"instances": second.instances, "second": None})
-    return scenario.model_copy(update={"engine": engine.model_copy(update=own), "fleet": fleet})
+    return in_place(scenario, engine.model_copy(update=own), second.instances)
 
 
 def second_pool(scenario: Scenario) -> tuple[EnginePool, ...]:
@@ -93,11 +93,10 @@ def second_price(scenario: Scenario) -> float:
     second, cost = scenario.fleet.second, scenario.cost
     if second is None:
         return 0.0
-    if second.price_usd_per_gpu_h is not None:
-        return second.price_usd_per_gpu_h
-    if second.gpu is None and cost.instance_price_usd_per_gpu_h is not None:
-        return cost.instance_price_usd_per_gpu_h
-    return listed_price(second.gpu or scenario.engine.gpu, cost.market, cost.prices).usd_per_gpu_h
+    own = second.price_usd_per_gpu_h
+    if own is None and second.gpu is None:
+        own = cost.instance_price_usd_per_gpu_h
+    return own_or_listed(own, second.gpu or scenario.engine.gpu, cost)
 
 
 def second_usd_per_h(scenario: Scenario) -> float:

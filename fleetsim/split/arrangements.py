@@ -25,12 +25,14 @@ from typing import Any, Literal
 from fleetsim.config.law_numbers import law_of, steps_per_version
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
+from fleetsim.config.tree import is_given
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import flag, text
-from fleetsim.job.trainer_scaling import fleet_of, lays_out, least_trainer_gpus, scaled
-from fleetsim.job.trials import unit_of
+from fleetsim.job.trainer_scaling import anchored, fleet_of, lays_out, least_trainer_gpus, scaled
+from fleetsim.job.trials import planned, unit_of
 from fleetsim.policies.admission import LAWS
 from fleetsim.policies.samples import BATCH_RULES, IN_FLIGHT
+from fleetsim.sim.second_pool import check_one_make
 
 Kind = Literal["colocated_sync", "colocated_async", "split", "split_sync"]
 # Those whose pools have GPUs of their own.
@@ -44,6 +46,16 @@ SWITCH_S = 5.0
 # Where its scenario says nothing else: who waits for every batch wants young samples.
 _AHEAD = 1.0
 MOST_GPUS = 100_000
+
+
+def divided(scenario: Scenario, given: frozenset[str], what: str) -> Scenario:
+    """The job as GPUs are divided for it: handing them over takes time, and the trainer's seconds are those of its
+    points. what: who divides them. Raises InputError where they are of two makes."""
+    check_one_make(scenario, what)
+    job = planned(scenario, given)
+    if not is_given("fleet.switch_s", given) and job.fleet.switch_s == 0:
+        job = with_changes(job, {"fleet.switch_s": SWITCH_S})
+    return anchored(job, given)
 
 
 @dataclass(frozen=True, slots=True)

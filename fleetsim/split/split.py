@@ -17,13 +17,12 @@ from typing import Literal
 from fleetsim.config.law_numbers import budget_steps
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
-from fleetsim.config.tree import is_given
 from fleetsim.errors import Interrupted
 from fleetsim.estimates import Estimate
 from fleetsim.job.engine_choices import Drafts, Sides, drafts_of, sides_of
 from fleetsim.job.engine_source import engine_source
 from fleetsim.job.result import Later
-from fleetsim.job.trainer_scaling import anchored, least_trainer_gpus, scaled
+from fleetsim.job.trainer_scaling import least_trainer_gpus, scaled
 from fleetsim.job.trials import (
     Measure,
     Tell,
@@ -38,11 +37,10 @@ from fleetsim.job.trials import (
 from fleetsim.search.alternative import Alternatives
 from fleetsim.search.moves import alternatives_of
 from fleetsim.sim.paired_difference import differs, ratio_of
-from fleetsim.sim.second_pool import check_one_make
 from fleetsim.size.assumptions import implausible
 from fleetsim.size.explain import bound_by, explanation
 from fleetsim.size.reasons import Reasons, as_run
-from fleetsim.split.arrangements import SWITCH_S, Arrangement, Rules, gpus_per_engine, split_counts
+from fleetsim.split.arrangements import Arrangement, Rules, divided, gpus_per_engine, split_counts
 from fleetsim.split.assumptions import age_warnings, assumed, warnings_of
 from fleetsim.split.permissions import Allowed, age_of
 from fleetsim.split.permitted import explore, freshest, permitted, worth_a_permission
@@ -109,7 +107,7 @@ def split(
     Raises InputError for GPUs that cannot be split, StuckError when no way runs, and Interrupted on Ctrl-C: with the
     job and the outcomes so far, ranked, None before the first.
     """
-    job, asked, measure = _job(scenario, frozenset(given)), rules, remembered(measure)
+    job, asked, measure = divided(scenario, frozenset(given), "split"), rules, remembered(measure)
     rules, oldest = _whole(rules, job), allowed.oldest(budget_steps(job))
     counts = split_counts(job, gpus, rules)
     ways = _explored(WayRuns(job, gpus, measure, tell), counts, by, oldest)
@@ -170,7 +168,7 @@ def best_way(
     scenario: Scenario, gpus: int, given: Collection[str], measure: Measure, by: By = "step_s", tell: Tell | None = None
 ) -> Outcome:
     """The first of the ways that the recipe permits, without anything beside it. Raises as `split` does."""
-    job = _job(scenario, frozenset(given))
+    job = divided(scenario, frozenset(given), "split")
     counts, oldest = split_counts(job, gpus, _whole(_ANY_TRAINER, job)), budget_steps(job)
     ways = _explored(WayRuns(job, gpus, remembered(measure), tell), counts, by, oldest)
     return ranked(_allowed(ways.decided(), oldest, by), by)[0]
@@ -237,15 +235,6 @@ def _interrupted(job: Scenario, ways: WayRuns, of: int, oldest: float | None, by
     missing = f"{len(ways.runs):,} of {of:,} ways were looked at, none is advised yet"
     found = ways.decided()
     return Interrupted((job, ranked(found, by)) if found else None, missing)
-
-
-def _job(scenario: Scenario, given: frozenset[str]) -> Scenario:
-    """The scenario as it will be arranged: a switch that takes time, and seconds that its points measured."""
-    check_one_make(scenario, "split")
-    job = planned(scenario, given)
-    if not is_given("fleet.switch_s", given) and job.fleet.switch_s == 0:
-        job = with_changes(job, {"fleet.switch_s": SWITCH_S})
-    return anchored(job, given)
 
 
 def _fresher(colocated: Sequence[Outcome], by: By) -> Outcome | None:

@@ -13,8 +13,9 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError
 from fleetsim.plan.choices import LIMITS, ChoiceInputs
 from fleetsim.plan.front import Budget
-from fleetsim.plan.plan import Space, planned_job
+from fleetsim.plan.plan import Space
 from fleetsim.plan.shares import Candidate
+from fleetsim.split.arrangements import divided
 from fleetsim.split.permissions import allowed
 
 
@@ -22,7 +23,7 @@ def space_of(gpus: int, allow: str = "", changes: Mapping[str, Any] | None = Non
     """The space of a job on at most so many GPUs."""
     job = fs.load(None, changes or {}, **options)
     permitted = allowed(allow)
-    asked = ChoiceInputs(planned_job(job.scenario, job.given), job.given, (), permitted.staleness)
+    asked = ChoiceInputs(divided(job.scenario, job.given, "plan"), job.given, (), permitted.staleness)
     return Space(asked, Budget(gpus))
 
 

@@ -15,10 +15,11 @@ from fleetsim.errors import InputError, StuckError
 from fleetsim.job.trials import Measure, flat, remembered, simulated
 from fleetsim.plan.choices import ChoiceInputs
 from fleetsim.plan.front import Budget, Front, front_of, thinned
-from fleetsim.plan.plan import Space, pareto, plan, planned_job, worth_a_look
+from fleetsim.plan.plan import Space, pareto, plan, worth_a_look
 from fleetsim.plan.search import Found, Search
 from fleetsim.plan.shares import Share
 from fleetsim.sim.threads import side_by_side
+from fleetsim.split.arrangements import divided
 from fleetsim.split.permissions import age_of, allowed
 from fleetsim.trainer.estimate import least_for_states
 from tests.planner.spaces import plans_of, space_of, with_all_limits
@@ -171,7 +172,7 @@ def test_counts_between_those_of_the_grid_are_found(gpus: int, tp: int) -> None:
 def test_a_plan_s_scenario_is_the_one_that_is_written_down(start: str | None) -> None:
     """Most plans take their parts from others of their kind: what is validated from the values is equal to them."""
     job, permitted = fs.load(start, {}), allowed("staleness<=6")
-    asked = ChoiceInputs(planned_job(job.scenario, job.given), job.given, (), permitted.staleness)
+    asked = ChoiceInputs(divided(job.scenario, job.given, "plan"), job.given, (), permitted.staleness)
     candidates = list(Space(asked, Budget(24)).plans(permitted))
     made = [(c.scenario(), c) for c in candidates[:: max(1, len(candidates) // 400)]]
     whole = [(s, c) for s, c in made if s is not None]

@@ -12,7 +12,6 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.engine.prices import listed_price
 from fleetsim.errors import InputError
 from fleetsim.job.facts import second_line
-from fleetsim.plan.plan import planned_job
 from fleetsim.search.levers import levers_of
 from fleetsim.search.objective import usd_per_h
 from fleetsim.sim.metrics import gpu_seconds, metrics_of
@@ -20,6 +19,7 @@ from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
 from fleetsim.sim.second_pool import second_pool
 from fleetsim.sim.window import window_of
+from fleetsim.split.arrangements import divided
 
 # An engine that makes 100 tokens a second, however many requests share it; nothing else takes time.
 BY_HAND: dict[str, Any] = {
@@ -159,7 +159,7 @@ def test_a_make_that_does_not_hold_the_model_is_named() -> None:
 
 def test_one_set_of_gpus_has_one_make() -> None:
     with pytest.raises(InputError, match=r"plan divides GPUs of one make"):
-        planned_job(_job({"fleet.second": {"instances": 1}}), frozenset())
+        divided(_job({"fleet.second": {"instances": 1}}), frozenset(), "plan")
 
 
 def test_it_is_told() -> None:
