@@ -118,7 +118,7 @@ class Fleet:
         )
         # Usable KV blocks of each instance.
         self.kv_blocks: NDArray[np.int64] = self.world.pools["kv_blocks"][self.world.instances["pool"]]
-        self._mean_blocks = float(self.kv_blocks.mean())
+        self._mean_blocks = float(self.kv_blocks.mean()) if self.kv_blocks.size else 0.0
         # A counter of the fleet row, and setting its fields: bound here, for a run reads some hundreds of them.
         self.get: Callable[[str], int] = self.world.get
         self.set = self.world.set
