@@ -9,7 +9,6 @@ from fleetsim.tell.charts.axes import log_axis, ratio_axis
 from fleetsim.tell.charts.chart import Chart, ChartRow, ChartSeries, MarkLook, Panel, Plot, RowMark, Rows, look
 from fleetsim.tell.document import Table
 from fleetsim.units import number
-from fleetsim.validate.run import RangedArm
 from fleetsim.validate.verdict import BEYOND, RATIO_MEDIAN, ArmResult, CaseResult, role
 
 _LOOKS = {
@@ -142,28 +141,6 @@ def _arm(result: CaseResult, arm: ArmResult, blind: ArmResult | None) -> tuple[s
     )
 
 
-def in_short(results: Sequence[CaseResult], ranged: Sequence[RangedArm]) -> Table:
-    """A line a case: how many arms are predicted, how far off they are at most, and how many ranges hold."""
-    held = {case: [arm.held for arm in ranged if arm.case == case] for case in {arm.case for arm in ranged}}
-    rows = [
-        (
-            result.case.id,
-            result.case.title.partition(":")[0].partition(", ")[0],
-            str(len([arm for arm in result.arms if role(result, arm) != "fitted"])),
-            _worst(result.ratio_errors),
-            _worst(result.blind.ratio_errors if result.blind else ()),
-            f"{sum(held[case])} of {len(held[case])}" if (case := result.case.id) in held else "-",
-        )
-        for result in results
-    ]
-    columns = ("case", "what was run", "arms predicted", "worst ratio", "worst, blind", "ranges held")
-    return Table("", columns, tuple(rows), left=2)
-
-
-def _worst(errors: Sequence[float]) -> str:
-    return units.share(max(errors), 0) if errors else "-"
-
-
 # --- What the page of published runs says beside its tables.
 
 WRITTEN = """\
@@ -199,10 +176,6 @@ GROUPS = """\
 they follow from the fit, another publication or the model. *Blind*: configuration alone. *Sealed*: written from a
 publication and entered in a ledger (`scenarios/published/sealed.yaml`) before the first prediction; an edit says what
 and why. Ranges are those of a job with one arm measured, and come from public cases that were kept out whole."""
-
-CASES = """\
-The ratio error of the worst gated arm of each case, and how many ranges hold (see below). `fleetsim validate --case ID`
-prints the arms of one case, `--ranges` each range that does not hold."""
 
 IN_A_JOB = """\
 Generation inside a training job is slower than the same engine alone: the client, its tokenizers and the host take

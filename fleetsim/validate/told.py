@@ -28,7 +28,6 @@ from fleetsim.validate.arms import factors_of
 from fleetsim.validate.case import STATED
 from fleetsim.validate.groups import HELD, Row, groups_of, groups_table
 from fleetsim.validate.pictures import (
-    CASES,
     GROUPS,
     HOW_TO_READ,
     IN_A_JOB,
@@ -40,7 +39,6 @@ from fleetsim.validate.pictures import (
     arms,
     error_chart,
     figures_chart,
-    in_short,
 )
 from fleetsim.validate.run import RangedArm, held_share
 from fleetsim.validate.verdict import (
@@ -117,7 +115,6 @@ def document(
                 on=("page",),
             ),
             Section("Every arm", present(*pictures), on=("page",)),
-            Section("Every case", (CASES, in_short(results, arms)), on=("markdown",)),
             Section("Do ranges hold?", _ranges(arms) if arms else (), short="ranges"),
             *map(_case, results),
             Section("missed", (", ".join(total.missed),) if total.missed else (), on=("terminal",)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import runpy
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -336,6 +337,13 @@ def test_arms_that_nobody_can_predict_are_named() -> None:
 def test_the_page_is_what_the_command_writes() -> None:
     written = (ROOT / "docs" / "validation.md").read_text(encoding="utf-8")
     assert same(written, docs_files(published(), told(), rows())["validation.md"], relative=0.02, absolute=0.6)
+
+
+def test_twelve_plans_are_told_as_they_are_predicted_today() -> None:
+    made = runpy.run_path(str(ROOT / "docs" / "make_stories.py"))["text"](published())
+    written = (ROOT / "docs" / "stories.csv").read_text(encoding="utf-8")
+    assert same(written, made, relative=0.02, absolute=1.1)
+    assert made.count("\n") == 13
 
 
 def test_the_plot_shows_every_arm_that_has_a_figure() -> None:
