@@ -22,7 +22,7 @@ TABLE = Path(__file__).resolve().parent / "stories.csv"
 COLUMNS = ("plan", "predicted", "measured", "command", "source")
 # Case, the arm before, the arm after, and the plan: one of each kind of change that cases hold.
 STORIES = (
-    ("C13", "colocate", "one-step", "verl, 7B on 16 H20: generate and train on all GPUs in turn, or on 12 and 4, one step off?"),
+    ("C13", "colocate", "one-step", "verl, 7B on 16 H20: all GPUs in turn, or 12 and 4 one step off?"),
     ("C03", "colocate-64", "async-32-32", "verl, 7B on 64 H20: all GPUs in turn, or fully asynchronous on 32 and 32?"),
     ("C02", "staleness-0", "staleness-0.5", "verl, 7B on 128 H20: may half a batch be one version old?"),
     ("C06", "eta-0", "eta-4", "AReaL, 1.5B on 8 GPUs: may samples be four versions old?"),
@@ -45,7 +45,8 @@ def rows(results: Iterable[CaseResult]) -> list[dict[str, str]]:
         result = by_id[case]
         arms = {arm.arm.name: arm for arm in result.arms}
         first, then = arms[before], arms[after]
-        assert first.arm.published is not None and then.arm.published is not None
+        assert first.arm.published is not None
+        assert then.arm.published is not None
         source = result.case.sources[0].split(":")[0]
         found.append(
             {
