@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.database import DirectoryBasedExampleDatabase
 
-from tests.parts import ALL, PARTS, part_of_the_day, takes, words
+from tests.parts import ALL, PARTS, part_of_the_day, takes, takes_slow, words
 
 # No deadline: the first example of a process may compile the kernel. The examples are the same every time, so that a
 # red run is about the change and not about luck. `pytest -m hypothesis --hypothesis-profile=new` looks at new ones, and
@@ -50,15 +50,15 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Which instances of tests marked `parts` are run (tests/parts.py)."""
-    parser.addoption("--all", action="store_const", const=ALL, dest="part", help="every instance of such tests")
+    """Which slow tests, and which instances of tests marked `parts`, are run (tests/parts.py)."""
+    parser.addoption("--all", action="store_const", const=ALL, dest="part", help="every test and every instance")
     numbers = range(1, PARTS + 1)
-    parser.addoption("--part", type=int, choices=numbers, dest="part", help="of such tests this part")
+    parser.addoption("--part", type=int, choices=numbers, dest="part", help="of tests marked parts, and of slow ones, this part")
 
 
 def pytest_report_header(config: pytest.Config) -> str:
     """Which part this is."""
-    return f"tests marked `parts`: {words(config.option.part)}"
+    return f"tests marked `parts`, and slow ones: {words(config.option.part)}"
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -201,6 +201,8 @@ SLOW = (
     "test_one_formatter.py",
     "trainer/test_accuracy.py",
 )
+# Of the slow ones those whose files work out something once, for all their tests.
+AS_ONE = ("validation/", "trainer/test_accuracy.py")
 
 
 @pytest.fixture
@@ -220,22 +222,28 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out what is of another part; marks what is slow; puts first what waits, and what is long: the first worker
+    """Marks what is slow; leaves out what is of another part; puts first what waits, and what is long: the first worker
     begins with them, the others help it at its end."""
-    seen: defaultdict[str, Iterator[int]] = defaultdict(count)
-    left = []
-    for item in [item for item in items if item.get_closest_marker("parts")]:
-        test = item.nodeid.partition("[")[0]
-        if not takes(config.option.part, test, next(seen[test])):
-            items.remove(item)
-            left.append(item)
-    if left:
-        config.hook.pytest_deselected(items=left)
     here = Path(__file__).parent
     places = {item: str(item.path.relative_to(here)) if item.path.is_relative_to(here) else "" for item in items}
     for item, place in places.items():
         if f"{place}::{item.name}".startswith(SLOW):
             item.add_marker(pytest.mark.slow)
+    seen: defaultdict[str, Iterator[int]] = defaultdict(count)
+    left = []
+    for item in list(items):
+        test = item.nodeid.partition("[")[0]
+        if item.get_closest_marker("parts"):
+            taken = takes(config.option.part, test, next(seen[test]))
+        else:
+            # What is worked out once for a whole file is worked out for all of its tests or for none.
+            name = places[item] if places[item].startswith(AS_ONE) else test
+            taken = not item.get_closest_marker("slow") or takes_slow(config.option.part, name)
+        if not taken:
+            items.remove(item)
+            left.append(item)
+    if left:
+        config.hook.pytest_deselected(items=left)
     items.sort(key=lambda item: 0 if places[item].startswith(WAITING) else 1 if places[item].startswith(LONG) else 2)
 
 
@@ -249,7 +257,7 @@ def pytest_collection_finish() -> None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Which part was run. Predicted and published, side by side: what a test recorded as the property `published`."""
     if config.option.part != ALL:
-        terminalreporter.section(f"OF TESTS MARKED `parts` ONLY {words(config.option.part)}")
+        terminalreporter.section(f"OF TESTS MARKED `parts` AND OF SLOW ONES ONLY {words(config.option.part)}")
     rows = [
         value
         for reports in terminalreporter.stats.values()

@@ -1,4 +1,5 @@
-"""Checks that are one check over many instances: a run takes a fifth of them, another fifth the next day."""
+"""Checks that are one check over many instances: a run takes a fifth of them, another fifth the next day. Of slow tests
+it takes every second one, and the others the next day."""
 
 from __future__ import annotations
 
@@ -23,6 +24,11 @@ def takes(part: int, check: str, number: int) -> bool:
     """Whether a part takes this instance of a check. Which one comes first differs from check to check, so that no part
     has all the first ones."""
     return part == ALL or part == 1 + (zlib.crc32(check.encode()) + number) % PARTS
+
+
+def takes_slow(part: int, test: str) -> bool:
+    """Whether a part takes this slow test: of two parts in a row, one does."""
+    return part == ALL or (zlib.crc32(test.encode()) + part) % 2 == 0
 
 
 def words(part: int) -> str:
