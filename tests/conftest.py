@@ -53,7 +53,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Which slow tests, and which instances of tests marked `parts`, are run (tests/parts.py)."""
     parser.addoption("--all", action="store_const", const=ALL, dest="part", help="every test and every instance")
     numbers = range(1, PARTS + 1)
-    parser.addoption("--part", type=int, choices=numbers, dest="part", help="of tests marked parts, and of slow ones, this part")
+    parser.addoption(
+        "--part", type=int, choices=numbers, dest="part", help="of such tests, and of slow ones, this part"
+    )
 
 
 def pytest_report_header(config: pytest.Config) -> str:

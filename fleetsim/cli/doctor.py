@@ -12,13 +12,16 @@ from typing import Annotated
 
 import typer
 
+import fleetsim
 from fleetsim import units
 from fleetsim.cli import installation as here
+from fleetsim.cli.flags import Formed
 from fleetsim.cli.help import VARIABLES
 from fleetsim.cli.installation import Check, guarded
+from fleetsim.cli.output import show_listed
 from fleetsim.cli.terminal import columns, say, wrapped
 from fleetsim.errors import FleetsimError, InputError
-from fleetsim.job.settings import RUN, Option
+from fleetsim.job.settings import Option
 from fleetsim.replay.history_fields import AccessFields
 
 # --- What lies outside: a Prometheus, profiles, environment variables.
@@ -122,12 +125,11 @@ _MARKS = {"ok": "ok", "info": "-", "warning": "warning", "fault": "FAULT"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Doctor:
+class Doctor(Formed):
     """What is looked at."""
 
     prometheus: Annotated[str | None, Option("Is this server there, and useful?", ASKED, metavar="URL")] = None
     compile_: Annotated[bool, Option("Compile the kernel if it is not yet (seconds).", ASKED)] = False
-    json_: Annotated[bool, Option("One JSON document.", RUN)] = False
 
 
 @dataclass(frozen=True)
@@ -152,21 +154,14 @@ def doctor(asked: Doctor, access: DoctorAccess) -> None:
     """
     checks = examined(asked.prometheus, access, asked.compile_)
     faults = [check for check in checks if check.state == "fault"]
-    if asked.json_:
-        import fleetsim
-        from fleetsim.cli.output import show_json
-
-        show_json(
-            {
-                "schema_version": 1,
-                "command": "doctor",
-                "fleetsim_version": fleetsim.__version__,
-                "ok": not faults,
-                "checks": [asdict(check) for check in checks],
-            }
-        )
-    else:
-        say("\n".join(lines(checks, columns())))
+    data = {
+        "schema_version": 1,
+        "command": "doctor",
+        "fleetsim_version": fleetsim.__version__,
+        "ok": not faults,
+        "checks": [asdict(check) for check in checks],
+    }
+    show_listed(asked.form, data, "checks", lambda: lines(checks, columns()))
     for check in faults:
         say(f"error: {check.name}: {check.text}", err=True)
     if faults:

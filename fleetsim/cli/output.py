@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -122,6 +122,22 @@ def show_told(
         from fleetsim.tell.terminal import draw
 
         show(draw(document()) if view is None else view())
+
+
+def show_listed(form: Form, data: Mapping[str, Any], key: str, lines: Callable[[], Iterable[str]]) -> None:
+    """A list, in its form. key: of the document's rows. lines: of the terminal."""
+    from fleetsim.tell.data import csv_text
+
+    if form == "json":
+        show_json(data)
+    elif form == "csv":
+        say(csv_text(data[key]), nl=False)
+    elif form == "md":
+        from fleetsim.tell.markdown import rows_text
+
+        say(rows_text(data[key]), nl=False)
+    else:
+        say("\n".join(lines()))
 
 
 def show_result(result: Answer, form: Form = "table", explain: bool = False) -> None:

@@ -9,7 +9,7 @@ import typer
 
 from fleetsim import units
 from fleetsim.calibrate.ask import OUTPUT, Calibrate
-from fleetsim.cli.flags import command
+from fleetsim.cli.flags import Formed, command
 from fleetsim.cli.terminal import say
 from fleetsim.errors import NOT_HELD
 from fleetsim.job.fields import JobFields, ready
@@ -119,31 +119,27 @@ class TrainerOutput:
     json_: Annotated[bool, Option("One JSON document.", RUN)] = False
 
 
-@app.command("ls")
-def ls(json_: JSON = False) -> None:
+def ls(output: Formed) -> None:
     """List the profiles that come with fleetsim, and those in this folder (*.profile.json).
 
     Examples:
 
     [bold]fleetsim profile ls[/bold]
 
-    [bold]fleetsim profile ls --json[/bold]
+    [bold]fleetsim profile ls -o csv[/bold]
     """
-    from fleetsim.calibrate.known_profiles import known_profiles
+    from fleetsim.calibrate.known_profiles import known_profiles, listed_data
     from fleetsim.calibrate.told import list_lines
-    from fleetsim.cli.output import show_json
+    from fleetsim.cli.output import show_listed
 
     listed, wrong = known_profiles()
-    if json_:
-        from fleetsim.calibrate.known_profiles import listed_data
-
-        show_json(listed_data(listed, wrong))
-    elif listed:
-        say("\n".join(list_lines(listed)))
-    else:
-        say("no profiles here; measure one with fleetsim calibrate, or see fleetsim profile estimate --help")
+    none = ["no profiles here; measure one with fleetsim calibrate, or see fleetsim profile estimate --help"]
+    show_listed(output.form, listed_data(listed, wrong), "profiles", lambda: list_lines(listed) if listed else none)
     for give, problem in wrong:
         say(f"warning: {give} cannot be used: {problem}", err=True)
+
+
+app.command("ls")(command(ls))
 
 
 @app.command("show")

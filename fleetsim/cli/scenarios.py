@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fleetsim.cli.flags import Formed, command
 from fleetsim.cli.frameworks import Force, OutputFile, from_, to
 from fleetsim.cli.terminal import say
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
     from fleetsim.config.scenario import Scenario
 
 app = typer.Typer(no_args_is_help=True, help="Scenario files: start one, check it, see what may stand in it.")
@@ -135,34 +138,42 @@ def schema(
     say("\n".join(log_schema(log)))
 
 
-@app.command("ls")
-def ls(json_: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False) -> None:
+def ls(output: Formed) -> None:
     """List what comes with fleetsim: presets of RL frameworks, examples, published runs.
 
     Each with where it runs, what may start, and how many weight versions old a trained group may be.
 
-    Example:
+    Examples:
 
     [bold]fleetsim scenario ls[/bold]
+
+    [bold]fleetsim scenario ls -o csv[/bold]
     """
-    from fleetsim.cli.terminal import beside, columns, wrapped
+    from fleetsim.cli.output import show_listed
     from fleetsim.config.data_files import shipped_scenarios
     from fleetsim.config.load import load_scenario
     from fleetsim.job.grounds import kind_words
 
-    found = {name: load_scenario(path) for name, path in shipped_scenarios().items()}
-    if json_:
-        listed = [
-            {"name": n, "folder": n.rpartition("/")[0], "kind": kind_words(s), **_told(s)} for n, s in found.items()
-        ]
-        _echo_json({"schema_version": 1, "command": "scenario ls", "scenarios": listed})
-        return
+    listed = [
+        {"name": n, "folder": n.rpartition("/")[0], "kind": kind_words(s), **_told(s)}
+        for n, s in ((name, load_scenario(path)) for name, path in shipped_scenarios().items())
+    ]
+    data = {"schema_version": 1, "command": "scenario ls", "scenarios": listed}
+    show_listed(output.form, data, "scenarios", lambda: _lines(listed))
+
+
+app.command("ls")(command(ls))
+
+
+def _lines(listed: Sequence[Mapping[str, str]]) -> Iterator[str]:
+    from fleetsim.cli.terminal import beside, columns, wrapped
+
     width = columns()
-    folders = {name.rpartition("/")[0] for name in found}
+    folders = {one["folder"] for one in listed}
     for folder in (*(f for f in _FOLDERS if f in folders), *sorted(folders - _FOLDERS.keys())):
-        rows = [(n.rpartition("/")[2], kind_words(s)) for n, s in found.items() if n.rpartition("/")[0] == folder]
-        say("\n".join([*wrapped(_FOLDERS.get(folder, folder), width), *beside(rows, width, "  "), ""]))
-    say("\n".join(wrapped("Read one with its sources: fleetsim scenario init NAME", width)))
+        rows = [(one["name"].rpartition("/")[2], one["kind"]) for one in listed if one["folder"] == folder]
+        yield from (*wrapped(_FOLDERS.get(folder, folder), width), *beside(rows, width, "  "), "")
+    yield from wrapped("Read one with its sources: fleetsim scenario init NAME", width)
 
 
 def _told(scenario: Scenario) -> dict[str, str]:

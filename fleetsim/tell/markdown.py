@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from fleetsim.tell.charts.chart import Chart, Rows
 from fleetsim.tell.charts.draw import LANE_PX, row_marks
@@ -33,6 +34,14 @@ def markdown_files(document: Document, stem: str, title: str = "", pictures: boo
 def markdown_text(document: Document) -> str:
     """The same as one text without pictures, for a comment or a wiki."""
     return next(iter(markdown_files(document, "", pictures=False).values()))
+
+
+def rows_text(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Rows as a table, under the names of all their columns; what is no number or text is left out."""
+    shown = [{name: value for name, value in row.items() if isinstance(value, str | int | float)} for row in rows]
+    names = tuple(dict.fromkeys(name for row in shown for name in row))
+    cells = tuple(tuple(str(row.get(name, "")) for name in names) for row in shown)
+    return "\n".join(_table(Table("", names, cells, left=len(names)))) + "\n"
 
 
 def _blocks(blocks: tuple[Block, ...], names: Mapping[str, str]) -> Iterator[str]:
