@@ -28,9 +28,12 @@ This page says how far off a measured profile is, on batches that its fit never 
 writes it from the raw measurements under `calibration/raw`, which `fleetsim calibrate` recorded of real engines. The
 step time is fitted to the sweeps; the batches below are simulated with it: limits as the engine said, lengths as they
 were generated. [Measuring an engine](calibrate.md) says how.
+
+Engines that others measured ship as profiles, each with source, date, release and error: `fleetsim profile ls` lists
+them, `--profile NAME` takes one, `python calibration/public_profiles.py` makes them of published runs.
 """
 NO_GPU = """\
-**No GPU is among them yet.** What a CPU takes says nothing about GPUs; it proves the recording, the fit, the
+**No GPU is among our own yet.** What a CPU takes says nothing about GPUs; it proves the recording, the fit, the
 scheduler's semantics and the prefix cache against a real vLLM. `calibration/measure.sh` on a box with one GPU adds
 Qwen2.5-1.5B, Qwen2.5-7B and Llama-3.1-8B. Until then `size` and `simulate` use the [roofline](accuracy.md) unless you
 measure yours.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,6 +88,8 @@ def estimate_profile(
     tp: int = 1,
     dtype: str = "auto",
     *,
+    engine: str = "vllm",
+    kv_dtype: str = "auto",
     name: str | None = None,
     max_num_seqs: int | None = None,
     max_num_batched_tokens: int | None = None,
@@ -101,10 +103,11 @@ def estimate_profile(
     model = config_of(model) or model
     said = {"max_num_seqs": max_num_seqs, "max_num_batched_tokens": max_num_batched_tokens, "kv_blocks": kv_blocks}
     step_time, limits = roofline(
-        gpu, model, tp=tp, dtype=dtype, gpu_memory_utilization=gpu_memory_utilization, block_size=block_size, **said
-    )
+        gpu, model, tp=tp, dtype=dtype, kv_dtype=kv_dtype, engine=engine,
+        gpu_memory_utilization=gpu_memory_utilization, block_size=block_size, **said,
+    )  # fmt: skip
     spec, shape = gpu_spec(gpu), model_shape(model)
-    known = known_error(domain_of(spec, shape, dtype, "vllm"))
+    known = known_error(domain_of(spec, shape, dtype, engine))
     what = f"the roofline's own: median and 90th percentile {known.what}"
     last = shape.name.rsplit("/", 1)[-1]
     return Profile(
@@ -116,7 +119,7 @@ def estimate_profile(
         provenance=Provenance(
             source="roofline",
             gpu=spec.name,
-            engine="vllm",
+            engine=engine,
             model=model,
             dtype=shape.weights_type(dtype),
             tp=tp,
@@ -124,6 +127,19 @@ def estimate_profile(
             fleetsim_version=__version__,
         ),
     )
+
+
+def slowed(profile: Profile, factor: float) -> Profile:
+    """The profile of an engine that takes so many times as long for everything."""
+    c = profile.coefficients
+    names = ("per_seq_s", "per_prefill_token_s", "per_kv_token_s", "per_attn_pair_s")
+    moved = {name: _times(getattr(c, name), factor) for name in names}
+    knots = tuple(_times(knot, factor) for knot in c.knots_s)
+    return profile.model_copy(update={"coefficients": c.model_copy(update={**moved, "knots_s": knots})})
+
+
+def _times(estimate: Any, factor: float) -> Any:
+    return estimate.model_copy(update={"value": estimate.value * factor})
 
 
 def guesses(missing: Sequence[str], limits: EngineLimits) -> tuple[str, ...]:

@@ -142,16 +142,12 @@ def told_of(load: tuple[int, int, int], gpu: str, model: str, **engine: Any) -> 
 
 def calibrated(points: Sequence[MeasuredLoad], gpu: str, model: str, tp: int = 1, dtype: str = "auto") -> Profile:
     """The roofline as a profile, made slower or faster as measured loads say. Raises InputError as `seen_of` does."""
-    from fleetsim.calibrate.derivation import estimate_profile
+    from fleetsim.calibrate.derivation import estimate_profile, slowed
 
     seen = [seen_of(point.load, gpu, model, tp=tp, dtype=dtype) for point in points]
     off = fsum(log(s.tok_s.value / p.tok_s) for s, p in zip(seen, points, strict=True)) / len(points)
     slower = exp(off * (FOLLOWED if len(points) == 1 else 1.0))
     plain = estimate_profile(gpu, model, tp=tp, dtype=dtype)
-    c = plain.coefficients
-    names = ("per_seq_s", "per_prefill_token_s", "per_kv_token_s", "per_attn_pair_s")
-    moved = {name: replaced(getattr(c, name), slower) for name in names}
-    knots = tuple(replaced(knot, slower) for knot in c.knots_s)
     said = "; ".join(
         f"{p.load.concurrency} clients, {p.load.isl} + {p.load.osl} tokens: {p.tok_s:g} tok/s" for p in points
     )
@@ -161,17 +157,11 @@ def calibrated(points: Sequence[MeasuredLoad], gpu: str, model: str, tp: int = 1
     error = plain.error.model_copy(update={"median": LEFT_MEDIAN, "p90": LEFT_P90, "worst": None, "what": what})
     source = plain.provenance.model_copy(update={"source": f"roofline calibrated at {said}"[:10_000]})
     changed = {
-        "coefficients": c.model_copy(update={**moved, "knots_s": knots}),
         "error": error,
         "provenance": source,
         "name": plain.name.replace("-roofline", "-calibrated"),
     }
-    return plain.model_copy(update=changed)
-
-
-def replaced(estimate: Any, factor: float) -> Any:
-    """An estimate of a profile, multiplied."""
-    return estimate.model_copy(update={"value": estimate.value * factor})
+    return slowed(plain, slower).model_copy(update=changed)
 
 
 # --- What clients of a profile's engine see.

@@ -298,22 +298,16 @@ def drift_words(drift: Drift | None) -> str:
     )
 
 
-def list_lines(listed: Sequence[ListedProfile]) -> list[str]:
-    """A line for every profile, never broken: what --profile takes, and what it is."""
-    rows = [("profile", "GPU", "model", "TP", "engine", "date", "error"), *map(_summary, listed)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows]
-
-
-def _summary(one: ListedProfile) -> tuple[str, ...]:
+def listed_words(one: ListedProfile) -> str:
+    """What a profile is of, when, and how far it is off."""
     p, error = one.profile.provenance, one.profile.error.median
     engine = f"{p.engine} {p.engine_version}".strip()
-    return (
-        one.give,
-        p.gpu.removeprefix("NVIDIA ") or "?",
-        p.model.rstrip("/").rpartition("/")[2] or "?",
-        str(p.tp or "?"),
-        engine if one.profile.kind == "measured" else f"derived from {p.source or engine or '?'}",
+    derived = f"derived from {p.source or engine or '?'}"
+    said = (
+        f"{p.model.rstrip('/').rpartition('/')[2] or '?'} on {p.gpu.removeprefix('NVIDIA ') or '?'} x {p.tp or '?'}",
+        engine or "?",
         p.date,
-        "?" if error is None else units.share(error),
+        "error not known" if error is None else f"off by {units.share(error)} in the median",
+        "" if one.profile.kind == "measured" else derived,
     )
+    return ", ".join(filter(None, said))

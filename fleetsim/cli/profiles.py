@@ -129,12 +129,13 @@ def ls(output: Formed) -> None:
     [bold]fleetsim profile ls -o csv[/bold]
     """
     from fleetsim.calibrate.known_profiles import known_profiles, listed_data
-    from fleetsim.calibrate.told import list_lines
+    from fleetsim.calibrate.told import listed_words
     from fleetsim.cli.output import show_listed
+    from fleetsim.cli.terminal import beside, columns
 
     listed, wrong = known_profiles()
-    none = ["no profiles here; measure one with fleetsim calibrate, or see fleetsim profile estimate --help"]
-    show_listed(output.form, listed_data(listed, wrong), "profiles", lambda: list_lines(listed) if listed else none)
+    rows = [(one.give, listed_words(one)) for one in listed]
+    show_listed(output.form, listed_data(listed, wrong), "profiles", lambda: beside(rows, columns()))
     for give, problem in wrong:
         say(f"warning: {give} cannot be used: {problem}", err=True)
 

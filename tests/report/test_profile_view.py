@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from fleetsim import units
 from fleetsim.calibrate.known_profiles import ListedProfile, compared, drift_of
 from fleetsim.calibrate.points import how_good, what_it_is
-from fleetsim.calibrate.told import checked_document, document, drift_words, list_lines, sheets_of
+from fleetsim.calibrate.told import checked_document, document, drift_words, listed_words, sheets_of
 from fleetsim.config.engine_profile import BatchCheck, EstimateFields, Profile
 from fleetsim.tell.console import as_text
 from fleetsim.tell.document import Document
@@ -132,10 +132,10 @@ def test_the_list_names_what_to_give_and_the_error() -> None:
     known = ListedProfile("h200-7b.profile.json", profiles.profile())
     unknown = ListedProfile("old", profiles.profile(error=None, checks=None))
     guessed = ListedProfile("guess", profiles.profile(**profiles.estimate()))
-    lines = list_lines([known, unknown, guessed])
-    assert " ".join(lines[1].split()) == "h200-7b.profile.json H200 Qwen2.5-7B 1 vllm 0.26.0 2026-11-20 1.7 %"
-    assert lines[2].split()[-1] == "?"
-    assert "derived from roofline" in lines[3]
+    said = [listed_words(one) for one in (known, unknown, guessed)]
+    assert said[0] == "Qwen2.5-7B on H200 x 1, vllm 0.26.0, 2026-11-20, off by 1.7 % in the median"
+    assert said[1].endswith("error not known")
+    assert said[2].endswith("derived from roofline")
 
 
 def batch(name: str, error: float, finish: float = 0.01, **others: Any) -> BatchCheck:
