@@ -131,11 +131,13 @@ def ls(output: Formed) -> None:
     from fleetsim.calibrate.known_profiles import known_profiles, listed_data
     from fleetsim.calibrate.told import listed_words
     from fleetsim.cli.output import show_listed
-    from fleetsim.cli.terminal import beside, columns
+    from fleetsim.cli.terminal import beside, columns, wrapped
 
     listed, wrong = known_profiles()
     rows = [(one.give, listed_words(one)) for one in listed]
-    show_listed(output.form, listed_data(listed, wrong), "profiles", lambda: beside(rows, columns()))
+    width, after = columns(), "Take one with --profile NAME. Measure yours: fleetsim calibrate --model MODEL"
+    lines = [*beside(rows, width), *[""][: len(rows)], *wrapped(after, width)]
+    show_listed(output.form, listed_data(listed, wrong), "profiles", lambda: lines)
     for give, problem in wrong:
         say(f"warning: {give} cannot be used: {problem}", err=True)
 
