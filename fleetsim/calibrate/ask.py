@@ -62,6 +62,7 @@ class Calibrate:
     yes: Annotated[bool, Option("Measure although the server may serve others.", SERVER)] = False
     quick: Annotated[bool, Option("Fewer points, two minutes.", RUN)] = False
     budget_s: Annotated[float | None, Option("Seconds for everything: 600, 120 with --quick.", RUN)] = None
+    dry_run: Annotated[bool, Option("Say what would be measured, in how long; measure nothing.", RUN)] = False
     measure_sync: Annotated[bool, Option("Also pause, update weights, resume.", RUN)] = False
     resume: Annotated[bool, Option("Go on with what an earlier run measured.", RUN)] = False
     measure_only: Annotated[bool, Option("Keep raw measurements, fit elsewhere.", RUN)] = False
@@ -117,9 +118,11 @@ class Calibrate:
         if self.engine != "vllm":
             remedy = "start a server of that engine and give its --url"
             yield Problem(flag("engine"), self.engine, "only vllm runs in process", remedy)
+        if self.dry_run and self.source != "vllm":
+            yield Problem(flag("dry_run"), True, "is for an engine in process: --model", "leave it out")
         if self.source == "vllm":
             for name in ("gpu", "kv_blocks", "block_size"):
-                if (said := getattr(self, name)) is not None:
+                if (said := getattr(self, name)) is not None and not (self.dry_run and name == "gpu"):
                     yield Problem(flag(name), said, "is for --url and --from", "the engine says it itself")
         elif self.engine_arg:
             yield Problem(flag("engine_arg"), self.engine_arg, "is for an engine in process", "leave it out")

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim.calibrate.loads import Limits, Load, Ran, key_of, scaled
-from fleetsim.calibrate.raw import RawWriter, records_of
+from fleetsim.calibrate.raw import records_of
 from fleetsim.errors import OutsideError
 
 LEAST_SCALE = 0.2  # of a batch's response lengths: below it a batch says little and is left out
@@ -34,6 +34,13 @@ FAILURES = 3  # loads in a row that fail: the engine is broken
 
 class EngineLostError(Exception):
     """The engine cannot go on (its device context is gone, it ran out of memory): a fresh one may do the rest."""
+
+
+class Records(Protocol):
+    """Where records go."""
+
+    def put(self, t: str, **fields: Any) -> None:
+        """Writes one record."""
 
 
 class LoadRefusedError(OutsideError):
@@ -78,7 +85,7 @@ class LoopOutcome:
 def measure(
     engine: Engine,
     loads: Sequence[Load],
-    writer: RawWriter,
+    writer: Records,
     *,
     budget_s: float,
     done: Collection[str] = (),
@@ -235,15 +242,15 @@ class LoadPace:
         seen = self.wall_s.get(_point(load.phase, load.label))
         if seen is not None and not load.kept_out:
             return self.drift * seen
-        counts, kv = self._decoding(load)
+        counts, kv = self.decoding(load)
         per_iteration, per_sequence, per_token = self._coefficients()
         seconds = float(np.sum(per_iteration * (counts > 0) + per_sequence * counts + per_token * kv))
-        computed = _computed_tokens(load)
+        computed = computed_tokens(load)
         rate = self.prefill[1] / self.prefill[0] if self.prefill[0] else per_iteration / 256.0
         factor = PREEMPTED if load.pool_blocks is not None else 1.0
         return self.drift * (factor * seconds + computed * rate)
 
-    def _decoding(self, load: Load) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def decoding(self, load: Load) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Decodes, and tokens in their caches, by iteration: first come first served into slots and blocks."""
         prompt = np.array([r.prompt_tokens for r in load.requests], np.float64)
         steps = np.array([min(r.output_tokens, load.window or r.output_tokens) for r in load.requests], np.int64)
@@ -284,7 +291,7 @@ def _point(phase: str, label: Any) -> str:
     return key_of(phase, {k: v for k, v in label.items() if k != "pass"})
 
 
-def _computed_tokens(load: Load) -> int:
+def computed_tokens(load: Load) -> int:
     """Prompt tokens that are not found in the cache."""
     seen: set[tuple[int, int]] = set()
     total = 0

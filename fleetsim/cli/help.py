@@ -176,7 +176,7 @@ class Manual:
 
 
 MANUALS: Mapping[str, Manual] = {
-    "size": Manual((3, 10, 11, 12), _JOB, see=("docs/model.md", "split", "simulate", "alerts")),
+    "size": Manual((3, 10, 11, 12), _JOB, see=("docs/model.md", "profile estimate", "split", "simulate", "alerts")),
     "split": Manual((3, 10, 12), _JOB, see=("docs/model.md", "size", "compare")),
     "plan": Manual((3, 10, 11, 12), _JOB, see=("docs/plan.md", "size", "split")),
     "pack": Manual((10, 11), see=("split", "plan")),

@@ -42,6 +42,8 @@ def calibrate(asked: Calibrate, output: ProfileOutput) -> None:
 
     [bold]fleetsim calibrate --model Qwen/Qwen2.5-7B[/bold]
 
+    [bold]fleetsim calibrate --model Qwen/Qwen2.5-7B --gpu H200 --dry-run[/bold]
+
     [bold]fleetsim calibrate --model Qwen/Qwen2.5-32B --tp 2 --quick -o h200-32b.profile.json[/bold]
 
     [bold]fleetsim calibrate --url http://localhost:8000[/bold]
@@ -57,6 +59,12 @@ def calibrate(asked: Calibrate, output: ProfileOutput) -> None:
     from fleetsim.cli.progress import progress
 
     asked = asked.ready()
+    if asked.dry_run:
+        from fleetsim.calibrate.dry_run import dry_run
+
+        plan = dry_run(asked)
+        show_json(plan.document()) if output.json_ else say("\n".join(plan.lines()))
+        return
     with progress("starting", aloud=True, simulates=False) as watch:
         from fleetsim.calibrate.run import run
 

@@ -261,9 +261,9 @@ def gpu_spec(gpu: str | GpuSpec) -> GpuSpec:
         return found
     near = difflib.get_close_matches(key, _BY_KEY, n=1)
     hint = f"did you mean {_BY_KEY[near[0]].name}? " if near else ""
-    raise InputError(
-        [Problem("gpu", gpu, "a GPU whose data sheet is built in", f"{hint}known: {', '.join(sorted(GPUS))}")]
-    )
+    own = "for another, in a scenario: engine.gpu: {name: ..., memory_gib: ..., memory_tb_s: ..., bf16_tflop_s: ...}"
+    known = f"{hint}known: {', '.join(sorted(GPUS))}; {own}"
+    raise InputError([Problem("gpu", gpu, "a GPU whose data sheet is built in", known)])
 
 
 def gpu_of(engine: EngineConfig) -> GpuSpec:

@@ -122,7 +122,7 @@ def _table() -> Iterator[JobSetting]:
 
     # The engine. A speed has one source, so a flag of one says which kind it is.
     model, tok_s = "Qwen/Qwen2.5-7B", "Output tok/s of one instance, as measured; prompts then take no time"
-    profile = "A measured engine: profile name or file"
+    profile = "A measured engine: a file, or a name of profile ls"
     yield JobSetting("gpu", "engine.gpu", "Rollout GPU: H100, H200, A100...", "H100", ENGINE, "H100", roofline)
     yield JobSetting("model", "engine.model", "Hugging Face id, or a config.json", model, ENGINE, model, roofline)
     yield JobSetting("tp", "engine.tp", "GPUs per instance", "the cheapest that fits", ENGINE, 1)

@@ -118,7 +118,7 @@ class FleetFields:
     given: Annotated[
         list[str] | None, Option("A fact: engine.tp=4, cost... Repeatable.", FLEET, metavar="KEY=VALUE")
     ] = None
-    profile: Annotated[str | None, Option("A measured engine: profile name or file.", FLEET)] = None
+    profile: Annotated[str | None, Option("A measured engine: a file, or a name of profile ls.", FLEET)] = None
 
     def ready(self) -> KnownFleet:
         """Raises InputError, all problems at once."""
