@@ -7,10 +7,33 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from fleetsim.errors import InputError, OutsideError, Problem
+
+# Where Windows locks a byte that nothing is written to.
+_FAR = 2**40
+
+
+def hold(handle: int) -> bool:
+    """Locks an open file for this process, until it is closed; False where another process has it."""
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            at = os.lseek(handle, 0, os.SEEK_CUR)
+            os.lseek(handle, _FAR, os.SEEK_SET)
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+            os.lseek(handle, at, os.SEEK_SET)
+        else:
+            import fcntl
+
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 def new_file(flag: str, output: str, overwrite: bool = False) -> Path:

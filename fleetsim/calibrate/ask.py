@@ -8,14 +8,14 @@ import os
 import re
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from fleetsim.errors import InputError, OutsideError, Problem, Problems
 from fleetsim.faces import flag
-from fleetsim.files import new_file, reason, unwritten
+from fleetsim.files import hold, new_file, reason, unwritten
 from fleetsim.job.settings import Argument, Option
 
 WHAT, ENGINE, SERVER, RUN, OUTPUT = "What is measured", "The engine", "A server", "The measurement", "Output"
@@ -259,16 +259,12 @@ def prepare(places: OutputPaths, *, resume: bool, force: bool) -> frozenset[str]
 @contextmanager
 def locked(places: OutputPaths) -> Iterator[None]:
     """Nobody else measures into these places meanwhile. Raises InputError where somebody does."""
-    import fcntl
-
     lock = places.raw.with_name(f".{places.raw.name}.lock")
     try:
         handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
         raise OutsideError(f"{unwritten(lock, error)}; choose a folder of yours with -o") from None
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    if not hold(handle):
         os.close(handle)
         remedy = "wait for it, stop it, or choose another name"
         problem = Problem("--output", str(places.raw), "another calibration is writing it now", remedy)
@@ -276,7 +272,8 @@ def locked(places: OutputPaths) -> Iterator[None]:
     try:
         yield
     finally:
-        lock.unlink(missing_ok=True)
+        with suppress(PermissionError):  # Windows removes no file that is open
+            lock.unlink(missing_ok=True)
         os.close(handle)
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from fleetsim.errors import InputError, OutsideError, Problem
+from fleetsim.files import hold
 from fleetsim.sweep.cell import SweepRow
 
 SUFFIX = ".journal.jsonl"
@@ -117,19 +118,15 @@ def _read(data: bytes, start: int, cells: int) -> tuple[dict[int, SweepRow], int
 
 
 def _locked(path: Path) -> BinaryIO:
-    import fcntl
-
     while True:
         try:
             stream = path.open("a+b")
         except OSError as error:
             raise _unwritable(path, error) from None
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        if not hold(stream.fileno()):
             stream.close()
             rule, remedy = "another sweep is writing to this output", "wait for it, or choose another --out"
-            raise InputError([Problem("--out", str(path), rule, remedy)]) from None
+            raise InputError([Problem("--out", str(path), rule, remedy)])
         # Whoever held it may have removed the file meanwhile; then this is not the file that others see.
         if path.exists() and path.stat().st_ino == os.fstat(stream.fileno()).st_ino:
             return stream
