@@ -36,7 +36,7 @@ class EngineLostError(Exception):
     """The engine cannot go on (its device context is gone, it ran out of memory): a fresh one may do the rest."""
 
 
-class Records(Protocol):
+class RecordSink(Protocol):
     """Where records go."""
 
     def put(self, t: str, **fields: Any) -> None:
@@ -85,7 +85,7 @@ class LoopOutcome:
 def measure(
     engine: Engine,
     loads: Sequence[Load],
-    writer: Records,
+    writer: RecordSink,
     *,
     budget_s: float,
     done: Collection[str] = (),
