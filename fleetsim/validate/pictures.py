@@ -171,11 +171,13 @@ All but the sealed cases are no predictions before the fact: settings that a sou
 code after a first comparison had shown a gap. [Frozen predictions](predictions/README.md) are of runs that nobody
 knows."""
 
-GROUPS = """\
-*Trainer given*: the arm's own seconds of training are an input, so only its waiting is predicted. *Trainer not given*:
-they follow from the fit, another publication or the model. *Blind*: configuration alone. *Sealed*: written from a
-publication and entered in a ledger (`scenarios/published/sealed.yaml`) before the first prediction; an edit says what
-and why. Ranges are those of a job with one arm measured, and come from public cases that were kept out whole."""
+GROUPS = (
+    "Trainer given: the arm's own seconds of training are an input, so only its waiting is predicted. Trainer not "
+    "given: they follow from the fit, another publication or the model. Blind: configuration alone. Sealed: written from a "
+    "publication and entered in a ledger (scenarios/published/sealed.yaml) before the first prediction; an edit says "
+    "what and why. Ranges are those of a job with one arm measured, and come from public cases that were kept out "
+    "whole."
+)
 
 IN_A_JOB = """\
 Generation inside a training job is slower than the same engine alone: the client, its tokenizers and the host take
