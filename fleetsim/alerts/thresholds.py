@@ -127,17 +127,17 @@ def choose(rehearsal: Rehearsal, budget_per_month: float = 1.0, learned: Learned
     whose level nobody measured or gave, and one that no longer finds its fault where no healthy fleet that the plan may
     turn out to be fires it.
     """
-    simulated = _simulated(rehearsal)
+    planned = simulated(rehearsal)
     real = None if learned is None else _real(rehearsal, learned)
     faulty = _faulty(rehearsal)
     share = budget_per_month / len(STANDING)
     rules: list[AlertRule] = []
     left_out: dict[str, str] = {}
     for signal in STANDING:
-        mine, fleets = faulty[signal.fault], simulated
+        mine, fleets = faulty[signal.fault], planned
         if real is not None and signal.name != "instances" and real.windows_of(signal):
             fleets = real
-            _move(signal, real, simulated, faulty)
+            _move(signal, real, planned, faulty)
         unmeasured = None if fleets.learned else rehearsal.doubt.unmeasured.get(signal.name)
         reason = unmeasured or _no_use(signal, fleets)
         if reason is not None:
@@ -157,8 +157,8 @@ def choose(rehearsal: Rehearsal, budget_per_month: float = 1.0, learned: Learned
     return judged(Standing(rehearsal, budget_per_month, tuple(rules), left_out, {}, settle_s, learned), faulty)
 
 
-def _simulated(rehearsal: Rehearsal) -> Fleets:
-    """Evaluations fall anywhere between two scrapes."""
+def simulated(rehearsal: Rehearsal) -> Fleets:
+    """The simulated fleets; evaluations fall anywhere between two scrapes."""
     own = [
         Tracer(rehearsal, run, rehearsal.scrape_s * (i + 0.5) / len(rehearsal.healthy))
         for i, run in enumerate(rehearsal.healthy)
