@@ -2,15 +2,22 @@
 
 Two things make a healthy signal cross a level: it scatters, and the fleet is not quite the planned one. The first is
 counted in healthy runs, and beyond what they show follows their highest values (`Tail`). The second is a draw of all
-inputs that are in doubt: how far each moves the signal is known from runs at its ends (`Levels`). A rate is the mean
-over these draws of how often the alert begins to fire in a month; a fleet that fires from its first evaluation on does
+inputs that are in doubt: how far that moves the signal is known from runs of such draws (`Levels`). A rate is the mean
+over them of how often the alert begins to fire in a month; a fleet that fires from its first evaluation on does
 so once, and what fires again within a day is the same alarm.
+
+Four things broke such rates before, and each is mended where it arose. A signal that scatters by the length of a step,
+which is in doubt, has no one tail: the straggler's no longer does (`signal_values.straggler_pace`). Few hours know a
+tail badly, and rates grow faster by that error than they fall: each draw has another of the tails that the same runs
+could have shown. The plan's own fleet may be the calmest: the highest values of all fleets, each on its own scale, are
+one sample. And a short run's own requests move its mean, whatever is off: a move is the difference to a run of the plan
+with the same requests.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,15 +28,10 @@ from fleetsim.distributions import poisson_most
 MONTH_H, DAY_H = 730.0, 24.0
 EULER = 0.5772156649015329
 RESAMPLES, SEED, LEVEL = 200, 20, 0.95
-# Fleets that the plan may turn out to be, each a draw of all that is in doubt.
-DRAWS = 2048
-# So many times as far off as the doubt has them.
-WIDER = 1.5
+# Fleets that the plan may turn out to be.
+DRAWS = 4096
 # Halvings of an interval between a level that is too low and one that is high enough.
 HALVINGS = 24
-
-# Inputs and how far they are off: -1 is the low end of the doubt, 1 the high one.
-Corner = Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,25 +50,26 @@ class Tail:
 
     def per_month(self, levels: Floats | float) -> Floats:
         """Blocks a month that exceed the levels."""
-        if self.scale <= 0:
-            return np.where(np.asarray(levels) >= self.place, 0.0, MONTH_H / self.block_h)
-        exponent = np.minimum(50.0, (self.place - np.asarray(levels)) / self.scale)
-        rates: Floats = MONTH_H / self.block_h * -np.expm1(-np.exp(exponent))
-        return rates
+        return exceeded(np.asarray(levels), self.place, self.scale) * MONTH_H / self.block_h
 
     def level(self, per_month: float) -> float:
         """The level that is exceeded so often."""
-        if self.scale <= 0:
-            return self.place
         share = min(per_month * self.block_h / MONTH_H, 0.999)
         return self.place - self.scale * math.log(-math.log1p(-share))
 
-    def again(self) -> list[Tail]:
-        """Tails that the same runs could have shown: fits to resampled blocks."""
+    def again(self) -> tuple[Floats, Floats]:
+        """Places and scales (RESAMPLES,) that the same runs could have shown: fits to resampled blocks."""
         random = np.random.default_rng(SEED)
-        draws = random.choice(self.maxima, (RESAMPLES, len(self.maxima)))
-        fits = zip(*gumbel(draws), strict=True)
-        return [replace(self, place=float(place), scale=self.wider * float(scale)) for place, scale in fits]
+        place, scale = gumbel(random.choice(self.maxima, (RESAMPLES, len(self.maxima))))
+        return place, self.wider * scale
+
+
+def exceeded(levels: Floats, place: Floats | float, scale: Floats | float) -> Floats:
+    """Share of blocks whose highest value is above the levels, by Gumbel laws; a scale of 0 is a value always had."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        exponent = np.where(np.asarray(scale) > 0, (place - levels) / scale, np.where(levels >= place, -np.inf, np.inf))
+    share: Floats = -np.expm1(-np.exp(np.minimum(50.0, exponent)))
+    return share
 
 
 def tail_of(runs: Sequence[Floats], block: int, block_h: float) -> Tail:
@@ -114,43 +117,28 @@ def most_per_month(seen: int, hours: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Levels:
-    """How high a signal goes, and how high in the fleets that the plan may turn out to be: (N,) each.
+    """The mean of a signal, and of the fleets that the plan may turn out to be: (N,) each.
 
-    center: the plan's own usual highest value in a block. by: added to it. wider: factor on the distance from it.
-    weights: of the fleets.
+    center: the plan's own. by: added to it. wider: factor on the distance from it.
     """
 
     center: float
     by: Floats
     wider: Floats
-    weights: Floats
 
 
-def levels_of(center: float, corners: Sequence[tuple[Corner, float, float]], far: float) -> Levels:
-    """Levels at draws of all inputs, from runs at known distances; an end is `far` standard deviations away.
+def levels_of(center: float, fleets: Sequence[tuple[float, float]], off: float = 0.0) -> Levels:
+    """Levels of many fleets, from those that were simulated: what each adds to the level, and its factor on the
+    scatter. off: standard error of the center.
 
-    corners: what is off, what that adds to the level, and its factor on the scatter. Between the distances of one input
-    a move is interpolated, beyond them it is proportional; two inputs together do what each does, and what both do at
-    once is more than that. The scatter is that of the input that makes it the widest. More draws lie far off than the
-    law has, and weigh as much less (importance sampling).
+    Fleets between the simulated ones, and beyond: to each is added a normal draw, as wide as n of them know their law
+    (Silverman 1986, 3.31). All inputs are drawn together, for what two do at once is not the sum of what each does: a
+    fleet that is slow in both pools waits no longer than the plan.
     """
-    names = sorted({name for corner, *_ in corners for name in corner})
-    drawn = WIDER * np.random.default_rng(SEED).normal(size=(len(names), DRAWS))
-    weights = np.exp(-0.5 * (1.0 - WIDER**-2) * (drawn**2).sum(axis=0))
-    off = dict(zip(names, drawn / far, strict=True))
-    by, wider = np.zeros(DRAWS), np.zeros(DRAWS)
-    for name in names:
-        alone = {c[name]: (moved, math.log(factor)) for c, moved, factor in corners if [*c] == [name]}
-        at = sorted({0.0, *alone})
-        moved, factor = (np.interp(off[name], at, [alone.get(place, (0.0, 0.0))[k] for place in at]) for k in (0, 1))
-        by += np.maximum(1.0, np.abs(off[name])) * moved
-        wider = np.maximum(wider, factor)
-    ends = {tuple(c.items()): moved for c, moved, _ in corners}
-    for corner, moved in ends.items():
-        if len(corner) > 1:
-            share = np.prod([np.maximum(0.0, side * off[name]) for name, side in corner], axis=0)
-            by += share * (moved - sum(ends.get((end,), 0.0) for end in corner))
-    return Levels(center, by, np.exp(wider), weights / weights.sum())
+    by, wider = (np.array(each) for each in zip(*(fleets or [(0.0, 1.0)]), strict=True))
+    spread = math.hypot(off, 1.06 * float(by.std()) * len(by) ** -0.2)
+    drawn = np.random.default_rng(SEED).normal(size=DRAWS)
+    return Levels(center, np.resize(by, DRAWS) + spread * drawn, np.resize(wider, DRAWS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +146,8 @@ class Healthy:
     """A signal's values that an alert would have to exceed, in healthy hours; they grow toward the alert.
 
     levels: how high they go, and in the fleets that the plan may turn out to be. values: all of them, sorted. rising:
-    (R,) the lower and (R,) the upper ends of all steps upward, each sorted. tail: of the highest ones. mean: of the
-    signal itself.
+    (R,) the lower and (R,) the upper ends of all steps upward, each sorted. tail: of the highest ones; again: what else
+    it could have been. mean: of the signal itself.
     """
 
     levels: Levels
@@ -167,29 +155,37 @@ class Healthy:
     rising: tuple[Floats, Floats]
     hours: float
     tail: Tail
+    again: tuple[Floats, Floats]
     mean: float
 
-    def per_month(self, level: float, tail: Tail | None = None) -> float:
-        """How often a month the alert begins to fire. tail: another one than its own."""
-        tail, of = tail or self.tail, self.levels
+    def per_month(self, level: float) -> float:
+        """How often a month the alert begins to fire: the mean over the fleets, each with another of the tails that
+        its rehearsal could have shown."""
+        place, scale = (np.resize(each, len(self.levels.by)) for each in self.again)
+        return self._with(level, place, scale)
+
+    def _with(self, level: float, place: Floats | float, scale: Floats | float) -> float:
+        of = self.levels
         # what the plan's own fleet would have to show
         levels = of.center + (level - of.center - of.by) / of.wider
         from_first = 1.0 - np.searchsorted(self.values, levels, "right") / max(len(self.values), 1)
         low, high = self.rising
         begun = np.searchsorted(low, levels, "right") - np.searchsorted(high, levels, "right")
-        begun = np.where(levels < tail.place, begun / self.hours * MONTH_H, tail.per_month(levels))
-        return float(np.dot(of.weights, from_first + np.minimum(begun, MONTH_H / DAY_H)))
+        rare = exceeded(levels, place, scale) * MONTH_H / self.tail.block_h
+        begun = np.where(levels < place, begun / self.hours * MONTH_H, rare)
+        return float(np.mean(from_first + np.minimum(begun, MONTH_H / DAY_H)))
 
     def upper(self, level: float) -> float:
         """The upper end of a 95 % interval of `per_month`."""
-        return float(np.quantile([self.per_month(level, tail) for tail in self.tail.again()], LEVEL))
+        return float(np.quantile([self._with(level, *tail) for tail in zip(*self.again, strict=True)], LEVEL))
 
     def level(self, per_month: float, least: float) -> float:
         """The lowest level from `least` on that is exceeded so often at most."""
         if self.per_month(least) <= per_month:
             return least
         of = self.levels
-        highest = max(float(self.values[-1]), self.tail.level(per_month / 2.0))
+        place, scale = (float(each.max()) for each in self.again)
+        highest = max(float(self.values[-1]), replace(self.tail, place=place, scale=scale).level(per_month / 2.0))
         low, high = least, float(np.max(of.center + of.by + of.wider * (highest - of.center)))
         for _ in range(HALVINGS):
             middle = 0.5 * (low + high)
@@ -205,6 +201,5 @@ def healthy_of(lows: Sequence[Floats], tail: Tail, interval_s: float, levels: Le
     up = before < after
     every = np.concatenate(known)
     hours = len(every) * interval_s / 3600.0
-    return Healthy(
-        levels, np.sort(every[np.isfinite(every)]), (np.sort(before[up]), np.sort(after[up])), hours, tail, mean
-    )
+    rising = np.sort(before[up]), np.sort(after[up])
+    return Healthy(levels, np.sort(every[np.isfinite(every)]), rising, hours, tail, tail.again(), mean)

@@ -8,13 +8,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import Any
 
 import numpy as np
 
 from fleetsim import units
+from fleetsim.alerts.faults import cut
 from fleetsim.alerts.rate import Floats, mended
 from fleetsim.alerts.signal_values import Scraped
 from fleetsim.config.scenario import Scenario
@@ -35,7 +36,8 @@ GRID_S = 15.0
 
 # A part that looks steady by itself is at fault where a step takes so many times the usual seconds of the run's parts.
 USUAL = {"trainer": ("trainer.train_s_total", SLOWER), "sync": ("trainer.sync_s_total", 1.5)}
-ENGINES = ("running", "kv_use", "generation_tokens", "prefix_hits", "preemptions", "prompt_tokens", "finished")
+ENGINES = ("running", "kv_use", "generation_tokens", "decoding_s", "prefix_hits", "preemptions", "prompt_tokens")
+ENGINES += ("finished",)
 # Counters of a trainer, and the column of a run log that they add up; "" = one a step.
 COUNTERS = {
     "trainer.steps": "",
@@ -45,6 +47,8 @@ COUNTERS = {
     "trainer.trained_tokens": "output_tokens",
     "trainer.trained_samples": "samples",
 }
+# The same of the engines' histogram of lengths.
+LENGTHS = {"output_tokens_sum": "length_sum", "output_tokens_count": "samples"}
 GAUGES = ("queue.samples", "queue.oldest_age_steps")
 
 
@@ -96,7 +100,7 @@ def learned_of(history: History, scenario: Scenario, given: Collection[str] | No
     for fine, group in groupby(range(len(good)), good.__getitem__):
         part = list(group)
         if fine:
-            healthy.append(_between(scraped, edges[part[0]], edges[part[-1] + 1]))
+            healthy.append(cut(scraped, edges[part[0]], edges[part[-1] + 1]))
     hours = sum(run.hours for run in healthy)
     if hours < FEWEST_H:
         rule = f"thresholds are learned from {FEWEST_H:g} healthy hours at least"
@@ -119,7 +123,7 @@ def _edges(scraped: Scraped) -> list[float]:
 def _faults(history: History, begin: float, end: float, scenario: Scenario, given: Collection[str] | None) -> list[str]:
     """What is to be mended in a part, by the runbook's checks; nothing of it can be trusted that cannot be read."""
     try:
-        part = _part(history, begin, end)
+        part = window(history, begin, end)
         verdict = replay(part, scenario, given=given or (), model=False, back_test=False).verdict
     except FleetsimError:
         return ["data"]
@@ -146,30 +150,15 @@ def _slow(scraped: Scraped, edges: Sequence[float]) -> list[set[str]]:
     return out
 
 
-def _part(history: History, begin: float, end: float) -> History:
-    """The window of a history; of a log without a clock, by the seconds of its steps."""
-    steps = history.steps
-    if steps is None or history.instances or "time_s" in steps.columns:
-        return window(history, begin, end)
-    ends = _ends(steps)
-    kept = (ends > begin) & (ends <= end)
-    columns = {name: column[kept] for name, column in steps.columns.items()}
-    return replace(history, times=np.array([begin, end]), steps=replace(steps, columns=columns))
-
-
-def _between(scraped: Scraped, from_s: float, to_s: float) -> Scraped:
-    kept = (scraped.times >= from_s) & (scraped.times <= to_s)
-    return Scraped(
-        scraped.times[kept],
-        {name: values[:, kept] for name, values in scraped.engines.items()},
-        {name: values[kept] for name, values in scraped.trainer.items()},
-    )
-
-
 def scraped_history(history: History) -> Scraped:
     """A history as its scrapes were; NaN where it says nothing."""
-    steps = history.steps
-    times = history.times if steps is None or history.instances else _grid(history, steps)
+    times, steps = history.times, history.steps
+    ends = None if steps is None else steps.ends
+    if steps is not None and not history.instances:
+        if ends is None:
+            rule, remedy = "has neither a clock nor the seconds of its steps", "log either"
+            raise InputError([Problem(flag("run"), history.source, rule, remedy)])
+        times = np.arange(float(np.nanmin(ends)), float(np.nanmax(ends)) + GRID_S, GRID_S)
     instances = max(1, len(history.instances))
     missing = np.full((instances, len(times)), np.nan)
     engines = {name: history.values.get(name, missing) for name in ENGINES}
@@ -182,47 +171,26 @@ def scraped_history(history: History) -> Scraped:
             engines[f"output_tokens_{name}"][:, at] = values
     nothing = np.full(len(times), np.nan)
     trainer = {name: history.fleet.get(name, nothing) for name in (*COUNTERS, *GAUGES)}
-    if steps is not None and not np.isfinite(trainer["trainer.steps"]).any():
-        trainer |= _logged(steps, times)
-        lengths, samples = steps.columns.get("length_mean"), steps.columns.get("samples")
-        if lengths is not None and samples is not None and not history.instances:
-            tokens = _grown(steps, np.nan_to_num(lengths * samples), times)
-            engines["output_tokens_sum"] = tokens[None, :]
-            engines["output_tokens_count"] = _grown(steps, np.nan_to_num(samples), times)[None, :]
+    if steps is not None and ends is not None and not np.isfinite(trainer["trainer.steps"]).any():
+        logged = _logged(steps, ends, times)
+        lengths = {name: logged.pop(name)[None, :] for name in LENGTHS if name in logged}
+        engines |= {} if history.instances else lengths
+        trainer |= logged
     return Scraped(times, engines, trainer)
 
 
-def _ends(steps: StepLog) -> Floats:
-    """When each step ended: by the log's clock, else by the sum of their seconds."""
-    known = steps.columns.get("time_s")
-    return np.cumsum(np.nan_to_num(steps.columns["step_s"])) if known is None else known
-
-
-def _grid(history: History, steps: StepLog) -> Floats:
-    if "time_s" not in steps.columns and "step_s" not in steps.columns:
-        rule, remedy = "has neither a clock nor the seconds of its steps", "log either"
-        raise InputError([Problem(flag("run"), history.source, rule, remedy)])
-    ends = _ends(steps)
-    return np.arange(float(np.nanmin(ends)), float(np.nanmax(ends)) + GRID_S, GRID_S)
-
-
-def _grown(steps: StepLog, amounts: Floats, times: Floats) -> Floats:
-    ends = _ends(steps)
+def _logged(steps: StepLog, ends: Floats, times: Floats) -> dict[str, Floats]:
+    """What exporters would have shown, at these times, of the steps in a log that ended then."""
     order = np.argsort(ends, kind="stable")
-    totals = np.concatenate([[0.0], np.cumsum(amounts[order])])
-    grown: Floats = totals[np.searchsorted(ends[order], times, "right")]
-    return grown
-
-
-def _logged(steps: StepLog, times: Floats) -> dict[str, Floats]:
-    """What an exporter would have shown of the steps in a log."""
+    done = np.searchsorted(ends[order], times, "right")
+    columns = {"": np.ones(len(steps)), **steps.columns}
+    if "length_mean" in columns and "samples" in columns:
+        columns["length_sum"] = columns["length_mean"] * columns["samples"]
     out = {}
-    for name, column in COUNTERS.items():
-        amounts = np.ones(len(steps)) if not column else steps.columns.get(column)
-        if amounts is not None:
-            out[name] = _grown(steps, np.nan_to_num(amounts), times)
+    for name, column in {**COUNTERS, **LENGTHS}.items():
+        if column in columns and (name not in LENGTHS or "length_sum" in columns):
+            out[name] = np.concatenate([[0.0], np.cumsum(np.nan_to_num(columns[column][order]))])[done]
     queued = steps.columns.get("queue_samples")
     if queued is not None:
-        last = np.searchsorted(_ends(steps), times, "right") - 1
-        out["queue.samples"] = queued[np.clip(last, 0, len(queued) - 1)]
+        out["queue.samples"] = queued[order][np.clip(done - 1, 0, len(queued) - 1)]
     return out

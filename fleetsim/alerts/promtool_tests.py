@@ -140,6 +140,7 @@ def series_of(before: Level, after: Level, standing: Standing, writing: Writing,
         yield Grown(_metric(names, "running"), mine, False, RUNNING, None if lost else RUNNING)
         for signal, suffix, own in (
             ("generation_tokens", "", True),
+            ("decoding_s", "", False),
             ("finished", "", False),
             ("output_tokens", "_sum", False),
             ("output_tokens", "_count", False),
@@ -172,6 +173,7 @@ def _rates(level: Level, expected: Expected, batch: int) -> dict[str, float]:
         "trained_tokens": steps * tokens,
         "trained_samples": requests,
         "generation_tokens": level.generated_per_trained * steps * tokens,
+        "decoding_s": RUNNING * expected.instances,
         "finished": requests,
         "output_tokens_sum": requests * level.output_length,
         "output_tokens_count": requests,

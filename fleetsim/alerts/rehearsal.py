@@ -10,8 +10,9 @@ no alert of its own.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ from fleetsim.alerts.faults import (
     scraped_run,
     steady_run,
 )
-from fleetsim.alerts.healthy import Corner
+from fleetsim.alerts.rate import Floats
 from fleetsim.alerts.signal_values import Expected, Scraped
 from fleetsim.config.load import with_changes
 from fleetsim.config.pools import PhaseConfig, TrainerConfig
@@ -39,17 +40,17 @@ from fleetsim.config.workload import Lognormal
 from fleetsim.faces import setting
 from fleetsim.job.derived_values import SECONDS
 from fleetsim.job.settings import LENGTHS
-from fleetsim.job.uncertainty import RERUN, UNCERTAIN, Z80, Axis, FactorLaw, Interval, Uncertain, observed_at
+from fleetsim.job.uncertainty import RERUN, UNCERTAIN, Axis, FactorLaw, observed_at
 from fleetsim.sim.engines import engine_of
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
 from fleetsim.sim.threads import side_by_side
 from fleetsim.workload.lengths import mean_length
 
-# Standard deviations of what is in doubt, to both sides.
-FAR = 2.0
-# What public measurements are off from a speed that nothing has confirmed: its ends.
-GUESSED: Interval = (0.7, 2.0)
+# Healthy fleets that are simulated beside the plan's own.
+FLEETS, SEED = 14, 20
+# What eight of ten public measurements are off from a speed that nothing has confirmed.
+GUESSED = FactorLaw("guess", 0.8, 1.55, "public measurements")
 # Signal -> the input that its level is, by its paths.
 _IS = {"trainer_pace": SECONDS, "sync_seconds": ("sync.pause_s", "sync.publish_s", "sync.trainer_block_s")}
 _TIMES = {u.axis: u.times for u in reversed(UNCERTAIN)}
@@ -57,10 +58,10 @@ _TIMES = {u.axis: u.times for u in reversed(UNCERTAIN)}
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """fleets: healthy ones, each with how far inputs are off. inputs: what is in doubt but for the differences
-    between two runs. unmeasured: signal -> why nothing says what its level is."""
+    """fleets: healthy ones, first the plan's own. inputs: what is in doubt but for the differences between two runs.
+    unmeasured: signal -> why nothing says what its level is."""
 
-    fleets: tuple[tuple[Corner, Scenario], ...] = ()
+    fleets: tuple[Scenario, ...] = ()
     inputs: tuple[str, ...] = ()
     unmeasured: Mapping[str, str] = field(default_factory=dict)
 
@@ -68,60 +69,45 @@ class Doubt:
 def doubt_of(scenario: Scenario, given: Collection[str] | None, known: bool | None) -> Doubt:
     """given: paths that somebody measured or gave, None = all. known: whether the speed that the engines are given is
     confirmed, None = it is the scenario's own."""
-    laws = [(u, law) for u, law in _laws(scenario, given) if known is None or u.axis != "engine"]
-    again = math.log1p(RERUN) / Z80 * FAR
-    ends: dict[Axis, list[tuple[float, float]]] = {axis: [(-again, again)] for axis in ("engine", "trainer", "sync")}
-    for uncertain, law in laws:
-        low, high = (math.log(float(law.factors(z))) for z in (-FAR, FAR))
-        ends.setdefault(uncertain.axis, []).append((low, high))
-    inputs = [u.what for u, _ in laws]
-    if known is False:
-        ends["engine"].append((math.log(GUESSED[0]), math.log(GUESSED[1])))
-        inputs.append("the engines' speed, which no back-test confirms")
-    factors = {axis: _together(mine) for axis, mine in ends.items()}
-    fleets = tuple(
-        (
-            {str(axis): share for axis, share in corner.items()},
-            _with(scenario, {axis: factors[axis][share > 0] ** abs(share) for axis, share in corner.items()}),
-        )
-        for corner in _corners(factors)
-    )
-    return Doubt(fleets, tuple(inputs), {} if given is None else dict(_unmeasured(scenario, given)))
+    laws = _laws(scenario, given, known)
+    # of each law's deviates one lies in each FLEETS-th part (a Latin hypercube), in an order of their own
+    parts = [NormalDist().inv_cdf((k + 0.5) / FLEETS) for k in range(FLEETS)]
+    random = np.random.default_rng(SEED)
+    deviates = zip(*(random.permutation(parts) for _ in laws), strict=True)
+    fleets = (scenario, *(_with(scenario, laws, each) for each in deviates))
+    inputs = tuple(what for what, *_ in laws if what)
+    return Doubt(fleets, inputs, {} if given is None else dict(_unmeasured(scenario, given)))
 
 
-def _laws(scenario: Scenario, given: Collection[str] | None) -> Iterator[tuple[Uncertain, FactorLaw]]:
-    """What is in doubt. Lengths that were counted one by one have no spread that could be wider."""
-    if given is None:
-        return
+# What is in doubt, which input it multiplies, and by how much.
+Law = tuple[str, Axis, FactorLaw]
+
+
+def _laws(scenario: Scenario, given: Collection[str] | None, known: bool | None) -> list[Law]:
+    """Lengths that were counted one by one have no spread that could be wider."""
+    rerun = FactorLaw("rerun", 1.0 / (1.0 + RERUN), 1.0 + RERUN, "runs and their repetitions")
+    axes: tuple[Axis, ...] = ("engine", "trainer", "sync")
+    found: list[Law] = [("", axis, rerun) for axis in axes]
     for uncertain in UNCERTAIN:
-        law = uncertain.law(scenario, given)
-        if law is not None and (uncertain.axis != "lengths" or isinstance(scenario.workload.output_tokens, Lognormal)):
-            yield uncertain, law
+        law = None if given is None else uncertain.law(scenario, given)
+        counted = uncertain.axis == "lengths" and not isinstance(scenario.workload.output_tokens, Lognormal)
+        if law is not None and not counted and (known is None or uncertain.axis != "engine"):
+            found.append((uncertain.what, uncertain.axis, law))
+    if known is False:
+        found.append(("the engines' speed, which no back-test confirms", "engine", GUESSED))
+    return found
 
 
 def drawn(scenario: Scenario, given: Collection[str] | None, random: Generator) -> Scenario:
     """A healthy fleet that the plan may turn out to be: a joint draw of all that is in doubt."""
-    axes: tuple[Axis, ...] = ("engine", "trainer", "sync")
-    factors = {axis: math.exp(math.log1p(RERUN) / Z80 * random.normal()) for axis in axes}
-    for uncertain, law in _laws(scenario, given):
-        factors[uncertain.axis] = factors.get(uncertain.axis, 1.0) * float(law.factors(random.normal()))
-    return _with(scenario, factors)
+    laws = _laws(scenario, given, None)
+    return _with(scenario, laws, random.normal(size=len(laws)))
 
 
-def _together(ends: list[tuple[float, float]]) -> Interval:
-    """Of independent factors, by their logarithms."""
-    return math.exp(-math.hypot(*(low for low, _ in ends))), math.exp(math.hypot(*(high for _, high in ends)))
-
-
-def _corners(factors: Mapping[Axis, Interval]) -> Iterator[Mapping[Axis, float]]:
-    """Each input alone, at both of its ends and halfway to them, and the two pools apart."""
-    for axis, (low, high) in factors.items():
-        yield from ({axis: share} for share in (-1.0, -0.5, 0.5, 1.0) if (low if share < 0 else high) != 1.0)
-    yield {"engine": -1.0, "trainer": 1.0}
-    yield {"engine": 1.0, "trainer": -1.0}
-
-
-def _with(scenario: Scenario, factors: Mapping[Axis, float]) -> Scenario:
+def _with(scenario: Scenario, laws: Sequence[Law], deviates: Sequence[float] | Floats) -> Scenario:
+    factors: dict[Axis, float] = {}
+    for (_, axis, law), z in zip(laws, deviates, strict=True):
+        factors[axis] = factors.get(axis, 1.0) * float(law.factors(z))
     changes: dict[str, Any] = {}
     for axis, factor in factors.items():
         changes |= _TIMES[axis](scenario, factor)
@@ -170,8 +156,8 @@ class Rehearsal:
 
     expected: what the plan says. scrape_s, interval_s: between two scrapes, and two evaluations of the rules. step_s:
     mean optimizer step. windows_s: candidates, ascending. healthy: runs without a fault; onsets: fault -> runs in which
-    it begins, none where the plan cannot have it. other: healthy runs of fleets that the plan may turn out to be, with
-    what they are off by; doubt: of what it is not sure.
+    it begins, none where the plan cannot have it. other: healthy runs of fleets that the plan may turn out to be, first
+    of its own, with the same requests; doubt: of what it is not sure.
     """
 
     scenario: Scenario
@@ -182,7 +168,7 @@ class Rehearsal:
     windows_s: tuple[float, ...]
     healthy: tuple[Scraped, ...]
     onsets: Mapping[str, tuple[Onset, ...]]
-    other: tuple[tuple[Corner, Scraped], ...] = ()
+    other: tuple[Scraped, ...] = ()
     doubt: Doubt = field(default_factory=Doubt)
 
     @property
@@ -193,7 +179,7 @@ class Rehearsal:
     @property
     def slowest_step_s(self) -> float:
         """The mean optimizer step of the slowest healthy fleet."""
-        steps = [(run.hours * 3600.0, float(np.ptp(run.trainer["trainer.steps"]))) for _, run in self.other]
+        steps = [(run.hours * 3600.0, float(np.ptp(run.trainer["trainer.steps"]))) for run in self.other]
         return max(self.step_s, *(seconds / max(count, 1.0) for seconds, count in steps), 0.0)
 
 
@@ -262,12 +248,11 @@ def rehearse(
 
     other_s = max(end_s, min(hours, OTHERS * healthy_h) / len(doubt.fleets) * 3600.0)
 
-    def other(fleet: tuple[Corner, Scenario]) -> Scraped | None:
-        run = with_changes(fleet[1], {"run.steps": SETTLED_STEPS + math.ceil(1.1 * other_s / step_s)})
+    def other(fleet: Scenario) -> Scraped | None:
+        run = with_changes(fleet, {"run.steps": SETTLED_STEPS + math.ceil(1.1 * other_s / step_s)})
         return steady_run(run, HEALTHY, HEALTHY_RUNS, scrape_s, SETTLED_STEPS, other_s, peak, engine, end_s)
 
-    found_others = zip(doubt.fleets, side_by_side(other, doubt.fleets), strict=True)
-    others = tuple((corner, scraped) for (corner, _), scraped in found_others if scraped is not None)
+    others = tuple(run for run in side_by_side(other, doubt.fleets) if run is not None)
     expected = expected_of(scenario)
     return Rehearsal(scenario, expected, scrape_s, interval_s, step_s, windows_s, healthy, onsets, others, doubt)
 

@@ -55,6 +55,7 @@ def scraped_of(records: Records) -> Scraped:
         "running": gauge(table["running"]),
         "kv_use": gauge(table["kv_use"]),
         "generation_tokens": gauge(table["generated"]),
+        "decoding_s": gauge(table["decode_s"]),
         "prefix_hits": gauge(table["hit_tokens"]),
         "preemptions": gauge(table["preemptions"]),
     }
@@ -128,9 +129,13 @@ class View:
     windows: Windows
     expected: Expected
 
+    def each(self, signal: str) -> Floats:
+        """Growth per second of a counter: (S, E)."""
+        return rates(self._values(signal), self.windows)
+
     def rate(self, signal: str) -> Floats:
-        """Growth per second of a counter, summed over the fleet: (E,)."""
-        return total(rates(self._values(signal), self.windows))
+        """The same, summed over the fleet: (E,)."""
+        return total(self.each(signal))
 
     def mean(self, signal: str) -> Floats:
         """The highest mean of a gauge over the windows: (E,)."""
@@ -194,10 +199,15 @@ def trainer_pace(v: View) -> Floats:
 
 
 def straggler_pace(v: View) -> Floats:
-    """Tokens per second and running request of the slowest instance / those of the median one."""
-    running = v.scraped.engines["running"]
-    held = counts(running, v.windows)
-    pace = _ratio(rates(v.scraped.engines["generation_tokens"], v.windows), averages(running, v.windows))
+    """Tokens per second and decoding request of the slowest instance / those of the median one.
+
+    Both are counters. A mean of `running` would be a mean of its scrapes: where a step lasts some whole number of
+    scrape intervals, they see the same moments of every step, which are other ones on every instance. Such a mean stays
+    off for as long as that lasts, and how wide it scatters depends on the length of a step, which the plan does not
+    know so well: a fleet 10 % faster than the one that a threshold was made from scattered twice as wide.
+    """
+    held = counts(v.scraped.engines["running"], v.windows)
+    pace = _ratio(v.each("generation_tokens"), v.each("decoding_s"))
     pace = np.where(held > PRESENT * held.max(axis=0), pace, np.nan)
     return _ratio(np.fmin.reduce(pace, axis=0), _median(pace))
 
@@ -209,7 +219,7 @@ def _median(values: Floats) -> Floats:
     middle = 0.5 * (np.maximum(n, 1) - 1)
     low, high = np.floor(middle).astype(int), np.ceil(middle).astype(int)
     e = np.arange(values.shape[1])
-    # an instance that generated between two looks at an empty batch has an infinite pace, here as in Prometheus
+    # an instance that made first tokens only has an infinite pace, here as in Prometheus
     with np.errstate(invalid="ignore"):
         median: Floats = known[low, e] * (1 - (middle - low)) + known[high, e] * (middle - low)
     return median

@@ -15,6 +15,7 @@ from fleetsim.alerts import signal_values as traces
 from fleetsim.alerts.metric_names import INSTANCE, MetricNames
 from fleetsim.alerts.signal_values import PRESENT, Expected, Trace
 from fleetsim.quantities import quantity
+from fleetsim.replay.observe.paces import SLOW
 
 Expression = Callable[[MetricNames, str, Expected], str]
 
@@ -72,9 +73,9 @@ def _highest(gauge: str) -> Expression:
 
 def _straggler(names: MetricNames, window: str, plan: Expected) -> str:
     generated = f"sum {INSTANCE} ({names.over('rate', 'generation_tokens', window)})"
-    running = f"sum {INSTANCE} ({names.over('avg_over_time', 'running', window)})"
+    decoding = f"sum {INSTANCE} ({names.over('rate', 'decoding_s', window)})"
     held = f"sum {INSTANCE} ({names.over('count_over_time', 'running', window)})"
-    pace = f"(({generated} / {running}) and ({held} > {PRESENT} * scalar(max({held}))))"
+    pace = f"(({generated} / {decoding}) and ({held} > {PRESENT} * scalar(max({held}))))"
     return f"min({pace}) / quantile(0.5, {pace})"
 
 
@@ -184,8 +185,8 @@ STANDING: tuple[StandingSignal, ...] = (
         source="engines",
         fault="straggler",
         unit="of the median",
-        title="Slowest instance's tok/s per running request / median",
-        least=0.02,
+        title="Slowest instance's tok/s per decoding request / median",
+        least=1.0 - SLOW,  # healthy instances of one kind differ by less
         summary="One instance generates slower than the others at the same load",
         advice="A placement or hardware problem, not a sizing problem: find the instance and replace it.",
     ),

@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fleetsim.alerts.alert_rule import AlertRule, Standing, Tracer, fires, sign, worth
-from fleetsim.alerts.healthy import MONTH_H, Corner, Healthy, Tail, healthy_of, levels_of, most_per_month, tail_of
+from fleetsim.alerts.healthy import MONTH_H, Healthy, healthy_of, levels_of, most_per_month, tail_of
 from fleetsim.alerts.inhibition import Begun, judged, silenced
 from fleetsim.alerts.learned import Learned
 from fleetsim.alerts.rate import Floats, lowest_lately
-from fleetsim.alerts.rehearsal import FAR, Rehearsal
+from fleetsim.alerts.rehearsal import Rehearsal
 from fleetsim.alerts.signals import STANDING, StandingSignal
 
 # Each run with a fault is evaluated so many times, at other moments.
@@ -48,7 +48,7 @@ FEW_HITS = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Fleets:
-    """Traces of the healthy fleet, and of those that the plan may turn out to be, with what each of them is off by.
+    """Traces of the healthy fleet, and of those that the plan may turn out to be.
 
     windows_s: through which they are looked at. learned: the fleet is the real one, which is in no doubt: only as many
     hours of it are known.
@@ -56,7 +56,7 @@ class Fleets:
 
     rehearsal: Rehearsal
     own: Sequence[Tracer]
-    other: Sequence[tuple[Corner, Tracer]]
+    other: Sequence[Tracer]
     windows_s: tuple[float, ...]
     learned: bool = False
 
@@ -78,29 +78,39 @@ class Fleets:
     def healthy(self, signal: StandingSignal, window_s: float, points: int) -> Healthy | None:
         """What an alert that needs so many evaluations in a row would have to exceed; None without so many."""
         interval_s = self.rehearsal.interval_s
-        block_s = max(0.0 if self.learned else 3600.0, 2.0 * (window_s + points * interval_s))
-
-        def found(tracers: Sequence[Tracer]) -> tuple[list[Floats], Floats, Tail]:
-            lows = [lowest_lately(t(signal, window_s), points) for t in tracers]
-            return lows, np.concatenate(lows), tail_of(lows, round(block_s / interval_s), block_s / 3600.0)
-
-        lows, own, tail = found(self.own)
-        if np.isnan(own).all():
+        least_s = 2.0 * (window_s + points * interval_s)
+        block_s = max(0.0 if self.learned else 3600.0, least_s)
+        lows = [lowest_lately(t(signal, window_s), points) for t in self.own]
+        own = np.concatenate(lows)
+        # the windows of a shorter run are nearly the same one, which does not scatter about its own mean
+        short = [len(values) * interval_s < least_s for values in lows]
+        if np.isnan(own).all() or (all(short) and window_s > self.windows_s[0]):
             return None
-        spread = float(np.nanstd(own))
-        corners: list[tuple[Corner, float, float]] = []
-        for corner, tracer in self.other:
-            _, values, other = found([tracer])
-            if math.isfinite(other.place):
+        level, spread, same = float(np.nanmean(own)), float(np.nanstd(own)), math.nan
+        off = _error(lows, round(3600.0 / interval_s))
+        fleets: list[tuple[float, float]] = []
+        for tracer in self.other:
+            values = lowest_lately(tracer(signal, window_s), points)
+            if not np.isnan(values).all():
+                mean = float(np.nanmean(values))
+                # all of them generate the same requests, which are not those of the long runs
+                same = mean if math.isnan(same) else same
                 # a level that hardly moves has no scatter to compare with
-                wider = float(np.nanstd(values)) / spread if spread > STILL * abs(tail.place) else 1.0
-                corners.append((corner, other.place - tail.place, min(WIDEST, max(1.0, wider))))
-        if self.learned:  # the mean of so many hours is as sure as they differ, their scatter as there are blocks
+                wider = float(np.nanstd(values)) / spread if spread > STILL * abs(level) else 1.0
+                wider = min(WIDEST, max(1.0, wider))
+                fleets.append((mean - same, wider))
+                if len(values) * interval_s >= least_s:
+                    lows.append(level + (values - mean) / wider)
+        tail = tail_of(lows, round(block_s / interval_s), block_s / 3600.0)
+        if self.learned:  # a few hours know the scatter as they have blocks
             wider = 1.0 + SCALE_OFF / math.sqrt(max(len(tail.maxima), 1))
             tail = replace(tail, scale=wider * tail.scale, wider=wider)
-            off = FAR * _error(lows, round(3600.0 / interval_s))
-            corners = [({"level": side}, side * off, 1.0) for side in (-1.0, 1.0)]
-        return healthy_of(lows, tail, interval_s, levels_of(tail.place, corners, FAR), self.center(signal, window_s))
+        return healthy_of(lows, tail, interval_s, levels_of(level, fleets, off), self.center(signal, window_s))
+
+    @property
+    def hours(self) -> float:
+        """Healthy hours of the fleet itself."""
+        return sum(len(t.at) for t in self.own) * self.rehearsal.interval_s / 3600.0
 
 
 def _error(runs: Sequence[Floats], hour: int) -> float:
@@ -117,17 +127,17 @@ def choose(rehearsal: Rehearsal, budget_per_month: float = 1.0, learned: Learned
     whose level nobody measured or gave, and one that no longer finds its fault where no healthy fleet that the plan may
     turn out to be fires it.
     """
-    simulated = _simulated(rehearsal)
+    planned = simulated(rehearsal)
     real = None if learned is None else _real(rehearsal, learned)
     faulty = _faulty(rehearsal)
     share = budget_per_month / len(STANDING)
     rules: list[AlertRule] = []
     left_out: dict[str, str] = {}
     for signal in STANDING:
-        mine, fleets = faulty[signal.fault], simulated
+        mine, fleets = faulty[signal.fault], planned
         if real is not None and signal.name != "instances" and real.windows_of(signal):
             fleets = real
-            _move(signal, real, simulated, faulty)
+            _move(signal, real, planned, faulty)
         unmeasured = None if fleets.learned else rehearsal.doubt.unmeasured.get(signal.name)
         reason = unmeasured or _no_use(signal, fleets)
         if reason is not None:
@@ -147,13 +157,13 @@ def choose(rehearsal: Rehearsal, budget_per_month: float = 1.0, learned: Learned
     return judged(Standing(rehearsal, budget_per_month, tuple(rules), left_out, {}, settle_s, learned), faulty)
 
 
-def _simulated(rehearsal: Rehearsal) -> Fleets:
-    """Evaluations fall anywhere between two scrapes."""
+def simulated(rehearsal: Rehearsal) -> Fleets:
+    """The simulated fleets; evaluations fall anywhere between two scrapes."""
     own = [
         Tracer(rehearsal, run, rehearsal.scrape_s * (i + 0.5) / len(rehearsal.healthy))
         for i, run in enumerate(rehearsal.healthy)
     ]
-    other = [(corner, Tracer(rehearsal, run, rehearsal.scrape_s / 2)) for corner, run in rehearsal.other]
+    other = [Tracer(rehearsal, run, rehearsal.scrape_s / 2) for run in rehearsal.other]
     return Fleets(rehearsal, own, other, rehearsal.windows_s)
 
 
@@ -232,7 +242,7 @@ def _chosen(signal: StandingSignal, fleets: Fleets, faulty: Begun, share: float)
             most = center + min(HALFWAY * (fault_level - center), ROOM * (level - center))
             level = _with_room(signal, rehearsal, faulty, window_s, points, level, most)
         level = sign(signal) * rounded(sign(signal) * level, signal.alerts_when == "above")
-    seen, hours = _episodes(signal, fleets.own, window_s, level, points), healthy.hours
+    seen, hours = _episodes(signal, fleets.own, window_s, level, points), fleets.hours
     return AlertRule(
         signal=signal,
         window_s=window_s,

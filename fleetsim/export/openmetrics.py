@@ -52,8 +52,9 @@ def _engine_values(records: Records, lives: list[Incarnation]) -> Iterator[Famil
         ("num_preemptions", "counter", "Preemptions.", table["preemptions"]),
         ("prefix_cache_queries", "counter", "Prompt tokens looked up in the prefix cache.", caching * prompt),
         ("prefix_cache_hits", "counter", "Prompt tokens found in the prefix cache.", table["hit_tokens"]),
+        ("inter_token_latency_seconds", "summary", "Seconds between tokens.", table["decode_s"]),
     ):
-        suffix = "_total" if kind == "counter" else ""
+        suffix = {"counter": "_total", "summary": "_sum"}.get(kind, "")
         series = (
             Series(life.instance, {}, ((suffix, {}),), life.rows, values[life.rows, life.instance][:, None])
             for life in lives

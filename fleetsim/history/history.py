@@ -73,6 +73,13 @@ class StepLog:
     def __len__(self) -> int:
         return len(next(iter(self.columns.values()), ()))
 
+    @property
+    def ends(self) -> Floats | None:
+        """When each step ended: by the log's clock, else by the sum of their seconds; None where it has neither."""
+        if "time_s" in self.columns or "step_s" not in self.columns:
+            return self.columns.get("time_s")
+        return np.cumsum(np.nan_to_num(self.columns["step_s"]))
+
 
 @dataclass(frozen=True, slots=True)
 class Note:

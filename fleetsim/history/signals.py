@@ -49,6 +49,8 @@ _TABLE = """
 # TensorRT-LLM counts tokens only when a request ends.
 generation_tokens | counter | tokens | output tokens | vllm:generation_tokens_total,
     sglang:realtime_tokens_total{mode="decode"}, sglang:generation_tokens_total, trtllm_generation_tokens_total
+decoding_s | counter | seconds | seconds between two output tokens of a request, summed over requests |
+    vllm:inter_token_latency_seconds_sum, vllm:time_per_output_token_seconds_sum, sglang:inter_token_latency_seconds_sum
 prompt_tokens | counter | tokens | prompt tokens, counted when a request's first token leaves |
     vllm:prompt_tokens_total, sglang:prompt_tokens_total, trtllm_prompt_tokens_total
 running | gauge | requests | requests in the engine's batch | vllm:num_requests_running, sglang:num_running_reqs,

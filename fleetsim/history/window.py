@@ -86,16 +86,19 @@ def window(history: History, start_s: float, end_s: float) -> History:
     """The part of a history from start_s to end_s, both ends included.
 
     Instances without a sample in it are left out. A histogram also keeps its last reading before start_s, from which
-    its growth counts. Raises InputError if nothing of the history lies in the window.
+    its growth counts. A log without a clock is cut by the seconds of its steps. Raises InputError if nothing of the
+    history lies in the window.
     """
-    clockless = history.steps is not None and "time_s" not in history.steps.columns and not history.instances
-    if clockless and len(history.times) and (start_s > history.start_s or end_s < history.end_s):
-        rule = f"{history.source} has no clock, so no part of it can be picked by time"
-        raise InputError(
-            [Problem("window", f"{shown(start_s)} to {shown(end_s)}", rule, text("leave out {} and {}", START, END))]
-        )
     keep = (history.times >= start_s - 1e-6) & (history.times <= end_s + 1e-6)
     steps = _rows(history.steps, start_s, end_s)
+    if steps is not None and "time_s" not in steps.columns and not (history.instances or keep.all()):
+        if steps.ends is None:
+            rule = f"{history.source} has no clock, so no part of it can be picked by time"
+            remedy = text("leave out {} and {}", START, END)
+            raise InputError([Problem("window", f"{shown(start_s)} to {shown(end_s)}", rule, remedy)])
+        if len(steps):
+            times = np.clip([start_s, end_s], history.start_s, history.end_s)
+            return dataclasses.replace(history, times=times, steps=steps)
     if not keep.any():
         raise InputError([_outside(history, start_s, end_s)])
     values = {name: at[:, keep] for name, at in history.values.items()}
@@ -126,9 +129,9 @@ def _buckets(b: Buckets, start_s: float, end_s: float, present: np.ndarray[tuple
 
 
 def _rows(steps: StepLog | None, start_s: float, end_s: float) -> StepLog | None:
-    if steps is None or "time_s" not in steps.columns:
+    at = None if steps is None else steps.ends
+    if steps is None or at is None:
         return steps
-    at = steps.columns["time_s"]
     keep = (at > start_s - 1e-6) & (at <= end_s + 1e-6)
     return dataclasses.replace(steps, columns={name: column[keep] for name, column in steps.columns.items()})
 

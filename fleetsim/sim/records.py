@@ -111,6 +111,7 @@ SCRAPE = np.dtype(
         ("waiting", "i8"),
         ("kv_use", "f8"),
         ("generated", "i8"),  # output tokens
+        ("decode_s", "f8"),  # seconds between two tokens of a request, summed over them
         ("prefilled", "i8"),  # prompt tokens computed, again after a preemption too
         ("hit_tokens", "i8"),  # prompt tokens found in the prefix cache
         ("preemptions", "i8"),

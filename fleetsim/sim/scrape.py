@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim import units
-from fleetsim.engine.kernel.tables import ACC_OFF, ACC_PAUSED, DOWN, JUMP, SHIFT
+from fleetsim.engine.kernel.tables import ACC_OFF, ACC_PAUSED, DOWN, JUMP, SHIFT, STEP
 from fleetsim.errors import InputError, Problem
 from fleetsim.sim.buffer import ready_groups
 from fleetsim.sim.fleet import Fleet
@@ -27,7 +27,7 @@ AT_ONCE = 128
 # Scrapes of a run, and rows of all instances: five weeks of every 15 s. A step of years would have no end.
 MOST_LOOKS, MOST_ROWS = 200_000, 10_000_000
 # Columns of SCRAPE and of the kernel's instance row; the kernel's are totals since the start of the run.
-COUNTERS = ("generated", "prefilled", "hit_tokens", "preemptions")
+COUNTERS = ("generated", "prefilled", "hit_tokens", "preemptions", "decode_s")
 _TOO_MANY = (
     f"a run is looked at {MOST_LOOKS:,} times at most, all instances together {MOST_ROWS:,} times",
     "see whether trainer.fixed_s or another time is in another unit; else simulate fewer steps or hours, or scrape "
@@ -59,7 +59,7 @@ class Scraper:
         n = len(fleet.world.instances)
         self.incarnation = np.zeros(n, np.int64)
         self.born_s = np.zeros(n)
-        self.before = {name: np.zeros(n, np.int64) for name in COUNTERS}  # what former incarnations had counted
+        self.before = {name: np.zeros(n, SCRAPE[name]) for name in COUNTERS}  # what former incarnations had counted
         self.rows: list[NDArray[Any]] = []
         # Of the pending looks: times, INSTANCE rows, residues.
         self.times: list[float] = []
@@ -137,6 +137,8 @@ class Scraper:
         for name in COUNTERS:
             out[name] = rows[name] - np.tile(self.before[name], looks)
         out["generated"] += grown * rows["decodes"]
+        under_way = (rows["kind"] == JUMP) | (rows["kind"] == STEP)
+        out["decode_s"] += np.where(under_way, rows["decodes"] * (now - rows["landed_s"]), 0.0)
         self.rows.append(out)
 
 

@@ -32,7 +32,7 @@ BUSY = {"workload.output_tokens": {"mean": 300.0, "cv": 1.0, "max": 900.0}, "tra
 SHORT = {"run.steps": 6, "run.warmup_steps": 0, **BUSY}
 PRESETS = ["verl-fully-async", "areal", "prime-rl", "trl-grpo", "verl-sync", "rollpacker", "laminar"]
 
-TOTALS = ("generated_tokens", "prefilled_tokens", "hit_tokens", "preemptions")  # of STEP, in the order of COUNTERS
+TOTALS = ("generated_tokens", "prefilled_tokens", "hit_tokens", "preemptions")  # of STEP, as the first of COUNTERS
 
 
 def bytes_of(records: Records) -> dict[str, bytes]:
@@ -56,6 +56,18 @@ def outcome(scenario: Scenario, every_s: float | None) -> dict[str, bytes] | str
 @given(scenarios(), st.sampled_from([0.05, 0.37, 1.0, 15.0]))
 def test_looking_changes_nothing(scenario: Scenario, every_s: float) -> None:
     assert outcome(scenario, every_s) == outcome(scenario, None)
+
+
+def test_seconds_of_decoding_are_those_of_the_requests() -> None:
+    """From its first token to the scrape, or to its end, each request decodes on its instance; pauses count."""
+    records = simulate(with_changes(default_scenario(), {**SHORT, "sync.pause_s": 3.0}), scrape_every_s=0.37)
+    table = records.scrapes.reshape(-1, records.scenario.fleet.instances)
+    began = records.samples[records.samples["first_token_s"] >= 0.0]
+    ends = np.where(began["finish_s"] >= 0.0, began["finish_s"], np.inf)
+    for row in table[:: len(table) // 9]:
+        seconds = np.maximum(0.0, np.minimum(ends, row["time_s"][0]) - began["first_token_s"])
+        expected = np.bincount(began["instance"], seconds, len(row))
+        np.testing.assert_allclose(row["decode_s"], expected, rtol=1e-9, atol=1e-9)
 
 
 CASES: dict[str, dict[str, Any]] = {
@@ -142,7 +154,7 @@ def check_counters(records: Records, every_s: float) -> None:
         return  # what the dead had counted is lost, as it is in reality
     for step in records.steps:
         k = int(np.searchsorted(times, step["end_s"]))
-        for name, total in zip(COUNTERS, TOTALS, strict=True):
+        for name, total in zip(COUNTERS, TOTALS, strict=False):
             before, after = table[name][k - 1].sum(), table[name][min(k, len(times) - 1)].sum()
             # the step's total leaves out what a jump has made so far, and counts a prompt when it starts
             slack = table["running"][k - 1].sum() + records.samples["target"].sum() * (name == "generated")

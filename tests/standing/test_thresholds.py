@@ -12,6 +12,7 @@ from fleetsim.alerts.alert_rule import Tracer, duration, fires
 from fleetsim.alerts.faults import BY_FAULT, HEALTHY, scraped_run, steady_run
 from fleetsim.alerts.inhibition import alarms
 from fleetsim.alerts.metric_names import MetricNames
+from fleetsim.alerts.planned_fleet import PlanFields
 from fleetsim.alerts.rehearsal import doubt_of, drawn, rehearse
 from fleetsim.alerts.rules import Writing, only, rules_document
 from fleetsim.alerts.signals import STANDING
@@ -112,6 +113,36 @@ def test_lost_samples_of_one_instance_do_not_make_it_a_straggler() -> None:
     tracer = Tracer(made, replace(run, engines=gone), 7.0)
     fired = {alert for alert, firing in alarms(chosen(), tracer).items() if firing.any()}
     assert fired == {"RolloutInstanceLost"}
+
+
+@pytest.mark.parametrize("compute_s", [25.0, 27.0, 28.0])
+def test_a_fleet_whose_steps_keep_time_with_the_scrapes_has_no_straggler(compute_s: float) -> None:
+    """Steps of 27, 29.4 and 30.4 s, of which scrapes every 15 s see the same moments again and again."""
+    run = with_changes(small(), {"run.steps": 260, "trainer.fixed_s": compute_s})
+    slow = with_changes(run, BY_FAULT["straggler"].changes(run))
+    for scenario, expected in ((run, False), (slow, True)):
+        tracer = Tracer(rehearsed(), scraped_run(scenario, 3, 15.0, 600.0), 3.0)
+        assert alarms(chosen(), tracer)["RolloutStraggler"].any() == expected
+
+
+PRESETS = ("verl-sync", "verl-fully-async", "nemo-rl-sc-in-order", "pipelinerl", "areal")
+
+
+@pytest.mark.parts
+@pytest.mark.parametrize("preset", PRESETS)
+def test_healthy_fleets_of_a_preset_fire_nothing(preset: str) -> None:
+    """Four, each another draw of all that the preset is not sure of; benchmarks/alerts.py watches them for longer."""
+    planned = PlanFields(preset=preset).planned("alerts")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rehearsal, "MULTIPLES", (1, 2))
+        made = rehearse(planned.scenario, hours=8.0, replications=1, given=planned.given)
+    standing, random, fired = choose(made), np.random.default_rng(6), set()
+    for k in range(4):
+        fleet = with_changes(drawn(made.scenario, planned.given, random), {"run.steps": 200})
+        tracer = Tracer(made, scraped_run(fleet, 60 + k, made.scrape_s, 20 * made.step_s), 3.0)
+        fired |= {alert for alert, firing in alarms(standing, tracer).items() if firing.any()}
+    assert not fired
+    assert standing.rule("straggler_pace").delay_s is not None
 
 
 def test_engines_without_a_trainer_keep_what_they_can() -> None:

@@ -215,6 +215,8 @@ def land(fleet: int, i: int, t: float) -> None:
         if kind == JUMP:
             take(fleet, i, blocks_needed(fleet, i, tokens))
         instance.block_s += 0.5 * (used + kv_blocks - instance.free) * (t - instance.t0)
+        instance.decode_s += instance.decodes * (t - instance.landed_s)
+        instance.landed_s = t
         keep_phase(fleet, i, k)
         instance.count += tokens
         instance.ratio_count += tokens - k  # SGLang's ratio falls with iterations, whatever they bring

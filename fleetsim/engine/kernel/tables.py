@@ -201,6 +201,8 @@ INSTANCE = np.dtype(
         ("promised_till", "i8"),
         ("promised_last", "i8"),  # the last running request in it; -1 = not added up
         ("block_s", "f8"),  # KV blocks in use, integrated over the iterations
+        ("decode_s", "f8"),  # seconds between tokens, summed over the decodes, by the end of the last iteration
+        ("landed_s", "f8"),  # when that was
     ],
     align=True,
 )
