@@ -173,10 +173,10 @@ knows."""
 
 GROUPS = (
     "Trainer given: the arm's own seconds of training are an input, so only its waiting is predicted. Trainer not "
-    "given: they follow from the fit, another publication or the model. Blind: configuration alone. Sealed: written from "
-    "a publication and entered in a ledger (scenarios/published/sealed.yaml) before the first prediction; an edit says "
-    "what and why. Ranges are those of a job with one arm measured, and come from public cases that were kept out "
-    "whole."
+    "given: they follow from the fit, another publication or the model. Blind: configuration alone. Sealed: "
+    "written from a publication and entered in a ledger (scenarios/published/sealed.yaml) before the first "
+    "prediction; an edit says what and why. Ranges are those of a job with one arm measured, and come from public "
+    "cases that were kept out whole."
 )
 
 IN_A_JOB = """\
