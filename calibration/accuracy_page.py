@@ -121,11 +121,11 @@ the median for models that were fitted, by {held_out} for models that were not.
 
 - Runs with 4,000 + 1,000 tokens by aiconfigurator's makers are up to twice as fast as one engine can be, or four
   times
-  as slow: several replicas, or prefill on other GPUs, behind one row.
+  as slow: several replicas, or prefill elsewhere, behind one row.
 - SGLang on DeepSeek in NVFP4 waits 5 to 9 seconds for the first token of four clients.
 - Qwen's page for the H20 implies 1.4 of 4.0 TB/s in 16 bits and agrees in fp8. Its 16-bit rows are not fitted.
 - TensorRT-LLM's runs of GPUStack are half as fast as the same engine elsewhere.
-- AMD's first tokens come up to 18 times earlier than prompts can be computed: the prompts are in the cache.
+- AMD's first tokens come up to 18 times too early: the prompts are in the cache.
 
 """
 
@@ -133,11 +133,11 @@ HOW = """### What is assumed
 
 - A response's first token is the median one here, without the path to a server. It is 1 to 5 % of a response. Later
   tokens are at {later:.2f} of the measured time.
-- Experts are picked evenly and independently; the busiest GPU takes {uneven:.2f} times the mean for its operations.
+- Experts are picked evenly, and alike only by drafts; the busiest GPU takes {uneven:.2f} times the mean for its
+  operations.
 - Layers that look back up to 2,048 tokens cost every sequence the same. No public run is of a longer window.
-- Ada and consumer Blackwell are their nearest relative on their own data sheet. AMD's kernels start from a guess, and
-  six
-  runs of an MI300X move them.
+- Ada and consumer Blackwell are their nearest relative on their own data sheet. AMD's kernels are a guess
+  that six runs of an MI300X moved.
 - fp16 and bf16 run alike; so does fp8 with scales of any kind.
 - KV capacity comes from memory ({refused} published runs had more than it grants them, and cannot be predicted).
 """

@@ -59,7 +59,7 @@ HONEST = """### What it does not know
 - The network between servers is taken to be one 400 Gb/s card per GPU. A slower one costs more: 12 GPUs on two servers
   of a cloud took twice what is predicted.
 - Context parallel ranks are divided like others: what their rings send is not counted.
-- NeMo-RL publishes more steps without their phases. They are not used here.
+- Steps that NeMo-RL publishes without phases are not used.
 """
 
 

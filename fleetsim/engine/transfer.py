@@ -19,9 +19,10 @@ class Transfer:
 
     model_bytes: all weights as they travel. element_bytes: of one weight. tensors: of the checkpoint. loaded: those of
     them that a rank of an engine keeps a part of; it passes over experts of other ranks. trainer_gpus, instances, tp:
-    GPUs that send, engines that receive, GPUs of each (all stages together). gpu_bytes: what one of them keeps of the
-    weights. node_gpus: GPUs of a server. link_bytes_s: from a GPU to its peers. colocated: trainer and engines share
-    the GPUs.
+    GPUs that send, engines that receive, GPUs of each (all stages together). copy_gpus: of the trainer's GPUs, those
+    that share one copy of the weights; None = all do, and gather together. gpu_bytes: what a GPU of an engine keeps of
+    the weights. node_gpus: GPUs of a server. link_bytes_s: from a GPU to its peers. colocated: trainer and engines
+    share the GPUs.
     """
 
     model_bytes: float
@@ -29,6 +30,7 @@ class Transfer:
     tensors: int
     loaded: int
     trainer_gpus: int
+    copy_gpus: int | None
     instances: int
     tp: int
     gpu_bytes: float
@@ -173,8 +175,15 @@ def rdma_p2p(t: Transfer) -> Stages:
 
 
 def cuda_ipc(t: Transfer) -> Stages:
-    """Shards gathered on every one of the GPUs that trainer and engine share, passed as handles, loaded."""
-    rate = t.peers_bytes_s if t.trainer_gpus <= t.node_gpus else t.node_bytes_s
+    """Shards gathered on every one of the GPUs that trainer and engine share, passed as handles, loaded.
+
+    Ranks of Megatron receive what other stages and expert ranks hold, each through its own card
+    (NVIDIA-NeMo/RL, megatron_policy_worker.py, `export_hf_weights`); one collective of all uses every card of a server.
+    """
+    if min(t.copy_gpus or t.trainer_gpus, t.trainer_gpus) <= t.node_gpus:
+        rate = t.peers_bytes_s
+    else:
+        rate = t.node_bytes_s if t.copy_gpus is None else min(t.nic_bytes_s, t.peers_bytes_s)
     return _into_engines(t, t.gather_s, t.model_bytes / rate, "collecting shards")
 
 

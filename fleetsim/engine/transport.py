@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -9,7 +10,7 @@ from functools import lru_cache
 
 from fleetsim import units
 from fleetsim.config.engine import EngineConfig
-from fleetsim.config.pools import Backend
+from fleetsim.config.pools import Backend, RecipeConfig
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.sync import GATHER_BYTES_S, SyncConfig
 from fleetsim.engine.gpus import GpuSpec, gpu_of, gpu_spec
@@ -25,6 +26,8 @@ from fleetsim.errors import InputError, Problem
 # Larger models are trained with Megatron: gathering all their weights for each micro-batch costs more than tensor,
 # pipeline and expert parallel ranks (NVIDIA-NeMo/RL discussion 1161 for 70B; SkyRL's docs for a mixture of 30B).
 DENSE_FSDP, MIXTURE_FSDP = 40e9, 20e9
+# What replicas of Megatron have each for itself: weights in 16 bits and gradients in 32.
+COPY_BYTES = 6
 # Without a transport and without a figure of the user.
 PUBLISH_S, PAUSE_S, TRAINER_BLOCK_S = 0.0, 1.0, 1.0
 
@@ -110,8 +113,9 @@ def transfer_of(scenario: Scenario) -> Transfer:
     try:
         gpu = known_gpu(s.engine)
         node_gpus, link_bytes_s = link.node_gpus or gpu.node_gpus, link.link_bytes_s or gpu.link_bytes_s
+        memory: float = gpu.memory_bytes
     except InputError as error:
-        node_gpus, link_bytes_s = link.node_gpus or 8, link.link_bytes_s or 0.0
+        node_gpus, link_bytes_s, memory = link.node_gpus or 8, link.link_bytes_s or 0.0, math.inf
         if link.node_gpus is None or link.link_bytes_s is None:
             problems += [
                 Problem("engine.gpu", p.value, p.rule, f"{p.remedy}; or give link.node_gpus and link.link_bytes_s")
@@ -147,6 +151,7 @@ def transfer_of(scenario: Scenario) -> Transfer:
         tensors=tensors,
         loaded=tensors if shape is None or lora is not None else _loaded(s.engine, shape, tensors),
         trainer_gpus=s.trainer.gpus,
+        copy_gpus=_copy_gpus(s.trainer.recipe, model_bytes / element, memory) if backend == "megatron" else None,
         instances=s.fleet.instances,
         tp=s.engine.gpus,
         gpu_bytes=model_bytes * _kept(s.engine, shape, dtype),
@@ -167,6 +172,12 @@ def backend_for(shape: ModelShape) -> Backend:
     """What a team would train it with where nobody says."""
     limit = DENSE_FSDP if shape.mixture is None else MIXTURE_FSDP
     return "fsdp" if shape.params <= limit else "megatron"
+
+
+def _copy_gpus(recipe: RecipeConfig, weights: float, memory: float) -> int:
+    """Megatron's GPUs that share one copy: the ranks that are given, and no fewer than hold it with its gradients."""
+    ranks = (recipe.pp or 1) * max(recipe.tp or 1, recipe.ep or 1)
+    return max(ranks, math.ceil(COPY_BYTES * weights / memory))
 
 
 def _layouts(engine: EngineConfig) -> list[Layout]:

@@ -18,10 +18,10 @@ from fleetsim.engine.layout import layout_of
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.measured_drafts import fewer_drafted_s, knots_of
 from fleetsim.engine.model.names import model_shape
-from fleetsim.engine.model.precision import KV_BYTES
+from fleetsim.engine.model.precision import KV_BYTES, PRECISIONS
 from fleetsim.engine.model.shape import ModelShape
 from fleetsim.engine.operators.curves import shipped_curves
-from fleetsim.engine.operators.device import Device
+from fleetsim.engine.operators.device import Device, Tokens
 from fleetsim.engine.operators.drafting import Drafting, drafting, looked_up, nothing
 from fleetsim.engine.operators.layers import Layers
 from fleetsim.engine.speculation import Speculation
@@ -97,14 +97,14 @@ def with_speculation(
         schedule = tuple((n, tree - 1 if k else 0) for n, k in schedule)
         rows = max(1, round((tree - 1) / ks[-1]))
     if measured is not None:
-        costs = _Costs(Drafting(nothing, nothing), lambda queries: (0.0, 0.0), limits)
+        costs = _Costs(Drafting(nothing, nothing), limits)
     elif engine.kind == "roofline":
         costs = _of_operators(engine, given, len(lengths) - 1, limits)
     else:
         own = looked_up(given.method) if given.method in ("ngram", "suffix") else Drafting(nothing, nothing)
-        costs = _Costs(own, lambda queries: (0.0, 0.0), limits)
+        costs = _Costs(own, limits)
     if given.draft_s is not None:
-        fixed = given.draft_s
+        fixed = given.draft_s / costs.factor
         costs = costs._replace(drafting=replace(costs.drafting, pass_s=lambda n: fixed + 0.0 * n, kv_token_s=0.0))
     knots = knots_of(limits.max_num_seqs)
     passes = [0, *(k if tree is None or tree == ks[-1] + 1 else ks[-1] for k in range(1, len(lengths)))]
@@ -122,7 +122,7 @@ def with_speculation(
         costs.drafting.prompt_token_s,
         f"{_drafter(engine, given, profile)}, {found.source}",
     )
-    return replace(step_time, speculation=speculation), costs.limits
+    return replace(step_time, speculation=speculation.slower(costs.factor)), costs.limits
 
 
 def _drafter(engine: EngineConfig, given: SpeculationConfig, profile: Profile | None) -> str:
@@ -154,12 +154,16 @@ def _refuse_unmeasured(given: SpeculationConfig, profile: Profile) -> None:
 
 
 class _Costs(NamedTuple):
-    """The drafter; what so many queries of a sequence take more than one does, in seconds per sequence and per cached
-    token; and the limits that the drafter leaves."""
+    """The drafter, and the limits that it leaves. verified: what so many queries of a sequence take more than one does,
+    in seconds per sequence and per cached token. shared_s: what f(n) of the verified tokens has too much, because they
+    share experts, by drafts and decodes; beside prompts, which visit all experts anyway, it is less. factor: of the
+    model's published runs, on all seconds."""
 
     drafting: Drafting
-    verified: Callable[[int], tuple[float, float]]
     limits: EngineLimits
+    verified: Callable[[int], tuple[float, float]] = lambda queries: (0.0, 0.0)
+    shared_s: Callable[[int, Tokens], Tokens] = lambda drafts, n: 0.0 * n
+    factor: float = 1.0
 
     def added_s(self, k: int, passes: int, rows: int, sequences: Sequence[float]) -> tuple[float, ...]:
         """Seconds that an iteration with k drafted tokens takes more, by sequences."""
@@ -167,7 +171,7 @@ class _Costs(NamedTuple):
         if k == 0:
             return (0.0,) * len(n)
         seconds = self.drafting.once_s(n) + passes * self.drafting.pass_s(n * rows) + n * self.verified(k + 1)[0]
-        return tuple(np.maximum.accumulate(seconds).tolist())
+        return tuple((np.maximum.accumulate(seconds) - self.shared_s(k, n)).tolist())
 
     def added_kv_token_s(self, k: int, passes: int) -> float:
         """The same for each cached token."""
@@ -214,4 +218,10 @@ def _of_operators(engine: EngineConfig, given: SpeculationConfig, most: int, lim
             raise InputError([Problem("speculation.method", given.method, rule, "raise tp, or use another method")])
     # Any drafted token may be the last that is accepted: a state is kept for each.
     states = math.ceil(shape.state_bytes(engine.tp) * most / (token * limits.block_size))
-    return _Costs(drafter, verified, replace(limits, kv_blocks=blocks, state_blocks=limits.state_blocks + states))
+
+    def shared_s(drafts: int, n: Tokens) -> Tokens:
+        alike = replace(layers, drafts=drafts)
+        return layers.tokens_s(n * (drafts + 1)) - alike.tokens_s(n * (drafts + 1))
+
+    left = replace(limits, kv_blocks=blocks, state_blocks=limits.state_blocks + states)
+    return _Costs(drafter, left, verified, shared_s, curves.factor_of(shape, engine.name, PRECISIONS[dtype].bits))

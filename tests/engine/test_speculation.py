@@ -27,14 +27,18 @@ from fleetsim.engine.acceptance import (
 )
 from fleetsim.engine.kernel.tables import CMD_VERSION
 from fleetsim.engine.model.hf_config import shape_from_config
+from fleetsim.engine.model.mlps import Mixture
+from fleetsim.engine.model.names import model_shape
 from fleetsim.engine.native import advance, command
+from fleetsim.engine.operators.curves import shipped_curves
+from fleetsim.engine.operators.layers import DRAFTED_APART
 from fleetsim.engine.speculation import Speculation
 from fleetsim.engine.state import World
 from fleetsim.errors import InputError
 from fleetsim.job.engine_source import engine_source
+from fleetsim.sim import speculation
 from fleetsim.sim.engines import engine_of, in_engine
 from fleetsim.sim.run import simulate
-from fleetsim.sim.speculation import accepted
 from tests.engine.test_published_models import config_of
 
 QWEN35_9B = config_of("Qwen/Qwen3.5-9B")
@@ -65,7 +69,7 @@ def drawn(
 
 def test_a_draft_model_brings_what_was_published() -> None:
     """Qwen3-1.7B for Qwen3-32B on MT-Bench (vllm-project/vllm#43091): 36,593 drafts of 3 tokens, 65,181 accepted."""
-    found = accepted(
+    found = speculation.accepted(
         SpeculationConfig(method="draft_model", num_speculative_tokens=3, draft_model="Qwen/Qwen3-1.7B"), 5
     )
     assert found.lengths[3] == pytest.approx(1 + 65_181 / 36_593, abs=0.02)
@@ -187,6 +191,52 @@ def test_what_an_mtp_layer_takes_by_hand() -> None:
     added = float(step_time.speculation.at(np.array([1.0])).added_s[0])
     assert read / 3.35e12 < added < 1.6 * read / 3.35e12
     assert step_time.seconds(1) == plain.seconds(1)
+
+
+@pytest.mark.parametrize(
+    ("experts", "per_token", "rows", "counted"),
+    # Luce-Org/lucebox pull request 501; ml-explore/mlx-lm pull request 1485: two tokens share 25.7 % of four each.
+    [(256, 8, 8, 39.4), (256, 8, 15, 58.9), (64, 4, 2, 4 * (2 - 0.257))],
+)
+def test_drafted_tokens_share_as_many_experts_as_were_counted(
+    experts: int, per_token: int, rows: int, counted: float
+) -> None:
+    mixture = Mixture(experts, per_token, 1)
+    assert mixture.touched(1 + DRAFTED_APART * (rows - 1)) == pytest.approx(counted, rel=0.13)
+    assert mixture.touched(float(rows)) > 1.1 * counted, "tokens of strangers share fewer"
+
+
+def test_verified_tokens_of_a_mixture_cost_less_than_tokens_of_strangers() -> None:
+    """Of eight decodes, where experts are read for few tokens; hardly less of a thousand, which touch all of them."""
+    mixture, dense = (
+        with_changes(default_scenario(), {"engine.model": model}) for model in ("Qwen/Qwen3-30B-A3B", "Qwen/Qwen3-8B")
+    )
+    for scenario, least in ((mixture, 0.05), (dense, 0.0)):
+        step_time, _ = engine_of(with_drafts(scenario, method="ngram", num_speculative_tokens=3))
+        plain, _ = engine_of(scenario)
+        assert step_time.speculation is not None
+        saved = -step_time.speculation.at(np.array([8.0, 250.0])).added_s / plain.curve(np.array([32.0, 1000.0]))
+        assert (saved[0] > least) == (least > 0)
+        assert saved[1] < 0.02
+
+
+def test_drafts_take_their_models_factor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a model's published runs say of its iterations holds for its drafts; seconds that somebody gave stand."""
+    scenario = with_changes(default_scenario(), {"engine.model": "Qwen/Qwen3-14B"})
+
+    def drafts(**more: Any) -> Speculation:
+        asked = SpeculationConfig(method="eagle3", **more)
+        found = speculation.with_speculation(scenario.engine, asked, *engine_of(scenario))[0].speculation
+        assert found is not None
+        return found
+
+    own, given = drafts(), drafts(draft_s=0.5)
+    curves = shipped_curves()
+    factor = curves.factor_of(model_shape("Qwen/Qwen3-14B"), "vllm", 16)
+    monkeypatch.setattr(speculation, "shipped_curves", lambda: replace(curves, models={}))
+    assert factor > 1.05
+    assert own.added_s[1] == pytest.approx([factor * s for s in drafts().added_s[1]])
+    assert given.added_s[1][0] == pytest.approx(0.5, rel=0.05)
 
 
 @pytest.mark.parametrize("method", ["mtp", "eagle3", "draft_model", "ngram", "suffix"])

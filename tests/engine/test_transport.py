@@ -26,14 +26,16 @@ LINK: dict[str, Any] = {
 DEFAULT_PLACEMENT = {"cuda_ipc": "colocated"}
 
 
-def times(transport: str, instances: int = 4, tp: int = 4, trainer_gpus: int = 16, **link: Any) -> SyncTimes:
+def times(
+    transport: str, instances: int = 4, tp: int = 4, trainer_gpus: int = 16, recipe: Any = None, **link: Any
+) -> SyncTimes:
     """16 trainer GPUs in two nodes and four instances of four GPUs in two more, unless said otherwise."""
     return sync_times(
         scenario_from_mapping(
             {
                 "fleet": {"instances": instances, "placement": DEFAULT_PLACEMENT.get(transport, "disaggregated")},
                 "engine": {"tp": tp},
-                "trainer": {"gpus": trainer_gpus},
+                "trainer": {"gpus": trainer_gpus, "recipe": recipe or {}},
                 "sync": {"transport": transport, "link": {**LINK, **link}},
             }
         )
@@ -69,9 +71,12 @@ def three(t: SyncTimes) -> list[float]:
         # Two stages: 50 GB through every card, then the 25 GB of a GPU. Without slices each GPU fetches all 100 GB.
         ("rdma_p2p", {"source": "stage", "stages": 2}, [0, 8.75, 8.75]),
         ("rdma_p2p", {"fetch": "whole"}, [0, 11.25, 11.25]),
-        # Every GPU collects all 100 GB: 0.5 s over the links of a node, 1.25 s where the trainer fills two.
-        ("cuda_ipc", {"trainer_gpus": 8}, [0, 1.75, 1.75]),
-        ("cuda_ipc", {}, [0, 2.5, 2.5]),
+        # Every GPU collects all 100 GB: 0.5 s over the links of a node, 1.25 s where shards lie in two. Megatron's copy
+        # of 50 billion weights with gradients takes four GPUs; each of 16 ranks that share one needs its card for 10 s.
+        ("cuda_ipc", {"trainer_gpus": 8, "recipe": {"backend": "fsdp"}}, [0, 1.75, 1.75]),
+        ("cuda_ipc", {"recipe": {"backend": "fsdp"}}, [0, 2.5, 2.5]),
+        ("cuda_ipc", {}, [0, 1.75, 1.75]),
+        ("cuda_ipc", {"recipe": {"backend": "megatron", "pp": 2, "ep": 8}}, [0, 11.25, 11.25]),
         # Two trainer nodes write 4 GB/s; each rollout node reads 4 GB/s; 25 GB a GPU over PCIe take 1 s.
         ("checkpoint_shuttle", {}, [25.5, 25.25, 25]),
         ("checkpoint_shuttle", {"prefetch": True}, [50.5, 1.25, 25]),
