@@ -18,7 +18,7 @@ from fleetsim.split.ask import SplitJob
 if TYPE_CHECKING:
     from fleetsim.job.base_job import Start, Tell
     from fleetsim.job.options import Options
-    from fleetsim.plan.front import Objective
+    from fleetsim.search.front import Objective
 
 BUDGET, CHOICES = "The budget", "What may be chosen"
 
@@ -47,7 +47,7 @@ class Plan:
 
     def ready(self) -> Self:
         """The same question with the job itself. Raises InputError with all that is wrong."""
-        from fleetsim.split.permissions import allowed
+        from fleetsim.search.permissions import allowed
 
         wrong = Problems(self._wrong())
         with wrong.check():
@@ -65,8 +65,8 @@ class Plan:
     def _wrong(self) -> Iterator[Problem]:
         from fleetsim.config.tree import did_you_mean
         from fleetsim.engine.gpus import gpu_spec
-        from fleetsim.plan.front import OBJECTIVES
-        from fleetsim.split.arrangements import MOST_GPUS
+        from fleetsim.search.arrangements import MOST_GPUS
+        from fleetsim.search.front import OBJECTIVES
 
         if self.gpus is None and self.max_price_per_hour is None and self.step_s is None:
             remedy = text("give {}, {} or {}", flag("gpus", 64), flag("max_price_per_hour", 200), flag("step_s", 60))
@@ -101,9 +101,9 @@ def ask(asked: Plan, watch: Watch = SILENT) -> PlanResult:
     from fleetsim.job.command import call_again
     from fleetsim.job.engine_source import engine_source
     from fleetsim.plan.assumptions import assumed, warnings_of
-    from fleetsim.plan.front import Budget
     from fleetsim.plan.plan import plan as search
-    from fleetsim.split.permissions import allowed
+    from fleetsim.search.front import Budget
+    from fleetsim.search.permissions import allowed
 
     asked = asked.ready()
     job = ready(asked.job)

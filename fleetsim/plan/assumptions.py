@@ -10,7 +10,7 @@ from fleetsim.job.assumptions import Assumption, assumptions_of
 from fleetsim.job.caveats import error_warnings, range_warnings
 from fleetsim.job.derived_values import price_notes
 from fleetsim.job.engine_source import EngineSource
-from fleetsim.plan.choices import AHEAD, ENGINE, LIMITS
+from fleetsim.plan.choices import ENGINE, LIMITS
 from fleetsim.plan.rows import Plans
 
 # What a plan chooses, and targets, which it does not aim at.
@@ -20,7 +20,8 @@ _CHOSEN = (
     "fleet.placement",
     "fleet.switch_s",
     "trainer.gpus",
-    *(path for choice in (*ENGINE, AHEAD, *LIMITS) for path in choice.paths if path not in ("admission", "engine.gpu")),
+    "sync.every_steps",
+    *(path for choice in (*ENGINE, *LIMITS) for path in choice.paths if path != "engine.gpu"),
 )
 
 
@@ -43,6 +44,6 @@ def warnings_of(result: Plans, profile: EngineSource) -> tuple[str, ...]:
 
 
 def _stuck(result: Plans) -> Iterator[str]:
-    stuck = result.tally.stuck
+    stuck = result.stuck
     if stuck:
         yield f"{units.plural(len(stuck), 'plan')} cannot run and are left out, the first because {stuck[0].what}"

@@ -22,8 +22,7 @@ from fleetsim.job.metrics import CANDIDATE_METRICS
 from fleetsim.job.words import binding_words, kind_of
 from fleetsim.plan import words
 from fleetsim.plan.assumptions import assumed
-from fleetsim.plan.rows import RANGED, PlanRow, Plans
-from fleetsim.plan.search import Found
+from fleetsim.plan.rows import RANGED, PlanRow, Plans, usd_per_h, usd_per_token
 from fleetsim.tell.charts.chart import Chart
 from fleetsim.tell.charts.kinds import Curve, curve_chart
 from fleetsim.tell.data import estimate, head, told
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
     from fleetsim.config.scenario import Scenario
     from fleetsim.job.assumptions import Assumption
     from fleetsim.job.engine_source import EngineSource
-    from fleetsim.plan.rows import PlanRow, Plans
-    from fleetsim.plan.search import Found
 
 
 _HEADINGS = ("plan", "step, s", "$/step", "$/M tok", "$/h", "stale", "idle t/r")
@@ -94,8 +91,8 @@ def front_table(result: Plans) -> Table:
             words.plan_words(row, several),
             Words(_figures(row.step_s), f" {_ends(row.range_of('step_s'), _figures)}"),
             Words(_usd(row.usd), f" {_ends(row.range_of('cost_per_step'), _figures)}"),
-            _usd(1e6 * row.usd_per_token),
-            f"{row.usd_per_h:,.0f}",
+            _usd(1e6 * usd_per_token(row)),
+            f"{usd_per_h(row):,.0f}",
             words.stale_words(row),
             _idle(row),
         )
@@ -113,11 +110,11 @@ def bought(result: Plans) -> Listed:
     )
 
 
-def so_far(found: Sequence[Found]) -> Document:
+def so_far(found: Sequence[PlanRow]) -> Document:
     """What a terminal shows of plans that were simulated before there was an answer."""
     rows = tuple(
         (
-            f"{f.scenario.engine.gpu} {words.share_words(f.candidate.share)}: {words.engine_words(f.scenario)}",
+            f"{f.scenario.engine.gpu} {words.share_words(f.choice.share)}: {words.engine_words(f.scenario)}",
             _figures(f.step_s),
             _usd(f.usd),
         )
@@ -143,7 +140,7 @@ def _chart(result: Plans) -> Chart | None:
         y_title="optimizer step",
         how="seconds",
         recommended=result.best.usd,
-        star=f"recommended: {words.share_words(result.best.candidate.share)}",
+        star=f"recommended: {words.share_words(result.best.choice.share)}",
     )
 
 
@@ -172,7 +169,7 @@ def _idle(row: PlanRow) -> str:
 def plan_facts(result: Plans) -> Facts:
     """What one must know of a plan, as a table."""
     row, of = result.best, result.best.estimates
-    s, ranges, share, usd = row.scenario, row.ranges, row.candidate.share, 1e6 * row.usd_per_token
+    s, ranges, share, usd = row.scenario, row.ranges, row.choice.share, 1e6 * usd_per_token(row)
     idle, doubt = of["trainer_idle_fraction"].mean, () if ranges is None else [part.path for part in ranges.parts]
     binds = binding_words(row.binding, s.admission.law, s.sync.scope, s.fleet.in_flight_unit, idle)
     token = "cost of a million trained tokens"
@@ -183,7 +180,7 @@ def plan_facts(result: Plans) -> Facts:
         words.headline(result),
         run,
         Fact("gpus", value=share.gpus, title="GPUs", note=words.share_words(share)),
-        run_facts(of, s, row.spans, row.age),
+        run_facts(of, s, None if ranges is None else ranges.metrics, row.age),
         Fact("cost_per_million_tokens", "", "", usd, "money", title=token),
         Fact("binds", binds.name),
         Fact("allow", _allow(result)),
@@ -237,7 +234,7 @@ def plan_document(
             "ruled_out": {"by_rate_and_trainer": tally.rough, "by_bound": tally.bound, "by_plans_alike": tally.alike},
             "simulated": tally.simulated,
             "runs": tally.runs,
-            "stuck": len(tally.stuck),
+            "stuck": len(result.stuck),
         },
         "assumptions": [asdict(a) for a in assumptions],
         "warnings": list(warnings),
@@ -245,7 +242,7 @@ def plan_document(
     }
 
 
-def so_far_document(scenario: Scenario, found: Sequence[Found], missing: str) -> dict[str, Any]:
+def so_far_document(scenario: Scenario, found: Sequence[PlanRow], missing: str) -> dict[str, Any]:
     """The document of a `fleetsim plan --json` that was interrupted."""
     return {
         **head("plan", scenario),
@@ -258,7 +255,7 @@ def so_far_document(scenario: Scenario, found: Sequence[Found], missing: str) ->
 
 
 def _row(result: Plans, row: PlanRow) -> dict[str, Any]:
-    share = row.candidate.share
+    share = row.choice.share
     return {
         "plan": words.plan_words(row, several_types=True),
         "kind": share.kind,
@@ -268,11 +265,11 @@ def _row(result: Plans, row: PlanRow) -> dict[str, Any]:
         "rollout_gpus": share.rollout_gpus,
         "trainer_gpus": share.trainer_gpus,
         "staleness_steps_at_most": row.age,
-        "needs": list(row.candidate.needs),
-        "replications": row.runs,
+        "needs": list(row.choice.needs),
+        "replications": row.replications,
         "binding": row.binding,
-        "usd_per_hour": row.usd_per_h,
-        "usd_per_trained_token": row.usd_per_token,
+        "usd_per_hour": usd_per_h(row),
+        "usd_per_trained_token": usd_per_token(row),
         "ranges": {name: list(row.range_of(name)) for name in RANGED},
         "changes_from_recommended": words.changes_from(result.best.scenario, row.scenario),
         "command": words.command(result, row),

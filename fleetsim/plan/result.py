@@ -78,9 +78,11 @@ class PlanResult(Recommendation):
 
     def numbers(self) -> dict[str, float]:
         """What --fail-if can ask: the means, GPUs of both pools, instances, and dollars per hour."""
+        from fleetsim.plan.rows import usd_per_h
+
         best = self.found.best
-        share = best.candidate.share
-        counts = (share.gpus, share.instances, share.rollout_gpus, share.trainer_gpus, best.usd_per_h)
+        share = best.choice.share
+        counts = (share.gpus, share.instances, share.rollout_gpus, share.trainer_gpus, usd_per_h(best))
         return {**self.mean, **{name: float(n) for name, n in zip(COUNTS, counts, strict=True)}}
 
     def to_pandas(self) -> pd.DataFrame:
@@ -97,20 +99,20 @@ class PlanResult(Recommendation):
     def rows(self) -> list[dict[str, Any]]:
         """The plans, as under -o csv."""
         from fleetsim.job.metrics import with_intervals
-        from fleetsim.plan.rows import RANGED
+        from fleetsim.plan.rows import RANGED, usd_per_h, usd_per_token
         from fleetsim.plan.words import plan_words
 
         return [
             {
                 "plan": plan_words(row, several_types=True),
-                "kind": row.candidate.share.kind,
+                "kind": row.choice.share.kind,
                 "gpu": row.scenario.engine.gpu,
-                "gpus": row.candidate.share.gpus,
-                "instances": row.candidate.share.instances,
-                "rollout_gpus": row.candidate.share.rollout_gpus,
-                "trainer_gpus": row.candidate.share.trainer_gpus,
-                "usd_per_hour": row.usd_per_h,
-                "usd_per_trained_token": row.usd_per_token,
+                "gpus": row.choice.share.gpus,
+                "instances": row.choice.share.instances,
+                "rollout_gpus": row.choice.share.rollout_gpus,
+                "trainer_gpus": row.choice.share.trainer_gpus,
+                "usd_per_hour": usd_per_h(row),
+                "usd_per_trained_token": usd_per_token(row),
                 **{
                     f"{n}.range_{end}": x
                     for n in RANGED

@@ -11,10 +11,10 @@ from fleetsim import units
 from fleetsim.config.scenario import Scenario
 from fleetsim.job.command import unused_name
 from fleetsim.job.facts import run_line
-from fleetsim.plan.front import Budget
 from fleetsim.plan.rows import Bought, PlanRow, Plans
-from fleetsim.plan.shares import Share
-from fleetsim.split.permissions import says
+from fleetsim.search.front import Budget
+from fleetsim.search.permissions import says
+from fleetsim.search.shares import Share
 
 # The file that commands name where the plan was not saved.
 PLAN_FILE = "plan.yaml"
@@ -55,7 +55,7 @@ def stale_words(row: PlanRow) -> str:
 def plan_words(row: PlanRow, several_types: bool) -> str:
     """A row in the first column of the table."""
     gpu = f"{row.scenario.engine.gpu} " if several_types else ""
-    return f"{gpu}{share_words(row.candidate.share)}: {engine_words(row.scenario)}"
+    return f"{gpu}{share_words(row.choice.share)}: {engine_words(row.scenario)}"
 
 
 def headline(result: Plans) -> str:
@@ -63,7 +63,7 @@ def headline(result: Plans) -> str:
     if result.contradicted:
         return f"No plan is advised. {run_line(result.scenario, result.as_run_s)}."
     row = result.best
-    share, gpu, engines = row.candidate.share, row.scenario.engine.gpu, engine_words(row.scenario)
+    share, gpu, engines = row.choice.share, row.scenario.engine.gpu, engine_words(row.scenario)
     if share.kind == "split":
         text = f"{share.rollout_gpus:,} {gpu} for rollout ({engines}), {share.trainer_gpus:,} for the trainer"
     else:
@@ -102,7 +102,7 @@ def bought_words(bought: Bought, best: PlanRow) -> str:
         return f"{says(bought.permission)}: no better plan by more than a percent"
     step = f"{units.seconds(row.step_s)} ({_change(row.step_s / best.step_s, 'shorter', 'longer')})"
     usd = f"{units.money(row.usd)} ({_change(row.usd / best.usd, 'less', 'more') if best.usd else 'the same'})"
-    return f"{says(bought.permission)}: a step of {step}, {usd}: {share_words(row.candidate.share)}, " + engine_words(
+    return f"{says(bought.permission)}: a step of {step}, {usd}: {share_words(row.choice.share)}, " + engine_words(
         row.scenario
     )
 

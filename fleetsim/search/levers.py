@@ -17,6 +17,7 @@ from fleetsim.config.judges import JUDGES, judges_of
 from fleetsim.config.law_numbers import law_of, sizes_of
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario, has_spot
+from fleetsim.config.tree import is_given
 from fleetsim.config.workload import ConstantTokens, Gamma, LengthSpec, Lognormal
 from fleetsim.errors import InputError
 from fleetsim.frameworks.equal_parts import divides
@@ -109,8 +110,10 @@ def levers_of(
     whose workers are always in use.
     """
     found = [Lever(ONE_MORE, more, Typed({"fleet.instances": grown.fleet.instances}), grown)]
-    for lever in (_judges, _spot, _second, _caps, _staleness, _cadence):
+    for lever in (_judges, _spot, _caps, _staleness, _cadence):
         found += lever(scenario)
+    if given is None or is_given("fleet.second.instances", given):  # else they were counted
+        found += _second(scenario)
     if preempted:
         found += _held(scenario)
     if full:

@@ -102,15 +102,17 @@ class SizeResult(Recommendation):
 
         if takes_turns(self.plan.scenario):
             gpus = {"trainer.gpus": self.plan.scenario.trainer.gpus}
-            return {**gpus, **on_all_gpus(self.plan.scenario, self.instances), **self._workers}
-        return {**counted(self.asked.scenario, self.instances, self.asked.scenario.trainer.gpus), **self._workers}
+            return {**gpus, **on_all_gpus(self.plan.scenario, self.instances), **self._beside}
+        return {**counted(self.asked.scenario, self.instances, self.asked.scenario.trainer.gpus), **self._beside}
 
     @property
-    def _workers(self) -> dict[str, int]:
-        """The recommended workers of stations that the job limits, by path."""
+    def _beside(self) -> dict[str, Any]:
+        """What was counted beside the instances, by path: workers of stations that the job limits, a second make."""
+        from fleetsim.search.two_makes import count_of, is_open
         from fleetsim.search.workers import path_of
 
-        return {path_of(crew.station): crew.workers for crew in self.plan.crews if crew.given is not None}
+        found = {path_of(crew.station): crew.workers for crew in self.plan.crews if crew.given is not None}
+        return found | (count_of(self.plan.scenario) if is_open(self.asked.scenario, self.asked.given) else {})
 
     @property
     def metrics(self) -> Metrics:
@@ -184,10 +186,10 @@ class SizeResult(Recommendation):
         from fleetsim.job.trainer_scaling import takes_turns
         from fleetsim.job.trials import with_instances
 
-        said = {*self.asked.given, "fleet.instances", "engine.tp", *self._workers}
+        said = {*self.asked.given, "fleet.instances", "engine.tp", *self._beside}
         if takes_turns(self.plan.scenario):
             return dump_short(with_changes(self.asked.scenario, self._fleet), {*said, "trainer.gpus"})
-        manned = with_changes(self.asked.scenario, self._workers) if self._workers else self.asked.scenario
+        manned = with_changes(self.asked.scenario, self._beside) if self._beside else self.asked.scenario
         return dump_short(with_instances(manned, self.instances), said)
 
     def missed(self) -> str:

@@ -232,6 +232,7 @@ def size_document(result: Sizing, advice: Sequence[Mapping[str, Any]]) -> dict[s
         **head("size", result.scenario),
         "recommendation": {
             "instances": result.instances,
+            "second_instances": result.scenario.fleet.seconds,
             "queue_cap_samples": result.queue_cap.samples,
             "queue_cap_steps": result.queue_cap.steps,
             "stations": {crew.station: crew.told() for crew in result.crews},

@@ -38,6 +38,7 @@ from fleetsim.search.objective import Target, targets_of
 from fleetsim.search.rate_matching import RateMatching, matched
 from fleetsim.search.runnable_counts import look_at_next
 from fleetsim.search.second_search import Anew
+from fleetsim.search.two_makes import is_open, with_both_counts
 from fleetsim.search.workers import Crew, Crewing
 from fleetsim.size.assumptions import fleet_assumptions, implausible, stuck_warnings, warnings_of
 from fleetsim.size.doubt import CountDoubt, count_doubt
@@ -128,9 +129,11 @@ class Decided:
 def decided(scenario: Scenario, given: Collection[str], measure: Measure, tell: Tell | None = None) -> Decided:
     """Chooses the count, in the likeliest case. Arguments and errors as of `size`."""
     job = _on_its_gpus(planned(scenario, given), frozenset(given))
-    rate, guess = matched(job)
     targets = targets_of(job)
     measure = remembered(measure)
+    if is_open(job, given):
+        job = with_both_counts(job, targets, measure, tell)
+    rate, guess = matched(job)
     crewing = Crewing(job, measure, tell)
     job = crewing.job(guess, targets)
     trials = Trials(job, measure, tell)

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from fleetsim.job.base_job import Job
     from fleetsim.job.engine_source import EngineSource
     from fleetsim.job.metrics import Metrics
-    from fleetsim.split.runs import By
     from fleetsim.split.split import Advice
+    from fleetsim.split.ways import By
     from fleetsim.tell.document import Document
 
 RULES = "Ranking and prices"
@@ -61,7 +61,7 @@ class Split:
 
     def ready(self) -> Self:
         """The same question with the job itself. Raises InputError with all that is wrong."""
-        from fleetsim.split.permissions import allowed
+        from fleetsim.search.permissions import allowed
 
         wrong = Problems(self._wrong())
         job: AnyJob = self.job
@@ -74,8 +74,8 @@ class Split:
 
     def _wrong(self) -> Iterator[Problem]:
         from fleetsim.config.tree import did_you_mean
-        from fleetsim.split.arrangements import MOST_GPUS
-        from fleetsim.split.runs import MEASURES
+        from fleetsim.search.arrangements import MOST_GPUS
+        from fleetsim.split.ways import MEASURES
 
         if self.by not in MEASURES:
             yield Problem(flag("by"), self.by, "is no measure to rank by", did_you_mean(str(self.by), MEASURES))
@@ -227,9 +227,9 @@ def split(asked: Split, watch: Watch = SILENT) -> SplitResult:
     Raises InputError for GPUs that cannot be split, StuckError when no way runs, and Interrupted on Ctrl-C, with the
     SoFar, None before the first way.
     """
-    from fleetsim.split.arrangements import Rules
+    from fleetsim.search.arrangements import Rules
+    from fleetsim.search.permissions import allowed
     from fleetsim.split.assumptions import unused_names
-    from fleetsim.split.permissions import allowed
     from fleetsim.split.split import split as advise
 
     asked = asked.ready()

@@ -12,16 +12,17 @@ from fleetsim.job.grounds import assumed_section, observed_line, observed_sectio
 from fleetsim.job.metrics import CANDIDATE_METRICS
 from fleetsim.job.words import binding_words, instance_words, kind_of
 from fleetsim.quantities import quantity
+from fleetsim.search.permissions import stale
 from fleetsim.sim.records import Records
 from fleetsim.simulate.gantt import gantt
 from fleetsim.size.pictures import levers, why
 from fleetsim.split import words
-from fleetsim.split.permissions import age_of, stale
+from fleetsim.split.outcomes import Outcome
 from fleetsim.split.pictures import ratio_chart, way_chart
 from fleetsim.split.ranking import ranking, ways_table
-from fleetsim.split.runs import By, Outcome
 from fleetsim.split.split import Advice
 from fleetsim.split.spread import WaySpread
+from fleetsim.split.ways import By
 from fleetsim.tell.data import estimate, head, told
 from fleetsim.tell.document import (
     SEEDS_ALONE,
@@ -39,7 +40,7 @@ from fleetsim.tell.facts import Fact, Facts, Words, explained, facts
 
 if TYPE_CHECKING:
     from fleetsim.config.scenario import Scenario
-    from fleetsim.split.runs import Outcome
+    from fleetsim.split.outcomes import Outcome
 
 
 _RATIO = "best split beside best colocated"
@@ -120,7 +121,7 @@ def split_facts(result: Advice) -> Facts:
         run,
         Fact("arrangement", value=way.label, title="advised", note=turns),
         Fact("fleet", fleet, value=way.instances),
-        run_facts(of, way.scenario, result.spans, age_of(result.chosen.runs)),
+        run_facts(of, way.scenario, result.spans, result.chosen.age),
         Fact("beside", words.beside(result), value=less, title=less and _RATIO, note=quantity(result.by).title),
         Fact("ahead", words.ahead(result) or ""),
         Fact("binds", binding_words(result.binding, idle=of["trainer_idle_fraction"].mean).name),

@@ -26,9 +26,8 @@ from fleetsim.job.input_moves import (
 )
 from fleetsim.job.trials import Measure, Tell, looked
 from fleetsim.job.uncertainty import CONFIDENCE, Uncertain, law_name
-from fleetsim.split.arrangements import APART, Arrangement, Kind
-from fleetsim.split.permitted import like
-from fleetsim.split.runs import By
+from fleetsim.search.arrangements import APART, Arrangement, Kind
+from fleetsim.split.ways import By, like
 
 # Ways whose measures differ by less are both right.
 _ALIKE = 0.01

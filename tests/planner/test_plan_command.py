@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import fleetsim as fs
 from fleetsim.cli.main import app
-from fleetsim.split.permissions import allowed
+from fleetsim.search.permissions import allowed
 from tests.once import forget
 
 pytestmark = pytest.mark.usefixtures("quick")

@@ -59,13 +59,18 @@ def divided(scenario: Scenario, given: frozenset[str], what: str) -> Scenario:
 
 
 @dataclass(frozen=True, slots=True)
-class Arrangement:
-    """One way: the scenario that runs it. rollout_gpus + trainer_gpus are all GPUs of a split; colocated, both are."""
+class Share:
+    """Where rollout and trainer stand. instances: of rollout. rollout_gpus, trainer_gpus: colocated, both are all."""
 
     kind: Kind
+    instances: int
     rollout_gpus: int
     trainer_gpus: int
-    scenario: Scenario
+
+    @property
+    def gpus(self) -> int:
+        """Of both pools together."""
+        return self.rollout_gpus + self.trainer_gpus if self.apart else self.trainer_gpus
 
     @property
     def label(self) -> str:
@@ -84,10 +89,12 @@ class Arrangement:
         """Whether nothing is generated while the trainer works."""
         return self.kind in ("colocated_sync", "split_sync")
 
-    @property
-    def instances(self) -> int:
-        """Rollout engine replicas."""
-        return self.scenario.fleet.instances
+
+@dataclass(frozen=True, slots=True)
+class Arrangement(Share):
+    """One way: a share of all GPUs, and the scenario that runs it."""
+
+    scenario: Scenario
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +165,7 @@ def split(scenario: Scenario, instances: int, gpus: int, trained: Changes | None
     """
     rollout = instances * scenario.engine.gpus
     changes = {**_apart(scenario, instances, gpus - rollout, trained), **_ahead(scenario)}
-    return Arrangement("split", rollout, gpus - rollout, with_changes(scenario, changes))
+    return Arrangement("split", instances, rollout, gpus - rollout, with_changes(scenario, changes))
 
 
 def split_in_turn(scenario: Scenario, instances: int, gpus: int) -> Arrangement:
@@ -170,13 +177,13 @@ def split_in_turn(scenario: Scenario, instances: int, gpus: int) -> Arrangement:
         **_batch_by_batch(scenario),
         "trainer.minibatches": 1,
     }
-    return Arrangement("split_sync", rollout, gpus - rollout, with_changes(scenario, changes))
+    return Arrangement("split_sync", instances, rollout, gpus - rollout, with_changes(scenario, changes))
 
 
 def colocated_sync(scenario: Scenario, gpus: int, trained: Changes | None = None) -> Arrangement:
     """All GPUs in turn, whole batches. trained: as for `split`."""
     changes = {**_in_turn(scenario, gpus, trained), **_batch_by_batch(scenario)}
-    return Arrangement("colocated_sync", gpus, gpus, with_changes(scenario, changes))
+    return Arrangement("colocated_sync", gpus // scenario.engine.gpus, gpus, gpus, with_changes(scenario, changes))
 
 
 def _batch_by_batch(scenario: Scenario) -> dict[str, Any]:
@@ -200,7 +207,7 @@ def colocated_async(scenario: Scenario, gpus: int, trained: Changes | None = Non
         # Counted beyond the batch in training, beside which nothing is generated here: one would be a barrier.
         ahead = changes.get("admission.batches_ahead", scenario.admission.batches_ahead)
         changes["admission.batches_ahead"] = ahead + 1
-    return Arrangement("colocated_async", gpus, gpus, with_changes(scenario, changes))
+    return Arrangement("colocated_async", gpus // scenario.engine.gpus, gpus, gpus, with_changes(scenario, changes))
 
 
 def _apart(scenario: Scenario, instances: int, trainer_gpus: int, trained: Changes | None) -> dict[str, Any]:

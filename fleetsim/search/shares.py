@@ -23,30 +23,14 @@ from fleetsim.frameworks.equal_parts import divides
 from fleetsim.job.derived_values import with_derived
 from fleetsim.job.trainer_scaling import least_trainer_gpus, server_gpus, trained_on
 from fleetsim.job.trials import unit_of
-from fleetsim.plan.choices import Value
-from fleetsim.plan.staleness import StalenessBudget, steps_ahead
+from fleetsim.search.arrangements import Kind, Share, colocated_async, colocated_sync, split
 from fleetsim.search.bound import SECONDS
-from fleetsim.split.arrangements import Kind, colocated_async, colocated_sync, split
+from fleetsim.search.staleness import StalenessBudget, steps_ahead
 
 # Where there are no more counts than this, all are tried; else each is this much larger than the one before.
 _ALL, _STRIDE = 16, 1.6
 # What a plan chooses is no longer assumed.
 _CHOSEN = ("engine", "admission", "fleet.instances", "fleet.placement", "trainer.gpus")
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """kind: as of an Arrangement. instances: rollout engines. rollout_gpus, trainer_gpus: colocated, both are all."""
-
-    kind: Kind
-    instances: int
-    rollout_gpus: int
-    trainer_gpus: int
-
-    @property
-    def gpus(self) -> int:
-        """Of both pools together."""
-        return self.rollout_gpus + self.trainer_gpus if self.kind == "split" else self.trainer_gpus
 
 
 def counts(most: int, unit: int, of: int) -> list[int]:
@@ -65,6 +49,14 @@ def trainer_counts(most: int, server: int) -> list[int]:
     """GPUs of a trainer: parts that divide a server, and whole servers."""
     parts = [n for n in range(1, server) if server % n == 0]
     return [*(n for n in parts if n <= most), *counts(most, server, most // server)]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Value:
+    """One value of a choice. changes: of the scenario. needs: the permissions that it takes, separated by spaces."""
+
+    changes: Mapping[str, Any]
+    needs: str = ""
 
 
 @dataclass(frozen=True, eq=False)
