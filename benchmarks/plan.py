@@ -88,7 +88,7 @@ def against_all(case: Case) -> str:
     start = time.process_time()
     found = plan(job.scenario, case.budget, given=job.given)
     searched = time.process_time() - start
-    space = Space(ChoiceInputs(divided(job.scenario, job.given, "plan"), job.given), case.budget)
+    space = Space(ChoiceInputs(divided(job.scenario, job.given), job.given), case.budget)
     start = time.process_time()
     scenarios = [s for c in space.plans(Allowed()) if (s := c.scenario()) is not None]
     runs = side_by_side(lambda s: float(flat(simulated(s, 0))["step_s"]), scenarios)

@@ -99,8 +99,6 @@ def ask(asked: Plan, watch: Watch = SILENT) -> PlanResult:
     Interrupted on Ctrl-C with the SoFar, None before the first plan.
     """
     from fleetsim.job.command import call_again
-    from fleetsim.job.engine_source import engine_source
-    from fleetsim.plan.assumptions import assumed, warnings_of
     from fleetsim.plan.plan import plan as search
     from fleetsim.search.front import Budget
     from fleetsim.search.permissions import allowed
@@ -111,20 +109,22 @@ def ask(asked: Plan, watch: Watch = SILENT) -> PlanResult:
     objective = asked.objective or ("step" if asked.step_s is None else "cost")
     budget = Budget(asked.gpus, asked.max_price_per_hour, asked.step_s, cast("Objective", objective))
     permitted = allowed(asked.allow)
+    at_hand, notes = asked.types(), job.notes
     try:
-        found = search(job.scenario, budget, given=job.given, gpu_types=asked.types(), allowed=permitted, tell=watch)
+        found = search(
+            job.scenario, budget, given=job.given, gpu_types=at_hand, allowed=permitted, notes=notes, tell=watch
+        )
     except Interrupted as cut:
         if cut.known is None:
             raise
-        from fleetsim.plan.facts import so_far, so_far_document
+        from fleetsim.plan.facts import found_data, found_table
 
         scenario, known = cut.known
-        raise Interrupted(SoFar(scenario, known, cut.missing, so_far, so_far_document), cut.missing) from None
-    best = found.best.scenario
-    profile = engine_source(best, best.fleet.instances)
-    warnings = (*job.notes, *warnings_of(found, profile))
+        title = "the best plans that were simulated, one run each"
+        told_so_far = SoFar(scenario, known, cut.missing, title, found_table, "plan", "plans", found_data)
+        raise Interrupted(told_so_far, cut.missing) from None
     own = {field.name: getattr(asked, field.name) or None for field in fields(asked) if field.name != "job"}
-    return PlanResult(job, found, assumed(found), call_again("plan", job, **own), profile, warnings)
+    return PlanResult(job, found, call_again("plan", job, **own))
 
 
 @keywords()

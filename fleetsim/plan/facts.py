@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from fleetsim import units
 from fleetsim.estimates import Estimate
-from fleetsim.job.assumptions import Assumption
-from fleetsim.job.engine_source import EngineSource
 from fleetsim.job.facts import (
     AHEAD_NOT_AGE,
     assumed_line,
@@ -21,7 +19,6 @@ from fleetsim.job.grounds import assumed_section, how_sure, observed_line, rests
 from fleetsim.job.metrics import CANDIDATE_METRICS
 from fleetsim.job.words import binding_words, kind_of
 from fleetsim.plan import words
-from fleetsim.plan.assumptions import assumed
 from fleetsim.plan.rows import RANGED, PlanRow, Plans, usd_per_h, usd_per_token
 from fleetsim.tell.charts.chart import Chart
 from fleetsim.tell.charts.kinds import Curve, curve_chart
@@ -30,9 +27,7 @@ from fleetsim.tell.document import Document, Listed, Section, Table, page_only, 
 from fleetsim.tell.facts import Fact, Facts, Words, explained, facts
 
 if TYPE_CHECKING:
-    from fleetsim.config.scenario import Scenario
-    from fleetsim.job.assumptions import Assumption
-    from fleetsim.job.engine_source import EngineSource
+    pass
 
 
 _HEADINGS = ("plan", "step, s", "$/step", "$/M tok", "$/h", "stale", "idle t/r")
@@ -44,14 +39,8 @@ _SIGNS = (
 )
 
 
-def document(
-    result: Plans,
-    assumptions: Sequence[Assumption],
-    warnings: Sequence[str],
-    profile: EngineSource,
-    call: Sequence[str],
-) -> Document:
-    """What `plan` says. call: the words that ask the same again."""
+def document(result: Plans, call: Sequence[str], advice: Sequence[Mapping[str, Any]] = ()) -> Document:
+    """What `plan` says. call: the words that ask the same again. advice: the commands that simulate each plan."""
     best = result.best
     front, table = present(_chart(result)), front_table(result)
     return Document(
@@ -71,15 +60,15 @@ def document(
                 short="what each thing would buy that the recipe does not allow",
             ),
             Section(
-                "To repeat a row",
-                (Listed(tuple(words.commands(result, call)), code=True, pasted=True),),
-                short="to repeat a row",
+                "To repeat a plan",
+                (Listed(tuple(words.commands(call, advice)), code=True, pasted=True),),
+                short="to repeat a plan",
             ),
             *(() if best.ranges is None else (how_sure(best.ranges),)),
-            assumed_section(assumptions),
-            rests_on(profile, assumptions, "Nothing was assumed: every value that matters was given."),
+            assumed_section(result.assumptions),
+            rests_on(result.profile, result.assumptions, "Nothing was assumed: every value that matters was given."),
         ),
-        tuple(warnings),
+        result.warnings,
     )
 
 
@@ -110,8 +99,8 @@ def bought(result: Plans) -> Listed:
     )
 
 
-def so_far(found: Sequence[PlanRow]) -> Document:
-    """What a terminal shows of plans that were simulated before there was an answer."""
+def found_table(found: Sequence[PlanRow]) -> Table:
+    """Plans that were simulated before there was an answer."""
     rows = tuple(
         (
             f"{f.scenario.engine.gpu} {words.share_words(f.choice.share)}: {words.engine_words(f.scenario)}",
@@ -120,10 +109,7 @@ def so_far(found: Sequence[PlanRow]) -> Document:
         )
         for f in found
     )
-    table = Table("", ("plan", "step, s", "$/step"), rows, wordy=True)
-    return Document(
-        "fleetsim plan", facts(""), (Section("the best plans that were simulated, one run each", (table,)),)
-    )
+    return Table("", ("plan", "step, s", "$/step"), rows, wordy=True)
 
 
 def _chart(result: Plans) -> Chart | None:
@@ -185,7 +171,7 @@ def plan_facts(result: Plans) -> Facts:
         Fact("binds", binds.name),
         Fact("allow", _allow(result)),
         observed,
-        Fact("assumed", assumed_line(s, assumed(result), doubt)),
+        Fact("assumed", assumed_line(s, result.assumptions, doubt)),
         Fact("measure", "" if ranges is None else swing_line(ranges) or ""),
         explained("searched", f"Asked for: {words.asked_for(result.budget)}. {words.searched(result)}"),
         tone="bad" if not result.feasible else "unsure" if ranges is not None and ranges.wide else "good",
@@ -200,13 +186,7 @@ def _allow(result: Plans) -> str:
     return f"{said} a step" if said else ""
 
 
-def plan_document(
-    result: Plans,
-    assumptions: Sequence[Assumption],
-    warnings: Sequence[str],
-    profile: EngineSource,
-    advice: Sequence[Mapping[str, Any]],
-) -> dict[str, Any]:
+def plan_document(result: Plans, advice: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The document of `fleetsim plan --json`. The scenario of its head is the job as it was asked."""
     tally = result.tally
     return {
@@ -217,12 +197,12 @@ def plan_document(
         "headline": words.headline(result),
         "advice": advice,
         **told(plan_facts(result)),
-        "recommendation": _row(result, result.best),
-        "plans": [_row(result, row) for row in result.rows],
+        "recommendation": _row(result.best),
+        "plans": [_row(row) for row in result.rows],
         "forbidden": [
             {
                 "allow": b.permission,
-                "plan": None if b.row is None else _row(result, b.row),
+                "plan": None if b.row is None else _row(b.row),
                 "step_ratio": None if b.row is None else b.row.step_s / result.best.step_s,
                 "cost_ratio": None if b.row is None or not result.best.usd else b.row.usd / result.best.usd,
             }
@@ -234,27 +214,20 @@ def plan_document(
             "ruled_out": {"by_rate_and_trainer": tally.rough, "by_bound": tally.bound, "by_plans_alike": tally.alike},
             "simulated": tally.simulated,
             "runs": tally.runs,
-            "stuck": len(result.stuck),
+            "stuck": result.stuck,
         },
-        "assumptions": [asdict(a) for a in assumptions],
-        "warnings": list(warnings),
-        "profile": asdict(profile),
+        "assumptions": [asdict(a) for a in result.assumptions],
+        "warnings": list(result.warnings),
+        "profile": asdict(result.profile),
     }
 
 
-def so_far_document(scenario: Scenario, found: Sequence[PlanRow], missing: str) -> dict[str, Any]:
-    """The document of a `fleetsim plan --json` that was interrupted."""
-    return {
-        **head("plan", scenario),
-        "recommendation": None,
-        "plans": [
-            {"scenario": f.scenario.model_dump(mode="json"), "step_s": f.step_s, "cost_per_step": f.usd} for f in found
-        ],
-        "warnings": [f"interrupted: {missing}"],
-    }
+def found_data(found: PlanRow) -> dict[str, Any]:
+    """One plan that was simulated before there was an answer, as it stands in a JSON document."""
+    return {"scenario": found.scenario.model_dump(mode="json"), "step_s": found.step_s, "cost_per_step": found.usd}
 
 
-def _row(result: Plans, row: PlanRow) -> dict[str, Any]:
+def _row(row: PlanRow) -> dict[str, Any]:
     share = row.choice.share
     return {
         "plan": words.plan_words(row, several_types=True),
@@ -271,8 +244,6 @@ def _row(result: Plans, row: PlanRow) -> dict[str, Any]:
         "usd_per_hour": usd_per_h(row),
         "usd_per_trained_token": usd_per_token(row),
         "ranges": {name: list(row.range_of(name)) for name in RANGED},
-        "changes_from_recommended": words.changes_from(result.best.scenario, row.scenario),
-        "command": words.command(result, row),
         "scenario": row.scenario.model_dump(mode="json"),
         **{field: estimate(row.estimates[metric]) for field, metric in CANDIDATE_METRICS.items()},
     }

@@ -19,17 +19,19 @@ from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError, Interrupted, Problem
 from fleetsim.faces import flag, text
+from fleetsim.job.engine_source import engine_source
 from fleetsim.job.input_moves import ranges_of
 from fleetsim.job.trials import Measure, Tell, Trials, planned, remembered, simulated
+from fleetsim.plan.assumptions import assumed, warnings_of
 from fleetsim.plan.choices import LIMITS, ChoiceInputs, combined
 from fleetsim.plan.rows import Bought, PlanRow, Plans
 from fleetsim.search.arrangements import divided
 from fleetsim.search.explore import Search
 from fleetsim.search.front import MOST_ROWS, SAME, Budget, Goal, front_of, thinned
 from fleetsim.search.permissions import NAMES, Allowed, stale
+from fleetsim.search.reasons import as_run
 from fleetsim.search.shares import Candidate, Engines, neighbours
 from fleetsim.search.staleness import ways_ahead
-from fleetsim.size.reasons import as_run
 
 # A limit must shorten the step by so much to be taken, or to what is asked for.
 _WORTH = 0.01
@@ -46,19 +48,20 @@ def plan(
     given: Collection[str] = (),
     gpu_types: Sequence[str] = (),
     allowed: Allowed = Allowed(),  # noqa: B008 - it never changes
+    notes: Sequence[str] = (),
     measure: Measure = simulated,
     tell: Tell | None = None,
 ) -> Plans:
     """The best plans of a job within a budget.
 
-    given: dotted paths that the user wrote; they are not chosen again. gpu_types: at hand, else the job's own. measure,
-    tell: as for `size`.
+    given: dotted paths that the user wrote; they are not chosen again. gpu_types: at hand, else the job's own. notes,
+    measure, tell: as for `size`.
 
     Raises InputError where nothing fits the budget, StuckError where every plan gets stuck, and Interrupted on Ctrl-C:
     with the job and the plans so far, None before the first.
     """
     given = frozenset(given)
-    job = divided(scenario, given, "plan")
+    job = divided(scenario, given)
     space = Space(ChoiceInputs(job, given, tuple(gpu_types)), budget)
     search = Search(remembered(measure), tell)
     try:
@@ -71,7 +74,22 @@ def plan(
         known = sorted(thinned(front_of(found), found[0]), key=lambda f: f.step_s) if found else []
         raise Interrupted((job, known) if known else None, missing) from None
     as_run_s = as_run(Trials(planned(scenario, given), measure), scenario, given)
-    return Plans(job, given, budget, allowed, rows, bought, search.tally, tuple(search.stuck.values()), as_run_s)
+    best = rows[0].scenario
+    profile = engine_source(best, best.fleet.instances)
+    return Plans(
+        scenario=job,
+        given=given,
+        budget=budget,
+        allowed=allowed,
+        rows=rows,
+        bought=bought,
+        tally=search.tally,
+        stuck=len(search.stuck),
+        as_run_s=as_run_s,
+        assumptions=assumed(job, best, given),
+        warnings=(*notes, *warnings_of(rows, tuple(search.stuck.values()), profile)),
+        profile=profile,
+    )
 
 
 class Space:
@@ -106,7 +124,7 @@ class Space:
         return neighbours(candidate, self._most(candidate.engines), stride)
 
     def _most(self, engines: Engines) -> int:
-        return self.budget.gpus_of(max(engines.prices))
+        return self.budget.gpus_of(max(engines.prices), engines.second_usd_per_h)
 
     def forbidden(self, allowed: Allowed) -> Iterator[str]:
         """Permissions that nobody gave, of what could be had here, and one step more of staleness."""

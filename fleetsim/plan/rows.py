@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fleetsim.config.scenario import Scenario
-from fleetsim.errors import StuckError
-from fleetsim.job.facts import run_differs
 from fleetsim.search.explore import SearchTally
 from fleetsim.search.found import Found
 from fleetsim.search.front import Budget
 from fleetsim.search.permissions import Allowed
+from fleetsim.search.reasons import AnswerGrounds
 from fleetsim.search.shares import Candidate
 
 # Metrics whose ranges are told of each row.
@@ -39,30 +37,21 @@ class Bought:
     row: PlanRow | None
 
 
-@dataclass(frozen=True, slots=True)
-class Plans:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plans(AnswerGrounds):
     """What was found for a job.
 
     rows: the recommended one, then the others of the front by their step. bought: a line for each thing that is
-    forbidden and could be had. tally: what was looked at. stuck: why each plan is left out that cannot run. as_run_s:
-    seconds of a step, simulated, on the fleet of the run that shows the job; None where none does, or nobody says its
-    fleet.
+    forbidden and could be had. tally: what was looked at; stuck: how many of it cannot run.
     """
 
-    scenario: Scenario
     given: frozenset[str]
     budget: Budget
     allowed: Allowed
     rows: tuple[PlanRow, ...]
     bought: tuple[Bought, ...]
     tally: SearchTally
-    stuck: tuple[StuckError, ...] = ()
-    as_run_s: float | None = None
-
-    @property
-    def contradicted(self) -> bool:
-        """Whether the job, simulated as its run was, is another than the run: then nothing is to be advised."""
-        return self.as_run_s is not None and run_differs(self.scenario, self.as_run_s)
+    stuck: int
 
     @property
     def best(self) -> PlanRow:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -113,39 +112,11 @@ def _change(ratio: float, less: str, more: str) -> str:
     return f"{units.share(abs(ratio - 1), 0)} {less if ratio < 1 else more}"
 
 
-def changes_from(base: Scenario, scenario: Scenario) -> dict[str, Any]:
-    """Dotted path -> value, of all in which a scenario differs from another; None takes a value away."""
-    before, now = (_leaves(s.model_dump(mode="json", exclude_none=True)) for s in (base, scenario))
-    paths = {**before, **now}.keys() - {"assumed"}
-    return {path: now.get(path) for path in sorted(paths) if before.get(path) != now.get(path)}
-
-
-def _leaves(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested sections with dotted names. Lists, and drafts, which come and go whole, are values."""
-    found: dict[str, Any] = {}
-    for key, below in value.items():
-        path = f"{prefix}{key}"
-        if isinstance(below, Mapping) and path not in ("engine.speculation", "workload.output_tokens"):
-            found |= _leaves(below, f"{path}.")
-        else:
-            found[path] = below
-    return found
-
-
-def command(result: Plans, row: PlanRow, file: str = PLAN_FILE) -> str:
-    """What simulates a row, from the file that --save writes."""
-    changes = changes_from(result.best.scenario, row.scenario)
-    sets = [word for path, value in changes.items() for word in ("--set", f"{path}={json.dumps(value)}")]
-    return " ".join(["fleetsim", "simulate", shlex.quote(file), *map(shlex.quote, sets)])
-
-
-def commands(result: Plans, call: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """(command, what it is for): the plan as a file, and each row. call: the words that ask the same again."""
-    file = unused_name(PLAN_FILE)
-    yield shlex.join([*call, "--save", file]), "writes the recommended plan as a scenario"
-    several = several_types(result)
-    for row in result.rows:
-        yield command(result, row, file), plan_words(row, several)
+def commands(call: Sequence[str], advice: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+    """(command, what it is for): the plan as a file, and each of the advice. call: the words that ask the same
+    again."""
+    yield shlex.join([*call, "--save", unused_name(PLAN_FILE)]), "writes the recommended plan as a scenario"
+    yield from ((shlex.join(one["command"]), one["what"]) for one in advice)
 
 
 def several_types(result: Plans) -> bool:

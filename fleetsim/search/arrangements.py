@@ -12,7 +12,8 @@
 
 Colocated engines keep their whole KV cache: the trainer's states are offloaded while they generate, which is what
 fleet.switch_s pays for, twice a step. Their weights never cross a network: sync.publish_s and sync.pause_s are left
-out, or what CUDA IPC takes where a transport gives the times; sync.trainer_block_s (resharding) stays.
+out, or what CUDA IPC takes where a transport gives the times; sync.trainer_block_s (resharding) stays. A second make of
+GPUs serves beside a split alone.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from fleetsim.job.trainer_scaling import anchored, fleet_of, lays_out, least_tra
 from fleetsim.job.trials import planned, unit_of
 from fleetsim.policies.admission import LAWS
 from fleetsim.policies.samples import BATCH_RULES, IN_FLIGHT
-from fleetsim.sim.second_pool import check_one_make
+from fleetsim.search.two_makes import check_second_is_counted
 
 Kind = Literal["colocated_sync", "colocated_async", "split", "split_sync"]
 # Those whose pools have GPUs of their own.
@@ -48,10 +49,11 @@ _AHEAD = 1.0
 MOST_GPUS = 100_000
 
 
-def divided(scenario: Scenario, given: frozenset[str], what: str) -> Scenario:
+def divided(scenario: Scenario, given: frozenset[str]) -> Scenario:
     """The job as GPUs are divided for it: handing them over takes time, and the trainer's seconds are those of its
-    points. what: who divides them. Raises InputError where they are of two makes."""
-    check_one_make(scenario, what)
+    points. Of two makes the first is divided, and the second stays beside it. Raises InputError where nobody says how
+    many of the second there are."""
+    check_second_is_counted(scenario, given)
     job = planned(scenario, given)
     if not is_given("fleet.switch_s", given) and job.fleet.switch_s == 0:
         job = with_changes(job, {"fleet.switch_s": SWITCH_S})
@@ -260,6 +262,7 @@ def _in_turn(scenario: Scenario, gpus: int, trained: Changes | None) -> dict[str
         **fleet_of(scenario, gpus // scenario.engine.gpus),
         "fleet.placement": "colocated",
         "fleet.spot.share": 0.0,  # a trainer needs all of its GPUs
+        "fleet.second": None,  # of one make
         **_in_place(scenario),
         **_published_each_step(scenario),
         "trainer.minibatches": 1,

@@ -66,11 +66,14 @@ class SearchTally:
 
 class Search:
     """The choices of one job that were simulated so far. found: by scenario, the latest of each. stuck: choices that
-    get stuck, with the reason."""
+    get stuck, with the reason. left_out: errors of a run that leave a choice out."""
 
-    def __init__(self, measure: Measure, tell: Tell | None = None) -> None:
+    def __init__(
+        self, measure: Measure, tell: Tell | None = None, left_out: tuple[type[Exception], ...] = (StuckError,)
+    ) -> None:
         self.found: dict[Scenario, Found[Any]] = {}
         self.stuck: dict[Any, StuckError] = {}
+        self._left_out = left_out
         self.tally = SearchTally()
         self._bounds, self._likely = Bounds(), Likely()
         self._closer: dict[Candidate, float] = {}
@@ -210,8 +213,9 @@ class Search:
     def _one(self, choice: object, scenario: Scenario, replication: int) -> dict[str, Any] | None:
         try:
             return flat(self.measure(scenario, replication))
-        except StuckError as error:
-            self.stuck[choice] = error
+        except self._left_out as error:
+            if isinstance(error, StuckError):
+                self.stuck[choice] = error
             return None
 
 

@@ -110,10 +110,9 @@ def levers_of(
     whose workers are always in use.
     """
     found = [Lever(ONE_MORE, more, Typed({"fleet.instances": grown.fleet.instances}), grown)]
-    for lever in (_judges, _spot, _caps, _staleness, _cadence):
+    counted = given is not None and not is_given("fleet.second.instances", given)  # both makes were
+    for lever in (_judges, _spot, *(() if counted else (_second,)), _caps, _staleness, _cadence):
         found += lever(scenario)
-    if given is None or is_given("fleet.second.instances", given):  # else they were counted
-        found += _second(scenario)
     if preempted:
         found += _held(scenario)
     if full:

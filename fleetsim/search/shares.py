@@ -26,6 +26,7 @@ from fleetsim.job.trials import unit_of
 from fleetsim.search.arrangements import Kind, Share, colocated_async, colocated_sync, split
 from fleetsim.search.bound import SECONDS
 from fleetsim.search.staleness import StalenessBudget, steps_ahead
+from fleetsim.sim.second_pool import second_usd_per_h
 
 # Where there are no more counts than this, all are tried; else each is this much larger than the one before.
 _ALL, _STRIDE = 16, 1.6
@@ -78,6 +79,11 @@ class Engines:
         return found.rollout + spot.share * (spot.held_share * found.spot - found.rollout), found.trainer
 
     @cached_property
+    def second_usd_per_h(self) -> float:
+        """What the second make costs in an hour; it serves beside a split alone."""
+        return second_usd_per_h(self.scenario)
+
+    @cached_property
     def each(self) -> int:
         """GPUs that come and go together."""
         return self.scenario.engine.gpus * unit_of(self.scenario)
@@ -121,10 +127,10 @@ class Engines:
         return server_gpus(self.scenario)
 
     def usd_per_s(self, share: Share) -> float:
-        """US dollars per second of both pools; shared GPUs are paid for as rollout."""
+        """US dollars per second of all pools; shared GPUs are paid for as rollout."""
         rollout, trainer = self.prices
-        trained = share.trainer_gpus * trainer if share.kind == "split" else 0.0
-        return (share.rollout_gpus * rollout + trained) / 3600.0
+        apart = share.trainer_gpus * trainer + self.second_usd_per_h if share.kind == "split" else 0.0
+        return (share.rollout_gpus * rollout + apart) / 3600.0
 
     def trainer(self, share: Share) -> dict[str, Any] | None:
         """The changes that give the trainer its GPUs, with its seconds there; None where it does not fit.

@@ -36,6 +36,7 @@ from fleetsim.search.best import Best, best_of
 from fleetsim.search.moves import alternatives_of
 from fleetsim.search.objective import Target, targets_of
 from fleetsim.search.rate_matching import RateMatching, matched
+from fleetsim.search.reasons import Reasons, as_run
 from fleetsim.search.runnable_counts import look_at_next
 from fleetsim.search.second_search import Anew
 from fleetsim.search.two_makes import is_open, with_both_counts
@@ -44,7 +45,6 @@ from fleetsim.size.assumptions import fleet_assumptions, implausible, stuck_warn
 from fleetsim.size.doubt import CountDoubt, count_doubt
 from fleetsim.size.explain import bound_by, explanation
 from fleetsim.size.headroom import Headroom, QueueCap, headroom_of, queue_cap_of
-from fleetsim.size.reasons import Reasons, as_run
 from fleetsim.size.spread import CountSpread, spread_of
 
 # Replications of fleets far from the recommendation, of drafts and of sides: few are enough.
@@ -151,7 +151,8 @@ def size(
     measure: Measure = simulated,
     tell: Tell | None = None,
 ) -> Sizing:
-    """Sizes the rollout fleet of a scenario; its own `fleet.instances` is ignored.
+    """Sizes the rollout fleet of a scenario; its own `fleet.instances` is ignored, and so is the count of a second make
+    that is not among what was given.
 
     given: dotted paths that the user wrote, the rest is reported as assumed; targets among them are binding wishes.
     notes: warnings of the caller, put before those of the plan. confidence: the share of cases that the count is to be

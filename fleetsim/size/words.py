@@ -146,27 +146,6 @@ def asked(result: Sizing, *, held: bool) -> str:
     return " and ".join(target(t.name, t.limit) for t in result.targets if (t not in result.missed) == held)
 
 
-def reach(result: Sizing) -> str | None:
-    """Why the answer is only the knee: what the largest fleet would reach. None when it is not."""
-    if result.largest is None:
-        return None
-    names = {"trainer_idle_fraction": "a trainer idle of", "step_s": "a step of"}
-    wished = " and ".join(
-        f"{names[t.name]} {units.share(t.limit) if t.name == 'trainer_idle_fraction' else units.seconds(t.limit)}"
-        for t in result.missed
-        if t.name in names
-    )
-    largest = result.largest
-    idle = largest.estimates["trainer_idle_fraction"]
-    # A target holds where the whole interval does: a mean below it would read as if it were reached.
-    ends = units.bracket(idle, "share")
-    within = any(t.name == "trainer_idle_fraction" and idle.mean <= t.limit for t in result.missed)
-    return (
-        f"No fleet reaches {wished or 'the targets'}: {count_words(result.scenario, largest.instances)} come to "
-        f"{units.share(idle.mean)}{ends if within else ''} and {units.seconds(largest.mean('step_s'))}."
-    )
-
-
 def surplus(result: Sizing) -> str | None:
     """What a larger fleet would be good for, where it is of no use: there nothing but a smaller one helps."""
     more = result.alternatives.named(ONE_MORE)

@@ -11,7 +11,6 @@ from fleetsim.quantities import quantity
 from fleetsim.split.outcomes import Outcome
 from fleetsim.split.split import Advice
 from fleetsim.tell.document import Cell, Table, Words
-from fleetsim.tell.terminal import word_a_line
 
 # Rows of the ranking that are shown; the colocated ways and the advised one always are.
 _MOST_ROWS = 14
@@ -38,8 +37,8 @@ def ranking(result: Advice) -> Table:
         )
     if last < len(result.outcomes):
         rows.append(_more(len(result.outcomes) - last))
-    headings = {name: _heading(name, word_a_line) for name in _FIGURES}
-    table = Table("", ("", "", *headings.values()), tuple(rows), left=2, marked=frozenset({chosen}))
+    headings = {name: _heading(name) for name in _FIGURES}
+    table = Table("every way in figures", ("", "", *headings.values()), tuple(rows), left=2, marked=frozenset({chosen}))
     return table.narrowing(*(headings[name] for name in _SPARED if name != result.by))
 
 
@@ -94,5 +93,5 @@ _FIGURES: Mapping[str, Callable[[Outcome], Cell]] = {
 _SPARED = ("goodput", "cost_per_step", "samples_lost.longest_tenth", "staleness_steps.p99", _IDLE, "step_s")
 
 
-def _heading(name: str, of: Callable[[str], str] = lambda name: quantity(name).heading) -> str:
-    return name if name == _IDLE else of(name)
+def _heading(name: str) -> str:
+    return name if name == _IDLE else quantity(name).heading

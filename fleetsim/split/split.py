@@ -39,13 +39,13 @@ from fleetsim.search.arrangements import Arrangement, Rules, divided, gpus_per_e
 from fleetsim.search.explore import Search
 from fleetsim.search.moves import alternatives_of
 from fleetsim.search.permissions import Allowed
+from fleetsim.search.reasons import Reasons, as_run
 from fleetsim.sim.paired_difference import differs, ratio_of
 from fleetsim.size.assumptions import implausible
 from fleetsim.size.explain import bound_by, explanation
-from fleetsim.size.reasons import Reasons, as_run
 from fleetsim.split.assumptions import age_warnings, assumed, warnings_of
 from fleetsim.split.outcomes import Outcome, outcome_of, ranked
-from fleetsim.split.spread import WayDoubt, WaySpread, spread_of
+from fleetsim.split.spread import WaySpread, spread_of
 from fleetsim.split.ways import By, Ways
 
 # Replications of each other length of drafts.
@@ -108,7 +108,7 @@ def split(
     Raises InputError for GPUs that cannot be split, StuckError when no way runs, and Interrupted on Ctrl-C: with the
     job and the outcomes so far, ranked, None before the first.
     """
-    job, asked, measure = divided(scenario, frozenset(given), "split"), rules, remembered(measure)
+    job, asked, measure = divided(scenario, frozenset(given)), rules, remembered(measure)
     rules, oldest = _whole(rules, job), allowed.oldest(budget_steps(job))
     counts = split_counts(job, gpus, rules)
     ways = _explored(Ways(job, gpus, counts, by, oldest, Search(measure, tell)))
@@ -123,8 +123,9 @@ def split(
         alternatives, drafts, sides = _beside(job, chosen, given, measure, tell)
         alternatives = replace(alternatives, oldest=None if oldest is None else max(oldest, chosen.age))
         rival = best_colocated if chosen is best_split else best_split
-        doubt = WayDoubt(job, gpus, counts, chosen.arrangement, None if rival is None else rival.arrangement, by)
-        spread = spread_of(doubt, chosen.arrangement, ratio, chosen.estimates, given, measure, tell)
+        if tell is not None:
+            tell("moving each input that is not certain to both ends of its interval")
+        spread = spread_of(ways, chosen, rival, ratio, given, measure)
     except KeyboardInterrupt:
         raise _interrupted(ways) from None
     stuck = tuple((label, error.what) for label, error in _stuck(ways).items())
@@ -170,7 +171,7 @@ def best_way(
     scenario: Scenario, gpus: int, given: Collection[str], measure: Measure, by: By = "step_s", tell: Tell | None = None
 ) -> Outcome:
     """The first of the ways that the recipe permits, without anything beside it. Raises as `split` does."""
-    job = divided(scenario, frozenset(given), "split")
+    job = divided(scenario, frozenset(given))
     counts, oldest = split_counts(job, gpus, _whole(_ANY_TRAINER, job)), budget_steps(job)
     ways = _explored(Ways(job, gpus, counts, by, oldest, Search(remembered(measure), tell)))
     return ranked(ways.allowed(ways.decided), by)[0]

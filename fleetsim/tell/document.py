@@ -72,10 +72,6 @@ def _in_a_line(headings: Iterable[str]) -> str:
     return ", ".join(" ".join(heading.split()) for heading in headings)
 
 
-# Of a table whose figures have intervals in brackets.
-SEEDS_ALONE = "In brackets: 95 % intervals of seeds alone, without the doubt about the inputs."
-
-
 @dataclass(frozen=True, slots=True)
 class Pair:
     """Charts beside each other where there is room, below each other on a phone."""

@@ -23,7 +23,7 @@ def space_of(gpus: int, changes: Mapping[str, Any] | None = None, **options: Any
     """The space of a job on at most so many GPUs."""
     job = fs.load(None, changes or {}, **options)
     asked = ChoiceInputs(
-        divided(job.scenario, job.given, "plan"),
+        divided(job.scenario, job.given),
         job.given,
     )
     return Space(asked, Budget(gpus))

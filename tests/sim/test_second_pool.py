@@ -14,7 +14,9 @@ from fleetsim.engine.prices import listed_price
 from fleetsim.errors import InputError
 from fleetsim.job.facts import second_line
 from fleetsim.job.trials import Trials, planned, remembered, simulated
-from fleetsim.search.arrangements import divided
+from fleetsim.plan.plan import plan
+from fleetsim.search.arrangements import Rules, divided
+from fleetsim.search.front import Budget
 from fleetsim.search.levers import levers_of
 from fleetsim.search.objective import objective, price_per_s, targets_of, usd_per_h
 from fleetsim.search.two_makes import with_second
@@ -24,6 +26,7 @@ from fleetsim.sim.run import simulate
 from fleetsim.sim.second_pool import second_pool
 from fleetsim.sim.window import window_of
 from fleetsim.size.size import decided
+from fleetsim.split.split import split
 
 # An engine that makes 100 tokens a second, however many requests share it; nothing else takes time.
 BY_HAND: dict[str, Any] = {
@@ -161,9 +164,18 @@ def test_a_make_that_does_not_hold_the_model_is_named() -> None:
     assert all(problem.path.startswith("fleet.second.") for problem in refused.value.problems)
 
 
-def test_one_set_of_gpus_has_one_make() -> None:
-    with pytest.raises(InputError, match=r"plan divides GPUs of one make"):
-        divided(_job({"fleet.second": {"instances": 1}}), frozenset(), "plan")
+def test_gpus_are_divided_beside_a_second_make_whose_count_is_known() -> None:
+    """A split has the second make beside it and pays for it; shared GPUs leave it out."""
+    job = _job({"fleet.second": {"instances": 2, "gpu": "H200"}, "trainer.batch_samples": 64, "run.replications": 1})
+    with pytest.raises(InputError, match="its count must be known"):
+        divided(job, frozenset({"fleet.second.gpu"}))
+    found = split(job, 8, given={"fleet.second.instances"}, rules=Rules(trainer_unit=1))
+    assert {o.scenario.fleet.seconds for o in found.outcomes if o.arrangement.apart} == {2}
+    assert {o.scenario.fleet.seconds for o in found.outcomes if not o.arrangement.apart} == {0}
+    plans = plan(job, Budget(price_per_h=40.0), given={"fleet.second.instances"}).rows
+    assert max(row.usd / row.step_s * 3600.0 for row in plans) <= 40.0 * (1 + 1e-9)
+    for row in plans:
+        assert row.choice.usd_per_s == pytest.approx(row.usd / row.step_s)
 
 
 def test_it_is_told() -> None:
