@@ -19,12 +19,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import fleetsim as fs
 from fleetsim.job.trials import flat, simulated
 from fleetsim.plan.choices import ChoiceInputs
-from fleetsim.plan.front import Budget
 from fleetsim.plan.plan import Space, plan
 from fleetsim.plan.words import asked_for
+from fleetsim.search.arrangements import divided
+from fleetsim.search.front import Budget
+from fleetsim.search.permissions import Allowed
 from fleetsim.sim.threads import side_by_side
-from fleetsim.split.arrangements import divided
-from fleetsim.split.permissions import Allowed
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ def line(case: Case) -> str:
         return f"| {asked} | {case.model} | | | | {time.process_time() - start:.1f} | {error} |"
     seconds, t = time.process_time() - start, found.tally
     best = found.best
-    answer = f"{best.candidate.share.kind} {best.candidate.share.rollout_gpus} + {best.candidate.share.trainer_gpus}, "
+    answer = f"{best.choice.share.kind} {best.choice.share.rollout_gpus} + {best.choice.share.trainer_gpus}, "
     answer += f"TP{best.scenario.engine.tp}, {best.step_s:.1f} s, ${best.usd:.2f}"
     what = f"{case.model}, {case.batch} x {case.tokens:,}"
     ruled = t.rough + t.bound + t.alike + t.impossible
@@ -88,7 +88,7 @@ def against_all(case: Case) -> str:
     start = time.process_time()
     found = plan(job.scenario, case.budget, given=job.given)
     searched = time.process_time() - start
-    space = Space(ChoiceInputs(divided(job.scenario, job.given, "plan"), job.given), case.budget)
+    space = Space(ChoiceInputs(divided(job.scenario, job.given), job.given), case.budget)
     start = time.process_time()
     scenarios = [s for c in space.plans(Allowed()) if (s := c.scenario()) is not None]
     runs = side_by_side(lambda s: float(flat(simulated(s, 0))["step_s"]), scenarios)

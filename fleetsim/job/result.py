@@ -17,12 +17,16 @@ from fleetsim.faces import in_python
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Mapping
     from pathlib import Path
 
+    import pandas as pd
+
     from fleetsim.config.scenario import Scenario
+    from fleetsim.estimates import Estimate
     from fleetsim.job.engine_source import EngineSource
     from fleetsim.job.metrics import Metrics
-    from fleetsim.tell.document import Document
+    from fleetsim.tell.document import Document, Table
     from fleetsim.tell.terminal import View
 
 
@@ -251,18 +255,37 @@ class Recommendation(Briefed):
 
     @property
     @abstractmethod
+    def _estimates(self) -> Mapping[str, Estimate]:
+        """Of the recommended fleet, by metric."""
+
+    @property
     def metrics(self) -> Metrics:
         """Of the recommended fleet: name -> Estimate."""
+        from fleetsim.job.metrics import Metrics
+
+        return Metrics(self._estimates)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The rows of -o csv: its columns, and every metric's mean with `.ci_low` and `.ci_high`. Needs pandas."""
+        from fleetsim.job.metrics import frame
+
+        return frame(self.rows())
 
     @property
     @abstractmethod
+    def _answer(self) -> Any:
+        """What was found, with `profile` and `warnings`."""
+
+    @property
     def profile(self) -> EngineSource:
         """What the engine's speed rests on."""
+        found: EngineSource = self._answer.profile
+        return found
 
     @property
-    @abstractmethod
     def warnings(self) -> tuple[str, ...]:
         """As the command prints them on stderr."""
+        return tuple(self._answer.warnings)
 
     @abstractmethod
     def numbers(self) -> dict[str, float]:
@@ -286,22 +309,32 @@ class Recommendation(Briefed):
 class SoFar(Generic[F]):
     """What a command had found of a job when Ctrl-C came; nothing is recommended yet.
 
-    told, written: what makes a document, and the JSON, of it. missing: how far the search came, in words.
+    title, table: what a terminal shows of it. command, key, row: how its JSON calls the command and what was found, and
+    one of that. missing: how far the search came, in words.
     """
 
     scenario: Scenario
     found: Sequence[F]
     missing: str
-    told: Callable[[Sequence[F]], Document]
-    written: Callable[[Scenario, Sequence[F], str], dict[str, Any]]
+    title: str
+    table: Callable[[Sequence[F]], Table]
+    command: str
+    key: str
+    row: Callable[[F], dict[str, Any]]
     warnings: tuple[str, ...] = ()
 
     def view(self) -> View:
         """What was found, a row each."""
+        from fleetsim.tell.document import Document, Section
+        from fleetsim.tell.facts import facts
         from fleetsim.tell.terminal import draw
 
-        return draw(self.told(self.found))
+        shown = (Section(self.title, (self.table(self.found),)),)
+        return draw(Document(f"fleetsim {self.command}", facts(""), shown))
 
     def document(self) -> dict[str, Any]:
         """The same, as --json prints it."""
-        return self.written(self.scenario, self.found, self.missing)
+        from fleetsim.tell.data import head
+
+        rows, cut = [self.row(one) for one in self.found], [f"interrupted: {self.missing}"]
+        return {**head(self.command, self.scenario), "recommendation": None, self.key: rows, "warnings": cut}

@@ -26,10 +26,10 @@ from fleetsim.engine.prices import prices_of
 from fleetsim.errors import InputError, Problem, StuckError
 from fleetsim.faces import flag
 from fleetsim.job.trials import Measure, Tell, planned
+from fleetsim.search.arrangements import SWITCH_S, Arrangement, Rules, colocated_sync, split_counts, split_in_turn
 from fleetsim.sim.run import simulate
 from fleetsim.sim.window import window_of
-from fleetsim.split.arrangements import SWITCH_S, Arrangement, Rules, colocated_sync, split_counts, split_in_turn
-from fleetsim.split.runs import Outcome
+from fleetsim.split.outcomes import Outcome
 from fleetsim.split.split import best_way
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from fleetsim.split.ask import SplitJob
 if TYPE_CHECKING:
     from fleetsim.job.base_job import Start, Tell
     from fleetsim.job.options import Options
-    from fleetsim.plan.front import Objective
+    from fleetsim.search.front import Objective
 
 BUDGET, CHOICES = "The budget", "What may be chosen"
 
@@ -47,7 +47,7 @@ class Plan:
 
     def ready(self) -> Self:
         """The same question with the job itself. Raises InputError with all that is wrong."""
-        from fleetsim.split.permissions import allowed
+        from fleetsim.search.permissions import allowed
 
         wrong = Problems(self._wrong())
         with wrong.check():
@@ -65,8 +65,8 @@ class Plan:
     def _wrong(self) -> Iterator[Problem]:
         from fleetsim.config.tree import did_you_mean
         from fleetsim.engine.gpus import gpu_spec
-        from fleetsim.plan.front import OBJECTIVES
-        from fleetsim.split.arrangements import MOST_GPUS
+        from fleetsim.search.arrangements import MOST_GPUS
+        from fleetsim.search.front import OBJECTIVES
 
         if self.gpus is None and self.max_price_per_hour is None and self.step_s is None:
             remedy = text("give {}, {} or {}", flag("gpus", 64), flag("max_price_per_hour", 200), flag("step_s", 60))
@@ -99,11 +99,9 @@ def ask(asked: Plan, watch: Watch = SILENT) -> PlanResult:
     Interrupted on Ctrl-C with the SoFar, None before the first plan.
     """
     from fleetsim.job.command import call_again
-    from fleetsim.job.engine_source import engine_source
-    from fleetsim.plan.assumptions import assumed, warnings_of
-    from fleetsim.plan.front import Budget
     from fleetsim.plan.plan import plan as search
-    from fleetsim.split.permissions import allowed
+    from fleetsim.search.front import Budget
+    from fleetsim.search.permissions import allowed
 
     asked = asked.ready()
     job = ready(asked.job)
@@ -111,20 +109,22 @@ def ask(asked: Plan, watch: Watch = SILENT) -> PlanResult:
     objective = asked.objective or ("step" if asked.step_s is None else "cost")
     budget = Budget(asked.gpus, asked.max_price_per_hour, asked.step_s, cast("Objective", objective))
     permitted = allowed(asked.allow)
+    at_hand, notes = asked.types(), job.notes
     try:
-        found = search(job.scenario, budget, given=job.given, gpu_types=asked.types(), allowed=permitted, tell=watch)
+        found = search(
+            job.scenario, budget, given=job.given, gpu_types=at_hand, allowed=permitted, notes=notes, tell=watch
+        )
     except Interrupted as cut:
         if cut.known is None:
             raise
-        from fleetsim.plan.facts import so_far, so_far_document
+        from fleetsim.plan.facts import found_data, found_table
 
         scenario, known = cut.known
-        raise Interrupted(SoFar(scenario, known, cut.missing, so_far, so_far_document), cut.missing) from None
-    best = found.best.scenario
-    profile = engine_source(best, best.fleet.instances)
-    warnings = (*job.notes, *warnings_of(found, profile))
+        title = "the best plans that were simulated, one run each"
+        told_so_far = SoFar(scenario, known, cut.missing, title, found_table, "plan", "plans", found_data)
+        raise Interrupted(told_so_far, cut.missing) from None
     own = {field.name: getattr(asked, field.name) or None for field in fields(asked) if field.name != "job"}
-    return PlanResult(job, found, assumed(found), call_again("plan", job, **own), profile, warnings)
+    return PlanResult(job, found, call_again("plan", job, **own))
 
 
 @keywords()

@@ -2,15 +2,15 @@
 which permission each of them needs.
 
 Choices are made in the order of the table, each of a scenario in which those before it are made. What the user wrote is
-not chosen again. Where rollout and trainer stand, and on how many GPUs, is in `shares.py`.
+not chosen again. Where rollout and trainer stand, and on how many GPUs, is in `search/shares.py`; how far generation
+runs ahead in `search/staleness.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Any
 
 from fleetsim.config.law_numbers import law_of
 from fleetsim.config.load import with_changes
@@ -23,7 +23,7 @@ from fleetsim.engine.model.precision import KV_BYTES, PRECISIONS
 from fleetsim.errors import InputError
 from fleetsim.job.derived_values import longest_context
 from fleetsim.job.nameplate import context_in_flight, samples_in_flight
-from fleetsim.plan.staleness import StalenessBudget, ways_ahead
+from fleetsim.search.shares import Value
 from fleetsim.sim.engines import engine_of
 from fleetsim.sim.speculation import longest_draft
 
@@ -36,25 +36,14 @@ _ITERATION_TOKENS = (16_384, 32_768)
 _CAPS = (1.0, 1.5)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Value:
-    """One value of a choice. changes: of the scenario. needs: the permission, empty = none. ahead: of the choice of
-    staleness, how far generation then runs ahead."""
-
-    changes: Mapping[str, Any]
-    needs: str = ""
-    ahead: StalenessBudget | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class ChoiceInputs:
     """Whom the choices are made for. scenario: the job. given: dotted paths that somebody wrote. gpu_types: at hand, as
-    they were written; empty = the job's own. most_steps: staleness that may be allowed at most, None = the recipe's."""
+    they were written; empty = the job's own."""
 
     scenario: Scenario
     given: frozenset[str]
     gpu_types: tuple[str, ...] = ()
-    most_steps: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,11 +151,6 @@ def _drafts(scenario: Scenario, asked: ChoiceInputs) -> Iterator[Value]:
             yield Value({"engine.speculation": drafts}, "speculation")
 
 
-def _ahead(scenario: Scenario, asked: ChoiceInputs) -> Iterator[Value]:
-    for way in ways_ahead(scenario, asked.most_steps):
-        yield Value(way.changes, ahead=way)
-
-
 def _iterations(scenario: Scenario, asked: ChoiceInputs) -> Iterator[Value]:
     """More prompt tokens in an iteration; SGLang's limit means another thing."""
     yield _AS_IT_IS
@@ -208,7 +192,6 @@ ENGINE: tuple[Choice, ...] = (
     Choice("overlap", ("engine.overlap",), _overlaps),
     Choice("drafts", ("engine.speculation",), _drafts),
 )
-AHEAD = Choice("staleness and sync", ("admission", "sync.every_steps"), _ahead)
 # Limits that rarely matter: tried one after the other on the plans that are left.
 LIMITS: tuple[Choice, ...] = (
     Choice("tokens of an iteration", ("engine.max_num_batched_tokens",), _iterations),

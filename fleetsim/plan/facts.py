@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from fleetsim import units
 from fleetsim.estimates import Estimate
-from fleetsim.job.assumptions import Assumption
-from fleetsim.job.engine_source import EngineSource
 from fleetsim.job.facts import (
     AHEAD_NOT_AGE,
     assumed_line,
@@ -21,9 +19,7 @@ from fleetsim.job.grounds import assumed_section, how_sure, observed_line, rests
 from fleetsim.job.metrics import CANDIDATE_METRICS
 from fleetsim.job.words import binding_words, kind_of
 from fleetsim.plan import words
-from fleetsim.plan.assumptions import assumed
-from fleetsim.plan.rows import RANGED, PlanRow, Plans
-from fleetsim.plan.search import Found
+from fleetsim.plan.rows import RANGED, PlanRow, Plans, usd_per_h, usd_per_token
 from fleetsim.tell.charts.chart import Chart
 from fleetsim.tell.charts.kinds import Curve, curve_chart
 from fleetsim.tell.data import estimate, head, told
@@ -31,11 +27,7 @@ from fleetsim.tell.document import Document, Listed, Section, Table, page_only, 
 from fleetsim.tell.facts import Fact, Facts, Words, explained, facts
 
 if TYPE_CHECKING:
-    from fleetsim.config.scenario import Scenario
-    from fleetsim.job.assumptions import Assumption
-    from fleetsim.job.engine_source import EngineSource
-    from fleetsim.plan.rows import PlanRow, Plans
-    from fleetsim.plan.search import Found
+    pass
 
 
 _HEADINGS = ("plan", "step, s", "$/step", "$/M tok", "$/h", "stale", "idle t/r")
@@ -47,14 +39,8 @@ _SIGNS = (
 )
 
 
-def document(
-    result: Plans,
-    assumptions: Sequence[Assumption],
-    warnings: Sequence[str],
-    profile: EngineSource,
-    call: Sequence[str],
-) -> Document:
-    """What `plan` says. call: the words that ask the same again."""
+def document(result: Plans, call: Sequence[str], advice: Sequence[Mapping[str, Any]] = ()) -> Document:
+    """What `plan` says. call: the words that ask the same again. advice: the commands that simulate each plan."""
     best = result.best
     front, table = present(_chart(result)), front_table(result)
     return Document(
@@ -74,15 +60,15 @@ def document(
                 short="what each thing would buy that the recipe does not allow",
             ),
             Section(
-                "To repeat a row",
-                (Listed(tuple(words.commands(result, call)), code=True, pasted=True),),
-                short="to repeat a row",
+                "To repeat a plan",
+                (Listed(tuple(words.commands(call, advice)), code=True, pasted=True),),
+                short="to repeat a plan",
             ),
             *(() if best.ranges is None else (how_sure(best.ranges),)),
-            assumed_section(assumptions),
-            rests_on(profile, assumptions, "Nothing was assumed: every value that matters was given."),
+            assumed_section(result.assumptions),
+            rests_on(result.profile, result.assumptions, "Nothing was assumed: every value that matters was given."),
         ),
-        tuple(warnings),
+        result.warnings,
     )
 
 
@@ -94,8 +80,8 @@ def front_table(result: Plans) -> Table:
             words.plan_words(row, several),
             Words(_figures(row.step_s), f" {_ends(row.range_of('step_s'), _figures)}"),
             Words(_usd(row.usd), f" {_ends(row.range_of('cost_per_step'), _figures)}"),
-            _usd(1e6 * row.usd_per_token),
-            f"{row.usd_per_h:,.0f}",
+            _usd(1e6 * usd_per_token(row)),
+            f"{usd_per_h(row):,.0f}",
             words.stale_words(row),
             _idle(row),
         )
@@ -113,20 +99,17 @@ def bought(result: Plans) -> Listed:
     )
 
 
-def so_far(found: Sequence[Found]) -> Document:
-    """What a terminal shows of plans that were simulated before there was an answer."""
+def found_table(found: Sequence[PlanRow]) -> Table:
+    """Plans that were simulated before there was an answer."""
     rows = tuple(
         (
-            f"{f.scenario.engine.gpu} {words.share_words(f.candidate.share)}: {words.engine_words(f.scenario)}",
+            f"{f.scenario.engine.gpu} {words.share_words(f.choice.share)}: {words.engine_words(f.scenario)}",
             _figures(f.step_s),
             _usd(f.usd),
         )
         for f in found
     )
-    table = Table("", ("plan", "step, s", "$/step"), rows, wordy=True)
-    return Document(
-        "fleetsim plan", facts(""), (Section("the best plans that were simulated, one run each", (table,)),)
-    )
+    return Table("", ("plan", "step, s", "$/step"), rows, wordy=True)
 
 
 def _chart(result: Plans) -> Chart | None:
@@ -143,7 +126,7 @@ def _chart(result: Plans) -> Chart | None:
         y_title="optimizer step",
         how="seconds",
         recommended=result.best.usd,
-        star=f"recommended: {words.share_words(result.best.candidate.share)}",
+        star=f"recommended: {words.share_words(result.best.choice.share)}",
     )
 
 
@@ -172,7 +155,7 @@ def _idle(row: PlanRow) -> str:
 def plan_facts(result: Plans) -> Facts:
     """What one must know of a plan, as a table."""
     row, of = result.best, result.best.estimates
-    s, ranges, share, usd = row.scenario, row.ranges, row.candidate.share, 1e6 * row.usd_per_token
+    s, ranges, share, usd = row.scenario, row.ranges, row.choice.share, 1e6 * usd_per_token(row)
     idle, doubt = of["trainer_idle_fraction"].mean, () if ranges is None else [part.path for part in ranges.parts]
     binds = binding_words(row.binding, s.admission.law, s.sync.scope, s.fleet.in_flight_unit, idle)
     token = "cost of a million trained tokens"
@@ -183,12 +166,12 @@ def plan_facts(result: Plans) -> Facts:
         words.headline(result),
         run,
         Fact("gpus", value=share.gpus, title="GPUs", note=words.share_words(share)),
-        run_facts(of, s, row.spans, row.age),
+        run_facts(of, s, None if ranges is None else ranges.metrics, row.age),
         Fact("cost_per_million_tokens", "", "", usd, "money", title=token),
         Fact("binds", binds.name),
         Fact("allow", _allow(result)),
         observed,
-        Fact("assumed", assumed_line(s, assumed(result), doubt)),
+        Fact("assumed", assumed_line(s, result.assumptions, doubt)),
         Fact("measure", "" if ranges is None else swing_line(ranges) or ""),
         explained("searched", f"Asked for: {words.asked_for(result.budget)}. {words.searched(result)}"),
         tone="bad" if not result.feasible else "unsure" if ranges is not None and ranges.wide else "good",
@@ -203,13 +186,7 @@ def _allow(result: Plans) -> str:
     return f"{said} a step" if said else ""
 
 
-def plan_document(
-    result: Plans,
-    assumptions: Sequence[Assumption],
-    warnings: Sequence[str],
-    profile: EngineSource,
-    advice: Sequence[Mapping[str, Any]],
-) -> dict[str, Any]:
+def plan_document(result: Plans, advice: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The document of `fleetsim plan --json`. The scenario of its head is the job as it was asked."""
     tally = result.tally
     return {
@@ -220,12 +197,12 @@ def plan_document(
         "headline": words.headline(result),
         "advice": advice,
         **told(plan_facts(result)),
-        "recommendation": _row(result, result.best),
-        "plans": [_row(result, row) for row in result.rows],
+        "recommendation": _row(result.best),
+        "plans": [_row(row) for row in result.rows],
         "forbidden": [
             {
                 "allow": b.permission,
-                "plan": None if b.row is None else _row(result, b.row),
+                "plan": None if b.row is None else _row(b.row),
                 "step_ratio": None if b.row is None else b.row.step_s / result.best.step_s,
                 "cost_ratio": None if b.row is None or not result.best.usd else b.row.usd / result.best.usd,
             }
@@ -237,28 +214,21 @@ def plan_document(
             "ruled_out": {"by_rate_and_trainer": tally.rough, "by_bound": tally.bound, "by_plans_alike": tally.alike},
             "simulated": tally.simulated,
             "runs": tally.runs,
-            "stuck": len(tally.stuck),
+            "stuck": result.stuck,
         },
-        "assumptions": [asdict(a) for a in assumptions],
-        "warnings": list(warnings),
-        "profile": asdict(profile),
+        "assumptions": [asdict(a) for a in result.assumptions],
+        "warnings": list(result.warnings),
+        "profile": asdict(result.profile),
     }
 
 
-def so_far_document(scenario: Scenario, found: Sequence[Found], missing: str) -> dict[str, Any]:
-    """The document of a `fleetsim plan --json` that was interrupted."""
-    return {
-        **head("plan", scenario),
-        "recommendation": None,
-        "plans": [
-            {"scenario": f.scenario.model_dump(mode="json"), "step_s": f.step_s, "cost_per_step": f.usd} for f in found
-        ],
-        "warnings": [f"interrupted: {missing}"],
-    }
+def found_data(found: PlanRow) -> dict[str, Any]:
+    """One plan that was simulated before there was an answer, as it stands in a JSON document."""
+    return {"scenario": found.scenario.model_dump(mode="json"), "step_s": found.step_s, "cost_per_step": found.usd}
 
 
-def _row(result: Plans, row: PlanRow) -> dict[str, Any]:
-    share = row.candidate.share
+def _row(row: PlanRow) -> dict[str, Any]:
+    share = row.choice.share
     return {
         "plan": words.plan_words(row, several_types=True),
         "kind": share.kind,
@@ -268,14 +238,12 @@ def _row(result: Plans, row: PlanRow) -> dict[str, Any]:
         "rollout_gpus": share.rollout_gpus,
         "trainer_gpus": share.trainer_gpus,
         "staleness_steps_at_most": row.age,
-        "needs": list(row.candidate.needs),
-        "replications": row.runs,
+        "needs": list(row.choice.needs),
+        "replications": row.replications,
         "binding": row.binding,
-        "usd_per_hour": row.usd_per_h,
-        "usd_per_trained_token": row.usd_per_token,
+        "usd_per_hour": usd_per_h(row),
+        "usd_per_trained_token": usd_per_token(row),
         "ranges": {name: list(row.range_of(name)) for name in RANGED},
-        "changes_from_recommended": words.changes_from(result.best.scenario, row.scenario),
-        "command": words.command(result, row),
         "scenario": row.scenario.model_dump(mode="json"),
         **{field: estimate(row.estimates[metric]) for field, metric in CANDIDATE_METRICS.items()},
     }

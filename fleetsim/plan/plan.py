@@ -19,16 +19,19 @@ from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError, Interrupted, Problem
 from fleetsim.faces import flag, text
+from fleetsim.job.engine_source import engine_source
 from fleetsim.job.input_moves import ranges_of
-from fleetsim.job.trials import Measure, Tell, Trials, planned, remembered, simulated, trial_of
-from fleetsim.plan.choices import AHEAD, LIMITS, ChoiceInputs, combined
-from fleetsim.plan.front import MOST_ROWS, SAME, Budget, Goal, front_of, thinned
+from fleetsim.job.trials import Measure, Tell, Trials, planned, remembered, simulated
+from fleetsim.plan.assumptions import assumed, warnings_of
+from fleetsim.plan.choices import LIMITS, ChoiceInputs, combined
 from fleetsim.plan.rows import Bought, PlanRow, Plans
-from fleetsim.plan.search import Found, Search
-from fleetsim.plan.shares import Candidate, Engines, neighbours
-from fleetsim.size.reasons import as_run
-from fleetsim.split.arrangements import divided
-from fleetsim.split.permissions import NAMES, Allowed, stale
+from fleetsim.search.arrangements import divided
+from fleetsim.search.explore import Search
+from fleetsim.search.front import MOST_ROWS, SAME, Budget, Goal, front_of, thinned
+from fleetsim.search.permissions import NAMES, Allowed, stale
+from fleetsim.search.reasons import as_run
+from fleetsim.search.shares import Candidate, Engines, neighbours
+from fleetsim.search.staleness import ways_ahead
 
 # A limit must shorten the step by so much to be taken, or to what is asked for.
 _WORTH = 0.01
@@ -45,20 +48,21 @@ def plan(
     given: Collection[str] = (),
     gpu_types: Sequence[str] = (),
     allowed: Allowed = Allowed(),  # noqa: B008 - it never changes
+    notes: Sequence[str] = (),
     measure: Measure = simulated,
     tell: Tell | None = None,
 ) -> Plans:
     """The best plans of a job within a budget.
 
-    given: dotted paths that the user wrote; they are not chosen again. gpu_types: at hand, else the job's own. measure,
-    tell: as for `size`.
+    given: dotted paths that the user wrote; they are not chosen again. gpu_types: at hand, else the job's own. notes,
+    measure, tell: as for `size`.
 
     Raises InputError where nothing fits the budget, StuckError where every plan gets stuck, and Interrupted on Ctrl-C:
     with the job and the plans so far, None before the first.
     """
     given = frozenset(given)
-    job = divided(scenario, given, "plan")
-    space = Space(ChoiceInputs(job, given, tuple(gpu_types), allowed.staleness), budget)
+    job = divided(scenario, given)
+    space = Space(ChoiceInputs(job, given, tuple(gpu_types)), budget)
     search = Search(remembered(measure), tell)
     try:
         rows = tuple(_row(search, found) for found in worth_a_look(search, space, allowed))
@@ -70,7 +74,22 @@ def plan(
         known = sorted(thinned(front_of(found), found[0]), key=lambda f: f.step_s) if found else []
         raise Interrupted((job, known) if known else None, missing) from None
     as_run_s = as_run(Trials(planned(scenario, given), measure), scenario, given)
-    return Plans(job, given, budget, allowed, rows, bought, search.tally, as_run_s)
+    best = rows[0].scenario
+    profile = engine_source(best, best.fleet.instances)
+    return Plans(
+        scenario=job,
+        given=given,
+        budget=budget,
+        allowed=allowed,
+        rows=rows,
+        bought=bought,
+        tally=search.tally,
+        stuck=len(search.stuck),
+        as_run_s=as_run_s,
+        assumptions=assumed(job, best, given),
+        warnings=(*notes, *warnings_of(rows, tuple(search.stuck.values()), profile)),
+        profile=profile,
+    )
 
 
 class Space:
@@ -90,16 +109,13 @@ class Space:
     def plans(self, allowed: Allowed, *, but: Allowed | None = None) -> Iterator[Candidate]:
         """Those that may be taken, if their runs show no older samples than `oldest`; but: and that could not with so
         much."""
-        asked = replace(self.asked, most_steps=allowed.staleness)
         for engines in self.engines:
             needs = engines.value.needs.split()
             known = but is not None and but.covers(needs) and but.staleness == allowed.staleness
             if known or not allowed.covers(needs):
                 continue
             most = self._most(engines)
-            for value in AHEAD.values(engines.scenario, asked):
-                ahead = value.ahead
-                assert ahead is not None  # of this choice all have one
+            for ahead in ways_ahead(engines.scenario, allowed.staleness):
                 for share in engines.shares(most, ahead.on_policy):
                     yield Candidate(engines, ahead, share)
 
@@ -108,7 +124,7 @@ class Space:
         return neighbours(candidate, self._most(candidate.engines), stride)
 
     def _most(self, engines: Engines) -> int:
-        return self.budget.gpus_of(max(engines.prices))
+        return self.budget.gpus_of(max(engines.prices), engines.second_usd_per_h)
 
     def forbidden(self, allowed: Allowed) -> Iterator[str]:
         """Permissions that nobody gave, of what could be had here, and one step more of staleness."""
@@ -118,7 +134,7 @@ class Space:
             yield stale(int(max(self.own, allowed.staleness or 0)) + 1)
 
 
-def pareto(search: Search, space: Space, allowed: Allowed) -> list[Found]:
+def pareto(search: Search, space: Space, allowed: Allowed) -> list[PlanRow]:
     """Simulates whatever may be on the front of step and dollars; where only a step is asked for, what may be best."""
     budget = space.budget
     only_best, oldest = budget.gpus is None and budget.price_per_h is None, allowed.oldest(space.own)
@@ -135,8 +151,8 @@ def _nothing(space: Space, search: Search, oldest: float | None) -> Exception:
         least = max(math.ceil(freshest.age), int(oldest) + 1)
         rule = f"99 % of the trained samples would be {least} steps old at the freshest, {oldest:g} are permitted"
         return InputError([Problem(flag("allow"), None, rule, text("give {}", flag("allow", f"'{stale(least)}'")))])
-    if search.tally.stuck:
-        return search.tally.stuck[0]
+    if search.stuck:
+        return next(iter(search.stuck.values()))
     budget = space.budget
     if not space.engines:
         shape = space.asked.scenario.engine.model
@@ -152,7 +168,7 @@ def _nothing(space: Space, search: Search, oldest: float | None) -> Exception:
     return InputError([Problem(flag("gpus"), budget.gpus, rule, "give more GPUs, or another type")])
 
 
-def worth_a_look(search: Search, space: Space, allowed: Allowed) -> list[Found]:
+def worth_a_look(search: Search, space: Space, allowed: Allowed) -> list[PlanRow]:
     """The front of all plans, with limits tried and all replications: the recommended one first.
 
     Raises InputError where nothing fits the budget, StuckError where every plan gets stuck.
@@ -170,27 +186,27 @@ def worth_a_look(search: Search, space: Space, allowed: Allowed) -> list[Found]:
     left = [f for f in ranked if f not in promising and f not in contenders]
     next_ones = [*tuned, *_still_close(search, tuned, contenders, budget)]
     while next_ones:  # one run may say of all of them that their samples are fresher than they are
-        full = _permitted(search.simulated([(f.candidate, f.scenario) for f in next_ones], runs), oldest)
+        full = _permitted(search.simulated([(f.choice, f.scenario) for f in next_ones], runs), oldest)
         if rows := _rows(search, full, budget, oldest):
             return rows
         next_ones, left = left[:_CONTENDERS], left[_CONTENDERS:]
     raise _nothing(space, search, oldest)
 
 
-def _still_close(search: Search, shown: Sequence[Found], others: Sequence[Found], budget: Budget) -> list[Found]:
+def _still_close(search: Search, shown: Sequence[PlanRow], others: Sequence[PlanRow], budget: Budget) -> list[PlanRow]:
     """Those of the others that one long run leaves nearly as good as the best that is shown."""
-    both = search.simulated([(f.candidate, f.scenario) for f in (*shown, *others)], 1)
+    both = search.simulated([(f.choice, f.scenario) for f in (*shown, *others)], 1)
     best = min((budget.badness(f.step_s, f.usd) for f in both), default=(True, math.inf))
     kept = {f.scenario for f in both if budget.badness(f.step_s, f.usd) <= (best[0], best[1] * (1 + _LUCK))}
     return [f for f in others if f.scenario in kept]
 
 
-def _permitted(plans: Sequence[Found], oldest: float | None) -> list[Found]:
+def _permitted(plans: Sequence[PlanRow], oldest: float | None) -> list[PlanRow]:
     """Those whose samples are fresh enough."""
     return [f for f in plans if oldest is None or f.age <= oldest]
 
 
-def _rows(search: Search, full: Sequence[Found], budget: Budget, oldest: float | None) -> list[Found]:
+def _rows(search: Search, full: Sequence[PlanRow], budget: Budget, oldest: float | None) -> list[PlanRow]:
     """The few of the front, the recommended one first, each still fresh enough in a long run."""
     left = list(full)
     while left:
@@ -205,21 +221,21 @@ def _rows(search: Search, full: Sequence[Found], budget: Budget, oldest: float |
     return []
 
 
-def recommended(found: Sequence[Found], budget: Budget) -> Found:
+def recommended(found: Sequence[PlanRow], budget: Budget) -> PlanRow:
     """See the module's docstring."""
     best = min(budget.badness(f.step_s, f.usd) for f in found)
     near = [f for f in found if budget.badness(f.step_s, f.usd) <= (best[0], best[1] * (1 + SAME))]
     return min(near, key=lambda f: (f.usd if budget.objective == "step" else f.step_s, f.age))
 
 
-def _with_limits(search: Search, space: Space, found: Found, oldest: float | None) -> Found:
+def _with_limits(search: Search, space: Space, found: PlanRow, oldest: float | None) -> PlanRow:
     """The same plan with those limits that shorten its step, each tried alone after the one before."""
     best = found
     for choice in LIMITS:
         if not choice.open_to(space.asked.given):
             continue
         values = [v.changes for v in choice.values(best.scenario, space.asked) if v.changes]
-        tried = _permitted(search.simulated([(best.candidate, s) for s in _changed(best.scenario, values)]), oldest)
+        tried = _permitted(search.simulated([(best.choice, s) for s in _changed(best.scenario, values)]), oldest)
         shortest = min(tried, key=lambda f: f.step_s, default=best)
         makes_it = space.budget.holds(shortest.step_s) and not space.budget.holds(best.step_s)
         if makes_it or shortest.step_s < best.step_s * (1 - _WORTH):
@@ -235,11 +251,10 @@ def _changed(scenario: Scenario, changes: Iterable[Mapping[str, object]]) -> Ite
             continue
 
 
-def _row(search: Search, found: Found) -> PlanRow:
-    trial = trial_of(found.scenario.fleet.instances, found.runs)
-    given = found.candidate.engines.given
-    ranges = ranges_of(found.scenario, given, trial.estimates, search.measure)
-    return PlanRow(found.candidate, found.scenario, trial.estimates, len(found.runs), trial.binding, found.age, ranges)
+def _row(search: Search, found: PlanRow) -> PlanRow:
+    """A plan with how far it may be off."""
+    given = found.choice.engines.given
+    return replace(found, ranges=ranges_of(found.scenario, given, found.estimates, search.measure))
 
 
 def _bought(search: Search, space: Space, allowed: Allowed, best: PlanRow) -> Iterator[Bought]:
@@ -261,7 +276,7 @@ def _bought(search: Search, space: Space, allowed: Allowed, best: PlanRow) -> It
             yield Bought(permission, None)
             continue
         top = min(better, key=lambda f: budget.badness(f.step_s, f.usd))
-        full = search.simulated([(top.candidate, top.scenario)], space.asked.scenario.run.replications)
+        full = search.simulated([(top.choice, top.scenario)], space.asked.scenario.run.replications)
         fresh = _permitted(search.aged(_permitted(full, oldest)), oldest)
         row = _row(search, fresh[0]) if fresh else None
         # A search stops early where one run looks well; all of them decide.

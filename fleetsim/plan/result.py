@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 from fleetsim.job.result import Recommendation, unchanging
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from collections.abc import Mapping
 
     from fleetsim.config.scenario import Scenario
+    from fleetsim.estimates import Estimate
     from fleetsim.job.assumptions import Assumption
     from fleetsim.job.base_job import Job
-    from fleetsim.job.engine_source import EngineSource
-    from fleetsim.job.metrics import Metrics
     from fleetsim.plan.rows import Plans
     from fleetsim.tell.document import Document
 
@@ -29,16 +28,13 @@ class PlanResult(Recommendation):
     """The plans of a budget.
 
     found: everything (fleetsim/plan/rows.py): rows with their scenarios, estimates and ranges, what permissions would
-    buy, what was looked at. assumptions: what nobody said. metrics: of the recommended plan. call: the words of a
-    command line that asks the same again.
+    buy, what was assumed and looked at. metrics: of the recommended plan. call: the words of a command line that asks
+    the same again.
     """
 
     asked: Job
     found: Plans
-    assumptions: tuple[Assumption, ...]
     call: tuple[str, ...]
-    profile: EngineSource
-    warnings: tuple[str, ...]
 
     def __repr__(self) -> str:
         return f"<PlanResult: {self.headline}>"
@@ -70,47 +66,44 @@ class PlanResult(Recommendation):
         return load(self.scenario)
 
     @property
-    def metrics(self) -> Metrics:
-        """Of the recommended plan."""
-        from fleetsim.job.metrics import Metrics
+    def assumptions(self) -> tuple[Assumption, ...]:
+        """What nobody said."""
+        return self.found.assumptions
 
-        return Metrics(self.found.best.estimates)
+    @property
+    def _answer(self) -> Plans:
+        return self.found
+
+    @property
+    def _estimates(self) -> Mapping[str, Estimate]:
+        return self.found.best.estimates
 
     def numbers(self) -> dict[str, float]:
         """What --fail-if can ask: the means, GPUs of both pools, instances, and dollars per hour."""
+        from fleetsim.plan.rows import usd_per_h
+
         best = self.found.best
-        share = best.candidate.share
-        counts = (share.gpus, share.instances, share.rollout_gpus, share.trainer_gpus, best.usd_per_h)
+        share = best.choice.share
+        counts = (share.gpus, share.instances, share.rollout_gpus, share.trainer_gpus, usd_per_h(best))
         return {**self.mean, **{name: float(n) for name, n in zip(COUNTS, counts, strict=True)}}
-
-    def to_pandas(self) -> pd.DataFrame:
-        """A row a plan, the recommended one first.
-
-        Columns: plan, kind, gpu, gpus, instances, rollout_gpus, trainer_gpus, usd_per_hour, usd_per_trained_token,
-        range_low and range_high of step_s and cost_per_step, and every metric's mean with `.ci_low` and `.ci_high`.
-        Needs pandas.
-        """
-        from fleetsim.job.metrics import frame
-
-        return frame(self.rows())
 
     def rows(self) -> list[dict[str, Any]]:
         """The plans, as under -o csv."""
         from fleetsim.job.metrics import with_intervals
-        from fleetsim.plan.rows import RANGED
+        from fleetsim.plan.rows import RANGED, usd_per_h, usd_per_token
         from fleetsim.plan.words import plan_words
 
         return [
             {
                 "plan": plan_words(row, several_types=True),
-                "kind": row.candidate.share.kind,
+                "kind": row.choice.share.kind,
                 "gpu": row.scenario.engine.gpu,
-                "gpus": row.candidate.share.gpus,
-                "instances": row.candidate.share.instances,
-                "rollout_gpus": row.candidate.share.rollout_gpus,
-                "trainer_gpus": row.candidate.share.trainer_gpus,
-                "usd_per_hour": row.usd_per_h,
-                "usd_per_trained_token": row.usd_per_token,
+                "gpus": row.choice.share.gpus,
+                "instances": row.choice.share.instances,
+                "rollout_gpus": row.choice.share.rollout_gpus,
+                "trainer_gpus": row.choice.share.trainer_gpus,
+                "usd_per_hour": usd_per_h(row),
+                "usd_per_trained_token": usd_per_token(row),
                 **{
                     f"{n}.range_{end}": x
                     for n in RANGED
@@ -155,10 +148,16 @@ class PlanResult(Recommendation):
         """What there is to say of it."""
         from fleetsim.plan.facts import document
 
-        return document(self.found, self.assumptions, self.warnings, self.profile, self.call)
+        return document(self.found, self.call, self.advice)
+
+    def in_brief(self) -> Document:
+        """The same without the commands of all plans, which take a tenth of a second."""
+        from fleetsim.plan.facts import document
+
+        return document(self.found, self.call)
 
     def document(self) -> dict[str, Any]:
         """What the command prints under --json."""
         from fleetsim.plan.facts import plan_document
 
-        return plan_document(self.found, self.assumptions, self.warnings, self.profile, self.advice)
+        return plan_document(self.found, self.advice)

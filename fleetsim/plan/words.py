@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -11,10 +10,10 @@ from fleetsim import units
 from fleetsim.config.scenario import Scenario
 from fleetsim.job.command import unused_name
 from fleetsim.job.facts import run_line
-from fleetsim.plan.front import Budget
 from fleetsim.plan.rows import Bought, PlanRow, Plans
-from fleetsim.plan.shares import Share
-from fleetsim.split.permissions import says
+from fleetsim.search.front import Budget
+from fleetsim.search.permissions import says
+from fleetsim.search.shares import Share
 
 # The file that commands name where the plan was not saved.
 PLAN_FILE = "plan.yaml"
@@ -55,7 +54,7 @@ def stale_words(row: PlanRow) -> str:
 def plan_words(row: PlanRow, several_types: bool) -> str:
     """A row in the first column of the table."""
     gpu = f"{row.scenario.engine.gpu} " if several_types else ""
-    return f"{gpu}{share_words(row.candidate.share)}: {engine_words(row.scenario)}"
+    return f"{gpu}{share_words(row.choice.share)}: {engine_words(row.scenario)}"
 
 
 def headline(result: Plans) -> str:
@@ -63,7 +62,7 @@ def headline(result: Plans) -> str:
     if result.contradicted:
         return f"No plan is advised. {run_line(result.scenario, result.as_run_s)}."
     row = result.best
-    share, gpu, engines = row.candidate.share, row.scenario.engine.gpu, engine_words(row.scenario)
+    share, gpu, engines = row.choice.share, row.scenario.engine.gpu, engine_words(row.scenario)
     if share.kind == "split":
         text = f"{share.rollout_gpus:,} {gpu} for rollout ({engines}), {share.trainer_gpus:,} for the trainer"
     else:
@@ -102,7 +101,7 @@ def bought_words(bought: Bought, best: PlanRow) -> str:
         return f"{says(bought.permission)}: no better plan by more than a percent"
     step = f"{units.seconds(row.step_s)} ({_change(row.step_s / best.step_s, 'shorter', 'longer')})"
     usd = f"{units.money(row.usd)} ({_change(row.usd / best.usd, 'less', 'more') if best.usd else 'the same'})"
-    return f"{says(bought.permission)}: a step of {step}, {usd}: {share_words(row.candidate.share)}, " + engine_words(
+    return f"{says(bought.permission)}: a step of {step}, {usd}: {share_words(row.choice.share)}, " + engine_words(
         row.scenario
     )
 
@@ -113,39 +112,11 @@ def _change(ratio: float, less: str, more: str) -> str:
     return f"{units.share(abs(ratio - 1), 0)} {less if ratio < 1 else more}"
 
 
-def changes_from(base: Scenario, scenario: Scenario) -> dict[str, Any]:
-    """Dotted path -> value, of all in which a scenario differs from another; None takes a value away."""
-    before, now = (_leaves(s.model_dump(mode="json", exclude_none=True)) for s in (base, scenario))
-    paths = {**before, **now}.keys() - {"assumed"}
-    return {path: now.get(path) for path in sorted(paths) if before.get(path) != now.get(path)}
-
-
-def _leaves(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested sections with dotted names. Lists, and drafts, which come and go whole, are values."""
-    found: dict[str, Any] = {}
-    for key, below in value.items():
-        path = f"{prefix}{key}"
-        if isinstance(below, Mapping) and path not in ("engine.speculation", "workload.output_tokens"):
-            found |= _leaves(below, f"{path}.")
-        else:
-            found[path] = below
-    return found
-
-
-def command(result: Plans, row: PlanRow, file: str = PLAN_FILE) -> str:
-    """What simulates a row, from the file that --save writes."""
-    changes = changes_from(result.best.scenario, row.scenario)
-    sets = [word for path, value in changes.items() for word in ("--set", f"{path}={json.dumps(value)}")]
-    return " ".join(["fleetsim", "simulate", shlex.quote(file), *map(shlex.quote, sets)])
-
-
-def commands(result: Plans, call: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """(command, what it is for): the plan as a file, and each row. call: the words that ask the same again."""
-    file = unused_name(PLAN_FILE)
-    yield shlex.join([*call, "--save", file]), "writes the recommended plan as a scenario"
-    several = several_types(result)
-    for row in result.rows:
-        yield command(result, row, file), plan_words(row, several)
+def commands(call: Sequence[str], advice: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+    """(command, what it is for): the plan as a file, and each of the advice. call: the words that ask the same
+    again."""
+    yield shlex.join([*call, "--save", unused_name(PLAN_FILE)]), "writes the recommended plan as a scenario"
+    yield from ((shlex.join(one["command"]), one["what"]) for one in advice)
 
 
 def several_types(result: Plans) -> bool:

@@ -172,7 +172,8 @@ class Bounds:
         selects = _selects(scenario) if ahead is None else ahead + 1 > look_steps(scenario) / _STEADY
         training = _training_s(scenario, lengths, pools, selects)
         pace = self._pace(scenario)
-        work = np.zeros(1) if selects else scenario.trainer.batch_samples * lengths.mean / pools.instances
+        unknown = selects or scenario.fleet.second is not None  # what generates is not these instances alone
+        work = np.zeros(1) if unknown else scenario.trainer.batch_samples * lengths.mean / pools.instances
         generating = _LEFT * _rate_s(work, pace, pace.most)
         return training + generating if together else np.maximum(training, generating)
 

@@ -17,6 +17,7 @@ from fleetsim.config.judges import JUDGES, judges_of
 from fleetsim.config.law_numbers import law_of, sizes_of
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario, has_spot
+from fleetsim.config.tree import is_given
 from fleetsim.config.workload import ConstantTokens, Gamma, LengthSpec, Lognormal
 from fleetsim.errors import InputError
 from fleetsim.frameworks.equal_parts import divides
@@ -109,7 +110,8 @@ def levers_of(
     whose workers are always in use.
     """
     found = [Lever(ONE_MORE, more, Typed({"fleet.instances": grown.fleet.instances}), grown)]
-    for lever in (_judges, _spot, _second, _caps, _staleness, _cadence):
+    counted = given is not None and not is_given("fleet.second.instances", given)  # both makes were
+    for lever in (_judges, _spot, *(() if counted else (_second,)), _caps, _staleness, _cadence):
         found += lever(scenario)
     if preempted:
         found += _held(scenario)

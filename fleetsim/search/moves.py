@@ -15,7 +15,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError, StuckError
 from fleetsim.job.result import Later
 from fleetsim.job.trainer_scaling import count_words, takes_turns
-from fleetsim.job.trials import Measure, Tell, Trial, Trials, flat, looked, trial_of, unit_of, with_instances
+from fleetsim.job.trials import Measure, Tell, Trial, Trials, trial_of, unit_of, with_instances
 from fleetsim.search.alternative import (
     COUNT,
     Alternative,
@@ -27,13 +27,13 @@ from fleetsim.search.alternative import (
     risk_of,
 )
 from fleetsim.search.change import Typed
+from fleetsim.search.explore import Search
 from fleetsim.search.levers import CALLED, ONE_MORE, STALENESS, Lever, cuts_many, levers_of
 from fleetsim.search.objective import Target, objective
 from fleetsim.search.rate_matching import matched
 from fleetsim.search.second_search import LEAST_GAIN, Anew, anew
 from fleetsim.sim.binding import FULL
 from fleetsim.sim.paired_difference import Runs, differs, ratio_of
-from fleetsim.sim.threads import side_by_side
 
 # How often a staleness budget is raised where no fleet holds the targets without it.
 _RAISED = 3
@@ -99,19 +99,20 @@ class _Beside:
     """The levers of a job beside it, at its count. levers: by name."""
 
     def __init__(self, scenario: Scenario, levers: Sequence[Lever], replications: int, measure: Measure) -> None:
-        self.scenario, self._replications, self._measure = scenario, replications, measure
+        self.scenario, self._replications = scenario, replications
+        # a cap may leave no room for the longest request
+        self._search = Search(measure, left_out=(StuckError, InputError))
         self.levers = {lever.name: lever for lever in levers}
 
     def run(self) -> None:
         """Makes all long runs, side by side."""
         ways = dict.fromkeys((self.scenario, *(lever.scenario for lever in self.levers.values())))
-        jobs = [(way, r) for way in ways for r in range(self._replications)]
-        side_by_side(lambda job: _measured(self._measure, *job), jobs)
+        self._search.simulated([(way, way) for way in ways], self._replications)
 
     def runs(self, scenario: Scenario) -> Runs:
         """Long runs of the job, or of it with a lever; none where one of them gets stuck."""
-        found = [_measured(self._measure, scenario, r) for r in range(self._replications)]
-        return [] if None in found else _complete(found)
+        found = self._search.simulated([(scenario, scenario)], self._replications)
+        return found[0].runs if found else []
 
     def compared(self, name: str) -> Alternative | None:
         """A lever by its long runs; None where it gets stuck."""
@@ -121,8 +122,12 @@ class _Beside:
 
     def looked(self, name: str | None = None) -> Runs:
         """A look of the job, or of it with a lever; none where it gets stuck."""
-        scenario = self.scenario if name is None else self.levers[name].scenario
-        return _complete([_measured(self._measure, looked(scenario), 0)])
+        return self.look(self.scenario if name is None else self.levers[name].scenario)
+
+    def look(self, scenario: Scenario) -> Runs:
+        """A look of a job; none where it gets stuck."""
+        found = self._search.simulated([(scenario, scenario)])
+        return found[0].runs if found else []
 
     def step_by_look(self, name: str) -> float:
         """The step of a lever over that of the job, in looks; 0 where one of them says nothing."""
@@ -227,8 +232,7 @@ class _Moves:
         scenario = self._beside.scenario
         if not helps:
             half = max(1, now.instances // unit_of(lever.scenario) // 2) * unit_of(lever.scenario)
-            ways = [looked(with_instances(job, half)) for job in (lever.scenario, scenario)]
-            with_it, without = (_complete([_measured(self._measure, way, 0)]) for way in ways)
+            with_it, without = (self._beside.look(with_instances(job, half)) for job in (lever.scenario, scenario))
             if not with_it or (without and not differs(ratio_of(with_it, without, "step_s"), 1)):
                 return None
         beat = (1.0 - least) * objective(scenario, now.instances, now.mean("step_s"))
@@ -277,14 +281,3 @@ def _as_counted(changed: Scenario, runs: Runs, now: Trial) -> Anew:
 def _helps(runs: Runs, base: Runs) -> bool:
     """Whether a look of a lever is shorter, or cheaper, at the same count."""
     return any(ratio_of(runs, base, m).mean < 1.0 - LEAST_GAIN for m in ("step_s", "cost_per_step"))
-
-
-def _measured(measure: Measure, scenario: Scenario, replication: int) -> dict[str, object] | None:
-    try:
-        return flat(measure(scenario, replication))
-    except (StuckError, InputError):  # a cap may leave no room for the longest request
-        return None
-
-
-def _complete(runs: Sequence[dict[str, object] | None]) -> Runs:
-    return [run for run in runs if run is not None]

@@ -13,11 +13,12 @@ from fleetsim.job.result import SILENT, Recommendation, SoFar, Watch, unchanging
 from fleetsim.job.settings import TARGETS, AnyJob, Lends, Option, said
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import pandas as pd
 
+    from fleetsim.estimates import Estimate
     from fleetsim.job.base_job import Job
-    from fleetsim.job.engine_source import EngineSource
-    from fleetsim.job.metrics import Metrics
     from fleetsim.job.trials import Measure
     from fleetsim.size.size import Sizing
     from fleetsim.tell.document import Document
@@ -102,31 +103,29 @@ class SizeResult(Recommendation):
 
         if takes_turns(self.plan.scenario):
             gpus = {"trainer.gpus": self.plan.scenario.trainer.gpus}
-            return {**gpus, **on_all_gpus(self.plan.scenario, self.instances), **self._workers}
-        return {**counted(self.asked.scenario, self.instances, self.asked.scenario.trainer.gpus), **self._workers}
+            return {**gpus, **on_all_gpus(self.plan.scenario, self.instances), **self._beside}
+        return {**counted(self.asked.scenario, self.instances, self.asked.scenario.trainer.gpus), **self._beside}
 
     @property
-    def _workers(self) -> dict[str, int]:
-        """The recommended workers of stations that the job limits, by path."""
+    def _beside(self) -> dict[str, Any]:
+        """What was counted beside the instances, by path: workers of stations that the job limits, a second make."""
+        from fleetsim.search.two_makes import count_of, is_open
         from fleetsim.search.workers import path_of
 
-        return {path_of(crew.station): crew.workers for crew in self.plan.crews if crew.given is not None}
+        found = {path_of(crew.station): crew.workers for crew in self.plan.crews if crew.given is not None}
+        return found | (count_of(self.plan.scenario) if is_open(self.asked.scenario, self.asked.given) else {})
 
     @property
-    def metrics(self) -> Metrics:
-        """Of the recommended fleet."""
-        from fleetsim.job.metrics import Metrics
+    def _answer(self) -> Sizing:
+        return self.plan
 
-        return Metrics(self.plan.recommended.estimates)
+    @property
+    def _estimates(self) -> Mapping[str, Estimate]:
+        return self.plan.recommended.estimates
 
     def numbers(self) -> dict[str, float]:
         """What --fail-if can ask: the means, and the count of instances."""
         return {**self.mean, "instances": float(self.instances)}
-
-    @property
-    def profile(self) -> EngineSource:
-        """What the engine's speed rests on."""
-        return self.plan.profile
 
     @property
     def binding(self) -> str:
@@ -148,17 +147,8 @@ class SizeResult(Recommendation):
         """What binds and what else would help, in words."""
         return self.plan.explanation
 
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """As the command prints them on stderr."""
-        return self.plan.warnings
-
     def to_pandas(self) -> pd.DataFrame:
-        """A row a candidate (the recommendation, fleets about it, the rate-matching count), by instances.
-
-        Columns: recommended, replications, binding, and every metric's mean with `.ci_low` and `.ci_high`. Needs
-        pandas.
-        """
+        """As of every recommendation; by instances."""
         from fleetsim.job.metrics import frame
 
         return frame(self.rows()).set_index("instances")
@@ -184,10 +174,10 @@ class SizeResult(Recommendation):
         from fleetsim.job.trainer_scaling import takes_turns
         from fleetsim.job.trials import with_instances
 
-        said = {*self.asked.given, "fleet.instances", "engine.tp", *self._workers}
+        said = {*self.asked.given, "fleet.instances", "engine.tp", *self._beside}
         if takes_turns(self.plan.scenario):
             return dump_short(with_changes(self.asked.scenario, self._fleet), {*said, "trainer.gpus"})
-        manned = with_changes(self.asked.scenario, self._workers) if self._workers else self.asked.scenario
+        manned = with_changes(self.asked.scenario, self._beside) if self._beside else self.asked.scenario
         return dump_short(with_instances(manned, self.instances), said)
 
     def missed(self) -> str:
@@ -239,7 +229,7 @@ class SizeResult(Recommendation):
 
     def page(self, watch: Watch = SILENT) -> str:
         """What the command writes under --html."""
-        from fleetsim.job.trials import remembered, simulated, with_instances
+        from fleetsim.job.trials import Trials, remembered, simulated, with_instances
         from fleetsim.sim.run import simulate
         from fleetsim.size.facts import Pictured, document
         from fleetsim.size.neighbours import around
@@ -248,7 +238,7 @@ class SizeResult(Recommendation):
         plan = self.plan
         also = [c.instances for c in plan.candidates]
         measure = self._measure or remembered(simulated)
-        near = around(plan.scenario, plan.instances, measure, also=also, tell=watch)
+        near = around(Trials(plan.scenario, measure, watch), plan.instances, also)
         watch("for the page: the recommended fleet step by step")
         run = simulate(with_instances(plan.scenario, plan.instances), activity=True)
         return document_page(document(plan, Pictured(near, run), self._call()))
@@ -286,11 +276,14 @@ def size(asked: Size, watch: Watch = SILENT) -> SizeResult:
         if not asked.in_brief:
             plan.headroom, plan.candidates  # noqa: B018 - they are worked out now
     except KeyboardInterrupt:
-        from fleetsim.size.facts import tried as tried_told
-        from fleetsim.size.facts import tried_document
+        from fleetsim.size.facts import candidate_data
+        from fleetsim.size.tables import trials_table
 
         missing = "these fleets were tried, none is recommended yet"
-        known = SoFar(job.scenario, measure.trials(), missing, tried_told, tried_document)
+        title = "fleets that were tried (mean ± half of the 95 % interval)"
+        known = SoFar(
+            job.scenario, measure.trials(), missing, title, trials_table, "size", "candidates", candidate_data
+        )
         raise Interrupted(known, missing) from None
     return SizeResult(job, plan, measure if asked.for_page else None)
 

@@ -18,10 +18,9 @@ from fleetsim.search.objective import RULE, Target
 from fleetsim.sim.records import Records
 from fleetsim.simulate.pictures import over_time
 from fleetsim.size import words
-from fleetsim.size.neighbours import Around
 from fleetsim.size.pictures import curves, headroom_chart, levers, why
 from fleetsim.size.size import Sizing
-from fleetsim.size.tables import counts_table, headroom_table, how_sure, rate_table, trials_table
+from fleetsim.size.tables import headroom_table, how_sure, rate_table, trials_table
 from fleetsim.size.words import being_wrong, headline
 from fleetsim.tell.data import estimate, head, told
 from fleetsim.tell.document import (
@@ -36,7 +35,6 @@ from fleetsim.tell.document import (
 from fleetsim.tell.facts import Fact, Facts, Tone, explained, facts
 
 if TYPE_CHECKING:
-    from fleetsim.config.scenario import Scenario
     from fleetsim.job.trials import Trial
     from fleetsim.size.size import Sizing
 
@@ -73,7 +71,6 @@ def all_facts(result: Sizing) -> Facts:
     return brief_facts(result).and_more(
         Fact("queue_cap_samples", value=cap.samples, title="queue cap, samples", note=_batches(cap.steps)),
         explained("likely", words.likely(result)),
-        explained("reach", words.reach(result)),
         explained("explanation", result.explanation),
         explained("surplus", words.surplus(result)),
         explained("drafts", None if result.drafts is None else result.drafts.text),
@@ -107,7 +104,10 @@ def _missed(result: Sizing) -> str:
         is_ = target_value(t.name, result.recommended.mean(t.metric))
         text = f"{target(t.name, t.limit)}: it is {is_}"
         if result.largest is not None and t.helped_by_instances and _nearer(result, t):
-            best = target_value(t.name, result.largest.mean(t.metric))
+            there = result.largest.estimates[t.metric]
+            # A target holds where the whole interval does: a mean below it would read as if it were reached.
+            idle = t.name == "trainer_idle_fraction" and there.mean <= t.limit
+            best = target_value(t.name, there.mean) + (units.bracket(there, "share") if idle else "")
             text += f", and {best} with {count_words(result.scenario, result.largest.instances)}"
         said.append(text)
     return "; ".join(said)
@@ -133,7 +133,7 @@ class Pictured:
     """What only a page shows. around: fleets around the answer. run: the recommended fleet's, with its activity
     recorded."""
 
-    around: Around
+    around: tuple[Trial, ...]
     run: Records
 
 
@@ -175,18 +175,14 @@ def document(result: Sizing, pictured: Pictured | None = None, call: Sequence[st
     )
 
 
-def tried(trials: Sequence[Trial]) -> Document:
-    """What a terminal shows of fleets that were tried before one could be recommended."""
-    title = "fleets that were tried (mean ± half of the 95 % interval)"
-    return Document("fleetsim size", facts(""), (Section(title, (trials_table(trials),)),))
-
-
 def _why(result: Sizing) -> tuple[Block, ...]:
     return present(why(result.binding, result.alternatives, result.recommended.estimates), targets_words(result))
 
 
-def _counts(result: Sizing, around: Around) -> tuple[Block | None, ...]:
-    return *curves(result, around), counts_table(around.trials, result.instances)
+def _counts(result: Sizing, around: Sequence[Trial]) -> tuple[Block | None, ...]:
+    runs = [trial for trial in around if trial.stuck is None]
+    figures = trials_table(runs, result.instances, gpus_each(result.scenario))
+    return *curves(result, runs, len(around) - len(runs)), figures
 
 
 def _on_paper(result: Sizing) -> tuple[Block, ...]:
@@ -232,13 +228,14 @@ def size_document(result: Sizing, advice: Sequence[Mapping[str, Any]]) -> dict[s
         **head("size", result.scenario),
         "recommendation": {
             "instances": result.instances,
+            "second_instances": result.scenario.fleet.seconds,
             "queue_cap_samples": result.queue_cap.samples,
             "queue_cap_steps": result.queue_cap.steps,
             "stations": {crew.station: crew.told() for crew in result.crews},
             "binding": result.binding,
             "at_knee": result.at_knee,
             "feasible": result.feasible,
-            "largest_tried": None if result.largest is None else _candidate(result.largest),
+            "largest_tried": None if result.largest is None else candidate_data(result.largest),
             "missed_targets": [t.name for t in result.missed],
             "change": None if result.change is None else asdict(result.change),
         },
@@ -248,23 +245,14 @@ def size_document(result: Sizing, advice: Sequence[Mapping[str, Any]]) -> dict[s
         "rate_matching": asdict(result.rate_matching),
         "headroom": asdict(result.headroom),
         "queue_cap": asdict(result.queue_cap),
-        "candidates": [_candidate(c) for c in result.candidates],
+        "candidates": [candidate_data(c) for c in result.candidates],
         "confidence": result.confidence,
         **result.said(),
     }
 
 
-def tried_document(scenario: Scenario, tried: Sequence[Trial], missing: str) -> dict[str, Any]:
-    """The document of a `fleetsim size --json` that was interrupted: the fleets that were tried."""
-    return {
-        **head("size", scenario),
-        "recommendation": None,
-        "candidates": [_candidate(trial) for trial in tried],
-        "warnings": [f"interrupted: {missing}"],
-    }
-
-
-def _candidate(trial: Trial) -> dict[str, Any]:
+def candidate_data(trial: Trial) -> dict[str, Any]:
+    """One fleet, as it stands in a JSON document."""
     return {
         "instances": trial.instances,
         "replications": trial.replications,

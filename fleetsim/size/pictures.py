@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from fleetsim import units
 from fleetsim.estimates import Estimate
 from fleetsim.job import words
+from fleetsim.job.trials import Trial
 from fleetsim.quantities import quantity
 from fleetsim.search.alternative import Alternative, Alternatives
 from fleetsim.size import words as size_words
 from fleetsim.size.explain import explained
-from fleetsim.size.neighbours import Around
 from fleetsim.size.size import Sizing
 from fleetsim.tell.charts.chart import Chart, Mark
 from fleetsim.tell.charts.kinds import Curve, change_rows, curve_chart, waterfall_chart
@@ -21,17 +21,19 @@ from fleetsim.tell.document import Block, Bullets, Table, pair
 _LEAST = 0.0005
 
 
-def curves(result: Sizing, around: Around) -> tuple[Block | None, ...]:
-    """What depends on the count: idle, step time and cost beside each other, and what their whiskers are."""
-    counts = [float(t.instances) for t in around.trials]
+def curves(result: Sizing, around: Sequence[Trial], stuck: int) -> tuple[Block | None, ...]:
+    """What depends on the count: idle, step time and cost beside each other, and what their whiskers are.
+
+    stuck: how many of these counts cannot run."""
+    counts = [float(t.instances) for t in around]
     runs = units.plural(result.scenario.run.replications, "replication")
-    ends = (around.trials[0], around.trials[-1])
+    ends = (around[0], around[-1])
     limits = {t.metric: t for t in result.targets}
 
     def chart(id: str, metric: str) -> Chart:  # noqa: A002
         q, found = quantity(metric), limits.get(metric)
         targets = [] if found is None else [Mark(found.limit, f"target {words.target_value(found.name, found.limit)}")]
-        curve = Curve(q.title, counts, [t.estimates[metric] for t in around.trials])
+        curve = Curve(q.title, counts, [t.estimates[metric] for t in around])
         return curve_chart(
             id, units.capital(q.title), falls(metric, q.unit), [curve], x_title="instances",
             y_title=q.title, how=q.unit, recommended=float(result.instances), targets=targets, height_px=200,
@@ -46,10 +48,8 @@ def curves(result: Sizing, around: Around) -> tuple[Block | None, ...]:
             f"{units.plural(ends[1].instances, 'instance')}."
         )
 
-    stuck = ""
-    if around.stuck:
-        stuck = f" {units.plural(len(around.stuck), 'count')} cannot run: {', '.join(map(str, around.stuck))}."
-    said = f"Whiskers and bands are 95 % intervals over {runs}, all under the same draws.{stuck}"
+    left_out = f" {units.plural(stuck, 'count')} between them cannot run." if stuck else ""
+    said = f"Whiskers and bands are 95 % intervals over {runs}, all under the same draws.{left_out}"
     return pair(chart("idle", "trainer_idle_fraction"), chart("step", "step_s"), chart("cost", "cost_per_step")), said
 
 

@@ -36,14 +36,15 @@ from fleetsim.search.best import Best, best_of
 from fleetsim.search.moves import alternatives_of
 from fleetsim.search.objective import Target, targets_of
 from fleetsim.search.rate_matching import RateMatching, matched
+from fleetsim.search.reasons import Reasons, as_run
 from fleetsim.search.runnable_counts import look_at_next
 from fleetsim.search.second_search import Anew
+from fleetsim.search.two_makes import is_open, with_both_counts
 from fleetsim.search.workers import Crew, Crewing
 from fleetsim.size.assumptions import fleet_assumptions, implausible, stuck_warnings, warnings_of
 from fleetsim.size.doubt import CountDoubt, count_doubt
 from fleetsim.size.explain import bound_by, explanation
 from fleetsim.size.headroom import Headroom, QueueCap, headroom_of, queue_cap_of
-from fleetsim.size.reasons import Reasons, as_run
 from fleetsim.size.spread import CountSpread, spread_of
 
 # Replications of fleets far from the recommendation, of drafts and of sides: few are enough.
@@ -128,9 +129,11 @@ class Decided:
 def decided(scenario: Scenario, given: Collection[str], measure: Measure, tell: Tell | None = None) -> Decided:
     """Chooses the count, in the likeliest case. Arguments and errors as of `size`."""
     job = _on_its_gpus(planned(scenario, given), frozenset(given))
-    rate, guess = matched(job)
     targets = targets_of(job)
     measure = remembered(measure)
+    if is_open(job, given):
+        job = with_both_counts(job, targets, measure, tell)
+    rate, guess = matched(job)
     crewing = Crewing(job, measure, tell)
     job = crewing.job(guess, targets)
     trials = Trials(job, measure, tell)
@@ -148,7 +151,8 @@ def size(
     measure: Measure = simulated,
     tell: Tell | None = None,
 ) -> Sizing:
-    """Sizes the rollout fleet of a scenario; its own `fleet.instances` is ignored.
+    """Sizes the rollout fleet of a scenario; its own `fleet.instances` is ignored, and so is the count of a second make
+    that is not among what was given.
 
     given: dotted paths that the user wrote, the rest is reported as assumed; targets among them are binding wishes.
     notes: warnings of the caller, put before those of the plan. confidence: the share of cases that the count is to be

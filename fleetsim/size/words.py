@@ -59,8 +59,9 @@ def _fleet(result: Sizing) -> str:
     """ "13 rollout instances for 8 trainer GPUs"; "48 GPUs (24 instances of TP 2), trainer and rollout take turns"."""
     n, s = result.instances, result.scenario
     if not takes_turns(s):
-        trainer = units.plural(s.trainer.gpus, "trainer GPU")
-        return f"{units.plural(n, 'rollout instance')}{_likely(result)} for {trainer}"
+        trainer, second = units.plural(s.trainer.gpus, "trainer GPU"), s.fleet.second
+        beside = "" if second is None else f" and {second.instances:,} of a second make ({second.gpu or s.engine.gpu})"
+        return f"{units.plural(n, 'rollout instance')}{_likely(result)}{beside} for {trainer}"
     each = f"TP {s.engine.tp}" if s.engine.gpus == s.engine.tp else units.plural(s.engine.gpus, "GPU")
     of = f"{units.plural(n, 'instance')} of {each}"
     inside = "; ".join(filter(None, (of, _likely(result).strip(" ,()"))))
@@ -143,27 +144,6 @@ def _from_to(ends: tuple[float, float], written: Callable[[float], str]) -> str:
 def asked(result: Sizing, *, held: bool) -> str:
     """The targets that somebody gave and the answer holds, or misses: "a step of at most 36.0 s and ..."."""
     return " and ".join(target(t.name, t.limit) for t in result.targets if (t not in result.missed) == held)
-
-
-def reach(result: Sizing) -> str | None:
-    """Why the answer is only the knee: what the largest fleet would reach. None when it is not."""
-    if result.largest is None:
-        return None
-    names = {"trainer_idle_fraction": "a trainer idle of", "step_s": "a step of"}
-    wished = " and ".join(
-        f"{names[t.name]} {units.share(t.limit) if t.name == 'trainer_idle_fraction' else units.seconds(t.limit)}"
-        for t in result.missed
-        if t.name in names
-    )
-    largest = result.largest
-    idle = largest.estimates["trainer_idle_fraction"]
-    # A target holds where the whole interval does: a mean below it would read as if it were reached.
-    ends = units.bracket(idle, "share")
-    within = any(t.name == "trainer_idle_fraction" and idle.mean <= t.limit for t in result.missed)
-    return (
-        f"No fleet reaches {wished or 'the targets'}: {count_words(result.scenario, largest.instances)} come to "
-        f"{units.share(idle.mean)}{ends if within else ''} and {units.seconds(largest.mean('step_s'))}."
-    )
 
 
 def surplus(result: Sizing) -> str | None:

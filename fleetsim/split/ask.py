@@ -13,14 +13,13 @@ from fleetsim.job.result import SILENT, Recommendation, SoFar, Watch, unchanging
 from fleetsim.job.settings import JOB, TRAINER, AnyJob, Lends, Option, said
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from collections.abc import Mapping
 
     from fleetsim.config.scenario import Scenario
+    from fleetsim.estimates import Estimate
     from fleetsim.job.base_job import Job
-    from fleetsim.job.engine_source import EngineSource
-    from fleetsim.job.metrics import Metrics
-    from fleetsim.split.runs import By
     from fleetsim.split.split import Advice
+    from fleetsim.split.ways import By
     from fleetsim.tell.document import Document
 
 RULES = "Ranking and prices"
@@ -61,7 +60,7 @@ class Split:
 
     def ready(self) -> Self:
         """The same question with the job itself. Raises InputError with all that is wrong."""
-        from fleetsim.split.permissions import allowed
+        from fleetsim.search.permissions import allowed
 
         wrong = Problems(self._wrong())
         job: AnyJob = self.job
@@ -74,8 +73,8 @@ class Split:
 
     def _wrong(self) -> Iterator[Problem]:
         from fleetsim.config.tree import did_you_mean
-        from fleetsim.split.arrangements import MOST_GPUS
-        from fleetsim.split.runs import MEASURES
+        from fleetsim.search.arrangements import MOST_GPUS
+        from fleetsim.split.ways import MEASURES
 
         if self.by not in MEASURES:
             yield Problem(flag("by"), self.by, "is no measure to rank by", did_you_mean(str(self.by), MEASURES))
@@ -128,37 +127,18 @@ class SplitResult(Recommendation):
         return as_asked(self.advice.chosen.arrangement.scenario, self.asked.scenario)
 
     @property
-    def metrics(self) -> Metrics:
-        """Of the advised way."""
-        from fleetsim.job.metrics import Metrics
+    def _answer(self) -> Advice:
+        return self.advice
 
-        return Metrics(self.advice.chosen.estimates)
+    @property
+    def _estimates(self) -> Mapping[str, Estimate]:
+        return self.advice.chosen.estimates
 
     def numbers(self) -> dict[str, float]:
         """What --fail-if can ask: the means, and the GPUs of both pools."""
         way = self.advice.chosen.arrangement
         counts = {"rollout_gpus": float(way.rollout_gpus), "trainer_gpus": float(way.trainer_gpus)}
         return {**self.mean, **counts}
-
-    @property
-    def profile(self) -> EngineSource:
-        """What the engine's speed rests on."""
-        return self.advice.profile
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """As the command prints them on stderr."""
-        return self.advice.warnings
-
-    def to_pandas(self) -> pd.DataFrame:
-        """A row a way, best first by what it was ranked by.
-
-        Columns: way, kind, instances, rollout_gpus, trainer_gpus, replications, binding, ties_with_first, and every
-        metric's mean with `.ci_low` and `.ci_high`. Needs pandas.
-        """
-        from fleetsim.job.metrics import frame
-
-        return frame(self.rows())
 
     def rows(self) -> list[dict[str, Any]]:
         """The ways, as under -o csv."""
@@ -227,9 +207,9 @@ def split(asked: Split, watch: Watch = SILENT) -> SplitResult:
     Raises InputError for GPUs that cannot be split, StuckError when no way runs, and Interrupted on Ctrl-C, with the
     SoFar, None before the first way.
     """
-    from fleetsim.split.arrangements import Rules
+    from fleetsim.search.arrangements import Rules
+    from fleetsim.search.permissions import allowed
     from fleetsim.split.assumptions import unused_names
-    from fleetsim.split.permissions import allowed
     from fleetsim.split.split import split as advise
 
     asked = asked.ready()
@@ -244,8 +224,11 @@ def split(asked: Split, watch: Watch = SILENT) -> SplitResult:
     except Interrupted as cut:
         if cut.known is None:
             raise
-        from fleetsim.split.facts import ways_document, ways_so_far
+        from fleetsim.split.facts import outcome_data
+        from fleetsim.split.ranking import ways_table
 
         scenario, outcomes = cut.known
-        raise Interrupted(SoFar(scenario, outcomes, cut.missing, ways_so_far, ways_document), cut.missing) from None
+        title = "ways that were simulated (rollout + trainer GPUs), best first so far"
+        so_far = SoFar(scenario, outcomes, cut.missing, title, ways_table, "split", "arrangements", outcome_data)
+        raise Interrupted(so_far, cut.missing) from None
     return SplitResult(job, advice)

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any
 
 from fleetsim import units
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.tree import is_given
-from fleetsim.errors import StuckError
 from fleetsim.job.assumptions import Assumption, assumptions_of
 from fleetsim.job.caveats import error_warnings, range_warnings
 from fleetsim.job.engine_source import EngineSource
 from fleetsim.job.nameplate import mean_step_s
 from fleetsim.job.trainer_scaling import course_of, time_factor
-from fleetsim.split.arrangements import Arrangement, Rules
-from fleetsim.split.permissions import Allowed, age_of
+from fleetsim.search.arrangements import Arrangement, Rules
+from fleetsim.search.permissions import Allowed
 
 # A trainer of so many times more or fewer GPUs than its seconds are known for rests on the law alone.
 _FAR = 2.0
@@ -72,9 +70,8 @@ def unused_names(allowed: Allowed) -> Iterator[str]:
         yield f"--allow {names} changes nothing here: split keeps the engines as they are, fleetsim plan chooses them"
 
 
-def age_warnings(runs: Sequence[Mapping[str, Any]], oldest: float | None) -> Iterator[str]:
-    """Samples that are older than is permitted, because no way is fresher. runs: of the advised way."""
-    age = age_of(runs)
+def age_warnings(age: float, oldest: float | None) -> Iterator[str]:
+    """Samples that are older than is permitted, because no way is fresher. age: of the advised way."""
     if oldest is not None and age > oldest:
         limit = "on-policy" if oldest == 0 else f"at most {units.plural(oldest, 'step')} old"
         yield (
@@ -84,7 +81,7 @@ def age_warnings(runs: Sequence[Mapping[str, Any]], oldest: float | None) -> Ite
 
 
 def warnings_of(
-    job: Scenario, chosen: Arrangement, stuck: Mapping[str, StuckError], profile: EngineSource
+    job: Scenario, chosen: Arrangement, stuck: Sequence[tuple[str, str]], profile: EngineSource
 ) -> tuple[str, ...]:
     """In the order of their weight."""
     found = [*_slower_on_more(job), *range_warnings(profile), *error_warnings(profile)]
@@ -99,7 +96,7 @@ def warnings_of(
             f"(--trainer-point {gpus}:SECONDS) before moving GPUs"
         )
     reasons: dict[str, list[str]] = {}
-    for label, error in stuck.items():
-        reasons.setdefault(error.what, []).append(label)
+    for label, reason in stuck:
+        reasons.setdefault(reason, []).append(label)
     found += [f"{units.listed(labels)} cannot run: {reason}" for reason, labels in reasons.items()]
     return tuple(found)

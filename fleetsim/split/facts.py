@@ -12,34 +12,31 @@ from fleetsim.job.grounds import assumed_section, observed_line, observed_sectio
 from fleetsim.job.metrics import CANDIDATE_METRICS
 from fleetsim.job.words import binding_words, instance_words, kind_of
 from fleetsim.quantities import quantity
+from fleetsim.search.permissions import stale
 from fleetsim.sim.records import Records
 from fleetsim.simulate.gantt import gantt
 from fleetsim.size.pictures import levers, why
 from fleetsim.split import words
-from fleetsim.split.permissions import age_of, stale
+from fleetsim.split.outcomes import Outcome
 from fleetsim.split.pictures import ratio_chart, way_chart
-from fleetsim.split.ranking import ranking, ways_table
-from fleetsim.split.runs import By, Outcome
+from fleetsim.split.ranking import ranking
 from fleetsim.split.split import Advice
 from fleetsim.split.spread import WaySpread
+from fleetsim.split.ways import By
 from fleetsim.tell.data import estimate, head, told
 from fleetsim.tell.document import (
-    SEEDS_ALONE,
     Block,
     Document,
     Listed,
     Section,
-    Table,
     page_only,
     pair,
     present,
-    terminal_only,
 )  # fmt: skip
 from fleetsim.tell.facts import Fact, Facts, Words, explained, facts
 
 if TYPE_CHECKING:
-    from fleetsim.config.scenario import Scenario
-    from fleetsim.split.runs import Outcome
+    from fleetsim.split.outcomes import Outcome
 
 
 _RATIO = "best split beside best colocated"
@@ -63,8 +60,10 @@ def document(result: Advice, runs: Mapping[str, Records] | None = None) -> Docum
             Section(
                 "Every way to use these GPUs",
                 (
-                    terminal_only(ranking(result), words.orders(result), Words(tail=_SIGNS)),
-                    page_only(*([] if runs is None else _every_way(result))),
+                    page_only(*([] if runs is None else _pictures(result))),
+                    ranking(result),
+                    words.orders(result),
+                    Words(tail=_SIGNS),
                 ),
                 short="every way (rollout + trainer GPUs; mean ± half of the 95 % interval)",
             ),
@@ -120,7 +119,7 @@ def split_facts(result: Advice) -> Facts:
         run,
         Fact("arrangement", value=way.label, title="advised", note=turns),
         Fact("fleet", fleet, value=way.instances),
-        run_facts(of, way.scenario, result.spans, age_of(result.chosen.runs)),
+        run_facts(of, way.scenario, result.spans, result.chosen.age),
         Fact("beside", words.beside(result), value=less, title=less and _RATIO, note=quantity(result.by).title),
         Fact("ahead", words.ahead(result) or ""),
         Fact("binds", binding_words(result.binding, idle=of["trainer_idle_fraction"].mean).name),
@@ -142,12 +141,6 @@ def bought(result: Advice) -> Listed:
     return Listed(tuple((permission, Words(text)) for permission, text in words.bought(result)), code=True)
 
 
-def ways_so_far(outcomes: Sequence[Outcome]) -> Document:
-    """What a terminal shows of ways that were simulated before there was an advice."""
-    title = "ways that were simulated (rollout + trainer GPUs), best first so far"
-    return Document("fleetsim split", facts(""), (Section(title, (ways_table(outcomes),)),))
-
-
 def _how_sure(spread: WaySpread) -> Section:
     """What each uncertain input does to an advice alone."""
     return worth_knowing(spread.parts, spread.confidence, "right there", lambda p: f"{p.low.way}; {p.high.way}")
@@ -160,42 +153,13 @@ def _why(result: Advice) -> Iterator[Block]:
         yield f"Ways that cannot run: {'; '.join(f'{label}: {reason}' for label, reason in result.stuck)}."
 
 
-def _every_way(result: Advice) -> Iterator[Block | None]:
-    """All ways in pictures, the measure that they are ranked by first; then in figures."""
+def _pictures(result: Advice) -> Iterator[Block | None]:
+    """All ways, the measure that they are ranked by first."""
     measures: tuple[By, ...] = (result.by, *(m for m in ("step_s", "cost_per_step") if m != result.by))
     first, *others = (way_chart(result, m) for m in measures)
     yield first
     yield pair(*others)
     yield ratio_chart(result)
-    yield every_way(result)
-    yield words.orders(result)
-
-
-# Columns of the table of all ways: with intervals, then means alone.
-_WITH_INTERVAL = ("step_s", "goodput", "cost_per_step")
-_MEANS = (
-    "trainer_idle_fraction",
-    "not_training_fraction",
-    "rollout_utilization",
-    "staleness_steps.p99",
-    "samples_lost.longest_tenth",
-)
-
-
-def every_way(result: Advice) -> Table:
-    """Every way that was simulated, ranked."""
-    rows = tuple(
-        (
-            f"{i + 1}. {o.arrangement.label}" + (" (advised)" if o is result.chosen else ""),
-            units.ratio_change(o.ratio) + (" (within chance)" if o.ties and o.replications > 1 and i else ""),
-            *(units.with_ends(o.estimates[name], quantity(name).unit) for name in _WITH_INTERVAL),
-            *(units.written(o.mean(name), quantity(name).unit) for name in _MEANS),
-            f"{o.replications}",
-        )
-        for i, o in enumerate(result.outcomes)
-    )
-    titles = (quantity(name).title for name in (*_WITH_INTERVAL, *_MEANS))
-    return Table("every way in figures", ("way", "beside the first", *titles, "runs"), rows, note=SEEDS_ALONE)
 
 
 def split_document(result: Advice, advice: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -212,30 +176,21 @@ def split_document(result: Advice, advice: Sequence[Mapping[str, Any]]) -> dict[
             "best_split": None if result.best_split is None else result.best_split.arrangement.label,
             "best_colocated": None if result.best_colocated is None else result.best_colocated.arrangement.label,
             "change": None if result.change is None else asdict(result.change),
-            **_outcome(result.chosen),
+            **outcome_data(result.chosen),
         },
         "advice": advice,
         **told(split_facts(result)),
-        "arrangements": [_outcome(o) for o in result.outcomes],
+        "arrangements": [outcome_data(o) for o in result.outcomes],
         "splits": result.splits,
         "staleness_steps_permitted": result.oldest,
-        "forbidden": [{"allow": stale(steps), **_outcome(way)} for steps, way in result.bought],
+        "forbidden": [{"allow": stale(steps), **outcome_data(way)} for steps, way in result.bought],
         "stuck": [{"arrangement": label, "reason": reason} for label, reason in result.stuck],
         **result.said(),
     }
 
 
-def ways_document(scenario: Scenario, outcomes: Sequence[Outcome], missing: str) -> dict[str, Any]:
-    """The document of a `fleetsim split --json` that was interrupted: the ways that were simulated."""
-    return {
-        **head("split", scenario),
-        "recommendation": None,
-        "arrangements": [_outcome(o) for o in outcomes],
-        "warnings": [f"interrupted: {missing}"],
-    }
-
-
-def _outcome(outcome: Outcome) -> dict[str, Any]:
+def outcome_data(outcome: Outcome) -> dict[str, Any]:
+    """One way, as it stands in a JSON document."""
     way = outcome.arrangement
     return {
         "arrangement": way.label,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from fleetsim import units
 from fleetsim.quantities import quantity
+from fleetsim.split.outcomes import Outcome
 from fleetsim.split.ranking import shown_ways
-from fleetsim.split.runs import By, Outcome
 from fleetsim.split.split import Advice
+from fleetsim.split.ways import By
 from fleetsim.tell.charts.chart import Chart, Mark
 from fleetsim.tell.charts.kinds import Curve, change_rows, curve_chart
 

@@ -1,7 +1,7 @@
 """Split advice: every way to use one set of GPUs, simulated under the same draws, ranked, and a verdict.
 
 All ways are looked at; of many splits some are, and then those around the best. Of those that the recipe permits
-(`permitted.py`) the best have long runs, until a budget of simulated samples is spent, but always the colocated ones
+(`ways.py`) the best have long runs, until a budget of simulated samples is spent, but always the colocated ones
 and the best few by every measure; only these are told. Two ways are compared run by run (`sim/paired_difference.py`):
 the verdict is "split" only if the best split beats the better colocated way by more than chance, because sharing the
 GPUs is simpler and fresher.
@@ -17,7 +17,7 @@ from typing import Literal
 from fleetsim.config.law_numbers import budget_steps
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
-from fleetsim.errors import Interrupted
+from fleetsim.errors import Interrupted, StuckError
 from fleetsim.estimates import Estimate
 from fleetsim.job.engine_choices import Drafts, Sides, drafts_of, sides_of
 from fleetsim.job.engine_source import engine_source
@@ -35,17 +35,18 @@ from fleetsim.job.trials import (
     with_instances,
 )
 from fleetsim.search.alternative import Alternatives
+from fleetsim.search.arrangements import Arrangement, Rules, divided, gpus_per_engine, split_counts
+from fleetsim.search.explore import Search
 from fleetsim.search.moves import alternatives_of
+from fleetsim.search.permissions import Allowed
+from fleetsim.search.reasons import Reasons, as_run
 from fleetsim.sim.paired_difference import differs, ratio_of
 from fleetsim.size.assumptions import implausible
 from fleetsim.size.explain import bound_by, explanation
-from fleetsim.size.reasons import Reasons, as_run
-from fleetsim.split.arrangements import Arrangement, Rules, divided, gpus_per_engine, split_counts
 from fleetsim.split.assumptions import age_warnings, assumed, warnings_of
-from fleetsim.split.permissions import Allowed, age_of
-from fleetsim.split.permitted import explore, freshest, permitted, worth_a_permission
-from fleetsim.split.runs import By, Outcome, Simulated, WayRuns, badness, outcome_of, ranked, worth_replicating
-from fleetsim.split.spread import WayDoubt, WaySpread, spread_of
+from fleetsim.split.outcomes import Outcome, outcome_of, ranked
+from fleetsim.split.spread import WaySpread, spread_of
+from fleetsim.split.ways import By, Ways
 
 # Replications of each other length of drafts.
 _DRAFTS = 3
@@ -107,25 +108,27 @@ def split(
     Raises InputError for GPUs that cannot be split, StuckError when no way runs, and Interrupted on Ctrl-C: with the
     job and the outcomes so far, ranked, None before the first.
     """
-    job, asked, measure = divided(scenario, frozenset(given), "split"), rules, remembered(measure)
+    job, asked, measure = divided(scenario, frozenset(given)), rules, remembered(measure)
     rules, oldest = _whole(rules, job), allowed.oldest(budget_steps(job))
     counts = split_counts(job, gpus, rules)
-    ways = _explored(WayRuns(job, gpus, measure, tell), counts, by, oldest)
-    outcomes = ranked(_allowed(ways.decided(), oldest, by), by)
+    ways = _explored(Ways(job, gpus, counts, by, oldest, Search(measure, tell)))
+    outcomes = ranked(ways.allowed(ways.decided), by)
     best_split = next((o for o in outcomes if o.arrangement.apart), None)
     best_colocated = _fresher([o for o in outcomes if not o.arrangement.apart], by)
     verdict, ratio = _verdict(best_split, best_colocated, by)
     chosen = best_split if verdict == "split" else best_colocated
     assert chosen is not None  # _verdict answers for what there is
     try:
-        bought = _bought(ways, chosen, oldest, by)
+        bought = _bought(ways, chosen)
         alternatives, drafts, sides = _beside(job, chosen, given, measure, tell)
-        alternatives = replace(alternatives, oldest=None if oldest is None else max(oldest, age_of(chosen.runs)))
+        alternatives = replace(alternatives, oldest=None if oldest is None else max(oldest, chosen.age))
         rival = best_colocated if chosen is best_split else best_split
-        doubt = WayDoubt(job, gpus, counts, chosen.arrangement, None if rival is None else rival.arrangement, by)
-        spread = spread_of(doubt, chosen.arrangement, ratio, chosen.estimates, given, measure, tell)
+        if tell is not None:
+            tell("moving each input that is not certain to both ends of its interval")
+        spread = spread_of(ways, chosen, rival, ratio, given, measure)
     except KeyboardInterrupt:
-        raise _interrupted(job, ways, len(counts) + 2, oldest, by) from None
+        raise _interrupted(ways) from None
+    stuck = tuple((label, error.what) for label, error in _stuck(ways).items())
     profile = engine_source(chosen.arrangement.scenario, chosen.arrangement.instances)
     binding = bound_by(chosen.binding, alternatives, chosen.arrangement.scenario, chosen.mean("step_s"))
     return Advice(
@@ -135,10 +138,10 @@ def split(
         rules=rules,
         outcomes=outcomes,
         splits=len(counts),
-        looked_at=len({way.instances for way in ways.runs if way.apart}),
+        looked_at=len({way.choice.instances for way in ways.found if way.choice.apart}),
         oldest=oldest,
         bought=bought,
-        stuck=tuple((label, error.what) for label, error in ways.stuck.items()),
+        stuck=stuck,
         verdict=verdict,
         ratio=ratio,
         chosen=chosen,
@@ -150,12 +153,12 @@ def split(
         assumptions=assumed(job, asked, rules, frozenset(given)),
         warnings=(
             *notes,
-            *age_warnings(chosen.runs, oldest),
-            *warnings_of(job, chosen.arrangement, ways.stuck, profile),
+            *age_warnings(chosen.age, oldest),
+            *warnings_of(job, chosen.arrangement, stuck, profile),
             *implausible(job, frozenset(given)),
         ),
         profile=profile,
-        simulations=sum(map(len, ways.runs.values())),
+        simulations=sum(way.replications for way in ways.found),
         drafts=drafts,
         sides=sides,
         spread=spread,
@@ -168,10 +171,10 @@ def best_way(
     scenario: Scenario, gpus: int, given: Collection[str], measure: Measure, by: By = "step_s", tell: Tell | None = None
 ) -> Outcome:
     """The first of the ways that the recipe permits, without anything beside it. Raises as `split` does."""
-    job = divided(scenario, frozenset(given), "split")
+    job = divided(scenario, frozenset(given))
     counts, oldest = split_counts(job, gpus, _whole(_ANY_TRAINER, job)), budget_steps(job)
-    ways = _explored(WayRuns(job, gpus, remembered(measure), tell), counts, by, oldest)
-    return ranked(_allowed(ways.decided(), oldest, by), by)[0]
+    ways = _explored(Ways(job, gpus, counts, by, oldest, Search(remembered(measure), tell)))
+    return ranked(ways.allowed(ways.decided), by)[0]
 
 
 def _whole(rules: Rules, job: Scenario) -> Rules:
@@ -179,34 +182,30 @@ def _whole(rules: Rules, job: Scenario) -> Rules:
     return rules if rules.trainer_least is not None else replace(rules, trainer_least=least_trainer_gpus(job))
 
 
-def _explored(ways: WayRuns, counts: Sequence[int], by: By, oldest: float | None) -> WayRuns:
-    """The ways, each simulated, and those that might be best replicated. Raises as `split` does."""
+def _explored(ways: Ways) -> Ways:
+    """The ways, each looked at, and those that might be best decided. Raises as `split` does."""
     try:
-        explore(ways, counts, by, oldest)
-        if ways.runs:
-            ways.replicate(worth_replicating(_allowed(ways.runs, oldest, by), ways.job, by))
+        ways.explore()
+        if ways.found:
+            ways.decide(ways.worth_deciding())
     except KeyboardInterrupt:
-        raise _interrupted(ways.job, ways, len(counts) + 2, oldest, by) from None
-    if not ways.decided():
-        raise next(iter(ways.stuck.values()))
-    for label in {way.label for way in ways.runs}:  # stuck with one window, and not with another
-        ways.stuck.pop(label, None)
+        raise _interrupted(ways) from None
+    if not ways.decided:
+        raise next(iter(ways.search.stuck.values()))
     return ways
 
 
-def _allowed(runs: Simulated, oldest: float | None, by: By) -> Simulated:
-    """What may be advised; the freshest ways where none is fresh enough."""
-    return permitted(runs, oldest, by) or freshest(runs, by)
+def _stuck(ways: Ways) -> dict[str, StuckError]:
+    """Ways that get stuck, by label, without those that run with another window."""
+    runs = {way.choice.label for way in ways.found}
+    return {way.label: error for way, error in ways.search.stuck.items() if way.label not in runs}
 
 
-def _bought(ways: WayRuns, chosen: Outcome, oldest: float | None, by: By) -> tuple[tuple[int, Outcome], ...]:
+def _bought(ways: Ways, chosen: Outcome) -> tuple[tuple[int, Outcome], ...]:
     """What older samples would buy: each way over all replications, beside what is advised."""
-    least = sum(badness(run, by) for run in chosen.runs) / chosen.replications
-    found = [way for _, way in worth_a_permission(ways.runs, oldest, least, by)]
-    ways.replicate(found)
-    runs = {way: ways.runs[way] for way in found if way in ways.runs}  # all of them decide
-    bought = worth_a_permission(runs, oldest, least, by)
-    return tuple((steps, outcome_of(way, runs[way], chosen.runs, by)) for steps, way in bought)
+    least = ways.badness(chosen)
+    found = ways.decide([way for _, way in ways.worth_a_permission(ways.found, least)])  # all of them decide
+    return tuple((steps, outcome_of(way, chosen, ways.by)) for steps, way in ways.worth_a_permission(found, least))
 
 
 def _beside(
@@ -230,11 +229,11 @@ def _beside(
     return levers, drafts_of(here, few, measure, tell), sides_of(here, few, measure, tell)
 
 
-def _interrupted(job: Scenario, ways: WayRuns, of: int, oldest: float | None, by: By) -> Interrupted:
+def _interrupted(ways: Ways) -> Interrupted:
     """What is known of the ways so far."""
-    missing = f"{len(ways.runs):,} of {of:,} ways were looked at, none is advised yet"
-    found = ways.decided()
-    return Interrupted((job, ranked(found, by)) if found else None, missing)
+    missing = f"{len(ways.found):,} of {len(ways.counts) + 2:,} ways were looked at, none is advised yet"
+    found = ways.decided
+    return Interrupted((ways.job, ranked(found, ways.by)) if found else None, missing)
 
 
 def _fresher(colocated: Sequence[Outcome], by: By) -> Outcome | None:

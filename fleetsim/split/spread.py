@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from fleetsim.config.scenario import Scenario
 from fleetsim.errors import StuckError
 from fleetsim.estimates import Estimate
 from fleetsim.job.input_moves import (
@@ -24,11 +23,11 @@ from fleetsim.job.input_moves import (
     ratio_around,
     reach,
 )
-from fleetsim.job.trials import Measure, Tell, looked
+from fleetsim.job.trials import Measure, looked
 from fleetsim.job.uncertainty import CONFIDENCE, Uncertain, law_name
-from fleetsim.split.arrangements import APART, Arrangement, Kind
-from fleetsim.split.permitted import like
-from fleetsim.split.runs import By
+from fleetsim.search.arrangements import APART, Arrangement, Kind
+from fleetsim.split.outcomes import Outcome
+from fleetsim.split.ways import Ways, like
 
 # Ways whose measures differ by less are both right.
 _ALIKE = 0.01
@@ -77,26 +76,17 @@ class WaySpread:
         return not self.held or high >= _WIDE * low
 
 
-class WayDoubt:
+class _Doubt:
     """The ways to use the GPUs of one job, looked at again where its inputs are off.
 
-    counts: rollout instances of every split, ascending. chosen: the advised way; rival: the best of the other kind.
+    chosen: the advised way; rival: the best of the other kind.
     """
 
-    def __init__(
-        self,
-        job: Scenario,
-        gpus: int,
-        counts: Sequence[int],
-        chosen: Arrangement,
-        rival: Arrangement | None,
-        by: By,
-    ) -> None:
-        self._counts, self._by = counts, by
-        self._chosen, self._rival = chosen, rival
+    def __init__(self, ways: Ways, chosen: Arrangement, rival: Arrangement | None) -> None:
+        self._counts, self._by, self._chosen, self._rival = ways.counts, ways.by, chosen, rival
         best = next((way for way in (chosen, rival) if way is not None and way.apart), None)
-        self._split = like(job, best or chosen, gpus)
-        self._start = None if best is None else min(range(len(counts)), key=lambda i: abs(counts[i] - best.instances))
+        self._split = like(ways.job, best or chosen, ways.gpus)
+        self._start = None if best is None else self._counts.index(best.instances)
 
     def end(self, uncertain: Uncertain, factor: float, figures: Figures, measure: Measure) -> WayEnd:
         """One input at one end. figures: of the advised way there."""
@@ -169,21 +159,20 @@ class WayDoubt:
 
 
 def spread_of(
-    doubt: WayDoubt,
-    chosen: Arrangement,
+    ways: Ways,
+    advised: Outcome,
+    rival: Outcome | None,
     ratio: Estimate | None,
-    estimates: Mapping[str, Estimate],
     given: Collection[str],
     measure: Measure,
-    tell: Tell | None = None,
 ) -> WaySpread | None:
-    """The range of an advice; None where no input is in doubt. ratio: of the verdict. estimates: of the advised way, by
-    metric."""
+    """The range of an advice; None where no input is in doubt. rival: the best way of the other kind; ratio: of the
+    verdict."""
+    chosen, estimates = advised.arrangement, advised.estimates
     inputs = in_doubt(chosen.scenario, given)
     if not inputs:
         return None
-    if tell is not None:
-        tell("moving each input that is not certain to both ends of its interval")
+    doubt = _Doubt(ways, chosen, None if rival is None else rival.arrangement)
     found = moved_metrics(chosen.scenario, inputs, measure)
     usd_per_h = 3600.0 * estimates["cost_per_step"].mean / estimates["step_s"].mean
     parts = []
@@ -194,13 +183,13 @@ def spread_of(
         parts.append(InputPart(u.what, u.path, why, u.settled_by(chosen.scenario), low, high, stake, law))
     # where nothing is at stake, what moves the step most comes first
     parts.sort(key=lambda p: (-p.usd_per_h, p.step_s[0] - p.step_s[1]))
-    ways = doubt.around(parts) if chosen.apart else (chosen, chosen)
+    ends = doubt.around(parts) if chosen.apart else (chosen, chosen)
     here = doubt.ratio(measure)
     each = [[math.log(e.ratio / here) for e in (p.low, p.high) if e.ratio] for p in parts] if here else []
     return WaySpread(
         confidence=CONFIDENCE,
-        ways=(ways[0].label, ways[1].label),
-        instances=(ways[0].instances, ways[1].instances),
+        ways=(ends[0].label, ends[1].label),
+        instances=(ends[0].instances, ends[1].instances),
         held=all(end.apart == chosen.apart for part in parts for end in (part.low, part.high)),
         metrics=found.around(estimates),
         ratio=None if ratio is None or here is None else ratio_around(ratio, each),

@@ -13,9 +13,9 @@ from fleetsim.job.trainer_scaling import course_of, law_words, time_factor
 from fleetsim.job.words import instance_words
 from fleetsim.policies.admission import MAX_STALENESS
 from fleetsim.quantities import quantity
-from fleetsim.split.permissions import stale
-from fleetsim.split.permitted import number_of
-from fleetsim.split.runs import Outcome
+from fleetsim.search.permissions import stale
+from fleetsim.search.staleness import number_of
+from fleetsim.split.outcomes import Outcome
 from fleetsim.split.split import Advice
 
 # A measure, what it is of a step, and how more and less of it are called.

@@ -64,12 +64,12 @@ class Table:
         not help either, it breaks words."""
         gone = (headings[: n + 1] for n in range(len(headings)))
         left_out = "Left out, the terminal is too narrow"
-        fewer = (self.without(*some, note=f"{left_out}: {', '.join(some)}. {self.note}".strip()) for some in gone)
+        fewer = (self.without(*some, note=f"{left_out}: {_in_a_line(some)}. {self.note}".strip()) for some in gone)
         return replace(self, narrower=(*fewer, self))
 
 
-# Of a table whose figures have intervals in brackets.
-SEEDS_ALONE = "In brackets: 95 % intervals of seeds alone, without the doubt about the inputs."
+def _in_a_line(headings: Iterable[str]) -> str:
+    return ", ".join(" ".join(heading.split()) for heading in headings)
 
 
 @dataclass(frozen=True, slots=True)

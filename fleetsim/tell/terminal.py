@@ -17,7 +17,6 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from fleetsim import units
-from fleetsim.quantities import quantity
 from fleetsim.tell.document import (
     Block,
     Bullets,
@@ -258,11 +257,6 @@ def grid(*headings: str, align: tuple[str, ...] | None = None) -> Grid:
         left = align is not None and align[i] == "left"
         table.add_column(heading, justify="left" if left else "right", overflow="fold")
     return table
-
-
-def word_a_line(name: str) -> str:
-    """The heading of a quantity's column with a word a line: eight columns fit 80 characters then."""
-    return _a_word_a_line(quantity(name).heading)
 
 
 def with_interval(estimate: Estimate, unit: units.Unit = "share") -> Text:

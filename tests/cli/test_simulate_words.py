@@ -23,11 +23,11 @@ from fleetsim.errors import InputError
 from fleetsim.job.base_job import made
 from fleetsim.job.command import _in_full, simulate_command
 from fleetsim.job.trials import one_more, planned, unit_of, with_instances
+from fleetsim.search import arrangements
 from fleetsim.search.levers import levers_of
 from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.run import simulate
 from fleetsim.simulate.ask import Simulate
-from fleetsim.split import arrangements
 from tests.history.verl_log import VerlJob, console
 
 pytestmark = pytest.mark.usefixtures("quick")

@@ -15,7 +15,7 @@ from fleetsim.frameworks.convert import scenario_from
 from fleetsim.frameworks.equal_parts import divides, refusal
 from fleetsim.frameworks.source import parsed_source
 from fleetsim.plan.choices import Value
-from fleetsim.plan.shares import Engines
+from fleetsim.search.shares import Engines
 from fleetsim.split.split import split
 
 JOB, APART = load_scenario("presets/verl-sync"), load_scenario("presets/verl-fully-async")

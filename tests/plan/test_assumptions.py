@@ -6,7 +6,7 @@ from fleetsim.config import default_scenario, with_changes
 from fleetsim.config.tree import is_given, value_at
 from fleetsim.job.assumptions import assumptions_of
 from fleetsim.job.nameplate import mean_step_s
-from fleetsim.split.arrangements import Rules
+from fleetsim.search.arrangements import Rules
 from fleetsim.split.assumptions import assumed
 
 

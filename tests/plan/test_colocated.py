@@ -14,10 +14,10 @@ from fleetsim.config.yaml_text import from_yaml
 from fleetsim.job.nameplate import mean_step_s
 from fleetsim.job.trainer_scaling import can_be, lays_out, next_count, trainer_gpus, with_all_gpus
 from fleetsim.job.trials import Trials, planned, remembered, simulated, with_instances
+from fleetsim.search.arrangements import colocated_async, colocated_sync
 from fleetsim.search.best import best_of
 from fleetsim.search.objective import price_per_s, targets_of, usd_per_h
 from fleetsim.search.rate_matching import matched
-from fleetsim.split.arrangements import colocated_async, colocated_sync
 
 LENGTHS = {"kind": "lognormal", "mean": 400.0, "cv": 0.8, "max": 2000.0}
 

@@ -14,11 +14,11 @@ from fleetsim.cli.main import app
 from fleetsim.config import Scenario, default_scenario, with_changes
 from fleetsim.config.data_files import presets
 from fleetsim.config.law_numbers import budget_steps
+from fleetsim.search.arrangements import Rules, split_in_turn
+from fleetsim.search.permissions import Allowed
 from fleetsim.sim.metrics import numbers_of
 from fleetsim.sim.run import simulate
-from fleetsim.split.arrangements import Rules, split_in_turn
 from fleetsim.split.facts import split_facts
-from fleetsim.split.permissions import Allowed, age_of
 from fleetsim.split.split import Advice, split
 from fleetsim.split.words import bought
 from tests.plan.fakes import metrics
@@ -70,7 +70,7 @@ def test_a_permission_is_taken_and_no_more_than_it() -> None:
 def test_an_asynchronous_recipe_is_held_to_its_budget_by_a_smaller_window(budget: float, window: float) -> None:
     found = advised({"admission.max_staleness": budget})
     assert found.oldest == budget
-    assert all(age_of(o.runs) <= budget for o in found.outcomes)
+    assert all(o.age <= budget for o in found.outcomes)
     assert found.chosen.arrangement.scenario.admission.max_staleness == window
     assert dict(split_facts(found).lines)["ahead"] == (
         f"--set admission.max_staleness={window:g}, not {budget:g}: more lets its samples become older than the recipe "
@@ -84,7 +84,7 @@ def test_where_no_way_is_fresh_enough_the_freshest_is_told_and_so_is_that() -> N
         return metrics(10.0, 0.2, staleness_p99=3.0 if s.admission.law == "barrier" else 7.0)
 
     found = split(with_changes(JOB, {"admission.max_staleness": 2.0}), 4, rules=Rules(trainer_unit=1), measure=old)
-    assert age_of(found.chosen.runs) == 3
+    assert found.chosen.age == 3
     assert any("at most 2 steps old, and no way that runs keeps that" in text for text in found.warnings)
 
 

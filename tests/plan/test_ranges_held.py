@@ -21,8 +21,8 @@ from fleetsim.estimates import estimate
 from fleetsim.job.input_moves import METRICS, in_doubt, ranges_of
 from fleetsim.job.trials import looked, simulated
 from fleetsim.job.uncertainty import step_off
+from fleetsim.search.arrangements import split
 from fleetsim.sim.threads import side_by_side
-from fleetsim.split.arrangements import split
 from tests.plan.draws import all_off
 
 JOB: dict[str, Any] = {"batch": 128, "len": 1536, "max_staleness": 2, "max_len": 4096}

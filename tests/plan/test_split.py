@@ -16,7 +16,7 @@ import pytest
 
 from fleetsim.config import Scenario, default_scenario, with_changes
 from fleetsim.errors import InputError, StuckError
-from fleetsim.split.arrangements import Rules
+from fleetsim.search.arrangements import Rules
 from fleetsim.split.split import Advice
 from fleetsim.split.split import split as ways_of
 from tests.plan.fakes import metrics

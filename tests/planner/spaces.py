@@ -12,18 +12,20 @@ from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError
 from fleetsim.plan.choices import LIMITS, ChoiceInputs
-from fleetsim.plan.front import Budget
 from fleetsim.plan.plan import Space
-from fleetsim.plan.shares import Candidate
-from fleetsim.split.arrangements import divided
-from fleetsim.split.permissions import allowed
+from fleetsim.search.arrangements import divided
+from fleetsim.search.front import Budget
+from fleetsim.search.permissions import allowed
+from fleetsim.search.shares import Candidate
 
 
-def space_of(gpus: int, allow: str = "", changes: Mapping[str, Any] | None = None, **options: Any) -> Space:
+def space_of(gpus: int, changes: Mapping[str, Any] | None = None, **options: Any) -> Space:
     """The space of a job on at most so many GPUs."""
     job = fs.load(None, changes or {}, **options)
-    permitted = allowed(allow)
-    asked = ChoiceInputs(divided(job.scenario, job.given, "plan"), job.given, (), permitted.staleness)
+    asked = ChoiceInputs(
+        divided(job.scenario, job.given),
+        job.given,
+    )
     return Space(asked, Budget(gpus))
 
 

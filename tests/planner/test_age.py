@@ -13,11 +13,11 @@ import fleetsim as fs
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.job.trials import flat, simulated
-from fleetsim.plan.front import Budget
 from fleetsim.plan.plan import plan
+from fleetsim.search.front import Budget
+from fleetsim.search.permissions import allowed
 from fleetsim.sim.run import simulate
 from fleetsim.sim.window import window_of
-from fleetsim.split.permissions import allowed
 
 LONG = {"run.steps": 100}
 OTHERS = range(11, 14)

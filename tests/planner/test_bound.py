@@ -10,8 +10,8 @@ import fleetsim as fs
 from fleetsim.config.load import with_changes
 from fleetsim.errors import InputError, StuckError
 from fleetsim.job.trials import looked, simulated, with_instances
-from fleetsim.plan.search import Search, by_kind, rough_s
 from fleetsim.search.bound import Bounds, batches_out
+from fleetsim.search.explore import Search, by_kind, rough_s
 from fleetsim.sim.run import PRECISION
 from fleetsim.sim.threads import side_by_side
 from tests.planner.spaces import plans_of, space_of
@@ -29,7 +29,7 @@ EVERYTHING = "fp8,speculation,staleness<=3"
     ],
 )
 def test_no_plan_of_a_space_is_faster_than_its_bound(gpus: int, options: dict[str, object]) -> None:
-    chosen = plans_of(space_of(gpus, EVERYTHING, **options), EVERYTHING, about=50)
+    chosen = plans_of(space_of(gpus, **options), EVERYTHING, about=50)
     bounds = Bounds()
     found = side_by_side(lambda plan: float(simulated(plan[1], 0)["step_s"]), chosen)
     for (candidate, scenario), step_s in zip(chosen, found, strict=True):
@@ -42,7 +42,7 @@ def test_no_plan_of_a_space_is_faster_than_its_bound(gpus: int, options: dict[st
 
 def test_bounds_of_many_counts_at_once_are_those_of_each() -> None:
     """As numbers, without a scenario of each."""
-    plans = plans_of(space_of(16, "", model="Qwen/Qwen3-8B", batch=128, len=1500, max_staleness=2), "")
+    plans = plans_of(space_of(16, model="Qwen/Qwen3-8B", batch=128, len=1500, max_staleness=2), "")
     search, bounds = Search(simulated), Bounds()
     for alike in by_kind(candidate for candidate, _ in plans):
         for candidate, scenario in plans:

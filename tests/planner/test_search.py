@@ -9,18 +9,19 @@ from typing import Any
 import pytest
 
 import fleetsim as fs
-from fleetsim.config.load import with_changes
+from fleetsim.config.load import default_scenario, with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError, StuckError
 from fleetsim.job.trials import Measure, flat, remembered, simulated
 from fleetsim.plan.choices import ChoiceInputs
-from fleetsim.plan.front import Budget, Front, front_of, thinned
 from fleetsim.plan.plan import Space, pareto, plan, worth_a_look
-from fleetsim.plan.search import Found, Search
-from fleetsim.plan.shares import Share
+from fleetsim.search.arrangements import divided
+from fleetsim.search.explore import Search
+from fleetsim.search.found import Found, age_of
+from fleetsim.search.front import Budget, Front, front_of, thinned
+from fleetsim.search.permissions import allowed
+from fleetsim.search.shares import Share
 from fleetsim.sim.threads import side_by_side
-from fleetsim.split.arrangements import divided
-from fleetsim.split.permissions import age_of, allowed
 from fleetsim.trainer.estimate import least_for_states
 from tests.planner.spaces import plans_of, space_of, with_all_limits
 
@@ -107,7 +108,7 @@ def test_the_answer_is_within_a_percent_of_the_best_of_all(gpus: int, allow: str
     """For the shortest step, and the cheapest, on so many GPUs. Then for a step alone: no GPUs are said, so that all
     plans of so many are some of those that may be had, and none of them that makes the step is cheaper by more than a
     percent, for steps that few of them make and that most of them make."""
-    space = space_of(gpus, allow, **(SMALL | options))
+    space = space_of(gpus, **(SMALL | options))
     measure, permitted = remembered(simulated), allowed(allow)  # what the search looks at was simulated already
     everything = _every_one(space, allow, measure)
     oldest = permitted.oldest(space.own)
@@ -172,7 +173,7 @@ def test_counts_between_those_of_the_grid_are_found(gpus: int, tp: int) -> None:
 def test_a_plan_s_scenario_is_the_one_that_is_written_down(start: str | None) -> None:
     """Most plans take their parts from others of their kind: what is validated from the values is equal to them."""
     job, permitted = fs.load(start, {}), allowed("staleness<=6")
-    asked = ChoiceInputs(divided(job.scenario, job.given, "plan"), job.given, (), permitted.staleness)
+    asked = ChoiceInputs(divided(job.scenario, job.given), job.given)
     candidates = list(Space(asked, Budget(24)).plans(permitted))
     made = [(c.scenario(), c) for c in candidates[:: max(1, len(candidates) // 400)]]
     whole = [(s, c) for s, c in made if s is not None]
@@ -182,22 +183,20 @@ def test_a_plan_s_scenario_is_the_one_that_is_written_down(start: str | None) ->
         assert replace(candidate, engines=alone).scenario() == scenario == with_changes(scenario, {})
 
 
-class At:
+def at(step_s: float, usd: float) -> Found[None]:
     """A point of a front."""
-
-    def __init__(self, step_s: float, usd: float) -> None:
-        self.step_s, self.usd = step_s, usd
+    return Found(None, default_scenario(), ({"step_s": step_s, "cost_per_step": usd},))
 
 
 def test_a_front_keeps_what_nobody_beats_and_seven_of_it_at_most() -> None:
-    points = [At(float(n), 100.0 - n) for n in range(10, 90)] + [At(50.0, 90.0)]
+    points = [at(float(n), 100.0 - n) for n in range(10, 90)] + [at(50.0, 90.0)]
     front = front_of(points)
     assert len(front) == 80
     few = thinned(front, front[30])
     assert len(few) == 7
     assert {front[0], front[30], front[-1]} <= set(few)
     assert thinned(front[:1], front[0]) == front[:1]
-    near = [At(10.0, 5.0), At(10.1, 4.95)]
+    near = [at(10.0, 5.0), at(10.1, 4.95)]
     assert thinned(front_of(near), near[1]) == [near[1]]
 
 

@@ -8,12 +8,12 @@ from functools import cache
 from fleetsim.config import Scenario, default_scenario, with_changes
 from fleetsim.job.assumptions import run_assumptions
 from fleetsim.job.engine_source import engine_source
-from fleetsim.job.trials import flat, remembered, simulated, with_instances
+from fleetsim.job.trials import Trial, Trials, flat, remembered, simulated, with_instances
 from fleetsim.sim.records import Records
 from fleetsim.sim.replications import Replicated, replicate
 from fleetsim.sim.run import simulate
 from fleetsim.simulate.run_view import RunView, trained_staleness, warmups_of
-from fleetsim.size.neighbours import Around, around
+from fleetsim.size.neighbours import around
 from fleetsim.size.size import Sizing
 from fleetsim.size.size import size as plan_size
 from fleetsim.split.split import Advice
@@ -47,7 +47,7 @@ class Sized:
     """What the page of `size` is made of."""
 
     result: Sizing
-    around: Around
+    around: tuple[Trial, ...]
     run: Records
 
 
@@ -56,7 +56,7 @@ def sized() -> Sized:
     """A plan, the fleets around it, and the recommended fleet's run."""
     measure = remembered(simulated)
     result = plan_size(job(), measure=measure)
-    near = around(result.scenario, result.instances, measure, also=[c.instances for c in result.candidates])
+    near = around(Trials(result.scenario, measure), result.instances, [c.instances for c in result.candidates])
     return Sized(result, near, simulate(with_instances(result.scenario, result.instances), activity=True))
 
 

@@ -147,19 +147,19 @@ def test_lengths_are_those_of_the_samples() -> None:
 def test_curves_are_the_estimates_of_every_count() -> None:
     plan = sized()
     found = charts("size")
-    assert set(counts_around(plan.result.instances)) <= {t.instances for t in plan.around.trials}
+    assert set(counts_around(plan.result.instances)) <= {t.instances for t in plan.around}
     curves = (("idle", "trainer_idle_fraction", 100), ("step", "step_s", 1), ("cost", "cost_per_step", 1))
     for id_, metric, scale in curves:
         line, dots, star = series_of(found[id_])
         assert (line.x, line.y, line.low) == (dots.x, dots.y, dots.low)
-        assert line.x == [t.instances for t in plan.around.trials]
-        for i, t in enumerate(plan.around.trials):
+        assert line.x == [t.instances for t in plan.around]
+        for i, t in enumerate(plan.around):
             e = t.estimates[metric]
             assert line.y[i] == pytest.approx(scale * e.mean)
             assert line.high[i] == pytest.approx(scale * e.ci_high)
             assert line.low[i] == pytest.approx(scale * e.ci_low)
         assert star.x == [plan.result.instances]
-    by_count = {t.instances: t for t in plan.around.trials}
+    by_count = {t.instances: t for t in plan.around}
     for candidate in plan.result.candidates:
         assert by_count[candidate.instances] == candidate
 

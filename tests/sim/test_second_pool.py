@@ -7,19 +7,26 @@ from typing import Any
 import numpy as np
 import pytest
 
+import fleetsim as fs
 from fleetsim.config.load import default_scenario, with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.prices import listed_price
 from fleetsim.errors import InputError
 from fleetsim.job.facts import second_line
+from fleetsim.job.trials import Trials, planned, remembered, simulated
+from fleetsim.plan.plan import plan
+from fleetsim.search.arrangements import Rules, divided
+from fleetsim.search.front import Budget
 from fleetsim.search.levers import levers_of
-from fleetsim.search.objective import usd_per_h
+from fleetsim.search.objective import objective, price_per_s, targets_of, usd_per_h
+from fleetsim.search.two_makes import with_second
 from fleetsim.sim.metrics import gpu_seconds, metrics_of
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
 from fleetsim.sim.second_pool import second_pool
 from fleetsim.sim.window import window_of
-from fleetsim.split.arrangements import divided
+from fleetsim.size.size import decided
+from fleetsim.split.split import split
 
 # An engine that makes 100 tokens a second, however many requests share it; nothing else takes time.
 BY_HAND: dict[str, Any] = {
@@ -157,9 +164,18 @@ def test_a_make_that_does_not_hold_the_model_is_named() -> None:
     assert all(problem.path.startswith("fleet.second.") for problem in refused.value.problems)
 
 
-def test_one_set_of_gpus_has_one_make() -> None:
-    with pytest.raises(InputError, match=r"plan divides GPUs of one make"):
-        divided(_job({"fleet.second": {"instances": 1}}), frozenset(), "plan")
+def test_gpus_are_divided_beside_a_second_make_whose_count_is_known() -> None:
+    """A split has the second make beside it and pays for it; shared GPUs leave it out."""
+    job = _job({"fleet.second": {"instances": 2, "gpu": "H200"}, "trainer.batch_samples": 64, "run.replications": 1})
+    with pytest.raises(InputError, match="its count must be known"):
+        divided(job, frozenset({"fleet.second.gpu"}))
+    found = split(job, 8, given={"fleet.second.instances"}, rules=Rules(trainer_unit=1))
+    assert {o.scenario.fleet.seconds for o in found.outcomes if o.arrangement.apart} == {2}
+    assert {o.scenario.fleet.seconds for o in found.outcomes if not o.arrangement.apart} == {0}
+    plans = plan(job, Budget(price_per_h=40.0), given={"fleet.second.instances"}).rows
+    assert max(row.usd / row.step_s * 3600.0 for row in plans) <= 40.0 * (1 + 1e-9)
+    for row in plans:
+        assert row.choice.usd_per_s == pytest.approx(row.usd / row.step_s)
 
 
 def test_it_is_told() -> None:
@@ -175,3 +191,28 @@ def test_other_counts_of_it_are_moves() -> None:
     found = {lever.name: lever.scenario.fleet.seconds for lever in levers_of(job, grown, "one more")}
     wanted = {"no_second_pool": 0, "half_second_pool": 2, "twice_second_pool": 8}
     assert {name: found.get(name) for name in wanted} == wanted
+
+
+@pytest.mark.parametrize("wanted", [{}, {"targets.step_s": 9.0}])
+def test_both_counts_are_the_best_of_all_pairs(wanted: dict[str, Any]) -> None:
+    """Instances of 1,000 and of 400 tokens a second, these at a fifth of the price: by long runs of every pair."""
+    rates = {"engine.kind": "constant", "engine.instance_tok_s": 1000.0, "trainer.fixed_s": 4.0, "trainer.gpus": 2}
+    second = {"instance_tok_s": 400.0, "price_usd_per_gpu_h": 0.7}
+    changes = {**rates, **wanted, "trainer.batch_samples": 32, "workload.output_tokens": 900, "fleet.second": second}
+    asked, measure = fs.load(None, changes, replications=1), remembered(simulated)
+    found = decided(asked.scenario, asked.given, measure)
+    job, targets = planned(asked.scenario, asked.given), targets_of(asked.scenario)
+
+    def order(there: Scenario, n: int) -> tuple[bool, float]:
+        run = Trials(there, measure).at(n, 1)
+        holds = bool(targets) and all(t.held_by(run.estimates[t.metric]) for t in targets)
+        return not holds, price_per_s(there, n) if holds else objective(there, n, run.mean("step_s"))
+
+    best = min(order(with_second(job, k), n) for k in range(14) for n in range(1, 8))
+    missed, value = order(found.job, found.best.instances)
+    assert found.job.fleet.seconds > 0
+    assert missed == best[0]
+    assert value <= 1.03 * best[1]
+    told = asked.size()
+    assert told.job.scenario.fleet.seconds == found.job.fleet.seconds
+    assert f"and {found.job.fleet.seconds} of a second make" in str(told)

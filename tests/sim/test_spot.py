@@ -13,10 +13,10 @@ from fleetsim.config.load import default_scenario, load_scenario, with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.prices import prices_of
 from fleetsim.errors import InputError, StuckError
+from fleetsim.search.arrangements import colocated_sync, split
 from fleetsim.search.objective import usd_per_h
 from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.run import simulate
-from fleetsim.split.arrangements import colocated_sync, split
 from fleetsim.workload.streams import stream
 
 # 120 s a step; an instance makes a batch of 64 in 33 s, so that two of four are enough.

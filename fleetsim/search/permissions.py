@@ -7,11 +7,9 @@ it needs a drafter that somebody trains and serves, so it is asked for as well.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from fleetsim.config.tree import did_you_mean
 from fleetsim.errors import InputError, Problem
@@ -54,11 +52,6 @@ class Allowed:
     def texts(self) -> tuple[str, ...]:
         """As they are written."""
         return (*sorted(self.names), *([] if self.staleness is None else [stale(self.staleness)]))
-
-
-def age_of(runs: Iterable[Mapping[str, Any]]) -> float:
-    """Whole optimizer steps that 99 % of the trained samples are at most old, in every one of some runs."""
-    return float(math.ceil(max(float(run["staleness_steps.p99"]) for run in runs) - 1e-9))
 
 
 def stale(steps: int) -> str:

@@ -23,11 +23,11 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.engine.transport import syncs_between
 from fleetsim.errors import StuckError
 from fleetsim.job.trials import Measure, Tell, flat, look_steps, looked
-from fleetsim.plan.front import Goal
-from fleetsim.plan.shares import Candidate
 from fleetsim.search.bound import Bounds, PoolSizes
+from fleetsim.search.found import C, Found
+from fleetsim.search.front import Goal
+from fleetsim.search.shares import Candidate
 from fleetsim.sim.threads import side_by_side
-from fleetsim.split.permissions import age_of
 
 # Simulated at a time: what they find prunes the next ones.
 _AT_ONCE = 8
@@ -50,35 +50,10 @@ _SURE = 0.9
 _LESS_SURE = 0.87
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Found:
-    """A simulated plan. runs: flat metrics, run by run. long: the same of one long run, where there is one."""
-
-    candidate: Candidate
-    scenario: Scenario
-    runs: tuple[dict[str, Any], ...]
-    long: tuple[dict[str, Any], ...] = ()
-
-    @property
-    def step_s(self) -> float:
-        """Mean seconds of a step."""
-        return sum(float(run["step_s"]) for run in self.runs) / len(self.runs)
-
-    @property
-    def usd(self) -> float:
-        """Mean US dollars of a step."""
-        return sum(float(run["cost_per_step"]) for run in self.runs) / len(self.runs)
-
-    @property
-    def age(self) -> float:
-        """Optimizer steps that 99 % of the trained samples are at most old, in each of its runs."""
-        return age_of((*self.runs, *self.long))
-
-
 @dataclass(slots=True)
 class SearchTally:
     """Plans that were looked at, and how far: by the rough bound, by their scenario's, by plans that are alike, by a
-    run. impossible: that no scenario, engine or trainer can be. stuck: with the reason."""
+    run. impossible: that no scenario, engine or trainer can be."""
 
     plans: int = 0
     impossible: int = 0
@@ -87,14 +62,18 @@ class SearchTally:
     alike: int = 0
     simulated: int = 0
     runs: int = 0
-    stuck: list[StuckError] = field(default_factory=list)
 
 
 class Search:
-    """The plans of one job that were simulated so far."""
+    """The choices of one job that were simulated so far. found: by scenario, the latest of each. stuck: choices that
+    get stuck, with the reason. left_out: errors of a run that leave a choice out."""
 
-    def __init__(self, measure: Measure, tell: Tell | None = None) -> None:
-        self.found: dict[Scenario, Found] = {}
+    def __init__(
+        self, measure: Measure, tell: Tell | None = None, left_out: tuple[type[Exception], ...] = (StuckError,)
+    ) -> None:
+        self.found: dict[Scenario, Found[Any]] = {}
+        self.stuck: dict[Any, StuckError] = {}
+        self._left_out = left_out
         self.tally = SearchTally()
         self._bounds, self._likely = Bounds(), Likely()
         self._closer: dict[Candidate, float] = {}
@@ -103,7 +82,7 @@ class Search:
     def refining(
         self, candidates: Iterable[Candidate], wanted: Goal, finer: Callable[[Candidate, float], Iterable[Candidate]],
         what: str,
-    ) -> list[Found]:  # fmt: skip
+    ) -> list[Found[Candidate]]:  # fmt: skip
         """Those whose samples are as fresh as is permitted; then what lies between the counts of those that are worth
         it, in ever smaller strides.
 
@@ -111,17 +90,17 @@ class Search:
         nothing better near it. finer: plans whose counts differ by so much from those of one.
         """
         found = list(self.exploring(candidates, wanted, what))
-        seen = {f.candidate.place for f in found}
+        seen = {f.choice.place for f in found}
         for stride in _STRIDES:
             near: dict[object, Candidate] = {}
             for f in found:
                 if wanted.permits(f.age) and wanted.worth(f.step_s / stride, f.usd / stride):
-                    near |= {c.place: c for c in finer(f.candidate, stride) if c.place not in seen}
+                    near |= {c.place: c for c in finer(f.choice, stride) if c.place not in seen}
             seen |= near.keys()
             found += self.exploring(near.values(), wanted, f"{what}, counts within {units.share(stride - 1, 0)}")
         return [f for f in found if wanted.permits(f.age)]
 
-    def exploring(self, candidates: Iterable[Candidate], wanted: Goal, what: str) -> Iterator[Found]:
+    def exploring(self, candidates: Iterable[Candidate], wanted: Goal, what: str) -> Iterator[Found[Candidate]]:
         """Simulates those that stay worth a look while others are found, in the order of their bounds; what is found
         may be older than is permitted."""
         waiting: list[Waiting] = []
@@ -144,7 +123,7 @@ class Search:
             for found in self.simulated([(c, s) for _, c, s in chosen]):
                 if wanted.permits(found.age):
                     wanted.add(found.step_s, found.usd)
-                self._likely.add(found.candidate, found.step_s / bounds[found.candidate.place], found.age)
+                self._likely.add(found.choice, found.step_s / bounds[found.choice.place], found.age)
                 yield found
 
     def _next(self, waiting: list[Waiting], wanted: Goal) -> list[tuple[float, Candidate, Scenario]]:
@@ -193,35 +172,50 @@ class Search:
             self._closer |= dict(zip(there, steps.tolist(), strict=True))
         return self._closer[candidate]
 
-    def simulated(self, plans: Sequence[tuple[Candidate, Scenario]], replications: int = 0) -> list[Found]:
-        """The plans, by so many long runs each, or by a look; those that get stuck are left out."""
-        runs_of = [scenario if replications else looked(scenario) for _, scenario in plans]
-        jobs = [(scenario, r) for scenario in runs_of for r in range(max(1, replications))]
-        runs = iter(side_by_side(lambda job: self._one(*job), jobs))
+    def simulated(self, plans: Sequence[tuple[C, Scenario]], replications: int = 0, what: str = "") -> list[Found[C]]:
+        """The choices, by so many long runs each, or by a look; those that get stuck are left out.
+
+        what: what these are, for who is told how many runs are made. After Ctrl-C what is whole is known.
+        """
+        each = max(1, replications)
+        short = [scenario if replications else looked(scenario) for _, scenario in plans]
+        jobs = [(n, r) for n in range(len(plans)) for r in range(each)]
+        runs: list[list[dict[str, Any]]] = [[] for _ in plans]
         found = []
-        for candidate, scenario in plans:
-            own = [next(runs) for _ in range(max(1, replications))]
-            if any(run is None for run in own):
-                continue
-            one = Found(candidate, scenario, tuple(run for run in own if run is not None))
-            self.found[scenario] = one
-            found.append(one)
+
+        def made(job: tuple[int, int]) -> dict[str, Any] | None:
+            return self._one(plans[job[0]][0], short[job[0]], job[1])
+
+        def done(i: int, run: dict[str, Any] | None) -> None:
+            if what:
+                self._tell(f"{what}: {i + 1:,} of {len(jobs):,} runs")
+            n, (choice, scenario) = jobs[i][0], plans[jobs[i][0]]
+            if run is None:
+                self.found.pop(scenario, None)
+                return
+            runs[n].append(run)
+            if len(runs[n]) == each:
+                self.found[scenario] = Found(choice, scenario, tuple(runs[n]), decided=replications > 0)
+                found.append(self.found[scenario])
+
+        side_by_side(made, jobs, each=done)
         self.tally.simulated += len(plans)
         self.tally.runs += len(jobs)
         return found
 
-    def aged(self, plans: Sequence[Found]) -> list[Found]:
+    def aged(self, plans: Sequence[Found[C]]) -> list[Found[C]]:
         """The plans with a long run of each: a short one may end before the oldest samples are trained."""
-        longer = [with_changes(f.scenario, {"run.steps": _long(f.scenario)}) for f in plans]
-        runs = side_by_side(lambda scenario: self._one(scenario, 0), longer)
+        longer = [(f.choice, with_changes(f.scenario, {"run.steps": _long(f.scenario)})) for f in plans]
+        runs = side_by_side(lambda one: self._one(*one, 0), longer)
         self.tally.runs += len(longer)
         return [replace(f, long=() if run is None else (run,)) for f, run in zip(plans, runs, strict=True)]
 
-    def _one(self, scenario: Scenario, replication: int) -> dict[str, Any] | None:
+    def _one(self, choice: object, scenario: Scenario, replication: int) -> dict[str, Any] | None:
         try:
             return flat(self.measure(scenario, replication))
-        except StuckError as error:
-            self.tally.stuck.append(error)
+        except self._left_out as error:
+            if isinstance(error, StuckError):
+                self.stuck[choice] = error
             return None
 
 

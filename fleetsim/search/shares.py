@@ -23,30 +23,15 @@ from fleetsim.frameworks.equal_parts import divides
 from fleetsim.job.derived_values import with_derived
 from fleetsim.job.trainer_scaling import least_trainer_gpus, server_gpus, trained_on
 from fleetsim.job.trials import unit_of
-from fleetsim.plan.choices import Value
-from fleetsim.plan.staleness import StalenessBudget, steps_ahead
+from fleetsim.search.arrangements import Kind, Share, colocated_async, colocated_sync, split
 from fleetsim.search.bound import SECONDS
-from fleetsim.split.arrangements import Kind, colocated_async, colocated_sync, split
+from fleetsim.search.staleness import StalenessBudget, steps_ahead
+from fleetsim.sim.second_pool import second_usd_per_h
 
 # Where there are no more counts than this, all are tried; else each is this much larger than the one before.
 _ALL, _STRIDE = 16, 1.6
 # What a plan chooses is no longer assumed.
 _CHOSEN = ("engine", "admission", "fleet.instances", "fleet.placement", "trainer.gpus")
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """kind: as of an Arrangement. instances: rollout engines. rollout_gpus, trainer_gpus: colocated, both are all."""
-
-    kind: Kind
-    instances: int
-    rollout_gpus: int
-    trainer_gpus: int
-
-    @property
-    def gpus(self) -> int:
-        """Of both pools together."""
-        return self.rollout_gpus + self.trainer_gpus if self.kind == "split" else self.trainer_gpus
 
 
 def counts(most: int, unit: int, of: int) -> list[int]:
@@ -67,6 +52,14 @@ def trainer_counts(most: int, server: int) -> list[int]:
     return [*(n for n in parts if n <= most), *counts(most, server, most // server)]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Value:
+    """One value of a choice. changes: of the scenario. needs: the permissions that it takes, separated by spaces."""
+
+    changes: Mapping[str, Any]
+    needs: str = ""
+
+
 @dataclass(frozen=True, eq=False)
 class Engines:
     """One kind of engine for a job. scenario: with it. value: the choices that made it. given: paths that are said,
@@ -84,6 +77,11 @@ class Engines:
         """US dollars per hour of a rollout and of a trainer GPU."""
         found, spot = prices_of(self.scenario), self.scenario.fleet.spot
         return found.rollout + spot.share * (spot.held_share * found.spot - found.rollout), found.trainer
+
+    @cached_property
+    def second_usd_per_h(self) -> float:
+        """What the second make costs in an hour; it serves beside a split alone."""
+        return second_usd_per_h(self.scenario)
 
     @cached_property
     def each(self) -> int:
@@ -129,10 +127,10 @@ class Engines:
         return server_gpus(self.scenario)
 
     def usd_per_s(self, share: Share) -> float:
-        """US dollars per second of both pools; shared GPUs are paid for as rollout."""
+        """US dollars per second of all pools; shared GPUs are paid for as rollout."""
         rollout, trainer = self.prices
-        trained = share.trainer_gpus * trainer if share.kind == "split" else 0.0
-        return (share.rollout_gpus * rollout + trained) / 3600.0
+        apart = share.trainer_gpus * trainer + self.second_usd_per_h if share.kind == "split" else 0.0
+        return (share.rollout_gpus * rollout + apart) / 3600.0
 
     def trainer(self, share: Share) -> dict[str, Any] | None:
         """The changes that give the trainer its GPUs, with its seconds there; None where it does not fit.

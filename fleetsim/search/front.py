@@ -6,7 +6,9 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeVar, get_args
+from typing import Any, Literal, get_args
+
+from fleetsim.search.found import C, Found
 
 # --- What may be bought and what is wanted: GPUs, dollars per hour, seconds of a step, and what counts first.
 
@@ -28,13 +30,14 @@ class Budget:
     step_s: float | None = None
     objective: Objective = "step"
 
-    def gpus_of(self, usd_per_gpu_h: float) -> int:
-        """The most GPUs of a type at so many dollars per hour."""
+    def gpus_of(self, usd_per_gpu_h: float, beside_usd_per_h: float = 0.0) -> int:
+        """The most GPUs of a type at so many dollars per hour, beside what else is paid."""
         most = MOST_GPUS if self.gpus is None else self.gpus
         if self.price_per_h is None or usd_per_gpu_h <= 0:
             return most
         # A budget of exactly so many GPUs must not lose one to the last bit of a division.
-        return min(most if self.gpus is not None else 100_000, math.floor(self.price_per_h / usd_per_gpu_h + 1e-9))
+        paid = math.floor((self.price_per_h - beside_usd_per_h) / usd_per_gpu_h + 1e-9)
+        return max(0, min(most if self.gpus is not None else 100_000, paid))
 
     def holds(self, step_s: float) -> bool:
         """Whether a step is short enough."""
@@ -51,21 +54,6 @@ class Budget:
 # A plan that another comes so close to, or beats, in both is not looked for: half of the one percent that is promised.
 CLOSE = 0.005
 MOST_ROWS = 7
-
-
-class PlanPoint(Protocol):
-    """A plan with what it comes to."""
-
-    @property
-    def step_s(self) -> float:
-        """Seconds of a step."""
-
-    @property
-    def usd(self) -> float:
-        """US dollars of a step."""
-
-
-P = TypeVar("P", bound=PlanPoint)
 
 
 class Front:
@@ -91,16 +79,16 @@ class Front:
         return last > 0 and self._usd[last - 1] <= usd * (1 + close)
 
 
-def front_of(points: Sequence[P]) -> list[P]:
+def front_of(points: Sequence[Found[C]]) -> list[Found[C]]:
     """The plans that no other beats in both, the shortest step first; of equals the first."""
-    found: list[P] = []
+    found: list[Found[C]] = []
     for point in sorted(points, key=lambda p: (p.step_s, p.usd)):
         if not found or point.usd < found[-1].usd:
             found.append(point)
     return found
 
 
-def thinned(front: Sequence[P], kept: P, most: int = MOST_ROWS) -> list[P]:
+def thinned(front: Sequence[Found[C]], kept: Found[C], most: int = MOST_ROWS) -> list[Found[C]]:
     """At most so many plans of a front: `kept`, both ends, and those that leave the smallest gaps between them.
 
     Plans within two percent of one that stays in both measures tell nothing new and go first.
@@ -108,7 +96,7 @@ def thinned(front: Sequence[P], kept: P, most: int = MOST_ROWS) -> list[P]:
     chosen = [kept]
     others = [p for p in front if p is not kept]
 
-    def gap(point: P) -> float:
+    def gap(point: Found[Any]) -> float:
         return min(max(abs(_ratio(point.step_s, c.step_s)), abs(_ratio(point.usd, c.usd))) for c in chosen)
 
     for end in [others[0], others[-1]] if others else []:

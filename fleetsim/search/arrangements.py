@@ -12,7 +12,8 @@
 
 Colocated engines keep their whole KV cache: the trainer's states are offloaded while they generate, which is what
 fleet.switch_s pays for, twice a step. Their weights never cross a network: sync.publish_s and sync.pause_s are left
-out, or what CUDA IPC takes where a transport gives the times; sync.trainer_block_s (resharding) stays.
+out, or what CUDA IPC takes where a transport gives the times; sync.trainer_block_s (resharding) stays. A second make of
+GPUs serves beside a split alone.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from fleetsim.job.trainer_scaling import anchored, fleet_of, lays_out, least_tra
 from fleetsim.job.trials import planned, unit_of
 from fleetsim.policies.admission import LAWS
 from fleetsim.policies.samples import BATCH_RULES, IN_FLIGHT
-from fleetsim.sim.second_pool import check_one_make
+from fleetsim.search.two_makes import check_second_is_counted
 
 Kind = Literal["colocated_sync", "colocated_async", "split", "split_sync"]
 # Those whose pools have GPUs of their own.
@@ -48,10 +49,11 @@ _AHEAD = 1.0
 MOST_GPUS = 100_000
 
 
-def divided(scenario: Scenario, given: frozenset[str], what: str) -> Scenario:
+def divided(scenario: Scenario, given: frozenset[str]) -> Scenario:
     """The job as GPUs are divided for it: handing them over takes time, and the trainer's seconds are those of its
-    points. what: who divides them. Raises InputError where they are of two makes."""
-    check_one_make(scenario, what)
+    points. Of two makes the first is divided, and the second stays beside it. Raises InputError where nobody says how
+    many of the second there are."""
+    check_second_is_counted(scenario, given)
     job = planned(scenario, given)
     if not is_given("fleet.switch_s", given) and job.fleet.switch_s == 0:
         job = with_changes(job, {"fleet.switch_s": SWITCH_S})
@@ -59,13 +61,18 @@ def divided(scenario: Scenario, given: frozenset[str], what: str) -> Scenario:
 
 
 @dataclass(frozen=True, slots=True)
-class Arrangement:
-    """One way: the scenario that runs it. rollout_gpus + trainer_gpus are all GPUs of a split; colocated, both are."""
+class Share:
+    """Where rollout and trainer stand. instances: of rollout. rollout_gpus, trainer_gpus: colocated, both are all."""
 
     kind: Kind
+    instances: int
     rollout_gpus: int
     trainer_gpus: int
-    scenario: Scenario
+
+    @property
+    def gpus(self) -> int:
+        """Of both pools together."""
+        return self.rollout_gpus + self.trainer_gpus if self.apart else self.trainer_gpus
 
     @property
     def label(self) -> str:
@@ -84,10 +91,12 @@ class Arrangement:
         """Whether nothing is generated while the trainer works."""
         return self.kind in ("colocated_sync", "split_sync")
 
-    @property
-    def instances(self) -> int:
-        """Rollout engine replicas."""
-        return self.scenario.fleet.instances
+
+@dataclass(frozen=True, slots=True)
+class Arrangement(Share):
+    """One way: a share of all GPUs, and the scenario that runs it."""
+
+    scenario: Scenario
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +167,7 @@ def split(scenario: Scenario, instances: int, gpus: int, trained: Changes | None
     """
     rollout = instances * scenario.engine.gpus
     changes = {**_apart(scenario, instances, gpus - rollout, trained), **_ahead(scenario)}
-    return Arrangement("split", rollout, gpus - rollout, with_changes(scenario, changes))
+    return Arrangement("split", instances, rollout, gpus - rollout, with_changes(scenario, changes))
 
 
 def split_in_turn(scenario: Scenario, instances: int, gpus: int) -> Arrangement:
@@ -170,13 +179,13 @@ def split_in_turn(scenario: Scenario, instances: int, gpus: int) -> Arrangement:
         **_batch_by_batch(scenario),
         "trainer.minibatches": 1,
     }
-    return Arrangement("split_sync", rollout, gpus - rollout, with_changes(scenario, changes))
+    return Arrangement("split_sync", instances, rollout, gpus - rollout, with_changes(scenario, changes))
 
 
 def colocated_sync(scenario: Scenario, gpus: int, trained: Changes | None = None) -> Arrangement:
     """All GPUs in turn, whole batches. trained: as for `split`."""
     changes = {**_in_turn(scenario, gpus, trained), **_batch_by_batch(scenario)}
-    return Arrangement("colocated_sync", gpus, gpus, with_changes(scenario, changes))
+    return Arrangement("colocated_sync", gpus // scenario.engine.gpus, gpus, gpus, with_changes(scenario, changes))
 
 
 def _batch_by_batch(scenario: Scenario) -> dict[str, Any]:
@@ -200,7 +209,7 @@ def colocated_async(scenario: Scenario, gpus: int, trained: Changes | None = Non
         # Counted beyond the batch in training, beside which nothing is generated here: one would be a barrier.
         ahead = changes.get("admission.batches_ahead", scenario.admission.batches_ahead)
         changes["admission.batches_ahead"] = ahead + 1
-    return Arrangement("colocated_async", gpus, gpus, with_changes(scenario, changes))
+    return Arrangement("colocated_async", gpus // scenario.engine.gpus, gpus, gpus, with_changes(scenario, changes))
 
 
 def _apart(scenario: Scenario, instances: int, trainer_gpus: int, trained: Changes | None) -> dict[str, Any]:
@@ -253,6 +262,7 @@ def _in_turn(scenario: Scenario, gpus: int, trained: Changes | None) -> dict[str
         **fleet_of(scenario, gpus // scenario.engine.gpus),
         "fleet.placement": "colocated",
         "fleet.spot.share": 0.0,  # a trainer needs all of its GPUs
+        "fleet.second": None,  # of one make
         **_in_place(scenario),
         **_published_each_step(scenario),
         "trainer.minibatches": 1,

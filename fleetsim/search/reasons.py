@@ -1,4 +1,4 @@
-"""What `size` and `split` say beside their answers: what binds, what else would help, how sure it is."""
+"""What `size`, `split` and `plan` say beside their answers: what binds, what else would help, how sure it is."""
 
 from __future__ import annotations
 
@@ -47,33 +47,39 @@ def as_run(trials: Trials, job: Scenario, given: Collection[str], replications: 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reasons(Generic[S]):
-    """Why an answer is what it is.
-
-    scenario: the job. alternatives: what one more instance and every other lever would buy; explanation: that in words.
-    drafts: what speculative decoding does in the advised fleet, None without it; sides: what disaggregation does,
-    likewise. spread: how far the answer may be off; None where no input is in doubt. change: the one that helps most.
-    as_run_s: seconds of a step, simulated, on the instances that the run of the job had; None where no run showed it,
-    or nobody says how many these were.
-    """
+class AnswerGrounds:
+    """What every answer says beside itself. scenario: the job. profile: what the engine's speed rests on. as_run_s:
+    seconds of a step, simulated, on the instances that the run of the job had; None where no run showed it, or nobody
+    says how many these were."""
 
     scenario: Scenario
-    alternatives: Alternatives
     assumptions: tuple[Assumption, ...]
     warnings: tuple[str, ...]
     profile: EngineSource
-    simulations: int
-    explanation_later: Later[str] = field(repr=False, compare=False)
-    drafts: Drafts | None = None
-    sides: Sides | None = None
-    spread: S | None = None
-    change: Change | None = None
     as_run_s: float | None = None
 
     @property
     def contradicted(self) -> bool:
         """Whether the job, simulated as its run was, is another than the run: then nothing is to be advised."""
         return self.as_run_s is not None and run_differs(self.scenario, self.as_run_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reasons(AnswerGrounds, Generic[S]):
+    """Why an answer is what it is.
+
+    alternatives: what one more instance and every other lever would buy; explanation: that in words.
+    drafts: what speculative decoding does in the advised fleet, None without it; sides: what disaggregation does,
+    likewise. spread: how far the answer may be off; None where no input is in doubt. change: the one that helps most.
+    """
+
+    alternatives: Alternatives
+    simulations: int
+    explanation_later: Later[str] = field(repr=False, compare=False)
+    drafts: Drafts | None = None
+    sides: Sides | None = None
+    spread: S | None = None
+    change: Change | None = None
 
     @property
     def explanation(self) -> str:

@@ -6,6 +6,8 @@ steps after the update whose weights began it: k = 1 gives eta, and eta = 0 give
 says how far the fleet runs ahead, and which ways are tried. How old samples are when they are trained is another
 thing, for no law waits for a long response: a plan holds the age that its own runs show (`Found.age`) against what is
 permitted, and rules nothing out by this formula.
+
+A split keeps the cadence and tries ever smaller numbers of versions or batches, until its samples are fresh enough.
 """
 
 from __future__ import annotations
@@ -16,8 +18,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from fleetsim.config.law_numbers import budget_steps, law_of, steps_per_version
+from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.policies.admission import MAX_STALENESS
+from fleetsim.policies.samples import BATCH_RULES
+from fleetsim.search.arrangements import Arrangement
 
 # Steps ahead that are tried below the largest that is allowed, and steps between two publications.
 _BUDGETS = (1, 2, 3, 4, 6, 8, 12, 16)
@@ -89,3 +94,45 @@ def _steps(changes: Mapping[str, Any], k: int) -> float:
     if _BATCHES in changes:
         return float(changes[_BATCHES] + k - 1)
     return float(k * (changes[MAX_STALENESS] + 1) - 1)
+
+
+# --- What a recipe's law counts, versions or batches: how many of them generation runs ahead.
+
+
+def numbers_of(job: Scenario, oldest: float | None) -> list[float | None]:
+    """How many are tried, the largest first: the recipe's own number, or what may be where that is more. [None] where
+    no number says it."""
+    if _fixed(job) or oldest is None:
+        return [None]
+    law, a, k = law_of(job), job.admission, steps_per_version(job)
+    if law.budget == "batches":
+        most = max(a.batches_ahead, math.floor(oldest - k + 1))
+        return [float(n) for n in range(most, 0, -1)]
+    own = 0.0 if law.waits_for_trainer else a.max_staleness
+    most = max(own, float(math.floor((oldest + 1) / k - 1)), 0.0 if own else 1.0)
+    whole = (float(n) for n in range(math.ceil(most) - 1, 0, -1))
+    return [most, *whole, *(n for n in sorted(_PARTS, reverse=True) if n < most)]
+
+
+def numbered(job: Scenario, number: float | None) -> Scenario:
+    """The job with so many ahead."""
+    if number is None:
+        return job
+    batches = law_of(job).budget == "batches"
+    return with_changes(job, {_BATCHES: int(number)} if batches else {MAX_STALENESS: number})
+
+
+def number_of(job: Scenario, way: Arrangement) -> float | None:
+    """How many a way of the job runs ahead; None where it has no number."""
+    law, a = law_of(job), way.scenario.admission
+    if way.on_policy or _fixed(job):
+        return None
+    return float(a.batches_ahead - (way.kind == "colocated_async")) if law.budget == "batches" else a.max_staleness
+
+
+def _fixed(job: Scenario) -> bool:
+    """Whether no number says how far the asynchronous ways of a job run ahead."""
+    law = law_of(job)
+    if law.waits_for_trainer:  # rounds become one batch ahead (`arrangements`)
+        return BATCH_RULES[job.buffer.batch_rule].rounds and job.buffer.leftover != "defer"
+    return law.budget is None

@@ -1,0 +1,186 @@
+"""Which ways to use one set of GPUs are looked at, which of them a recipe permits, and which have long runs.
+
+The recipe's law says how far generation may run ahead of the trainer, not how long a response takes, so the samples of
+a window of four versions may be eight steps old when they are trained. A way is permitted whose runs show an age that
+the recipe permits (`budget_steps`), or --allow. Where the best way is too old, the ways are tried again with a smaller
+window, in proportion; the other ways that were tried say what a permission would buy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+from fleetsim.config.scenario import Scenario
+from fleetsim.errors import StuckError
+from fleetsim.frameworks.equal_parts import divides, refusal
+from fleetsim.search.arrangements import Arrangement, colocated_async, colocated_sync, split, split_in_turn
+from fleetsim.search.explore import Search
+from fleetsim.search.found import Found
+from fleetsim.search.staleness import number_of, numbered, numbers_of
+
+By = Literal["step_s", "goodput", "cost_per_step"]
+MEASURES: tuple[By, ...] = ("step_s", "goodput", "cost_per_step")
+Way = Found[Arrangement]
+Made = Callable[[int], Arrangement]
+
+# Samples simulated over all replications, and the best few by each measure that are replicated whatever they cost.
+_BUDGET, _CONTENDERS = 1_200_000, 4
+# Steps of a long run, more or less.
+_STEPS = 48
+# Where there are more splits than this, some of them are tried and then those around the best.
+_MOST_SPLITS = 100
+# Permissions that are told, the smallest first.
+_MOST_BOUGHT = 3
+# By so much must an older way be better than a fresher one to be worth a permission.
+_WORTH = 0.01
+
+
+class Ways:
+    """The ways to use the GPUs of one job. counts: rollout instances of every split, ascending. oldest: steps that 99 %
+    of the trained samples may be old, None = nobody says."""
+
+    def __init__(
+        self, job: Scenario, gpus: int, counts: Sequence[int], by: By, oldest: float | None, search: Search
+    ) -> None:
+        self.job, self.gpus, self.counts, self.by, self.oldest = job, gpus, counts, by, oldest
+        self.search = search
+
+    @property
+    def found(self) -> list[Way]:
+        """Those that run, each by a look or by its long runs."""
+        return list(self.search.found.values())
+
+    @property
+    def decided(self) -> list[Way]:
+        """Those that have long runs."""
+        return [way for way in self.found if way.decided]
+
+    def explore(self) -> None:
+        """Looks at each way, as far ahead as may be, then with smaller windows until the best is fresh enough."""
+        self._shared(colocated_sync(self.job, self.gpus))
+        self._tightened(lambda there: self._shared(colocated_async(there, self.gpus)))
+        self._tightened(lambda there: self._splits(lambda n: split(there, n, self.gpus)))
+        if not any(way.choice.apart for way in self.permitted(self.found)):
+            self._splits(lambda n: split_in_turn(self.job, n, self.gpus))
+
+    def decide(self, ways: Iterable[Way]) -> list[Way]:
+        """The same by all replications of long runs; one that gets stuck in any of them is left out."""
+        wanted = [way.choice.scenario for way in ways]
+        missing = [one for s in wanted if not (one := self.search.found[s]).decided]
+        told = f"simulating the best {len(missing):,}"
+        self.search.simulated([(w.choice, w.scenario) for w in missing], self.job.run.replications, told)
+        return [self.search.found[s] for s in wanted if s in self.search.found]
+
+    def permitted(self, ways: Iterable[Way], oldest: float | None = None) -> list[Way]:
+        """The ways whose samples are fresh enough; of several windows of one way the best. Empty where none is."""
+        oldest = self.oldest if oldest is None else oldest
+        found: dict[str, Way] = {}
+        for way in ways:
+            other = found.get(way.choice.label)
+            fresh = oldest is None or way.age <= oldest
+            if fresh and (other is None or self._first(way) < self._first(other)):
+                found[way.choice.label] = way
+        return list(found.values())
+
+    def allowed(self, ways: Collection[Way]) -> list[Way]:
+        """The same; the freshest ways where none is fresh enough."""
+        return self.permitted(ways) or self.permitted(ways, min(way.age for way in ways))
+
+    def worth_deciding(self) -> list[Way]:
+        """Best first, as many as the budget allows; the colocated ones and the best few by each measure in any case."""
+        affordable = _BUDGET // max(1, self.job.trainer.batch_samples * _STEPS * self.job.run.replications)
+        ways = self.allowed(self.found)
+        contenders = (way for m in MEASURES for way in sorted(ways, key=lambda w: badness(w.runs[0], m))[:_CONTENDERS])
+        must = {way.scenario for way in (*contenders, *(w for w in ways if not w.choice.apart))}
+        return [way for i, way in enumerate(sorted(ways, key=self._first)) if way.scenario in must or i < affordable]
+
+    def worth_a_permission(self, ways: Iterable[Way], least: float) -> list[tuple[int, Way]]:
+        """(steps, way): the best way of each age beyond what is permitted, where it beats all that is fresher.
+
+        least: the badness of what is advised.
+        """
+        older: dict[int, list[Way]] = {}
+        for way in ways:
+            if self.oldest is not None and way.age > self.oldest:
+                older.setdefault(int(way.age), []).append(way)
+        bought: list[tuple[int, Way]] = []
+        for steps in sorted(older):
+            best = min(older[steps], key=self.badness)
+            if self.badness(best) < least - _WORTH * abs(least):
+                bought.append((steps, best))
+                least = self.badness(best)
+        return bought[:_MOST_BOUGHT]
+
+    def badness(self, way: Way) -> float:
+        """What the ways are ranked by, over all runs of one, the smaller the better."""
+        return sum(badness(run, self.by) for run in way.runs) / len(way.runs)
+
+    def _first(self, way: Way) -> float:
+        return badness(way.runs[0], self.by)
+
+    def _look(self, ways: Sequence[Arrangement]) -> list[Way]:
+        """Looks at those that nobody has looked at."""
+        new = [(way, way.scenario) for way in ways if way.scenario not in self.search.found]
+        return self.search.simulated(new, what="looking at ways to use the GPUs") if new else []
+
+    def _shared(self, way: Arrangement) -> list[Way]:
+        """A colocated way, where the job's framework can divide an update among so many GPUs."""
+        if divides(way.scenario, self.gpus):
+            return self._look([way])
+        self.search.stuck[way] = StuckError(refusal(way.scenario, self.gpus), ())
+        return []
+
+    def _splits(self, made: Made) -> list[Way]:
+        """The splits, as `made`: all, or of many those closest at the best."""
+        stride = math.ceil(len(self.counts) / _MOST_SPLITS)
+        wanted = {*range(0, len(self.counts), stride), len(self.counts) - 1}
+        index = {n: i for i, n in enumerate(self.counts)}
+        new: list[Way] = []
+        tried: set[int] = set()
+        while wanted:
+            tried |= wanted
+            new += self._look([made(self.counts[i]) for i in sorted(wanted)])
+            if stride == 1 or not new:
+                break
+            finer = max(1, stride // 4)
+            best = {index[min(new, key=lambda way: badness(way.runs[0], m)).choice.instances] for m in MEASURES}
+            near = {j for i in best for j in range(i - stride, i + stride + 1, finer)}
+            wanted, stride = {j for j in near if 0 <= j < len(self.counts)} - tried, finer
+        return new
+
+    def _tightened(self, look: Callable[[Scenario], list[Way]]) -> None:
+        """Looks at the ways of one kind, of the job with ever smaller windows, until the best of them is fresh
+        enough."""
+        # What is on-policy is held against nothing older than one step: that is what a permission would buy.
+        target = None if self.oldest is None else max(self.oldest, 1.0)
+        numbers = numbers_of(self.job, target)
+        while numbers:
+            best = min(look(numbered(self.job, numbers[0])), key=self._first, default=None)
+            if best is None:
+                numbers = numbers[1:]
+                continue
+            if target is None:
+                return
+            # one run may show fresher samples than the others
+            sure = self.decide([best]) if best.age <= target else [best]
+            age = sure[0].age if sure else math.inf
+            if age <= target:
+                return
+            smaller = [n for n in numbers[1:] if n is not None]
+            numbers = [n for n in smaller if n <= (numbers[0] or 0.0) * target / age] or smaller[-1:]
+
+
+def badness(run: Mapping[str, Any], measure: By) -> float:
+    """A measure of a run, the smaller the better."""
+    value = float(run[measure])
+    return -value if measure == "goodput" else value
+
+
+def like(job: Scenario, way: Arrangement, gpus: int) -> Made:
+    """What makes splits of other counts as far ahead as this one, of the job that it is a way of."""
+    if way.kind == "split_sync":
+        return lambda instances: split_in_turn(job, instances, gpus)
+    there = numbered(job, number_of(job, way))
+    return lambda instances: split(there, instances, gpus)
