@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -67,6 +68,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Chooses the part for all workers. Compiles the kernel once, before several workers would each compile it for
     themselves. Makes a folder for what they share (tests/once.py)."""
     if hasattr(config, "workerinput"):
+        config.option.part = config.workerinput["part"]
         return
     if config.option.part is None:  # whoever names files gets all that is in them
         named = config.args_source is pytest.Config.ArgsSource.ARGS
@@ -77,6 +79,12 @@ def pytest_configure(config: pytest.Config) -> None:
         from fleetsim.engine import EngineLimits, LinearStepTime, run_requests
 
         run_requests(LinearStepTime(1.0), EngineLimits(1, 1, 1), 1, 1)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """A worker parses the command line only: it is told which part was chosen."""
+    node.workerinput["part"] = node.config.option.part
 
 
 # Tests that sleep more than they work. They come first, in the hands of one worker; the others work meanwhile.

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 import fleetsim.export.perfetto as user
@@ -66,3 +72,19 @@ def test_what_fails_fails_again() -> None:
         for _ in range(2):
             with pytest.raises(StuckError):
                 run.simulate(broken)
+
+
+def test_workers_run_the_part_of_the_day(tmp_path: Path) -> None:
+    shutil.copy(Path(__file__).parent / "conftest.py", tmp_path)
+    text = "import pytest\n@pytest.mark.parts\n@pytest.mark.parametrize('n', range(10))\ndef test_it(n): pass\n"
+    (tmp_path / "test_it.py").write_text(text)
+    call = [sys.executable, "-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider", "-c", os.devnull]
+    call.append(f"--rootdir={tmp_path}")
+    done = subprocess.run(
+        call,
+        cwd=tmp_path,
+        env={**os.environ, VARIABLE: "3", "PYTHONPATH": str(Path(__file__).parents[1])},
+        capture_output=True,
+        text=True,
+    )
+    assert "2 passed" in done.stdout, done.stdout + done.stderr
