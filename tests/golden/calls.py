@@ -228,6 +228,7 @@ _CALIBRATE = (
 
 _PROFILE = (
     say("profile_ls", "profile ls", "mine.profile.json", "words.txt"),
+    say("profile_ls-json", "profile ls --json", "mine.profile.json"),
     say("profile_show", "profile show tiny.profile.json", "tiny.profile.json"),
     say("profile_show-60", "profile show tiny.profile.json", "tiny.profile.json", columns=60),
     say("profile_show-120", "profile show mine.profile.json", "mine.profile.json", columns=120),

@@ -25,18 +25,23 @@ _TAG = re.compile(r"<[^>]+>")
 
 def in_text(text: str) -> Iterator[Words]:
     """Of what a terminal shows."""
+    for line in _whole(text):
+        found = _LINE.match(line) or _AFTER.search(line)
+        if found and "..." not in found[1].split("  ")[0].partition(" --")[0]:
+            yield tuple(shlex.split(found[1]))
+    for quoted, inside in _QUOTED.findall(" ".join(text.split())):
+        yield tuple(shlex.split(quoted or inside))
+
+
+def _whole(text: str) -> list[str]:
+    """Its lines, those of a command that is broken over several in one."""
     whole: list[str] = []
     for line in text.splitlines():
         if whole and whole[-1].endswith("\\"):
             whole[-1] = f"{whole[-1][:-1].rstrip()} {line.strip()}"
         else:
             whole.append(line)
-    for line in whole:
-        found = _LINE.match(line) or _AFTER.search(line)
-        if found and "..." not in found[1].split("  ")[0].partition(" --")[0]:
-            yield tuple(shlex.split(found[1]))
-    for quoted, inside in _QUOTED.findall(" ".join(text.split())):
-        yield tuple(shlex.split(quoted or inside))
+    return whole
 
 
 def in_page(page: str) -> Iterator[Words]:
@@ -61,8 +66,10 @@ def in_document(value: Any) -> Iterator[Words]:
 
 
 def settings_in(text: str) -> set[Words]:
-    """Each run of `--set KEY=VALUE` that a text proposes; VALUE and the like stand for something of the reader's."""
-    found = (tuple(shlex.split(one)) for one in _SETS.findall(" ".join(text.split())))
+    """Each run of `--set KEY=VALUE` that a text proposes, outside of whole commands; VALUE and the like stand for
+    something of the reader's."""
+    said = "\n".join(line for line in _whole(text) if not _LINE.match(line))
+    found = (tuple(shlex.split(one)) for one in _SETS.findall(" ".join(said.split())))
     found = [tuple(word.removesuffix(".") for word in words) for words in found]
     return {words for words in found if not any(word.partition("=")[2].isupper() for word in words)}
 
