@@ -1,5 +1,5 @@
 """Checks that are one check over many instances: a run takes a fifth of them, another fifth the next day. Of slow tests
-it takes every second one, and the others the next day."""
+it takes a third."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def takes(part: int, check: str, number: int) -> bool:
 
 
 def takes_slow(part: int, test: str) -> bool:
-    """Whether a part takes this slow test: of two parts in a row, one does."""
-    return part == ALL or (zlib.crc32(test.encode()) + part) % 2 == 0
+    """Whether a part takes this slow test: of three parts in a row, one does."""
+    return part == ALL or (zlib.crc32(test.encode()) + part) % 3 == 0
 
 
 def words(part: int) -> str:
