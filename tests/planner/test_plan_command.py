@@ -61,7 +61,7 @@ def test_the_answer_and_its_front_fit_a_terminal_and_the_rest_is_explained() -> 
     assert sum(" x TP" in line for line in brief[brief.index("") :]) > 1
     assert "were looked at" not in "".join(brief)
     assert "were looked at" in explained
-    assert "to repeat a row" in explained
+    assert "to repeat a plan" in explained
 
 
 def test_nothing_that_changes_training_is_taken_unless_it_is_allowed() -> None:
