@@ -21,7 +21,7 @@ import numpy as np
 import yaml
 from points import POINTS, Point, Run, read_points, ready
 
-from fleetsim.calibrate.derivation import estimate_profile, slowed
+from fleetsim.calibrate.derivation import estimate_profile
 from fleetsim.config.engine_profile import Profile
 from fleetsim.config.profile_files import profile_text
 from fleetsim.engine.model.names import model_shape
@@ -60,11 +60,11 @@ def profile_of(runs: Sequence[Run], date: str) -> Profile:
     model = p.model.rpartition("/")[2]
     dtype = () if model.lower().endswith(p.dtype) else (p.dtype,)
     words = (p.gpu, model, *dtype, f"tp{p.tp}", p.engine, p.version or "unknown release")
+    factor = float(np.exp(-off.mean()))
     plain = estimate_profile(
-        p.gpu, p.model, p.tp, p.dtype, engine=p.engine, kv_dtype=p.kv_dtype,
+        p.gpu, p.model, p.tp, p.dtype, engine=p.engine, kv_dtype=p.kv_dtype, slower=factor,
         name=re.sub(r"[^a-z0-9.]+", "-", "-".join(words).lower()),
     )  # fmt: skip
-    factor = float(np.exp(-off.mean()))
     error = plain.error.model_copy(
         update={
             "median": round(float(np.median(errors)), 4),
@@ -77,7 +77,7 @@ def profile_of(runs: Sequence[Run], date: str) -> Profile:
     provenance = plain.provenance.model_copy(
         update={"source": f"published runs ({p.source})", "engine_version": p.version, "date": date}
     )
-    return slowed(plain, factor).model_copy(update={"error": error, "provenance": provenance})
+    return plain.model_copy(update={"error": error, "provenance": provenance})
 
 
 def _known(model: str) -> bool:

@@ -53,7 +53,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Which slow tests, and which instances of tests marked `parts`, are run (tests/parts.py)."""
     parser.addoption("--all", action="store_const", const=ALL, dest="part", help="every test and every instance")
-    numbers = range(1, PARTS + 1)
+    numbers = range(ALL, PARTS + 1)
     parser.addoption(
         "--part", type=int, choices=numbers, dest="part", help="of such tests, and of slow ones, this part"
     )
@@ -118,9 +118,6 @@ SLOW = (
     "api/test_same_as_the_command.py",
     "calibrate/test_build.py::test_measurements_cut_short_give_a_profile_or_say_what_is_missing",
     "calibrate/test_derivation.py",
-    "calibrate/test_derivation.py::test_a_roofline_fills_in_the_prefill",
-    "calibrate/test_derivation.py::test_detailed_benchmarks_predict_it_better",
-    "calibrate/test_derivation.py::test_the_same_files_give_the_same_bytes",
     "calibrate/test_drafts.py::test_over_http",
     "calibrate/test_drafts.py::test_the_fit_finds_the_iterations_behind_the_tokens",
     "calibrate/test_fit.py",

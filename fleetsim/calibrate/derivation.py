@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,6 +90,7 @@ def estimate_profile(
     *,
     engine: str = "vllm",
     kv_dtype: str = "auto",
+    slower: float = 1.0,
     name: str | None = None,
     max_num_seqs: int | None = None,
     max_num_batched_tokens: int | None = None,
@@ -98,8 +99,8 @@ def estimate_profile(
     gpu_memory_utilization: float = UTILIZATION,
 ) -> Profile:
     """The roofline of a model on a GPU as a profile, to be saved, edited, compared: the same numbers as engine.kind
-    roofline gives. Nothing in it was measured on this GPU with this model, so it has no ranges. Raises InputError as
-    `roofline` does."""
+    roofline gives. Nothing in it was measured on this GPU with this model, so it has no ranges. slower: factor on all
+    seconds. Raises InputError as `roofline` does."""
     model = config_of(model) or model
     said = {"max_num_seqs": max_num_seqs, "max_num_batched_tokens": max_num_batched_tokens, "kv_blocks": kv_blocks}
     step_time, limits = roofline(
@@ -113,7 +114,7 @@ def estimate_profile(
     return Profile(
         name=name or f"{spec.name}-{last}-tp{tp}-roofline".lower(),
         kind="derived",
-        coefficients=coefficients_of(step_time.seeing_all),
+        coefficients=coefficients_of(step_time.seeing_all.slower(slower)),
         limits=limit_fields(limits),
         error=ProfileError(median=known.median, worst=known.p90, what=what),
         provenance=Provenance(
@@ -127,19 +128,6 @@ def estimate_profile(
             fleetsim_version=__version__,
         ),
     )
-
-
-def slowed(profile: Profile, factor: float) -> Profile:
-    """The profile of an engine that takes so many times as long for everything."""
-    c = profile.coefficients
-    names = ("per_seq_s", "per_prefill_token_s", "per_kv_token_s", "per_attn_pair_s")
-    moved = {name: _times(getattr(c, name), factor) for name in names}
-    knots = tuple(_times(knot, factor) for knot in c.knots_s)
-    return profile.model_copy(update={"coefficients": c.model_copy(update={**moved, "knots_s": knots})})
-
-
-def _times(estimate: Any, factor: float) -> Any:
-    return estimate.model_copy(update={"value": estimate.value * factor})
 
 
 def guesses(missing: Sequence[str], limits: EngineLimits) -> tuple[str, ...]:

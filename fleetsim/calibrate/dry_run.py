@@ -17,7 +17,7 @@ from fleetsim import units
 from fleetsim.calibrate.ask import Calibrate
 from fleetsim.calibrate.loads import Limits, Load, Ran
 from fleetsim.calibrate.order import loads_in_order
-from fleetsim.calibrate.session import LoadPace, LoopOutcome, computed_tokens, measure
+from fleetsim.calibrate.session import LoopOutcome, computed_tokens, decoding, measure
 from fleetsim.engine.gpus import gpu_spec
 from fleetsim.engine.kv_memory import block_bytes_per_token, stage_bytes
 from fleetsim.engine.layout import Layout
@@ -50,6 +50,11 @@ class DryRun:
     weights_gib: float
     cache_gib: float
 
+    @property
+    def total_s(self) -> float:
+        """Seconds of everything."""
+        return START_S + sum(self.seconds.values())
+
     def document(self) -> dict[str, Any]:
         """As JSON has it."""
         phases = [{"phase": p, "loads": n, "seconds": round(self.seconds[p], 1)} for p, n in self.loads.items()]
@@ -60,7 +65,7 @@ class DryRun:
             "gpus": self.gpus,
             "budget_s": self.budget_s,
             "start_s": START_S,
-            "seconds": round(START_S + sum(self.seconds.values()), 1),
+            "seconds": round(self.total_s, 1),
             "phases": phases,
             "left_out": self.outcome.left_out,
             "memory_gib": {name: getattr(self, f"{name}_gib") for name in ("memory", "weights", "cache")},
@@ -68,10 +73,9 @@ class DryRun:
 
     def lines(self) -> Iterator[str]:
         """As a terminal has it."""
-        total = START_S + sum(self.seconds.values())
         where = f"{units.plural(self.gpus, 'GPU')} of {self.gpu}{' (assumed: --gpu names yours)' * self.assumed}"
         ran = units.plural(self.outcome.ran, "load")
-        yield f"{ran} in about {units.seconds(total)}, on {where}; nothing was started"
+        yield f"{ran} in about {units.seconds(self.total_s)}, on {where}; nothing was started"
         yield f"  {'vLLM loads and compiles':<40} about {units.seconds(START_S)}"
         for phase, count in self.loads.items():
             words = _PHASES.get(phase, f"batch {phase}, kept out of the fit")
@@ -96,7 +100,6 @@ class _PlannedEngine:
         self.seconds: defaultdict[str, float] = defaultdict(float)
         self.loads: Counter[str] = Counter()
         self._step_time, self._now = step_time, 0.0
-        self._pace = LoadPace(self.limits)
 
     def now(self) -> float:
         return self._now
@@ -105,7 +108,7 @@ class _PlannedEngine:
         return {}
 
     def run(self, load: Load, deadline_s: float) -> Ran:
-        counts, held = self._pace.decoding(load)
+        counts, held = decoding(load, self.limits)
         each = np.where(counts > 0, self._step_time.each_s(counts, 0.0, held), 0.0)
         prompts = computed_tokens(load)
         # Prompts in whole iterations of their budget; each token sees half of its prompt in the mean.
@@ -130,12 +133,8 @@ class _Nowhere:
 
 def dry_run(asked: Calibrate) -> DryRun:
     """The plan of a calibration in process. Raises InputError as `roofline` does, for a GPU, a model or limits."""
-    gpu, shape, tp, dtype = (
-        gpu_spec(asked.gpu or GPU),
-        model_shape(str(asked.model)),
-        asked.tp or 1,
-        asked.dtype or "auto",
-    )
+    gpu, shape = gpu_spec(asked.gpu or GPU), model_shape(str(asked.model))
+    tp, dtype = asked.tp or 1, asked.dtype or "auto"
     said = {name: getattr(asked, name) for name in ("max_num_seqs", "max_num_batched_tokens", "max_model_len")}
     step_time, limits = roofline(gpu, shape, tp, dtype, asked.gpu_memory_utilization, **said)
     engine = _PlannedEngine(step_time, limits, asked.max_model_len or shape.max_position or 32_768)

@@ -142,12 +142,12 @@ def told_of(load: tuple[int, int, int], gpu: str, model: str, **engine: Any) -> 
 
 def calibrated(points: Sequence[MeasuredLoad], gpu: str, model: str, tp: int = 1, dtype: str = "auto") -> Profile:
     """The roofline as a profile, made slower or faster as measured loads say. Raises InputError as `seen_of` does."""
-    from fleetsim.calibrate.derivation import estimate_profile, slowed
+    from fleetsim.calibrate.derivation import estimate_profile
 
     seen = [seen_of(point.load, gpu, model, tp=tp, dtype=dtype) for point in points]
     off = fsum(log(s.tok_s.value / p.tok_s) for s, p in zip(seen, points, strict=True)) / len(points)
     slower = exp(off * (FOLLOWED if len(points) == 1 else 1.0))
-    plain = estimate_profile(gpu, model, tp=tp, dtype=dtype)
+    plain = estimate_profile(gpu, model, tp=tp, dtype=dtype, slower=slower)
     said = "; ".join(
         f"{p.load.concurrency} clients, {p.load.isl} + {p.load.osl} tokens: {p.tok_s:g} tok/s" for p in points
     )
@@ -161,7 +161,7 @@ def calibrated(points: Sequence[MeasuredLoad], gpu: str, model: str, tp: int = 1
         "provenance": source,
         "name": plain.name.replace("-roofline", "-calibrated"),
     }
-    return slowed(plain, slower).model_copy(update=changed)
+    return plain.model_copy(update=changed)
 
 
 # --- What clients of a profile's engine see.

@@ -242,35 +242,13 @@ class LoadPace:
         seen = self.wall_s.get(_point(load.phase, load.label))
         if seen is not None and not load.kept_out:
             return self.drift * seen
-        counts, kv = self.decoding(load)
+        counts, kv = decoding(load, self.limits)
         per_iteration, per_sequence, per_token = self._coefficients()
         seconds = float(np.sum(per_iteration * (counts > 0) + per_sequence * counts + per_token * kv))
         computed = computed_tokens(load)
         rate = self.prefill[1] / self.prefill[0] if self.prefill[0] else per_iteration / 256.0
         factor = PREEMPTED if load.pool_blocks is not None else 1.0
         return self.drift * (factor * seconds + computed * rate)
-
-    def decoding(self, load: Load) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Decodes, and tokens in their caches, by iteration: first come first served into slots and blocks."""
-        prompt = np.array([r.prompt_tokens for r in load.requests], np.float64)
-        steps = np.array([min(r.output_tokens, load.window or r.output_tokens) for r in load.requests], np.int64)
-        pool = (load.pool_blocks or self.limits.kv_blocks) * self.limits.block_size
-        held = float(np.mean(prompt) if load.label.get("cached") is False else np.mean(prompt) / 4) + np.mean(steps)
-        slots = max(1, min(load.slots or self.limits.max_num_seqs, int(pool / held)))
-        free = [0] * min(slots, len(steps))
-        begin = np.zeros(len(steps), np.int64)
-        for i, (request, n) in enumerate(zip(load.requests, steps, strict=True)):
-            begin[i] = max(heapq.heappop(free), request.at)
-            heapq.heappush(free, int(begin[i] + n))
-        end = begin + steps
-        size = int(end.max()) + 1
-        counts, base = np.zeros(size), np.zeros(size)
-        np.add.at(counts, begin, 1.0)
-        np.add.at(counts, end, -1.0)
-        np.add.at(base, begin, prompt - begin)
-        np.add.at(base, end, begin - prompt)
-        counts = np.cumsum(counts)
-        return counts, np.cumsum(base) + counts * np.arange(size)
 
     def _coefficients(self) -> NDArray[np.float64]:
         """Seconds per iteration, per sequence and per KV token: least squares on relative error, none below 0."""
@@ -289,6 +267,29 @@ class LoadPace:
 
 def _point(phase: str, label: Any) -> str:
     return key_of(phase, {k: v for k, v in label.items() if k != "pass"})
+
+
+def decoding(load: Load, limits: Limits) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Decodes, and tokens in their caches, by iteration: first come first served into slots and blocks."""
+    prompt = np.array([r.prompt_tokens for r in load.requests], np.float64)
+    steps = np.array([min(r.output_tokens, load.window or r.output_tokens) for r in load.requests], np.int64)
+    pool = (load.pool_blocks or limits.kv_blocks) * limits.block_size
+    held = float(np.mean(prompt) if load.label.get("cached") is False else np.mean(prompt) / 4) + np.mean(steps)
+    slots = max(1, min(load.slots or limits.max_num_seqs, int(pool / held)))
+    free = [0] * min(slots, len(steps))
+    begin = np.zeros(len(steps), np.int64)
+    for i, (request, n) in enumerate(zip(load.requests, steps, strict=True)):
+        begin[i] = max(heapq.heappop(free), request.at)
+        heapq.heappush(free, int(begin[i] + n))
+    end = begin + steps
+    size = int(end.max()) + 1
+    counts, base = np.zeros(size), np.zeros(size)
+    np.add.at(counts, begin, 1.0)
+    np.add.at(counts, end, -1.0)
+    np.add.at(base, begin, prompt - begin)
+    np.add.at(base, end, begin - prompt)
+    counts = np.cumsum(counts)
+    return counts, np.cumsum(base) + counts * np.arange(size)
 
 
 def computed_tokens(load: Load) -> int:

@@ -144,7 +144,7 @@ def ls(output: Formed) -> None:
     listed, wrong = known_profiles()
     rows = [(one.give, listed_words(one)) for one in listed]
     width, after = columns(), "Take one with --profile NAME. Measure yours: fleetsim calibrate --model MODEL"
-    lines = [*beside(rows, width), *[""][: len(rows)], *wrapped(after, width)]
+    lines = [*beside(rows, width), *([""] if rows else []), *wrapped(after, width)]
     show_listed(output.form, listed_data(listed, wrong), "profiles", lambda: lines)
     for give, problem in wrong:
         say(f"warning: {give} cannot be used: {problem}", err=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fleetsim import units
 from fleetsim.estimates import Estimate
@@ -25,10 +25,6 @@ from fleetsim.tell.charts.kinds import Curve, curve_chart
 from fleetsim.tell.data import estimate, head, told
 from fleetsim.tell.document import Document, Listed, Section, Table, page_only, present, terminal_only
 from fleetsim.tell.facts import Fact, Facts, Words, explained, facts
-
-if TYPE_CHECKING:
-    pass
-
 
 _HEADINGS = ("plan", "step, s", "$/step", "$/M tok", "$/h", "stale", "idle t/r")
 # Columns of the front that there is room for under --explain alone.

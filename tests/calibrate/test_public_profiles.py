@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import fleetsim as fs
-from fleetsim.calibrate.derivation import estimate_profile, slowed
+from fleetsim.calibrate.derivation import estimate_profile
 from fleetsim.calibrate.known_profiles import known_profiles
 
 CALIBRATION = Path(__file__).resolve().parents[2] / "calibration"
@@ -51,7 +51,7 @@ def test_all_are_listed_with_source_date_and_error(tmp_path: Path, monkeypatch: 
 
 def test_an_engine_twice_as_slow_takes_twice_as_long() -> None:
     plain = estimate_profile("H100", "Qwen/Qwen3-8B")
-    twice = slowed(plain, 2.0)
+    twice = estimate_profile("H100", "Qwen/Qwen3-8B", slower=2.0)
     assert twice.coefficients.knots_s[0].value == pytest.approx(2.0 * plain.coefficients.knots_s[0].value)
     assert twice.coefficients.per_kv_token_s.value == pytest.approx(2.0 * plain.coefficients.per_kv_token_s.value)
     assert twice.limits == plain.limits
