@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, fields
 from pathlib import Path
 
 import disaggregated
@@ -17,6 +16,7 @@ from published_latencies import GPU_MEMORY_UTILIZATION, Predicted, Stage, evalua
 
 from fleetsim.engine.known_error import Domain, KnownError, domain_of
 from fleetsim.engine.operators.curves import Curves, read_curves
+from fleetsim.records import as_dict, field_names
 
 HERE = Path(__file__).resolve().parent
 CURVES, LEFT_OUT, KERNELS = HERE / "engine_curves.json", HERE / "engine_left_out.json", HERE / "kernel_curves.json"
@@ -178,11 +178,11 @@ def records(rows: Sequence[Row]) -> list[KnownError]:
             if kind.gpu is None:
                 found.setdefault((kind, False), []).append((gpu - 1, run.point.source))
     out = [_record(kind, seen, errors) for (kind, seen), errors in found.items() if len(errors) >= LEAST_RUNS]
-    return sorted(out, key=lambda r: (not r.gpu_seen, *(str(v) for v in asdict(r.domain).values())))
+    return sorted(out, key=lambda r: (not r.gpu_seen, *(str(v) for v in as_dict(r.domain).values())))
 
 
 def _kinds() -> Iterator[tuple[str, ...]]:
-    names = [f.name for f in fields(Domain)]
+    names = field_names(Domain)
     for mask in range(2 ** len(names)):
         yield tuple(name for i, name in enumerate(names) if mask >> i & 1)
 
@@ -198,7 +198,7 @@ def _record(domain: Domain, seen: bool, errors: Sequence[tuple[float, str]]) -> 
 def errors_text(runs: Sequence[Run]) -> str:
     """engine_errors.json, a record a line."""
     found = records(rows_of(runs))
-    lines = [json.dumps({**asdict(r.domain), **{k: v for k, v in asdict(r).items() if k != "domain"}}) for r in found]
+    lines = [json.dumps({**as_dict(r.domain), **{k: v for k, v in as_dict(r).items() if k != "domain"}}) for r in found]
     about = {
         "schema": 1,
         "what": "|predicted / measured - 1| of published runs that the fit did not see (calibration/fit_engine.py)",

@@ -18,12 +18,13 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, fields, replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
+
+from fleetsim.records import as_dict, field_names, replace
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from accuracy_parts import PAGE, with_trainer
@@ -53,7 +54,7 @@ def fitted(steps: Sequence[Step]) -> TrainerFit:
     """The fit to those of the steps that are fitted."""
     seen = [s for s in steps if s.fitted]
     kinds, families = sorted({s.kind for s in seen}), sorted({s.family for s in seen})
-    names = [f.name for f in fields(Efficiency)]
+    names = field_names(Efficiency)
     groups = Counter(map(_group, seen))
     weights = np.array([groups[_group(s)] ** -0.5 for s in seen]) / RESIDUAL
     first, last = len(names), len(names) + len(kinds)
@@ -143,7 +144,7 @@ def _rounded(fit: TrainerFit) -> TrainerFit:
 
     return replace(
         fit,
-        efficiency=Efficiency(**few(asdict(fit.efficiency))),
+        efficiency=Efficiency(**few(as_dict(fit.efficiency))),
         kinds=few(dict(fit.kinds)),
         frameworks=few(dict(fit.frameworks)),
     )
@@ -169,7 +170,7 @@ def main() -> int:
     keys: dict[str, Callable[[Step], str]] = {"framework": lambda s: s.framework, "model": lambda s: s.plan.shape.name}
     ratios = {by: {name: round(r, 4) for name, r in left_out(steps, key).items()} for by, key in keys.items()}
     fit = replace(fit, errors=errors_of(steps, ratios))
-    FIT.write_text(json.dumps(asdict(fit), indent=1) + "\n", encoding="utf-8")
+    FIT.write_text(json.dumps(as_dict(fit), indent=1) + "\n", encoding="utf-8")
     LEFT_OUT.write_text(json.dumps(ratios, indent=1) + "\n", encoding="utf-8")
     PAGE.write_text(with_trainer(render(steps, fit)), encoding="utf-8")
     return 0

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ from fleetsim.engine.operators.curves import Curves
 from fleetsim.engine.roofline_step import roofline_step_time
 from fleetsim.engine.step_time import StepTime
 from fleetsim.errors import InputError
+from fleetsim.records import replace
 from fleetsim.sim.speculation import with_speculation
 
 # Their launch scripts start a server and a client of their own (benchmarks/ and utils/bench_serving of InferenceX). How

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 
 import numpy as np
 from trainer_points import Step, plan_of, rows, sources
 
+from fleetsim.records import as_dict
 from fleetsim.trainer.plan import memory_of
 from fleetsim.trainer.seconds import KnownTrainerError, TrainerFit
 
@@ -66,7 +66,7 @@ HONEST = """### What it does not know
 def render(steps: Sequence[Step], fit: TrainerFit) -> str:
     """The part of the page, below its heading."""
     seen = [s for s in steps if s.fitted]
-    count = len(asdict(fit.efficiency)) + len(fit.kinds) + len(fit.frameworks)
+    count = len(as_dict(fit.efficiency)) + len(fit.kinds) + len(fit.frameworks)
     intro = INTRO.format(parameters=count, count=len(seen), sources=len({s.source for s in seen}))
     return intro + _errors(fit) + _scaled(steps, fit) + HONEST
 
@@ -133,7 +133,7 @@ def _parameters(fit: TrainerFit) -> str:
         "exposed": "share of hidden collectives that is felt", "forward": "a pass for log-probs over a forward part",
         "step_s": "seconds of an optimizer step", "micro_s": "seconds of a micro-batch",
     }  # fmt: skip
-    rows = [f"| {words[name]} | {value:.3g} |\n" for name, value in asdict(fit.efficiency).items()]
+    rows = [f"| {words[name]} | {value:.3g} |\n" for name, value in as_dict(fit.efficiency).items()]
     rows += [f"| factor: {name} | {value:.2f} |\n" for name, value in {**fit.kinds, **fit.frameworks}.items()]
     return head + "".join(rows) + "\n"
 

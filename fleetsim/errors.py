@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from fleetsim.visible import visible
 
@@ -27,8 +28,7 @@ EXIT_CODES: Mapping[int, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(Struct, frozen=True):
     """One thing that is wrong: where, what was given (None: nothing was), which rule it breaks, how to mend it."""
 
     path: str

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import NormalDist
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
+
+class Estimate(Struct, frozen=True):
     """Mean over replications with its 95 % confidence interval (both ends the mean for one replication)."""
 
     mean: float
@@ -17,8 +17,7 @@ class Estimate:
     ci_high: float
 
 
-@dataclass(frozen=True, slots=True)
-class Ranged:
+class Ranged(Struct, frozen=True):
     """A figure, and between what it lies in eight of ten cases."""
 
     value: float

@@ -8,16 +8,16 @@ Nothing heavy is imported here: the command line reads the names before it knows
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from fleetsim.units import Unit
 
 Better = Literal["less", "more"]
 
 
-@dataclass(frozen=True, slots=True)
-class Quantity:
+class Quantity(Struct, frozen=True):
     """name: dotted, as in JSON. unit: how a value is written (`units.written`).
 
     formula: over the window that is left after warm-up. better: None where neither way is good as such. short: the

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from fleetsim import units
@@ -76,8 +76,7 @@ def duration(seconds: float) -> str:
 Booleans = NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True)
-class AlertRule:
+class AlertRule(Struct, frozen=True):
     """One alert of a plan, and what was found about it.
 
     threshold: the alert's condition is beyond it for for_s. silenced_by: names of the signals whose own condition keeps
@@ -109,8 +108,7 @@ class AlertRule:
     why_not: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(Struct, frozen=True):
     """All alerts of a plan. left_out: signal -> why the plan has no use for its alert. fired: fault -> alert -> share
     of the fault's runs in which it fired. settle_s: how long a condition silences others after it has ended. learned:
     the fleet's own healthy hours, where a run was given."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from fleetsim.alerts.planned_fleet import AnyPlan, PlanFields, PlannedFleet
@@ -11,6 +11,7 @@ from fleetsim.errors import InputError, Problem
 from fleetsim.faces import flag, text
 from fleetsim.job.result import SILENT, Watch, unchanging
 from fleetsim.job.settings import Lends, Option
+from fleetsim.records import replace
 
 if TYPE_CHECKING:
     from fleetsim.alerts.alert_rule import Standing

@@ -6,7 +6,6 @@ Fields as in Grafana's dashboard JSON model (dashboards' schema version 39, Graf
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 from fleetsim.alerts.alert_rule import AlertRule, Standing
@@ -15,6 +14,7 @@ from fleetsim.alerts.metric_names import INSTANCE, MetricNames
 from fleetsim.alerts.rules import Writing
 from fleetsim.alerts.signal_values import Expected
 from fleetsim.alerts.signals import STANDING
+from fleetsim.records import replace
 
 SCHEMA_VERSION = 39
 WIDTH, HEIGHT, ROW = 24, 8, 1

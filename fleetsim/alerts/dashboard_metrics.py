@@ -109,11 +109,11 @@ def _on_page(place: str) -> Callable[[Iterable[str]], list[str]]:
 
 
 def _in_prometheus(url: str) -> Callable[[Iterable[str]], list[str]]:
-    from dataclasses import replace
     from time import time
 
     from fleetsim.history.access import PrometheusError, access_from
     from fleetsim.history.prometheus import Prometheus
+    from fleetsim.records import replace
 
     prometheus = Prometheus(url, access_from())
     try:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from fleetsim.alerts.rate import Floats
@@ -17,6 +17,7 @@ from fleetsim.config.scenario import Scenario, most_steps
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.step_time import StepTime
 from fleetsim.errors import FleetsimError, StuckError
+from fleetsim.records import replace
 from fleetsim.sim.engines import engine_of
 from fleetsim.sim.run import simulate
 
@@ -34,8 +35,7 @@ MOST_DRIFT = 4.0
 DEEP_BATCHES = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(Struct, frozen=True):
     """One fault, told in one of two ways.
 
     title: in words. events: of a run in which it begins with optimizer step (first of two numbers) and lasts to another
@@ -124,8 +124,7 @@ HEALTHY = Fault("healthy", "no fault")
 BY_FAULT = {fault.name: fault for fault in FAULTS}
 
 
-@dataclass(frozen=True, slots=True)
-class Onset:
+class Onset(Struct, frozen=True):
     """A run that is healthy until onset_s and has a fault from then on."""
 
     scraped: Scraped

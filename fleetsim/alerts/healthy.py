@@ -18,12 +18,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import Struct
 
 from fleetsim.alerts.rate import Floats
 from fleetsim.distributions import poisson_most
+from fleetsim.records import replace
 
 MONTH_H, DAY_H = 730.0, 24.0
 EULER = 0.5772156649015329
@@ -34,8 +35,7 @@ DRAWS = 4096
 HALVINGS = 24
 
 
-@dataclass(frozen=True, slots=True)
-class Tail:
+class Tail(Struct, frozen=True):
     """The highest values in blocks of time, and a Gumbel law fitted to them by L-moments (Hosking 1990).
 
     Assumption: beyond what was seen the tail falls off exponentially. For bounded signals (shares) that overstates it.
@@ -115,8 +115,7 @@ def most_per_month(seen: int, hours: float) -> float:
     return poisson_most(seen, LEVEL) / hours * MONTH_H
 
 
-@dataclass(frozen=True, slots=True)
-class Levels:
+class Levels(Struct, frozen=True):
     """The mean of a signal, and of the fleets that the plan may turn out to be: (N,) each.
 
     center: the plan's own. by: added to it. wider: factor on the distance from it.
@@ -141,8 +140,7 @@ def levels_of(center: float, fleets: Sequence[tuple[float, float]], off: float =
     return Levels(center, np.resize(by, DRAWS) + spread * drawn, np.resize(wider, DRAWS))
 
 
-@dataclass(frozen=True, slots=True)
-class Healthy:
+class Healthy(Struct, frozen=True):
     """A signal's values that an alert would have to exceed, in healthy hours; they grow toward the alert.
 
     levels: how high they go, and in the fleets that the plan may turn out to be. values: all of them, sorted. rising:

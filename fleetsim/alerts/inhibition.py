@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from fleetsim.alerts.alert_rule import AlertRule, Booleans, Standing, Tracer, fi
 from fleetsim.alerts.faults import BY_FAULT
 from fleetsim.alerts.rate import any_lately
 from fleetsim.alerts.signals import BY_STANDING_NAME
+from fleetsim.records import replace
 
 # A fault counts as seen if the alert finds it in so many of its runs.
 SEEN = 0.9

@@ -8,11 +8,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from fleetsim import units
 from fleetsim.alerts.faults import cut
@@ -52,8 +52,7 @@ LENGTHS = {"output_tokens_sum": "length_sum", "output_tokens_count": "samples"}
 GAUGES = ("queue.samples", "queue.oldest_age_steps")
 
 
-@dataclass(frozen=True, slots=True)
-class Learned:
+class Learned(Struct, frozen=True):
     """Healthy stretches of a history. source: where it was read. hours: of these stretches; of_hours: of all of it.
     faults: check -> in how many parts replay found it; those parts are left out, and the ones beside them."""
 

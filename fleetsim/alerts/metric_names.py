@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from fleetsim.errors import InputError, Problem
 from fleetsim.history.signals import BY_NAME
@@ -23,8 +24,7 @@ _METRIC = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _MATCHER = re.compile(r'\s*[a-zA-Z_][a-zA-Z0-9_]*\s*(?:=~|!~|!=|=)\s*"(?:[^"\\]|\\.)*"\s*')
 
 
-@dataclass(frozen=True, slots=True)
-class MetricNames:
+class MetricNames(Struct, frozen=True):
     """How signals are found in Prometheus.
 
     engine: one of PREFIXES. selector, trainer_selector: label matchers as in PromQL, without braces. mapping: signal

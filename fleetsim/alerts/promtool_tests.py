@@ -7,8 +7,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from fleetsim.alerts.alert_rule import AlertRule, Standing, duration
 from fleetsim.alerts.metric_names import MetricNames
@@ -23,8 +24,7 @@ RUNNING = 32.0
 _MATCHER = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*(=~|!~|!=|=)\s*"((?:[^"\\]|\\.)*)"\s*,?')
 
 
-@dataclass(frozen=True, slots=True)
-class Level:
+class Level(Struct, frozen=True):
     """What a fleet shows, all of it steady; the names are those of the signals."""
 
     instances: float
@@ -64,7 +64,7 @@ def healthy_level(standing: Standing) -> Level:
     """Every signal at its mean in the healthy runs."""
     known = {rule.signal.name: rule.healthy for rule in standing.rules}
     known["instances"] = float(standing.rehearsal.expected.instances)
-    return Level(**{name: known.get(name, getattr(NEUTRAL, name)) for name in NEUTRAL.__slots__})
+    return Level(**{name: known.get(name, getattr(NEUTRAL, name)) for name in NEUTRAL.__struct_fields__})
 
 
 def beyond(healthy: Level, rule: AlertRule) -> Level:
@@ -74,11 +74,10 @@ def beyond(healthy: Level, rule: AlertRule) -> Level:
         value = rule.threshold - 1.0
     else:
         value = rule.threshold + BEYOND * (rule.threshold - rule.healthy)
-    return Level(**{n: value if n == name else getattr(healthy, n) for n in healthy.__slots__})
+    return Level(**{n: value if n == name else getattr(healthy, n) for n in healthy.__struct_fields__})
 
 
-@dataclass(frozen=True, slots=True)
-class Labels:
+class Labels(Struct, frozen=True):
     """Labels that a test series of the engines and of the trainer carries, so that the selectors find it."""
 
     engines: Mapping[str, str]
@@ -108,8 +107,7 @@ def _labels(flag: str, selector: str) -> dict[str, str]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class Grown:
+class Grown(Struct, frozen=True):
     """One series: it begins at zero (a counter) or at a level (a gauge), and changes once.
 
     before, after: growth per second of a counter, level of a gauge; after None = the series ends.

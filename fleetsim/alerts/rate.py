@@ -8,17 +8,15 @@ exactly on the window's start, Prometheus 3 does not (`left_open`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
-class Windows:
+class Windows(Struct, frozen=True):
     """Which samples the windows (at - window_s, at] hold. first, last: (E,) indices into times, last < first = none."""
 
     times: Floats
@@ -36,8 +34,7 @@ def windows(times: Floats, at: Floats, window_s: float, left_open: bool = True) 
     return Windows(times, at, window_s, first.astype(np.int64), last.astype(np.int64))
 
 
-@dataclass(frozen=True, slots=True)
-class _Ends:
+class _Ends(Struct, frozen=True):
     """Per series and window: the first and the last sample that are there, and how many. Arrays (S, E)."""
 
     first: Ints

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from statistics import NormalDist
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 from numpy.random import Generator
 
 from fleetsim.alerts.faults import (
@@ -56,8 +56,7 @@ _IS = {"trainer_pace": SECONDS, "sync_seconds": ("sync.pause_s", "sync.publish_s
 _TIMES = {u.axis: u.times for u in reversed(UNCERTAIN)}
 
 
-@dataclass(frozen=True, slots=True)
-class Doubt:
+class Doubt(Struct, frozen=True):
     """fleets: healthy ones, first the plan's own. inputs: what is in doubt but for the differences between two runs.
     unmeasured: signal -> why nothing says what its level is."""
 
@@ -150,8 +149,7 @@ RUNAWAY_WINDOWS = 3
 Tell = Callable[[str], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Rehearsal:
+class Rehearsal(Struct, frozen=True):
     """What was simulated.
 
     expected: what the plan says. scrape_s, interval_s: between two scrapes, and two evaluations of the rules. step_s:

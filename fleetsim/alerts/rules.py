@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
 
 from fleetsim import units
 from fleetsim.alerts.alert_rule import AlertRule, Standing, duration, per_month, shown, template
@@ -19,14 +20,14 @@ from fleetsim.alerts.inhibition import active_evaluations
 from fleetsim.alerts.learned import Learned
 from fleetsim.alerts.metric_names import MetricNames
 from fleetsim.alerts.signals import BY_STANDING_NAME
+from fleetsim.records import replace
 
 MISSING = "RolloutTrainerMetricsMissing"
 MISSING_FOR = "10m"
 RUNBOOK = "docs/alerts.md"
 
 
-@dataclass(frozen=True, slots=True)
-class Writing:
+class Writing(Struct, frozen=True):
     """How rules are written. names: metrics and selectors. plan: the label that keeps plans apart. runbook_url: of the
     page that the alerts point to; each alert's name is appended as an anchor."""
 

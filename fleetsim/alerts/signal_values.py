@@ -6,10 +6,10 @@ Every formula here has its twin in PromQL in `signals.py`; tests let a real Prom
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from fleetsim.alerts.rate import Floats, Windows, averages, counts, rates, total, windows
@@ -22,8 +22,7 @@ from fleetsim.sim.timeline import waits_for_samples
 PRESENT = 0.9
 
 
-@dataclass(frozen=True, slots=True)
-class Scraped:
+class Scraped(Struct, frozen=True):
     """Samples on one grid of scrapes.
 
     times: (T,) seconds since the start of the run. engines: signal -> (I, T), NaN while an instance is not up; counters
@@ -111,8 +110,7 @@ def _trainer(records: Records, times: Floats) -> dict[str, Floats]:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class Expected:
+class Expected(Struct, frozen=True):
     """What the plan says: instances; the trainer's compute seconds per step and per trained token; mean prompt."""
 
     instances: int
@@ -121,8 +119,7 @@ class Expected:
     prompt_tokens: float
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(Struct, frozen=True):
     """Samples and the windows through which a rule sees them."""
 
     scraped: Scraped

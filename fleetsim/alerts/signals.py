@@ -7,8 +7,9 @@ explains it, has just been over its own threshold.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from fleetsim import units
 from fleetsim.alerts import signal_values as traces
@@ -20,8 +21,7 @@ from fleetsim.replay.observe.paces import SLOW
 Expression = Callable[[MetricNames, str, Expected], str]
 
 
-@dataclass(frozen=True, slots=True)
-class StandingSignal:
+class StandingSignal(Struct, frozen=True):
     """A standing signal and its alert.
 
     name: fleetsim's word. alert: its alert. record: name of the recording rule up to the window. expression: PromQL for

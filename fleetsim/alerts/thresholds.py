@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import Struct
 
 from fleetsim.alerts.alert_rule import AlertRule, Standing, Tracer, fires, sign, worth
 from fleetsim.alerts.healthy import MONTH_H, Healthy, healthy_of, levels_of, most_per_month, tail_of
@@ -21,6 +21,7 @@ from fleetsim.alerts.learned import Learned
 from fleetsim.alerts.rate import Floats, lowest_lately
 from fleetsim.alerts.rehearsal import Rehearsal
 from fleetsim.alerts.signals import STANDING, StandingSignal
+from fleetsim.records import replace
 
 # Each run with a fault is evaluated so many times, at other moments.
 PHASES = 3
@@ -46,8 +47,7 @@ STRETCH = 8.0
 FEW_HITS = 0.05
 
 
-@dataclass(frozen=True, slots=True)
-class Fleets:
+class Fleets(Struct, frozen=True):
     """Traces of the healthy fleet, and of those that the plan may turn out to be.
 
     windows_s: through which they are looked at. learned: the fleet is the real one, which is in no doubt: only as many

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from fleetsim import units
@@ -10,6 +9,7 @@ from fleetsim.alerts.alert_rule import FEWEST, AlertRule, Standing, duration, pe
 from fleetsim.alerts.faults import BY_FAULT
 from fleetsim.alerts.rules import Writing, alert_expression, record_name
 from fleetsim.alerts.signals import BY_STANDING_NAME
+from fleetsim.records import replace
 from fleetsim.tell.data import head
 from fleetsim.tell.document import Document, Listed, Section, Table, Words
 from fleetsim.tell.facts import explained, facts

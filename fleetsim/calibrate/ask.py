@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
+from msgspec import Struct
+
 from fleetsim.errors import InputError, OutsideError, Problem, Problems
 from fleetsim.faces import flag
 from fleetsim.files import hold, new_file, reason, unwritten
@@ -195,8 +197,7 @@ def _engine_args(texts: Sequence[str]) -> tuple[dict[str, Any], list[Problem]]:
 SUFFIX = ".profile.json"
 
 
-@dataclass(frozen=True, slots=True)
-class OutputPaths:
+class OutputPaths(Struct, frozen=True):
     """The files of one calibration. raw: while it runs; packed: when it is done; log: what the engine printed."""
 
     profile: Path

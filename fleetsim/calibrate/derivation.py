@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,6 +32,7 @@ from fleetsim.engine.profile_fields import coefficients_of, limit_fields
 from fleetsim.engine.roofline_step import roofline
 from fleetsim.engine.step_time import StepTime
 from fleetsim.errors import InputError, Problem
+from fleetsim.records import replace
 
 if TYPE_CHECKING:
     from fleetsim.calibrate.fit.identifiability import Prior
@@ -215,7 +215,7 @@ def _agreed(sources: Sequence[Source], given: GivenFlags) -> tuple[Facts, GivenF
     if problems:
         raise InputError(problems)
     filled = {n: facts[n] for n in NAMES if getattr(given, n) is None and n in facts}
-    return facts, replace(given, **filled)  # type: ignore[arg-type]
+    return facts, replace(given, **filled)
 
 
 def _limits(known: GivenFlags) -> tuple[EngineLimits, tuple[str, ...]]:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from fleetsim import units
 from fleetsim.calibrate.ask import Calibrate
@@ -32,8 +32,7 @@ GPU = "H100"
 _PHASES = {"decode": "decodes", "prefill": "prompts", "mixed": "decodes beside prompts"}
 
 
-@dataclass(frozen=True, slots=True)
-class DryRun:
+class DryRun(Struct, frozen=True):
     """The plan. seconds, loads: by phase, those that fit into the budget. weights_gib, cache_gib: on each GPU.
 
     assumed: whether nobody named the GPU.

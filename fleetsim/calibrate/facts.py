@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
 from typing import Any
+
+from msgspec import Struct
 
 from fleetsim import units
 from fleetsim.calibrate.raw import Raw
 from fleetsim.config.engine_profile import MeasuredDrafts
 from fleetsim.config.speculation import METHODS
 from fleetsim.errors import InputError, Problem
+from fleetsim.records import field_names
 
 
-@dataclass(frozen=True, slots=True)
-class EngineFacts:
+class EngineFacts(Struct, frozen=True):
     """An engine as it came up.
 
     kv_blocks: usable ones (the engine keeps a null block for itself). graph_sizes: batch sizes that decode graphs were
@@ -94,8 +95,7 @@ def _driver(meta: dict[str, Any]) -> str:
     return cells[1].strip() if len(cells) > 1 else ""
 
 
-@dataclass(frozen=True, slots=True)
-class GivenFlags:
+class GivenFlags(Struct, frozen=True):
     """Values of the flags of `fleetsim calibrate`; None where a flag is not given. kv_blocks: usable ones."""
 
     model: str | None = None
@@ -115,7 +115,7 @@ class GivenFlags:
         return cls(**{name: getattr(asked, name) for name in NAMES})
 
 
-NAMES = tuple(f.name for f in fields(GivenFlags))
+NAMES = field_names(GivenFlags)
 
 
 # --- What an engine's own counters say of its drafts: how many were made, how long, and how far they were accepted.
@@ -128,8 +128,7 @@ LEAST_ITERATIONS = 2_000
 OF_USERS = "requests of its users"
 
 
-@dataclass(frozen=True, slots=True)
-class DraftCounts:
+class DraftCounts(Struct, frozen=True):
     """Counters, or what they grew by. iterations: of each sequence, with a draft or without. drafted: tokens.
 
     accepted_at: drafts whose first token, whose first two tokens, ... were accepted.

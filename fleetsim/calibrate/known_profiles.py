@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from fleetsim.calibrate.points import rows_of
 from fleetsim.config.engine_profile import BatchCheck, Profile
 from fleetsim.config.profile_files import load_profile, shipped_profiles
 from fleetsim.errors import InputError, Problem
+from fleetsim.records import as_dict
 from fleetsim.tell.data import versions
 
 if TYPE_CHECKING:
@@ -19,8 +21,7 @@ if TYPE_CHECKING:
     from fleetsim.calibrate.run import Calibrated
 
 
-@dataclass(frozen=True, slots=True)
-class ListedProfile:
+class ListedProfile(Struct, frozen=True):
     """A profile as `profile ls` lists it. give: what --profile takes for it."""
 
     give: str
@@ -44,8 +45,7 @@ def known_profiles() -> tuple[list[ListedProfile], list[tuple[str, str]]]:
 _SAME = 1e-5
 
 
-@dataclass(frozen=True, slots=True)
-class Rechecked:
+class Rechecked(Struct, frozen=True):
     """A kept-out batch, predicted anew. stored: what the profile says of it, None where it does not know it."""
 
     now: BatchCheck
@@ -53,8 +53,7 @@ class Rechecked:
     passed: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Drift:
+class Drift(Struct, frozen=True):
     """How far today's errors are from the stored ones, at most: of makespans, of finish times' medians."""
 
     makespan: float
@@ -186,7 +185,7 @@ def profile_data(profile: Profile, command: str, seen: Sequence[ClientView] = ()
         for row in rows_of(profile, kind)
     ]
     shown = {"profile": profile.model_dump(mode="json"), "predictions": predictions}
-    return {**versions(command), **shown, **({"clients": [asdict(s) for s in seen]} if seen else {})}
+    return {**versions(command), **shown, **({"clients": [as_dict(s) for s in seen]} if seen else {})}
 
 
 def checked_data(profile: Profile, checked: Sequence[Rechecked], limit: float) -> dict[str, Any]:
@@ -201,7 +200,7 @@ def checked_data(profile: Profile, checked: Sequence[Rechecked], limit: float) -
             {"passed": one.passed, "now": _plain(one.now), "stored": None if one.stored is None else _plain(one.stored)}
             for one in checked
         ],
-        "drift": None if drift is None else {**asdict(drift), "changed": drift.changed},
+        "drift": None if drift is None else {**as_dict(drift), "changed": drift.changed},
     }
 
 

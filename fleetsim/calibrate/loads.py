@@ -8,19 +8,20 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from fleetsim.calibrate.raw import FITTED
+from fleetsim.records import replace
 
 # What a label says of how a load was run on a day, not of what it asks for: left out of its key.
 OF_THE_DAY = frozenset({"length_scale", "est", "tokens", "held_blocks", "pool_blocks"})
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """What bounds a load. kv_blocks: usable ones. max_model_len: prompt plus response, tokens."""
 
     max_num_seqs: int
@@ -35,8 +36,7 @@ class Limits:
         return self.kv_blocks * self.block_size
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     """One request of a load.
 
     prompt: a key; requests with the same key and prompt_tokens have the same token ids, others differ in their first
@@ -88,8 +88,7 @@ class Load:
         return self.phase not in FITTED
 
 
-@dataclass(frozen=True, slots=True)
-class Ran:
+class Ran(Struct, frozen=True):
     """How a load went. decode_s: median seconds of its iterations of decodes only, after warm-up, None where none.
 
     prefill_tokens: prompt tokens computed. cut: the deadline came before its end.

@@ -6,12 +6,14 @@ So many clients, each with one request at a time, ten requests of every client.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from math import exp, fsum, log
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from fleetsim.errors import InputError, Problem
 from fleetsim.estimates import Ranged
+from fleetsim.records import as_dict
 from fleetsim.tell.document import Table
 
 if TYPE_CHECKING:
@@ -29,8 +31,7 @@ FOLLOWED, LEFT_MEDIAN, LEFT_P90 = 0.8, 0.069, 0.268
 FIRST_P90 = 0.7
 
 
-@dataclass(frozen=True, slots=True)
-class ClosedLoad:
+class ClosedLoad(Struct, frozen=True):
     """concurrency: clients. isl, osl: tokens of each prompt and response."""
 
     concurrency: int
@@ -38,16 +39,14 @@ class ClosedLoad:
     osl: int
 
 
-@dataclass(frozen=True, slots=True)
-class MeasuredLoad:
+class MeasuredLoad(Struct, frozen=True):
     """A measured load: output tokens per second of all clients together."""
 
     load: ClosedLoad
     tok_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class SeenLoad:
+class SeenLoad(Struct, frozen=True):
     """What clients see of a load: output tokens per second of all, seconds to the first token and per later one."""
 
     load: ClosedLoad
@@ -69,7 +68,7 @@ class SeenLoad:
     @property
     def data(self) -> dict[str, Any]:
         """As JSON has it."""
-        return {**asdict(self.load), **{name: asdict(getattr(self, name)) for name in ("tok_s", "ttft_s", "tpot_s")}}
+        return {**as_dict(self.load), **{name: as_dict(getattr(self, name)) for name in ("tok_s", "ttft_s", "tpot_s")}}
 
 
 def read_sides(text: str | None) -> dict[str, int] | None:
@@ -172,8 +171,7 @@ PROMPT_TOKENS = OUTPUT_TOKENS = 1024
 _SHORTEST = 0.8
 
 
-@dataclass(frozen=True, slots=True)
-class ClientView:
+class ClientView(Struct, frozen=True):
     """What so many clients see, each with one request at a time: means over requests, tokens per second of all."""
 
     clients: int

@@ -10,11 +10,11 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import numpy as np
 
 from fleetsim.calibrate.loads import G, Limits, Load, Request, batch
+from fleetsim.records import replace
 
 EXTRA_PASSES = 3  # over everything, where time is left in the end
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024)

@@ -6,8 +6,9 @@ Plain Python: a profile is shown in less time than numpy takes to import.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from fleetsim import units
 from fleetsim.config.engine_profile import Coefficients
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
 _SAME_CONTEXT = 1.25
 
 
-@dataclass(frozen=True, slots=True)
-class PointRow:
+class PointRow(Struct, frozen=True):
     """A point and its prediction. context: KV tokens per decode. error: predicted / measured - 1. tok_s: at the
     measured seconds, with the acceptance of drafts that the profile has."""
 

@@ -23,13 +23,13 @@ import os
 import shutil
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from fleetsim.errors import InputError, Problem
@@ -69,8 +69,7 @@ FITTED = ("decode", "prefill", "mixed")
 MAX_BYTES = 2 * 2**30
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
+class Segment(Struct, frozen=True):
     """One load as it ran. id: shared with its rows. requests: per-request lists, None where not tracked.
 
     requests: submit, first, finish (us from the segment's start, -1 = never), n (tokens made), pre (preemptions),
@@ -90,8 +89,7 @@ class Segment:
         return self.phase not in FITTED
 
 
-@dataclass(frozen=True, slots=True)
-class Raw:
+class Raw(Struct, frozen=True):
     """All that was measured.
 
     columns: per iteration, by COLUMNS name, each shape (iterations,), int64. segment: segment id per iteration.

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from fleetsim import units
 from fleetsim.calibrate.ask import SUFFIX, Calibrate, OutputPaths, locked, prepare, same_engine, slug
@@ -30,8 +31,7 @@ GOOD = 0.05  # errors above this are worth a warning
 HIT_SLACK = 0.02
 
 
-@dataclass(frozen=True, slots=True)
-class Calibrated:
+class Calibrated(Struct, frozen=True):
     """What came out. profile, path: None where only measurements were asked for. raw: None where it was derived."""
 
     profile: Profile | None

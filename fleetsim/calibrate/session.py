@@ -12,11 +12,11 @@ import math
 import traceback
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from fleetsim.calibrate.loads import Limits, Load, Ran, key_of, scaled
@@ -72,8 +72,7 @@ class Engine(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
-class LoopOutcome:
+class LoopOutcome(Struct, frozen=True):
     """How the loop went. Counts of loads, without those that earlier sessions had ended. lost: the engine broke."""
 
     ran: int
@@ -203,8 +202,7 @@ GUESS_S = 0.012  # of an iteration, while nothing was measured
 PREEMPTED = 1.25  # a batch in a small pool computes some of its tokens twice
 
 
-@dataclass(slots=True)
-class LoadPace:
+class LoadPace(Struct):
     """What loads took so far. wall_s: by load, passes alike. decodes: rows of batch size, KV tokens, seconds.
 
     drift: how much slower than that the machine seems to be now, at least 1.

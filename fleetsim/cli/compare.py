@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from fleetsim.cli.flags import Formed
@@ -12,6 +12,7 @@ from fleetsim.compare.ask import ask
 from fleetsim.compare.checked_question import checked
 from fleetsim.compare.question import Compare
 from fleetsim.job.settings import RUN, Option
+from fleetsim.records import replace
 
 if TYPE_CHECKING:
     from fleetsim.compare.ask import CompareResult

@@ -6,7 +6,7 @@ import os
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -22,6 +22,7 @@ from fleetsim.cli.output import show_listed
 from fleetsim.cli.terminal import columns, say, wrapped
 from fleetsim.errors import FleetsimError, InputError
 from fleetsim.job.settings import Option
+from fleetsim.records import as_dict, replace
 from fleetsim.replay.history_fields import AccessFields
 
 # --- What lies outside: a Prometheus, profiles, environment variables.
@@ -159,7 +160,7 @@ def doctor(asked: Doctor, access: DoctorAccess) -> None:
         "command": "doctor",
         "fleetsim_version": fleetsim.__version__,
         "ok": not faults,
-        "checks": [asdict(check) for check in checks],
+        "checks": [as_dict(check) for check in checks],
     }
     show_listed(asked.form, data, "checks", lambda: lines(checks, columns()))
     for check in faults:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import typer
+from msgspec import Struct
 from typer.core import TyperCommand
 
 _BOLD = re.compile(r"\[/?bold\]")
@@ -153,8 +153,7 @@ VARIABLES: Mapping[str, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Manual:
+class Manual(Struct, frozen=True):
     """codes: exit codes beside those of every command. variables: names of VARIABLES. files: a sentence.
     see: pages of docs/, and commands without their first word."""
 

@@ -12,10 +12,11 @@ import sys
 import time
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
+
+from msgspec import Struct, field
 
 import fleetsim
 
@@ -24,8 +25,7 @@ import fleetsim
 State = Literal["ok", "info", "warning", "fault"]
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(Struct, frozen=True):
     """name: what was looked at. state: fault = something that was asked for does not work; warning = it works, but not
     as it should; info = neither. text: what was found. remedy: what to do. facts: the same for programs."""
 
@@ -117,8 +117,7 @@ _BOUND = re.compile(r"(>=|<=|==|<|>|!=|~=)\s*([\w.]+)")
 _EXTRA = re.compile(r"extra\s*==\s*['\"]([\w-]+)['\"]")
 
 
-@dataclass(frozen=True, slots=True)
-class Need:
+class Need(Struct, frozen=True):
     """A package that fleetsim needs. extra: for what, None = always. bounds: (sign, version) pairs."""
 
     package: str

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
+from msgspec import Struct
+
 from fleetsim.cli.flags import BriefOutput
 from fleetsim.cli.terminal import say
 from fleetsim.errors import Problems
@@ -36,8 +38,7 @@ class SavedOutput(BriefOutput):
     config: Annotated[str | None, Option("Your own configuration of that framework.", RUN, metavar="FILE")] = None
 
 
-@dataclass(frozen=True, slots=True)
-class Places:
+class Places(Struct, frozen=True):
     """Where the answer goes, each None where it is not asked for, and the condition on it."""
 
     save: Path | None

@@ -248,9 +248,8 @@ _ESTIMATED = ("gpu", "model", "tp", "dtype", "kv_dtype", "dp", "engine", "disagg
 
 def _by_flags(error: InputError) -> InputError:
     """The same problems, by the flags that were typed."""
-    from dataclasses import replace
-
     from fleetsim.errors import InputError
+    from fleetsim.records import replace
 
     named = [replace(p, path=f"--{p.path}".replace("_", "-")) if p.path in _ESTIMATED else p for p in error.problems]
     return InputError(named)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,6 +17,7 @@ from fleetsim.cli.terminal import say
 from fleetsim.errors import NOT_HELD, InputError, Problem, Problems
 from fleetsim.files import new_file, reason, write_text
 from fleetsim.job.settings import RUN, Option
+from fleetsim.records import replace
 from fleetsim.replay.ask import Replay, ask
 from fleetsim.replay.history_fields import SOURCE, AccessFields
 from fleetsim.replay.questions import CHANGE, ChangeFields

@@ -191,9 +191,9 @@ def _text_of(name: str | None) -> str:
 
 
 def _checked(file: str, problems: tuple[object, ...]) -> dict[str, object]:
-    from dataclasses import asdict
+    from fleetsim.records import as_dict
 
-    return {"file": file, "ok": not problems, "problems": [asdict(p) for p in problems]}  # type: ignore[call-overload]
+    return {"file": file, "ok": not problems, "problems": [as_dict(p) for p in problems]}  # type: ignore[call-overload]
 
 
 def _echo_json(document: object) -> None:

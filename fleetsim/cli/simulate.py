@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
+
+from msgspec import Struct
 
 from fleetsim.cli.flags import BriefOutput
 from fleetsim.cli.terminal import say
 from fleetsim.errors import InputError, Problem, Problems
 from fleetsim.files import new_file, unwritten, whole, write_bytes
 from fleetsim.job.settings import RUN, Option
+from fleetsim.records import replace
 from fleetsim.simulate.ask import Simulate
 from fleetsim.simulate.ask import simulate as ask
 
@@ -117,8 +120,7 @@ def _end(text: str | None) -> float:
     return math.floor(now_s / HOUR_S) * HOUR_S if text is None else parse_time(text, now_s, "--openmetrics-end")
 
 
-@dataclass(frozen=True, slots=True)
-class HistoryFile:
+class HistoryFile(Struct, frozen=True):
     """A history to be written: where, how often the run is scraped, the unix second of its end, how much of it."""
 
     place: Path
@@ -139,8 +141,7 @@ class HistoryFile:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class TraceFile:
+class TraceFile(Struct, frozen=True):
     """A trace to be written: where, and which steps."""
 
     place: Path
@@ -220,8 +221,7 @@ def simulate(asked: Simulate, output: SimulateOutput, files: FirstRun) -> None:
 _LOADING = "loading the simulator"
 
 
-@dataclass(frozen=True, slots=True)
-class SimulatePlaces:
+class SimulatePlaces(Struct, frozen=True):
     """What is done with the answer, checked: a condition, and files, each None where it is not asked for."""
 
     gate: Gate

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from fleetsim.cli.plan_output import SavedOutput, answer
+from fleetsim.records import replace
 from fleetsim.size.ask import Size
 from fleetsim.size.ask import size as ask
 

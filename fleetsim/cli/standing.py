@@ -8,6 +8,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
+from msgspec import Struct
+
 from fleetsim.alerts.ask import Alerts, Dashboard
 from fleetsim.alerts.ask import alerts as ask_alerts
 from fleetsim.alerts.ask import dashboard as ask_dashboard
@@ -78,8 +80,7 @@ def alerts(asked: Alerts, files: Files) -> None:
     warn(result.warnings)
 
 
-@dataclass(frozen=True, slots=True)
-class RuleFiles:
+class RuleFiles(Struct, frozen=True):
     """The rule file and its tests, each None where it is not asked for; no tests without rules."""
 
     rules: Path | None

@@ -141,9 +141,8 @@ def _show(
     results: Sequence[CaseResult], form: Form, arms: Sequence[RangedArm], rows: Sequence[Row], **more: Any
 ) -> None:
     """more: of the document alone."""
-    from dataclasses import asdict
-
     from fleetsim.cli.output import show_told
+    from fleetsim.records import as_dict
     from fleetsim.validate.documents import data
     from fleetsim.validate.told import document
 
@@ -151,7 +150,7 @@ def _show(
         form,
         lambda: {**data(results, rows, arms), **more},
         lambda: document(results, len(results), arms, rows),
-        lambda: [asdict(row) for row in rows],
+        lambda: [as_dict(row) for row in rows],
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fleetsim.compare.checked_question import Checked, checked
@@ -11,6 +11,7 @@ from fleetsim.compare.inputs import told_apart
 from fleetsim.compare.question import IN_PYTHON, Compare
 from fleetsim.errors import InputError, Interrupted, Problem
 from fleetsim.job.result import SILENT, Briefed, Watch, keywords, told, unchanging
+from fleetsim.records import replace
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from fleetsim.compare.inputs import GivenSide, What, given_of, told_apart
 from fleetsim.compare.question import Compare, spans_of
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
     from fleetsim.compare.windows import HistoryPart
 
 
-@dataclass(frozen=True, slots=True)
-class Checked:
+class Checked(Struct, frozen=True):
     """A question that can be answered: two windows of history, or two sides of runs and what is odd about them."""
 
     asked: Compare
@@ -170,8 +170,7 @@ _SIGN = re.compile(r"[<>=!]")
 _EXAMPLE = "ratio.step_s>1.05"
 
 
-@dataclass(frozen=True, slots=True)
-class ComparisonGate:
+class ComparisonGate(Struct, frozen=True):
     """regressions: metrics that must not be worse, "" for any of `watched`. numbers: conditions on numbers."""
 
     regressions: tuple[str, ...]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Literal
+
+from msgspec import Struct, field
 
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.tree import is_given, is_touched
@@ -19,8 +20,7 @@ BY_ITSELF = "by itself only"
 EQUAL = "equal"
 
 
-@dataclass(frozen=True, slots=True)
-class MetricChange:
+class MetricChange(Struct, frozen=True):
     """One metric of A and of B.
 
     metric: dotted name, of `quantities.py`. a, b: each side's own mean and 95 % interval, None where that side
@@ -53,8 +53,7 @@ class MetricChange:
         return not self.significant and self.why.startswith(EQUAL)
 
 
-@dataclass(frozen=True, slots=True)
-class InputDifference:
+class InputDifference(Struct, frozen=True):
     """A value that the two sides do not share: dotted path, both values with defaults resolved (None: not there).
 
     a_assumed, b_assumed: nobody gave that side's value.
@@ -67,8 +66,7 @@ class InputDifference:
     b_assumed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Side:
+class Side(Struct, frozen=True):
     """What is known of A, or of B.
 
     runs: (seed, replication) -> flat metrics of that run. means: where there are no single runs. replications: runs
@@ -88,8 +86,7 @@ class Side:
     accuracy: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(Struct, frozen=True):
     """kind: what was compared. paired: both sides saw the same draws, replication by replication.
 
     replications: behind each side's estimates (the smaller number of the two); of windows, the blocks of the shorter

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
 from typing import Any, Literal
 
 from fleetsim import units
@@ -12,6 +11,7 @@ from fleetsim.compare.words import band_of, change_of, likely_of, luck_of
 from fleetsim.estimates import Estimate
 from fleetsim.job.assumptions import short
 from fleetsim.quantities import quantity
+from fleetsim.records import as_dict
 from fleetsim.tell.charts.axes import ChartAxis, ratio_axis
 from fleetsim.tell.charts.chart import Chart, ChartRow, MarkLook, RowMark, Rows
 from fleetsim.tell.data import told, versions
@@ -204,14 +204,14 @@ def compare_document(found: Comparison) -> dict[str, Any]:
         "changed": [c.metric for c in found.significant],
         "worse": [c.metric for c in found.changes if c.verdict == "worse"],
         "changes": [_change_data(c) for c in found.changes],
-        "inputs": [asdict(d) for d in found.inputs],
+        "inputs": [as_dict(d) for d in found.inputs],
         "notes": list(found.notes),
     }
 
 
 def _change_data(change: MetricChange) -> dict[str, Any]:
     metric = quantity(change.metric)
-    return {**asdict(change), "title": metric.title, "unit": metric.unit, "better_is": metric.better}
+    return {**as_dict(change), "title": metric.title, "unit": metric.unit, "better_is": metric.better}
 
 
 _LOOKS = {

@@ -5,12 +5,14 @@ from __future__ import annotations
 import csv
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from msgspec import Struct
+
 from fleetsim.errors import InputError, Problem, Problems
 from fleetsim.json_text import from_json
+from fleetsim.records import replace
 
 What = Literal["scenario", "result", "history"]
 LOOKED_FOR = (
@@ -21,8 +23,7 @@ LOOKED_FOR = (
 _FIRST_LINES = 200
 
 
-@dataclass(frozen=True, slots=True)
-class GivenSide:
+class GivenSide(Struct, frozen=True):
     """where: A or B. text: as the user wrote it. held: what it stands for, where that is known by now: of a result its
     JSON, in Python a job or a history that was read."""
 

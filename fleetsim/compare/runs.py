@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
 
 from fleetsim.compare.compare import PROFILE_HASH, Comparison, MetricChange, Side, assumed_of, inputs_of
 from fleetsim.compare.verdicts import compare
@@ -17,6 +18,7 @@ from fleetsim.job.engine_source import accuracy_of
 from fleetsim.job.input_moves import METRICS, Figures, Moved, in_doubt, moved_metrics, ratio_around, reach
 from fleetsim.job.trials import Measure, flat, simulated
 from fleetsim.quantities import RUN_METRICS, quantity
+from fleetsim.records import replace
 from fleetsim.sim.threads import side_by_side
 from fleetsim.units import count
 
@@ -37,8 +39,7 @@ _DRAWS: tuple[tuple[str, Callable[[Scenario], object]], ...] = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ToRun:
+class ToRun(Struct, frozen=True):
     """A scenario to run. given: dotted paths that somebody wrote."""
 
     label: str

@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
+from msgspec import Struct
 from pydantic import ValidationError
 
 import fleetsim
@@ -26,6 +26,7 @@ from fleetsim.estimates import t_quantile
 from fleetsim.job.engine_source import accuracy_of
 from fleetsim.job.metrics import CANDIDATE_METRICS
 from fleetsim.quantities import METRICS, RUN_METRICS
+from fleetsim.records import replace
 from fleetsim.sim.contrast import Mean
 from fleetsim.tell.data import SCHEMA_VERSION
 
@@ -33,8 +34,7 @@ COMMANDS = ("simulate", "size", "split")
 MAX_BYTES = 256 * 2**20
 
 
-@dataclass(frozen=True, slots=True)
-class SavedResult:
+class SavedResult(Struct, frozen=True):
     """A result as it was written. scenario: None where this version cannot read the one in it. notes: what to know."""
 
     side: Side

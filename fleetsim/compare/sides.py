@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 
 from fleetsim.compare.inputs import GivenSide, given_of
 from fleetsim.compare.question import Compare
@@ -13,6 +12,7 @@ from fleetsim.errors import InputError, Problem
 from fleetsim.faces import text
 from fleetsim.history.history import History
 from fleetsim.job.base_job import BaseJob, Start, load, made
+from fleetsim.records import replace
 from fleetsim.replay.result import ReplayResult
 from fleetsim.simulate.result import SimulateResult
 from fleetsim.size.ask import SizeResult

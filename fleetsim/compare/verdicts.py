@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 
+from msgspec import Struct
 from pydantic import ValidationError
 
 from fleetsim.compare.compare import (
@@ -29,14 +29,14 @@ from fleetsim.compare.words import band_of, headline_of
 from fleetsim.config.sections import CostConfig
 from fleetsim.job.derived_values import PRICE, price_notes
 from fleetsim.quantities import RARE_METRICS, quantity
+from fleetsim.records import replace
 from fleetsim.sim.contrast import Contrast, Mean, holm, mean_of, paired, unpaired
 
 ALPHA = 0.05
 ONE_RUN = "one run has no interval: take more replications"
 
 
-@dataclass(frozen=True, slots=True)
-class _Judged:
+class _Judged(Struct, frozen=True):
     """A change before the number of metrics is known. above: B is rather above A than below. p_value: of this metric
     alone, None where there is nothing to test."""
 

@@ -6,10 +6,10 @@ import math
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from fleetsim import units
 from fleetsim.compare.compare import Comparison, Side
@@ -24,6 +24,7 @@ from fleetsim.history.option_names import HISTORY
 from fleetsim.history.window import parse_time, shown
 from fleetsim.job.result import Watch
 from fleetsim.quantities import WINDOW_METRICS
+from fleetsim.records import replace
 from fleetsim.replay.history_fields import LAST_HOURS, HistoryWindow, mapping_of, step_of
 from fleetsim.replay.observe.window_metrics import Window, window_means, window_of
 from fleetsim.units import seconds, share
@@ -31,8 +32,7 @@ from fleetsim.units import seconds, share
 # --- Which the two windows are, and their read.
 
 
-@dataclass(frozen=True, slots=True)
-class HistoryPart:
+class HistoryPart(Struct, frozen=True):
     """A window of history as a side. label: what it is called."""
 
     label: str

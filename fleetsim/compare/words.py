@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from fleetsim import units
 from fleetsim.compare.compare import BY_ITSELF, Comparison, MetricChange
@@ -11,8 +12,7 @@ from fleetsim.estimates import Estimate
 from fleetsim.quantities import quantity
 
 
-@dataclass(frozen=True, slots=True)
-class _Said:
+class _Said(Struct, frozen=True):
     """How a change of a metric is said, {} its size: when it grew, when it shrank."""
 
     more: str

@@ -222,8 +222,10 @@ def _is_whole(section: Any) -> bool:
         return all(map(_is_whole, section))
     if not isinstance(section, ConfigSection):
         return True
-    given = section.model_fields_set
-    return all((value is not None) == (name in given) and _is_whole(value) for name, value in section)
+    given, values = section.model_fields_set, vars(section)
+    return given == {name for name, value in values.items() if value is not None} and all(
+        map(_is_whole, values.values())
+    )
 
 
 def dump_scenario(scenario: Scenario) -> str:

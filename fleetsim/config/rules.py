@@ -7,7 +7,6 @@ the loader: the run stops with StuckError and names them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from itertools import pairwise
 
 from fleetsim.config.judges import JUDGES, as_rollout, judges_of
@@ -16,6 +15,7 @@ from fleetsim.config.sections import Sections
 from fleetsim.config.sync import LinkConfig
 from fleetsim.config.workload import ConstantTokens, Gamma, Lognormal
 from fleetsim.errors import Problem
+from fleetsim.records import replace
 
 # --- Rules of the `engine` section that look at the rest of the scenario: caps that a scheduler needs, whole ranks.
 

@@ -11,10 +11,11 @@ import json
 import re
 import typing
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
 from functools import cache
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Union
+
+from msgspec import Struct, field
 
 from fleetsim.errors import Problem
 from fleetsim.faces import Text
@@ -27,8 +28,7 @@ _WORD = re.compile(r"[\w-]+")
 A_NUMBER = "number"
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(Struct, frozen=True):
     """One place: the keys below it, the node of its list items, whether it is a union of laws told by `kind`."""
 
     children: dict[str, Node] = field(default_factory=dict)
@@ -68,8 +68,7 @@ def _node(annotation: Any) -> Node:
     return Node()
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """Where a pydantic location points to: its keys as a user writes them, the node there and the node above it."""
 
     keys: tuple[int | str, ...]

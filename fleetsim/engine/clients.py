@@ -7,10 +7,10 @@ requests (10 requests of each client: a tenth).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import ArrayLike, NDArray
 
 from fleetsim.engine.limits import EngineLimits
@@ -18,6 +18,7 @@ from fleetsim.engine.operators.curves import Curves, shipped_curves
 from fleetsim.engine.requests import RequestResult, run_requests
 from fleetsim.engine.step_time import StepTime
 from fleetsim.errors import InputError, Problem
+from fleetsim.records import replace
 
 _ROUNDS = 12
 # The mean time to the first token settles to this share.
@@ -27,8 +28,7 @@ _SETTLED = 2e-3
 _PLANNED_AHEAD = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class RequestPath:
+class RequestPath(Struct, frozen=True):
     """What lies between a client and the scheduler of an engine.
 
     request_s: seconds of one request to be sent, received, tokenized and handed over, and of its first token to come

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from fleetsim.engine.gpus import GpuSpec
 
@@ -17,8 +17,7 @@ _MIB = 2**20
 _BIG_DEVICE_BYTES = 70 * _GIB
 
 
-@dataclass(frozen=True, slots=True)
-class EntryPoint:
+class EntryPoint(Struct, frozen=True):
     """A way to start vLLM, and the (max_num_seqs, max_num_batched_tokens) that it takes there by itself.
 
     big: on a GPU with 70 GiB or more that is no A100. small: on all others. words: as a report says it.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from fleetsim.config.engine import DisaggregationConfig, EngineConfig
@@ -17,6 +16,7 @@ from fleetsim.engine.model.shape import ModelShape
 from fleetsim.engine.operators.device import NETWORK_SHARE
 from fleetsim.engine.step_time import PrefillSide, StepTime
 from fleetsim.errors import InputError
+from fleetsim.records import replace
 
 OneEngine = Callable[[EngineConfig], tuple[StepTime, EngineLimits]]
 

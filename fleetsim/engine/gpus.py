@@ -8,16 +8,17 @@ because vLLM takes `gpu_memory_utilization` of that number and not of the one on
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
 
 from fleetsim.config.engine import EngineConfig
 from fleetsim.errors import InputError, Problem
+from fleetsim.records import replace
 
 _GIB = 2**30
 
 
-@dataclass(frozen=True, slots=True)
-class GpuSpec:
+class GpuSpec(Struct, frozen=True):
     """One GPU.
 
     memory_bytes: visible to a process. memory_bytes_s: HBM or GDDR bandwidth. bf16_flop_s: dense bf16 and fp16.

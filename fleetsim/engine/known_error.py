@@ -10,9 +10,10 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
+
+from msgspec import Struct
 
 from fleetsim import units
 from fleetsim.config.engine import EngineConfig
@@ -21,6 +22,7 @@ from fleetsim.engine.model.names import model_shape
 from fleetsim.engine.model.precision import PRECISIONS
 from fleetsim.engine.model.shape import ModelShape
 from fleetsim.errors import InputError, Problem
+from fleetsim.records import field_names
 
 _WORDS = {
     "model": {
@@ -44,8 +46,7 @@ _NARROWING = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Domain:
+class Domain(Struct, frozen=True):
     """A kind of engine; None = any. gpu: name of a data sheet. model: dense, mixture, latent mixture (of experts, with
     latent attention) or hybrid. bits: of most of the weights, 16, 8 or 4. engine: whose scheduler."""
 
@@ -57,7 +58,7 @@ class Domain:
     @property
     def text(self) -> str:
         """In words: "mixtures of experts in fp8 on B200-SXM under vLLM"."""
-        given = {f.name: getattr(self, f.name) for f in fields(Domain) if getattr(self, f.name) is not None}
+        given = {n: getattr(self, n) for n in field_names(Domain) if getattr(self, n) is not None}
         words = [_WORDS[name][given[name]] for name in ("model", "bits") if name in given]
         words += [f"on {given['gpu']}"] if "gpu" in given else []
         return " ".join([*words, *([_WORDS["engine"][given["engine"]]] if "engine" in given else [])])
@@ -67,8 +68,7 @@ class Domain:
         return Domain(**{name: getattr(self, name) for name in names})
 
 
-@dataclass(frozen=True, slots=True)
-class KnownError:
+class KnownError(Struct, frozen=True):
     """|predicted / measured time - 1| of published runs of one kind that the fit did not see.
 
     gpu_seen: the fit saw other models on their GPU; else no run of that GPU at all. median, p90: half and 90 % of the
@@ -143,7 +143,7 @@ def read_known_errors(path: Path) -> tuple[KnownError, ...]:
     """The records that calibration/fit_engine.py wrote. Raises InputError when it is not that file."""
     try:
         rows = json.loads(path.read_text(encoding="utf-8"))["errors"]
-        names = [f.name for f in fields(Domain)]
+        names = field_names(Domain)
         return tuple(
             KnownError(
                 Domain(**{name: row[name] for name in names}),

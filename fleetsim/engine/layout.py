@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal, get_args
+
+from msgspec import Struct
 
 from fleetsim.config.engine import EngineConfig
 from fleetsim.engine.model.mixers import Attention
@@ -23,8 +24,7 @@ _COUNTS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(Struct, frozen=True):
     """One engine's GPUs.
 
     tp: GPUs that divide every layer. pp: stages that divide the layers among them. dp: ranks that share the routed

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from msgspec import Struct
 
 from fleetsim.errors import InputError, Problem
+from fleetsim.records import replace
 
 SCHEDULERS = ("vllm", "sglang", "tensorrt-llm")
 
 
-@dataclass(frozen=True, slots=True)
-class EngineLimits:
+class EngineLimits(Struct, frozen=True):
     """Limits of one engine instance.
 
     max_num_seqs: running requests. max_num_batched_tokens: tokens per iteration. kv_blocks: usable KV blocks

@@ -8,7 +8,6 @@ Where prompts share the iteration, the difference is taken as it is without them
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from fleetsim.config.speculation import MOST_SEQUENCES
 from fleetsim.engine.acceptance import lengths_of_shares
 from fleetsim.engine.speculation import Speculation
 from fleetsim.engine.step_time import StepTime
+from fleetsim.records import replace
 
 
 def knots_of(max_num_seqs: int) -> tuple[float, ...]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from fleetsim.engine.kernel.tables import POOL
@@ -16,8 +16,7 @@ from fleetsim.engine.step_time import StepTime
 from fleetsim.errors import InputError, Problem
 
 
-@dataclass(frozen=True, slots=True)
-class EnginePool:
+class EnginePool(Struct, frozen=True):
     """Instances of one make. weight: samples that one is sent for each that an instance of weight 1 is sent."""
 
     step_time: StepTime
@@ -67,8 +66,7 @@ def pool_rows(pools: Sequence[EnginePool]) -> NDArray[Any]:
     return rows
 
 
-@dataclass(frozen=True, slots=True)
-class PoolTables:
+class PoolTables(Struct, frozen=True):
     """The kernel's tables of seconds and drafts, a line for each pool, and what drafts bring, which is the same in
     all."""
 

@@ -11,8 +11,9 @@ import io
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
+
+from msgspec import Struct
 
 from fleetsim.config.data_files import changed_ns, data_path, read_text
 from fleetsim.config.scenario import Scenario
@@ -30,8 +31,7 @@ _MONTHS = ("January", "February", "March", "April", "May", "June", "July", "Augu
            "December")  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class GpuPrice:
+class GpuPrice(Struct, frozen=True):
     """US dollars per GPU-hour. name: the type. known: a table has it. words: where the number is from."""
 
     name: str
@@ -40,8 +40,7 @@ class GpuPrice:
     words: str
 
 
-@dataclass(frozen=True, slots=True)
-class Prices:
+class Prices(Struct, frozen=True):
     """US dollars per GPU-hour of both pools; spot: of rollout's on spot machines."""
 
     rollout: float

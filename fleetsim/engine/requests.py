@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +11,7 @@ from fleetsim.engine.kernel.tables import LEAST_LOADED, PREFIX_AFFINITY, REBASE,
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.step_time import StepTime
 from fleetsim.errors import InputError, Problem
+from fleetsim.records import replace
 
 MOST_TOKENS = int(REBASE)
 ROUTERS = {

@@ -29,7 +29,6 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -59,6 +58,7 @@ from fleetsim.engine.operators.layers import Layers
 from fleetsim.engine.step_time import StepTime
 from fleetsim.engine.window import AttentionWindow
 from fleetsim.errors import InputError, Problem
+from fleetsim.records import replace
 
 _KNOTS_PER_OCTAVE = 4
 

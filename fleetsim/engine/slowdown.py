@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from statistics import median
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class InAJob:
+
+class InAJob(Struct, frozen=True):
     """Published runs of one framework and release. ratios: by case of scenarios/published. source: who published
     them."""
 

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.errors import InputError, Problem
+from fleetsim.records import replace
 
 # The kernel counts growth in such parts of a token (`kernel/growth.py`).
 WHOLE = 1 << 20
@@ -26,8 +27,7 @@ MOST_DRAFTS = 64
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
-class DraftsAt:
+class DraftsAt(Struct, frozen=True):
     """Speculation with so many decodes, elementwise: tokens drafted and brought for each, seconds added to an
     iteration, and to each cached token."""
 
@@ -37,8 +37,7 @@ class DraftsAt:
     added_kv_token_s: Floats
 
 
-@dataclass(frozen=True, slots=True)
-class Speculation:
+class Speculation(Struct, frozen=True):
     """Drafts of an engine.
 
     schedule: (most decodes, k), ascending: up to so many decodes k tokens are drafted for each; beyond the last pair
@@ -117,8 +116,7 @@ def _along(knots: Sequence[float], seconds: Floats, at: Floats) -> Floats:
     return np.asarray(found, np.float64)
 
 
-@dataclass(frozen=True, slots=True)
-class DraftTables:
+class DraftTables(Struct, frozen=True):
     """Speculation as the kernel looks it up: by decodes (k, added seconds), and growth by age and k in 2^-20 tokens."""
 
     k: NDArray[np.int32]

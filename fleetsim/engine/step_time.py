@@ -17,10 +17,11 @@ more than one token of each decode: `speculation` says how many (`engine/specula
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from fleetsim.config.iteration import iteration_s
@@ -28,6 +29,7 @@ from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.speculation import Speculation
 from fleetsim.engine.window import AttentionWindow
 from fleetsim.errors import InputError, Problem
+from fleetsim.records import replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,8 +212,7 @@ class StepTime:
         return math.inf if t == 0 else decodes / t
 
 
-@dataclass(frozen=True, slots=True)
-class PrefillSide:
+class PrefillSide(Struct, frozen=True):
     """Prefill engines of an instance, all alike.
 
     engines: how many. step_time, limits: of one of them; its blocks are as large as those where it decodes.

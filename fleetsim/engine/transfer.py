@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from fleetsim.config.sync import LinkConfig
 
 
-@dataclass(frozen=True, slots=True)
-class Transfer:
+class Transfer(Struct, frozen=True):
     """One sync's job: how much moves between how many GPUs.
 
     model_bytes: all weights as they travel. element_bytes: of one weight. tensors: of the checkpoint. loaded: those of
@@ -119,8 +119,7 @@ class Transfer:
         return size / min(self.link.storage_read_bytes_s, share)
 
 
-@dataclass(frozen=True, slots=True)
-class Stages:
+class Stages(Struct, frozen=True):
     """Seconds of one sync: publish with the engines at work, pause without, and what the trainer waits for.
 
     slowest: the stage that takes most of it, in words.

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from functools import lru_cache
+
+from msgspec import Struct
 
 from fleetsim import units
 from fleetsim.config.engine import EngineConfig
@@ -22,6 +23,7 @@ from fleetsim.engine.model.shape import ModelShape
 from fleetsim.engine.operators.adapters import Adapters
 from fleetsim.engine.transfer import TRANSPORTS, Stages, Transfer
 from fleetsim.errors import InputError, Problem
+from fleetsim.records import replace
 
 # Larger models are trained with Megatron: gathering all their weights for each micro-batch costs more than tensor,
 # pipeline and expert parallel ranks (NVIDIA-NeMo/RL discussion 1161 for 70B; SkyRL's docs for a mixture of 30B).
@@ -32,8 +34,7 @@ COPY_BYTES = 6
 PUBLISH_S, PAUSE_S, TRAINER_BLOCK_S = 0.0, 1.0, 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class SyncTimes:
+class SyncTimes(Struct, frozen=True):
     """Seconds of one weight sync.
 
     publish_s: from the update until the weights are there, engines at work. pause_s: engines stand still.

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
 
 from fleetsim.errors import InputError, Problem
+from fleetsim.records import replace
 
 
-@dataclass(frozen=True, slots=True)
-class AttentionWindow:
+class AttentionWindow(Struct, frozen=True):
     """All layers of a model that look back `tokens` tokens.
 
     chunked: they look back to the last multiple of `tokens` instead (Llama 4). per_kv_token_s: seconds for each cached

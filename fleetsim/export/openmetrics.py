@@ -8,10 +8,10 @@ a request is prefilled again; a sample of several turns is one request; histogra
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TextIO
 
 import numpy as np
+from msgspec import Struct
 
 from fleetsim.engine.kernel.tables import G_ABORTED, G_FILTERED, G_OVERFLOW, G_STALE
 from fleetsim.export.series import (
@@ -132,8 +132,7 @@ def _trainer(records: Records) -> Iterator[Family]:
 HISTOGRAMS_EVERY_S = 120.0
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(Struct, frozen=True):
     """What a history file holds: samples (lines), and the unix seconds of its first and last one."""
 
     samples: int

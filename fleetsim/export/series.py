@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from fleetsim.config.workload import longest_length
@@ -17,8 +17,7 @@ Ints = NDArray[np.int64]
 Numbers = NDArray[np.float64 | np.int64]
 
 
-@dataclass(frozen=True, slots=True)
-class Series:
+class Series(Struct, frozen=True):
     """Samples of one target that belong together: a counter, a gauge, or all lines of one histogram.
 
     target: index of the instance, None = the trainer. labels: beside the target's. lines: what stands behind the
@@ -32,8 +31,7 @@ class Series:
     values: Numbers
 
 
-@dataclass(frozen=True, slots=True)
-class Family:
+class Family(Struct, frozen=True):
     """One metric: name without `_total`, type, unit ("" = none said), help, and its series."""
 
     name: str
@@ -43,8 +41,7 @@ class Family:
     series: tuple[Series, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Incarnation:
+class Incarnation(Struct, frozen=True):
     """One process of an instance: it began at born_s, the next one at end_s; rows: scrapes that found it up."""
 
     instance: int
@@ -86,8 +83,7 @@ SECONDS_LE = (*SECONDS, 1920.0, 7680.0)
 PARAMS_N_LE = (1.0, 2.0, 5.0, 10.0, 20.0)
 
 
-@dataclass(frozen=True, slots=True)
-class HistogramEvents:
+class HistogramEvents(Struct, frozen=True):
     """Values of a histogram, one an event: the sample's row, on which instance, when, what.
 
     In the order of instance and time.

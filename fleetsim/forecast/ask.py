@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
@@ -13,6 +13,7 @@ from fleetsim.forecast.whole_run import WholeRun
 from fleetsim.job.fields import CountedJob, ready
 from fleetsim.job.result import SILENT, Briefed, Watch, unchanging
 from fleetsim.job.settings import SIMULATED, AnyJob, Lends, Option
+from fleetsim.records import replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from fleetsim.errors import InputError, Problem
@@ -14,6 +14,7 @@ from fleetsim.faces import flag
 from fleetsim.forecast.schedule import NOTHING, Schedule
 from fleetsim.history.history import History, StepLog
 from fleetsim.history.window import window
+from fleetsim.records import replace
 
 if TYPE_CHECKING:
     from fleetsim.forecast.course import RunCourse
@@ -26,8 +27,7 @@ FEWEST, _ERRORS = 8, 3.0
 _GROWS_TO = 3.0
 
 
-@dataclass(frozen=True, slots=True)
-class LogBacktest:
+class LogBacktest(Struct, frozen=True):
     """seen: steps of the log that the forecast knew, of `steps`. observed_s: of the rest, as the log has it;
     forecast_s: as forecast; held_s: as the mean of the seen steps has it, the plain guess. trend: what was taken to go
     on."""

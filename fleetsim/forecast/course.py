@@ -8,10 +8,10 @@ than `_OFF`; what is left between the points is smaller than what was found ther
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from fleetsim.config.scenario import Scenario
@@ -25,8 +25,7 @@ Floats = NDArray[np.float64]
 _OFF, _MOST_POINTS = 0.01, 9
 
 
-@dataclass(frozen=True, slots=True)
-class CoursePoint:
+class CoursePoint(Struct, frozen=True):
     """A step at which a long run was made. metrics: of its replications, flat. binding: what held it up."""
 
     step: int
@@ -36,8 +35,7 @@ class CoursePoint:
     binding: str
 
 
-@dataclass(frozen=True, slots=True)
-class RunCourse:
+class RunCourse(Struct, frozen=True):
     """steps: of the run. stretches: the points of each, ascending; one alone holds for all of its stretch. off: by how
     much of a step the points that were added last differ from the line that they replaced, at most."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from fleetsim import units
@@ -13,6 +12,7 @@ from fleetsim.job.assumptions import run_assumptions
 from fleetsim.job.facts import assumed_line, checkpoint_line, evaluation_line, swing_line
 from fleetsim.job.grounds import how_sure, observed_line, rests_on
 from fleetsim.job.words import binding_words
+from fleetsim.records import as_dict
 from fleetsim.tell.charts.kinds import Curve, curve_chart
 from fleetsim.tell.data import estimate, head, told
 from fleetsim.tell.document import Document, Section, Table, present
@@ -308,14 +308,14 @@ def forecast_document(result: WholeRun) -> dict[str, Any]:
         **head("forecast", result.scenario),
         **told(forecast_facts(result)),
         "steps": result.course.steps,
-        "totals": asdict(result.totals),
+        "totals": as_dict(result.totals),
         "schedule": schedule,
         "course": points,
         "interpolation_off": result.course.off,
-        "ranges": result.ranges and asdict(result.ranges),
-        "failures": result.interval and asdict(result.interval),
-        "resize": result.resizes and asdict(result.resizes),
-        "backtest": result.backtest and asdict(result.backtest),
-        "profile": asdict(result.profile),
+        "ranges": result.ranges and as_dict(result.ranges),
+        "failures": result.interval and as_dict(result.interval),
+        "resize": result.resizes and as_dict(result.resizes),
+        "backtest": result.backtest and as_dict(result.backtest),
+        "profile": as_dict(result.profile),
         "warnings": list(result.warnings),
     }

@@ -10,9 +10,9 @@ the run's own steps, failure by failure.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from fleetsim.config.scenario import Scenario
@@ -27,8 +27,7 @@ _NEVER = 50.0
 _FARTHEST, _APART = 4.0, 2**0.5
 
 
-@dataclass(frozen=True, slots=True)
-class Recovery:
+class Recovery(Struct, frozen=True):
     """mtbf_s: mean seconds between failures. restart_s: until it trains again. held_s: that a checkpoint holds it.
     late_s: after which a checkpoint that is written in the background is there."""
 
@@ -59,8 +58,7 @@ class Recovery:
         return self.young_s * (1.0 + root / 3.0 + root**2 / 9.0) - c
 
 
-@dataclass(frozen=True, slots=True)
-class Losses:
+class Losses(Struct, frozen=True):
     """What failures make of a run, means over walks; low, high: eight of ten runs lie between. every: steps between
     checkpoints, None = none."""
 
@@ -72,8 +70,7 @@ class Losses:
     lost_steps: float
 
 
-@dataclass(frozen=True, slots=True)
-class SaveInterval:
+class SaveInterval(Struct, frozen=True):
     """now: as the scenario has it. best: of the intervals that were walked. theory: steps by Daly; expected_s: seconds
     of the run as it is, by theory. calm_s: without failures."""
 

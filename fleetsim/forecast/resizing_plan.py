@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from fleetsim.config.load import with_changes
@@ -24,8 +24,7 @@ _FARTHEST, _MOST = 3.0, 12
 _STUCK = 1e3
 
 
-@dataclass(frozen=True, slots=True)
-class FleetTotal:
+class FleetTotal(Struct, frozen=True):
     """A run with such counts: (from step, instances) in order; seconds and US dollars of all of it, resizes too."""
 
     counts: tuple[tuple[int, int], ...]
@@ -33,8 +32,7 @@ class FleetTotal:
     usd: float
 
 
-@dataclass(frozen=True, slots=True)
-class ResizePlan:
+class ResizePlan(Struct, frozen=True):
     """plan: counts that change. fixed: the best one that does not. as_is: the job's own. usd_per_s: what a second of
     the run is worth, by targets.worth at the best fixed count. resize_s: that new instances are paid before they
     serve."""

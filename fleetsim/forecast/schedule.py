@@ -5,9 +5,10 @@ from __future__ import annotations
 import csv
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
+
+from msgspec import Struct
 
 from fleetsim.errors import InputError, OutsideError, Problem
 from fleetsim.faces import flag
@@ -16,8 +17,7 @@ Points = tuple[tuple[int, float], ...]
 SCHEDULE = flag("schedule")
 
 
-@dataclass(frozen=True, slots=True)
-class Scheduled:
+class Scheduled(Struct, frozen=True):
     """What may change. option: the keyword of a job that says it, path: or the value of a scenario. smooth: between two
     points it moves in a straight line; else it keeps its value until the next point. whole: a count."""
 
@@ -40,8 +40,7 @@ SCHEDULED: Mapping[str, Scheduled] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Schedule:
+class Schedule(Struct, frozen=True):
     """columns: name -> points in ascending order of steps. source: where each comes from, in words."""
 
     columns: Mapping[str, Points]

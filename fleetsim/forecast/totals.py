@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from fleetsim.config.scenario import Scenario
@@ -21,8 +21,7 @@ Floats = NDArray[np.float64]
 _HOUR_S = 3600.0
 
 
-@dataclass(frozen=True, slots=True)
-class WholeTotals:
+class WholeTotals(Struct, frozen=True):
     """Of the whole run. ranges: name -> from, to of hours, gpu_hours and usd, in eight of ten cases: inputs that may be
     off, seeds, and failures. step_s: of the first and of the last step. held_h: hours in which the trainer waits for
     samples, checkpoints and evaluations. lost_h: that failures add."""

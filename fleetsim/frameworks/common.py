@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Literal
+
+from msgspec import Struct, field
 
 from fleetsim import units
 from fleetsim.frameworks.draft import Assumed, Draft
@@ -255,8 +256,7 @@ Build = Callable[[Draft, TrainerSpeed | None], None]
 Form = Literal["yaml", "toml", "overrides", "flags", "dashes", "values"]
 
 
-@dataclass(frozen=True, slots=True)
-class Mode:
+class Mode(Struct, frozen=True):
     """A way to run the framework. start: the command that starts it so; {key} is a setting that stands in the command
     itself. settings: what selects this way.
     """
@@ -266,8 +266,7 @@ class Mode:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Framework:
+class Framework(Struct, frozen=True):
     """build: fills a draft from its settings. repository: where it lives. modes: the one that can say most of a
     scenario is written. form: in which text. yours: what a run needs that no scenario says. beside: prefix of the keys
     of another command -> that command, which runs beside.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from fleetsim import units
 from fleetsim.config.load import parse_override, scenario_from_mapping, with_overrides
@@ -37,6 +38,7 @@ from fleetsim.frameworks.roles import put_stations
 from fleetsim.frameworks.scenario_text import SECTIONS, scenario_yaml
 from fleetsim.frameworks.settings import RunSettings
 from fleetsim.frameworks.unread_keys import name_unread
+from fleetsim.records import as_dict
 
 _ASSUMED = "nobody measured these; take a path out when its value below is yours"
 
@@ -62,8 +64,7 @@ FRAMEWORKS: Mapping[str, Framework] = {
 _ALIASES = {"verifiers": "prime-rl", "swift": "ms-swift", "tinker-cookbook": "tinker"}
 
 
-@dataclass(frozen=True, slots=True)
-class Imported:
+class Imported(Struct, frozen=True):
     """A scenario from a framework's configuration, and everything that there is to say about it.
 
     text: the scenario as YAML with comments. raw: the same as a mapping. preset: the shipped one of like semantics.
@@ -246,9 +247,9 @@ def report_document(result: Imported) -> dict[str, Any]:
         "mode": result.mode,
         "preset": result.preset,
         "scenario": result.raw,
-        "took": [{**asdict(taken), "settings": list(taken.settings)} for taken in result.taken],
-        "assumed": [asdict(assumed) for assumed in result.assumed],
-        "not_modelled": [asdict(left) for left in result.not_modelled],
+        "took": [{**as_dict(taken), "settings": list(taken.settings)} for taken in result.taken],
+        "assumed": [as_dict(assumed) for assumed in result.assumed],
+        "not_modelled": [as_dict(left) for left in result.not_modelled],
         "not_understood": list(result.not_understood),
         "not_followed": list(result.remarks),
         "not_looked_at": list(result.not_looked_at),

@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from fleetsim.config.tree import is_touched
 from fleetsim.errors import Problem
@@ -28,8 +29,7 @@ _ONE_WORD = "must be one word"
 _WHOLE = re.compile(r"[-+]?\d[\d_]{0,30}")
 
 
-@dataclass(frozen=True, slots=True)
-class Taken:
+class Taken(Struct, frozen=True):
     """A scenario value that follows from settings. why: the rule, where it is more than the value itself."""
 
     path: str
@@ -38,8 +38,7 @@ class Taken:
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Assumed:
+class Assumed(Struct, frozen=True):
     """A scenario value that the configuration does not say. remedy: how the user says it."""
 
     path: str
@@ -48,16 +47,14 @@ class Assumed:
     remedy: str
 
 
-@dataclass(frozen=True, slots=True)
-class NotModelled:
+class NotModelled(Struct, frozen=True):
     """A setting that bears on speed or staleness, and that the scenario cannot hold."""
 
     setting: str
     why: str
 
 
-@dataclass(slots=True)
-class Draft:
+class Draft(Struct):
     """What a framework's module builds. given: what the user set himself. preset: the shipped one that is alike.
 
     guesses: paths whose values neither the configuration nor the framework says. links: the ways back. other_gpus: GPUs

@@ -8,10 +8,10 @@ from __future__ import annotations
 import ast
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import yaml
+from msgspec import Struct
 
 from fleetsim.config.tree import put
 from fleetsim.frameworks.scenario_text import scalar
@@ -33,8 +33,7 @@ def edit_of(name: str) -> Edit | None:
     return forms.get(os.path.splitext(name)[1].lower())
 
 
-@dataclass(slots=True)
-class _Spot:
+class _Spot(Struct):
     """Where a value of a YAML text begins and ends. entries: of a mapping, by key; None for what is none.
 
     column: of its keys. flow: whether it stands in braces. fixed: whether it is an alias, or has an anchor. colon: the

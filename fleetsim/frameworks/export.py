@@ -9,8 +9,9 @@ import json
 import shlex
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from fleetsim import units
 from fleetsim.config.scenario import Scenario
@@ -30,8 +31,7 @@ _COMMENT_COLUMN = 60
 _WIDTH = 118
 
 
-@dataclass(frozen=True, slots=True)
-class Exported:
+class Exported(Struct, frozen=True):
     """A configuration made of a scenario.
 
     text: what to paste, in the framework's own form. settings: the same by key. says: setting -> the scenario paths

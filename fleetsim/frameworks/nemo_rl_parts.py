@@ -6,7 +6,7 @@ sglang/config.py and megatron/config.py (`merged_inference_megatron_cfg`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from fleetsim.frameworks import recipe, roles
 from fleetsim.frameworks.common import engine_name, weights_type
@@ -25,8 +25,7 @@ _ENGINES = {"vllm": "vllm", "sglang": "sglang", "dynamo": "vllm", "trtllm": "ten
 _TEACHERS = "on_policy_distillation"
 
 
-@dataclass(frozen=True, slots=True)
-class Beside:
+class Beside(Struct, frozen=True):
     """Of the cluster's nodes, those that neither train nor generate; of a single node, its GPUs. taught: teachers pass
     over every sample."""
 

@@ -10,11 +10,11 @@ import difflib
 import re
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
+from msgspec import Struct
 
 from fleetsim import units
 from fleetsim.config.data_files import read_text
@@ -35,8 +35,7 @@ _HANDED_ON = re.compile(r"\$@|\$\{@|\$\*")
 _MARK = "\ufeff"
 
 
-@dataclass(frozen=True, slots=True)
-class ChangedSetting:
+class ChangedSetting(Struct, frozen=True):
     """A setting that changes. old: None where it was not set. paths: what it says of the scenario."""
 
     key: str
@@ -45,8 +44,7 @@ class ChangedSetting:
     paths: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigPatch:
+class ConfigPatch(Struct, frozen=True):
     """A configuration and what of it changes.
 
     before, text: the file as it was, and as it is to be. words: for each command, those to put behind its own; the key

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
+
+from msgspec import Struct
+
+from fleetsim.records import replace
 
 T = TypeVar("T")
 # A wanted value -> the settings that say it; None if none do.
@@ -19,8 +22,7 @@ Back = Callable[[Any], Mapping[str, Any] | None]
 NODE_GPUS = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Read(Generic[T]):
+class Read(Struct, Generic[T], frozen=True):
     """One setting as it was read. given: the configuration says so; else it is the framework's own default.
 
     back: how it is written, where that is not the value under its own key.
@@ -47,8 +49,7 @@ class Read(Generic[T]):
         return {self.key: int(want) if isinstance(want, float) and want == int(want) else want}
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
+class Link(Struct, frozen=True):
     """A scenario value that settings say, or could: what they say now, and the way back.
 
     unless: the value with which nothing needs to be written.

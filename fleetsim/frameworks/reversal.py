@@ -9,9 +9,10 @@ What a scenario wants of a configuration is told path by path; facts are what no
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
+
+from msgspec import Struct
 
 from fleetsim.config.load import scenario_from_mapping
 from fleetsim.config.pools import RecipeConfig
@@ -125,8 +126,7 @@ def _below(path: str, value: Any) -> Iterator[str]:
         yield path
 
 
-@dataclass(frozen=True, slots=True)
-class LeftOut:
+class LeftOut(Struct, frozen=True):
     """A value of the scenario that the framework cannot be told. has: what it does instead; why: its own rule."""
 
     path: str
@@ -135,8 +135,7 @@ class LeftOut:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Settled:
+class Settled(Struct, frozen=True):
     """Settings of one mode that come as near to a scenario as they can.
 
     says: setting -> the scenario paths that it stands for. problems: why the framework refuses these settings.

@@ -12,8 +12,9 @@ import operator
 import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from fleetsim.config.plain_scalar import plain_scalar
 from fleetsim.config.tree import is_at
@@ -26,8 +27,7 @@ _ALL = re.compile(
 _PARTS = re.compile(r"(===?|~=|<=|>=|!=|<|>)[ ]*(\d+(?:\.\d+)*)")
 
 
-@dataclass(frozen=True, slots=True)
-class Requirement:
+class Requirement(Struct, frozen=True):
     """A package and the versions that it may have. text: as it is written."""
 
     package: str
@@ -93,8 +93,7 @@ def _is_nothing(value: Any) -> bool:
     return isinstance(value, (str, type(None))) and value in _NOTHING
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(Struct, frozen=True):
     """One key as it was written, its value, and the file (or command line) that it stands in."""
 
     key: str
@@ -107,8 +106,7 @@ def normal(key: str) -> str:
     return key.lstrip("+-").replace("-", "_")
 
 
-@dataclass(slots=True)
-class RunSettings:
+class RunSettings(Struct):
     """All settings of a run, later sources over earlier ones.
 
     programs: what a script starts (`train_async.py`, `verl.trainer.main_ppo`). parents: configurations that the file

@@ -10,12 +10,13 @@ A variable that nothing in the script sets is presumed to be unset where the scr
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from posixpath import basename, dirname
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from fleetsim.config.data_files import read_text
 from fleetsim.errors import InputError
@@ -40,8 +41,7 @@ _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(?:\[.*?\])?(\+?)=(.*)", re.DOTALL)
 _ELEMENT = re.compile(r"\[([^]]+)\]=(.*)", re.DOTALL)
 
 
-@dataclass(slots=True)
-class Script:
+class Script(Struct):
     """The commands of a script after expansion: (words, line).
 
     not_understood: what may hold settings and could not be followed. remarks: what else could not.

@@ -7,8 +7,9 @@ about the scenario value that it would change, with the flag that settles it. Al
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from fleetsim.frameworks.draft import SWITCHED_OFF, Draft
 from fleetsim.frameworks.reading import one_line
@@ -16,8 +17,7 @@ from fleetsim.frameworks.roles import TURNS
 from fleetsim.frameworks.settings import normal
 
 
-@dataclass(frozen=True, slots=True)
-class _Kind:
+class _Kind(Struct, frozen=True):
     """words: of the keys. path, value: what the scenario has instead. remedy: how it is said. small: the value must
     name a type of fewer than 16 bits."""
 

@@ -9,7 +9,7 @@ import base64
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 from urllib.parse import unquote, urlsplit
@@ -17,6 +17,7 @@ from urllib.parse import unquote, urlsplit
 from fleetsim.errors import InputError, OutsideError, Problem
 from fleetsim.faces import text
 from fleetsim.history.option_names import CREDENTIALS, MAP, PROMETHEUS, SELECTOR, STEP, way_in
+from fleetsim.records import replace
 
 TOKEN, USER, PASSWORD = "FLEETSIM_PROMETHEUS_TOKEN", "FLEETSIM_PROMETHEUS_USER", "FLEETSIM_PROMETHEUS_PASSWORD"
 HOW = text("set {}, or {} and {}, or give {}", TOKEN, USER, PASSWORD, CREDENTIALS)

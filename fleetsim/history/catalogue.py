@@ -16,11 +16,11 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Literal
 
 import numpy as np
+from msgspec import Struct
 
 from fleetsim.errors import InputError, Problem
 from fleetsim.history.history import Floats, InstanceId, Note
@@ -44,8 +44,7 @@ _METRIC = re.compile(r"^([A-Za-z_:][A-Za-z0-9_:./-]*)(?:\{(.*)\})?$")
 _MATCHER = re.compile(r'\s*([A-Za-z_][A-Za-z0-9_]*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*(?:,|$)')
 
 
-@dataclass(frozen=True, slots=True)
-class Exposed:
+class Exposed(Struct, frozen=True):
     """One exposed metric: its name, and labels that a series must have to be meant (`metric{label="value"}`)."""
 
     name: str
@@ -62,8 +61,7 @@ class Exposed:
         return all(labels.get(k) == v for k, v in self.matchers)
 
 
-@dataclass(frozen=True, slots=True)
-class SignalMetrics:
+class SignalMetrics(Struct, frozen=True):
     """One signal and the metrics that may carry it, best first."""
 
     signal: Signal
@@ -77,8 +75,7 @@ class SignalMetrics:
         return tuple(dict.fromkeys(names))
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
+class Match(Struct, frozen=True):
     """A series carries this signal. rank: which of the signal's metrics, 0 = best. le: a bucket's upper bound."""
 
     signal: Signal

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +20,7 @@ from fleetsim.history.history import Buckets, Floats, History, InstanceId, Note
 from fleetsim.history.option_names import SELECTOR
 from fleetsim.history.signals import BY_NAME
 from fleetsim.history.window import shown
+from fleetsim.records import replace
 from fleetsim.units import plural, seconds, share
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import Struct
 
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import text
@@ -17,6 +17,7 @@ from fleetsim.history.merge import merge
 from fleetsim.history.option_names import SELECTOR, START, STEP, mapped
 from fleetsim.history.selection import picked
 from fleetsim.history.window import shown
+from fleetsim.records import replace
 from fleetsim.units import seconds
 
 HISTOGRAM_STEP_S = 300.0
@@ -156,8 +157,7 @@ FALLBACK_LOOKBACK_S = 300.0
 BUCKET_STEP_S = 300.0
 
 
-@dataclass(frozen=True, slots=True)
-class Scrapes:
+class Scrapes(Struct, frozen=True):
     """How targets are scraped: interval_s between scrapes (the median over targets), slowest_s (the 90th percentile),
     offset_s: where on a grid of interval_s the targets' samples end, so that a grid there meets each scrape once."""
 
@@ -166,8 +166,7 @@ class Scrapes:
     offset_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class Sampling:
+class Sampling(Struct, frozen=True):
     """times: (T,) the grid; coarse: (H,) the histograms'. notes: what there is to say about the choice."""
 
     times: Floats

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -24,8 +25,7 @@ class InstanceId:
         return self.name if self.engine == "0" else f"{self.name}/{self.engine}"
 
 
-@dataclass(frozen=True, slots=True)
-class RawSeries:
+class RawSeries(msgspec.Struct, frozen=True):
     """One series as it stands in a file. stamps: (n,) unix seconds, in any order; values: (n,)."""
 
     name: str
@@ -34,8 +34,7 @@ class RawSeries:
     values: Floats
 
 
-@dataclass(frozen=True, slots=True)
-class SeriesData:
+class SeriesData(msgspec.Struct, frozen=True):
     """One series of a Prometheus's answer. labels: with __name__ where there is one. times, values: (n,); of a range
     query all times of the grid, NaN where there was no sample."""
 
@@ -44,8 +43,7 @@ class SeriesData:
     values: Floats
 
 
-@dataclass(frozen=True, slots=True)
-class Buckets:
+class Buckets(msgspec.Struct, frozen=True):
     """One histogram over time: running totals, as exposed.
 
     le: (E,) upper bounds, increasing, the last one inf. times: (H,) unix seconds (coarser than the history's).
@@ -58,8 +56,7 @@ class Buckets:
     sums: Floats
 
 
-@dataclass(frozen=True, slots=True)
-class StepLog:
+class StepLog(msgspec.Struct, frozen=True):
     """One row per optimizer step, from a run log: arrays of equal length n, NaN where the log says nothing.
 
     columns: those of `step_logs/frameworks.txt` that the log has. framework: which mapping read it. metrics: column
@@ -68,7 +65,7 @@ class StepLog:
 
     framework: str
     columns: Mapping[str, Floats]
-    metrics: Mapping[str, str] = field(default_factory=dict)
+    metrics: Mapping[str, str] = msgspec.field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values()), ()))
@@ -94,8 +91,7 @@ class Note:
     share: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class History:
+class History(msgspec.Struct, frozen=True):
     """A window of history.
 
     times: (T,) unix seconds, evenly spaced by step_s. instances: I of them, sorted by name and engine. values: signal

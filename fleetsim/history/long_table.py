@@ -17,12 +17,12 @@ import csv
 import importlib.util
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from pathlib import Path
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from fleetsim.errors import InputError, OutsideError, Problem
@@ -38,8 +38,7 @@ COMMENT = "# fleetsim-history: "  # before the header in the first line of a CSV
 Key = tuple[str, str, str, str]  # instance, engine, signal, le
 
 
-@dataclass(frozen=True, slots=True)
-class Texts:
+class Texts(Struct, frozen=True):
     """A column of texts of which most come again. codes: (n,) places in names, which are distinct."""
 
     codes: NDArray[np.int64]

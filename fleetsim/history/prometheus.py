@@ -9,7 +9,6 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
@@ -22,6 +21,7 @@ from fleetsim.history.access import IS_IT_UP, Access, PrometheusError, Refusal, 
 from fleetsim.history.history import Floats, SeriesData
 from fleetsim.history.option_names import MAP, PROMETHEUS, SELECTOR, START, way_in
 from fleetsim.history.window import shown
+from fleetsim.records import replace
 
 MAX_POINTS = 10_000  # of a series in one answer; Prometheus refuses more than 11,000
 FIRST_POINTS = 2_000  # before we know how many series there are

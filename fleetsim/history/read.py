@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import Struct
 
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import text
@@ -21,13 +21,13 @@ from fleetsim.history.prometheus import LOOKBACK_S, LOOKS, Prometheus, any_of, n
 from fleetsim.history.selection import MAPPED, METRIC, bare, unknown_signals, wrong, wrong_answer
 from fleetsim.history.signals import BY_NAME
 from fleetsim.history.window import shown
+from fleetsim.records import replace
 
 Progress = Callable[[int, int, str], None]
 """progress(done, of, what): before each query, and at the end."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Query:
+class _Query(Struct, frozen=True):
     """name: of the samples, as the catalogue knows it. coarse: on the histograms' grid. mapped: signal that it maps."""
 
     name: str
@@ -231,8 +231,7 @@ def _round(gap_s: float) -> float:
 Spans = dict[str, tuple[float, float]]
 
 
-@dataclass(frozen=True, slots=True)
-class Present:
+class Present(Struct, frozen=True):
     """spans: name of a metric -> when it was first and last seen; selectors: name -> matchers to read it with. scrapes,
     trainer_scrapes: their rhythm, None where it cannot be seen. first: an engine's metric, or else one of the trainer.
     """

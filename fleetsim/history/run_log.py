@@ -6,7 +6,6 @@ What is read of a framework's step log, line by line: `fleetsim scenario schema 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -31,6 +30,7 @@ from fleetsim.history.step_logs.frameworks import (
 )
 from fleetsim.history.step_logs.rows import RunLogTable, read_rows
 from fleetsim.history.step_logs.steps import TRAINING, TableSteps, derive, steps_of_table, warm_up
+from fleetsim.records import replace
 
 _MAIN = ("step_s", "wait_s", "train_s", "sync_s", "samples", "length_mean")
 

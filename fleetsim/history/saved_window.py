@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
@@ -28,6 +27,7 @@ from fleetsim.history.history import Buckets, Floats, History, InstanceId, Note,
 from fleetsim.history.long_table import META, damaged, floats, groups_of, need_pyarrow, parquet_of, read_table
 from fleetsim.history.option_names import SAVED
 from fleetsim.json_text import from_json
+from fleetsim.records import replace
 
 KIND = "fleetsim-history"
 VERSION = 2

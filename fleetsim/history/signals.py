@@ -16,16 +16,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 Kind = Literal["counter", "gauge", "histogram", "info"]
 _KINDS: Mapping[str, Kind] = {"counter": "counter", "gauge": "gauge", "histogram": "histogram", "info": "info"}
 Scope = Literal["instance", "fleet"]
 
 
-@dataclass(frozen=True, slots=True)
-class Signal:
+class Signal(Struct, frozen=True):
     """One thing that is read.
 
     name: fleetsim's word for it. kind: how its values behave. scope: one value per instance, or one for the whole job.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -13,6 +12,7 @@ from fleetsim.errors import InputError, Problem
 from fleetsim.faces import text
 from fleetsim.history.history import Buckets, Floats, History, StepLog
 from fleetsim.history.option_names import END, START
+from fleetsim.records import replace
 from fleetsim.units import seconds
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
@@ -98,12 +98,12 @@ def window(history: History, start_s: float, end_s: float) -> History:
             raise InputError([Problem("window", f"{shown(start_s)} to {shown(end_s)}", rule, remedy)])
         if len(steps):
             times = np.clip([start_s, end_s], history.start_s, history.end_s)
-            return dataclasses.replace(history, times=times, steps=steps)
+            return replace(history, times=times, steps=steps)
     if not keep.any():
         raise InputError([_outside(history, start_s, end_s)])
     values = {name: at[:, keep] for name, at in history.values.items()}
     present = _present(values, len(history.instances))
-    return dataclasses.replace(
+    return replace(
         history,
         times=history.times[keep],
         instances=tuple(i for i, there in zip(history.instances, present, strict=True) if there),
@@ -133,7 +133,7 @@ def _rows(steps: StepLog | None, start_s: float, end_s: float) -> StepLog | None
     if steps is None or at is None:
         return steps
     keep = (at > start_s - 1e-6) & (at <= end_s + 1e-6)
-    return dataclasses.replace(steps, columns={name: column[keep] for name, column in steps.columns.items()})
+    return replace(steps, columns={name: column[keep] for name, column in steps.columns.items()})
 
 
 def _outside(history: History, start_s: float, end_s: float) -> Problem:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from fleetsim import units
 from fleetsim.config.law_numbers import law_of
@@ -19,8 +20,7 @@ from fleetsim.job.settings import LENGTHS, SAID_BY
 _FLEET = "fleet.instances"
 
 
-@dataclass(frozen=True, slots=True)
-class Assumption:
+class Assumption(Struct, frozen=True):
     """One assumed value: its scenario path, the value, the flag that changes it, and the sentence of the report."""
 
     path: str
@@ -29,8 +29,7 @@ class Assumption:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Default:
+class _Default(Struct, frozen=True):
     """say: the value in words. matters: whether it bears on the job. example: what to type for a path that has no flag,
     or for a part of it."""
 

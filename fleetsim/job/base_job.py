@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
+
+from msgspec import Struct
 
 from fleetsim.config.load import dump_scenario, dump_short
 from fleetsim.config.scenario import Scenario
@@ -22,6 +24,7 @@ from fleetsim.job.options import Options, change_texts, checked
 from fleetsim.job.result import keywords
 from fleetsim.job.settings import AnyJob, place_of
 from fleetsim.job.typed_words import merged
+from fleetsim.records import replace
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,8 +36,7 @@ if TYPE_CHECKING:
 # --- The run that a job heard of by `--run`: where it is, and what was read there.
 
 
-@dataclass(frozen=True, slots=True)
-class Heard:
+class Heard(Struct, frozen=True):
     """The run whose history is in a job. start: of the job without it. run: where it is, as somebody wrote it.
 
     changed: whether more was said of the job since, so that the run was read as that of another job.

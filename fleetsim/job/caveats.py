@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from fleetsim import units
 from fleetsim.config.law_numbers import law_of
@@ -23,8 +24,7 @@ _LOST = tuple(f"waste.{why}" for why in ("stale", "filtered", "aborted", "recomp
 _POOR = 0.15  # an error of the profile worth a warning of its own
 
 
-@dataclass(frozen=True, slots=True)
-class Backlog:
+class Backlog(Struct, frozen=True):
     """Finished samples that pile up for good. per_step, per_minute: by how many. enough: the fewest instances that make
     what the trainer takes; None where no fewer do."""
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
 from pydantic import BaseModel
 
 from fleetsim.config.data_files import find_scenario, is_preset
@@ -35,6 +35,7 @@ from fleetsim.job.typed_words import (
     unquoted,
     words_for,
 )
+from fleetsim.records import replace
 
 if TYPE_CHECKING:
     from fleetsim.job.base_job import Job
@@ -89,8 +90,7 @@ def unused_name(name: str) -> str:
     return unused_name(f"new-{name}") if os.path.lexists(name) else name
 
 
-@dataclass(frozen=True, slots=True)
-class _TypedWords:
+class _TypedWords(Struct, frozen=True):
     """What is typed. start: a scenario file or a shipped name. heard: the run of --run. options: by name. sets: path ->
     `key.path=value`."""
 
@@ -160,8 +160,7 @@ def _of_mapping(raw: Mapping[str, Any]) -> Iterator[Word]:
     yield from words_for([p for p in paths if p in NAMES or there(scenario, p) != there(default, p)], scenario)
 
 
-@dataclass(frozen=True, slots=True)
-class _FewestWords:
+class _FewestWords(Struct, frozen=True):
     """The fewest words that make a scenario. closely: also in what it does not read."""
 
     scenario: Scenario

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from fleetsim import units
 from fleetsim.config.load import with_changes
@@ -26,8 +26,7 @@ from fleetsim.sim.speculation import longest_draft
 _LENGTHS = (1, 2, 3, 5, 7)
 
 
-@dataclass(frozen=True, slots=True)
-class DraftLength:
+class DraftLength(Struct, frozen=True):
     """The job with k drafted tokens, 0 = without speculation. ratio: its step over that of the job as it is, paired.
     differs: whether by more than chance."""
 
@@ -37,8 +36,7 @@ class DraftLength:
     differs: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Drafts:
+class Drafts(Struct, frozen=True):
     """What speculation does to a job.
 
     k: as asked. tokens: that an iteration then brings of a sequence. pays_up_to: an instance makes more tokens than
@@ -169,8 +167,7 @@ _MOST_ENGINES, _SIMULATED = 8, 3
 _FULL, _FITTING = 0.85, 0.6
 
 
-@dataclass(frozen=True, slots=True)
-class Ratio:
+class Ratio(Struct, frozen=True):
     """The job with instances of so many prefill and decode engines, 0 prefill = undivided, on the same GPUs.
 
     ratio: its step over that of the job as it is, paired; differs: by more than chance."""
@@ -188,8 +185,7 @@ class Ratio:
         return f"{self.prefill}:{self.decode}"
 
 
-@dataclass(frozen=True, slots=True)
-class Sides:
+class Sides(Struct, frozen=True):
     """What disaggregation does to a job. busy: share of their time in which the prefill engines compute. binds: the
     side that has too little, or neither. tried: by ratio, undivided first. best: text of the ratio with the shortest
     step, "undivided" for none. verdict: whether it pays, and the best ratio,

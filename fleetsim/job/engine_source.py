@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from fleetsim import units
@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from fleetsim.config.engine_profile import Profile
 
 
-@dataclass(frozen=True, slots=True)
-class EngineSource:
+class EngineSource(Struct, frozen=True):
     """The profile behind an answer.
 
     kind: measured, derived, roofline or constant. text: all of it in words. gpu, model: what was measured or modelled,

@@ -7,12 +7,13 @@ place.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from fleetsim.errors import InputError, Problem, Problems
 from fleetsim.faces import flag, text
 from fleetsim.job.settings import JOB, SIMULATED, AnyJob, Argument, Option, flag_words, said
+from fleetsim.records import field_names
 
 if TYPE_CHECKING:
     from fleetsim.job.base_job import Job
@@ -146,7 +147,7 @@ def _point(written: str) -> list[float] | None:
 
 
 def _by_flag(of: Any) -> dict[str, Any]:
-    return {field.name.rstrip("_"): getattr(of, field.name) for field in fields(of)}
+    return {name.rstrip("_"): getattr(of, name) for name in field_names(of)}
 
 
 @dataclass(frozen=True, kw_only=True)

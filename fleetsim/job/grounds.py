@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, TypeVar
 
 from fleetsim import units
@@ -18,6 +17,7 @@ from fleetsim.job.engine_source import EngineSource
 from fleetsim.job.input_moves import InputPart, MetricRanges, Swing
 from fleetsim.job.settings import typed_for
 from fleetsim.job.words import THEMES
+from fleetsim.records import replace
 from fleetsim.tell.document import Block, Document, Listed, Section, Table, Words, page_only, terminal_only
 from fleetsim.tell.facts import explained, facts
 

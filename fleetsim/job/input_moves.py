@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar
+
+from msgspec import Struct
 
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
@@ -57,8 +58,7 @@ def _moved(measure: Measure, uncertain: Uncertain, factor: float, scenario: Scen
     return measure(with_changes(scenario, uncertain.times(scenario, factor)), replication)
 
 
-@dataclass(frozen=True, slots=True)
-class Moved:
+class Moved(Struct, frozen=True):
     """base: metrics of the job as it is. ends: of each input in doubt, those at its low and its high end. beside: what
     a step is off by below and above beside the inputs, as shares."""
 
@@ -126,16 +126,14 @@ def moved_metrics(scenario: Scenario, inputs: Sequence[InDoubt], measure: Measur
     return Moved(base, tuple(ends), step_off(scenario))
 
 
-@dataclass(frozen=True, slots=True)
-class IntervalEnd:
+class IntervalEnd(Struct, frozen=True):
     """One input at one end of its interval. metrics: of the advised fleet."""
 
     factor: float
     metrics: Figures
 
 
-@dataclass(frozen=True, slots=True)
-class InputPart(Generic[E]):
+class InputPart(Struct, Generic[E], frozen=True):
     """What one input does alone to an advice, at the low and the high end of its interval. path: its value in a
     scenario, if any. usd_per_h: what not knowing it costs. law: how it is distributed, why: where that comes from."""
 
@@ -160,8 +158,7 @@ class InputPart(Generic[E]):
         return low, high
 
 
-@dataclass(frozen=True, slots=True)
-class Swing:
+class Swing(Struct, frozen=True):
     """What one input does alone at the ends of its interval. path: its value in a scenario, if any. factors, and the
     metrics with them: low, high; at: those of the job as it is."""
 
@@ -181,8 +178,7 @@ class Swing:
         return min(steps), max(steps)
 
 
-@dataclass(frozen=True, slots=True)
-class MetricRanges:
+class MetricRanges(Struct, frozen=True):
     """metrics: name -> from, to in `confidence` of all cases, with the simulation's own noise. parts: the inputs, what
     moves a step most first."""
 

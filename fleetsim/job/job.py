@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from fleetsim.config.data_files import is_preset
 from fleetsim.config.law_numbers import law_of
@@ -31,6 +32,7 @@ from fleetsim.job.derived_values import SECONDS, TP, instance_gpus, model_notes,
 from fleetsim.job.lengths import growth_notes, law_from_flags
 from fleetsim.job.settings import LENGTH_FLAGS, PATHS
 from fleetsim.job.typed_words import contradictions, given_twice, overrides, unused_notes
+from fleetsim.records import replace
 
 if TYPE_CHECKING:
     from fleetsim.sim.profile_facts import Profiled
@@ -42,8 +44,7 @@ Start = str | os.PathLike[str] | Mapping[str, Any] | None
 _MAKE_SECONDS = ("engine.model", "engine.gpu", "trainer.gpus")
 
 
-@dataclass(frozen=True, slots=True)
-class StatedJob:
+class StatedJob(Struct, frozen=True):
     """A scenario as the user asked for it.
 
     given: dotted paths that were written somewhere, and not as `assumed`; what the user set is no longer assumed in the
@@ -160,8 +161,7 @@ def _by_flag(problems: Sequence[Problem], flags: Mapping[str, Any]) -> InputErro
     return InputError([replace(p, path=_flag_at(p.path, flags)) for p in problems])
 
 
-@dataclass(frozen=True, slots=True)
-class _OfAnother:
+class _OfAnother(Struct, frozen=True):
     """What a file says of another model, GPU or trainer than the flags. derived: paths that are worked out anew.
     rollout_gpus: that stay as many, 0 = nothing to keep."""
 

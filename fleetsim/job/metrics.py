@@ -9,8 +9,9 @@ import math
 import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from fleetsim import units
 from fleetsim.config.tree import did_you_mean
@@ -154,8 +155,7 @@ _COMPARE: dict[str, Callable[[float, float], bool]] = {
 _CONDITION = re.compile(r"\s*([A-Za-z_][\w.]*)\s*(>=|<=|==|!=|>|<)\s*(\S+)\s*")
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(Struct, frozen=True):
     """A metric, a comparison and a number; it trips when the comparison is true."""
 
     metric: str
@@ -206,8 +206,7 @@ def tripped(conditions: Iterable[Condition], values: Mapping[str, float]) -> lis
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class Gate:
+class Gate(Struct, frozen=True):
     """All conditions of a command line on the numbers of one answer. source: what the numbers come from, for words."""
 
     conditions: tuple[Condition, ...]

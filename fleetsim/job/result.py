@@ -9,11 +9,14 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import FrozenInstanceError, dataclass, replace
+from dataclasses import FrozenInstanceError
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from msgspec import Struct
 
 from fleetsim.errors import InputError, Interrupted, OutsideError, Problem
 from fleetsim.faces import in_python
+from fleetsim.records import replace
 
 if TYPE_CHECKING:
     import os
@@ -305,8 +308,7 @@ class Recommendation(Briefed):
         return ""
 
 
-@dataclass(frozen=True, slots=True)
-class SoFar(Generic[F]):
+class SoFar(Struct, Generic[F], frozen=True):
     """What a command had found of a job when Ctrl-C came; nothing is recommended yet.
 
     title, table: what a terminal shows of it. command, key, row: how its JSON calls the command and what was found, and

@@ -11,8 +11,9 @@ scenario is kept under the same path: the words of a default in `assumptions.py`
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol, Self
+
+from msgspec import Struct
 
 from fleetsim.faces import flag
 
@@ -22,8 +23,7 @@ from fleetsim.faces import flag
 # Python alone. A field's name is the keyword in Python and, without a final underscore, the name of the flag.
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(Struct, frozen=True):
     """help: one line. panel: where `--help` lists it, None = among those without a name. flag: where it is not made of
     the field's name. short: a second flag, of one letter. variable: the environment variable that stands in for it.
     metavar: what stands for its value. after: the field that it follows in `--help`, where its class has it
@@ -38,16 +38,14 @@ class Option:
     variable: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Argument:
+class Argument(Struct, frozen=True):
     """help: one line. metavar: what stands for its value."""
 
     help: str
     metavar: str
 
 
-@dataclass(frozen=True, slots=True)
-class Lends:
+class Lends(Struct, frozen=True):
     """fields: the dataclass whose fields are options of this command as well."""
 
     fields: type
@@ -76,8 +74,7 @@ LENGTHS = "workload.output_tokens"
 CALIBRATE, REPLAY = "fleetsim calibrate", "fleetsim replay"
 
 
-@dataclass(frozen=True, slots=True)
-class JobSetting:
+class JobSetting(Struct, frozen=True):
     """name: the keyword in Python; with dashes the flag. path: of the scenario. words: of `--help`, with the unit.
     default: as it is told there, "" = not at all; a value is the schema's, which tests compare. panel: of `--help`.
     example: a value that Python may give. also: what the flag sets beside its path. metavar: what stands for its value

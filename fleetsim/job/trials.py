@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, TypeVar
+
+from msgspec import Struct
 
 from fleetsim import units
 from fleetsim.config.judges import judges_of
@@ -184,8 +185,7 @@ def with_instances(scenario: Scenario, instances: int) -> Scenario:
     return with_changes(scenario, changes)
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
+class Trial(Struct, frozen=True):
     """What the replications of one fleet came to. `estimates`: by dotted metric name.
 
     verdicts: what binds in each of them, as text once it is read. stuck: why such a fleet gets stuck. Then no estimate

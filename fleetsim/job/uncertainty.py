@@ -11,8 +11,9 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from fleetsim import units
 from fleetsim.config.scenario import Scenario, has_spot
@@ -57,8 +58,7 @@ Interval = tuple[float, float]
 Axis = Literal["engine", "trainer", "sync", "lengths"]
 
 
-@dataclass(frozen=True, slots=True)
-class FactorLaw:
+class FactorLaw(Struct, frozen=True):
     """How a factor on an input is distributed. low, high: eight of ten cases lie between them, one below, one above;
     the factor 1 is the median. name: of the distribution; source: where it comes from."""
 
@@ -74,8 +74,7 @@ class FactorLaw:
         return np.exp(np.where(z > 0, math.log(self.high), -math.log(self.low)) * z / Z80)
 
 
-@dataclass(frozen=True, slots=True)
-class Uncertain:
+class Uncertain(Struct, frozen=True):
     """One input. interval: the two factors, None where it is not in doubt. times: the changes that a factor makes.
     axis: what it multiplies; inputs of one axis multiply each other.
 

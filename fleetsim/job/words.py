@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
 
 from fleetsim import units
 from fleetsim.config.scenario import Scenario
@@ -21,11 +22,11 @@ from fleetsim.job.nameplate import mean_batch_tokens
 from fleetsim.policies.admission import LAWS
 from fleetsim.policies.law import LawName, Looser
 from fleetsim.quantities import quantity
+from fleetsim.records import replace
 from fleetsim.sim.engines import profile_of
 
 
-@dataclass(frozen=True, slots=True)
-class Binding:
+class Binding(Struct, frozen=True):
     """One value of the metric `binding`. `name` fits after "what binds:"."""
 
     name: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from fleetsim.errors import InputError, Problem, Problems
@@ -11,6 +11,7 @@ from fleetsim.faces import flag
 from fleetsim.job.result import SILENT, Briefed, Watch, unchanging
 from fleetsim.job.settings import JOB, RUN, Argument, Option
 from fleetsim.pack.packing import Packing
+from fleetsim.records import replace
 
 if TYPE_CHECKING:
     from fleetsim.engine.gpus import GpuSpec

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import simpy
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from fleetsim.engine.gpus import gpu_of
@@ -52,8 +53,7 @@ if TYPE_CHECKING:
 ROUNDS, SETTLING = 120, 20
 
 
-@dataclass(frozen=True, slots=True)
-class PoolPhase:
+class PoolPhase(Struct, frozen=True):
     """pool: its name. seconds: of each step, shape (steps,), which come again after the last. switch_s: seconds to
     bring the job onto the pool's GPUs after another one."""
 
@@ -62,8 +62,7 @@ class PoolPhase:
     switch_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class PoolTurn:
+class PoolTurn(Struct, frozen=True):
     """A job has a pool from began_s to ended_s, to work there or to switch."""
 
     job: int
@@ -73,8 +72,7 @@ class PoolTurn:
     switches: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Timetable:
+class Timetable(Struct, frozen=True):
     """What became of it. rows: who had which pool when. ends: of each job, when its steps ended. span_s: from when to
     when is counted."""
 
@@ -155,8 +153,7 @@ ROLLOUT, TRAINER = "rollout", "trainer"
 _PARTS = 8
 
 
-@dataclass(frozen=True, slots=True)
-class JobShare:
+class JobShare(Struct, frozen=True):
     """What one job has of a way. gpus: it may use. step_s: seconds of a step; slower: that / the same alone on all
     GPUs. usd: dollars of a step. way: how it uses them."""
 
@@ -167,8 +164,7 @@ class JobShare:
     way: str
 
 
-@dataclass(frozen=True, slots=True)
-class Way:
+class Way(Struct, frozen=True):
     """One way to share. duty: share of the GPUs' time in which they generate or train; switching: in which they change
     hands. shares: a job each. outcomes: apart, what `split` found for each job."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Self, Unpack, cast
 
 from fleetsim.errors import InputError, Interrupted, Problem, Problems
@@ -13,6 +13,7 @@ from fleetsim.job.fields import ready
 from fleetsim.job.result import SILENT, SoFar, Watch, keywords, told
 from fleetsim.job.settings import AnyJob, Lends, Option
 from fleetsim.plan.result import PlanResult
+from fleetsim.records import field_names, replace
 from fleetsim.split.ask import SplitJob
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ def ask(asked: Plan, watch: Watch = SILENT) -> PlanResult:
         title = "the best plans that were simulated, one run each"
         told_so_far = SoFar(scenario, known, cut.missing, title, found_table, "plan", "plans", found_data)
         raise Interrupted(told_so_far, cut.missing) from None
-    own = {field.name: getattr(asked, field.name) or None for field in fields(asked) if field.name != "job"}
+    own = {name: getattr(asked, name) or None for name in field_names(asked) if name != "job"}
     return PlanResult(job, found, call_again("plan", job, **own))
 
 

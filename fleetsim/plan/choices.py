@@ -12,6 +12,8 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from itertools import product
 
+from msgspec import Struct
+
 from fleetsim.config.law_numbers import law_of
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
@@ -36,8 +38,7 @@ _ITERATION_TOKENS = (16_384, 32_768)
 _CAPS = (1.0, 1.5)
 
 
-@dataclass(frozen=True, slots=True)
-class ChoiceInputs:
+class ChoiceInputs(Struct, frozen=True):
     """Whom the choices are made for. scenario: the job. given: dotted paths that somebody wrote. gpu_types: at hand, as
     they were written; empty = the job's own."""
 

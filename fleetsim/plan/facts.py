@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from fleetsim import units
@@ -20,6 +19,7 @@ from fleetsim.job.metrics import CANDIDATE_METRICS
 from fleetsim.job.words import binding_words, kind_of
 from fleetsim.plan import words
 from fleetsim.plan.rows import RANGED, PlanRow, Plans, usd_per_h, usd_per_token
+from fleetsim.records import as_dict
 from fleetsim.tell.charts.chart import Chart
 from fleetsim.tell.charts.kinds import Curve, curve_chart
 from fleetsim.tell.data import estimate, head, told
@@ -187,7 +187,7 @@ def plan_document(result: Plans, advice: Sequence[Mapping[str, Any]]) -> dict[st
     tally = result.tally
     return {
         **head("plan", result.scenario),
-        "budget": asdict(result.budget),
+        "budget": as_dict(result.budget),
         "allow": list(result.allowed.texts),
         "feasible": result.feasible,
         "headline": words.headline(result),
@@ -212,9 +212,9 @@ def plan_document(result: Plans, advice: Sequence[Mapping[str, Any]]) -> dict[st
             "runs": tally.runs,
             "stuck": result.stuck,
         },
-        "assumptions": [asdict(a) for a in result.assumptions],
+        "assumptions": [as_dict(a) for a in result.assumptions],
         "warnings": list(result.warnings),
-        "profile": asdict(result.profile),
+        "profile": as_dict(result.profile),
     }
 
 

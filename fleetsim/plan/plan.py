@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from fleetsim.config.law_numbers import budget_steps
 from fleetsim.config.load import with_changes
@@ -25,6 +24,7 @@ from fleetsim.job.trials import Measure, Tell, Trials, planned, remembered, simu
 from fleetsim.plan.assumptions import assumed, warnings_of
 from fleetsim.plan.choices import LIMITS, ChoiceInputs, combined
 from fleetsim.plan.rows import Bought, PlanRow, Plans
+from fleetsim.records import replace
 from fleetsim.search.arrangements import divided
 from fleetsim.search.explore import Search
 from fleetsim.search.front import MOST_ROWS, SAME, Budget, Goal, front_of, thinned

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from msgspec import Struct
+
 from fleetsim.search.explore import SearchTally
 from fleetsim.search.found import Found
 from fleetsim.search.front import Budget
@@ -29,8 +31,7 @@ def usd_per_h(row: PlanRow) -> float:
     return 3600 * row.choice.usd_per_s
 
 
-@dataclass(frozen=True, slots=True)
-class Bought:
+class Bought(Struct, frozen=True):
     """What one thing would buy that the recipe forbids. row: the best plan with it, None where it is no better."""
 
     permission: str

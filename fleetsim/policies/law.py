@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
+
+from msgspec import Struct, field
 
 from fleetsim.errors import Problem
 
@@ -68,8 +69,7 @@ class Settings(Protocol):
         """Settings of the law that follows the engines' KV use."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sizes:
+class Sizes(Struct, frozen=True):
     """What a job counts in.
 
     step, version, round: groups trained by an optimizer step, trained between two publications, started for one batch.
@@ -88,8 +88,7 @@ class Sizes:
         return self.version / self.step
 
 
-@dataclass(slots=True)
-class Progress:
+class Progress(Struct):
     """How far the run is.
 
     version: published weight version, the oldest that any instance serves. triggered: versions that the trainer has
@@ -111,8 +110,7 @@ class Progress:
     grants: list[tuple[int, int]] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
+class Order(Struct, frozen=True):
     """How batches are made and weights published, as far as the age of a group depends on it.
 
     one_by_one: each optimizer step, on a whole batch, publishes. exact: a batch is the groups reserved for its step.
@@ -139,8 +137,7 @@ PLENTY = 1 << 40
 _DEPTH_WITHOUT_NUMBER = 2.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UpTo:
+class UpTo(Struct, frozen=True, kw_only=True):
     """So many groups as `limit` says; what counts against it:
 
     outstanding: sent, and neither trained nor thrown away. open: in generation or scoring. started: ever sent; what is
@@ -151,8 +148,7 @@ class UpTo:
     limit: Callable[[Settings, Sizes, Progress], int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EachStep:
+class EachStep(Struct, frozen=True, kw_only=True):
     """So many more groups at the beginning of each step; `first` = of the run. kept_running: groups that run at least,
     whatever was let in."""
 
@@ -160,8 +156,7 @@ class EachStep:
     kept_running: Callable[[Settings], int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ahead:
+class Ahead(Struct, frozen=True, kw_only=True):
     """How far generation may run ahead of the trainer: `most` of `unit`.
 
     and_current: 1.0 where the batch or version that is trained next may be out as well, 0.0 where `most` counts it.
@@ -174,8 +169,7 @@ class Ahead:
     promised: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Looser:
+class Looser(Struct, frozen=True, kw_only=True):
     """What lets generation run further ahead: the law's parameter by `more`.
 
     says: that in words, {} standing for the number. lift: what a verdict recommends.
@@ -186,16 +180,14 @@ class Looser:
     lift: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Exchange:
+class Exchange(Struct, frozen=True, kw_only=True):
     """A law without such a number is loosened by another one. changes: its settings. says: that in words."""
 
     changes: Mapping[str, Any]
     says: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cap:
+class Cap(Struct, frozen=True, kw_only=True):
     """A cap on what is in flight that is part of the law. setting: its path. samples: what it is now.
 
     frees: what must be over for a place to be free again: a sample, or a whole group with its rewards.
@@ -206,8 +198,7 @@ class Cap:
     frees: Literal["samples", "groups"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Law:
+class Law(Struct, frozen=True, kw_only=True):
     """Everything that anybody asks about an admission law. No field has a default: a new law answers every question.
 
     says: what may start, in a few words. rule: the same for the documentation, as a formula (Markdown).

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar, get_args
+
+from msgspec import Struct
 
 # --- Tables of policies: one entry for each name that a scenario file may give.
 
@@ -31,8 +32,7 @@ def listed(names: list[str]) -> str:
 AgeActionName = Literal["train_anyway", "drop_on_dequeue", "drop_and_refill", "cancel_in_flight", "wait", "mask"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgeAction:
+class AgeAction(Struct, frozen=True, kw_only=True):
     """What an action does about a group that is too old.
 
     says: what becomes of the group, in a few words. drops: it is thrown away once it is finished. at_publication: that
@@ -80,8 +80,7 @@ AGE_ACTIONS: Mapping[AgeActionName, AgeAction] = complete(
 BatchRuleName = Literal["fifo", "oldest_version_first", "first_finished", "exact_target_step"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchRule:
+class BatchRule(Struct, frozen=True, kw_only=True):
     """How a batch is picked from the buffer.
 
     order: finished groups as they were completed, or the oldest weight version first. rounds: the rule works on whole
@@ -120,8 +119,7 @@ def names_of(holds: Callable[[BatchRule], bool]) -> str:
 InFlightName = Literal["drain", "abort_discard", "abort_resume", "keep", "keep_recompute", "finish_on_old_weights"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InFlight:
+class InFlight(Struct, frozen=True, kw_only=True):
     """What a policy does to the work on an instance that loads new weights.
 
     drains: nothing new is sent, and the pause begins when the last sample in flight has ended. aborts: requests leave

@@ -9,9 +9,10 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from fleetsim import units
 from fleetsim.config.load import dump_short, with_changes
@@ -23,6 +24,7 @@ from fleetsim.faces import Text, flag, text
 from fleetsim.files import replace_file
 from fleetsim.job.base_job import load
 from fleetsim.job.trials import Trials
+from fleetsim.records import replace
 from fleetsim.replay.change.patch import Patch, patch_of
 from fleetsim.replay.change.plan import SavedPlan, plan_of
 from fleetsim.replay.change.recommendation import AdvisedFleet, recommend
@@ -40,8 +42,7 @@ from fleetsim.search.advice import Advised, advice_data
 Progress = Callable[[str], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Answers:
+class Answers(Struct, frozen=True):
     """None = not asked. withheld: why nothing is recommended although it was asked for; then: the fleet once what is to
     be mended first is, where that can be simulated. plan: the recommendation with its baseline, targets and rollback;
     patch: for the deployment; both None where it is withheld."""

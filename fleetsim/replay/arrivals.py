@@ -8,9 +8,9 @@ beginning have a part of theirs left: a long one is met more often, and at any p
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from fleetsim.engine.limits import EngineLimits
@@ -18,6 +18,7 @@ from fleetsim.engine.requests import run_requests
 from fleetsim.engine.step_time import StepTime
 from fleetsim.history.counters import mended
 from fleetsim.history.history import Buckets, History
+from fleetsim.records import replace
 from fleetsim.replay.implied.implied_scenario import Implied
 from fleetsim.replay.implied.stretch import own_paces
 from fleetsim.replay.observe.interruptions import have_rhythm
@@ -28,8 +29,7 @@ Floats = NDArray[np.float64]
 Engine = tuple[StepTime, EngineLimits]
 
 
-@dataclass(frozen=True, slots=True)
-class Sent:
+class Sent(Struct, frozen=True):
     """at_s: per instance, when requests came, seconds from the window's start, ascending; those in flight at the start
     come at 0 and are `early` of them. paces: of each instance. request_s: mean seconds of a request as the engines
     count them, None where they do not."""
@@ -41,8 +41,7 @@ class Sent:
     request_s: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class PlayedRequests:
+class PlayedRequests(Struct, frozen=True):
     """What became of the requests of all instances: when each came, brought its first token and ended, its tokens, and
     whether it was new in the window."""
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from fleetsim.errors import InputError, Problem
 from fleetsim.job.result import SILENT, Watch, keywords, told
 from fleetsim.job.settings import RUN, Lends, Option
+from fleetsim.records import replace
 from fleetsim.replay.history_fields import HistoryWindow, WindowFields
 from fleetsim.replay.questions import ChangeFields, FleetFields, KnownFleet, Questions
 from fleetsim.replay.result import ReplayResult

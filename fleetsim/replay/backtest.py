@@ -16,12 +16,12 @@ The running totals of a simulated run, and the quantities of the back-test betwe
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from fleetsim.config.load import with_changes
@@ -39,8 +39,7 @@ from fleetsim.sim.threads import side_by_side
 from fleetsim.sim.window import warmup_steps
 
 
-@dataclass(frozen=True, slots=True)
-class RunTotals:
+class RunTotals(Struct, frozen=True):
     """Running totals over the time since warm-up: tokens, instance-seconds, wait; and the queue."""
 
     time: NDArray[np.float64]
@@ -98,8 +97,7 @@ _SLACK = 1.25
 _PILOT_STEPS = 24
 
 
-@dataclass(frozen=True, slots=True)
-class Slice:
+class Slice(Struct, frozen=True):
     """The rows of one slice of the window. held_out: the engine's speed was fitted without it; None = not fitted."""
 
     start_s: float
@@ -108,8 +106,7 @@ class Slice:
     rows: tuple[ComparedRow, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Backtest:
+class Backtest(Struct, frozen=True):
     """overall: the window; hours: its slices. verdict: ok | wrong (a row of `overall` is beyond the limit) | unknown
     (nothing could be compared). where: where to look, most likely first; empty while ok. steps, replications:
     simulated.

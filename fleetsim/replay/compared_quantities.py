@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from fleetsim import units
 from fleetsim.estimates import Estimate
@@ -40,8 +41,7 @@ def catalogued(name: Compared) -> Quantity:
     return quantity(found) if isinstance(found, str) else found
 
 
-@dataclass(frozen=True, slots=True)
-class ComparedRow:
+class ComparedRow(Struct, frozen=True):
     """One quantity: tok_s (fleet), instance_tok_s, step_s, trainer_idle (share of the step), queue (samples); of
     engines that serve users in_flight (requests) and request_s.
 

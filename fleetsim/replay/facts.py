@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from fleetsim import units
+from fleetsim.records import as_dict
 from fleetsim.replay import words
 from fleetsim.replay.answers import Answers
 from fleetsim.replay.change.recommendation import AdvisedFleet
@@ -180,20 +180,20 @@ def replay_document(result: Replayed, answers: Answers, advice: Sequence[Mapping
             for p in (() if result.observed.account is None else result.observed.account.phases)
         ],
         "diagnosis": [cure.document() for cure in result.cures],
-        "verdict": asdict(result.verdict),
+        "verdict": as_dict(result.verdict),
         "priced_on_assumptions": list(result.priced),
-        "observed": {**asdict(result.observed), "span_s": result.observed.span_s},
+        "observed": {**as_dict(result.observed), "span_s": result.observed.span_s},
         "implied": _implied(result.implied),
         "not_simulated": result.unsimulated,
-        "backtest": None if back is None else {**asdict(back), "worst": back.worst and back.worst.quantity},
+        "backtest": None if back is None else {**as_dict(back), "worst": back.worst and back.worst.quantity},
         "advice": list(advice),
         "what_if": answers.what_if,
         "sweep": answers.sweep,
         "recommendation": _recommendation(answers.recommendation),
-        "withheld": None if held is None else {**asdict(held), "then": _recommendation(answers.then)},
+        "withheld": None if held is None else {**as_dict(held), "then": _recommendation(answers.then)},
         "plan": None if answers.plan is None else answers.plan.model_dump(mode="json"),
         "patch": answers.patch,
-        "verification": None if verified is None else {**asdict(verified), "ok": verified.ok},
+        "verification": None if verified is None else {**as_dict(verified), "ok": verified.ok},
     }
 
 
@@ -219,7 +219,7 @@ def _implied(implied: Implied | None) -> dict[str, Any] | None:
     if implied is None:
         return None
     step_time, limits = implied.engine or (None, None)
-    speed = {} if implied.speed is None else asdict(implied.speed)
+    speed = {} if implied.speed is None else as_dict(implied.speed)
     return {
         "scenario": implied.scenario.model_dump(mode="json"),
         "engine": None if implied.engine is None else {"step_time": step_time, "limits": limits},

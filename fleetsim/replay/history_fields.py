@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +12,7 @@ from fleetsim.errors import InputError, Problem, Problems
 from fleetsim.faces import flag
 from fleetsim.history.option_names import HISTORY, MAP, STEP
 from fleetsim.job.settings import Option
+from fleetsim.records import replace
 
 if TYPE_CHECKING:
     from fleetsim.history.access import Access

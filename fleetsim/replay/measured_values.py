@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
@@ -23,6 +23,7 @@ from fleetsim.job.derived_values import SECONDS as GIVEN_SECONDS
 from fleetsim.job.derived_values import SLOWDOWN, as_alone
 from fleetsim.job.facts import STEP_SEEN
 from fleetsim.job.uncertainty import CONFIDENCE
+from fleetsim.records import replace
 from fleetsim.replay.implied.engine import CORRELATION, DOUBT
 from fleetsim.replay.implied.implied_scenario import Implied, implied
 from fleetsim.replay.implied.stretch import found_pauses
@@ -174,8 +175,7 @@ _OF_A_FLEET = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
+class Measured(Struct, frozen=True):
     """scenario: the run's own, as implied. values: what the window measured of it, by path. observed: how sure the main
     ones are. assumed: which of the values are assumed all the same. notes: what the reader of a plan must know."""
 

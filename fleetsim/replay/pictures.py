@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from fleetsim import units
 from fleetsim.history.history import Floats
@@ -47,8 +47,7 @@ _EACH = {
 _LONGEST = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Scene:
+class Scene(Struct, frozen=True):
     """What all charts of a window have in common. step_s: between two readings. shades: spans in seconds behind all
     panels; letters: events by time, in the order of time."""
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
+
+from msgspec import Struct, field
 
 from fleetsim.errors import InputError, Problem, Problems
 from fleetsim.faces import SET, flag, text
 from fleetsim.job.fields import scenario_or_preset
 from fleetsim.job.settings import Option
+from fleetsim.records import replace
 from fleetsim.replay.history_fields import pair
 
 if TYPE_CHECKING:
@@ -21,8 +24,7 @@ if TYPE_CHECKING:
 CHANGE = "Another fleet on the same history"
 
 
-@dataclass(frozen=True, slots=True)
-class Questions:
+class Questions(Struct, frozen=True):
     """changes: dotted paths and values to try; a sweep and a recommendation start from them (the recommendation finds
     its own fleet.instances). swept: one key and its values. recommend: size the fleet. deployment: whom the
     recommendation is a patch for. plan: hold the window against it."""

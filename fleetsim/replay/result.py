@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from fleetsim.errors import InputError, Problem
 from fleetsim.faces import Text, flag, text
 from fleetsim.job.result import SILENT, Briefed, Later, Watch, unchanging
 from fleetsim.quantities import quantity
+from fleetsim.records import replace
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -219,9 +220,9 @@ class ReplayResult(Briefed):
 
     def rows(self) -> list[dict[str, Any]]:
         """The findings, as under -o csv."""
-        from dataclasses import asdict
+        from fleetsim.records import as_dict
 
-        return [asdict(finding) for finding in self.verdict.findings]
+        return [as_dict(finding) for finding in self.verdict.findings]
 
     def told(self) -> Document:
         """What there is to say of it."""

@@ -6,8 +6,9 @@ What no job can do, so that what was read is not one: trained more than generate
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
 from functools import partial
+
+from msgspec import Struct
 
 from fleetsim import units
 from fleetsim.config.load import default_scenario
@@ -16,6 +17,7 @@ from fleetsim.errors import FleetsimError, InputError, Problem
 from fleetsim.faces import text
 from fleetsim.history.history import History, Note
 from fleetsim.history.option_names import SELECTOR, mapped
+from fleetsim.records import replace
 from fleetsim.replay.arrivals import Sent, sent_of, serves
 from fleetsim.replay.backtest import Backtest, backtest, backtest_of_arrivals
 from fleetsim.replay.diagnose.checks.case import Case
@@ -82,8 +84,7 @@ NO_ENGINES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Replayed:
+class Replayed(Struct, frozen=True):
     """What became of a window.
 
     cures: what is wrong, the largest first. priced: what the sizes of the findings rest on that nobody gave. implied,

@@ -17,8 +17,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
 
 from fleetsim.config.load import load_scenario, parse_override, scenario_from_mapping, with_changes, with_overrides
 from fleetsim.config.scenario import Scenario
@@ -41,6 +42,7 @@ from fleetsim.job.job import Start, StatedJob, job_from_flags
 from fleetsim.job.nameplate import mean_step_s
 from fleetsim.job.settings import place_of
 from fleetsim.job.trainer_scaling import scaled
+from fleetsim.records import replace
 from fleetsim.replay.history_fields import HistoryWindow
 from fleetsim.replay.implied.workload import OUTPUT
 from fleetsim.replay.measured_values import COMMON, RUN, SECONDS, SYNC, Measured, measured
@@ -220,8 +222,7 @@ def _overruled(observed: Sequence[ObservedConfig], told: Mapping[str, str]) -> I
             yield f"{words} counts, although {RUN} shows {record_words(record)}"
 
 
-@dataclass(frozen=True, slots=True)
-class RunFile:
+class RunFile(Struct, frozen=True):
     """text: YAML with comments. raw: the same as a mapping. notes: what the reader must know of it."""
 
     text: str

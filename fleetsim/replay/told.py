@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from fleetsim import units
+from fleetsim.records import replace
 from fleetsim.replay import words
 from fleetsim.replay.answers import Answers
 from fleetsim.replay.diagnose.finding import QUESTIONS, Finding

@@ -6,9 +6,8 @@ with a pause of 20 s in every minute, 207 samples are in flight outside pauses a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from fleetsim.engine.kernel.tables import G_FILTERED
@@ -55,8 +54,7 @@ def idle_share(records: Records, *, in_pauses: bool) -> float:
     return idle / up_s if up_s > 0 else 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class GroupQueue:
+class GroupQueue(Struct, frozen=True):
     """When finished groups came and left, in seconds since zero_s of `of`, and how many samples each holds.
 
     most: samples that the queue holds; what is finished beyond that stands before it, where no queue's size shows it.

@@ -7,12 +7,14 @@ their seeds, widened for the seeds of the other run. What is not known of the in
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
 from math import sqrt
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from fleetsim.config.scenario import Scenario
 from fleetsim.estimates import Estimate
+from fleetsim.records import as_dict
 from fleetsim.search.alternative import Alternatives
 
 if TYPE_CHECKING:
@@ -24,8 +26,7 @@ PROMISED = ("step_s", "cost_per_step", "trainer_idle_fraction")
 _LEAST, _MOST = 0.015, 0.05
 
 
-@dataclass(frozen=True, slots=True)
-class Promise:
+class Promise(Struct, frozen=True):
     """A metric of the long run: its mean, and the ends between which another run lies."""
 
     mean: float
@@ -33,8 +34,7 @@ class Promise:
     high: float
 
 
-@dataclass(frozen=True, slots=True)
-class Advised:
+class Advised(Struct, frozen=True):
     """what: it, in words. scenario: the job with it. estimates: of its long runs, by metric. permission: what it asks
     of the recipe that the recipe does not allow by itself."""
 
@@ -78,7 +78,7 @@ def advice_data(job: Job, advised: Sequence[Advised]) -> list[dict[str, Any]]:
         {
             "what": one.what,
             "command": list(simulate_command(job, one.scenario)),
-            "promise": {name: asdict(p) for name, p in promise_of(one.estimates).items()},
+            "promise": {name: as_dict(p) for name, p in promise_of(one.estimates).items()},
             "permission": one.permission,
         }
         for one in advised

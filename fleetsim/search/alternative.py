@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
+
+from msgspec import Struct
 
 from fleetsim.estimates import Estimate
 from fleetsim.job.result import Later
 from fleetsim.job.trials import Trial
+from fleetsim.records import field_names
 from fleetsim.search.change import Change, Typed
 from fleetsim.search.levers import ON_DEMAND, OUTSIDE_THE_ALGORITHM, Lever, cuts_many, more_lost, risk_words
 from fleetsim.search.second_search import LOST, Anew
@@ -28,8 +31,7 @@ COUNT = "instances"
 _NEVER = 0.0005
 
 
-@dataclass(frozen=True, slots=True)
-class Alternative:
+class Alternative(Struct, frozen=True):
     """What one lever does.
 
     step_ratio, cost_ratio: with the lever / without it at the same count, paired. gain_s: seconds that a step becomes
@@ -78,7 +80,7 @@ class Alternative:
 
     def told(self) -> dict[str, Any]:
         """As it stands in a JSON document."""
-        found = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "anew"}
+        found = {name: getattr(self, name) for name in field_names(self) if name != "anew"}
         a = self.anew
         own = a and {
             "instances": a.instances, "instead_of": a.instead_of.instances, "holds": a.holds, "gain": a.gain,

@@ -20,8 +20,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from fleetsim.config.law_numbers import law_of, steps_per_version
 from fleetsim.config.load import with_changes
@@ -60,8 +61,7 @@ def divided(scenario: Scenario, given: frozenset[str]) -> Scenario:
     return anchored(job, given)
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
+class Share(Struct, frozen=True):
     """Where rollout and trainer stand. instances: of rollout. rollout_gpus, trainer_gpus: colocated, both are all."""
 
     kind: Kind
@@ -92,15 +92,13 @@ class Share:
         return self.kind in ("colocated_sync", "split_sync")
 
 
-@dataclass(frozen=True, slots=True)
-class Arrangement(Share):
+class Arrangement(Share, frozen=True):
     """One way: a share of all GPUs, and the scenario that runs it."""
 
     scenario: Scenario
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(Struct, frozen=True):
     """What a split must keep to: the fewest trainer GPUs (None: as many as its states need), and of what they are a
     multiple (None: whole servers, or a part of one that divides it, among whose ranks the job's framework can divide an
     update)."""

@@ -13,8 +13,9 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
+
+from msgspec import Struct
 
 from fleetsim.config.scenario import Scenario
 from fleetsim.job import nameplate
@@ -44,8 +45,7 @@ _TURNS = 64
 _FALLS = 0.9
 
 
-@dataclass(frozen=True, slots=True)
-class Best:
+class Best(Struct, frozen=True):
     """instances: the count. knee: the count with the least objective, where no count holds all targets or there is
     none; else None. largest: where no count holds all targets, the largest fleet that was tried, else None.
     """

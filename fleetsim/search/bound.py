@@ -36,10 +36,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from fleetsim.config.law_numbers import law_of, sizes_of, steps_per_version
@@ -49,6 +49,7 @@ from fleetsim.engine.transport import SyncTimes, sync_times
 from fleetsim.job.nameplate import context_in_flight, mean_prompt_tokens, samples_in_flight
 from fleetsim.job.trials import look_steps
 from fleetsim.policies.samples import AGE_ACTIONS
+from fleetsim.records import replace
 from fleetsim.sim.engines import engine_of
 from fleetsim.workload.groups import GroupSource
 from fleetsim.workload.lengths import mean_length
@@ -68,8 +69,7 @@ _NOTHING: Floats = np.zeros(1)
 SECONDS = ("fixed_s", "per_token_s")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class DecodeLengths:
+class DecodeLengths(Struct, frozen=True, eq=False):
     """Output tokens that the first replication of a run decodes: all but the first of each turn, which comes with the
     prompt. batches: of each step's samples, ascending, shape
     (steps, samples). first, end: of the windows of steps that may count, end excluded. mean: of a sample, of_group: of
@@ -105,8 +105,7 @@ def lengths_of(
     return replace(found, mean=float(found.least(batches.mean(axis=1))), of_group=float(found.least(of_groups)))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TokenPace:
+class TokenPace(Struct, frozen=True, eq=False):
     """Seconds of a token of each of c samples on one instance: `of(c)`; most: samples at once, on average."""
 
     concurrency: Floats
@@ -133,8 +132,7 @@ def pace_of(scenario: Scenario) -> TokenPace:
     return TokenPace(c, fastest * seconds, most)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PoolSizes:
+class PoolSizes(Struct, frozen=True, eq=False):
     """Fleets and trainers that one job may have, an entry each.
 
     instances: of the fleet. fixed_s, per_token_s: the trainer's seconds, phases included. syncs: between the two; the

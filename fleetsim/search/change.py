@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from fleetsim import units
 from fleetsim.faces import flag, setting
@@ -60,8 +61,7 @@ def _value(value: Any) -> str:
     return "null" if value is None else f"{value:.12g}" if isinstance(value, float) else str(value)
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """text: the change in words. flag: what to type for it. instances: the count that it needs, instead_of: the
     recommended one. mends: with it a fleet holds the targets, and without it none does. saves_usd, saves_s: of a step,
     below 0 where it costs more. risk: what it asks of the algorithm; permission: that, where the recipe does not allow

@@ -11,10 +11,10 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 
 from fleetsim import units
 from fleetsim.config.law_numbers import law_of
@@ -23,6 +23,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.engine.transport import syncs_between
 from fleetsim.errors import StuckError
 from fleetsim.job.trials import Measure, Tell, flat, look_steps, looked
+from fleetsim.records import replace
 from fleetsim.search.bound import Bounds, PoolSizes
 from fleetsim.search.found import C, Found
 from fleetsim.search.front import Goal
@@ -50,8 +51,7 @@ _SURE = 0.9
 _LESS_SURE = 0.87
 
 
-@dataclass(slots=True)
-class SearchTally:
+class SearchTally(Struct):
     """Plans that were looked at, and how far: by the rough bound, by their scenario's, by plans that are alike, by a
     run. impossible: that no scenario, engine or trainer can be."""
 
@@ -247,8 +247,7 @@ def _long(scenario: Scenario) -> int:
     return max(look_steps(scenario), min(_LONG, _LONG_SAMPLES // scenario.trainer.batch_samples))
 
 
-@dataclass(slots=True)
-class Likely:
+class Likely(Struct):
     """What a step is likely to take, from plans that are alike: by how much the simulator was above the bound there.
 
     Bounds leave out tails, imbalance and the order of samples. What they leave out hardly changes from a plan to one

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, get_args
+
+from msgspec import Struct
 
 from fleetsim.search.found import C, Found
 
@@ -20,8 +21,7 @@ MOST_GPUS = 1024
 SAME = 0.01
 
 
-@dataclass(frozen=True, slots=True)
-class Budget:
+class Budget(Struct, frozen=True):
     """gpus: of both pools together. price_per_h: US dollars per hour, of both. step_s: seconds of a step, at most.
     Each is None where nobody asks for it. objective: what counts first."""
 

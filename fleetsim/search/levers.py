@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
 
 from fleetsim import units
 from fleetsim.config.judges import JUDGES, judges_of
@@ -27,6 +28,7 @@ from fleetsim.job.lengths import law_from_flags, share_above
 from fleetsim.job.nameplate import context_in_flight
 from fleetsim.policies.law import EachStep, Looser, written
 from fleetsim.policies.samples import IN_FLIGHT
+from fleetsim.records import replace
 from fleetsim.search.change import Typed
 from fleetsim.trainer.estimate import estimate_of
 
@@ -78,8 +80,7 @@ OUTSIDE_THE_ALGORITHM = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Lever:
+class Lever(Struct, frozen=True):
     """One change: its name, what it is in words (fits after "try"), the scenario with it.
 
     flag: what to type. truncated: share of the samples that a new length cap cuts.

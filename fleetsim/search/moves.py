@@ -8,7 +8,6 @@ many long runs as the job itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
 from functools import partial
 
 from fleetsim.config.scenario import Scenario
@@ -16,6 +15,7 @@ from fleetsim.errors import InputError, StuckError
 from fleetsim.job.result import Later
 from fleetsim.job.trainer_scaling import count_words, takes_turns
 from fleetsim.job.trials import Measure, Tell, Trial, Trials, trial_of, unit_of, with_instances
+from fleetsim.records import replace
 from fleetsim.search.alternative import (
     COUNT,
     Alternative,

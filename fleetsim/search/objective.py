@@ -22,14 +22,16 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import isqrt
+
+from msgspec import Struct
 
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.prices import Prices, prices_of
 from fleetsim.estimates import Estimate
 from fleetsim.job.trainer_scaling import takes_turns, trainer_gpus
+from fleetsim.records import replace
 from fleetsim.sim.judges import judges_usd_per_h
 from fleetsim.sim.second_pool import second_usd_per_h
 from fleetsim.sim.stations import workers_usd_per_h
@@ -49,8 +51,7 @@ _METRICS = {
 _HELPED_BY_INSTANCES = ("trainer_idle_fraction", "step_s")
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """A limit from above on one metric, that somebody asked for."""
 
     name: str

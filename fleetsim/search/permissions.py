@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
 
 from fleetsim.config.tree import did_you_mean
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import flag, text
+from fleetsim.records import replace
 
 # Name -> what it lets a plan do, in words.
 NAMES: Mapping[str, str] = {
@@ -26,8 +28,7 @@ _MOST_STEPS = 1000
 EXAMPLE = "fp8,staleness<=2,speculation"
 
 
-@dataclass(frozen=True, slots=True)
-class Allowed:
+class Allowed(Struct, frozen=True):
     """names: of NAMES. staleness: optimizer steps that 99 % of the trained samples may be old, where somebody said;
     else what the recipe has."""
 

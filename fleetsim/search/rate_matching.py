@@ -20,7 +20,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError, Problem
@@ -63,8 +64,7 @@ def queue_growth_tok_s(consumed_tok_s: float, instances: int, instance_tok_s: fl
     return max(0.0, instances * instance_tok_s - consumed_tok_s)
 
 
-@dataclass(frozen=True, slots=True)
-class RateRow:
+class RateRow(Struct, frozen=True):
     """What the arithmetic says of one count: idle trainer below the match, growing backlog above it."""
 
     instances: int
@@ -74,8 +74,7 @@ class RateRow:
     backlog_tokens: float
 
 
-@dataclass(frozen=True, slots=True)
-class RateMatching:
+class RateMatching(Struct, frozen=True):
     """The matched fleet. `rows` are the counts around it; `instance_tok_s` is the rate at the matched count.
 
     covers: whether its derated supply covers the consumption. Where samples in flight are bounded (a barrier, a window)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from fleetsim.config.scenario import Scenario
@@ -15,6 +15,7 @@ from fleetsim.job.facts import run_differs, run_step_s
 from fleetsim.job.input_moves import InputPart
 from fleetsim.job.result import Later
 from fleetsim.job.trials import Trials
+from fleetsim.records import as_dict
 from fleetsim.search.alternative import Alternatives
 from fleetsim.search.change import Change
 
@@ -102,10 +103,10 @@ class Reasons(AnswerGrounds, Generic[S]):
         return {
             "alternatives": self.alternatives.told(),
             "explanation": self.explanation,
-            "assumptions": [asdict(a) for a in self.assumptions],
+            "assumptions": [as_dict(a) for a in self.assumptions],
             "warnings": list(self.warnings),
-            "profile": asdict(self.profile),
+            "profile": as_dict(self.profile),
             "simulations": self.simulations,
-            "spread": None if self.spread is None else asdict(self.spread),  # type: ignore[call-overload]
-            **{name: asdict(part) for name, part in parts.items() if part is not None},
+            "spread": None if self.spread is None else as_dict(self.spread),
+            **{name: as_dict(part) for name, part in parts.items() if part is not None},
         }

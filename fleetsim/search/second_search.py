@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import StuckError
@@ -26,8 +27,7 @@ LEAST_GAIN = 0.02
 LOST = ("samples_lost.all", "samples_lost.longest_tenth")
 
 
-@dataclass(frozen=True, slots=True)
-class Anew:
+class Anew(Struct, frozen=True):
     """A changed job with its own count.
 
     scenario: with that count; trial: what it came to. instead_of: the trial of the job as it is. holds: whether it

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
+
+from msgspec import Struct
 
 from fleetsim.config.law_numbers import law_of
 from fleetsim.config.load import with_changes
@@ -23,6 +25,7 @@ from fleetsim.frameworks.equal_parts import divides
 from fleetsim.job.derived_values import with_derived
 from fleetsim.job.trainer_scaling import least_trainer_gpus, server_gpus, trained_on
 from fleetsim.job.trials import unit_of
+from fleetsim.records import replace
 from fleetsim.search.arrangements import Kind, Share, colocated_async, colocated_sync, split
 from fleetsim.search.bound import SECONDS
 from fleetsim.search.staleness import StalenessBudget, steps_ahead
@@ -52,8 +55,7 @@ def trainer_counts(most: int, server: int) -> list[int]:
     return [*(n for n in parts if n <= most), *counts(most, server, most // server)]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Value:
+class Value(Struct, frozen=True, eq=False):
     """One value of a choice. changes: of the scenario. needs: the permissions that it takes, separated by spaces."""
 
     changes: Mapping[str, Any]
@@ -200,8 +202,7 @@ class Engines:
         return self._bases[key]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Candidate:
+class Candidate(Struct, frozen=True, eq=False):
     """One plan. needs: names of permissions."""
 
     engines: Engines

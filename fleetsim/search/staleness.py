@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from fleetsim.config.law_numbers import budget_steps, law_of, steps_per_version
 from fleetsim.config.load import with_changes
@@ -32,8 +33,7 @@ _PARTS = (0.25, 0.5)
 _BATCHES = "admission.batches_ahead"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class StalenessBudget:
+class StalenessBudget(Struct, frozen=True, eq=False):
     """changes: of the scenario. steps: by which generation may run ahead, None = the recipe's law says no number.
     on_policy: nothing is generated while the trainer works, steps is 0."""
 

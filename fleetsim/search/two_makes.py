@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
+
+from msgspec import Struct
 
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
@@ -54,8 +55,7 @@ def count_of(scenario: Scenario) -> dict[str, Any]:
     return {"fleet.second": None} if scenario.fleet.second is None else {COUNT: scenario.fleet.seconds}
 
 
-@dataclass(frozen=True, slots=True)
-class _Pair:
+class _Pair(Struct, frozen=True):
     """job: with so many of the second make. first: the best count beside it. missed: whether it misses targets; what
     holds them is best where it is cheapest, all else where step time x cost per step is least: badness."""
 

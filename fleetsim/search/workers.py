@@ -14,7 +14,8 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from fleetsim import units
 from fleetsim.config.judges import JUDGES, judges_of
@@ -63,8 +64,7 @@ def with_workers(scenario: Scenario, workers: Mapping[str, int]) -> Scenario:
     return with_changes(scenario, {path_of(name): n for name, n in workers.items()}) if workers else scenario
 
 
-@dataclass(frozen=True, slots=True)
-class Crew:
+class Crew(Struct, frozen=True):
     """The workers of one station beside the recommended instances.
 
     workers: those of the plan; where the job sets no limit, as many as are in use for 99 % of the time. given: the

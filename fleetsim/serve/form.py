@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
 from typing import Any
 
+from msgspec import Struct
+
 from fleetsim.job.settings import ENGINE, JOB, PRICES, SETTINGS, TARGETS, TRAINER
+from fleetsim.records import as_dict
 
 # From and to of each slider, and whether its values are whole. A number beyond them may be typed.
 _SLIDERS: dict[str, tuple[float, float, bool]] = {
@@ -29,8 +31,7 @@ _SLIDERS: dict[str, tuple[float, float, bool]] = {
 _PANELS = (JOB, ENGINE, TRAINER, PRICES, TARGETS)
 
 
-@dataclass(frozen=True, slots=True)
-class FormField:
+class FormField(Struct, frozen=True):
     """One row of the form. default: in words. low, high: of its slider, whole: of its values; words have none of them,
     but choices, beside which others may be typed."""
 
@@ -66,5 +67,5 @@ def form() -> dict[str, Any]:
     from fleetsim.config.data_files import presets
     from fleetsim.frameworks.convert import FRAMEWORKS
 
-    rows = [asdict(field) for field in form_fields()]
+    rows = [as_dict(field) for field in form_fields()]
     return {"fields": rows, "presets": list(presets()), "frameworks": sorted(FRAMEWORKS)}

@@ -6,7 +6,6 @@ It is imported where a scenario has adapters: models and operators take a while 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 
@@ -22,6 +21,7 @@ from fleetsim.engine.operators.curves import shipped_curves
 from fleetsim.engine.operators.device import Device
 from fleetsim.engine.step_time import StepTime
 from fleetsim.errors import InputError, Problem
+from fleetsim.records import replace
 
 
 def with_adapters(

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import statistics
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 from fleetsim.config.law_numbers import law_of, sizes_of
 from fleetsim.engine.kernel.tables import DONE
 from fleetsim.policies.samples import BATCH_RULES, IN_FLIGHT
+from fleetsim.records import replace
 from fleetsim.sim.critical_path import SAME_S, CriticalPath, critical_path, places_of_groups
 from fleetsim.sim.judges import judges_full, judging_s
 from fleetsim.sim.load import Mix, in_flight, mix_of, shared_with

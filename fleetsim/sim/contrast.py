@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from fleetsim.distributions import student_below, student_quantile
 from fleetsim.estimates import Estimate
@@ -26,8 +27,7 @@ LAST_BITS = 1e-9
 _ROUNDS = 12
 
 
-@dataclass(frozen=True, slots=True)
-class Mean:
+class Mean(Struct, frozen=True):
     """A mean, its standard error, and the degrees of freedom behind that; freedom 0: nothing is known of the error."""
 
     value: float
@@ -40,8 +40,7 @@ class Mean:
         return Estimate(self.value, self.value - half, self.value + half)
 
 
-@dataclass(frozen=True, slots=True)
-class Contrast:
+class Contrast(Struct, frozen=True):
     """Two means. covariance: of the two, 0 unless paired. paired: of the same runs, both with the same freedom.
 
     residual_error, residual_covariance: of b - (B / A) a with itself (its standard error) and with a, None where A is

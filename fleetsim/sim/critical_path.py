@@ -13,10 +13,10 @@ Source of the idea: perturbation analysis of discrete event systems (Ho and Cao,
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from fleetsim.config.law_numbers import law_of
@@ -29,8 +29,7 @@ from fleetsim.sim.records import SYNC_HELD, WAIT, Records
 SAME_S = 1e-6
 
 
-@dataclass(slots=True)
-class Life:
+class Life(Struct):
     """The time of one sample on the path, in seconds of the run: sent_s to end_s.
 
     ready: index into `CriticalPath.ready_s` of the group with which it ended a wait; -1: it ended a drain, or freed the
@@ -50,8 +49,7 @@ class Life:
     loop_s: float = 0.0
 
 
-@dataclass(slots=True)
-class CriticalPath:
+class CriticalPath(Struct):
     """Seconds on the path. train_s: the trainer computes, saves or hands GPUs over. sync_s: publications.
 
     scoring_s: rewards. lives: of samples, the last first. ready_s: when groups were complete, ascending; groups: which.

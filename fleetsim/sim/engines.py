@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,7 @@ from fleetsim.engine.model.names import model_shape
 from fleetsim.engine.model.shape import ModelShape
 from fleetsim.engine.step_time import StepTime, constant_rate
 from fleetsim.errors import InputError, Problem
+from fleetsim.records import replace
 
 if TYPE_CHECKING:
     from fleetsim.config.engine_profile import Profile

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +16,7 @@ from fleetsim.engine.prices import own_or_listed
 from fleetsim.engine.state import World
 from fleetsim.engine.step_time import LinearStepTime, StepTime
 from fleetsim.errors import InputError, Problem
+from fleetsim.records import replace
 from fleetsim.sim.engines import engine_of, in_engine
 from fleetsim.sim.records import JUDGE_COUNTS, JUDGE_STEP, Records
 from fleetsim.sim.window import StepWindow

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from fleetsim.engine.step_time import StepTime
@@ -15,8 +14,7 @@ Floats = NDArray[np.float64]
 ENOUGH = 5000
 
 
-@dataclass(frozen=True, slots=True)
-class Mix:
+class Mix(Struct, frozen=True):
     """What an iteration of a run holds beside b decodes: prefills x b prompt tokens, context x b cached tokens.
 
     prompt: tokens of a prompt. seqs: requests that an instance runs at most, by its own limits.

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
 
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.limits import SCHEDULERS
 from fleetsim.errors import InputError, Problem
+from fleetsim.records import replace
 from fleetsim.sim.engines import other_tp, profile_of
 
 # What was measured: fields of `engine` and of the profile's provenance.
@@ -23,8 +25,7 @@ _NAMES = ("gpu", "model", "dtype")
 _LONGEST_NAME = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class Profiled:
+class Profiled(Struct, frozen=True):
     """The scenario with its profile's facts. facts: their dotted paths. notes: what of the scenario the profile
     overrules."""
 

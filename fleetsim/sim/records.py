@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from fleetsim.config.scenario import Scenario
@@ -128,8 +128,7 @@ QUEUE_SCRAPE = np.dtype(
 DISCARD = np.dtype([("time_s", "f8"), ("group", "i8")])  # unfinished groups thrown away
 
 
-@dataclass(slots=True)
-class Records:
+class Records(Struct):
     """Tables of one run, in the order of time.
 
     steps, syncs, failures: dtypes above. samples: one row per sample of a sent group (SAMPLE of

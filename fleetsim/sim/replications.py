@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from threading import Event
 from typing import Any
+
+from msgspec import Struct
 
 from fleetsim.config.scenario import Scenario, most_steps
 from fleetsim.errors import Interrupted
@@ -23,8 +24,7 @@ from fleetsim.sim.threads import side_by_side
 __all__ = ["Estimate", "Replicated", "replicate"]
 
 
-@dataclass(frozen=True, slots=True)
-class Replicated:
+class Replicated(Struct, frozen=True):
     """metrics: as `metrics_of`, every number an Estimate, `binding` the most frequent one. values: per run."""
 
     scenario: Scenario

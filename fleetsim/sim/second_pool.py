@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from fleetsim.config.judges import in_place
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.limits import EngineLimits
@@ -11,6 +9,7 @@ from fleetsim.engine.pools import EnginePool
 from fleetsim.engine.prices import own_or_listed
 from fleetsim.engine.step_time import StepTime
 from fleetsim.errors import InputError, Problem
+from fleetsim.records import replace
 from fleetsim.sim.engines import engine_of, in_engine
 from fleetsim.sim.records import Records
 from fleetsim.workload.lengths import mean_length

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -27,6 +26,7 @@ from fleetsim.engine.operators.layers import Layers
 from fleetsim.engine.speculation import Speculation
 from fleetsim.engine.step_time import StepTime
 from fleetsim.errors import InputError, Problem
+from fleetsim.records import replace
 
 if TYPE_CHECKING:
     from fleetsim.config.engine_profile import Profile

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from fleetsim.config.law_numbers import law_of, sizes_of
@@ -19,8 +19,7 @@ from fleetsim.workload.turns import response_law
 _sum = np.add.reduce
 
 
-@dataclass(frozen=True, slots=True)
-class StepWindow:
+class StepWindow(Struct, frozen=True):
     """The steps that count: `steps` from `start_s` to `end_s`; totals are differences over it."""
 
     first: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Self
 
@@ -12,6 +12,7 @@ from fleetsim.faces import flag, text
 from fleetsim.job.fields import CountedJob, ready
 from fleetsim.job.result import SILENT, Later, Watch
 from fleetsim.job.settings import SIMULATED, AnyJob, Lends, Option, said
+from fleetsim.records import replace
 from fleetsim.simulate.result import HOUR_S, SimulateResult
 
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@ A terminal has the run in characters, a page in pictures, with every metric and 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,6 +30,7 @@ from fleetsim.job.grounds import how_sure, observed_line, rests_on
 from fleetsim.job.trainer_scaling import gpus_each
 from fleetsim.job.words import binding_words, lost_words
 from fleetsim.quantities import WASTE, quantity
+from fleetsim.records import as_dict
 from fleetsim.sim.engines import speculation_of
 from fleetsim.sim.records import Records
 from fleetsim.simulate.pictures import over_time
@@ -191,8 +191,8 @@ def simulate_document(
         told = {
             "advice": advice,
             **said(run_told(shown)),
-            "ranges": shown.ranges and asdict(shown.ranges),
-            "change": shown.change and asdict(shown.change),
+            "ranges": shown.ranges and as_dict(shown.ranges),
+            "change": shown.change and as_dict(shown.change),
         }
     return {
         **head("simulate", scenario),
@@ -200,8 +200,8 @@ def simulate_document(
         "replications": replications,
         "metrics": metrics,
         "values": [dict(run) for run in values],
-        "sync_times": asdict(sync_times(scenario)),
-        "profile": asdict(profile),
+        "sync_times": as_dict(sync_times(scenario)),
+        "profile": as_dict(profile),
         "warnings": list(warnings),
     }
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from fleetsim import units
@@ -43,8 +43,7 @@ _TRAINER = {
 _INSTANCE = {"idle": IDLE, "busy": WORK, "down": DOWN}
 
 
-@dataclass(frozen=True, slots=True)
-class ShownSteps:
+class ShownSteps(Struct, frozen=True):
     """first, last: the steps that are shown, both included. instances: those with a row, of `of`."""
 
     first: int

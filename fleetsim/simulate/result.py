@@ -6,7 +6,7 @@ import math
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from fleetsim import units
 from fleetsim.errors import InputError, Problem
 from fleetsim.files import replace_file, whole
 from fleetsim.job.result import SILENT, Briefed, Later, Watch, keywords, unchanging
+from fleetsim.records import replace
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from fleetsim import units
@@ -46,8 +46,7 @@ _MAIN = (
 _RARE = ("switch_fraction", "lent_fraction", "prefill_busy_fraction")
 
 
-@dataclass(frozen=True, slots=True)
-class RunView:
+class RunView(Struct, frozen=True):
     """What is told of a run.
 
     metrics: flat, dotted names. steps, staleness_steps: of the first replication. profile: what the engine's speed

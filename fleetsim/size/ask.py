@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from fleetsim import units
@@ -11,6 +11,7 @@ from fleetsim.faces import flag, text
 from fleetsim.job.fields import PlannedJob, ready
 from fleetsim.job.result import SILENT, Recommendation, SoFar, Watch, unchanging
 from fleetsim.job.settings import TARGETS, AnyJob, Lends, Option, said
+from fleetsim.records import replace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

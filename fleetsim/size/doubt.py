@@ -12,17 +12,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
 from typing import get_args
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import StuckError
 from fleetsim.job.trainer_scaling import can_be, next_count
 from fleetsim.job.trials import Measure, Tell, flat, unit_of, with_instances
 from fleetsim.job.uncertainty import CONFIDENCE, UNCERTAIN, Z80, Axis, FactorLaw, Uncertain
+from fleetsim.records import replace
 from fleetsim.search.objective import Target, price_per_s, usd_per_h
 from fleetsim.search.rate_matching import MOST_INSTANCES
 from fleetsim.size.surface import Factors, Floats, Surface
@@ -42,8 +43,7 @@ _FLAT = 0.98
 _FAR = 1.8
 
 
-@dataclass(frozen=True, slots=True)
-class Cases:
+class Cases(Struct, frozen=True):
     """What is best in some joint cases. counts: those that were held against each other; best: one of them for each
     case, and held: whether it holds the targets; losses: what each count costs more than the best, counts x cases;
     holds: whether each count holds the targets there, likewise."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from fleetsim import units
 from fleetsim.job import words as job_words
@@ -14,6 +15,7 @@ from fleetsim.job.metrics import CANDIDATE_METRICS
 from fleetsim.job.trainer_scaling import count_words, gpus_each, takes_turns
 from fleetsim.job.trials import Trial, with_instances
 from fleetsim.job.words import binding_words, instance_words, target, target_value
+from fleetsim.records import as_dict
 from fleetsim.search.objective import RULE, Target
 from fleetsim.sim.records import Records
 from fleetsim.simulate.pictures import over_time
@@ -128,8 +130,7 @@ def _measure(result: Sizing) -> str | None:
     return f"{measure_line(first)}; {being_wrong(result, first.what)}{none}"
 
 
-@dataclass(frozen=True, slots=True)
-class Pictured:
+class Pictured(Struct, frozen=True):
     """What only a page shows. around: fleets around the answer. run: the recommended fleet's, with its activity
     recorded."""
 
@@ -237,14 +238,14 @@ def size_document(result: Sizing, advice: Sequence[Mapping[str, Any]]) -> dict[s
             "feasible": result.feasible,
             "largest_tried": None if result.largest is None else candidate_data(result.largest),
             "missed_targets": [t.name for t in result.missed],
-            "change": None if result.change is None else asdict(result.change),
+            "change": None if result.change is None else as_dict(result.change),
         },
         "advice": advice,
         **told(all_facts(result)),
-        "targets": [asdict(t) for t in result.targets],
-        "rate_matching": asdict(result.rate_matching),
-        "headroom": asdict(result.headroom),
-        "queue_cap": asdict(result.queue_cap),
+        "targets": [as_dict(t) for t in result.targets],
+        "rate_matching": as_dict(result.rate_matching),
+        "headroom": as_dict(result.headroom),
+        "queue_cap": as_dict(result.queue_cap),
         "candidates": [candidate_data(c) for c in result.candidates],
         "confidence": result.confidence,
         **result.said(),

@@ -23,8 +23,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from fleetsim.config.law_numbers import law_of, sizes_of
 from fleetsim.config.load import with_changes
@@ -42,8 +43,7 @@ LONG_TAIL, SYNC, STRAGGLERS, FAILURES, PREFILL = "long_tail", "sync_pauses", "st
 INTERACTION, SLACK = "interaction", "slack"
 
 
-@dataclass(frozen=True, slots=True)
-class Headroom:
+class Headroom(Struct, frozen=True):
     """computed: consumption / nameplate supply. supply_tok_s: what the fleet can make; `--json` has it, so it stays.
     parts: see above."""
 
@@ -140,8 +140,7 @@ _PARTS_OF_BATCH = 4
 _MOST_BATCHES = 64
 
 
-@dataclass(frozen=True, slots=True)
-class QueueCap:
+class QueueCap(Struct, frozen=True):
     """The recommended cap. step_cost: relative step time it costs; bound_samples: the arithmetic's upper bound.
 
     staleness_p99_steps: with this cap. within_budget: whether that is inside the staleness budget, if there is one.

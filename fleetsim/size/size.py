@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
+
+from msgspec import Struct
 
 from fleetsim.config.scenario import Scenario
 from fleetsim.job.engine_choices import drafts_of, sides_of
@@ -31,6 +33,7 @@ from fleetsim.job.trials import (
     unit_of,
     with_instances,
 )
+from fleetsim.records import replace
 from fleetsim.search.alternative import Alternatives
 from fleetsim.search.best import Best, best_of
 from fleetsim.search.moves import alternatives_of
@@ -112,8 +115,7 @@ class Sizing(Reasons[CountSpread]):
         return next(c for c in self.candidates if c.instances == instances)
 
 
-@dataclass(frozen=True, slots=True)
-class Decided:
+class Decided(Struct, frozen=True):
     """The count alone. job: as it is sized; guess: where rate matching put it; trials: its runs so far; crewing: what
     counts its workers."""
 

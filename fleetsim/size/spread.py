@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
+from msgspec import Struct
 
 from fleetsim.job.input_moves import METRICS, InputPart, IntervalEnd
 from fleetsim.job.trials import Trial
@@ -28,16 +28,14 @@ _WIDE = 2.0
 _IDLE = "trainer_idle_fraction"
 
 
-@dataclass(frozen=True, slots=True)
-class CountEnd(IntervalEnd):
+class CountEnd(IntervalEnd, frozen=True):
     """instances: what would be recommended at this end, and held: that this holds all targets."""
 
     instances: int
     held: bool
 
 
-@dataclass(frozen=True, slots=True)
-class CountSpread:
+class CountSpread(Struct, frozen=True):
     """instances: the counts that are best in `confidence` of all cases, from, to. held: whether some count holds the
     targets in so many. metrics: name -> from, to of the recommended fleet, with the simulation's own noise. parts: the
     inputs, the dearest first. expected_loss: what staying with the recommended count costs on average, as a share.

@@ -19,12 +19,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
@@ -41,8 +41,7 @@ from fleetsim.sim.threads import side_by_side
 _TIMES = {u.axis: u.times for u in UNCERTAIN}
 
 
-@dataclass(frozen=True, slots=True)
-class ShortRun:
+class ShortRun(Struct, frozen=True):
     """Seconds of a step, those of it in which the trainer does not wait for samples, those of these in which a sync
     holds it; and the 99th percentile of staleness."""
 
@@ -103,8 +102,7 @@ _ALIKE = 0.005
 _LEAST_S = 1e-9
 
 
-@dataclass(frozen=True, slots=True)
-class Factors:
+class Factors(Struct, frozen=True):
     """Joint cases: what the seconds of each side, and the lengths' coefficient of variation, are multiplied by."""
 
     engine: Floats
@@ -113,8 +111,7 @@ class Factors:
     lengths: Floats
 
 
-@dataclass(frozen=True, slots=True)
-class _Count:
+class _Count(Struct, frozen=True):
     """What is known of one count. alone_s: rollout alone; held_s: seconds that a sync holds the trainer; beside_s: all
     those of rollout alone in which it does not wait; sync: its share of rollout alone; lengths, engine: curves of
     rollout alone. Over ln A / R: the bump, the trainer's own seconds over A (both as logarithms), and staleness."""

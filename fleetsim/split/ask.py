@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
 
 from fleetsim.errors import Interrupted, Problem, Problems
@@ -11,6 +11,7 @@ from fleetsim.faces import Text, flag, text
 from fleetsim.job.fields import PlannedJob, ready
 from fleetsim.job.result import SILENT, Recommendation, SoFar, Watch, unchanging
 from fleetsim.job.settings import JOB, TRAINER, AnyJob, Lends, Option, said
+from fleetsim.records import replace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

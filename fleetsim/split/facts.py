@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from fleetsim import units
@@ -12,6 +11,7 @@ from fleetsim.job.grounds import assumed_section, observed_line, observed_sectio
 from fleetsim.job.metrics import CANDIDATE_METRICS
 from fleetsim.job.words import binding_words, instance_words, kind_of
 from fleetsim.quantities import quantity
+from fleetsim.records import as_dict
 from fleetsim.search.permissions import stale
 from fleetsim.sim.records import Records
 from fleetsim.simulate.gantt import gantt
@@ -169,13 +169,13 @@ def split_document(result: Advice, advice: Sequence[Mapping[str, Any]]) -> dict[
         **head("split", result.scenario),
         "gpus": result.gpus,
         "by": result.by,
-        "trainer_rules": asdict(result.rules),
+        "trainer_rules": as_dict(result.rules),
         "recommendation": {
             "verdict": result.verdict,
             "best_split_over_best_colocated": None if ratio is None else estimate(ratio),
             "best_split": None if result.best_split is None else result.best_split.arrangement.label,
             "best_colocated": None if result.best_colocated is None else result.best_colocated.arrangement.label,
-            "change": None if result.change is None else asdict(result.change),
+            "change": None if result.change is None else as_dict(result.change),
             **outcome_data(result.chosen),
         },
         "advice": advice,

@@ -10,7 +10,7 @@ GPUs is simpler and fresher.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
@@ -34,6 +34,7 @@ from fleetsim.job.trials import (
     unit_of,
     with_instances,
 )
+from fleetsim.records import replace
 from fleetsim.search.alternative import Alternatives
 from fleetsim.search.arrangements import Arrangement, Rules, divided, gpus_per_engine, split_counts
 from fleetsim.search.explore import Search

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from fleetsim.errors import StuckError
 from fleetsim.estimates import Estimate
@@ -37,8 +38,7 @@ _FINE = 8
 _WIDE = 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class WayEnd(IntervalEnd):
+class WayEnd(IntervalEnd, frozen=True):
     """way, kind: the label and the kind of what would be right at this end, with so many instances; regret: the share
     by which the advised way is worse. ratio: the best split beside the best colocated way there, None without both."""
 
@@ -54,8 +54,7 @@ class WayEnd(IntervalEnd):
         return self.kind in APART
 
 
-@dataclass(frozen=True, slots=True)
-class WaySpread:
+class WaySpread(Struct, frozen=True):
     """ways: labels of the splits that are right in `confidence` of all cases, from, to; instances: of them. held:
     whether every input alone leaves the verdict. metrics: name -> from, to of the advised way. ratio: from, to of the
     best split beside the best colocated way, None without both. parts: the dearest first; an input costs the share by

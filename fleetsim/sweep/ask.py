@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Self, Unpack
 
 from fleetsim.errors import Interrupted, OutsideError, Problem, Problems, UnfinishedError
@@ -12,6 +12,7 @@ from fleetsim.faces import Text, flag, text
 from fleetsim.job.fields import CountedJob, ready
 from fleetsim.job.result import SILENT, Watch, keywords, told
 from fleetsim.job.settings import JOB, RUN, SIMULATED, AnyJob, Lends, Option
+from fleetsim.records import replace
 from fleetsim.sweep.grid import Axis, grid_of
 from fleetsim.sweep.result import SweepResult
 

@@ -8,10 +8,11 @@ import re
 import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
+
+from msgspec import Struct
 
 import fleetsim
 from fleetsim.config.load import scenario_from_mapping, with_changes
@@ -41,8 +42,7 @@ _DERIVED = ("trainer.gpus", "trainer.per_token_s", "engine.slowdown", "sync.tran
 _WORD = re.compile(r"[A-Za-z][\w./-]*")
 
 
-@dataclass(frozen=True, slots=True)
-class Design:
+class Design(Struct, frozen=True):
     """raw: the scenario as a plain mapping, all defaults written out, so that a worker can be sent it. given: dotted
     paths that somebody wrote. replications: of every cell."""
 
@@ -130,8 +130,7 @@ def text_of(value: Any) -> str:
 Status = Literal["ok", "invalid", "stuck"]
 
 
-@dataclass(frozen=True, slots=True)
-class SweepRow:
+class SweepRow(Struct, frozen=True):
     """What became of a cell.
 
     status: ok, invalid (its values do not fit together) or stuck (its run blocks itself); then reason says why and
@@ -151,8 +150,7 @@ class SweepRow:
         return {name: estimate(found) for name, of in columns if (found := [x for x in of if x is not None])}
 
 
-@dataclass(frozen=True, slots=True)
-class CellChunk:
+class CellChunk(Struct, frozen=True):
     """Cells that a worker has run. seconds: of all of them together. sources: digest of the code that ran them."""
 
     rows: tuple[SweepRow, ...]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from fleetsim import units
 from fleetsim.job.words import kind_of
 from fleetsim.quantities import quantity
+from fleetsim.records import replace
 from fleetsim.sweep.pictures import LEVELS_LEGEND, best_words, cells, commands, effects, failures, front_chart
 from fleetsim.sweep.remarks import engine_sources
 from fleetsim.sweep.run import SweepRows

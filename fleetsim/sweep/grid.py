@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
+
+from msgspec import Struct
 
 from fleetsim.config.tree import overlap
 from fleetsim.config.yaml_text import from_yaml
@@ -71,16 +72,14 @@ MOST_VALUES = 10_000
 _SHARED = {"run.seed": flag("seed"), "run.replications": flag("replications")}
 
 
-@dataclass(frozen=True, slots=True)
-class Axis:
+class Axis(Struct, frozen=True):
     """One key of the scenario (dotted path) and the values that it takes."""
 
     path: str
     values: tuple[Any, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Grid:
+class Grid(Struct, frozen=True):
     """Cells are numbered from 0; the last axis varies fastest."""
 
     axes: tuple[Axis, ...]

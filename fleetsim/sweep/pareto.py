@@ -14,11 +14,11 @@ only: whom they do not beat, the cells below them do not beat by more than luck.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import fsum, inf
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from fleetsim import units
@@ -42,8 +42,7 @@ _FLAG = Text("--objective", "objectives")
 DEFAULT = ("cost_per_step", "step_s", "staleness_steps.mean")
 
 
-@dataclass(frozen=True, slots=True)
-class Objective:
+class Objective(Struct, frozen=True):
     """A metric to make small, or with `most` large."""
 
     metric: str
@@ -93,8 +92,7 @@ Mark = Literal["front", "tied", "dominated"]
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
-class BestCells:
+class BestCells(Struct, frozen=True):
     """The cell with the best mean of one objective, and the cells that are not worse by more than luck; equal: those of
     them that are the same to the last digit, run by run."""
 
@@ -104,8 +102,7 @@ class BestCells:
     equal: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Pareto:
+class Pareto(Struct, frozen=True):
     """marks: by cell, of the cells that ran. best: one an objective, none where no cell ran."""
 
     objectives: tuple[Objective, ...]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Sequence
-from dataclasses import replace
 
 from fleetsim import units
 from fleetsim.estimates import Estimate
 from fleetsim.quantities import quantity
+from fleetsim.records import replace
 from fleetsim.sweep.cell import SweepRow, text_of
 from fleetsim.sweep.grid import Axis as GridAxis
 from fleetsim.sweep.pareto import BestCells, Mark, Objective

@@ -12,8 +12,9 @@ import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from functools import cache
+
+from msgspec import Struct
 
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.transport import sync_times
@@ -88,8 +89,7 @@ _ALONE_S = 2.0
 Progress = Callable[[int, int, Sequence[SweepRow]], None]
 
 
-@dataclass(frozen=True, slots=True)
-class SweepRows:
+class SweepRows(Struct, frozen=True):
     """Rows of the cells that were run, ascending: of all of them unless the sweep was interrupted."""
 
     scenario: Scenario

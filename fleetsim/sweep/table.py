@@ -10,7 +10,6 @@ import csv
 import io
 import json
 import os
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ import fleetsim
 from fleetsim.errors import InputError, OutsideError, Problem
 from fleetsim.files import new_file, reason
 from fleetsim.quantities import METRICS, RUN_METRICS
+from fleetsim.records import as_dict
 from fleetsim.sweep.cell import SweepRow
 from fleetsim.sweep.grid import Axis
 from fleetsim.sweep.remarks import engine_sources
@@ -142,7 +142,7 @@ def sweep_document(result: SweepRows, warnings: tuple[str, ...]) -> dict[str, An
             {"metric": b.objective.metric, "cell": b.cell, "tied": list(b.tied), "equal": list(b.equal)}
             for b in pareto.best
         ],
-        "profiles": [asdict(source) for source in engine_sources(result)],
+        "profiles": [as_dict(source) for source in engine_sources(result)],
         "rows": [_row(result, row) for row in result.rows],
         "warnings": list(warnings),
     }

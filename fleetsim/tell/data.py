@@ -7,12 +7,12 @@ import io
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import fleetsim
 from fleetsim.errors import InputError, Problem
+from fleetsim.records import as_dict, field_names
 from fleetsim.visible import visible_json
 
 if TYPE_CHECKING:
@@ -29,14 +29,13 @@ def dumps(document: Mapping[str, Any]) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Only what JSON knows: dataclasses and mappings as objects, tuples as lists, numpy numbers as Python's."""
+    """Only what JSON knows: records and mappings as objects, tuples as lists, numpy numbers as Python's."""
     if value is None or isinstance(value, (str, bool, int)):
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else None
-    if is_dataclass(value):
-        assert not isinstance(value, type)
-        return plain(asdict(value))
+    if field_names(value):
+        return plain(as_dict(value))
     if isinstance(value, Mapping):
         return {str(key): plain(below) for key, below in value.items()}
     if isinstance(value, (Sequence, set, frozenset)):

@@ -11,11 +11,13 @@ whole.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
 from typing import Literal
+
+from msgspec import Struct
 
 from fleetsim import units
 from fleetsim.estimates import Estimate
+from fleetsim.records import replace
 from fleetsim.tell.charts.chart import Chart
 from fleetsim.tell.facts import Cell, Facts, NextLines, Words
 
@@ -23,8 +25,7 @@ Face = Literal["terminal", "page", "markdown"]
 FACES: tuple[Face, ...] = ("terminal", "page", "markdown")
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(Struct, frozen=True):
     """Rows of cells. title: of a page's table; a terminal shows the title of the section alone.
 
     left, words_last: so many first and last columns are words, those between are numbers; numbered: the first one is
@@ -72,15 +73,13 @@ def _in_a_line(headings: Iterable[str]) -> str:
     return ", ".join(" ".join(heading.split()) for heading in headings)
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
+class Pair(Struct, frozen=True):
     """Charts beside each other where there is room, below each other on a phone."""
 
     charts: tuple[Chart, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
+class Listed(Struct, frozen=True):
     """Terms and what there is to say of each: commands, assumptions. code: the terms are to be typed as they stand.
     pasted: they are long: a terminal shows them alone, broken where a shell allows it."""
 
@@ -89,30 +88,26 @@ class Listed:
     pasted: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Bullets:
+class Bullets(Struct, frozen=True):
     """Sentences that stand for themselves."""
 
     items: tuple[Cell, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Under:
+class Under(Struct, frozen=True):
     """A line, and blocks that are set in below it; of a terminal alone."""
 
     line: Cell
     blocks: tuple[Block, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Verbatim:
+class Verbatim(Struct, frozen=True):
     """Text to be copied as it stands, line by line."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Judgement:
+class Judgement(Struct, frozen=True):
     """A question and what was found: the question's mark and name, the answer, its size, its grounds, what to do next.
     strong: something is to be done."""
 
@@ -125,16 +120,14 @@ class Judgement:
     strong: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
+class Judged(Struct, frozen=True):
     """Questions with their answers. marks: all that there may be, so that columns are as wide without some of them."""
 
     items: tuple[Judgement, ...]
     marks: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Only:
+class Only(Struct, frozen=True):
     """Blocks that not every face shows."""
 
     faces: tuple[Face, ...]
@@ -144,8 +137,7 @@ class Only:
 Block = Chart | Pair | Table | Listed | Bullets | Words | str | NextLines | Verbatim | Judged | Under | Only
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(Struct, frozen=True):
     """A heading and what stands under it; a str is a paragraph. on: the faces that show it. short: the heading in a
     terminal, where it is another. asked: it answers what was asked for beyond the lines, and is shown beside it.
     folded: a page shows its heading alone until somebody opens it."""
@@ -162,8 +154,7 @@ class Section:
         return blocks_on(face, self.blocks) if face in self.on else ()
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(Struct, frozen=True):
     """kind: what wrote it, above the title of a page. facts: the answer, and what is said in lines and paragraphs. An
     empty answer is one that is not known yet. warnings: what the terminal warns of."""
 

@@ -7,12 +7,14 @@ have a title as tiles, and says the same lines; JSON has all facts, with their v
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from fleetsim import units
 from fleetsim.estimates import Estimate
 from fleetsim.quantities import quantity
+from fleetsim.records import replace
 
 Spans = Mapping[str, tuple[float, float]] | None
 """From, to of quantities by name, as far as inputs are in doubt; None where none is."""
@@ -21,8 +23,7 @@ Tone = Literal["good", "unsure", "bad"]
 Weight = Literal["brief", "explained"]
 
 
-@dataclass(frozen=True, slots=True)
-class Words:
+class Words(Struct, frozen=True):
     """Text in two weights. strong: the text is bold. tail: what follows it and matters less, dim in a terminal."""
 
     text: str = ""
@@ -36,8 +37,7 @@ class Words:
 Cell = str | Words
 
 
-@dataclass(frozen=True, slots=True)
-class NextLines:
+class NextLines(Struct, frozen=True):
     """What to do next: words for people, and commands for a shell, a line each (`next_lines.is_command`). lead: what
     stands before them. strong: they are what the reader came for."""
 
@@ -49,8 +49,7 @@ class NextLines:
         return self.text
 
 
-@dataclass(frozen=True, slots=True)
-class Fact:
+class Fact(Struct, frozen=True):
     """One thing that a result says.
 
     name: a quantity's, or what the fact is about ("binds"). said: its words; none where its figure stands on a tile and
@@ -90,8 +89,7 @@ class Fact:
         return f"likely {units.written(self.low, self.unit)} to {units.written(self.high, self.unit)}"
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(Struct, frozen=True):
     """The table. answer: one sentence, with its range. rest: whether there is more to be shown than the lines."""
 
     answer: str

@@ -7,7 +7,6 @@ yellow or red as well (`Tone`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -17,6 +16,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from fleetsim import units
+from fleetsim.records import replace
 from fleetsim.tell.document import (
     Block,
     Bullets,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
 
 import numpy as np
+from msgspec import Struct
 
 from fleetsim import units
 from fleetsim.config.scenario import Scenario
@@ -16,6 +16,7 @@ from fleetsim.engine.gpus import GpuSpec, gpu_spec
 from fleetsim.engine.model.names import model_shape
 from fleetsim.engine.transport import backend_for, known_gpu
 from fleetsim.errors import InputError, Problem
+from fleetsim.records import replace
 from fleetsim.trainer.plan import Batch, Memory, Recipe, TrainerLayout, TrainingPlan, memory_of
 from fleetsim.trainer.seconds import (
     KnownTrainerError,
@@ -157,8 +158,7 @@ def _allowed(plan: TrainingPlan, layout: TrainerLayout) -> bool:
 _QUANTILES = 200
 
 
-@dataclass(frozen=True, slots=True)
-class TrainerEstimate:
+class TrainerEstimate(Struct, frozen=True):
     """seconds, memory: of `plan`. error: of this kind of trainer on published steps that the fit did not see; None
     where nothing was published. chosen: nobody gave the GPUs, and this is the smallest trainer that fits."""
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import cache
 from typing import Literal
+
+from msgspec import Struct
 
 from fleetsim.config.pools import Backend
 from fleetsim.engine.gpus import GpuSpec
@@ -25,8 +26,7 @@ Precision = Literal["bf16", "fp8"]
 MICRO_TOKENS = 16384
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(Struct, frozen=True):
     """Samples of one optimizer step of the job, prompts included.
 
     mean: tokens of a sample. longest: of the longest one. token_length: of the sample that a token is in, on average:
@@ -44,8 +44,7 @@ class Batch:
         return self.samples * self.mean
 
 
-@dataclass(frozen=True, slots=True)
-class Recipe:
+class Recipe(Struct, frozen=True):
     """How a batch is trained.
 
     backend: fully sharded (FSDP, ZeRO 3) or Megatron (replicas of TP x PP x EP with a sharded optimizer). tune: all
@@ -70,8 +69,7 @@ class Recipe:
     framework: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TrainerLayout:
+class TrainerLayout(Struct, frozen=True):
     """GPUs of the trainer and how they share the work: tensor, pipeline, context and expert parallel ranks."""
 
     gpus: int
@@ -93,8 +91,7 @@ class TrainerLayout:
         return f"{' '.join(ranks)} on {gpus}" if ranks else gpus
 
 
-@dataclass(frozen=True, slots=True)
-class TrainingPlan:
+class TrainingPlan(Struct, frozen=True):
     """Everything that the seconds of a step depend on."""
 
     shape: ModelShape
@@ -125,8 +122,7 @@ _HIDDEN_COPIES = 8
 _ROUTED_COPIES = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(Struct, frozen=True):
     """A forward pass of one token, summed over all layers; a backward pass is told by what it is a multiple of.
 
     trunk_flop: products with weights that every token visits, the LM head included. expert_flop: with the routed
@@ -197,8 +193,7 @@ _LOGIT_TOKENS, _LOGIT_BYTES = 4096, 8
 _RUNTIME_BYTES, _USABLE = 3e9, 0.94
 
 
-@dataclass(frozen=True, slots=True)
-class Memory:
+class Memory(Struct, frozen=True):
     """Bytes of one GPU. states: weights, gradients and optimizer. activations: of one micro-batch. room: what may be
     filled of the GPU."""
 

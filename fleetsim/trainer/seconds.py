@@ -11,13 +11,15 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any
+
+from msgspec import Struct
 
 from fleetsim.engine.gpus import GpuSpec
 from fleetsim.engine.model.shape import ModelShape
 from fleetsim.errors import InputError, Problem
+from fleetsim.records import field_names
 from fleetsim.trainer.plan import LORA_SHARE, TrainingPlan, Work, work_of
 
 # --- Seconds of a trainer's collectives, from bytes and links: the part of a step that grows with the GPUs.
@@ -98,8 +100,7 @@ def replicas_s(plan: TrainingPlan, links: float, trained: float) -> float:
 _FILE = "trainer_fit.json"
 
 
-@dataclass(frozen=True, slots=True)
-class Efficiency:
+class Efficiency(Struct, frozen=True):
     """product: share of the peak that products with dense weights reach; expert: with routed experts. attention: share
     that flash attention reaches. touches: how often each number of a forward pass goes through memory; head_touches:
     each logit. links: share of a link's bandwidth that collectives reach. exposed: share of what could be hidden behind
@@ -120,8 +121,7 @@ class Efficiency:
     micro_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class KnownTrainerError:
+class KnownTrainerError(Struct, frozen=True):
     """|predicted / published - 1| of steps of one kind, predicted by a fit that did not see their framework, or, of a
     framework's own, their model.
 
@@ -135,8 +135,7 @@ class KnownTrainerError:
     sources: int
 
 
-@dataclass(frozen=True, slots=True)
-class TrainerFit:
+class TrainerFit(Struct, frozen=True):
     """The parameters; factors: seconds over the model's for a backend and kind of model ("fsdp dense"), and for a
     framework on top of it; errors: by both, and "" for all."""
 
@@ -158,7 +157,7 @@ def fit_of(document: Mapping[str, Any]) -> TrainerFit:
     """From the JSON that calibration/fit_trainer.py writes. Raises InputError when a key is missing or no number."""
     try:
         return TrainerFit(
-            Efficiency(**{f.name: _number(f.name, document["efficiency"][f.name]) for f in fields(Efficiency)}),
+            Efficiency(**{n: _number(n, document["efficiency"][n]) for n in field_names(Efficiency)}),
             {name: _number(name, value) for name, value in document["kinds"].items()},
             {name: _number(name, value) for name, value in document["frameworks"].items()},
             {name: KnownTrainerError(**row) for name, row in document["errors"].items()},
@@ -197,8 +196,7 @@ ADAM_BYTES, ADAM_MOVED = 16, 30
 PCIE_BYTES_S, HOST_BYTES_S = 25e9, 150e9
 
 
-@dataclass(frozen=True, slots=True)
-class StepSeconds:
+class StepSeconds(Struct, frozen=True):
     """update: all optimizer steps over the batch. forward: one pass for log-probs. passes: how many of those, a
     critic's included. fixed_of_update: what of the update does not depend on its tokens. divides, grows, stays: the
     parts of the whole step that more GPUs divide, that grow with them (collectives), and that stay."""
@@ -217,8 +215,7 @@ class StepSeconds:
         return self.update + self.passes * self.forward
 
 
-@dataclass(frozen=True, slots=True)
-class _Pass:
+class _Pass(Struct, frozen=True):
     """Seconds of one pass over some samples by where they go."""
 
     arithmetic: float

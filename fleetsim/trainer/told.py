@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, replace
 from typing import Any
 
 from fleetsim import units
 from fleetsim.config.scenario import Scenario
+from fleetsim.records import as_dict, replace
 from fleetsim.tell.data import head
 from fleetsim.tell.document import Document, Section, Table
 from fleetsim.tell.facts import explained, facts
@@ -113,15 +113,15 @@ def data(found: TrainerEstimate, scenario: Scenario) -> dict[str, Any]:
     return {
         **head("profile trainer", scenario),
         "step_s": found.step_s,
-        "seconds": asdict(found.seconds),
+        "seconds": as_dict(found.seconds),
         "mfu": found.mfu,
         "model": plan.shape.name,
         "gpu": plan.gpu.name,
-        "layout": {**asdict(plan.layout), "dp": plan.layout.dp},
-        "recipe": asdict(plan.recipe),
-        "batch": asdict(plan.batch),
-        "memory": {**asdict(found.memory), "total": found.memory.total},
+        "layout": {**as_dict(plan.layout), "dp": plan.layout.dp},
+        "recipe": as_dict(plan.recipe),
+        "batch": as_dict(plan.batch),
+        "memory": {**as_dict(found.memory), "total": found.memory.total},
         "gpus_chosen": found.chosen,
-        "error": None if found.error is None else asdict(found.error),
+        "error": None if found.error is None else as_dict(found.error),
         "other_counts": [{"gpus": one.layout.gpus, "step_s": seconds.total} for one, seconds in others(found)],
     }

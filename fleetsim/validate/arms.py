@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
 from statistics import fmean, mode, stdev
 from threading import Lock
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from fleetsim.config.load import scenario_from_mapping, with_changes
@@ -27,6 +27,7 @@ from fleetsim.job.derived_values import SLOWDOWN, seconds_of
 from fleetsim.job.input_moves import by_doubt
 from fleetsim.job.nameplate import mean_step_s
 from fleetsim.job.uncertainty import Axis
+from fleetsim.records import field_names, replace
 from fleetsim.sim.binding import SMALL_WAIT
 from fleetsim.sim.engines import engine_of
 from fleetsim.sim.metrics import numbers_of
@@ -56,8 +57,7 @@ SECONDS = (
 _VOTED = ("capped",)
 
 
-@dataclass(frozen=True, slots=True)
-class Figures:
+class Figures(Struct, frozen=True):
     """What a simulated arm comes to, per step or second.
 
     wait_s: the trainer waits for samples. gen_s: the same with the hand-over that a source counts as generation. tok_s:
@@ -218,7 +218,7 @@ def figures_of(case: PublishedCase, arm: Arm, scenario: Scenario, most: int = RE
     while len(runs) < most and _error(runs) > PRECISE:
         runs.append(figures_at(case, arm, scenario, len(runs)))
     said: dict[str, Any] = {
-        f.name: (mode if f.name in _VOTED else fmean)([getattr(run, f.name) for run in runs]) for f in fields(Figures)
+        n: (mode if n in _VOTED else fmean)([getattr(run, n) for run in runs]) for n in field_names(Figures)
     }
     return Figures(**said)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from fleetsim.errors import InputError, OutsideError, Problem
 from fleetsim.files import reason
+from fleetsim.records import as_dict
 from fleetsim.tell.data import versions
 from fleetsim.validate.case import STATED
 from fleetsim.validate.groups import Row, groups_of
@@ -28,12 +28,14 @@ def data(results: Sequence[CaseResult], rows: Sequence[Row], arms: Sequence[Rang
     return {
         **versions("validate"),
         "assumed": list(STATED),
-        "summary": {**asdict(total), "holds": total.holds},
-        "groups": [asdict(group) for group in groups_of(rows)],
-        "arms": [asdict(row) | {"held": row.held} for row in rows],
+        "summary": {**as_dict(total), "holds": total.holds},
+        "groups": [as_dict(group) for group in groups_of(rows)],
+        "arms": [as_dict(row) | {"held": row.held} for row in rows],
         "cases": [_case(result) for result in results],
         **(
-            {"ranges": {"held": held_share(arms), "arms": [asdict(a) | {"held": a.held} for a in arms]}} if arms else {}
+            {"ranges": {"held": held_share(arms), "arms": [as_dict(a) | {"held": a.held} for a in arms]}}
+            if arms
+            else {}
         ),
     }
 
@@ -49,7 +51,7 @@ def _case(result: CaseResult) -> dict[str, Any]:
         "measure": case.measure,
         "assumed": list(case.assumed),
         "fit": None if case.fit is None else case.fit.model_dump(),
-        "fitted": None if result.fitted is None else asdict(result.fitted),
+        "fitted": None if result.fitted is None else as_dict(result.fitted),
         "wrong_order": [list(pair) for pair in result.wrong_order],
         "blind_wrong_order": [list(pair) for pair in blind.wrong_order],
         "arms": [
@@ -67,14 +69,14 @@ def _case(result: CaseResult) -> dict[str, Any]:
                 "bottleneck_predicted": arm.figures.side,
                 "bottleneck_right": arm.bottleneck,
                 "missed": arm in result.misses,
-                "figures": asdict(arm.figures),
+                "figures": as_dict(arm.figures),
                 "blind": {
                     "gated": unseen.arm.gated,
                     "predicted": unseen.predicted,
                     "error": unseen.error,
                     "ratio_error": unseen.ratio_error,
                     "bottleneck_right": unseen.bottleneck,
-                    "figures": asdict(unseen.figures),
+                    "figures": as_dict(unseen.figures),
                 },
             }
             for arm, unseen in zip(result.arms, blind.arms, strict=True)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from fleetsim.engine.slowdown import slowdown_of
 from fleetsim.validate.arms import figures_of, scenario_of
@@ -23,8 +24,7 @@ _MOST, _MARGIN = 20, 0.01
 _LEAST = 1e-9
 
 
-@dataclass(frozen=True, slots=True)
-class Fitted:
+class Fitted(Struct, frozen=True):
     """value: the scalar. figure: what the baseline comes to with it. met: within 0.2 % of the published one.
 
     tried: values that were simulated to find it.

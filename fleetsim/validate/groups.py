@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from statistics import fmean, median
+
+from msgspec import Struct
 
 from fleetsim import units
 from fleetsim.job.uncertainty import RERUN
@@ -29,8 +30,7 @@ HELD = (0.75, 0.85)
 _LEAST_WAIT = 0.05
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """One arm. error: of the figure, relative to the baseline arm where there is one. wait_error: of the seconds that
     the trainer waits, which alone are predicted where its own are given. first: of a sealed arm, the first prediction.
     """
@@ -56,8 +56,7 @@ class Row:
         return None if self.published is None else self.low <= self.published <= self.high
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(Struct, frozen=True):
     """The predicted arms of a group. median, worst, beyond: of the errors' sizes, and how many are above 25 %. wait:
     median of the waits' errors. held, width: the share of ranges that hold, every case alike, and the median of their
     ends' ratio; None of blind predictions, whose range is not told."""

@@ -11,11 +11,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
+from msgspec import Struct
 from pydantic import Field, ValidationError
 
 from fleetsim import units
@@ -89,8 +89,7 @@ class PublishedOutcome(ConfigSection):
     arms: dict[str, dict[Literal["step_s", "trainer_idle_fraction", "generated_tok_s"], Number]]
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
+class Opened(Struct, frozen=True):
     """One figure of one arm. frozen: as it was foretold. now: what today's model tells. published: None = not yet."""
 
     arm: str
@@ -110,8 +109,7 @@ class Opened:
         return None if self.published is None else self.frozen.low <= self.published <= self.frozen.high
 
 
-@dataclass(frozen=True, slots=True)
-class OpenedFile:
+class OpenedFile(Struct, frozen=True):
     """A prediction with today's figures beside it, and the results where there are any. intact: the seal is right."""
 
     name: str

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from statistics import fmean
+
+from msgspec import Struct
 
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
@@ -17,6 +18,7 @@ from fleetsim.estimates import Ranged
 from fleetsim.job.derived_values import SLOWDOWN
 from fleetsim.job.input_moves import in_doubt
 from fleetsim.job.uncertainty import step_off
+from fleetsim.records import replace
 from fleetsim.sim.threads import side_by_side
 from fleetsim.validate.arms import blind_scenario_of, figures_at, figures_of, scenario_of
 from fleetsim.validate.case import Arm, PublishedCase
@@ -78,8 +80,7 @@ def run_cases(cases: Sequence[PublishedCase], progress: Callable[[str], None] | 
 _TRAINER = ("trainer.fixed_s", "trainer.per_token_s", "trainer.phases")
 
 
-@dataclass(frozen=True, slots=True)
-class RangedArm:
+class RangedArm(Struct, frozen=True):
     """An arm that publishes an absolute figure, in the case's measure."""
 
     case: str

@@ -6,10 +6,10 @@ In Markdown a line a case stands for its arms: the terminal and the page of --ht
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from fleetsim import units
 from fleetsim.engine.slowdown import RUNS, slowdown_of
+from fleetsim.records import replace
 from fleetsim.tell.document import (
     Block,
     Bullets,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from statistics import median
+
+from msgspec import Struct
 
 from fleetsim import units
 from fleetsim.tell.document import Table, Words
@@ -24,8 +25,7 @@ ONE_IN, IN_ORDER = 12, 0.97
 BLIND_MEDIAN = 0.11
 
 
-@dataclass(frozen=True, slots=True)
-class ArmResult:
+class ArmResult(Struct, frozen=True):
     """One arm beside its publication.
 
     predicted: the simulated figure of the case's measure, over the reference arm's where the published one is
@@ -43,8 +43,7 @@ class ArmResult:
     bottleneck: bool | None
 
 
-@dataclass(frozen=True, slots=True)
-class CaseResult:
+class CaseResult(Struct, frozen=True):
     """A case, its scalar, its arms, and the pairs of arms (a, b) that the simulation puts in the wrong order.
 
     pairs: those that have an order. blind: the same with nothing of an arm but its configuration, and the baseline's
@@ -83,8 +82,7 @@ class CaseResult:
         return self._is_far(a) or absolute or a.bottleneck is False
 
 
-@dataclass(frozen=True, slots=True)
-class Summary:
+class Summary(Struct, frozen=True):
     """All cases together: the gates of the whole page. missed: arms that miss a gate by themselves. far: those whose
     ratio does. ratios: arms that have one. pairs: of arms whose order is known. blind: of all cases that were predicted
     blind."""

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
+from msgspec import Struct
+
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import flag
 from fleetsim.job.settings import JOB, Lends, Option
@@ -63,8 +65,7 @@ class FleetWatch:
     resize_on: Annotated[float, Option("Size anew when an input moved by this share.", RULE)] = 0.05
 
 
-@dataclass(frozen=True, slots=True)
-class Watcher:
+class Watcher(Struct, frozen=True):
     """All that a watch needs, checked; nothing is read yet. tell: hears what changes."""
 
     look: Looker
@@ -85,8 +86,7 @@ class Watcher:
         return WatchLoop(self.look, clock, self.options, self.tell)
 
 
-@dataclass(frozen=True, slots=True)
-class WatchResult:
+class WatchResult(Struct, frozen=True):
     """What one evaluation found. now_s: unix seconds of it."""
 
     look: Look

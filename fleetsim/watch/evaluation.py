@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
 
 import numpy as np
+from msgspec import Struct, field
 
 from fleetsim import units
 from fleetsim.config.law_numbers import law_of
@@ -18,6 +18,7 @@ from fleetsim.history.selection import METRIC, bare
 from fleetsim.history.signals import BY_NAME
 from fleetsim.history.window import window
 from fleetsim.job import nameplate
+from fleetsim.records import replace
 from fleetsim.replay.answers import on_top
 from fleetsim.replay.change.recommendation import recommend
 from fleetsim.replay.diagnose.mending import mended
@@ -37,8 +38,7 @@ ENOUGH_STEPS = 20
 _LOADS = (1, 64)
 
 
-@dataclass(frozen=True, slots=True)
-class LookOptions:
+class LookOptions(Struct, frozen=True):
     """window_s: how far back each evaluation reads. selector, mapping, step_s: as `read_prometheus` takes them. base:
     the user's scenario, None = everything is taken from the window. given: dotted paths that the user set anywhere;
     facts: of them, one by one, which win over the window. How many instances there are is counted, whatever anybody
@@ -196,8 +196,7 @@ def _differs(result: Replayed) -> tuple[str, ...]:
     return () if result.implied is None else result.implied.differs
 
 
-@dataclass(frozen=True, slots=True)
-class WantedCount:
+class WantedCount(Struct, frozen=True):
     """instances: the smallest count that holds the targets; at_knee: none does, and this is where more stop paying.
     inputs: what it was sized for."""
 

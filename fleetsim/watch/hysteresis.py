@@ -13,14 +13,14 @@ fleet. Then it is the present count of instances, or more where all of them want
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import flag
 
 
-@dataclass(frozen=True, slots=True)
-class Damping:
+class Damping(Struct, frozen=True):
     """Evaluations in a row that move the recommendation up or down, the share of it that a way down is worth, and the
     seconds after a change without another. Raises InputError for values that damp nothing or forever."""
 
@@ -51,8 +51,7 @@ class Damping:
         return max(1, math.ceil(self.down_share * instances))
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(Struct, frozen=True):
     """instances: the recommendation; None = not yet. wanted: what the last evaluations in a row wanted, all in one
     direction. changed_s: when the recommendation last moved (unix seconds)."""
 

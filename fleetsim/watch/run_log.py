@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct, field
 
 from fleetsim import units
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import flag
 from fleetsim.history.history import History, StepLog
 from fleetsim.history.wandb import run_address
+from fleetsim.records import replace
 from fleetsim.replay.diagnose.checks.reading import FEW_STEPS
 from fleetsim.replay.facts import fault_lines
 from fleetsim.tell.document import NextLines
@@ -36,8 +37,7 @@ Stamp = tuple[object, int, object]
 AGREE = 2
 
 
-@dataclass(frozen=True, slots=True)
-class LogOptions:
+class LogOptions(Struct, frozen=True):
     """path: of the log, a file or a tracker's folder. window_s: seconds of steps at its end that are judged, and no
     fewer than FEW_STEPS of them. every_s: between two looks. framework, mapping: as for any step log. base, given: what
     is known of the job."""

@@ -16,8 +16,9 @@ import re
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Literal, Protocol
+
+from msgspec import Struct, field
 
 from fleetsim import units
 from fleetsim.errors import FleetsimError, InputError, Problem
@@ -59,8 +60,7 @@ class WallClock:
         self._stop.set()
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(Struct, frozen=True):
     """What one evaluation found.
 
     data_s: unix seconds of the newest sample. current: instances present. wanted: the count that the plan asks for,
@@ -86,8 +86,7 @@ class Look:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Status:
+class Status(Struct, frozen=True):
     """What the watcher says at one moment.
 
     up: whether the last evaluation succeeded. withheld: why nothing new is recommended, None = something is.
@@ -107,8 +106,7 @@ class Status:
     changes: int
 
 
-@dataclass(frozen=True, slots=True)
-class WatchOptions:
+class WatchOptions(Struct, frozen=True):
     """every_s: between two evaluations. stale_s: age of the newest sample after which nothing is recommended. start:
     a recommendation to hold from the beginning (a plan's), None = none. Raises InputError."""
 

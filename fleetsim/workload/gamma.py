@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from statistics import NormalDist
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 _CELLS = 4096
@@ -17,8 +17,7 @@ _TINY = math.log(1e-18)
 _LOWEST = -40.0
 
 
-@dataclass(frozen=True, slots=True)
-class GammaTable:
+class GammaTable(Struct, frozen=True):
     """Gamma with shape k and scale 1.
 
     z, log_x: the log-quantile at standard-normal z, increasing. nodes, weights: Gauss-Legendre points of the law and

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from copy import deepcopy
-from dataclasses import dataclass, fields
 from functools import lru_cache
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from fleetsim.config.workload import Empirical, WorkloadConfig
+from fleetsim.records import field_names
 from fleetsim.workload.lengths import sample_latencies, sample_lengths
 from fleetsim.workload.streams import substream
 from fleetsim.workload.turns import TurnStreams, trajectories
@@ -20,8 +21,7 @@ _MAX_FACTOR = 1e9
 _MOST_KEPT, _MOST_TAKES = 100_000, 4
 
 
-@dataclass(frozen=True, slots=True)
-class Groups:
+class Groups(Struct, frozen=True):
     """`n` consecutive groups of G samples; the samples of a group are next to each other, in the order of groups.
 
     first: index of the first group. prompt_tokens: int32 (n,). zero_variance: bool (n,), the filter will drop the
@@ -153,9 +153,9 @@ def _begun(
         source._behind = _begun(workload, entropy, spawn_key, groups_per_step, siblings, tuple(before))[1]
         source.taken = sum(before)
     groups = source.drawn(n_groups)
-    for table in fields(groups):
-        if table.name != "first":
-            getattr(groups, table.name).setflags(write=False)
+    for table in field_names(groups):
+        if table != "first":
+            getattr(groups, table).setflags(write=False)
     assert source.streams is not None
     return groups, source.streams
 

@@ -9,11 +9,11 @@ known as soon as it is drawn: the run meets shorter samples, and no caps.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from fleetsim.config.workload import (
@@ -46,8 +46,7 @@ class TurnStreams:
         self.tool_tokens = substream(seeds, "tool_tokens")
 
 
-@dataclass(frozen=True, slots=True)
-class Trajectories:
+class Trajectories(Struct, frozen=True):
     """What n samples do, a row for each; calls stand sample after sample, one fewer than turns.
 
     turns: int64 (n,). output_tokens: int32 (n,), all turns together. tool_tokens: int32, tool_latency_s: float64

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ import pytest
 
 from fleetsim.config import Scenario, default_scenario, with_changes
 from fleetsim.engine.kernel import tables as t
+from fleetsim.records import replace
 from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate

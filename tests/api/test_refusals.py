@@ -7,7 +7,7 @@ import pickle
 import re
 import sys
 from collections.abc import Callable
-from dataclasses import FrozenInstanceError, fields
+from dataclasses import FrozenInstanceError
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,6 +21,7 @@ from fleetsim.history.access import PrometheusError
 from fleetsim.history.option_names import PROMETHEUS, SELECTOR
 from fleetsim.job.options import EXAMPLES, NAMES
 from fleetsim.job.result import keywords
+from fleetsim.records import field_names
 
 JOB = fs.load("async-one-step", steps=4, replications=2)
 
@@ -42,7 +43,7 @@ def test_nothing_that_is_handed_out_can_be_changed(run: fs.SimulateResult) -> No
     ]
     for it in results:
         name = type(it).__name__
-        for attribute in ("x", fields(it)[0].name):
+        for attribute in ("x", field_names(it)[0]):
             with pytest.raises(
                 FrozenInstanceError, match=rf"cannot set '{attribute}': a {name} never changes; .*with_"
             ):

@@ -115,8 +115,7 @@ def test_comparison(look: Look, tmp_path: Path, dark: bool, phone: bool) -> None
 
 def test_names_of_others_are_read_and_not_run(look: Look, tmp_path: Path) -> None:
     pytest.importorskip("jinja2", reason='the pages need pip install "fleetsim[report]"')
-    from dataclasses import replace
-
+    from fleetsim.records import replace
     from fleetsim.replay.answers import Answers
     from fleetsim.replay.result import ReplayResult
     from tests.replay.histories import Fleet

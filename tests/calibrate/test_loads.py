@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +12,7 @@ from hypothesis import strategies as st
 
 from fleetsim.calibrate.loads import Limits, Load, Request, computed, key_of, lognormal, peak_blocks, scaled, warm_ups
 from fleetsim.calibrate.order import batches, decodes, loads_in_order, mixtures, prompts
+from fleetsim.records import replace
 
 H200 = Limits(max_num_seqs=1024, max_num_batched_tokens=16384, max_model_len=32768, kv_blocks=120_000, block_size=16)
 SMALL = Limits(max_num_seqs=32, max_num_batched_tokens=2048, max_model_len=2048, kv_blocks=4096, block_size=32)

@@ -6,7 +6,6 @@ import json
 import os
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from threading import Barrier, Event
 
@@ -16,6 +15,7 @@ from typer.testing import CliRunner
 from fleetsim.cli.main import app
 from fleetsim.config.load import dump_scenario
 from fleetsim.errors import Interrupted
+from fleetsim.records import replace
 from fleetsim.sim.replications import replicate
 from fleetsim.sim.run import simulate
 from fleetsim.sim.stop import STOP, stopping

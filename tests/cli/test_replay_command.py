@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from typer.testing import CliRunner, Result
 import fleetsim as fs
 from fleetsim.cli.main import app
 from fleetsim.errors import InputError
+from fleetsim.records import replace
 from fleetsim.replay import answers
 from fleetsim.replay.change.plan import load_plan
 from fleetsim.replay.change.recommendation import AdvisedFleet, recommend

@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -26,6 +25,7 @@ from fleetsim.engine.kernel.tables import DONE
 from fleetsim.engine.step_time import PrefillSide
 from fleetsim.engine.transport import transfer_of
 from fleetsim.errors import InputError
+from fleetsim.records import replace
 from fleetsim.sim.engines import engine_of
 from fleetsim.sim.metrics import numbers_of
 from fleetsim.sim.run import simulate

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from fleetsim.engine import EngineLimits, LinearStepTime, state
 from fleetsim.engine.kernel.sizes import SIZES
 from fleetsim.engine.state import GROUP_TABLES, SAMPLE_TABLES, World
 from fleetsim.errors import InputError
+from fleetsim.records import replace
 from fleetsim.sim.engines import engine_of
 from fleetsim.sim.fleet import Fleet
 

@@ -7,7 +7,6 @@ would be about an engine that does not exist.
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,6 +18,7 @@ from fleetsim.engine.limits import SCHEDULERS
 from fleetsim.engine.speculation import Speculation
 from fleetsim.engine.step_time import PrefillSide
 from fleetsim.engine.window import AttentionWindow
+from fleetsim.records import replace
 from tests.engine.reference import run_reference
 
 seconds = st.sampled_from([0.0, 1.7e-5, 3.1e-4, 0.0123])

@@ -7,7 +7,6 @@ import json
 import math
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -26,6 +25,7 @@ from fleetsim.engine.model.names import MODELS, model_shape
 from fleetsim.engine.operators.curves import Curves, curves_of, key_of, read_curves, shipped_curves
 from fleetsim.engine.operators.device import Device
 from fleetsim.errors import InputError
+from fleetsim.records import replace
 
 GIB = 2**30
 SHIPPED: dict[str, Any] = json.loads(

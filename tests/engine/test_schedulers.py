@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from fleetsim.engine import EngineLimits, LinearStepTime, RequestResult, run_req
 from fleetsim.engine.limits import SCHEDULERS
 from fleetsim.engine.step_time import StepTime
 from fleetsim.errors import InputError
+from fleetsim.records import replace
 from fleetsim.sim.fleet import Fleet
 
 SECOND = LinearStepTime(1.0)  # every iteration takes a second

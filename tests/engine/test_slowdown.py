@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from statistics import median
 
 import pytest
@@ -12,6 +11,7 @@ import fleetsim as fs
 from fleetsim.config import data_files, load_scenario
 from fleetsim.engine import slowdown
 from fleetsim.engine.slowdown import RUNS, InAJob, off_by, slowdown_of
+from fleetsim.records import replace
 from fleetsim.sim.engines import engine_of
 
 FRAMEWORKS = sorted({row.framework for row in RUNS})

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +35,7 @@ from fleetsim.engine.speculation import Speculation
 from fleetsim.engine.state import World
 from fleetsim.errors import InputError
 from fleetsim.job.engine_source import engine_source
+from fleetsim.records import replace
 from fleetsim.sim import speculation
 from fleetsim.sim.engines import engine_of, in_engine
 from fleetsim.sim.run import simulate

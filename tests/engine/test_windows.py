@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -15,6 +13,7 @@ from fleetsim.engine.layout import Layout
 from fleetsim.engine.model.names import model_shape
 from fleetsim.engine.window import AttentionWindow
 from fleetsim.errors import InputError
+from fleetsim.records import replace
 from tests.engine.test_roofline import IDEAL
 
 

@@ -13,12 +13,13 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from unittest import mock
 
 import typer.main
 
+from fleetsim.records import replace
 from tests.golden.call import Call
 from tests.golden.inputs import INPUTS
 from tests.golden.server import prometheus

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 from hypothesis import given
@@ -11,6 +10,7 @@ from hypothesis import strategies as st
 
 from fleetsim.history.faults import bounded
 from fleetsim.history.history import Buckets, History, InstanceId
+from fleetsim.records import replace
 
 odd = st.sampled_from([math.inf, -math.inf, -1.0, -(2.0**63), 1e300, 2.0**70])
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 
 import numpy as np
@@ -16,6 +15,7 @@ from fleetsim.history.prometheus import Prometheus
 from fleetsim.history.read import read_prometheus
 from fleetsim.history.selection import bare, parse_map, wrong
 from fleetsim.history.window import parse_time
+from fleetsim.records import replace
 from tests.history.fake_prometheus import FakePrometheus, Fault, Series, serving
 
 START = 1_795_000_005.0  # a multiple of 15
@@ -159,7 +159,7 @@ def test_a_restart_is_counted_across() -> None:
     series = engine("a")
     tokens = series[0].values.copy()
     tokens[half:] -= tokens[half] - 10
-    series[0] = dataclasses.replace(series[0], values=tokens)
+    series[0] = replace(series[0], values=tokens)
     with serving(series) as fake:
         history = read(fake)
     assert growth(history.values["generation_tokens"])[0] == RATE * (END - START - 15) + 10

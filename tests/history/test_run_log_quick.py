@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -23,6 +22,7 @@ from fleetsim.history.step_logs.console import (
 from fleetsim.history.step_logs.rows import RunLogTable, flat
 from fleetsim.history.text import _PAIR, Row, clean, cleaner, dict_of, number, numbers_of
 from fleetsim.json_text import from_loose_json
+from fleetsim.records import replace
 
 from .verl_log import VerlJob, console
 

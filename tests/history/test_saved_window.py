@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +17,7 @@ from fleetsim.history.files import read_file
 from fleetsim.history.history import Buckets, History, InstanceId, Note, StepLog
 from fleetsim.history.long_table import load_long
 from fleetsim.history.saved_window import load_history, save_history
+from fleetsim.records import replace
 
 from .strategies import facts, histories
 

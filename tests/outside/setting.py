@@ -1,8 +1,10 @@
 """What a job of the outside world is made of: every number that a history is generated from."""
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
+
+from fleetsim.records import replace
 
 
 @dataclass(frozen=True)

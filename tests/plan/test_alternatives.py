@@ -6,7 +6,6 @@ import copy
 import math
 import pickle
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,6 +20,7 @@ from fleetsim.estimates import estimate
 from fleetsim.job.result import Later
 from fleetsim.job.trials import looked, simulated, with_instances
 from fleetsim.job.words import BINDINGS, lost_words
+from fleetsim.records import replace
 from fleetsim.search.alternative import Alternatives
 from fleetsim.search.change import Typed
 from fleetsim.search.levers import CADENCE, CAP, LENGTH, NO_CAP, ONE_MORE, STALENESS, levers_of, share_above

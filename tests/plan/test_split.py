@@ -8,7 +8,6 @@ token comes with its free prefill), and C GPU-seconds of training that divide pe
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -16,6 +15,7 @@ import pytest
 
 from fleetsim.config import Scenario, default_scenario, with_changes
 from fleetsim.errors import InputError, StuckError
+from fleetsim.records import replace
 from fleetsim.search.arrangements import Rules
 from fleetsim.split.split import Advice
 from fleetsim.split.split import split as ways_of

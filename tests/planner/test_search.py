@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from fleetsim.errors import InputError, StuckError
 from fleetsim.job.trials import Measure, flat, remembered, simulated
 from fleetsim.plan.choices import ChoiceInputs
 from fleetsim.plan.plan import Space, pareto, plan, worth_a_look
+from fleetsim.records import replace
 from fleetsim.search.arrangements import divided
 from fleetsim.search.explore import Search
 from fleetsim.search.found import Found, age_of

@@ -6,7 +6,6 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +17,7 @@ from fleetsim.history.counters import increments
 from fleetsim.history.history import History
 from fleetsim.history.prometheus import Prometheus
 from fleetsim.history.read import read_prometheus
+from fleetsim.records import replace
 from tests.real_prometheus.exporter import Exporter
 from tests.real_prometheus.made import CYCLE, LE, MEAN, UPGRADE_S, Fleet
 from tests.real_prometheus.proxy import Answer, Fault, Proxy, cut, late, refused, truncated, without_samples

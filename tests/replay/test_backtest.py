@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -10,6 +9,7 @@ import pytest
 
 from fleetsim.config.load import load_scenario, with_changes
 from fleetsim.history.history import History, StepLog
+from fleetsim.records import replace
 from fleetsim.replay.backtest import backtest
 from fleetsim.replay.compared_quantities import RECHECK_PAUSES, REMEASURE
 from fleetsim.replay.implied.implied_scenario import Implied, implied

@@ -3,14 +3,13 @@ window's loads end the intervals grow."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetsim.config.load import load_scenario, with_changes
 from fleetsim.engine.step_time import LinearStepTime
+from fleetsim.records import replace
 from fleetsim.replay.change.recommendation import extrapolated
 from fleetsim.replay.change.what_if import changed, what_if
 from fleetsim.replay.implied.admission import _may_be_spread

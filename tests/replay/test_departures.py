@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetsim.history.history import History
+from fleetsim.records import replace
 from fleetsim.replay.diagnose.diagnosis import diagnose
 from fleetsim.replay.observe.observe import observe
 from fleetsim.replay.words import ordered, price_words, size_words

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ from hypothesis import strategies as st
 
 from fleetsim.config.load import scenario_from_mapping
 from fleetsim.config.scenario import Scenario
+from fleetsim.records import replace
 from fleetsim.replay.diagnose.checks.case import round_count
 from fleetsim.replay.diagnose.cost import observed_slices, pools_of, settle
 from fleetsim.replay.diagnose.diagnosis import CHECKS, diagnose

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 
 from fleetsim.config.scenario import Scenario
 from fleetsim.history.history import History, StepLog
+from fleetsim.records import replace
 from fleetsim.replay.diagnose.diagnosis import diagnose
 from fleetsim.replay.observe.observe import observe
 from fleetsim.replay.observe.observed import Observed

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
@@ -14,6 +12,7 @@ from fleetsim.config.load import default_scenario, load_scenario, with_changes
 from fleetsim.config.workload import Lognormal
 from fleetsim.errors import InputError
 from fleetsim.job.nameplate import mean_step_s
+from fleetsim.records import replace
 from fleetsim.replay.implied.implied_scenario import implied
 from fleetsim.replay.implied.workload import length_law
 from fleetsim.replay.observe.observed import LengthHistogram, Reading

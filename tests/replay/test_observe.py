@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,6 +7,7 @@ from hypothesis import strategies as st
 
 from fleetsim.errors import InputError
 from fleetsim.history.history import History
+from fleetsim.records import replace
 from fleetsim.replay.observe.lengths import group_from_hits, quantile
 from fleetsim.replay.observe.observe import observe
 from fleetsim.replay.observe.rates import MOST, edges_of

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from fleetsim.errors import InputError
 from fleetsim.history.files import read_file
 from fleetsim.history.history import History
 from fleetsim.history.merge import same
+from fleetsim.records import replace
 from fleetsim.replay.observe.observe import observe
 from fleetsim.replay.observe.observed import Observed
 from fleetsim.replay.run import possible

@@ -177,6 +177,6 @@ def test_a_counter_that_counts_less_than_the_silence_does_not_hide_it() -> None:
 
 
 def _with(history, histograms=None, **values):  # type: ignore[no-untyped-def]
-    from dataclasses import replace
+    from fleetsim.records import replace
 
     return replace(history, values={**history.values, **values}, histograms=histograms or history.histograms)

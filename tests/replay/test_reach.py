@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 
 from fleetsim.config.load import load_scenario, with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.step_time import LinearStepTime
+from fleetsim.records import replace
 from fleetsim.replay.answers import Answers
 from fleetsim.replay.change.recommendation import REACH, extrapolated, recommend, running_per_instance
 from fleetsim.replay.change.what_if import sweep, what_if

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from fleetsim.config.load import load_scenario
 from fleetsim.config.scenario import Scenario
 from fleetsim.export.openmetrics import write_openmetrics
 from fleetsim.history.openmetrics import read_openmetrics
+from fleetsim.records import replace
 from fleetsim.replay.diagnose.diagnosis import diagnose
 from fleetsim.replay.diagnose.finding import Finding
 from fleetsim.replay.implied.implied_scenario import implied

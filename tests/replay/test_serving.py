@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache
 
 import numpy as np
 import pytest
 
 from fleetsim.config.scenario import Scenario
+from fleetsim.records import replace
 from fleetsim.replay.diagnose.diagnosis import diagnose
 from fleetsim.replay.diagnose.finding import Finding
 from fleetsim.replay.observe.interruptions import Pause, Pauses

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +13,7 @@ from scipy.optimize import nnls
 from fleetsim.engine.step_time import LinearStepTime, StepTime
 from fleetsim.history.history import Buckets, History, InstanceId
 from fleetsim.history.openmetrics import read_openmetrics
+from fleetsim.records import replace
 from fleetsim.replay.implied.speed import Speed, speed_of
 from fleetsim.replay.observe import paces as load_curve
 from fleetsim.replay.observe.interruptions import Pause, Pauses

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +12,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.export.openmetrics import write_openmetrics
 from fleetsim.history.history import History
 from fleetsim.history.openmetrics import read_openmetrics
+from fleetsim.records import replace
 from fleetsim.replay.change.what_if import what_if
 from fleetsim.replay.implied.implied_scenario import Implied, implied
 from fleetsim.replay.observe.observe import observe

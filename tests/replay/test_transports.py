@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from fleetsim.config.load import load_scenario, with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.transport import sync_times
+from fleetsim.records import replace
 from fleetsim.replay.change.what_if import changed, sweep, what_if, with_transport
 from fleetsim.replay.implied.implied_scenario import Implied, implied
 from tests.replay.test_backtest import implied_of, window_of

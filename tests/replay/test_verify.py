@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from fleetsim.config.load import load_scenario, with_changes
 from fleetsim.history.history import InstanceId
+from fleetsim.records import replace
 from fleetsim.replay.change.plan import (
     BaselineFields,
     IntervalFields,

@@ -62,9 +62,8 @@ def test_another_gpu_has_its_own_speed(model: Implied) -> None:
 
 
 def test_fewer_instances_drop_the_last_speed_factors() -> None:
-    from dataclasses import replace
-
     from fleetsim.config.load import with_changes
+    from fleetsim.records import replace
 
     base = with_changes(load_scenario("async-one-step"), {"fleet.speed_factors": [1.0, 1.0, 1.0, 1.2]})
     model = Implied(base, None, None, (), (), None, ())
@@ -99,9 +98,8 @@ def test_refused(model: Implied) -> None:
 
 def test_the_recommendation_uses_the_engine_of_the_window(model: Implied) -> None:
     """An engine ten times as slow, and a trainer that keeps up: the fleet that the window has is far too small."""
-    from dataclasses import replace
-
     from fleetsim.config.load import with_changes
+    from fleetsim.records import replace
 
     assert model.engine is not None
     scenario = with_changes(

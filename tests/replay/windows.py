@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from fleetsim.history.history import InstanceId, Note
+from fleetsim.records import field_names, replace
 from fleetsim.replay.observe.interruptions import Pause, Pauses
 from fleetsim.replay.observe.observed import (
     FleetView,
@@ -91,9 +91,9 @@ def window(start: Observed = HEALTHY, /, **changes: Any) -> Observed:
 
 
 def _changed(value: Any, changes: dict[str, Any]) -> Any:
-    assert is_dataclass(value)
     assert not isinstance(value, type)
-    names = {f.name for f in fields(value)}
+    names = set(field_names(value))
+    assert names, "a record"
     direct = {path: new for path, new in changes.items() if "." not in path}
     below: dict[str, dict[str, Any]] = {}
     for path, new in changes.items():

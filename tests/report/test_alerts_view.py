@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import pytest
 
 from fleetsim.alerts.alert_rule import per_month, short
 from fleetsim.alerts.signals import BY_STANDING_NAME
 from fleetsim.alerts.told import document
+from fleetsim.records import replace
 from fleetsim.tell.console import as_text
 from fleetsim.tell.terminal import draw
 from tests.standing.plans import chosen

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -11,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleetsim.history.history import History, InstanceId
+from fleetsim.records import replace
 from fleetsim.replay.answers import Answers
 from fleetsim.replay.change.recommendation import AdvisedFleet
 from fleetsim.replay.observe.intervals import intervals_of

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from fleetsim.config.scenario import Scenario
 from fleetsim.estimates import Estimate
 from fleetsim.history.history import InstanceId, Note
+from fleetsim.records import replace
 from fleetsim.replay.answers import Answers
 from fleetsim.replay.backtest import Backtest, Slice
 from fleetsim.replay.change.verification import Verification, VerifyItem

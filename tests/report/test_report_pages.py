@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -16,6 +15,7 @@ from fleetsim.config import load_scenario, with_changes
 from fleetsim.config.data_files import find_preset
 from fleetsim.engine.kernel.tables import DONE, G_TRAINED
 from fleetsim.job.result import Later
+from fleetsim.records import replace
 from fleetsim.sim.run import simulate
 from fleetsim.sim.window import window_of
 from fleetsim.simulate.facts import document as simulate_document

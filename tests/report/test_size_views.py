@@ -4,7 +4,6 @@ import io
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from fleetsim.job import words
 from fleetsim.job.facts import run_facts
 from fleetsim.job.trials import trial_of
 from fleetsim.job.words import BINDINGS, binding_words
+from fleetsim.records import replace
 from fleetsim.search.objective import Target
 from fleetsim.size.facts import brief_facts, document, size_document
 from fleetsim.size.size import Sizing, size

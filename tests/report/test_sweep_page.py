@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from typer.testing import CliRunner
 import fleetsim as fs
 from fleetsim import units
 from fleetsim.cli.main import app
+from fleetsim.records import replace
 from fleetsim.sweep.cell import text_of
 from fleetsim.sweep.facts import document
 from fleetsim.sweep.pictures import front_chart

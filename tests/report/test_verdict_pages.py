@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from fleetsim.cli.main import app
 from fleetsim.compare.compare import Comparison, InputDifference, MetricChange
 from fleetsim.compare.facts import document as compared
 from fleetsim.estimates import Estimate
+from fleetsim.records import replace
 from fleetsim.tell.charts.chart import Rows
 from fleetsim.tell.page import document_page
 from fleetsim.validate.arms import Figures

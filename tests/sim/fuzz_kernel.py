@@ -14,7 +14,6 @@ import argparse
 import faulthandler
 import time
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 from unittest import mock
 
@@ -30,6 +29,7 @@ from fleetsim.engine.requests import run_requests
 from fleetsim.engine.step_time import StepTime
 from fleetsim.engine.window import AttentionWindow
 from fleetsim.errors import InputError, StuckError
+from fleetsim.records import replace
 from fleetsim.sim import fleet
 from fleetsim.sim.fleet import ActivityLog, Fleet
 from fleetsim.sim.run import simulate

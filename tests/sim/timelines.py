@@ -7,7 +7,6 @@ left of an iteration when something happens in its middle moves them by hundredt
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Sequence
 from itertools import combinations
 from typing import Any
@@ -18,6 +17,7 @@ import numpy as np
 from fleetsim.config import Scenario, default_scenario, with_changes
 from fleetsim.engine import EngineLimits, LinearStepTime, StepTime
 from fleetsim.engine.kernel import tables as t
+from fleetsim.records import replace
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
 from fleetsim.workload.groups import Groups, GroupSource
@@ -46,7 +46,7 @@ BASE: dict[str, Any] = {
 
 def limited(engine: Engine, **limits: int) -> Engine:
     """The engine with other limits (fields of EngineLimits)."""
-    return engine[0], dataclasses.replace(engine[1], **limits)
+    return engine[0], replace(engine[1], **limits)
 
 
 def scenario_of(changes: dict[str, Any]) -> Scenario:
@@ -75,7 +75,7 @@ def play(
         rows = [lengths[min(g, len(lengths) - 1)] for g in range(drawn.first, drawn.first + n_groups)]
         seconds = [row if isinstance(row, tuple) else (row,) * siblings for row in rows]
         assert all(len(row) == siblings for row in seconds), f"a group starts {siblings} samples"
-        return dataclasses.replace(
+        return replace(
             drawn,
             output_tokens=np.array(seconds, np.int32).ravel() * TOKENS_PER_S,
             zero_variance=np.isin(np.arange(drawn.first, drawn.first + n_groups), dropped),

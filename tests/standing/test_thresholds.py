@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -18,6 +16,7 @@ from fleetsim.alerts.rules import Writing, only, rules_document
 from fleetsim.alerts.signals import STANDING
 from fleetsim.alerts.thresholds import choose, impossible, rounded
 from fleetsim.config.load import with_changes
+from fleetsim.records import replace
 from tests.standing.plans import chosen, rehearsed, small
 
 CAUSES = ("instance_lost", "trainer_slow", "sync_slow", "lengths_drift", "straggler", "cache_off", "groups_dropped")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from fleetsim.errors import InputError, OutsideError, Problem
 from fleetsim.history.prometheus import Prometheus
+from fleetsim.records import replace
 from fleetsim.watch.evaluation import Looker, LookOptions, of_now
 from fleetsim.watch.hysteresis import Damping
 from fleetsim.watch.watch import Look, Status, WallClock, WatchLoop, WatchOptions

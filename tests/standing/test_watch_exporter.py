@@ -7,12 +7,12 @@ import http.client
 import socket
 import urllib.error
 import urllib.request
-from dataclasses import replace
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from fleetsim.errors import InputError, OutsideError
+from fleetsim.records import replace
 from fleetsim.watch import exporter as exporter_module
 from fleetsim.watch.exporter import Exporter, is_loopback, parse_listen
 from fleetsim.watch.watch import Look, Status

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import pytest
 
 from fleetsim.engine.gpus import gpu_spec
 from fleetsim.engine.model.names import model_shape
+from fleetsim.records import replace
 from fleetsim.trainer.estimate import laid_out
 from fleetsim.trainer.plan import Batch, Recipe, TrainerLayout, TrainingPlan, memory_of, work_of
 from fleetsim.trainer.seconds import Efficiency, TrainerFit, ring_s, shipped_fit, step_seconds

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import runpy
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from fleetsim.config.tree import given_paths
 from fleetsim.engine.slowdown import RUNS, off_by, slowdown_of
 from fleetsim.job.nameplate import mean_step_s
 from fleetsim.job.uncertainty import RERUN, step_off
+from fleetsim.records import replace
 from fleetsim.tell.markdown import same
 from fleetsim.validate.arms import blind_scenario_of, factors_of, scenario_of
 from fleetsim.validate.case import PublishedCase, load_cases, shipped

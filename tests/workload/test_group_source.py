@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from typing import Any
 
@@ -13,6 +12,7 @@ from hypothesis import strategies as st
 
 from fleetsim.config import scenario_from_mapping
 from fleetsim.config.workload import WorkloadConfig
+from fleetsim.records import field_names
 from fleetsim.workload import Groups, GroupSource, seed_sequence, stream
 from fleetsim.workload.streams import substream
 
@@ -40,7 +40,7 @@ def source(w: WorkloadConfig, seed: int = 5, replication: int = 0) -> GroupSourc
 
 
 def joined(parts: list[Groups]) -> dict[str, np.ndarray[Any, Any]]:
-    names = [f.name for f in dataclasses.fields(Groups) if f.name != "first"]
+    names = [name for name in field_names(Groups) if name != "first"]
     return {name: np.concatenate([getattr(p, name) for p in parts]) for name in names}
 
 

@@ -11,9 +11,9 @@ all.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from fleetsim.calibrate.raw import FITTED, Raw
@@ -25,8 +25,7 @@ PER_DURATION = ("seconds", "segment", "overheads")
 PER_ITERATION = ("decodes", "kv_tokens", "prefill_tokens", "attn_pairs", "drafted")
 
 
-@dataclass(frozen=True, slots=True)
-class Observations:
+class Observations(Struct, frozen=True):
     """Durations, each of one iteration or of several in a row.
 
     seconds: shape (observations,), > 0. segment: which load, shape (observations,): what was measured together is kept
@@ -117,8 +116,7 @@ SEQ, PREFILL, KV, PAIRS, OVERHEAD = range(5)
 LAST_PIECE = 1.25  # the last knot over the one before it, at least
 
 
-@dataclass(frozen=True, slots=True)
-class Basis:
+class Basis(Struct, frozen=True):
     """The columns of f. knots: tokens, increasing. pad_to: sizes that n is padded up to, empty where it is not."""
 
     knots: tuple[float, ...]
@@ -221,8 +219,7 @@ Array = NDArray[np.float64]
 RIDGE = 1e-12  # of a column's own square: separates columns that are the same but for rounding
 
 
-@dataclass(frozen=True, slots=True)
-class Grams:
+class Grams(Struct, frozen=True):
     """Sums over the rows of each unit (a load's iterations of one kind), each row's weights adding up to 1 in its unit.
 
     xx: shape (units, columns, columns). xy: (units, columns). yy: (units,). load: which load each unit belongs to,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from fleetsim import units
@@ -28,6 +28,7 @@ from fleetsim.calibrate.fit.identifiability import Prior, Weights, held_by, requ
 from fleetsim.calibrate.fit.knots import NEGLIGIBLE, KnotChoice, choose, draws, fold_fits, folds, interval, with_curve
 from fleetsim.config.engine_profile import Coefficients, EstimateFields, FitError, Ranges
 from fleetsim.engine.step_time import StepTime
+from fleetsim.records import replace
 
 DRAWS = 400
 LOST = 0.01  # of the time: outliers that took more are told
@@ -38,8 +39,7 @@ _Groups = tuple[NDArray[np.bool_], NDArray[np.bool_], float]  # as knots.choose 
 __all__ = ["Fit", "Prior", "fit"]
 
 
-@dataclass(frozen=True, slots=True)
-class Fit:
+class Fit(Struct, frozen=True):
     """A fitted step-time model.
 
     coefficients: with 95 % intervals. error: on loads that the fit had not seen. ranges: what the observations held.
@@ -54,8 +54,7 @@ class Fit:
     assumed: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Model:
+class _Model(Struct, frozen=True):
     """One form of the model, its knots chosen. free: per linear coefficient; fold, measured: per unit, the rest is a
     prior; c: of the kept knots."""
 

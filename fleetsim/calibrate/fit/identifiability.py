@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from fleetsim.calibrate.fit.design import (
@@ -42,8 +42,7 @@ FINEST = 1e-3  # relative: noise is never taken to be less
 SHARED_LEAST = 5e-3  # tau is never taken to be less: no load outweighs another because it ran longer
 
 
-@dataclass(frozen=True, slots=True)
-class Weights:
+class Weights(Struct, frozen=True):
     """How each observation counts.
 
     scale_s: seconds that its error is relative to, shape (observations,). row: 0 = left out. unit: a load's iterations
@@ -146,8 +145,7 @@ ALONE = 1e-7  # share of a column's square that no other column explains: below 
 MOSTLY, VAGUE = 0.5, 0.1  # of a variance, of a coefficient: see `resting_on`
 
 
-@dataclass(frozen=True, slots=True)
-class Prior:
+class Prior(Struct, frozen=True):
     """Durations from elsewhere (a roofline), for what a source does not measure.
 
     relative_sigma: how far off they may be, all of them together by one factor. So the whole prior counts as one

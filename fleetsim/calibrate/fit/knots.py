@@ -14,9 +14,8 @@ apart, with Student's t, 0.90 and 0.91; and no load known better than to half a 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from fleetsim.calibrate.fit.design import Array, Basis, Grams, solve, solve_many
@@ -29,8 +28,7 @@ NOTICEABLE = 3e-3  # relative error of a load
 UNSURE = 2.0  # standard deviations of a load's mean
 
 
-@dataclass(frozen=True, slots=True)
-class KnotChoice:
+class KnotChoice(Struct, frozen=True):
     """A choice of knots. keep: which of the candidates. errors: each unit's mean squared relative error, predicted by
     a fit to the other folds, shape (units,). plausible: all choices that the data do not tell from the best one."""
 

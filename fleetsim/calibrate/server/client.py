@@ -10,11 +10,11 @@ import os
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
+from msgspec import Struct
 
 from fleetsim.calibrate.session import LoadRefusedError
 from fleetsim.errors import InputError, OutsideError, Problem
@@ -27,8 +27,7 @@ IDLE_S = 2.0  # until an idle connection is given up; servers do so after 5 s (u
 MAX_BODY = 64 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(Struct, frozen=True):
     """root: scheme, host, port and path prefix, without a trailing slash or /v1; messages show it."""
 
     root: str
@@ -72,8 +71,7 @@ def address_of(url: str) -> Address:
     return Address(f"{parts.scheme}://{named}{f':{port}' if port is not None else ''}{path}")
 
 
-@dataclass(slots=True)
-class Key:
+class Key(Struct):
     """The bearer token. spare: what is tried only when the server asks for one, so that it goes nowhere unasked."""
 
     token: str | None

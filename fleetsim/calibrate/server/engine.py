@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from fleetsim import units
@@ -25,8 +25,7 @@ from fleetsim.calibrate.session import load_words
 STRETCH = 8  # iterations per observation of a decode window
 
 
-@dataclass(slots=True)
-class ObservationColumns:
+class ObservationColumns(Struct):
     """Observations as columns of an `obs` record: dt in microseconds, and what their iterations held. drafted: tokens
     that an iteration verifies for each decode."""
 
@@ -167,8 +166,7 @@ class ServerWatch(Protocol):
         """Waits between loads until the server is idle. Raises OutsideError where others have come."""
 
 
-@dataclass(slots=True)
-class ServerEngine:
+class ServerEngine(Struct):
     """A server that is measured.
 
     start: the fields of its `start` record. wait: runs a coroutine to its end. together: prompt chunks share iterations

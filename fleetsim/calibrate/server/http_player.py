@@ -7,8 +7,9 @@ import contextlib
 import re
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from fleetsim.calibrate.server.client import Client, GoneError
 from fleetsim.calibrate.server.play import Ask, Course, Dialect, Play, Played, Stream
@@ -16,8 +17,7 @@ from fleetsim.errors import OutsideError
 from fleetsim.json_text import from_json
 
 
-@dataclass(slots=True)
-class _State:
+class _State(Struct):
     """One play under way. at: called whenever something arrives. moved: set on everything that a moment may hang on."""
 
     course: Course
@@ -176,8 +176,7 @@ class BrokenStreamError(Exception):
     """What came is no stream of completion chunks; the message says what it was."""
 
 
-@dataclass(slots=True)
-class EventReader:
+class EventReader(Struct):
     """Cuts bytes into the data of events. An event ends with an empty line; several data lines join with newlines."""
 
     rest: bytes = b""

@@ -6,8 +6,9 @@ Only named fields are read from a server's own description of itself: SGLang's h
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from fleetsim.calibrate.facts import GivenFlags
 from fleetsim.calibrate.loads import Limits
@@ -20,8 +21,7 @@ from fleetsim.json_text import from_json
 DEFAULTS = {"max_num_seqs": 256, "max_num_batched_tokens": 2048, "block_size": 16, "max_model_len": 4096}
 
 
-@dataclass(slots=True)
-class Identity:
+class Identity(Struct):
     """A server: engine (vllm, sglang, openai), its limits as far as known (None: unknown), what it says else.
 
     num_gpu_blocks: as vLLM counts them, the null block included; kv_blocks: usable ones, where something else says

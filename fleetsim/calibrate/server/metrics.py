@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from fleetsim.calibrate.facts import DraftCounts
 from fleetsim.errors import OutsideError
@@ -28,8 +29,7 @@ COUNTERS = {
 Samples = dict[str, list[tuple[dict[str, str], float]]]  # by name: labels, value
 
 
-@dataclass(frozen=True, slots=True)
-class Gauges:
+class Gauges(Struct, frozen=True):
     """One reading. running, waiting: requests; ended, preempted, hit_tokens: counters since the server came up, None
     where the page has none. cache: the labels of vLLM's cache_config_info. engines: data-parallel engines behind it.
     drafts: of speculative decoding, None where the engine makes none.

@@ -5,16 +5,16 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
+from msgspec import Struct, field
 
 from fleetsim.calibrate.loads import Limits, Load
+from fleetsim.records import replace
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(Struct, frozen=True):
     """One HTTP request. prompt: a key; the same key and length mean the same prompt. n: choices, siblings in one."""
 
     prompt: int
@@ -23,8 +23,7 @@ class Ask:
     n: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Play:
+class Play(Struct, frozen=True):
     """Requests sent together.
 
     window: stop once every stream has made this many tokens since the last of them began; None: run to the end.
@@ -38,8 +37,7 @@ class Play:
     gap: int = 0
 
 
-@dataclass(slots=True)
-class Stream:
+class Stream(Struct):
     """One choice of one request. times, counts: when something arrived (seconds) and how many tokens had come by then.
 
     submitted_s: when its request went out. prompt_tokens: as the server counted them, else as asked for. exact: the
@@ -87,8 +85,7 @@ class Stream:
             self.counts = [c * scale for c in self.counts]
 
 
-@dataclass(slots=True)
-class Played:
+class Played(Struct):
     """What came of a play. cut: the deadline came first. crowded: the streams never all ran at once.
 
     started: streams that made tokens. client_cpu: share of a core that the client itself took, None where unknown.
@@ -128,8 +125,7 @@ class Player(Protocol):
 PATIENCE = 192  # tokens per running stream without another one beginning, after which the rest are taken to wait
 
 
-@dataclass(slots=True)
-class Course:
+class Course(Struct):
     """How far a play has come, counted as tokens arrive: constant work per arrival, whatever the number of streams.
 
     Its moments come in turn: all streams have begun, each request of Play.then, the end of the window.
@@ -206,8 +202,7 @@ EXTRAS: tuple[dict[str, Any], ...] = (
 )
 
 
-@dataclass(slots=True)
-class Dialect:
+class Dialect(Struct):
     """extras: fields beside the standard ones. counted_by: token_ids, usage, logprobs, or spread.
 
     tokens_per_chunk: for spread, until a stream's own usage says. ends_early: the server stopped before max_tokens,

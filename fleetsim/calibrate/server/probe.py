@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct, field
 
 from fleetsim.calibrate.facts import GivenFlags
 from fleetsim.calibrate.server.client import Client
@@ -140,8 +140,7 @@ RUN_S = 0.7
 TRIES = 3
 
 
-@dataclass(slots=True)
-class _Arrivals:
+class _Arrivals(Struct):
     """When something came, while a play runs."""
 
     player: Player

@@ -16,7 +16,6 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,7 @@ from fleetsim.engine.model.mlps import Mixture
 from fleetsim.engine.model.names import model_shape
 from fleetsim.engine.model.shape import ModelShape
 from fleetsim.errors import InputError, OutsideError, Problem
+from fleetsim.records import replace
 
 PACKAGE = "aiconfigurator_core"
 INSTALL = "pip install 'fleetsim[aiconfigurator]' (Linux on x86-64, Python 3.11 to 3.13)"

@@ -17,10 +17,10 @@ iteration lies within 7 % of the model for runs of ten requests per slot; this i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+from msgspec import Struct
 
 from fleetsim.calibrate.sources.source import Array, Duration, iteration, of_a_prompt
 
@@ -29,8 +29,7 @@ MOST_ITERATIONS = 256  # between two prompts; beyond, the prompt's share is aver
 MOST_OF_A_BATCH = 200_000  # iterations
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(Struct, frozen=True):
     """Means of a run.
 
     prompt_tokens, output_tokens: per request. decodes: decoding on average. between_tokens_s: between the tokens of
@@ -101,8 +100,7 @@ TOGETHER = 0.3  # of an iteration: first tokens that close came out of one
 STEADY = 0.25  # a window is left out where the batch changes by more than this from end to end
 
 
-@dataclass(frozen=True, slots=True)
-class TokenTimes:
+class TokenTimes(Struct, frozen=True):
     """Requests of a run. prompt_tokens, start_s: shape (requests,). tokens_s: when each token came, per request."""
 
     prompt_tokens: Array

@@ -16,12 +16,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from fleetsim.calibrate.sources.benchmark_run import (
     Run,
@@ -55,8 +55,7 @@ ARGUMENTS = (*SWEPT, "input_len", "output_len", "random_input_len", "random_outp
              "tensor_parallel_size", "dtype")  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class FileFormat:
+class FileFormat(Struct, frozen=True):
     """A kind of file. has: whether a document is one. durations: what a run measured. facts: what the runs say of the
     engine. runs: the runs in a document, itself if not said. where: the place of a run in the file, of its number and
     how many there are. notes: what is assumed of each."""

@@ -7,10 +7,10 @@ import io
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from fleetsim.calibrate.facts import GivenFlags
@@ -19,6 +19,7 @@ from fleetsim.calibrate.loads import prompt_chunks
 from fleetsim.config.data_files import read_text
 from fleetsim.errors import InputError, Problem
 from fleetsim.json_text import from_loose_json
+from fleetsim.records import replace
 
 Array = NDArray[np.float64]
 Facts = dict[str, str | int | float]  # what a file says of the engine
@@ -36,8 +37,7 @@ def config_of(model: str | None) -> str | None:
 MOST_S, MOST_TOKENS = 10_000_000, 100_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Duration:
+class Duration(Struct, frozen=True):
     """A duration and the iterations that it took.
 
     seconds: of all of them together. iterations: shape (iterations, 4), by ITERATION; averages may be fractions.
@@ -50,8 +50,7 @@ class Duration:
     run: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(Struct, frozen=True):
     """What one file or table tells.
 
     what: the kind of file, in words. observations: a segment each. run: the benchmark run of each observation, shape
@@ -79,8 +78,7 @@ def of_a_prompt(tokens: float, budget: float) -> Array:
     return np.concatenate([iteration(0, 0, *chunk) for chunk in prompt_chunks([tokens], budget)])
 
 
-@dataclass(slots=True)
-class FileReading:
+class FileReading(Struct):
     """How a file is read. given: what the user says of the engine. budget: max_num_batched_tokens. number: of the run
     that is read, 0, 1, 2... notes: what had to be assumed."""
 
@@ -206,8 +204,7 @@ def csv_rows(text: str, path: str) -> list[dict[str, str]]:
     return rows
 
 
-@dataclass(slots=True)
-class DocumentFields:
+class DocumentFields(Struct):
     """Numbers of one document, with every problem met so far. scale: of the values of some keys; of others it is what
     their name says, 1e-3 with `_ms` in it."""
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 
 from fleetsim.calibrate.loads import Limits, Load, Ran, Request, computed, warm_ups
 from fleetsim.calibrate.raw import RawWriter, request_columns
@@ -26,8 +26,7 @@ FATAL = ("cuda error", "device-side", "illegal memory", "cublas", "nccl", "out o
 SLOT_NAMES = ("max_num_running_reqs", "max_num_active_reqs")  # 0.32 counts admissions apart
 
 
-@dataclass(slots=True)
-class VllmEngine:
+class VllmEngine(Struct):
     """A started engine. took: seconds of its start, for the records. forging: whether contexts can be put into the
     prefix cache without computing them."""
 

@@ -17,13 +17,15 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from fleetsim.calibrate.loads import key_of
 from fleetsim.errors import OutsideError
 from fleetsim.files import reason, unwritten
+from fleetsim.records import as_dict, replace
 
 MODULE = "fleetsim.calibrate.vllm.child"
 POLL_S = 0.2
@@ -35,8 +37,7 @@ LOG_BYTES = 1 << 16
 Tell = Callable[[str], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Spec:
+class Spec(Struct, frozen=True):
     """What the child is to do. raw: the file it appends to. budget_s: for everything, its start included.
 
     resume: leave out what the raw file says has ended. skip: keys of loads to leave out besides (loads.key_of).
@@ -63,8 +64,7 @@ class End(enum.StrEnum):
     DIED = "died"
 
 
-@dataclass(frozen=True, slots=True)
-class MeasurementOutcome:
+class MeasurementOutcome(Struct, frozen=True):
     """How a measurement ended. said: in words, with the remedy, empty where all went well.
 
     loads: that ended in this run. left_out, failed: loads that did not fit into the budget, or raised. lines: the last
@@ -100,8 +100,7 @@ class EngineFailedError(OutsideError):
         super().__init__("\n".join([outcome.said, *(f"  | {line}" for line in outcome.lines)]))
 
 
-@dataclass(slots=True)
-class Followed:
+class Followed(Struct):
     """What the raw file said since the follower began."""
 
     path: Path
@@ -197,7 +196,7 @@ def _once(spec: Spec, tell: Tell) -> tuple[MeasurementOutcome, Followed]:
     stopped = False
     with log, tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "spec.json")
-        path.write_text(json.dumps(asdict(spec), default=str))
+        path.write_text(json.dumps(as_dict(spec), default=str))
         child = _start([spec.python, "-u", "-m", MODULE, str(path)], log)
         end_at = time.monotonic() + spec.budget_s + GRACE_S
         try:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
+
+from msgspec import Struct, field
 
 from fleetsim.calibrate.facts import DraftCounts
 from fleetsim.calibrate.raw import COLUMNS, RawWriter
@@ -25,8 +26,7 @@ def us(seconds: float) -> int:
     return round(seconds * 1e6)
 
 
-@dataclass(slots=True)
-class Tracked:
+class Tracked(Struct):
     """A request whose times are wanted. Clock values; first and finish None until they happen."""
 
     request: Any
@@ -37,8 +37,7 @@ class Tracked:
     tokens: int = 0
 
 
-@dataclass(slots=True)
-class Tally:
+class Tally(Struct):
     """A segment's sums over its iterations so far. own_s: what recording took. each_s: seconds of those that only
     decoded. accepted_at: drafts of which so many tokens were accepted; empty where the engine makes none."""
 
@@ -88,8 +87,7 @@ class Tally:
         }
 
 
-@dataclass(slots=True)
-class Recorder:
+class Recorder(Struct):
     """Wraps a scheduler's methods for good; rows go to the writer under the phase, label and number of `begin`.
 
     tally: of the segment. scheduled: its iterations so far. tracked: by request id, those whose times are wanted. last,

@@ -13,12 +13,12 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
 from fleetsim.calibrate.loads import Load, Request
 from fleetsim.calibrate.vllm.engine import VllmEngine
+from fleetsim.records import replace
 
 DECODES, CONTEXT = 256, 1024
 TIMES = 3

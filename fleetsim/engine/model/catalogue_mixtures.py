@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from fleetsim.engine.model.indexer import Indexer
 from fleetsim.engine.model.mixers import Attention, CompressedAttention, LatentAttention
 from fleetsim.engine.model.mlps import Dense, Mixture
 from fleetsim.engine.model.precision import WIDE, Parts, usual_parts
 from fleetsim.engine.model.shape import Attending, Block, ModelShape
 from fleetsim.engine.model.states import GatedDelta, KimiDelta, LightningAttention, Mamba2
+from fleetsim.records import replace
 
 
 def _mixture(name: str, layers: int, hidden: int, vocab: int, attention: Attention, mixture: Mixture, ctx: int,

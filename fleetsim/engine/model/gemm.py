@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 Part = Literal["attention", "mlp", "expert"]
 Split = Literal["columns", "rows", "none"]
 
 
-@dataclass(frozen=True, slots=True)
-class Gemm:
+class Gemm(Struct, frozen=True):
     """k inputs, n outputs, as engines fuse them: queries, keys and values are one, and so are gate and up.
 
     part: what of the checkpoint's precisions it has (`Parts`). split: what tensor parallelism divides by tp: the

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from fleetsim.engine.model.gemm import Gemm
 
 
-@dataclass(frozen=True, slots=True)
-class Indexer:
+class Indexer(Struct, frozen=True):
     """Picks the tokens that sparse attention looks at: a small attention of its own with one cached key per token.
 
     heads, head_dim: of the scores. top_k: tokens that are picked; a shorter context is looked at in full. rank: numbers

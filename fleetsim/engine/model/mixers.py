@@ -5,6 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
+from msgspec import Struct
+
 from fleetsim.engine.model.gemm import Gemm, weights
 from fleetsim.engine.model.indexer import Indexer
 
@@ -174,8 +176,7 @@ class LatentAttention(Windowed):
         return (7 if self.q_lora_rank else 5) + self.gate + (self.indexer.tensors if self.indexer else 0)
 
 
-@dataclass(frozen=True, slots=True)
-class CompressedAttention:
+class CompressedAttention(Struct, frozen=True):
     """DeepSeek-V4: one key for all heads, which is its own value, of the last tokens and of groups of earlier ones.
 
     ratio: tokens that are compressed into one cached vector; 0: only the window is seen. window: last tokens, which are

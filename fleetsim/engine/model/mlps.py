@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
+
+from msgspec import Struct
 
 from fleetsim.engine.model.gemm import Gemm, Part, weights
 
@@ -18,8 +19,7 @@ def _mlp(hidden: int, width: int, gated: bool, part: Part) -> tuple[Gemm, ...]:
     return Gemm(hidden, (2 if gated else 1) * width, part), Gemm(width, hidden, part, "rows")
 
 
-@dataclass(frozen=True, slots=True)
-class Dense:
+class Dense(Struct, frozen=True):
     """One MLP for all tokens. gated: three matrices (SwiGLU), else two. bias: of all of them."""
 
     width: int
@@ -46,8 +46,7 @@ class Dense:
         return (2 + self.gated) * (1 + self.bias)
 
 
-@dataclass(frozen=True, slots=True)
-class Mixture:
+class Mixture(Struct, frozen=True):
     """Routed experts, of which a token visits `per_token`, and shared ones that every token visits.
 
     width: of one routed expert. shared_width: of the shared ones, summed. shared_gate: the shared one is weighted by a

@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from fleetsim.engine.model.catalogue import DENSE
 from fleetsim.engine.model.catalogue_mixtures import MIXTURES
 from fleetsim.engine.model.shape import ModelShape
 from fleetsim.errors import InputError, Problem
+from fleetsim.records import replace
 
 # Checkpoints with MTP layers, by how their names begin (vLLM 0.32.0, config/speculative.py, and their config.json).
 _MTP = (

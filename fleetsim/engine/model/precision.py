@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from msgspec import Struct
 
 from fleetsim.errors import InputError, Problem
+from fleetsim.records import replace
 
 
-@dataclass(frozen=True, slots=True)
-class Precision:
+class Precision(Struct, frozen=True):
     """One way to store weights.
 
     weight_bytes: per number, scales included. computes: type of the multiplication, bfloat16, fp8 or fp4; a GPU without
@@ -59,8 +59,7 @@ def precision_of(name: str) -> Precision:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
+class Parts(Struct, frozen=True):
     """In which precision each part of a checkpoint is stored, by name of `PRECISIONS`.
 
     attention: all mixers. mlp: dense MLPs, shared experts and routers. expert: routed experts. head: embedding and LM

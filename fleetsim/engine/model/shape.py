@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from fleetsim.engine.model.gemm import Gemm, weights
 from fleetsim.engine.model.mixers import SHORT_WINDOW, Attention, CompressedAttention, LatentAttention
@@ -21,8 +22,7 @@ Attending = Attention | LatentAttention | CompressedAttention
 Mixer = Attending | StateMixer
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(Struct, frozen=True):
     """`count` like layers. A layer may have no mixer, or no MLP: some models have layers of one only."""
 
     count: int
@@ -52,8 +52,7 @@ def blocks_of(layers: Iterable[tuple[Mixer | None, Mlp | None]]) -> tuple[Block,
     return tuple(Block(count, mixer, mlp) for (mixer, mlp), count in Counter(layers).items())
 
 
-@dataclass(frozen=True, slots=True)
-class ModelShape:
+class ModelShape(Struct, frozen=True):
     """A decoder-only language model: its layers from first to last, its embedding and its LM head.
 
     blocks: runs of like layers; the order of unlike ones does not matter. tied_embeddings: the LM head is the

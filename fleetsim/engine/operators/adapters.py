@@ -9,7 +9,7 @@ adapters of the largest rank is taken when the engine starts.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from fleetsim.engine.layout import Layout
 from fleetsim.engine.model.gemm import Gemm
@@ -24,8 +24,7 @@ KERNEL_S = 5e-6
 _ELEMENT, _BETWEEN = 2, 4  # bytes of an adapter's numbers, and of those between the two kernels
 
 
-@dataclass(frozen=True, slots=True)
-class Adapters:
+class Adapters(Struct, frozen=True):
     """So many adapters of a rank. experts: routed ones have them, too."""
 
     rank: int

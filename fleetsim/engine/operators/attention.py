@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TypeVar
+
+from msgspec import Struct
 
 from fleetsim.engine.gpus import GpuSpec
 from fleetsim.engine.model.gemm import Gemm
@@ -14,6 +15,7 @@ from fleetsim.engine.model.shape import Attending, Mixer
 from fleetsim.engine.model.states import StateMixer
 from fleetsim.engine.operators.curves import DecodeCurve
 from fleetsim.engine.operators.device import Device, Tokens
+from fleetsim.records import replace
 
 Each = TypeVar("Each", float, Tokens)
 
@@ -25,8 +27,7 @@ _INDEXER_START_S = 20e-6
 _INDEXER_BANDWIDTH, _INDEXER_COMPUTE = 0.8, 0.35
 
 
-@dataclass(frozen=True, slots=True)
-class Core:
+class Core(Struct, frozen=True):
     """Seconds of layers beside their matrices: for each iteration, sequence, cached token, pair and prompt token.
 
     window_token_s, window_pair_s: for each cached token and pair that layers with the model's long window see.

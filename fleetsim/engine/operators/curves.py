@@ -10,17 +10,18 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
+from msgspec import Struct
+
 from fleetsim.engine.model.shape import ModelShape
 from fleetsim.errors import InputError, Problem
+from fleetsim.records import field_names
 
 
-@dataclass(frozen=True, slots=True)
-class GemmCurve:
+class GemmCurve(Struct, frozen=True):
     """n tokens times one weight matrix: start_s + ((bytes / rate)^knee + (operations / rate)^knee)^(1/knee).
 
     start_s: launch, and filling the GPU. bandwidth, compute: shares of the data sheet. wave: the product takes at least
@@ -35,8 +36,7 @@ class GemmCurve:
     knee: float
 
 
-@dataclass(frozen=True, slots=True)
-class ExpertCurve:
+class ExpertCurve(Struct, frozen=True):
     """The routed experts of one layer: start_s (router, sorting, launches) + bytes / rate + operations / rate."""
 
     start_s: float
@@ -44,8 +44,7 @@ class ExpertCurve:
     compute: float
 
 
-@dataclass(frozen=True, slots=True)
-class GroupedCurve:
+class GroupedCurve(Struct, frozen=True):
     """Routed experts whose tokens were sent to them (DeepGEMM after DeepEP): start_s + the longer of bytes / rate and
     operations / rate."""
 
@@ -54,8 +53,7 @@ class GroupedCurve:
     compute: float
 
 
-@dataclass(frozen=True, slots=True)
-class DecodeCurve:
+class DecodeCurve(Struct, frozen=True):
     """Attention of decodes: start_s, and the cache at a share of the bandwidth.
 
     bandwidth, bandwidth_fp8: of a cache in 16 and in 8 bits. compute: share of the bf16 peak, where many heads read one
@@ -68,8 +66,7 @@ class DecodeCurve:
     compute: float
 
 
-@dataclass(frozen=True, slots=True)
-class AllReduceCurve:
+class AllReduceCurve(Struct, frozen=True):
     """One all-reduce: start_s, more by a share per doubling of the GPUs, and the message at a share of the link."""
 
     start_s: float
@@ -77,8 +74,7 @@ class AllReduceCurve:
     link: float
 
 
-@dataclass(frozen=True, slots=True)
-class GpuFamily:
+class GpuFamily(Struct, frozen=True):
     """What GPUs of one architecture reach of their data sheets.
 
     gemm, experts: by the type that the GPU multiplies in: bfloat16, fp8, fp4, and weights (stored small, unpacked on
@@ -95,8 +91,7 @@ class GpuFamily:
     allreduce: AllReduceCurve
 
 
-@dataclass(frozen=True, slots=True)
-class Host:
+class Host(Struct, frozen=True):
     """What one engine adds to its kernels.
 
     iteration_s: scheduling, input preparation, sampling, output, as far as the GPU waits for them. layer_s: gaps and
@@ -117,8 +112,7 @@ class Host:
 _Record = TypeVar("_Record", GemmCurve, ExpertCurve, GroupedCurve, DecodeCurve, AllReduceCurve, Host)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Curves:
+class Curves(Struct, frozen=True, eq=False):
     """All of them. passes: over a layer's hidden states, read or written by norms, residuals, rotations, conversions.
     uneven: how much longer the busiest of the GPUs that share experts takes for their operations. models: by their
     sizes, how much longer published ones take than their operators: "" always, more under an engine in some bits."""
@@ -184,7 +178,7 @@ def shipped_curves() -> Curves:
 
 
 def _record(kind: type[_Record], where: str, row: Mapping[str, Any]) -> _Record:
-    return kind(**{f.name: _number(f"{where}.{f.name}", row[f.name]) for f in fields(kind)})
+    return kind(**{name: _number(f"{where}.{name}", row[name]) for name in field_names(kind)})
 
 
 def _number(where: str, value: Any) -> float:

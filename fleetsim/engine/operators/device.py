@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from fleetsim.engine.gpus import GpuSpec
@@ -45,8 +45,7 @@ _HAND_OVER_S = 100e-6
 _ACTIVATION_BYTES = {"bfloat16": 2.0, "fp8": 1.0, "fp4": PRECISIONS["nvfp4"].weight_bytes}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Device:
+class Device(Struct, frozen=True, eq=False):
     """`tp` GPUs of one type. family: what they reach of the data sheet."""
 
     gpu: GpuSpec

@@ -14,9 +14,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from fleetsim.engine.layout import Layout
 from fleetsim.engine.model.gemm import Gemm
@@ -41,8 +41,7 @@ EAGLE_VOCAB = 32_000
 _CHUNK = 2048.0
 
 
-@dataclass(frozen=True, slots=True)
-class Drafting:
+class Drafting(Struct, frozen=True):
     """Seconds beside f(n) of the verified tokens.
 
     pass_s: of drafting one token for so many sequences. once_s: of each iteration that drafts, for so many sequences.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import Struct
 
 from fleetsim.engine.layout import Layout
 from fleetsim.engine.model.mlps import Mixture
@@ -15,6 +15,7 @@ from fleetsim.engine.model.states import StateMixer
 from fleetsim.engine.operators.attention import Core, core_of, gemms_s
 from fleetsim.engine.operators.curves import Curves, GemmCurve, Host
 from fleetsim.engine.operators.device import EXCHANGES, Device, Tokens, experts_s, grouped_s
+from fleetsim.records import replace
 
 # Passes over a row of float32 logits in temperature, softmax and sampling.
 _LOGIT_PASSES = 6
@@ -28,8 +29,7 @@ HIDING_TOKENS = 2048
 DRAFTED_APART = 0.6
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Layers:
+class Layers(Struct, frozen=True, eq=False):
     """A model on an engine's GPUs. dtype: of the weights that are wished. layout: how the GPUs share it. drafts: tokens
     that are verified beside each decode's own."""
 

@@ -10,10 +10,10 @@ import gzip
 import io
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 import fleetsim
 from fleetsim.config.scenario import Scenario
@@ -33,8 +33,7 @@ MOST_GROUPS, MOST_EVENTS = 200, 400_000
 MOST_LOOKS, LEAST_LOOKS, MOST_LOOKED = 400, 20, 40_000
 
 
-@dataclass(frozen=True, slots=True)
-class Trace:
+class Trace(Struct, frozen=True):
     """events: all of them. metadata: what the file says of itself. left_out: what it does not show, in words."""
 
     events: Events

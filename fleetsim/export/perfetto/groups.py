@@ -5,10 +5,10 @@ submission over the instances and the buffer to the step that trained them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from fleetsim.engine.kernel.tables import ACC_OFF, DONE, G_ABORTED, G_FILTERED, G_OVERFLOW, G_STALE, G_TRAINED, SCORING
@@ -18,8 +18,7 @@ from fleetsim.sim.fleet_settings import most_instances
 from fleetsim.sim.records import Records
 
 
-@dataclass(frozen=True, slots=True)
-class Stay:
+class Stay(Struct, frozen=True):
     """A sample on the instance that has it, until it has finished, was thrown away, or the window ends.
 
     start_s, first_token_s: when it was first scheduled and had its first token there; None where that was not yet, or

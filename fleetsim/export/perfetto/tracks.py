@@ -6,10 +6,10 @@ import heapq
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from fleetsim.errors import InputError, Problem
@@ -34,24 +34,21 @@ def microseconds(seconds: float) -> int:
     return round(seconds * 1e6)
 
 
-@dataclass(frozen=True, slots=True)
-class Track:
+class Track(Struct, frozen=True):
     """A row of slices: a thread of a process, in the format's words."""
 
     process: int
     thread: int
 
 
-@dataclass(frozen=True, slots=True)
-class TrackPoint:
+class TrackPoint(Struct, frozen=True):
     """A moment on a track, in microseconds, where a slice is."""
 
     track: Track
     ts: int
 
 
-@dataclass(slots=True)
-class Events:
+class Events(Struct):
     """The events of a trace in the making. names: of processes and threads, in the order in which they are shown."""
 
     names: list[dict[str, Any]] = field(default_factory=list)
@@ -165,8 +162,7 @@ STEPS = Text("--perfetto-steps", "steps")
 DEFAULT_STEPS = 20
 
 
-@dataclass(frozen=True, slots=True)
-class StepChoice:
+class StepChoice(Struct, frozen=True):
     """count: so many steps, from `first` on, or after warm-up where that is None; None: all there are.
 
     events: begin before an event of the warm-up, if there is one: what it does is what the trace is for.
@@ -232,8 +228,7 @@ DOES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class TrainingStarts:
+class TrainingStarts(Struct, frozen=True):
     """Where each step's training begins, part by part: seconds, and the point for flows."""
 
     begins: Mapping[int, Sequence[tuple[float, TrackPoint]]]

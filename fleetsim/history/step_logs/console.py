@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from fleetsim.history.step_logs.frameworks import BY_NAME, CLOCKS, RUNNING, known_as
 from fleetsim.history.text import Pairs, Row, bare, clean, cleaner, dict_of, lasts, number, numbers_of
@@ -192,8 +193,7 @@ _BAR = re.compile(r"(?:^|(?<=\]))\s*\d+%\|[^|]*\| *(\d+)/(\d+) \[([\d:]+)<[^\]]*
 _COUNT = re.compile(r"\b([a-z]+) (\d+): $", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(Struct, frozen=True):
     """How a framework's console looks. first: whether a (clean) line is one that it prints at a step, and nobody else.
     rows: the rows of its clean lines. says: whether a line, as it is in the file, can say something; the others, mostly
     more than half, are not cleaned. None: any may. cleans: whether `rows` takes them unclean."""

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
+from msgspec import Struct, field
 
 from fleetsim.history.history import Floats
 
@@ -36,8 +36,7 @@ FORMS: Mapping[How, str] = {
 """How a column is made of one metric, in words."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """One column and the metrics that it comes from.
 
     how: first = the first of the metrics that the log has; sum = all that it has; growth = increase of a running total
@@ -58,8 +57,7 @@ class Entry:
         return text + "".join(f" - `{m}`" for m in self.minus)
 
 
-@dataclass(frozen=True, slots=True)
-class FrameworkLog:
+class FrameworkLog(Struct, frozen=True):
     """A framework's step log.
 
     source: where the names are written. marks: a log that has one of them is this framework's. step: metrics with the

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from fleetsim import units
@@ -14,8 +14,7 @@ from fleetsim.history.step_logs.frameworks import CLOCKS, RUNNING, FrameworkLog
 from fleetsim.history.step_logs.rows import RunLogTable, last_kept
 
 
-@dataclass(frozen=True, slots=True)
-class TableSteps:
+class TableSteps(Struct, frozen=True):
     """numbers: (n,) of the steps, rising. values: metric -> (n,), NaN where not logged. again: rows that brought a step
     which was already there after a later one. given_up: rows of steps that the run went back behind, and has not done
     again."""

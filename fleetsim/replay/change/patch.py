@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from dataclasses import dataclass
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from fleetsim.config.yaml_text import to_yaml
 from fleetsim.errors import InputError, Problem
@@ -22,8 +23,7 @@ _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _API = {"Deployment": "apps/v1", "StatefulSet": "apps/v1", "RayCluster": "ray.io/v1"}
 
 
-@dataclass(frozen=True, slots=True)
-class Deployment:
+class Deployment(Struct, frozen=True):
     """What is resized. name, namespace: its own in the cluster. instances_per_replica: engines in one pod (data-
     parallel ranks). group: of a RayCluster, the worker group's name, and group_index its place in the list."""
 
@@ -35,8 +35,7 @@ class Deployment:
     group_index: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Patch:
+class Patch(Struct, frozen=True):
     """yaml: the file's text. command: applies it, with FILE for the file's name. replicas: pods, which `--json` has."""
 
     yaml: str

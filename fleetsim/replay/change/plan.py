@@ -7,7 +7,6 @@ import json
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
@@ -25,6 +24,7 @@ from fleetsim.engine.step_time import StepTime
 from fleetsim.errors import InputError, Problem
 from fleetsim.estimates import Estimate
 from fleetsim.json_text import from_json
+from fleetsim.records import replace
 from fleetsim.replay.backtest import Backtest
 from fleetsim.replay.change.patch import Deployment, patch_of, rollback_command
 from fleetsim.replay.change.recommendation import AdvisedFleet

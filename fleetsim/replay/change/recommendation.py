@@ -8,8 +8,9 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
 
 from fleetsim.config.load import with_changes
 from fleetsim.config.profile_files import profile_text
@@ -19,6 +20,7 @@ from fleetsim.engine.step_time import StepTime
 from fleetsim.estimates import Estimate
 from fleetsim.job.nameplate import mean_output_tokens, mean_prompt_tokens
 from fleetsim.job.trials import Trial, trial_of, with_instances
+from fleetsim.records import replace
 from fleetsim.replay.implied.implied_scenario import Implied, measured_by
 from fleetsim.replay.implied.speed import Shape, Speed
 from fleetsim.sim.metrics import metrics_of
@@ -49,8 +51,7 @@ _CALIBRATE = "fleetsim calibrate measures it (then --profile)"
 _NAME_ENGINE = "or --scenario with engine.gpu and engine.model gives it a roofline"
 
 
-@dataclass(frozen=True, slots=True)
-class Extrapolated:
+class Extrapolated(Struct, frozen=True):
     """A prediction at a load that the window never saw. running: requests per instance, as predicted; seen: the 5th and
     95th percentile in the window. speed: where the engine's speed there comes from, and what would make it sure. doubt:
     between which multiples of the seconds that the prediction counts on an iteration may last there."""
@@ -146,8 +147,7 @@ def _doubt(speed: Speed, running: float, context: float) -> tuple[float, float]:
     return min(1.0, fast) ** TRUST[speed.shape], max(1.0, slow) ** TRUST[speed.shape]
 
 
-@dataclass(frozen=True, slots=True)
-class AdvisedFleet:
+class AdvisedFleet(Struct, frozen=True):
     """What to deploy. instances: the fleet; was: now. queue_cap_samples: buffer capacity that costs next to no step
     time. changes: dotted paths to set, empty where the fleet is right as it is. predicted: metrics with that fleet,
     now: with the fleet as it is (same draws). size: everything that sizing found.

@@ -11,8 +11,9 @@ What a plan promises beyond its own targets: a window is then held against the p
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from fleetsim import units
 from fleetsim.quantities import quantity
@@ -37,8 +38,7 @@ HIT_SLACK = 0.05
 GROWTH = 0.25
 
 
-@dataclass(frozen=True, slots=True)
-class VerifyItem:
+class VerifyItem(Struct, frozen=True):
     """One item of the list. value: seen, limit: it was held against; None where there is none. text: a sentence."""
 
     name: Name
@@ -48,8 +48,7 @@ class VerifyItem:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Verification:
+class Verification(Struct, frozen=True):
     """checks: in the runbook's order. warnings: what weakens the answer. next: what to do, None while all hold.
     missed: targets that the plan itself misses, whatever the window shows: no failures of the change."""
 
@@ -249,8 +248,7 @@ Promised = Literal["trainer_idle", "queue", "oldest_age", "cost_per_step"]
 IDLE_SLACK, QUEUE_SLACK, AGE_SLACK, COST_SLACK = 0.02, 0.10, 1.0, 0.02
 
 
-@dataclass(frozen=True, slots=True)
-class Miss:
+class Miss(Struct, frozen=True):
     """A target that the plan's own prediction misses. bound: what a window that fulfils the prediction stays below; of
     a staleness that the user tolerates that itself, which no prediction moves."""
 

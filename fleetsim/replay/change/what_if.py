@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
 
 from fleetsim import units
 from fleetsim.config.law_numbers import law_of
@@ -26,6 +27,7 @@ from fleetsim.job.derived_values import PRICE, SECONDS, price_notes
 from fleetsim.job.engine_source import accuracy_of
 from fleetsim.job.trainer_scaling import scaled
 from fleetsim.job.trials import flat, trial_of
+from fleetsim.records import replace
 from fleetsim.replay.change.recommendation import (
     Engine,
     Extrapolated,
@@ -124,8 +126,7 @@ MOST_POINTS = 64
 NEXT_RUN = 1.11
 
 
-@dataclass(frozen=True, slots=True)
-class Effect:
+class Effect(Struct, frozen=True):
     """One metric before and after. ratio: after / before, paired. changed: more than chance and noise."""
 
     metric: str
@@ -135,8 +136,7 @@ class Effect:
     changed: bool
 
 
-@dataclass(frozen=True, slots=True)
-class NextStep:
+class NextStep(Struct, frozen=True):
     """Seconds of a step that the changed run will have, and the ends that hold it in eight of ten cases. observed: of
     the run that was logged."""
 
@@ -154,8 +154,7 @@ def next_step(observed_s: float, answer: WhatIf) -> NextStep:
     return NextStep(step, step / off, step * off, observed_s)
 
 
-@dataclass(frozen=True, slots=True)
-class WhatIf:
+class WhatIf(Struct, frozen=True):
     """The effects of some changes. binding: what binds, before and after. notes: what the answer leaves out.
     extrapolated: the load after the change, where the window never saw it. next: the step of the changed run, where a
     run log was read and its engines were seen."""
@@ -173,8 +172,7 @@ class WhatIf:
         return next(e for e in self.effects if e.metric == metric)
 
 
-@dataclass(frozen=True, slots=True)
-class KeyPoint:
+class KeyPoint(Struct, frozen=True):
     """One value of a swept key. estimates: flat metrics; None where the run got stuck, and stuck says why. notes,
     extrapolated: as of a WhatIf."""
 
@@ -186,8 +184,7 @@ class KeyPoint:
     extrapolated: Extrapolated | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class KeySweep:
+class KeySweep(Struct, frozen=True):
     """One key over some values, the same draws for all. now: the key's value in the implied scenario."""
 
     key: str

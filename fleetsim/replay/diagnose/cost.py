@@ -15,8 +15,9 @@ same training takes so much less of both pools, without the GPUs that the remedy
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from fleetsim import units
 from fleetsim.config.scenario import Scenario
@@ -32,8 +33,7 @@ ROLLOUT: tuple[Slice, ...] = ("busy", "idle", "paused", "added")
 _HOURS = 24.0
 
 
-@dataclass(frozen=True, slots=True)
-class Pools:
+class Pools(Struct, frozen=True):
     """Whose GPU-hours are counted.
 
     rollout_gpus: mean instances x tp x pp. trainer_gpus: of the trainer alone, 0 where both share (colocated). *_usd_h:
@@ -58,8 +58,7 @@ class Pools:
         return self.trainer_usd_h if of in _TRAINERS and not self.shared else self.rollout_usd_h
 
 
-@dataclass(frozen=True, slots=True)
-class FindingCost:
+class FindingCost(Struct, frozen=True):
     """What a finding costs as long as it stays. step_share: of a step, what the trainer's claims come to."""
 
     gpu_h_per_day: float

@@ -12,10 +12,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from msgspec import Struct
+
 from fleetsim import units
+from fleetsim.records import as_dict, replace
 from fleetsim.replay.diagnose.finding import Check, Finding, Verdict
 from fleetsim.replay.diagnose.levers import StepLever, levers_of
 from fleetsim.replay.observe.observed import Observed
@@ -168,8 +170,7 @@ CAUSE_OF: Mapping[Check, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Verify:
+class Verify(Struct, frozen=True):
     """After so many steps the metric's mean lies between low and high (seconds)."""
 
     metric: str
@@ -178,8 +179,7 @@ class Verify:
     after_steps: int
 
 
-@dataclass(frozen=True, slots=True)
-class Cure:
+class Cure(Struct, frozen=True):
     """One entry of `diagnosis`. cause: a word of `levers.CAUSES` or of CAUSE_OF. phase: where its seconds stand.
     mean_s, low_s, high_s: seconds of a step that it takes. since_step: None = throughout. do: settings of the framework
     or commands; undo: what takes them back. usd: US dollars a day that one of these seconds costs; None = nobody says
@@ -201,7 +201,9 @@ class Cure:
         """As in the JSON."""
         seconds = {"mean": self.mean_s, "low": self.low_s, "high": self.high_s}
         usd = None if self.usd is None else {end: s * self.usd for end, s in seconds.items()}
-        rest = {name: value for name, value in asdict(self).items() if name not in ("mean_s", "low_s", "high_s", "usd")}
+        rest = {
+            name: value for name, value in as_dict(self).items() if name not in ("mean_s", "low_s", "high_s", "usd")
+        }
         return {**rest, "seconds_per_step": seconds, "usd_per_day": usd}
 
     def lines(self, step_s: float) -> Iterator[tuple[str, str]]:

@@ -6,11 +6,11 @@ What the account of a run log says to each question that its levers answer: no t
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Literal
 
 from fleetsim import units
 from fleetsim.config.scenario import Scenario
+from fleetsim.records import replace
 from fleetsim.replay.arrivals import serves
 from fleetsim.replay.backtest import Backtest
 from fleetsim.replay.diagnose.checks.case import WORTH, Case, Gains, Reply, idle_words, told

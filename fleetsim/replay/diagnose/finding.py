@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Literal
 
+from msgspec import Struct
+
+from fleetsim.records import replace
 from fleetsim.tell.next_lines import resolved
 
 Check = Literal[
@@ -23,8 +25,7 @@ Check = Literal[
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class CheckQuestion:
+class CheckQuestion(Struct, frozen=True):
     """called: a check's name in a text. asks: its question."""
 
     called: str
@@ -54,8 +55,7 @@ QUESTIONS: Mapping[Check, CheckQuestion] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """One thing that costs, or was ruled out.
 
     check: which question of the runbook. state: fault | ok | unknown (the data cannot say). title: one line. evidence:
@@ -93,8 +93,7 @@ MENDS: Mapping[Mend, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Withheld:
+class Withheld(Struct, frozen=True):
     """Why a fleet is not to be resized by this window. reason: the fault to mend first, or data | model | no_plan. why:
     a sentence without its end. first: what is to be mended before, in the runbook's order. sizable: whether the
     simulation predicts the window, so that it can say what the fleet would be afterwards."""
@@ -105,8 +104,7 @@ class Withheld:
     sizable: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """What the diagnosis comes to.
 
     starves: which side waits. headline: one sentence. findings: of all checks, in the runbook's order. binding: the

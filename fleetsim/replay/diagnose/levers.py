@@ -18,7 +18,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from fleetsim import units
 from fleetsim.replay.diagnose.step_scene import WORTH, StepScene, outside_share, scene_of, why_slow
@@ -35,8 +36,7 @@ EVALUATES, HIDDEN = 1 / 3, 0.2  # of a step: evaluation or checkpoints; what is 
 GROWN = 0.7  # of a phase's growth: where the responses grew so much, the workload changed and not the phase
 
 
-@dataclass(frozen=True, slots=True)
-class StepLever:
+class StepLever(Struct, frozen=True):
     """A cause, and what its absence gives back.
 
     cause: a word of CAUSES. phase: where its seconds stand now; column: of the log. mean, low, high: seconds of a step.

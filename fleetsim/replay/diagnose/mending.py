@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from fleetsim import units
@@ -24,6 +23,7 @@ from fleetsim.engine.limits import EngineLimits
 from fleetsim.errors import FleetsimError
 from fleetsim.job.nameplate import mean_output_tokens, mean_prompt_tokens
 from fleetsim.policies.samples import AGE_ACTIONS
+from fleetsim.records import replace
 from fleetsim.replay.arrivals import Engine, Sent, play
 from fleetsim.replay.backtest import Backtest
 from fleetsim.replay.change.recommendation import runs_of

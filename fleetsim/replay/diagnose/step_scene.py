@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
+from msgspec import Struct
 
 from fleetsim import units
 from fleetsim.history.step_logs.steps import TRAINING
@@ -28,8 +28,7 @@ OVERLAP = ("asynchronous", "one step off")
 WORTH = 0.05  # of a step: what gives back less is no cause
 
 
-@dataclass(frozen=True, slots=True)
-class StepScene:
+class StepScene(Struct, frozen=True):
     """What the rules look at.
 
     ready: of the trainer's wait, the share beside a batch that stands ready. p95, p90: lengths that one in twenty and a

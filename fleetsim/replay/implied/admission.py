@@ -9,10 +9,10 @@ law, not the proven one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from fleetsim import units
 from fleetsim.config.load import with_changes
@@ -62,8 +62,7 @@ _BOUNDS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Chosen:
+class Chosen(Struct, frozen=True):
     """changes: dotted paths of the law. text: the choice in a line."""
 
     changes: Mapping[str, Any]

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
 
 import numpy as np
+from msgspec import Struct
 
 from fleetsim.config.base import MAX_COUNT
 from fleetsim.config.load import with_changes
@@ -59,8 +59,7 @@ _BUDGETS = ("staleness_threshold", "max_staleness")
 By = Literal["sample_s", "group_s", "step_s"]
 
 
-@dataclass(frozen=True, slots=True)
-class LoggedSpeed:
+class LoggedSpeed(Struct, frozen=True):
     """factor: of every iteration's seconds. by: the figure that was matched, seconds: as the log has it. alike: how
     alike the lengths of a group's samples are, as the step shows; None where it was known, or shows nothing."""
 

@@ -20,10 +20,10 @@ window with that file as its engine.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from statistics import median
 
 import numpy as np
+from msgspec import Struct
 
 from fleetsim import units
 from fleetsim.config.engine_profile import Profile, ProfileError, Provenance, Ranges
@@ -60,8 +60,7 @@ STEPS, MOST_SAMPLES, REPLICATIONS = 60, 150_000, 3
 FEWEST_STEPS = 16
 
 
-@dataclass(frozen=True, slots=True)
-class Implied:
+class Implied(Struct, frozen=True):
     """A window as a scenario.
 
     scenario: stationary, with the fleet as it is at the window's end. engine: iteration times and limits, None where

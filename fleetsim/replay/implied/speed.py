@@ -25,17 +25,18 @@ show.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from fleetsim import units
 from fleetsim.engine.step_time import LinearStepTime, StepTime
 from fleetsim.history.history import History
 from fleetsim.least_squares import non_negative
+from fleetsim.records import replace
 from fleetsim.replay.implied.stretch import LoadLevel, Stretch, seen_of
 from fleetsim.replay.observe.observed import Observed
 
@@ -71,8 +72,7 @@ _CHUNK = 2048
 _ROUNDS = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Speed:
+class Speed(Struct, frozen=True):
     """Iteration times of an instance of normal pace.
 
     shape: fitted (all terms from the window) | roofline (one factor from the window) | assumed (the level from the

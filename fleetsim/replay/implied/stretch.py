@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from fleetsim.history.history import Buckets, History
+from fleetsim.records import replace
 from fleetsim.replay.observe.interruptions import Pause, Stop
 from fleetsim.replay.observe.observed import InstanceView, Observed
 
@@ -22,8 +23,7 @@ _MANY_SCRAPES, _WAITED = 200, 1.25
 _FEWEST_REQUESTS = 30
 
 
-@dataclass(frozen=True, slots=True)
-class SteadyIntervals:
+class SteadyIntervals(Struct, frozen=True):
     """Steady intervals, arrays of equal length n. time_s: middle, unix. dt_s: length x pace. running: mean of the ends.
     generated, prefilled: tokens. kv_tokens: K, NaN where unknown. doubt: relative, in the number of iterations."""
 
@@ -40,19 +40,17 @@ class SteadyIntervals:
 
     def some(self, mask: Bools) -> SteadyIntervals:
         """The selected rows."""
-        return SteadyIntervals(*(getattr(self, name)[mask] for name in self.__slots__))
+        return SteadyIntervals(*(getattr(self, name)[mask] for name in self.__struct_fields__))
 
 
-@dataclass(frozen=True, slots=True)
-class MeanLoad:
+class MeanLoad(Struct, frozen=True):
     """Mean load as tokens see it."""
 
     running: float
     kv_tokens: float
 
 
-@dataclass(frozen=True, slots=True)
-class LoadLevel:
+class LoadLevel(Struct, frozen=True):
     """seconds: of an iteration, the mean over tokens. running, kv_tokens: at the scrapes it belongs to, (n,) each.
     prefill_per_iteration: prompt tokens computed per iteration. counted: from counted seconds, else a sampled gauge."""
 
@@ -74,8 +72,7 @@ class LoadLevel:
         return MeanLoad(float(np.average(self.running, weights=weights)), float(np.average(kv, weights=weights)))
 
 
-@dataclass(frozen=True, slots=True)
-class Stretch:
+class Stretch(Struct, frozen=True):
     """A stretch of a window.
 
     times: (T,) of the scrapes. running, kv_tokens: (I, T), NaN in pauses. generated, prefilled: (I, T - 1) growth;

@@ -10,14 +10,15 @@ makes. Inside each bucket the mass is then tilted, all buckets alike, until the 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 from statistics import NormalDist
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from fleetsim.config.workload import Histogram, Lognormal, longest_length
 from fleetsim.job.nameplate import mean_output_tokens, mean_prompt_tokens
+from fleetsim.records import replace
 from fleetsim.replay.implied.scenario_draft import ScenarioDraft
 from fleetsim.replay.observe.changes import trend_words
 from fleetsim.replay.observe.observed import LengthHistogram, Observed, Reading
@@ -34,8 +35,7 @@ _LEAST_SHARE = 1e-12
 _FARTHEST = 4.0
 
 
-@dataclass(frozen=True, slots=True)
-class LengthLaw:
+class LengthLaw(Struct, frozen=True):
     """The law, and how its cap came about: given, counted (share cut by length), mean (of the sum), bound."""
 
     law: Histogram

@@ -6,12 +6,12 @@ One segmentation of time: whether a row of numbers is constant, rises, has spike
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 
 from fleetsim.history.history import Floats, History, StepLog
 from fleetsim.history.step_logs.steps import TRAINING
+from fleetsim.records import replace
 from fleetsim.replay.observe.intervals import Mask, sums_of
 from fleetsim.replay.observe.phases import UNEXPLAINED, Account, Kind, Mode, Phase, PhaseCourse
 from fleetsim.replay.observe.steps import Steps, steps_of

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from fleetsim.history.history import Floats
 from fleetsim.replay.observe.interruptions import Pause, have_rhythm
@@ -18,8 +17,7 @@ SMALL = 0.3  # of the typical dip: less beside it is noise
 DEEP = 0.8  # of an interval
 
 
-@dataclass(frozen=True, slots=True)
-class Dip:
+class Dip(Struct, frozen=True):
     """seconds: lost growth / usual rate. middle_s: centre of the loss, unix seconds. everybody: at least 9 of 10
     instances lost half as much or more."""
 

@@ -15,10 +15,10 @@ A row says what each kind of silence is, and what finds it:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from msgspec import Struct
 
 from fleetsim.distributions import binomial_above
 from fleetsim.history.history import Floats
@@ -27,8 +27,7 @@ from fleetsim.replay.observe.intervals import Intervals, Mask
 FEWEST, CHANCE = 4, 0.01  # stops make a rhythm; of as many without one that look like it
 
 
-@dataclass(frozen=True, slots=True)
-class Still:
+class Still(Struct, frozen=True):
     """From start to end, unix seconds."""
 
     start_s: float
@@ -40,8 +39,7 @@ class Still:
         return self.end_s - self.start_s
 
 
-@dataclass(frozen=True, slots=True)
-class Pause(Still):
+class Pause(Still, frozen=True):
     """The fleet stood still: every present instance stopped generating together (unix seconds).
 
     source: silence (the fleet fell silent with work in hand, or empty between batches) | sleep (engine_sleep_state) |
@@ -53,16 +51,14 @@ class Pause(Still):
     empty: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Hole(Still):
+class Hole(Still, frozen=True):
     """A time, longer than growth can be spread over, of which nothing was read (unix seconds): it is part of no elapsed
     time, as what happened in it is part of no count. of: whose metrics are missing."""
 
     of: Literal["engines", "trainer"]
 
 
-@dataclass(frozen=True, slots=True)
-class Pauses:
+class Pauses(Struct, frozen=True):
     """All pauses of a window. share: of the window, holes left out. period_s: median distance of their starts, None
     below three."""
 
@@ -77,15 +73,13 @@ class Pauses:
         return tuple(p for p in self.each if not p.empty)
 
 
-@dataclass(frozen=True, slots=True)
-class Stop(Still):
+class Stop(Still, frozen=True):
     """One instance stood with work in hand while others went on (unix seconds). row: of the history's instances."""
 
     row: int
 
 
-@dataclass(frozen=True, slots=True)
-class Rolling:
+class Rolling(Struct, frozen=True):
     """A weight sync that takes one instance after the other. share: of instance-time that was read, in stops. mean_s:
     of a stop. period_s: median distance of the stops of the instance that has most: one without work in hand does
     not show its stop."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from fleetsim.history.counters import MAX_HOLE_S, increments, restarts
@@ -15,8 +14,7 @@ Mask = NDArray[np.bool_]
 ALIKE = 0.7  # of the larger of two loads: less is another load
 
 
-@dataclass(frozen=True, slots=True)
-class Intervals:
+class Intervals(Struct, frozen=True):
     """The T-1 intervals of a window of I instances; interval k lies between times[k] and times[k+1].
 
     times: (T,) unix seconds, step_s apart. growth: (I, T-1) output tokens, NaN where nobody can know them. sharp:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 from typing import Literal
 
+from msgspec import Struct
+
 from fleetsim.history.history import InstanceId, Note
+from fleetsim.records import replace
 from fleetsim.replay.observe.interruptions import Hole, Pause, Pauses, Rolling
 from fleetsim.replay.observe.phases import Account
 
@@ -14,8 +16,7 @@ From = Literal["exported", "log", "inferred"]
 Moving = Literal["response_tokens", "step_s"]
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(Struct, frozen=True):
     """A number and where it comes from: exported by the trainer, from a run log, or inferred from the engines."""
 
     value: float
@@ -27,8 +28,7 @@ def value_of(reading: Reading | None) -> float | None:
     return None if reading is None else reading.value
 
 
-@dataclass(frozen=True, slots=True)
-class InstanceView:
+class InstanceView(Struct, frozen=True):
     """One instance over the window.
 
     present_s: seconds in which it was scraped. generated_tokens: growth of its counter, resets mended. tok_s: of its
@@ -64,8 +64,7 @@ class InstanceView:
 SCATTER, SWING = 4.0, 0.15
 
 
-@dataclass(frozen=True, slots=True)
-class FleetView:
+class FleetView(Struct, frozen=True):
     """All instances together.
 
     instances: mean number present; instances_now: present at the end (within two steps of it); instances_min,
@@ -106,8 +105,7 @@ class FleetView:
         return bool(scatter is not None and mean and scatter <= SCATTER and math.sqrt(scatter / mean) <= SWING)
 
 
-@dataclass(frozen=True, slots=True)
-class LoggedLaw:
+class LoggedLaw(Struct, frozen=True):
     """A lognormal law of lengths: mean (tokens) and deviation / mean before the cap, which None stands for if there is
     none."""
 
@@ -116,8 +114,7 @@ class LoggedLaw:
     cap: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class LoggedRollout:
+class LoggedRollout(Struct, frozen=True):
     """Means over the steps of a run log; None = the log does not say.
 
     idle_share: of the time, engines without work. in_flight, in_flight_cap: samples in generation, and the most that
@@ -148,8 +145,7 @@ class LoggedRollout:
     tok_s: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class LengthHistogram:
+class LengthHistogram(Struct, frozen=True):
     """Output lengths of the requests that finished: bucket bounds and counts (not cumulative), mean = sum / count.
 
     quantiles: interpolated inside a bucket. prompt_mean: mean prompt tokens. group_size: samples per prompt, from
@@ -174,8 +170,7 @@ class LengthHistogram:
         return math.isinf(self.le[-1]) and self.count[-1] > (1.0 - q) * sum(self.count)
 
 
-@dataclass(frozen=True, slots=True)
-class TrainerView:
+class TrainerView(Struct, frozen=True):
     """The trainer over the window; None where it is neither exported nor to be inferred.
 
     step_s: mean seconds of an optimizer step. wait_s, train_s, sync_s: of them, waiting for samples, computing, held by
@@ -216,8 +211,7 @@ class TrainerView:
         return max(0.0, step - sum(known))
 
 
-@dataclass(frozen=True, slots=True)
-class QueueView:
+class QueueView(Struct, frozen=True):
     """Finished samples that wait for the trainer. depth and age: mean, 95th percentile, highest; growth_per_h: slope of
     the depth, samples per hour. dropped_share: of finished samples, thrown away. generated_per_trained: output tokens
     generated per output token trained. None = not exported and not to be inferred."""
@@ -232,8 +226,7 @@ class QueueView:
     generated_per_trained: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Hour:
+class Hour(Struct, frozen=True):
     """One slice of the window (an hour, or a part of a short window): what the back-test is held against.
 
     instances, instance_tok_s: None for a run log, or where nothing was read. tok_s: generated; of a run log, trained.
@@ -251,8 +244,7 @@ class Hour:
     sync_fraction: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Departure:
+class Departure(Struct, frozen=True):
     """An instance that was there all along and is read no more although the others are.
 
     at_s: its last sample, unix seconds. of: instances there until then, itself with them. replaced_by: one that
@@ -267,8 +259,7 @@ class Departure:
     waits: tuple[float, float] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Trend:
+class Trend(Struct, frozen=True):
     """What moved over the window by more than its own noise: means of its first and of its last quarter.
 
     what: response_tokens | step_s. from_s: unix seconds at which the last quarter begins.
@@ -285,8 +276,7 @@ class Trend:
         return self.last / self.first - 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Observed:
+class Observed(Struct, frozen=True):
     """A window, observed. engine: vllm | sglang; model: served name, as labelled. placement: how the pools look from
     the on/off pattern: colocated (engines stand empty while the trainer works) | disaggregated | None = cannot say.
     kv_blocks, block_size, prefix_caching: from cache_config. gap_share: of instance-time, nothing was read. departed:

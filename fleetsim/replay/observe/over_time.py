@@ -8,10 +8,10 @@ What each instance did when, as far as scrapes show it: at work, paused, without
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from msgspec import Struct
 
 from fleetsim import units
 from fleetsim.history.history import History, InstanceId
@@ -36,8 +36,7 @@ DOING: tuple[Doing, ...] = ("working", "paused", "idle", "still", "unread")
 MOST_INTERVALS, MOST_ROWS = 240, 48
 
 
-@dataclass(frozen=True, slots=True)
-class Strip:
+class Strip(Struct, frozen=True):
     """One instance. spans: (doing, start, end) in unix seconds, in the order of time, none where it was not there.
 
     working: it made tokens. paused: half of the interval or more lay in a stop of the whole fleet. idle: no request
@@ -49,8 +48,7 @@ class Strip:
     spans: tuple[tuple[Doing, float, float], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Activity:
+class Activity(Struct, frozen=True):
     """strips: of the instances that are shown, in the history's order. of: instances there are. from_s, until_s: what
     part of the window; resolution_s: an interval, within which nothing is told apart."""
 
@@ -117,8 +115,7 @@ _LONG, _LONG_S = 3.0, 30.0
 _MOST_OF_A_KIND = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(Struct, frozen=True):
     """at_s: unix seconds; until_s: its end, None for a moment. text: one sentence without the time."""
 
     at_s: float
@@ -189,8 +186,7 @@ def _summed(events: list[Event], what: str) -> list[Event]:
     return [Event(first.at_s, end, first.kind, f"{len(events)} {what}; the first: {first.text}")]
 
 
-@dataclass(frozen=True, slots=True)
-class OverTime:
+class OverTime(Struct, frozen=True):
     """A window over time; None is what was not observed. names: of the instances, row by row of `fleet`."""
 
     start_s: float

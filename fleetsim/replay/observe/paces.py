@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import median
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from fleetsim.history.history import Floats
@@ -24,8 +24,7 @@ HANDFUL = 10.0  # requests: with fewer, when one of them ended is most of the er
 FEWEST_POINTS = 10  # points for three numbers
 
 
-@dataclass(frozen=True, slots=True)
-class LoadCurve:
+class LoadCurve(Struct, frozen=True):
     """An iteration of the typical instance takes base_s + per_seq_s * running + per_kv_s * KV use seconds, and every
     prompt token that it computes per_prompt_s more."""
 
@@ -131,8 +130,7 @@ BLOCKS = 8
 FEWEST = 8  # intervals under load, to judge an instance at all
 
 
-@dataclass(frozen=True, slots=True)
-class Paces:
+class Paces(Struct, frozen=True):
     """pace: (I,) output tokens / those of the median instance at that load, 1 where nobody can say. straggler: (I,).
     judged: (I,) there was enough to judge."""
 

@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from fleetsim.history.counters import growth
 from fleetsim.history.history import Floats, History, Note
+from fleetsim.records import replace
 from fleetsim.replay.observe.dips import dips_of
 from fleetsim.replay.observe.interruptions import Pause, Pauses, outside, widened
 from fleetsim.replay.observe.intervals import Intervals, Mask, runs_of
@@ -234,8 +234,7 @@ REACH = 6  # intervals looked at beside a silence
 STRETCH = 2  # of them an instance may be silent in already: scrapes differ by up to one interval
 
 
-@dataclass(frozen=True, slots=True)
-class Edges:
+class Edges(Struct, frozen=True):
     """Tokens per interval, and the usual ones, of every instance and of the fleet as a whole.
 
     each: (I, T-1), NaN where an interval has no growth of its own. steady: (I, T-1) those not beside a silent one.

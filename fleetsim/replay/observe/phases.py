@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Literal
+
+from msgspec import Struct, field
 
 from fleetsim import units
 
@@ -15,8 +16,7 @@ UNEXPLAINED = "unexplained"
 LITTLE, MOST = 0.02, 6  # of a step: phases below it are not told in the first line, nor more than so many
 
 
-@dataclass(frozen=True, slots=True)
-class PhaseCourse:
+class PhaseCourse(Struct, frozen=True):
     """How a row of numbers goes on over a run's steps.
 
     mean: of all rows that say something. usual: of those outside the spikes, after the last change: what it is now.
@@ -38,8 +38,7 @@ class PhaseCourse:
         return 0.0 if self.before is None else self.usual - self.before
 
 
-@dataclass(frozen=True, slots=True)
-class Phase:
+class Phase(Struct, frozen=True):
     """One phase of a step.
 
     column: of the log; metric: what the framework calls it. seconds: mean of all steps; share: of a step. course: over
@@ -55,8 +54,7 @@ class Phase:
     since_step: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Account:
+class Account(Struct, frozen=True):
     """The seconds of a step, by phase, the longest first.
 
     step_s: mean seconds; steps: how many were seen. mode: how generation and training lie to each other. framework:

@@ -282,7 +282,7 @@ def logged_rollout(history: History) -> LoggedRollout | None:
         tool_s=mean("tool_s_mean"),
         tok_s=mean("rollout_tok_s"),
     )
-    says = any(getattr(found, name) not in (None, ()) for name in LoggedRollout.__slots__)
+    says = any(getattr(found, name) not in (None, ()) for name in LoggedRollout.__struct_fields__)
     return found if says else None
 
 

@@ -7,9 +7,9 @@ is known is NaN, never zero.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from fleetsim.history.history import Floats, History
 from fleetsim.replay.observe.intervals import Intervals, fleet_total, mean
@@ -18,8 +18,7 @@ from fleetsim.replay.observe.steps import Steps
 MOST_BINS = 360  # a line on a screen shows no more; a day at 15 s is 5,760 intervals
 
 
-@dataclass(frozen=True, slots=True)
-class Bins:
+class Bins(Struct, frozen=True):
     """Where the bins of a grid lie. edges: (N+1,) unix seconds. per_bin: intervals of the grid in each; 1 = as read."""
 
     edges: Floats
@@ -45,8 +44,7 @@ class Bins:
         return self.means(np.where(np.isfinite(both), both, np.where(np.isfinite(left), left, right)))
 
 
-@dataclass(frozen=True, slots=True)
-class FleetSeries:
+class FleetSeries(Struct, frozen=True):
     """All instances together and each of them, by bin.
 
     instances: (N,) mean number that was there and read at some time of a bin. tok_s: (N,) output tokens per second of
@@ -62,8 +60,7 @@ class FleetSeries:
     each: dict[str, Floats]
 
 
-@dataclass(frozen=True, slots=True)
-class TrainerSeries:
+class TrainerSeries(Struct, frozen=True):
     """Optimizer steps by row: single ones, or the means of those that ended in the same bin.
 
     start_s, end_s: (n,) of the rows. steps: (n,) in each. step_s, wait_s, train_s, sync_s: (n,) seconds of a step,
@@ -82,8 +79,7 @@ class TrainerSeries:
     merged: bool
 
 
-@dataclass(frozen=True, slots=True)
-class QueueSeries:
+class QueueSeries(Struct, frozen=True):
     """Finished samples that wait for the trainer. start_s, end_s: (n,) unix seconds. depth, oldest_age_steps: (n,)
     means, None where not exported. highest: (n,) largest depth of a bin, None where bins are single values."""
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-
 import numpy as np
+from msgspec import Struct, field
 
 from fleetsim.history.counters import MAX_HOLE_S, growth_between, increments
 from fleetsim.history.history import Floats, History, Note, StepLog
+from fleetsim.records import replace
 from fleetsim.replay.observe.interruptions import Pause
 from fleetsim.replay.observe.intervals import Mask, holes_of, sums_of
 from fleetsim.replay.observe.observed import From
@@ -23,8 +23,7 @@ COUNTED = {name: f"trainer.{name}_total" for name in PHASES} | {
 OTHERS = ("reward_s", "checkpoint_s", "other_s")  # a log's timers beside them
 
 
-@dataclass(frozen=True, slots=True)
-class Steps:
+class Steps(Struct, frozen=True):
     """Rows in the order of time, each one step or a few that ended between two looks.
 
     source: of the rows. end_s: (n,) unix seconds. count: (n,) steps in a row; NaN where only their seconds are known.

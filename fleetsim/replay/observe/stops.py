@@ -7,14 +7,15 @@ can have been, is a lower bound of the growth; what is missing to it was a stop,
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
+from msgspec import Struct
 
 from fleetsim.distributions import binomial_above
 from fleetsim.history.counters import increments
 from fleetsim.history.history import Floats, History
+from fleetsim.records import replace
 from fleetsim.replay.observe.interruptions import Pause, Rolling, Stop, have_rhythm, widened
 from fleetsim.replay.observe.intervals import Intervals, Mask, mean, runs_of
 from fleetsim.replay.observe.paces import curve_of
@@ -24,8 +25,7 @@ QUANTILES = (0.7, 0.55)  # of two rounds: the second knows what stood in the fir
 FEW = 0.3  # of what ran at the start: fewer that came leave the load between both ends known
 
 
-@dataclass(frozen=True, slots=True)
-class Turnover:
+class Turnover(Struct, frozen=True):
     """Requests of I instances in the T-1 intervals, all arrays (I, T-1) and NaN where they were not read.
 
     left, right: running at both ends. finished: that ended in between. came: that began to run in between. prompts:
@@ -87,8 +87,7 @@ def _computed(history: History) -> Floats | None:
     return np.asarray(np.maximum(given - np.nan_to_num(increments(hits, history.step_s)), 0.0))
 
 
-@dataclass(frozen=True, slots=True)
-class TokensDue:
+class TokensDue(Struct, frozen=True):
     """Tokens that each instance must have made in each interval, all (I, T-1), by the curve of all of them: at the
     least; if the load fell from one end to the other; if a batch came as soon as a stop was over."""
 
@@ -120,8 +119,7 @@ TAKE_PART = 0.5  # of the fleet's loss, by the typical instance
 WORKS_ON, MANY = 0.25, 0.1  # of the fleet's loss, by more than this share of the instances: no stop of the fleet
 
 
-@dataclass(frozen=True, slots=True)
-class _Lost:
+class _Lost(Struct, frozen=True):
     """Shares of each interval (T-1,) that the fleet lost, NaN where unknown, by each of `TokensDue`. calm: `falling` is
     right. doubt: its standard deviation. each: (I, T-1) `falling` by instance."""
 

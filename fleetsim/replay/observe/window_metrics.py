@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from fleetsim.history.counters import mended
@@ -98,8 +98,7 @@ def correlation(residuals: Floats) -> float:
 TAIL = 0.99
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(Struct, frozen=True):
     """history, and what was seen in it. edges: (m + 1,) unix seconds, of its blocks."""
 
     history: History

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from math import ceil, floor, log10
+
+from msgspec import Struct
 
 from fleetsim import units
 
@@ -20,8 +21,7 @@ _STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_80
 _SPANS = ((3 * _DAY, _DAY, "days"), (3 * 3600.0, 3600.0, "hours"), (180.0, 60.0, "minutes"))
 
 
-@dataclass(frozen=True, slots=True)
-class ChartAxis:
+class ChartAxis(Struct, frozen=True):
     """From low to high. ticks: values and what stands there; chosen where none are given. before, after: around the
     words of chosen ticks, as "$" and " %". dated: the values are unix seconds. grid: lines across the plot."""
 
@@ -150,8 +150,7 @@ def _ratio_words(ratio: float) -> str:
     return units.change(ratio - 1, 0) if ratio < 2 else f"x {ratio:g}"
 
 
-@dataclass(frozen=True, slots=True)
-class Clock:
+class Clock(Struct, frozen=True):
     """The time of a window, in seconds on the way in. zero_s, unit_s: what stands at 0 and what 1 is on the axis."""
 
     start_s: float

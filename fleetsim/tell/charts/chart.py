@@ -7,8 +7,9 @@ dots symbols, bars patterns and spans lanes of their own.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from fleetsim.tell.charts.axes import ChartAxis
 
@@ -16,8 +17,7 @@ from fleetsim.tell.charts.axes import ChartAxis
 SHADES = 6
 
 
-@dataclass(frozen=True, slots=True)
-class MarkLook:
+class MarkLook(Struct, frozen=True):
     """How one of several things is drawn: the name of a colour in the style sheet, and what tells it apart without.
 
     dash: of lines. symbol: of dots; "-open" at its end: not filled. pattern: of bars, "" for a full one. lanes: which
@@ -55,8 +55,7 @@ Values = Sequence[float | None]
 Kind = Literal["line", "steps", "band", "dots", "bars"]
 
 
-@dataclass(frozen=True, slots=True)
-class ChartSeries:
+class ChartSeries(Struct, frozen=True):
     """Points of one kind in a panel; where y is None nothing is known, and nothing is drawn.
 
     steps: a value holds until the next x. band: from low to y. bars: on those of the series before it, as wide as
@@ -78,8 +77,7 @@ class ChartSeries:
     fill: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(Struct, frozen=True):
     """A line across the plot with words at its end: a target, a cap, where warm-up ends. star: it is the answer."""
 
     at: float
@@ -87,8 +85,7 @@ class Mark:
     star: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Panel:
+class Panel(Struct, frozen=True):
     """ChartSeries over a common x. y: its title stands above the panel. across: lines; bands: from, to of y, tinted."""
 
     y: ChartAxis
@@ -98,8 +95,7 @@ class Panel:
     height_px: int = 180
 
 
-@dataclass(frozen=True, slots=True)
-class Plot:
+class Plot(Struct, frozen=True):
     """Panels above one another over one axis. upright: lines through all of them; shades: spans of x behind them;
     letters: events by x, named above the first panel."""
 
@@ -110,8 +106,7 @@ class Plot:
     letters: Sequence[tuple[float, str]] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class RowMark:
+class RowMark(Struct, frozen=True):
     """A dot of a row with its interval, or a bar from `base` to the value. key: into the looks of the chart."""
 
     key: str
@@ -122,8 +117,7 @@ class RowMark:
     said: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ChartRow:
+class ChartRow(Struct, frozen=True):
     """A name, what there is to say of it, and its marks, each in a lane of its own; one without marks is a heading.
     strong: it is the one that matters. link: a thin line down to the next row."""
 
@@ -134,8 +128,7 @@ class ChartRow:
     link: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
+class Rows(Struct, frozen=True):
     """Rows over one axis. looks: name and look of each key. centre: where there is no difference; bands: what is
     allowed, the widest first."""
 
@@ -146,8 +139,7 @@ class Rows:
     bands: tuple[tuple[float, float], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(Struct, frozen=True):
     """What a row does from start to end, on the axis; kind: a key of the chart's looks."""
 
     kind: str
@@ -155,8 +147,7 @@ class Span:
     end: float
 
 
-@dataclass(frozen=True, slots=True)
-class Spans:
+class Spans(Struct, frozen=True):
     """Rows of spans that do not overlap, in the order of time, over one axis. upright: hair lines."""
 
     x: ChartAxis
@@ -168,8 +159,7 @@ class Spans:
 Points = Plot | Rows | Spans
 
 
-@dataclass(frozen=True, slots=True)
-class Chart:
+class Chart(Struct, frozen=True):
     """One picture. words: what it shows, for those who cannot see it too."""
 
     id: str

@@ -8,9 +8,9 @@ finger or the arrow keys, and legends that switch.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
+from fleetsim.records import replace
 from fleetsim.tell.charts.axes import MOST_TICKS, ChartAxis
 from fleetsim.tell.charts.chart import (
     Chart,

@@ -4,9 +4,9 @@ parts."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import ArrayLike, NDArray
 
 from fleetsim import units
@@ -21,8 +21,7 @@ _MOST_COUNTS = 9
 _STAR = MarkLook("second", symbol="star")
 
 
-@dataclass(frozen=True, slots=True)
-class Curve:
+class Curve(Struct, frozen=True):
     """Estimates over x, in ascending order. name: in the legend where there are several."""
 
     name: str
@@ -92,8 +91,7 @@ def _counts(title: str, xs: Sequence[float]) -> ChartAxis:
     return ChartAxis(title, *ends, ticks=tuple((x, f"{x:,g}") for x in xs), grid=False)
 
 
-@dataclass(frozen=True, slots=True)
-class StepSeries:
+class StepSeries(Struct, frozen=True):
     """values[i] holds from times[i] until times[i + 1]; times ascend."""
 
     name: str
@@ -128,8 +126,7 @@ def step_chart(
     return Chart(id, title, words, Plot(x, (Panel(y, tuple(made), tuple(limits), height_px=220),), upright))
 
 
-@dataclass(frozen=True, slots=True)
-class Layer:
+class Layer(Struct, frozen=True):
     """values[i] of bar i, from the bottom up in the order of layers."""
 
     name: str
@@ -160,8 +157,7 @@ def stacked_bars(
     return Chart(id, title, words, Plot(axis, (panel,), () if begins is None else (begins,)))
 
 
-@dataclass(frozen=True, slots=True)
-class Sampled:
+class Sampled(Struct, frozen=True):
     """A set of values, at least one."""
 
     name: str

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from fleetsim.engine.model.hf.fields import Fields
@@ -10,6 +9,7 @@ from fleetsim.engine.model.indexer import Indexer
 from fleetsim.engine.model.mixers import Attention, CompressedAttention, LatentAttention
 from fleetsim.engine.model.shape import Mixer
 from fleetsim.engine.model.states import GatedDelta, KimiDelta, LightningAttention, StateMixer
+from fleetsim.records import replace
 
 _GATED = ("qwen3_next", "qwen3_5")  # attention with an output gate
 _QK_NORM = ("qwen3", "gemma3", "gemma4", "olmo2", "olmo3", "minimax_m", "hunyuan")

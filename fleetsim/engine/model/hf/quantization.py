@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 from fleetsim.engine.model.hf.fields import COPY, Fields
 from fleetsim.engine.model.precision import Parts
+from fleetsim.records import replace
 
 _WIDE = {"bfloat16": "bfloat16", "float16": "float16", "float32": "bfloat16", "half": "float16", "auto": "bfloat16"}
 # vLLM's names, model_executor/layers/quantization, and those of ModelOpt's algorithms.

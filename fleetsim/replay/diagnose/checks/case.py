@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Literal
+
+from msgspec import Struct, field
 
 from fleetsim import units
 from fleetsim.config.scenario import Scenario
@@ -38,8 +39,7 @@ class Gains(dict[Check, float]):
         self.ranges: dict[Check, tuple[float, float]] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
+class Case(Struct, frozen=True):
     """A window and what it is judged by.
 
     scenario: prices, targets, batch, limits, as far as anybody gave them (`given`: their dotted paths); the rest are
@@ -148,8 +148,7 @@ class Case:
         return found if found is not None and found.source != "inferred" and found.value > 1 else None
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(Struct, frozen=True):
     """A finding without its size.
 
     claims: shares of the pools' time (`replay/diagnose/cost.py`) that the cause takes at most. name: the cause in a few
@@ -206,8 +205,7 @@ def idle_words(case: Case) -> str:
     return f"{WAITS} {share} of a step, target {units.share(case.idle_limit)}"
 
 
-@dataclass(frozen=True, slots=True)
-class PromptCost:
+class PromptCost(Struct, frozen=True):
     """seconds: of one prompt token, beside a batch of decodes. words: whose engine that is."""
 
     seconds: float

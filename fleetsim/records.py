@@ -1,0 +1,43 @@
+"""What every record can do, be it a msgspec Struct, as nearly all are, or a dataclass, as the records of flags are.
+
+A Struct is made in a thirtieth of the time of a dataclass, and a copy of one in a tenth.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, TypeVar
+
+from msgspec import Struct, structs
+
+T = TypeVar("T")
+
+
+def replace(record: T, /, **changes: Any) -> T:
+    """A copy with other values, as Python 3.13's `copy.replace` makes one. Raises TypeError for a name it has not."""
+    if isinstance(record, Struct):
+        return structs.replace(record, **changes)
+    return dataclasses.replace(record, **changes)  # type: ignore[type-var]
+
+
+def field_names(record: object) -> tuple[str, ...]:
+    """The fields of a record or of its class, in their order; of anything else none."""
+    names: tuple[str, ...] | None = getattr(record, "__struct_fields__", None)
+    return tuple(getattr(record, "__dataclass_fields__", ())) if names is None else names
+
+
+def as_dict(record: object) -> dict[str, Any]:
+    """Its values by name; records in it, in lists, tuples and mappings too, become dictionaries as well."""
+    return {name: _plain(getattr(record, name)) for name in field_names(record)}
+
+
+def _plain(value: Any) -> Any:
+    if field_names(value) and not isinstance(value, type):
+        return as_dict(value)
+    if isinstance(value, list):
+        return [_plain(below) for below in value]
+    if isinstance(value, tuple):
+        return tuple(_plain(below) for below in value)
+    if isinstance(value, dict):
+        return {key: _plain(below) for key, below in value.items()}
+    return value
