@@ -1,5 +1,4 @@
-"""Checks that are one check over many instances: a run takes a fifth of them, another fifth the next day. Of slow tests
-it takes a third."""
+"""Checks that are one check over many instances, and slow tests: a run takes a fifth of them, the next day another."""
 
 from __future__ import annotations
 
@@ -20,15 +19,10 @@ def part_of_the_day() -> int:
     return int(told) if told else 1 + datetime.now(UTC).date().toordinal() % PARTS
 
 
-def takes(part: int, check: str, number: int) -> bool:
-    """Whether a part takes this instance of a check. Which one comes first differs from check to check, so that no part
-    has all the first ones."""
+def takes(part: int, check: str, number: int = 0) -> bool:
+    """Whether a part takes this instance of a check, or a slow test. Which one comes first differs from check to check,
+    so that no part has all the first ones."""
     return part == ALL or part == 1 + (zlib.crc32(check.encode()) + number) % PARTS
-
-
-def takes_slow(part: int, test: str) -> bool:
-    """Whether a part takes this slow test: of three parts in a row, one does."""
-    return part == ALL or (zlib.crc32(test.encode()) + part) % 3 == 0
 
 
 def words(part: int) -> str:

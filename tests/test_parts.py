@@ -16,7 +16,7 @@ from fleetsim.errors import StuckError
 from fleetsim.job.trials import simulated
 from fleetsim.sim import run
 from tests.once import forget, simulated_once
-from tests.parts import ALL, PARTS, VARIABLE, part_of_the_day, takes, takes_slow, words
+from tests.parts import ALL, PARTS, VARIABLE, part_of_the_day, takes, words
 
 
 @pytest.mark.parametrize("check", ["examples", "tests/a.py::test_b", ""])
@@ -31,12 +31,6 @@ def test_the_first_instances_are_of_all_parts() -> None:
     assert {part for part in range(1, PARTS + 1) for check in map(str, range(40)) if takes(part, check, 0)} == set(
         range(1, PARTS + 1)
     )
-
-
-def test_of_three_days_one_takes_a_slow_test() -> None:
-    for test in ("tests/a.py::test_b", "validation/", ""):
-        assert all(sum(takes_slow(part + k, test) for k in range(3)) == 1 for part in range(1, PARTS - 1))
-        assert takes_slow(ALL, test)
 
 
 def test_the_environment_goes_before_the_day(monkeypatch: pytest.MonkeyPatch) -> None:
