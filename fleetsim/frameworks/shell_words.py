@@ -53,6 +53,14 @@ def tree_of(text: str) -> Node:
     return _parser().parse(text.encode("utf-8", "replace")).root_node
 
 
+def sum_of(text: str) -> int:
+    """The value of a sum without variables. Raises Undecided."""
+    tree = tree_of(f"(({text}))")
+    if tree.has_error or tree.child_count != 1:
+        raise Undecided
+    return calculated(tree.children[0], source_of, lambda name, number: None)
+
+
 def source_of(node: Node) -> str:
     """A node as it is written."""
     return (node.text or b"").decode("utf-8", "replace")
