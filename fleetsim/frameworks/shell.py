@@ -110,7 +110,7 @@ class _Shell(Branching):
         """What `$(basename ...)`, `$(dirname ...)` and `$(echo ...)` become; UNKNOWN for every other command."""
         inner = node.named_children
         if len(inner) == 1 and inner[0].type == "command":
-            match self.words(inner[0].children):
+            match [word for word in self.words(inner[0].children) if word != "--"]:
                 case ["echo", *words] if not any(word.startswith("-") or "\\" in word for word in words):
                     return " ".join(words)
                 case ["basename", path, *suffix] if is_known(basename(path.rstrip("/"))):
@@ -262,16 +262,23 @@ class _Shell(Branching):
         status = self.run(body) if body is not None else True
         for redirect in node.children:
             if redirect.type == "heredoc_redirect":
-                status = self._with_heredoc(redirect, status)
+                status = self._with_heredoc(redirect, status, [] if body is None else self.words(_leaves(body)))
         return status
 
-    def _with_heredoc(self, node: Node, status: bool | None) -> bool | None:
-        """A text behind a command: what a shell is given runs. The parser has the rest of the command's line in it."""
+    def _with_heredoc(self, node: Node, status: bool | None, command: list[str]) -> bool | None:
+        """A text behind a command: what a shell is given runs, what `read -d ''` takes is a variable's. The parser has
+        the rest of the command's line in it."""
         kinds = {child.type: child for child in node.children}
         begins, text, right = kinds.get("heredoc_start"), kinds.get("heredoc_body"), node.child_by_field_name("right")
-        if begins and text and self.commands and not _SHELLS.isdisjoint(map(basename, self.commands[-1][0])):
+        reads = command[:1] == ["read"] and "-d" in command
+        runs = bool(self.commands) and not _SHELLS.isdisjoint(map(basename, self.commands[-1][0]))
+        if begins and text and (reads or runs):
             literal = source_of(begins)[:1] in tuple("'\"\\")
-            self.apart(partial(self.run_text, source_of(text) if literal else self.text(text)))
+            content = source_of(text) if literal else self.text(text)
+            if reads:
+                self.assign(command[-1], content.strip())
+            else:
+                self.apart(partial(self.run_text, content))
         if "pipeline" in kinds:
             return self.run(kinds["pipeline"])
         return self.in_order(lambda: status, "&&" in kinds, partial(self.run, right)) if right is not None else status

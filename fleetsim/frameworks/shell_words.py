@@ -198,9 +198,12 @@ class WordReader(Variables):
             self.presumed = self.presumed or many
             items = () if many and items == (UNSET,) else items
         texts = list(items or ()) if many else [*(items or ("",))]
+        if mark and not is_known("".join(texts)):
+            return [(UNKNOWN, quoted)]
+        if mark == "#":
+            return [(str(len(texts) if many else len(texts[0])), quoted)]
         if mark:
-            found = str(len(texts) if many else len(texts[0])) if mark == "#" else " ".join(map(str, range(len(texts))))
-            return [(found if is_known("".join(texts)) else UNKNOWN, quoted)]
+            texts = [str(place) for place in range(len(texts))]
         texts = self._operated(texts, sign, operand(False) if sign else [], many, name)
         if quoted and "*" in (name, index):
             return [(" ".join(texts), True)]
