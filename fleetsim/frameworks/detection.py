@@ -86,7 +86,8 @@ _OTHER_JOBS = (
     ("PPO or RLOO", ("ppo",), ("run_ppo", "PPOTrainer", "RLOO"), "its step is not modelled"),
     ("distillation", ("distillation", "teacher", "student"), ("distil", "GKD", "gold.", "sdft.", "ssd"),
      "its step is not modelled"),
-    ("a rollout without training", ("rollout",), ("rollout_pipeline",), "no trainer to plan for"),
+    ("a rollout without training", ("rollout.rollout_backend", "rollout.backend"), ("rollout_pipeline",),
+     "no trainer to plan for"),
 )  # fmt: skip
 
 

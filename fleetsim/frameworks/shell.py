@@ -14,14 +14,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from posixpath import basename, dirname
+from posixpath import basename
 from typing import TYPE_CHECKING
 
 from fleetsim.config.data_files import read_text
 from fleetsim.errors import InputError
 from fleetsim.frameworks.arguments import entry_of, with_processes
 from fleetsim.frameworks.shell_branches import Branching, Run, shown
-from fleetsim.frameworks.shell_tests import holds
+from fleetsim.frameworks.shell_tests import holds, printed
 from fleetsim.frameworks.shell_values import UNKNOWN, UNSET, Value, Words, is_known
 from fleetsim.frameworks.shell_words import source_of, tree_of
 
@@ -107,17 +107,12 @@ class _Shell(Branching):
         return getattr(self, f"_run_{node.type}", self._unparsed)(node)
 
     def substituted(self, node: Node) -> str:
-        """What `$(basename ...)`, `$(dirname ...)` and `$(echo ...)` become; UNKNOWN for every other command."""
+        """What `$(command)` becomes; UNKNOWN for one whose answer does not follow from its words."""
         inner = node.named_children
         if len(inner) == 1 and inner[0].type == "command":
-            match [word for word in self.words(inner[0].children) if word != "--"]:
-                case ["echo", *words] if not any(word.startswith("-") or "\\" in word for word in words):
-                    return " ".join(words)
-                case ["basename", path, *suffix] if is_known(basename(path.rstrip("/"))):
-                    name = basename(path.rstrip("/"))
-                    return name.removesuffix(suffix[0]) if suffix and suffix[0] != name else name
-                case ["dirname", path] if is_known(basename(path.rstrip("/"))):
-                    return dirname(path.rstrip("/")) or "."
+            answer = printed([word for word in self.words(inner[0].children) if word != "--"])
+            if answer is not None:
+                return answer
         if len(inner) == 1 and inner[0].type == "list":
             # "$(cd "$(dirname "$0")/.." && pwd)" is a way from a folder that is not known
             goes, then = (self.words(_leaves(child)) for child in (inner[0].children[0], inner[0].children[-1]))

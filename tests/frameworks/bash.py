@@ -11,7 +11,7 @@ from fleetsim.frameworks.shell import Script
 
 LAUNCHERS = {"python", "python3", "torchrun", "ray", "accelerate", "uv", "srun", "sbatch", "deepspeed"}
 # No program is on PATH but these; bash calls this function for every other, which keeps its words in a file of its own.
-PROGRAMS = ("bash", "basename", "dirname")
+PROGRAMS = ("bash", "basename", "dirname", "seq")
 # What ms-swift is told by its environment stands before its words.
 RECORDER = """\
 command_not_found_handle() {{
