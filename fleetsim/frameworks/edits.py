@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from fleetsim.config.tree import put
+from fleetsim.frameworks.python_source import name_of
 from fleetsim.frameworks.scenario_text import scalar
 from fleetsim.frameworks.settings import normal
 from fleetsim.frameworks.trl import CLASSES
@@ -97,15 +98,15 @@ def _with_entry(text: str, place: Any, rest: list[str], value: Any) -> str:
 
 def _end(text: str, node: Any) -> int:
     """Where a node ends: one without brackets, where its last part does."""
-    start, end = node.start_mark.index, node.end_mark.index
+    start, end = int(node.start_mark.index), int(node.end_mark.index)
     if isinstance(node, yaml.ScalarNode):
         return start + len(text[start:end].rstrip())
     if node.flow_style or not node.value:
-        return int(end)
+        return end
     if isinstance(node, yaml.SequenceNode):
         return max(start, _end(text, node.value[-1]))
     name, last = node.value[-1]
-    return max(name.end_mark.index, _end(text, last))  # an alias ends on the line of its key
+    return max(int(name.end_mark.index), _end(text, last))  # an alias ends on the line of its key
 
 
 def in_toml(text: str, key: str, value: Any) -> str:
@@ -131,22 +132,18 @@ def _spelled(table: Mapping[str, Any], name: str) -> str:
 def in_python(text: str, key: str, value: Any) -> str:
     """The text with a keyword argument of its configuration object set to a value. Raises Unchangeable."""
     name = normal(key)
-    calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call) and _called(node) in CLASSES]
+    calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call) and name_of(node) in CLASSES]
     given = [word for call in calls for word in call.keywords if word.arg == name]
     if given:
         start, end = _span(text, given[-1].value)
         return text[:start] + repr(value) + text[end:]
-    configs = [call for call in calls if call.keywords and _called(call).endswith("Config")]
+    configs = [call for call in calls if call.keywords and name_of(call).endswith("Config")]
     if not configs or "." in name:
         raise Unchangeable(key)
     last = configs[0].keywords[-1]
     end = _span(text, last.value)[1]
     own_line = last.lineno != configs[0].lineno
     return f"{text[:end]},{_indent(text, last) if own_line else ' '}{name}={value!r}{text[end:]}"
-
-
-def _called(call: ast.Call) -> str:
-    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
 
 
 def _span(text: str, node: ast.expr) -> tuple[int, int]:
