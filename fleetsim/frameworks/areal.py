@@ -122,7 +122,7 @@ def _roles(draft: Draft) -> None:
     if any(draft.flag(f"{role}.use_lora", default=False).value for role in ("actor", "rollout")):
         rank = draft.count("actor.lora_rank", "vllm.max_lora_rank", "sglang.max_lora_rank", default=32)
         roles.adapters(draft, rank)
-        adapter(draft, rank, of_vllm=draft.values.get("engine.name") == "vllm")
+        adapter(draft, rank)
     other = "vllm" if draft.values.get("engine.name") != "vllm" else "sglang"
     settings.see("critic", "ref", "teacher", "judge_engine", other)
 

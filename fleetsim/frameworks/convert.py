@@ -30,7 +30,7 @@ from fleetsim.frameworks import (
     verl,
 )
 from fleetsim.frameworks.common import Framework, TrainerSpeed
-from fleetsim.frameworks.detection import mixed_up, no_rollout, other_job, unlike
+from fleetsim.frameworks.detection import expect, other_job, unlike
 from fleetsim.frameworks.draft import Assumed, Draft, NotModelled, Taken
 from fleetsim.frameworks.equal_parts import divides, refusal
 from fleetsim.frameworks.reading import one_line
@@ -44,21 +44,12 @@ _ASSUMED = "nobody measured these; take a path out when its value below is yours
 
 _BEHIND = "Behind each value stands the setting that it came from."
 _DECIDES = "What is assumed decides the answer as much as what is known: put in what your own logs say."
+_READERS = (
+    verl, roll, openrlhf, open_instruct, trl, areal, nemo_rl, slime, skyrl, prime_rl, ms_swift, rlinf, tinker,
+)  # fmt: skip
 # Name on the command line -> how its configuration is read and written.
 FRAMEWORKS: Mapping[str, Framework] = {
-    "verl": verl.FRAMEWORK,
-    "roll": roll.FRAMEWORK,
-    "openrlhf": openrlhf.FRAMEWORK,
-    "open-instruct": open_instruct.FRAMEWORK,
-    "trl": trl.FRAMEWORK,
-    "areal": areal.FRAMEWORK,
-    "nemo-rl": nemo_rl.FRAMEWORK,
-    "slime": slime.FRAMEWORK,
-    "skyrl": skyrl.FRAMEWORK,
-    "prime-rl": prime_rl.FRAMEWORK,
-    "ms-swift": ms_swift.FRAMEWORK,
-    "rlinf": rlinf.FRAMEWORK,
-    "tinker": tinker.FRAMEWORK,
+    reader.__name__.rpartition(".")[2].replace("_", "-"): reader.FRAMEWORK for reader in _READERS
 }
 # Names of those whose configurations another framework's reader reads: verifiers trains by prime-rl.
 _ALIASES = {"verifiers": "prime-rl", "swift": "ms-swift", "tinker-cookbook": "tinker"}
@@ -80,7 +71,7 @@ class Imported(Struct, frozen=True):
     assumed: tuple[Assumed, ...]
     not_modelled: tuple[NotModelled, ...]
     not_understood: tuple[str, ...]
-    remarks: tuple[str, ...]
+    not_followed: tuple[str, ...]
     not_looked_at: tuple[str, ...]
 
 
@@ -111,9 +102,7 @@ def scenario_from(
     """
     framework = framework_name(framework)
     known = FRAMEWORKS[framework]
-    other = mixed_up(settings, framework) or no_rollout(settings, framework)
-    if other is not None:
-        raise InputError([other])
+    expect(settings, framework)
     given: dict[str, Any] = {}
     problems: list[Problem] = []
     for text in sets:
@@ -151,9 +140,7 @@ def scenario_from(
     except InputError as error:
         raise InputError([_told(problem, draft) for problem in error.problems]) from None
     comments = {**draft.comments, **dict.fromkeys(given, "given with --set"), "assumed": _ASSUMED}
-    made = (
-        f"Made by `fleetsim scenario from {framework} {name}`. Behind each value stands the setting that it came from."
-    )
+    made = f"Made by `fleetsim scenario from {framework} {name}`. {_BEHIND}"
     text = scenario_yaml(raw, comments, [made, _DECIDES])
     scenario = scenario_from_mapping(from_yaml(text, "scenario"))  # what is handed out is what was checked
     if not divides(scenario, scenario.trainer.gpus, framework):
@@ -216,7 +203,7 @@ def report_lines(result: Imported, verbose: bool = False) -> Iterator[str]:
         for n in result.not_modelled:
             yield f"  {n.setting}: {n.why}"
     yield from _listed("not understood", result.not_understood, verbose, always=True)
-    yield from _listed("expressions that were not followed", result.remarks, verbose)
+    yield from _listed("expressions that were not followed", result.not_followed, verbose)
     yield from _listed("keys without a bearing on the scenario", result.not_looked_at, verbose)
 
 
@@ -243,14 +230,9 @@ def report_document(result: Imported) -> dict[str, Any]:
     return {
         "schema_version": 1,
         "command": "scenario from",
-        "framework": result.framework,
-        "mode": result.mode,
-        "preset": result.preset,
+        **{key: getattr(result, key) for key in ("framework", "mode", "preset")},
         "scenario": result.raw,
         "took": [{**as_dict(taken), "settings": list(taken.settings)} for taken in result.taken],
-        "assumed": [as_dict(assumed) for assumed in result.assumed],
-        "not_modelled": [as_dict(left) for left in result.not_modelled],
-        "not_understood": list(result.not_understood),
-        "not_followed": list(result.remarks),
-        "not_looked_at": list(result.not_looked_at),
+        **{key: [as_dict(each) for each in getattr(result, key)] for key in ("assumed", "not_modelled")},
+        **{key: list(getattr(result, key)) for key in ("not_understood", "not_followed", "not_looked_at")},
     }

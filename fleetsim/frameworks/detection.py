@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fleetsim.errors import Problem
+from fleetsim.errors import InputError, Problem
 from fleetsim.frameworks.settings import RunSettings, normal
 
 # Keys (or the first parts of keys) and programs that give a framework away; one that does so alone stands there twice.
@@ -86,7 +86,8 @@ _OTHER_JOBS = (
     ("PPO or RLOO", ("ppo",), ("run_ppo", "PPOTrainer", "RLOO"), "its step is not modelled"),
     ("distillation", ("distillation", "teacher", "student"), ("distil", "GKD", "gold.", "sdft.", "ssd"),
      "its step is not modelled"),
-    ("a rollout without training", ("rollout",), ("rollout_pipeline",), "no trainer to plan for"),
+    ("a rollout without training", ("rollout.rollout_backend", "rollout.backend"), ("rollout_pipeline",),
+     "no trainer to plan for"),
 )  # fmt: skip
 
 
@@ -116,7 +117,14 @@ _WITHOUT = (
 )  # fmt: skip
 
 
-def no_rollout(settings: RunSettings, framework: str) -> Problem | None:
+def expect(settings: RunSettings, framework: str) -> None:
+    """Raises InputError for settings that are plainly another framework's, or no training with a rollout."""
+    other = _mixed_up(settings, framework) or _no_rollout(settings, framework)
+    if other is not None:
+        raise InputError([other])
+
+
+def _no_rollout(settings: RunSettings, framework: str) -> Problem | None:
     """What a file is that could be read, but has no section or key of training with a rollout."""
     for whose, with_, without, what, why in _WITHOUT:
         if whose == framework and settings.has(*with_) and not settings.has(*without):
@@ -143,7 +151,7 @@ def other_job(settings: RunSettings, *, sections: bool = True) -> Problem | None
     return None
 
 
-def mixed_up(settings: RunSettings, framework: str) -> Problem | None:
+def _mixed_up(settings: RunSettings, framework: str) -> Problem | None:
     """A problem when the settings are plainly another framework's."""
     counts = marks(settings)
     if not counts[framework] and (job := other_job(settings, sections=False)) is not None:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import ast
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import yaml
-from msgspec import Struct
 
 from fleetsim.config.tree import put
+from fleetsim.frameworks.python_source import name_of
 from fleetsim.frameworks.scenario_text import scalar
 from fleetsim.frameworks.settings import normal
 from fleetsim.frameworks.trl import CLASSES
@@ -33,50 +33,30 @@ def edit_of(name: str) -> Edit | None:
     return forms.get(os.path.splitext(name)[1].lower())
 
 
-class _Spot(Struct):
-    """Where a value of a YAML text begins and ends. entries: of a mapping, by key; None for what is none.
-
-    column: of its keys. flow: whether it stands in braces. fixed: whether it is an alias, or has an anchor. colon: the
-    place behind its key, for a value that begins on a line of its own.
-    """
-
-    start: int
-    end: int
-    entries: dict[str, _Spot] | None = None
-    column: int = 0
-    flow: bool = False
-    fixed: bool = False
-    colon: int = -1
-
-
 def in_yaml(text: str, key: str, value: Any) -> str:
     """The text with `a.b.c` set to a value. A mapping that is not there is made. Raises Unchangeable."""
-    events = iter(yaml.parse(text, Loader=yaml.SafeLoader))
-    next(events)
-    empty = isinstance(next(events), yaml.StreamEndEvent)
-    place, rest = _Spot(0, 0, {}) if empty else _place(next(events), events, text), key.lstrip("+-").split(".")
-    while rest:
-        name, taken = _named(place, rest)
-        if name is None or place.entries is None:
-            break
-        place, rest = place.entries[name], rest[taken:]
+    name, place, rest = None, next(yaml.compose_all(text, Loader=yaml.SafeLoader), None), key.lstrip("+-").split(".")
+    while rest and isinstance(place, yaml.MappingNode) and (found := _named(place, rest)) is not None:
+        (name, place), rest = found[0], rest[found[1] :]
+        if place.start_mark.index < name.end_mark.index:  # an alias: its value stands elsewhere
+            raise Unchangeable(key)
     if not rest:
-        return _replaced(text, place, value)
-    if place.entries is not None:
+        return _replaced(text, name, place, value)
+    if place is None or isinstance(place, yaml.MappingNode):
         return _with_entry(text, place, rest, value)
-    if text[place.start : place.end] not in _NULLS or place.fixed:
+    if text[place.start_mark.index : _end(text, place)] not in _NULLS:
         raise Unchangeable(key)
-    return _replaced(text, place, _nested(rest, value))
+    return _replaced(text, name, place, _nested(rest, value))
 
 
-def _named(place: _Spot, rest: list[str]) -> tuple[str | None, int]:
+def _named(place: yaml.MappingNode, rest: list[str]) -> tuple[tuple[Any, Any], int] | None:
     """The entry that the first words of a key name, and how many they are: a key of YAML may hold dots itself."""
     for taken in range(len(rest), 0, -1):
         wanted = normal(".".join(rest[:taken]))
-        for name in place.entries or ():
-            if normal(name) == wanted:
-                return name, taken
-    return None, 0
+        for entry in reversed(place.value):
+            if isinstance(entry[0], yaml.ScalarNode) and normal(entry[0].value) == wanted:
+                return entry, taken
+    return None
 
 
 def _nested(rest: list[str], value: Any) -> dict[str, Any]:
@@ -85,66 +65,48 @@ def _nested(rest: list[str], value: Any) -> dict[str, Any]:
     return tree
 
 
-def _replaced(text: str, place: _Spot, value: Any) -> str:
-    if place.fixed:
+def _replaced(text: str, name: Any, place: Any, value: Any) -> str:
+    start, end = place.start_mark.index, _end(text, place)
+    old, new = text[start:end], scalar(value)
+    if old.startswith("&"):
         raise Unchangeable
-    old, new = text[place.start : place.end], scalar(value)
     if isinstance(value, str) and old[:1] in ("'", '"') and old[:1] not in value and "\\" not in value:
         new = f"{old[0]}{value}{old[0]}"
-    if place.colon >= 0:
-        between = text[place.colon : place.start].rstrip()
-        return f"{text[: place.colon]} {new}{between}{text[place.end :]}"
-    return f"{text[: place.start]}{' ' * (not old)}{new}{text[place.end :]}"
+    behind = 0 if name is None else name.end_mark.index
+    if "\n" in text[behind:start] and name is not None:  # the value begins on a line of its own
+        colon = text.index(":", behind) + 1
+        return f"{text[:colon]} {new}{text[colon:start].rstrip()}{text[end:]}"
+    return f"{text[:start]}{' ' * (not old)}{new}{text[end:]}"
 
 
-def _with_entry(text: str, place: _Spot, rest: list[str], value: Any) -> str:
-    """A mapping with one more entry, behind its last one."""
-    if place.flow:
-        comma = ", " if place.entries else ""
+def _with_entry(text: str, place: Any, rest: list[str], value: Any) -> str:
+    """A mapping with one more entry, behind its last one; None: a text without any."""
+    end = 0 if place is None else _end(text, place)
+    if place is not None and place.flow_style:
+        comma = ", " if place.value else ""
         inner = scalar(_nested(rest, value))[1:-1]
-        return f"{text[: place.end - 1]}{comma}{inner}{text[place.end - 1 :]}"
+        return f"{text[: end - 1]}{comma}{inner}{text[end - 1 :]}"
     line = "\r\n" if "\r\n" in text else "\n"
-    lines = [f"{' ' * (place.column + 2 * i)}{name}:" for i, name in enumerate(rest)]
+    column = place.value[0][0].start_mark.column if place is not None else 0
+    lines = [f"{' ' * (column + 2 * i)}{name}:" for i, name in enumerate(rest)]
     lines[-1] += f" {scalar(value)}"
-    end = text.find("\n", place.end)
+    end = text.find("\n", end)
     at = len(text) if end < 0 else end + 1
     before = "" if not text[:at] or text[:at].endswith("\n") else line
     return text[:at] + before + line.join(lines) + line + text[at:]
 
 
-def _end(event: Any) -> int:
-    """Where an event ends in the text: every one that was parsed of a text has its marks."""
-    found: int = event.end_mark.index
-    return found
-
-
-def _column(event: Any) -> int:
-    found: int = event.start_mark.column
-    return found
-
-
-def _place(event: Any, events: Iterator[Any], text: str) -> _Spot:
-    start, end = event.start_mark.index, event.end_mark.index
-    fixed = isinstance(event, yaml.AliasEvent) or event.anchor is not None
-    if isinstance(event, yaml.SequenceStartEvent):
-        last = end
-        while not isinstance(item := next(events), yaml.SequenceEndEvent):
-            last = _place(item, events, text).end
-        return _Spot(start, _end(item) if event.flow_style else last, fixed=fixed)
-    if not isinstance(event, yaml.MappingStartEvent):
-        return _Spot(start, start + len(text[start:end].rstrip()), fixed=fixed)
-    found = _Spot(start, end, {}, _column(event), bool(event.flow_style), fixed)
-    while not isinstance(name := next(events), yaml.MappingEndEvent):
-        _place(name, events, text)
-        below = _place(next(events), events, text)
-        if isinstance(name, yaml.ScalarEvent) and found.entries is not None:
-            found.column = found.column if found.entries else _column(name)
-            found.entries[name.value] = below
-            if "\n" in text[_end(name) : below.start]:
-                below.colon = text.index(":", _end(name)) + 1
-        found.end = below.end
-    found.end = _end(name) if found.flow else found.end
-    return found
+def _end(text: str, node: Any) -> int:
+    """Where a node ends: one without brackets, where its last part does."""
+    start, end = int(node.start_mark.index), int(node.end_mark.index)
+    if isinstance(node, yaml.ScalarNode):
+        return start + len(text[start:end].rstrip())
+    if node.flow_style or not node.value:
+        return end
+    if isinstance(node, yaml.SequenceNode):
+        return max(start, _end(text, node.value[-1]))
+    name, last = node.value[-1]
+    return max(int(name.end_mark.index), _end(text, last))  # an alias ends on the line of its key
 
 
 def in_toml(text: str, key: str, value: Any) -> str:
@@ -170,22 +132,18 @@ def _spelled(table: Mapping[str, Any], name: str) -> str:
 def in_python(text: str, key: str, value: Any) -> str:
     """The text with a keyword argument of its configuration object set to a value. Raises Unchangeable."""
     name = normal(key)
-    calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call) and _called(node) in CLASSES]
+    calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call) and name_of(node) in CLASSES]
     given = [word for call in calls for word in call.keywords if word.arg == name]
     if given:
         start, end = _span(text, given[-1].value)
         return text[:start] + repr(value) + text[end:]
-    configs = [call for call in calls if call.keywords and _called(call).endswith("Config")]
+    configs = [call for call in calls if call.keywords and name_of(call).endswith("Config")]
     if not configs or "." in name:
         raise Unchangeable(key)
     last = configs[0].keywords[-1]
     end = _span(text, last.value)[1]
     own_line = last.lineno != configs[0].lineno
     return f"{text[:end]},{_indent(text, last) if own_line else ' '}{name}={value!r}{text[end:]}"
-
-
-def _called(call: ast.Call) -> str:
-    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
 
 
 def _span(text: str, node: ast.expr) -> tuple[int, int]:

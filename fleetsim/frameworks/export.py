@@ -21,7 +21,7 @@ from fleetsim.frameworks.convert import FRAMEWORKS, framework_name
 from fleetsim.frameworks.equal_parts import divides, refusal
 from fleetsim.frameworks.reading import one_line
 from fleetsim.frameworks.reversal import LeftOut, Limits, longest, settled
-from fleetsim.frameworks.scenario_text import scenario_yaml
+from fleetsim.frameworks.scenario_text import commented, scenario_yaml
 
 # Nodes, and GPUs of each, as the frameworks call them.
 _NODE_KEYS = (("nnodes", "n_gpus_per_node"), ("num_nodes", "num_gpus_per_node"), ("num_nodes", "gpus_per_node"))
@@ -125,9 +125,7 @@ def to_document(result: Exported) -> dict[str, Any]:
     return {
         "schema_version": 1,
         "command": "scenario to",
-        "framework": result.framework,
-        "mode": result.mode,
-        "text": result.text,
+        **{key: getattr(result, key) for key in ("framework", "mode", "text")},
         "settings": dict(result.settings),
         "says": {key: list(paths) for key, paths in result.says.items()},
         "left_out": left_documents(result.left_out),
@@ -187,7 +185,7 @@ def _array(
     for key, value in settings.items():
         text = word(key.removeprefix(prefix), value)
         if text:
-            yield _with(f"    {text}", comments.get(key))
+            yield commented(f"    {text}", comments.get(key), _COMMENT_COLUMN)
     yield ")"
 
 
@@ -249,7 +247,7 @@ def _toml(settings: Mapping[str, Any], comments: Mapping[str, str], header: Sequ
     for key, value in settings.items():
         table, _, name = key.rpartition(".")
         line = f"{name} = {json.dumps(value, ensure_ascii=False)}"
-        tables.setdefault(table, []).append(_with(line, comments.get(key)))
+        tables.setdefault(table, []).append(commented(line, comments.get(key), _COMMENT_COLUMN))
     lines = [*_comments(header)]
     for table in sorted(tables, key=bool):
         lines += ["", *([f"[{table}]"] if table else []), *tables[table]]
@@ -262,7 +260,3 @@ def _comments(lines: Sequence[str]) -> Iterator[str]:
         yield from textwrap.wrap(
             one_line(line.strip(), 400), _WIDTH, initial_indent=f"# {indent}", subsequent_indent=f"# {indent}  "
         )
-
-
-def _with(text: str, comment: str | None) -> str:
-    return f"{text:<{_COMMENT_COLUMN}}  # {one_line(comment, 160)}" if comment else text

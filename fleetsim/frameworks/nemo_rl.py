@@ -11,7 +11,7 @@ from fleetsim.frameworks import common, recipe, roles
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.nemo_rl_parts import GENERATION, put_beside, put_pools, put_recipe
 from fleetsim.frameworks.reading import Read, one_of, parts_of, switched, times, writes
-from fleetsim.frameworks.sides import frozen, vllm_drafts
+from fleetsim.frameworks.sides import vllm_drafts
 
 SAMPLERS = ("in_order", "ready_first", "weight_fifo", "windowed")
 TRANSPORTS = {
@@ -144,10 +144,8 @@ def _limits(draft: Draft) -> None:
     common.entry_point(draft, common.entry_point_of("nemo-rl", asynchronous=beside), started)
     common.engine_limits(draft, f"{GENERATION}.vllm_kwargs.")
     draft.take("engine.prefix_caching", draft.flag(f"{GENERATION}.vllm_cfg.enable_prefix_caching", default=True))
-    asked = vllm_drafts(draft, f"{GENERATION}.vllm_kwargs.speculative_config.")
     trained = draft.flag("policy.draft.enabled", default=False)
-    if asked and not trained.value:
-        frozen(draft, str(trained))
+    vllm_drafts(draft, f"{GENERATION}.vllm_kwargs.speculative_config.", trained)
 
 
 def _async(draft: Draft, prompts: Read[int], n: Read[int]) -> None:

@@ -22,7 +22,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError, Problem
 from fleetsim.frameworks.common import Framework
 from fleetsim.frameworks.convert import FRAMEWORKS, framework_name
-from fleetsim.frameworks.detection import mixed_up, no_rollout
+from fleetsim.frameworks.detection import expect
 from fleetsim.frameworks.edits import Unchangeable, edit_of
 from fleetsim.frameworks.export import WORDS, left_documents, left_out_words, plain
 from fleetsim.frameworks.reading import one_line
@@ -134,9 +134,7 @@ def configuration(framework: str, path: str) -> tuple[str, str, RunSettings]:
     """A framework's name as it is known, the text of a configuration of it, and its settings. Raises InputError."""
     framework, text = framework_name(framework), read_text(path, "--config", MAX_BYTES)
     own = _parsed(text, path)
-    other = mixed_up(own, framework) or no_rollout(own, framework)
-    if other is not None:
-        raise InputError([other])
+    expect(own, framework)
     return framework, text, own
 
 

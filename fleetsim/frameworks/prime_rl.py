@@ -15,7 +15,7 @@ from typing import Any
 from fleetsim.frameworks import common, recipe, roles
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.reading import Read, one_of, times, writes
-from fleetsim.frameworks.sides import adapter, frozen, vllm_drafts
+from fleetsim.frameworks.sides import adapter, vllm_drafts
 
 NOT_MODELLED = {
     "orchestrator.tasks_per_minute": "a limit on the rate of dispatch",
@@ -191,8 +191,7 @@ def _gpus(draft: Draft) -> int:
     common.entry_point(draft, "api_server", "vLLM runs as an API server")
     common.engine_limits(draft, "inference.vllm.")
     draft.take("engine.prefix_caching", draft.flag("inference.vllm.enable_prefix_caching", default=True))
-    if vllm_drafts(draft, "inference.vllm.speculative_config."):
-        frozen(draft, "inference.vllm.speculative_config")
+    vllm_drafts(draft, "inference.vllm.speculative_config.", "inference.vllm.speculative_config")
     return instances
 
 

@@ -43,7 +43,7 @@ def settings_of_python(text: str, classes: tuple[str, ...], where: str) -> RunSe
     for node in nodes:
         if not isinstance(node, ast.Call):
             continue
-        called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        called = name_of(node)
         if called not in classes:
             settings.programs += [called] if called.endswith(("Config", "Trainer")) else []
             continue
@@ -59,6 +59,11 @@ def settings_of_python(text: str, classes: tuple[str, ...], where: str) -> RunSe
             else:
                 settings.not_understood.append(f"line {keyword.value.lineno}: {keyword.arg} is computed")
     return settings
+
+
+def name_of(call: ast.Call) -> str:
+    """The last part of what a call calls; nothing where that has no name."""
+    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
 
 
 def _assigned(nodes: list[ast.AST]) -> Iterator[tuple[str, Any]]:

@@ -17,12 +17,10 @@ from fleetsim.frameworks import common, recipe, roles
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.reading import Back, Read, never, one_line, one_of, times, writes
 from fleetsim.frameworks.settings import normal
-from fleetsim.frameworks.sides import adapter, frozen, sglang_drafts, vllm_drafts
+from fleetsim.frameworks.sides import adapter, sglang_drafts, vllm_drafts
 
 _POINTER = re.compile(r"\$\{([\w.]+)\}")
 
-_RANGE = re.compile(r"\s*(?:list\(\s*)?range\(\s*(\d{1,5})\s*(?:,\s*(\d{1,5})\s*)?(?:,\s*(\d{1,3})\s*)?\)\s*\)?\s*")
-_LIST = re.compile(r"\Alist\(\s*(.*)\)\Z")
 _MOST_GPUS = 100_000
 _LONGEST_LIST = 1000
 
@@ -131,7 +129,7 @@ def _roles(draft: Draft, reference: bool) -> None:
     if lora is not None:
         roles.adapters(draft, lora)
         rank = draft.count("actor_infer.model_args.lora_rank", "actor_train.model_args.lora_rank", default=8)
-        adapter(draft, rank, of_vllm=draft.values.get("engine.name") == "vllm")
+        adapter(draft, rank)
     settings.see("critic", "reference", "teacher", "rewards", "reward", "val_env_manager", "validation", "custom_envs")
     settings.see("custom_env", "num_gpus_per_node", "num_nodes", *(k for k in settings.found if "lora_" in k))
 
@@ -264,18 +262,17 @@ def _gpus(draft: Draft) -> None:
     key = "mem_fraction_static" if engine.value == "sglang" else "gpu_memory_utilization"
     said = share if share.given else Read(f"{config}.{key}", 0.9, False)
     draft.where_said("engine.gpu_memory_utilization", said, said.key)
+    untrained = f"{config}: a drafter that ROLL does not train"
     if engine.value == "vllm":
         # roll/third_party/vllm/__init__.py: UsageContext.ENGINE_CONTEXT; roll/distributed/strategy/vllm_strategy.py
         # gives the tokens. vLLM 0.8.4 to 0.11.
         common.entry_point(draft, "async_engine", "vLLM is started from engine arguments")
         draft.take("engine.max_num_batched_tokens", draft.count(f"{config}.max_num_batched_tokens", default=8192))
-        drafts = vllm_drafts(draft, f"{config}.speculative_config.")
+        vllm_drafts(draft, f"{config}.speculative_config.", untrained)
     else:
-        drafts = sglang_drafts(draft, f"{config}.")
+        sglang_drafts(draft, f"{config}.", untrained)
     cached = f"{config}.enable_prefix_caching"
     draft.where_said("engine.prefix_caching", draft.flag(cached, default=True), cached, now=True, unless=True)
-    if drafts:
-        frozen(draft, f"{config}: a drafter that ROLL does not train")
     common.engine_limits(draft, f"{config}.")
     common.weights_type(draft, f"{config}.quantization")
 
@@ -305,29 +302,26 @@ def _devices(draft: Draft, role: str) -> set[int] | None:
 
 
 def gpu_list(value: Any) -> set[int] | None:
-    """The GPUs of a list, of its text or of `list(range(...))`; None for what is none of them."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return {value}
+    """The GPUs of a list, of its text, of `list(range(...))` or of a sum of such; None for what is none of them."""
     if isinstance(value, str) and len(value) < _LONGEST_LIST:
-        gpus: set[int] = set()
-        for part in re.split(r"(?<=[\])])\s*\+", value):
-            match = _RANGE.fullmatch(part)
-            if match:
-                first, last = (0, int(match[1])) if match[2] is None else (int(match[1]), int(match[2]))
-                gpus |= set(range(first, min(last, _MOST_GPUS), max(1, int(match[3] or 1))))
-                continue
-            try:
-                with warnings.catch_warnings(action="ignore"):
-                    listed = ast.literal_eval(_LIST.sub(r"\1", part.strip()))
-            except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
-                return None
-            if not isinstance(listed, (list, tuple)) or not all(type(g) is int for g in listed):
-                return None
-            gpus |= set(listed)
-        return gpus
-    if isinstance(value, list) and all(type(g) is int for g in value):
-        return set(value)
-    return None
+        try:
+            with warnings.catch_warnings(action="ignore"):
+                value = [*_listed_gpus(ast.parse(value.strip(), mode="eval").body)]
+        except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+            return None
+    gpus = [value] if type(value) is int else value
+    return set(gpus) if isinstance(gpus, list) and all(type(gpu) is int for gpu in gpus) else None
+
+
+def _listed_gpus(node: ast.expr) -> Any:
+    match node:
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            return [*_listed_gpus(left), *_listed_gpus(right)]
+        case ast.Call(func=ast.Name(id="list"), args=[inner]):
+            return _listed_gpus(inner)
+        case ast.Call(func=ast.Name(id="range"), args=ends):
+            return range(*map(ast.literal_eval, ends))[:_MOST_GPUS]
+    return ast.literal_eval(node)
 
 
 _DEVICES = {"actor_train.device_mapping": "list(range(0,1))", "actor_infer.device_mapping": "list(range(1,2))"}

@@ -33,7 +33,7 @@ def scenario_yaml(raw: Mapping[str, Any], comments: Mapping[str, str], header: S
     lines = [f"# {one_line(line, 300)}" for line in header]
     for key, value in raw.items():
         if isinstance(value, Mapping):
-            lines += ["", *_section(key, value, comments)]
+            lines += ["", f"{key}:", *_entries(key, value, comments, 1)]
         elif isinstance(value, list) and value:
             comment = f"  # {one_line(comments[key], 160)}" if key in comments else ""
             lines += ["", f"{key}:{comment}", *(f"  - {scalar(item)}" for item in value)]
@@ -42,25 +42,24 @@ def scenario_yaml(raw: Mapping[str, Any], comments: Mapping[str, str], header: S
     return "\n".join(lines) + "\n"
 
 
-def _section(name: str, values: Mapping[str, Any], comments: Mapping[str, str]) -> Iterator[str]:
-    yield f"{name}:"
-    for key, value in values.items():
-        yield from _entry(f"{name}.{key}", key, value, comments, 1)
-
-
-def _entry(path: str, key: str, value: Any, comments: Mapping[str, str], level: int) -> Iterator[str]:
+def _entries(above: str, values: Mapping[str, Any], comments: Mapping[str, str], level: int) -> Iterator[str]:
     indent = "  " * level
-    if isinstance(value, Mapping) and value and path not in comments:
-        yield f"{indent}{key}:"
-        for below, inner in value.items():
-            yield from _entry(f"{path}.{below}", below, inner, comments, level + 1)
-        return
-    yield _line(f"{indent}{key}", value, comments.get(path))
+    for key, value in values.items():
+        path = f"{above}.{key}"
+        if isinstance(value, Mapping) and value and path not in comments:
+            yield f"{indent}{key}:"
+            yield from _entries(path, value, comments, level + 1)
+        else:
+            yield _line(f"{indent}{key}", value, comments.get(path))
 
 
 def _line(key: str, value: Any, comment: str | None) -> str:
-    text = f"{key}: {scalar(value)}"
-    return text if not comment else f"{text:<{_COMMENT_COLUMN}}  # {one_line(comment, 160)}"
+    return commented(f"{key}: {scalar(value)}", comment, _COMMENT_COLUMN)
+
+
+def commented(text: str, comment: str | None, column: int) -> str:
+    """A line with its comment behind it, from a column on."""
+    return f"{text:<{column}}  # {one_line(comment, 160)}" if comment else text
 
 
 def scalar(value: Any) -> str:

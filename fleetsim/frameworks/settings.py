@@ -7,17 +7,16 @@ Versions that a text pins (`trl[vllm]==1.10.0`, `"trl>=1.12,<2"`) are kept as we
 
 from __future__ import annotations
 
-import ast
-import operator
 import re
-import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from msgspec import Struct, field
 
 from fleetsim.config.plain_scalar import plain_scalar
 from fleetsim.config.tree import is_at
+from fleetsim.frameworks.shell_values import Undecided
+from fleetsim.frameworks.shell_words import sum_of
 
 Version = tuple[int, ...]
 _ONE = r"(?:===?|~=|<=|>=|!=|<|>)[ ]{0,4}\d{1,9}(?:\.\d{1,9}){0,5}(?:\.\*)?[a-z0-9.]{0,12}"
@@ -258,43 +257,17 @@ def settings_of(pairs: Iterable[tuple[str, Any]], where: str) -> RunSettings:
     return settings
 
 
-# Sums and products of whole numbers as scripts write them, `1024 * 2`: nothing else is evaluated.
-_LONGEST_SUM = 200
+# Sums and products of whole numbers, as scripts and resolvers write them: nothing else is evaluated.
+_SUM = re.compile(r"[\d_\s()+*/%-]{1,200}")
 _LARGEST_SUM = 10**15
 
 
 def whole_number(text: str) -> int | None:
     """The value of an expression of whole numbers with + - * / // %, as a shell divides (towards zero); else None."""
-    if len(text) > _LONGEST_SUM:
+    if not _SUM.fullmatch(text):
         return None
     try:
-        with warnings.catch_warnings(action="ignore"):  # Python's opinion of `8if` is no news for the user
-            return _number(ast.parse(text.strip().replace("\n", " "), mode="eval").body)
-    except (SyntaxError, ValueError, RecursionError, MemoryError, ZeroDivisionError):
+        number = sum_of(text.replace("//", "/").replace("\n", " "))
+    except Undecided:
         return None
-
-
-def divided(a: int, b: int) -> int:
-    """A quotient as a shell has it: towards zero."""
-    return a // b if (a < 0) == (b < 0) or a % b == 0 else a // b + 1
-
-
-_SUMS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Mod: operator.mod, ast.Div: divided,
-    ast.FloorDiv: divided,
-}  # fmt: skip
-
-
-def _number(node: ast.expr) -> int:
-    match node:
-        case ast.Constant(value=int(value)) if not isinstance(value, bool):
-            result = value
-        case ast.UnaryOp(op=ast.USub(), operand=operand):
-            result = -_number(operand)
-        case ast.BinOp(left=left, op=op, right=right) if type(op) in _SUMS:
-            result = _SUMS[type(op)](_number(left), _number(right))
-        case _:
-            raise ValueError("no sum")
-    if abs(result) > _LARGEST_SUM:
-        raise ValueError("too large")
-    return result
+    return number if abs(number) <= _LARGEST_SUM else None

@@ -13,7 +13,7 @@ import re
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from posixpath import basename, dirname
+from posixpath import basename
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
@@ -22,7 +22,7 @@ from fleetsim.config.data_files import read_text
 from fleetsim.errors import InputError
 from fleetsim.frameworks.arguments import entry_of, with_processes
 from fleetsim.frameworks.shell_branches import Branching, Run, shown
-from fleetsim.frameworks.shell_tests import holds
+from fleetsim.frameworks.shell_tests import holds, printed
 from fleetsim.frameworks.shell_values import UNKNOWN, UNSET, Value, Words, is_known
 from fleetsim.frameworks.shell_words import source_of, tree_of
 
@@ -107,17 +107,12 @@ class _Shell(Branching):
         return getattr(self, f"_run_{node.type}", self._unparsed)(node)
 
     def substituted(self, node: Node) -> str:
-        """What `$(basename ...)`, `$(dirname ...)` and `$(echo ...)` become; UNKNOWN for every other command."""
+        """What `$(command)` becomes; UNKNOWN for one whose answer does not follow from its words."""
         inner = node.named_children
         if len(inner) == 1 and inner[0].type == "command":
-            match self.words(inner[0].children):
-                case ["echo", *words] if not any(word.startswith("-") or "\\" in word for word in words):
-                    return " ".join(words)
-                case ["basename", path, *suffix] if is_known(basename(path.rstrip("/"))):
-                    name = basename(path.rstrip("/"))
-                    return name.removesuffix(suffix[0]) if suffix and suffix[0] != name else name
-                case ["dirname", path] if is_known(basename(path.rstrip("/"))):
-                    return dirname(path.rstrip("/")) or "."
+            answer = printed([word for word in self.words(inner[0].children) if word != "--"])
+            if answer is not None:
+                return answer
         if len(inner) == 1 and inner[0].type == "list":
             # "$(cd "$(dirname "$0")/.." && pwd)" is a way from a folder that is not known
             goes, then = (self.words(_leaves(child)) for child in (inner[0].children[0], inner[0].children[-1]))
@@ -262,16 +257,23 @@ class _Shell(Branching):
         status = self.run(body) if body is not None else True
         for redirect in node.children:
             if redirect.type == "heredoc_redirect":
-                status = self._with_heredoc(redirect, status)
+                status = self._with_heredoc(redirect, status, [] if body is None else self.words(_leaves(body)))
         return status
 
-    def _with_heredoc(self, node: Node, status: bool | None) -> bool | None:
-        """A text behind a command: what a shell is given runs. The parser has the rest of the command's line in it."""
+    def _with_heredoc(self, node: Node, status: bool | None, command: list[str]) -> bool | None:
+        """A text behind a command: what a shell is given runs, what `read -d ''` takes is a variable's. The parser has
+        the rest of the command's line in it."""
         kinds = {child.type: child for child in node.children}
         begins, text, right = kinds.get("heredoc_start"), kinds.get("heredoc_body"), node.child_by_field_name("right")
-        if begins and text and self.commands and not _SHELLS.isdisjoint(map(basename, self.commands[-1][0])):
+        reads = command[:1] == ["read"] and "-d" in command
+        runs = bool(self.commands) and not _SHELLS.isdisjoint(map(basename, self.commands[-1][0]))
+        if begins and text and (reads or runs):
             literal = source_of(begins)[:1] in tuple("'\"\\")
-            self.apart(partial(self.run_text, source_of(text) if literal else self.text(text)))
+            content = source_of(text) if literal else self.text(text)
+            if reads:
+                self.assign(command[-1], content.strip())
+            else:
+                self.apart(partial(self.run_text, content))
         if "pipeline" in kinds:
             return self.run(kinds["pipeline"])
         return self.in_order(lambda: status, "&&" in kinds, partial(self.run, right)) if right is not None else status

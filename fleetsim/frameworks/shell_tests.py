@@ -1,9 +1,13 @@
-"""Whether a test of the shell holds: `[ ... ]` of its words, `[[ ... ]]` of its tree. None: that is not known."""
+"""What follows from words: whether a test holds, `[ ... ]` of its words, `[[ ... ]]` of its tree; what `seq` prints.
+
+None: that is not known.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from posixpath import basename, dirname
 from typing import TYPE_CHECKING
 
 from fleetsim.frameworks.shell_values import UNKNOWN, UNSET, Undecided, fits, integer, is_known
@@ -20,6 +24,8 @@ _COMPARED: dict[str, Callable[[int, int], bool]] = {
     "-gt": int.__gt__,
     "-ge": int.__ge__,
 }
+_WHOLE = re.compile(r"-?\d{1,9}")
+_MOST_LISTED = 100  # a loop that waits counts further
 _BINARY = frozenset({*_COMPARED, "=", "==", "!=", "<", ">", "-nt", "-ot", "-ef", "=~"})
 
 
@@ -124,3 +130,21 @@ def _found(expression: str, text: str) -> bool | None:
         return bool(re.search(expression, text))
     except re.error:
         return None
+
+
+def printed(words: Sequence[str]) -> str | None:
+    """What `basename`, `dirname`, `echo` and `seq` print; None for every other command, and where that is not known."""
+    match words:
+        case ["echo", *texts] if not any(text.startswith("-") or "\\" in text for text in texts):
+            return " ".join(texts)
+        case ["basename", path, *suffix] if is_known(basename(path.rstrip("/"))):
+            name = basename(path.rstrip("/"))
+            return name.removesuffix(suffix[0]) if suffix and suffix[0] != name else name
+        case ["dirname", path] if is_known(basename(path.rstrip("/"))):
+            return dirname(path.rstrip("/")) or "."
+        case ["seq", *ends] if 0 < len(ends) < 4 and all(map(_WHOLE.fullmatch, ends)):
+            first, *way, last = map(int, ends if len(ends) > 1 else ("1", *ends))
+            step = way[0] if way else 1
+            listed = range(first, last + (1 if step > 0 else -1), step) if step else range(0)
+            return "\n".join(map(str, listed)) if len(listed) <= _MOST_LISTED else None
+    return None

@@ -12,8 +12,6 @@ from difflib import SequenceMatcher
 from fnmatch import fnmatchcase, translate
 from typing import TYPE_CHECKING
 
-from fleetsim.frameworks.settings import divided
-
 if TYPE_CHECKING:
     from tree_sitter import Node
 
@@ -253,6 +251,11 @@ class Undecided(Exception):  # noqa: N818
     """Something that cannot be known without running the script."""
 
 
+def _divided(a: int, b: int) -> int:
+    """A quotient as a shell has it: towards zero."""
+    return a // b if (a < 0) == (b < 0) or a % b == 0 else a // b + 1
+
+
 def _power(a: int, b: int) -> int:
     if not 0 <= b <= _LARGEST_POWER:
         raise Undecided
@@ -263,8 +266,8 @@ _OPERATORS: dict[str, Callable[[int, int], int]] = {
     "+": operator.add,
     "-": operator.sub,
     "*": operator.mul,
-    "/": divided,
-    "%": lambda a, b: a - b * divided(a, b),
+    "/": _divided,
+    "%": lambda a, b: a - b * _divided(a, b),
     "**": _power,
     "<<": lambda a, b: a << (b & 63),
     ">>": lambda a, b: a >> (b & 63),

@@ -53,6 +53,14 @@ def tree_of(text: str) -> Node:
     return _parser().parse(text.encode("utf-8", "replace")).root_node
 
 
+def sum_of(text: str) -> int:
+    """The value of a sum without variables. Raises Undecided."""
+    tree = tree_of(f"(({text}))")
+    if tree.has_error or tree.child_count != 1:
+        raise Undecided
+    return calculated(tree.children[0], source_of, lambda name, number: None)
+
+
 def source_of(node: Node) -> str:
     """A node as it is written."""
     return (node.text or b"").decode("utf-8", "replace")
@@ -190,9 +198,12 @@ class WordReader(Variables):
             self.presumed = self.presumed or many
             items = () if many and items == (UNSET,) else items
         texts = list(items or ()) if many else [*(items or ("",))]
+        if mark and not is_known("".join(texts)):
+            return [(UNKNOWN, quoted)]
+        if mark == "#":
+            return [(str(len(texts) if many else len(texts[0])), quoted)]
         if mark:
-            found = str(len(texts) if many else len(texts[0])) if mark == "#" else " ".join(map(str, range(len(texts))))
-            return [(found if is_known("".join(texts)) else UNKNOWN, quoted)]
+            texts = [str(place) for place in range(len(texts))]
         texts = self._operated(texts, sign, operand(False) if sign else [], many, name)
         if quoted and "*" in (name, index):
             return [(" ".join(texts), True)]

@@ -81,13 +81,13 @@ def pooled(draft: Draft, engines: Read[int], prefill: Read[int] | None, key: str
     return instances
 
 
-def adapter(draft: Draft, rank: Read[int], *, merged: Read[bool] | None = None, of_vllm: bool = True) -> None:
+def adapter(draft: Draft, rank: Read[int], *, merged: Read[bool] | None = None) -> None:
     """LoRA in the engine: the adapter's rank, as the engine is started for it.
 
-    merged: the trainer adds the adapter to the weights that it sends, so that the engine has none. of_vllm: the rank is
-    rounded up to one that vLLM has.
+    vLLM's is rounded up to one that it has. merged: the trainer adds the adapter to the weights that it sends, so that
+    the engine has none.
     """
-    off = merged is not None and merged.value
+    off, of_vllm = merged is not None and merged.value, draft.values.get("engine.name", "vllm") == "vllm"
 
     def back(want: Any) -> Mapping[str, Any] | None:
         if want is None:
@@ -120,18 +120,25 @@ _REMEDY = "--set engine.speculation.acceptance_length=TOKENS, from the engine's 
 
 
 def vllm_drafts(
-    draft: Draft, section: str, *, switch: Read[bool] | None = None, alone: str = "", written: str = ""
-) -> bool:
-    """What a section in vLLM's words asks for; False where it asks for nothing.
+    draft: Draft,
+    section: str,
+    trained: Read[bool] | str,
+    *,
+    switch: Read[bool] | None = None,
+    alone: str = "",
+    written: str = "",
+) -> None:
+    """What a section in vLLM's words asks for.
 
-    section: the prefix of its keys, with the dot. switch: what turns it on. alone:
-    the method where none is named. written: the prefix as it is written, where a framework wants a sign before it.
+    section: the prefix of its keys, with the dot. trained: whether the drafter is trained along; a text says of one
+    that never is. switch: what turns it on. alone: the method where none is named. written: the prefix as it is
+    written, where a framework wants a sign before it.
     """
     _opened(draft, section.rstrip("."))
     method = draft.maybe_text(f"{section}method")
     if method is None and not alone:
         draft.could(f"{PATH}.method", None, lambda want: {f"{written or section}method": want}, None)
-        return False
+        return
     method = method or Read(f"{section}method", alone, False)
     word = method.value.lower()
     known = _VLLM.get("mtp" if word.endswith("_mtp") else word)
@@ -140,23 +147,25 @@ def vllm_drafts(
     if method.given:
         draft.could(f"{PATH}.draft_model", None, writes(f"{written or section}model", ""), None)
     k_key = k.key.replace(section, written, 1) if written and not k.given else k.key
-    if not _put(draft, method, known, Read(k_key, k.value, k.given), model, switch):
-        return True
-    above, key = draft.maybe_count(f"{section}disable_by_batch_size"), f"{written or section}disable_by_batch_size"
-    draft.where_said(f"{PATH}.off_above_batch", above, key, unless=None)
-    return True
+    if _put(draft, method, known, Read(k_key, k.value, k.given), model, switch):
+        above, key = draft.maybe_count(f"{section}disable_by_batch_size"), f"{written or section}disable_by_batch_size"
+        draft.where_said(f"{PATH}.off_above_batch", above, key, unless=None)
+    _frozen(draft, trained)
 
 
-def sglang_drafts(draft: Draft, prefix: str, *, defaults: tuple[str, int, int] | None = None) -> bool:
-    """What SGLang's arguments ask for; False where they ask for nothing.
+def sglang_drafts(
+    draft: Draft, prefix: str, trained: Read[bool] | str, *, defaults: tuple[str, int, int] | None = None
+) -> None:
+    """What SGLang's arguments ask for.
 
-    prefix: in front of `speculative_algorithm`. defaults: the framework's algorithm, steps and draft tokens.
+    prefix: in front of `speculative_algorithm`. trained: as of `vllm_drafts`. defaults: the framework's algorithm,
+    steps and draft tokens.
     """
     algorithm = draft.maybe_text(f"{prefix}speculative_algorithm")
     if algorithm is None and defaults is None:
         key = f"{prefix}speculative_algorithm"
         draft.could(f"{PATH}.method", None, worded(_SGLANG, lambda word: {key: word.upper()}), None)
-        return False
+        return
     word, steps_default, tokens_default = defaults or ("", 3, 4)
     algorithm = algorithm or Read(f"{prefix}speculative_algorithm", word, False)
     steps = draft.count(f"{prefix}speculative_num_steps", default=steps_default)
@@ -165,7 +174,7 @@ def sglang_drafts(draft: Draft, prefix: str, *, defaults: tuple[str, int, int] |
     if known == "mtp" and model is not None:
         known = "eagle3"
     if not _put(draft, algorithm, known, steps, model, None):
-        return True
+        return
     tokens = draft.count(f"{prefix}speculative_num_draft_tokens", default=tokens_default, least=2)
     if tokens.value != steps.value + 1 and tokens.given:
         draft.put(f"{PATH}.num_draft_tokens", tokens.value, tokens, why="a tree")
@@ -174,14 +183,15 @@ def sglang_drafts(draft: Draft, prefix: str, *, defaults: tuple[str, int, int] |
     if draft.values[f"{PATH}.method"] == "draft_model":
         draft.could(f"{PATH}.draft_model", None, writes(f"{prefix}speculative_draft_model_path", ""), None)
     draft.settings.get(f"{prefix}speculative_eagle_topk")  # how the tree branches; its size says what it costs
-    return True
+    _frozen(draft, trained)
 
 
-def frozen(draft: Draft, setting: str) -> None:
+def _frozen(draft: Draft, trained: Read[bool] | str) -> None:
     """A drafter that is not trained along: nothing says how fast it falls behind the weights."""
-    if f"{PATH}.method" in draft.values and draft.values[f"{PATH}.method"] not in ("ngram", "suffix"):
+    along = isinstance(trained, Read) and trained.value
+    if not along and draft.values.get(f"{PATH}.method", "ngram") not in ("ngram", "suffix"):
         why = "a drafter that is not trained is accepted less with each version"
-        draft.note(setting, f"{why}: --set engine.speculation.decay_per_version=SHARE")
+        draft.note(str(trained), f"{why}: --set engine.speculation.decay_per_version=SHARE")
 
 
 def _put(

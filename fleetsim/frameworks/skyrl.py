@@ -12,7 +12,7 @@ from typing import Any
 from fleetsim.frameworks import common, recipe, roles
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.reading import Read, on_nodes, one_of, times, writes
-from fleetsim.frameworks.sides import adapter, frozen, pooled, vllm_drafts
+from fleetsim.frameworks.sides import adapter, pooled, vllm_drafts
 
 ENGINE, POLICY = "generator.inference_engine", "trainer.policy"
 
@@ -169,8 +169,7 @@ def _engine(draft: Draft) -> None:
     else:
         adapter(draft, rank)
     trained = draft.flag("trainer.mtp.enabled", default=False)
-    if vllm_drafts(draft, f"{ENGINE}.speculative_config.") and not trained.value:
-        frozen(draft, str(trained))
+    vllm_drafts(draft, f"{ENGINE}.speculative_config.", trained)
 
 
 def _fully_async(draft: Draft, n: Read[int]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from fleetsim.frameworks import common, recipe, roles
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.reading import Read, on_nodes, one_of, switched, times, turned
-from fleetsim.frameworks.sides import frozen, pooled, sglang_drafts
+from fleetsim.frameworks.sides import pooled, sglang_drafts
 
 _FILTER = "slime.rollout.filter_hub.dynamic_sampling_filters.check_reward_nonzero_std"
 NOT_MODELLED = {
@@ -125,8 +125,7 @@ def _gpus(draft: Draft, async_: bool) -> tuple[int, int]:
         draft.put("engine.max_num_batched_tokens", whole.value, chunk, whole, why=why, back=whole.written)
     off = draft.flag("sglang_disable_radix_cache", default=False)
     draft.put("engine.prefix_caching", not off.value, off, back=turned(off))
-    if sglang_drafts(draft, "sglang_") and not draft.flag("enable_mtp_training", default=False).value:
-        frozen(draft, "enable_mtp_training = False")
+    sglang_drafts(draft, "sglang_", draft.flag("enable_mtp_training", default=False))
     return instances, ranks
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from fleetsim.frameworks import common, recipe, roles
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.reading import Read, one_of, switched, times, writes
-from fleetsim.frameworks.sides import frozen, vllm_drafts
+from fleetsim.frameworks.sides import vllm_drafts
 
 CLASSES = ("GRPOConfig", "AsyncGRPOConfig", "GRPOTrainer", "AsyncGRPOTrainer")
 _ASYNC_KEYS = ("max_staleness", "weight_sync_steps", "queue_maxsize", "max_inflight_tasks")
@@ -221,8 +221,7 @@ def _server(draft: Draft) -> None:
     else:
         draft.could("engine.prefix_caching", True, prefix.written, True)
     common.engine_limits(draft, "vllm_serve.")
-    if vllm_drafts(draft, "vllm_serve.speculative_config."):
-        frozen(draft, "vllm_serve.speculative_config")
+    vllm_drafts(draft, "vllm_serve.speculative_config.", "vllm_serve.speculative_config")
 
 
 def _async(draft: Draft, samples: Read[int]) -> None:

@@ -18,18 +18,14 @@ from fleetsim.frameworks.settings import normal
 
 
 class _Kind(Struct, frozen=True):
-    """words: of the keys. path, value: what the scenario has instead. remedy: how it is said. small: the value must
+    """words: of the keys. path, value: what the scenario has instead. said: what its flag takes. small: the value must
     name a type of fewer than 16 bits."""
 
-    words: re.Pattern[str]
+    words: str
     path: str
     value: Any
-    remedy: str
+    said: str = "VALUE"
     small: bool = False
-
-
-def _kind(words: str, path: str, value: Any, remedy: str = "VALUE", *, small: bool = False) -> _Kind:
-    return _Kind(re.compile(words), path, value, f"--set {path}={remedy}", small)
 
 
 # Sections that bear on no step of training.
@@ -41,20 +37,20 @@ _SMALL = re.compile(r"fp8|fp4|int4|int8|e4m3|hybrid|awq|gptq|w4a|w8a")
 _ENGINE = r"(infer|rollout|generation|inference|vllm|sglang|server)\w*[._].*"
 # The first kind that a key belongs to says what it holds.
 _KINDS = (
-    _kind(r"(max_)?(assistant_|user_|agent_|rollout_|tool_call\w*_|num_)?turns$|max_(tool\w*|actions\w*|llm_calls\w*|iterations)$|"
+    _Kind(r"(max_)?(assistant_|user_|agent_|rollout_|tool_call\w*_|num_)?turns$|max_(tool\w*|actions\w*|llm_calls\w*|iterations)$|"
           r"tool_call_parser$|enable_child_agents$",
           TURNS, 1, "N"),
-    _kind(r"lora\w*\.(rank|dim|r|enabled)$|lora_rank$|(use|enable)_lora$|peft\.enabled$|use_peft$",
+    _Kind(r"lora\w*\.(rank|dim|r|enabled)$|lora_rank$|(use|enable)_lora$|peft\.enabled$|use_peft$",
           "trainer.recipe.tune", "full", "lora"),
-    _kind(r"(optim\w*offload|offload_optimizer|full_offload)(\.enabled)?$", "trainer.recipe.offload", "none", "states"),
-    _kind(r"kv_cache_dtype$|fp8_kv_cache$", "engine.kv_dtype", "auto", "fp8", small=True),
-    _kind(_ENGINE + r"(dtype|precision|quant\w*|fp8\w*|fp4\w*)(\.\w+)?$", "engine.dtype", "auto", "fp8", small=True),
-    _kind(r"(dtype|precision|quant\w*|\bfp8\w*|\bfp4\w*)(\.\w+)?$", "trainer.recipe.precision", "bf16", "fp8",
+    _Kind(r"(optim\w*offload|offload_optimizer|full_offload)(\.enabled)?$", "trainer.recipe.offload", "none", "states"),
+    _Kind(r"kv_cache_dtype$|fp8_kv_cache$", "engine.kv_dtype", "auto", "fp8", small=True),
+    _Kind(_ENGINE + r"(dtype|precision|quant\w*|fp8\w*|fp4\w*)(\.\w+)?$", "engine.dtype", "auto", "fp8", small=True),
+    _Kind(r"(dtype|precision|quant\w*|\bfp8\w*|\bfp4\w*)(\.\w+)?$", "trainer.recipe.precision", "bf16", "fp8",
           small=True),
-    _kind(r"(teacher|distill|opd)\w*([._].*)?(path|name|n_?gpus\w*|gpus\w*|n?_?nodes|device_mapping|enabled)$",
+    _Kind(r"(teacher|distill|opd)\w*([._].*)?(path|name|n_?gpus\w*|gpus\w*|n?_?nodes|device_mapping|enabled)$",
           "trainer.recipe.reference", True, "false"),
-    _kind(r"\bcritic[._].*(path|gpus\w*|nodes|device_mapping)$", "trainer.recipe.critic", False, "true"),
-    _kind(r"(judge|reward|verifier|\brm)\w*[._](.*[._])?(model|model_path|model_name\w*|url|base_url|backend)(\.(path|name\w*))?$|"
+    _Kind(r"\bcritic[._].*(path|gpus\w*|nodes|device_mapping)$", "trainer.recipe.critic", False, "true"),
+    _Kind(r"(judge|reward|verifier|\brm)\w*[._](.*[._])?(model|model_path|model_name\w*|url|base_url|backend)(\.(path|name\w*))?$|"
           r"device_mapping$|(n|num)_?(gpus|nodes)\w*$|gpus_per_node$|\bnnodes$",
           "workload.reward.latency_s", 0.0, "SECONDS"),
 )  # fmt: skip
@@ -72,34 +68,32 @@ NOTES = {
         "evaluation between steps, which shares the engines",
     r"(critic_warmup|num_critic_only_steps)$": "steps that train the critic only",
 }  # fmt: skip
-_NOTED = tuple((re.compile(words), why) for words, why in NOTES.items())
 _MOST_NAMED, _LONGEST = 4, 300
 
 
 def name_unread(draft: Draft) -> None:
     """Add an assumption for each kind of setting of which keys were not read, but for values that the user set; and a
     note for what no framework's reader knows to read."""
-    found: dict[int, list[str]] = {}
+    found: dict[_Kind, list[str]] = {}
     known = {taken.path for taken in draft.taken} | ({TURNS} & draft.values.keys())
     looked_at = draft.settings.looked_at
     for setting in [s for key, s in draft.settings.found.items() if key not in looked_at and len(key) < _LONGEST]:
         key = normal(setting.key).lower()
-        note = next((why for words, why in _NOTED if words.search(key)), None)
+        note = next((why for words, why in NOTES.items() if re.search(words, key)), None)
         if note is not None:
             draft.leave_out({setting.key: note})
             continue
-        kind = next((i for i, kind in enumerate(_KINDS) if kind.words.search(key)), None)
-        if kind is None or _ASIDE.search(key) or _KINDS[kind].path in known or _is_off(draft, key):
+        kind = next((kind for kind in _KINDS if re.search(kind.words, key)), None)
+        if kind is None or _ASIDE.search(key) or kind.path in known or _is_off(draft, key):
             continue
         value = setting.value
         off = value is not True and (value in SWITCHED_OFF or value in (None, "", "null", {}))
-        if not off and (not _KINDS[kind].small or _SMALL.search(f"{key} {value}".lower())):
+        if not off and (not kind.small or _SMALL.search(f"{key} {value}".lower())):
             found.setdefault(kind, []).append(f"{setting.key} = {one_line(value, 60)}")
-    for index, keys in found.items():
-        kind_ = _KINDS[index]
+    for kind, keys in found.items():
         more = f" and {len(keys) - _MOST_NAMED} more" if len(keys) > _MOST_NAMED else ""
         why = f"not read: {', '.join(keys[:_MOST_NAMED])}{more}"
-        draft.assume(kind_.path, draft.values.get(kind_.path, kind_.value), why, kind_.remedy)
+        draft.assume(kind.path, draft.values.get(kind.path, kind.value), why, f"--set {kind.path}={kind.said}")
 
 
 def _is_off(draft: Draft, key: str) -> bool:

@@ -13,7 +13,7 @@ import math
 from fleetsim.frameworks import common, recipe, roles
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.reading import Read, on_nodes, one_of, switched, times, turned, worded
-from fleetsim.frameworks.sides import PATH, adapter, frozen, replicas, sglang_drafts, vllm_drafts
+from fleetsim.frameworks.sides import PATH, adapter, replicas, sglang_drafts, vllm_drafts
 
 ROLLOUT, ACTOR = "actor_rollout_ref.rollout", "actor_rollout_ref.actor"
 ENGINE = f"{ROLLOUT}.engine_kwargs.vllm"
@@ -97,7 +97,7 @@ def _engine(draft: Draft) -> None:
     rank = draft.count("actor_rollout_ref.model.lora_rank", "actor_rollout_ref.model.lora.rank", default=0, least=0)
     merged = draft.flag("actor_rollout_ref.model.lora.merge", default=False)
     roles.adapters(draft, rank)
-    adapter(draft, rank, merged=merged, of_vllm=draft.values.get("engine.name") == "vllm")
+    adapter(draft, rank, merged=merged)
 
 
 def _sync(draft: Draft, n: Read[int], per_instance: Read[int]) -> None:
@@ -318,20 +318,19 @@ def _put_drafts(draft: Draft, *, sglang: bool) -> None:
     mtp = own_mtp if draft.settings.has(own_mtp) and not draft.settings.has(model_mtp) else model_mtp
     loaded, used = (draft.flag(f"{mtp}.{key}", default=False) for key in ("enable", "enable_rollout"))
     if loaded.value and used.value:
-        if sglang:
-            sglang_drafts(draft, f"{mtp}.", defaults=("EAGLE", 3, 4))
-        else:
-            vllm_drafts(draft, f"{mtp}.", switch=used, alone="mtp")
         trained = draft.flag(f"{mtp}.enable_train", default=False)
-        if not trained.value:
-            frozen(draft, str(trained))
+        if sglang:
+            sglang_drafts(draft, f"{mtp}.", trained, defaults=("EAGLE", 3, 4))
+        else:
+            vllm_drafts(draft, f"{mtp}.", trained, switch=used, alone="mtp")
         return
     draft.could(f"{PATH}.method", None, one_of({"mtp": {loaded.key: True, used.key: True}}), None)
     own = draft.flag(f"{ROLLOUT}.speculative_decoding.enable", default=False)
-    if own.value and vllm_drafts(draft, f"{ROLLOUT}.speculative_decoding.", switch=own, alone="eagle3"):
-        frozen(draft, str(own))
-    elif not sglang and vllm_drafts(draft, f"{ENGINE}.speculative_config.", written=f"+{ENGINE}.speculative_config."):
-        frozen(draft, f"{ENGINE}.speculative_config")
+    handed = f"{ENGINE}.speculative_config"
+    if own.value:
+        vllm_drafts(draft, f"{ROLLOUT}.speculative_decoding.", str(own), switch=own, alone="eagle3")
+    elif not sglang:
+        vllm_drafts(draft, f"{handed}.", handed, written=f"+{handed}.")
 
 
 _V1, _OWN = "python3 -m verl.trainer.main_ppo", "python3 -m verl.experimental"

@@ -9,11 +9,17 @@ from pathlib import Path
 
 from fleetsim.frameworks.shell import Script
 
-LAUNCHERS = {"python", "python3", "torchrun", "ray", "accelerate", "uv", "srun", "sbatch"}
+LAUNCHERS = {"python", "python3", "torchrun", "ray", "accelerate", "uv", "srun", "sbatch", "deepspeed"}
 # No program is on PATH but these; bash calls this function for every other, which keeps its words in a file of its own.
-PROGRAMS = ("bash", "basename", "dirname")
+PROGRAMS = ("bash", "basename", "dirname", "seq")
+# What ms-swift is told by its environment stands before its words.
 RECORDER = """\
-command_not_found_handle() {{ printf '%s\\0' "$@" > "{folder}/$EPOCHREALTIME-$BASHPID"; }}
+command_not_found_handle() {{
+  case $1 in swift|megatron)
+    set -- ${{NNODES:+NNODES=$NNODES}} ${{NPROC_PER_NODE:+NPROC_PER_NODE=$NPROC_PER_NODE}} "$@" ;;
+  esac
+  printf '%s\\0' "$@" > "{folder}/$EPOCHREALTIME-$BASHPID"
+}}
 """
 
 
@@ -25,20 +31,24 @@ def there_is_bash() -> bool:
 
 def started_by_bash(script: str, folder: Path) -> list[list[str]]:
     """The words of every launcher that bash starts, in order. folder: an empty one, where it runs."""
+    return [words for words in all_started(script, folder) if os.path.basename(words[0]) in LAUNCHERS]
+
+
+def all_started(script: str, folder: Path, home: str = "/root") -> list[list[str]]:
+    """The words of every program that bash would start, in order. folder: an empty one, where it runs."""
     for name in ("bin", "record"):
         (folder / name).mkdir()
     for program in PROGRAMS:
         (folder / "bin" / program).symlink_to(str(shutil.which(program)))
     (folder / "env.sh").write_text(RECORDER.format(folder=folder / "record"))
     (folder / "run.sh").write_text(script)
-    env = {"PATH": str(folder / "bin"), "BASH_ENV": str(folder / "env.sh"), "HOME": "/root", "LC_ALL": "C.UTF-8"}
+    env = {"PATH": str(folder / "bin"), "BASH_ENV": str(folder / "env.sh"), "HOME": home, "LC_ALL": "C.UTF-8"}
     ran = subprocess.run(
         [str(shutil.which("bash")), "run.sh"], env=env, cwd=folder, capture_output=True, timeout=60, check=False
     )
     assert b"syntax error" not in ran.stderr, ran.stderr
     records = sorted((folder / "record").iterdir(), key=lambda path: path.name)
-    commands = [path.read_bytes().decode().split("\0")[:-1] for path in records]
-    return [words for words in commands if os.path.basename(words[0]) in LAUNCHERS]
+    return [path.read_bytes().decode().split("\0")[:-1] for path in records]
 
 
 def started_as_read(script: Script) -> list[list[tuple[str, bool]]]:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from fleetsim.frameworks.settings import Setting
 from fleetsim.frameworks.shell import expanded
 from fleetsim.frameworks.source import parsed_source, read_source
-from tests.frameworks.bash import agrees, started_as_read, started_by_bash, there_is_bash
+from tests.frameworks.bash import agrees, all_started, started_as_read, started_by_bash, there_is_bash
 
 DATA = Path(__file__).parent / "launch"
 
@@ -46,6 +49,26 @@ def test_nothing_is_read_that_bash_does_not_start(name: str, tmp_path: Path) -> 
     assert any(not known for words in read for _, known in words)
     for words in ran:
         assert any(agrees(found, words) for found in read), (words, read)
+
+
+SCRIPTS = sorted((Path(__file__).parent / "data").glob("*.sh"))
+
+
+@pytest.mark.parametrize("name", [path.name for path in SCRIPTS])
+def test_a_script_reads_as_the_words_that_bash_starts(name: str, tmp_path: Path) -> None:
+    """All settings, with those of the launcher and of a server beside it; a home that is not known is none."""
+    script = (DATA.parent / "data" / name).read_text(encoding="utf-8")
+    started = all_started(script, tmp_path, home="")
+    ran = parsed_source("\n".join(map(shlex.join, started)), "ran.sh").found
+    read = parsed_source(script, name).found
+    assert len(ran) > 3
+    differ = {key for key in {**ran, **read} if value_of(ran, key) != value_of(read, key)}
+    assert {key: (value_of(ran, key), value_of(read, key)) for key in differ} == {}
+
+
+def value_of(found: Mapping[str, Setting], key: str) -> object:
+    """What a setting holds; nothing where it is not there."""
+    return found[key].value if key in found else None
 
 
 NAMES, NUMBERS, ARRAYS = ("A", "B", "C"), ("I", "J"), ("P", "Q")
