@@ -22,8 +22,8 @@ def replace(record: T, /, **changes: Any) -> T:
 
 def field_names(record: object) -> tuple[str, ...]:
     """The fields of a record or of its class, in their order; of anything else none."""
-    names: tuple[str, ...] | None = getattr(record, "__struct_fields__", None)
-    return tuple(getattr(record, "__dataclass_fields__", ())) if names is None else names
+    names: tuple[str, ...] = getattr(record, "__struct_fields__", ())
+    return tuple(f.name for f in dataclasses.fields(record)) if dataclasses.is_dataclass(record) else names
 
 
 def as_dict(record: object) -> dict[str, Any]:

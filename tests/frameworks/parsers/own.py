@@ -23,8 +23,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from fleetsim.records import as_dict
-
 HERE = Path(__file__).parent
 PACKAGES = HERE / ".packages"
 sys.path[:0] = [str(PACKAGES), str(HERE)]
@@ -143,7 +141,7 @@ def areal(words: Sequence[str], text: str) -> Any:
     config = OmegaConf.to_object(to_structured_cfg(config, config_cls=GRPOConfig))
     for role in (config.rollout, config.actor):
         ModelAllocation.from_str(role.backend)
-    return as_dict(config)
+    return dataclasses.asdict(config)
 
 
 def skyrl(words: Sequence[str], text: str) -> Any:
@@ -156,7 +154,7 @@ def skyrl(words: Sequence[str], text: str) -> Any:
 
     config = SkyRLTrainConfig.from_cli_overrides([*words[words.index("-m") + 2 :], *YOURS["skyrl"]])
     validate_cfg(config)
-    return as_dict(config)
+    return dataclasses.asdict(config)
 
 
 PARSERS: Mapping[str, Callable[[Sequence[str], str], Any]] = {
