@@ -20,7 +20,6 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError, Interrupted, Problem
 from fleetsim.faces import flag, text
 from fleetsim.job.engine_source import engine_source
-from fleetsim.job.input_moves import ranges_of
 from fleetsim.job.trials import Measure, Tell, Trials, planned, remembered, simulated
 from fleetsim.plan.assumptions import assumed, warnings_of
 from fleetsim.plan.choices import LIMITS, ChoiceInputs, combined
@@ -29,6 +28,7 @@ from fleetsim.search.arrangements import divided
 from fleetsim.search.explore import Search
 from fleetsim.search.front import MOST_ROWS, SAME, Budget, Goal, front_of, thinned
 from fleetsim.search.permissions import NAMES, Allowed, stale
+from fleetsim.search.ranges import expected_loss, known_of, ranges_of
 from fleetsim.search.reasons import as_run
 from fleetsim.search.shares import Candidate, Engines, neighbours
 from fleetsim.search.staleness import ways_ahead
@@ -74,7 +74,7 @@ def plan(
         known = sorted(thinned(front_of(found), found[0]), key=lambda f: f.step_s) if found else []
         raise Interrupted((job, known) if known else None, missing) from None
     as_run_s = as_run(Trials(planned(scenario, given), measure), scenario, given)
-    best = rows[0].scenario
+    best, known = rows[0].scenario, [row.known for row in rows if row.known is not None]
     profile = engine_source(best, best.fleet.instances)
     return Plans(
         scenario=job,
@@ -85,6 +85,7 @@ def plan(
         bought=bought,
         tally=search.tally,
         stuck=len(search.stuck),
+        expected_loss=expected_loss(known, budget.metric) if rows[0].known else None,
         as_run_s=as_run_s,
         assumptions=assumed(job, best, given),
         warnings=(*notes, *warnings_of(rows, tuple(search.stuck.values()), profile)),
@@ -253,8 +254,8 @@ def _changed(scenario: Scenario, changes: Iterable[Mapping[str, object]]) -> Ite
 
 def _row(search: Search, found: PlanRow) -> PlanRow:
     """A plan with how far it may be off."""
-    given = found.choice.engines.given
-    return replace(found, ranges=ranges_of(found.scenario, given, found.estimates, search.measure))
+    known = known_of(found.scenario, found.choice.engines.given, found.estimates, search.measure)
+    return replace(found, known=known, ranges=ranges_of(known))
 
 
 def _bought(search: Search, space: Space, allowed: Allowed, best: PlanRow) -> Iterator[Bought]:

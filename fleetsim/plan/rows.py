@@ -42,7 +42,8 @@ class Plans(AnswerGrounds):
     """What was found for a job.
 
     rows: the recommended one, then the others of the front by their step. bought: a line for each thing that is
-    forbidden and could be had. tally: what was looked at; stuck: how many of it cannot run.
+    forbidden and could be had. tally: what was looked at; stuck: how many of it cannot run. expected_loss: what staying
+    with the recommended row costs on average, beside the others; None where no input is in doubt.
     """
 
     given: frozenset[str]
@@ -52,6 +53,7 @@ class Plans(AnswerGrounds):
     bought: tuple[Bought, ...]
     tally: SearchTally
     stuck: int
+    expected_loss: float | None = None
 
     @property
     def best(self) -> PlanRow:

@@ -70,8 +70,7 @@ def headroom_table(result: Sizing) -> Table:
 
 def how_sure(spread: CountSpread) -> Section:
     """What each uncertain input does to a plan alone."""
-    together = "what all do together is drawn from their laws"
-    return worth_knowing(spread.parts, spread.confidence, "instances", _counts_of, together)
+    return worth_knowing(spread.parts, spread.confidence, "instances", _counts_of)
 
 
 def _counts_of(part: InputPart[CountEnd]) -> str:

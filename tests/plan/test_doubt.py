@@ -18,12 +18,12 @@ from fleetsim.errors import InputError
 from fleetsim.job.trials import looked, simulated, unit_of, with_instances
 from fleetsim.job.trials import planned as planned_job
 from fleetsim.job.uncertainty import CONFIDENCE, UNCERTAIN, Z80, FactorLaw, law_name
+from fleetsim.search.doubt import JointDoubt, middle
 from fleetsim.search.objective import Target, price_per_s
+from fleetsim.search.surface import Surface
 from fleetsim.sim.threads import side_by_side
-from fleetsim.size.doubt import CountDoubt, count_doubt, middle
 from fleetsim.size.size import Sizing
-from fleetsim.size.spread import CountSpread
-from fleetsim.size.surface import Surface
+from fleetsim.size.spread import CountSpread, count_doubt
 from fleetsim.size.words import headline, likely
 from fleetsim.trainer.estimate import estimate_of
 from tests.plan.draws import all_off
@@ -41,7 +41,7 @@ def planned(**options: Any) -> Sizing:
 
 def doubt_of(
     options: Mapping[str, Any], instances: int, targets: Sequence[Target] = (), changes: Any = None, measure: Any = None
-) -> CountDoubt:
+) -> JointDoubt:
     job = fs.load(None, changes or {}, **options)
     scenario = planned_job(job.scenario, job.given)
     found = count_doubt(scenario, instances, job.given, targets, measure or simulated)
@@ -160,7 +160,7 @@ def test_the_surface_says_what_direct_runs_of_joint_cases_say(
     cases = 16
     z = np.random.default_rng(0).normal(size=(len(doubt.laws), cases))
     moved = np.array([law.factors(row) for (_, law), row in zip(doubt.laws, z, strict=True)])
-    job = looked(doubt.scenario)
+    job = looked(doubt.of.scenario)
 
     def step_s(at: tuple[int, int]) -> float:
         case, n = at
@@ -176,7 +176,7 @@ def test_the_surface_says_what_direct_runs_of_joint_cases_say(
     seen = doubt.judged(doubt.factors(z))
     for direct, on_surface in zip(middle(best, 0.8), middle(seen.best, 0.8), strict=True):
         assert abs(direct - on_surface) <= max(1, 0.2 * direct)
-    assert seen.loss(answer) == pytest.approx(loss, abs=0.05)
+    assert doubt.loss(answer, seen) == pytest.approx(loss, abs=0.05)
     found = np.array([doubt.surface.step_s(n, doubt.factors(z)) for n in counts]).T
     assert np.log(found / steps).std() < 0.05
     assert abs(np.log(found / steps).mean()) < 0.03
@@ -189,7 +189,7 @@ def test_seconds_that_nothing_scales_are_simulated() -> None:
     slow, law = next((u, law) for u, law in doubt.laws if u.axis == "engine")
     z = np.zeros((len(doubt.laws), 2))
     z[[u.axis for u, _ in doubt.laws].index("engine")] = 0.0, 2.0
-    job = with_instances(looked(doubt.scenario), 2)
+    job = with_instances(looked(doubt.of.scenario), 2)
     base, slower = (simulated(all_off(job, [(slow, float(x))]), 0)["step_s"] for x in law.factors(np.array([0.0, 2.0])))
     found = doubt.surface.step_s(2, doubt.factors(z))
     assert found[1] / found[0] == pytest.approx(slower / base, rel=0.04)
@@ -253,8 +253,8 @@ def test_the_count_of_the_least_expected_loss_loses_least() -> None:
     doubt = doubt_of(options, answer)
     least = doubt.least_expected_loss
     assert doubt.enough(0.9) == least
-    assert all(doubt.cases.loss(least) <= doubt.cases.loss(int(n)) for n in doubt.cases.counts)
-    assert 0.0 < doubt.cases.loss(least) <= doubt.cases.loss(answer) < 1.0
+    assert all(doubt.loss(least) <= doubt.loss(int(n)) for n in doubt.cases.counts)
+    assert 0.0 < doubt.loss(least) <= doubt.loss(answer) < 1.0
 
 
 def test_a_target_is_held_in_the_share_of_cases_that_is_asked() -> None:
@@ -264,7 +264,7 @@ def test_a_target_is_held_in_the_share_of_cases_that_is_asked() -> None:
     assert half is not None
     assert most is not None
     assert half < most
-    assert doubt.counts()[1] <= most + unit_of(doubt.scenario)
+    assert doubt.counts()[1] <= most + unit_of(doubt.of.scenario)
 
 
 def test_a_fleet_for_nine_cases_in_ten_is_larger_or_refused() -> None:
@@ -301,7 +301,10 @@ def test_a_confidence_is_a_share(confidence: float) -> None:
 
 def test_a_wide_range_is_said_first() -> None:
     def spread(*instances: int) -> CountSpread:
-        return CountSpread(CONFIDENCE, (instances[0], instances[1]), True, {}, (), 0.1, 5, None)
+        return CountSpread(
+            instances=(instances[0], instances[1]), held=True, metrics={}, parts=(), expected_loss=0.1, widest=None,
+            least_expected_loss_instances=5,
+        )  # fmt: skip
 
     assert spread(4, 9).wide
     assert not spread(1, 2).wide
