@@ -20,7 +20,7 @@ from fleetsim.job.grounds import assumed_section, how_sure, observed_line, rests
 from fleetsim.job.metrics import CANDIDATE_METRICS
 from fleetsim.job.words import binding_words, kind_of
 from fleetsim.plan import words
-from fleetsim.plan.rows import RANGED, PlanRow, Plans, usd_per_h, usd_per_token
+from fleetsim.plan.plan import RANGED, PlanRow, Plans, usd_per_h, usd_per_token
 from fleetsim.tell.charts.chart import Chart
 from fleetsim.tell.charts.kinds import Curve, curve_chart
 from fleetsim.tell.data import estimate, head, told

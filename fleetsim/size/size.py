@@ -31,7 +31,7 @@ from fleetsim.job.trials import (
     unit_of,
     with_instances,
 )
-from fleetsim.search.alternative import Alternatives
+from fleetsim.search.alternative import Alternatives, Anew
 from fleetsim.search.best import Best, best_of
 from fleetsim.search.doubt import JointDoubt
 from fleetsim.search.moves import alternatives_of
@@ -39,7 +39,6 @@ from fleetsim.search.objective import Target, targets_of
 from fleetsim.search.rate_matching import RateMatching, matched
 from fleetsim.search.reasons import Reasons, as_run
 from fleetsim.search.runnable_counts import look_at_next
-from fleetsim.search.second_search import Anew
 from fleetsim.search.two_makes import is_open, with_both_counts
 from fleetsim.search.workers import Crew, Crewing
 from fleetsim.size.assumptions import fleet_assumptions, implausible, stuck_warnings, warnings_of

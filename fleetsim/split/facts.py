@@ -17,12 +17,10 @@ from fleetsim.sim.records import Records
 from fleetsim.simulate.gantt import gantt
 from fleetsim.size.pictures import levers, why
 from fleetsim.split import words
-from fleetsim.split.outcomes import Outcome
-from fleetsim.split.pictures import ratio_chart, way_chart
-from fleetsim.split.ranking import ranking
+from fleetsim.split.pictures import ranking, ratio_chart, way_chart
 from fleetsim.split.split import Advice
 from fleetsim.split.spread import WaySpread
-from fleetsim.split.ways import By
+from fleetsim.split.ways import By, Outcome
 from fleetsim.tell.data import estimate, head, told
 from fleetsim.tell.document import (
     Block,
@@ -36,7 +34,7 @@ from fleetsim.tell.document import (
 from fleetsim.tell.facts import Fact, Facts, Words, explained, facts
 
 if TYPE_CHECKING:
-    from fleetsim.split.outcomes import Outcome
+    from fleetsim.split.ways import Outcome
 
 
 _RATIO = "best split beside best colocated"

@@ -44,9 +44,8 @@ from fleetsim.sim.paired_difference import differs, ratio_of
 from fleetsim.size.assumptions import implausible
 from fleetsim.size.explain import bound_by, explanation
 from fleetsim.split.assumptions import age_warnings, assumed, warnings_of
-from fleetsim.split.outcomes import Outcome, outcome_of, ranked
 from fleetsim.split.spread import WaySpread, spread_of
-from fleetsim.split.ways import By, Ways
+from fleetsim.split.ways import By, Outcome, Ways, outcome_of, ranked
 
 # Replications of each other length of drafts.
 _DRAFTS = 3

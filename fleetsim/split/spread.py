@@ -23,8 +23,7 @@ from fleetsim.search.doubt import Cases, Counts, JointDoubt, laws_of, middle
 from fleetsim.search.objective import price_per_s
 from fleetsim.search.ranges import KnownMetrics, Spread, parts_of, ratio_around
 from fleetsim.search.surface import Factors, Floats
-from fleetsim.split.outcomes import Outcome
-from fleetsim.split.ways import By, Made, Ways, like
+from fleetsim.split.ways import By, Made, Outcome, Ways, like
 
 # Ways whose measures differ by less are both right.
 _ALIKE = 0.01
