@@ -16,7 +16,7 @@ from fleetsim.errors import Interrupted, StuckError
 from fleetsim.job.engine_source import accuracy_of
 from fleetsim.job.input_moves import METRICS, in_doubt
 from fleetsim.job.trials import Measure, flat, simulated
-from fleetsim.quantities import RUN_METRICS, quantity
+from fleetsim.quantities import RUN_METRICS
 from fleetsim.search.doubt import DRAWS
 from fleetsim.search.ranges import known_of, ratio_around, shared_draws, with_seeds
 from fleetsim.sim.threads import side_by_side
@@ -193,8 +193,8 @@ def with_doubt(found: Comparison, a: ToRun, b: ToRun, measure: Measure) -> Compa
 
     def ranged(change: MetricChange) -> MetricChange:
         """A change with its range: of the ratio, and of a share the difference."""
-        as_share = quantity(change.metric).unit == "share"
-        size, both = change.difference if as_share else change.ratio, shown.get(change.metric)
+        as_share, both = change.of_share, shown.get(change.metric)
+        size = change.difference if as_share else change.ratio
         if both is None or size is None or (not as_share and size.mean <= 0.0):
             return change
         moved = [

@@ -123,7 +123,7 @@ def split(
         alternatives = replace(alternatives, oldest=None if oldest is None else max(oldest, chosen.age))
         rival = best_colocated if chosen is best_split else best_split
         if tell is not None:
-            tell("moving each input that is not certain to both ends of its interval")
+            tell("simulating ways near the advice with inputs that are off")
         spread = spread_of(ways, chosen, rival, ratio, given, measure)
     except KeyboardInterrupt:
         raise _interrupted(ways) from None
