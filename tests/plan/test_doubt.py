@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from statistics import NormalDist
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,17 +15,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fleetsim as fs
+from fleetsim.config.load import default_scenario, with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError
-from fleetsim.job.trials import looked, simulated, unit_of, with_instances
+from fleetsim.estimates import Estimate
+from fleetsim.job.trials import looked, remembered, simulated, unit_of, with_instances
 from fleetsim.job.trials import planned as planned_job
 from fleetsim.job.uncertainty import CONFIDENCE, UNCERTAIN, Z80, FactorLaw, law_name
 from fleetsim.search.doubt import JointDoubt, middle
 from fleetsim.search.objective import Target, price_per_s
+from fleetsim.search.ranges import KnownMetrics, expected_loss
 from fleetsim.search.surface import Surface
 from fleetsim.sim.threads import side_by_side
 from fleetsim.size.size import Sizing
-from fleetsim.size.spread import CountSpread, count_doubt
+from fleetsim.size.spread import CountSpread, FleetCounts, count_doubt
 from fleetsim.size.words import headline, likely
 from fleetsim.trainer.estimate import estimate_of
 from tests.plan.draws import all_off
@@ -318,6 +323,34 @@ def test_what_being_wrong_costs_is_said() -> None:
     assert said is not None
     assert f"Being wrong costs {plan.spread.expected_loss:.0%}".replace("%", " %") in said
     assert {"expected_loss", "least_expected_loss_instances", "widest"} <= plan.said()["spread"].keys()
+
+
+def test_staying_with_the_first_of_two_costs_what_the_other_would_save() -> None:
+    """A step of the first is 10 s times a lognormal factor of deviation s and median 1, one of the second 10 s: staying
+    costs E[max(1, factor)] - 1 = exp(s^2 / 2) Phi(s) - 1 / 2 of it."""
+    trainer = next(u for u in UNCERTAIN if u.axis == "trainer")
+    laws, estimates = [(trainer, FactorLaw("lognormal", 0.5, 2.0, ""))], {"step_s": Estimate(10.0, 10.0, 10.0)}
+
+    def known(step_s: Any) -> KnownMetrics:
+        surface: Any = SimpleNamespace(step_s=lambda n, f: step_s(f.trainer))
+        return KnownMetrics(default_scenario(), surface, 1, laws, estimates)
+
+    first, second = known(lambda factor: 10.0 * factor), known(lambda factor: np.full_like(factor, 10.0))
+    s = math.log(2.0) / Z80
+    costs = math.exp(s * s / 2.0) * NormalDist().cdf(s) - 0.5
+    assert expected_loss([first, second], "step_s") == pytest.approx(costs, rel=0.05)
+    assert expected_loss([first], "step_s") == 0.0
+
+
+def test_the_likeliest_case_is_as_long_runs_have_it() -> None:
+    """By the surface two instances take half as long as one; by long runs, three quarters."""
+    job = with_changes(default_scenario(), {"sync.pause_s": 0.0, "sync.publish_s": 0.0, "trainer.fixed_s": 0.001})
+    trainer = [(u, law) for u in UNCERTAIN if u.axis == "trainer" and (law := u.law(job, ())) is not None]
+    measure = remembered(slowed(1000.0))
+    doubt = JointDoubt(FleetCounts(job, 1), 1, trainer, measure, (1.0, 0.0), long_s={1: 100.0, 2: 75.0})
+    cases = doubt.judged(doubt.factors(np.zeros((len(trainer), 1))))
+    one, two = (float(cases.losses[doubt.row_of(cases, n), 0]) + 1.0 for n in (1, 2))
+    assert one / two == pytest.approx(100.0 / 75.0, rel=1e-6)
 
 
 def test_an_estimated_trainer_has_the_error_of_its_kind_and_an_assumed_one_that_of_nobody() -> None:
