@@ -33,8 +33,7 @@ from fleetsim.replay.result import ReplayResult
 from fleetsim.simulate.result import SimulateResult
 from fleetsim.size.ask import SizeResult
 from fleetsim.split.ask import SplitResult
-from fleetsim.sweep.ask import sweep
-from fleetsim.sweep.result import SweepResult
+from fleetsim.sweep.ask import SweepResult, sweep
 
 if TYPE_CHECKING:
     from fleetsim.config.engine_profile import Profile

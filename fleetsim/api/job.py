@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fleetsim.simulate.result import SimulateResult
     from fleetsim.size.ask import SizeResult
     from fleetsim.split.ask import SplitResult
-    from fleetsim.sweep.result import SweepResult
+    from fleetsim.sweep.ask import SweepResult
     from fleetsim.trainer.estimate import TrainerEstimate
 
 Tell = Callable[[str], None]

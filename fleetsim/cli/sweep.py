@@ -10,7 +10,7 @@ from fleetsim.job.settings import RUN, Option
 from fleetsim.sweep.ask import Sweep, ask
 
 if TYPE_CHECKING:
-    from fleetsim.sweep.result import SweepResult
+    from fleetsim.sweep.ask import SweepResult
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,6 +10,7 @@ from msgspec import Struct, field
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.tree import is_given, is_touched
 from fleetsim.estimates import Estimate
+from fleetsim.quantities import quantity
 from fleetsim.sim.contrast import Mean
 
 Verdict = Literal["better", "worse", "changed", "no significant change", "not comparable"]
@@ -46,6 +47,16 @@ class MetricChange(Struct, frozen=True):
     def significant(self) -> bool:
         """Whether the two sides differ by more than luck and more than the smallest change of interest."""
         return self.verdict in ("better", "worse", "changed")
+
+    @property
+    def of_share(self) -> bool:
+        """Whether it is one of points."""
+        return quantity(self.metric).unit == "share"
+
+    @property
+    def size(self) -> Estimate | None:
+        """How large it is: of a share the difference, else the ratio; from nothing the difference."""
+        return self.difference if self.of_share or self.ratio is None else self.ratio
 
     @property
     def equal(self) -> bool:

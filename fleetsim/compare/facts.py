@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from fleetsim import units
@@ -147,7 +147,7 @@ def _change(change: MetricChange, kind: Kind, *, brief: bool) -> Fact:
     size, ends = change_of(change)
     beside = ends if kind == "windows" else likely_of(change) or luck_of(change)
     said = f"{q.title} {a} -> {b}: {size}{f' ({beside})' if beside else ''}"
-    by = change.difference if q.unit == "share" or change.ratio is None else change.ratio
+    by = change.size
     low, high = change.likely or ((None, None) if by is None else (by.ci_low, by.ci_high))
     of: Literal["inputs", "seeds"] = "seeds" if change.likely is None else "inputs"
     value = None if by is None else by.mean
@@ -159,7 +159,7 @@ def _may_be_none(change: MetricChange) -> bool:
     if change.likely is None:
         return False
     low, high = change.likely
-    return low <= (0.0 if quantity(change.metric).unit == "share" else 1.0) <= high
+    return low <= (0.0 if change.of_share else 1.0) <= high
 
 
 def _inputs_in_brief(found: Comparison) -> str:
@@ -227,46 +227,43 @@ _FURTHEST = 30.0
 
 def ratios_chart(found: Comparison) -> Chart | None:
     """B / A of every metric that has a ratio, shares apart, on a logarithmic axis around 1."""
-    beyond = [c for c in found.changes if (r := _ratio(c)) is not None and not _is_near(r)]
-    near = _rows(found, lambda c: r if (r := _ratio(c)) is not None and _is_near(r) else None, 1.0)
-    dots = [mark for row in near for mark in row.marks]
-    if not dots:
-        return None
-    band = found.min_change
-    low = min(min(d.low or d.value for d in dots), 1 / (1 + 2 * band))
-    high = max(max(d.high or d.value for d in dots), 1 + 2 * band)
+    band, ratios = found.min_change, {c.metric: c.ratio for c in found.changes if c.ratio and not c.of_share}
+    near = {name: r for name, r in ratios.items() if r.ci_low > 1 / _FURTHEST and r.ci_high < _FURTHEST}
     words = "B / A with its 95 % interval, on a logarithmic axis; right of the line B has more."
     words += _band_words(band, of_shares=False)
-    if left_out := [c for c in beyond if not c.equal]:
+    if left_out := [c for c in found.changes if c.metric in ratios.keys() - near.keys() and not c.equal]:
         words += f" Beyond a factor of {_FURTHEST:g}, and in the table only: {units.plural(len(left_out), 'metric')}."
-    axis = ratio_axis("B / A", low, high)
-    rows = Rows(axis, near, _LOOKS, centre=1.0, bands=((1 / (1 + band), 1 + band),))
-    return Chart("ratios", "Ratio of every metric, B / A", words, rows)
+    rows, ends = _rows(found, near, 1.0)
+    if not ends:
+        return None
+    axis = ratio_axis("B / A", min(*ends, 1 / (1 + 2 * band)), max(*ends, 1 + 2 * band))
+    drawn = Rows(axis, rows, _LOOKS, centre=1.0, bands=((1 / (1 + band), 1 + band),))
+    return Chart("ratios", "Ratio of every metric, B / A", words, drawn)
 
 
 def shares_chart(found: Comparison) -> Chart | None:
     """B - A of every share, in points."""
-    rows = _rows(found, lambda c: c.difference if _is_share(c) else None, 100.0)
-    dots = [mark for row in rows for mark in row.marks]
-    if not dots:
+    shares = {c.metric: c.difference for c in found.changes if c.difference and c.of_share}
+    rows, ends = _rows(found, shares, 100.0)
+    if not ends:
         return None
     band = 100.0 * found.min_change
-    ends = [v for d in dots for v in (d.value, d.low, d.high) if v is not None]
     low, high = min(*ends, -2 * band), max(*ends, 2 * band)
-    span = high - low
-    axis = ChartAxis("B - A, points", low - 0.05 * span, high + 0.05 * span)
+    room = 0.05 * (high - low)
     words = f"B - A with its 95 % interval, in points of a share.{_band_words(found.min_change, of_shares=True)}"
-    shares = Rows(axis, rows, _LOOKS, centre=0.0, bands=((-band, band),))
-    return Chart("shares", "Difference of every share, B - A", words, shares)
+    drawn = Rows(ChartAxis("B - A, points", low - room, high + room), rows, _LOOKS, centre=0.0, bands=((-band, band),))
+    return Chart("shares", "Difference of every share, B - A", words, drawn)
 
 
-def _rows(found: Comparison, value: Callable[[MetricChange], Estimate | None], factor: float) -> tuple[ChartRow, ...]:
-    """The changes that have a value, by verdict; of those that are equal on both sides there is nothing to draw."""
+def _rows(found: Comparison, of: Mapping[str, Estimate], factor: float) -> tuple[tuple[ChartRow, ...], list[float]]:
+    """The changes of some metrics, by verdict, and all that they reach; of those that are equal on both sides there is
+    nothing to draw."""
     rows: list[ChartRow] = []
     for verdict, title in GROUPS:
-        of = [(c, e) for c in found.changes if c.verdict == verdict and not c.equal and (e := value(c)) is not None]
-        rows += [ChartRow(f"{title}: {len(of)}"), *(_dot(c, e, factor) for c, e in of)] if of else []
-    return tuple(rows)
+        shown = [c for c in found.changes if c.verdict == verdict and not c.equal and c.metric in of]
+        rows += [ChartRow(f"{title}: {len(shown)}"), *(_dot(c, of[c.metric], factor) for c in shown)] if shown else []
+    marks = [mark for row in rows for mark in row.marks]
+    return tuple(rows), [x for m in marks for x in (m.value, m.low, m.high) if x is not None]
 
 
 def _dot(change: MetricChange, value: Estimate, factor: float) -> ChartRow:
@@ -274,18 +271,6 @@ def _dot(change: MetricChange, value: Estimate, factor: float) -> ChartRow:
     told = f"{title}: {said}{f' ({interval})' if interval else ''}: {change.verdict}"
     mean, low, high = (factor * end for end in (value.mean, value.ci_low, value.ci_high))
     return ChartRow(title, said, (RowMark(change.verdict, mean, low, high, said=told),))
-
-
-def _is_share(change: MetricChange) -> bool:
-    return quantity(change.metric).unit == "share"
-
-
-def _ratio(change: MetricChange) -> Estimate | None:
-    return None if _is_share(change) else change.ratio
-
-
-def _is_near(ratio: Estimate) -> bool:
-    return ratio.ci_low > 1 / _FURTHEST and ratio.ci_high < _FURTHEST
 
 
 def _band_words(min_change: float, of_shares: bool) -> str:

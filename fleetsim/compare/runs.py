@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from msgspec import Struct
 
 from fleetsim.compare.compare import PROFILE_HASH, Comparison, MetricChange, Side, assumed_of, inputs_of
@@ -13,12 +13,13 @@ from fleetsim.compare.verdicts import compare
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import Interrupted, StuckError
-from fleetsim.estimates import Estimate
 from fleetsim.job.engine_source import accuracy_of
-from fleetsim.job.input_moves import METRICS, Figures, Moved, in_doubt, moved_metrics, ratio_around, reach
+from fleetsim.job.input_moves import METRICS, in_doubt
 from fleetsim.job.trials import Measure, flat, simulated
-from fleetsim.quantities import RUN_METRICS, quantity
+from fleetsim.quantities import RUN_METRICS
 from fleetsim.records import replace
+from fleetsim.search.doubt import DRAWS
+from fleetsim.search.ranges import known_of, ratio_around, shared_draws, with_seeds
 from fleetsim.sim.threads import side_by_side
 from fleetsim.units import count
 
@@ -172,54 +173,37 @@ def unpaired_note(because: str) -> str:
 
 # --- What doubt about inputs does to the difference of two scenarios. An input that is in doubt on both sides (the
 #     engine's speed, the trainer's seconds) is off on both alike, so most of it cancels out; one that only one side
-#     assumes moves that side alone. Each input is moved alone to both ends of its interval, in a short run of either
-#     side under the same draws; what the inputs do adds as squares.
+#     assumes moves that side alone.
 
 
 def with_doubt(found: Comparison, a: ToRun, b: ToRun, measure: Measure) -> Comparison:
     """The comparison with the range of each change that eight in ten cases of what is in doubt leave; as it was where
-    nothing is in doubt. measure: should remember runs."""
-    sides = [(job.scenario, in_doubt(job.scenario, job.given)) for job in (a, b)]
-    names = list(dict.fromkeys(u.what for _, inputs in sides for u, _ in inputs))
-    if not names:
-        return found
-    moved = [moved_metrics(scenario, inputs, measure) for scenario, inputs in sides]
-    ends = [
-        dict(zip((u.what for u, _ in inputs), m.ends, strict=True)) for (_, inputs), m in zip(sides, moved, strict=True)
+    nothing is in doubt, or nothing known of it. measure: should remember runs."""
+    shown = {c.metric: (c.a, c.b) for c in found.changes if c.metric in METRICS and c.a is not None and c.b is not None}
+    doubtful = [i for i, job in enumerate((a, b)) if in_doubt(job.scenario, job.given)]
+    known = [
+        known_of(job.scenario, job.given, {metric: both[i] for metric, both in shown.items()}, measure)
+        for i, job in enumerate((a, b))
+        if i in doubtful
     ]
-    return replace(found, changes=tuple(_ranged(change, names, moved, ends) for change in found.changes))
+    sure = [one for one in known if one is not None]
+    if not sure or len(sure) < len(doubtful):
+        return found
+    draws = dict(zip(doubtful, zip(sure, shared_draws(sure), strict=True), strict=True))
 
+    def ranged(change: MetricChange) -> MetricChange:
+        """A change with its range: of the ratio, and of a share the difference."""
+        as_share, both = change.of_share, shown.get(change.metric)
+        size = change.difference if as_share else change.ratio
+        if both is None or size is None or (not as_share and size.mean <= 0.0):
+            return change
+        moved = [
+            np.full(DRAWS, both[i].mean) if i not in draws else draws[i][0].moved(change.metric, draws[i][1])
+            for i in (0, 1)
+        ]
+        if as_share:
+            by = moved[1] - moved[0] - (both[1].mean - both[0].mean)
+            return replace(change, likely=with_seeds(size, size.mean + by))
+        return replace(change, likely=ratio_around(size, np.log(moved[1] / moved[0] * both[0].mean / both[1].mean)))
 
-def _ranged(
-    change: MetricChange,
-    names: Sequence[str],
-    moved: Sequence[Moved],
-    ends: Sequence[Mapping[str, tuple[Figures, Figures]]],
-) -> MetricChange:
-    """A change with its range: of the ratio, and of a share the difference."""
-    as_share = quantity(change.metric).unit == "share"
-    size = change.difference if as_share else change.ratio
-    if change.metric not in METRICS or size is None or (not as_share and size.mean <= 0.0):
-        return change
-    base_a, base_b = (m.base for m in moved)
-    at = _apart(base_a[change.metric], base_b[change.metric], as_share)
-
-    def off(name: str, end: int) -> float:
-        a, b = (side.get(name, (m.base, m.base))[end][change.metric] for side, m in zip(ends, moved, strict=True))
-        return _apart(a, b, as_share) - at
-
-    moves = [[off(name, end) for end in (0, 1)] for name in names]
-    return replace(change, likely=_around(size, moves) if as_share else ratio_around(size, moves))
-
-
-def _apart(a: float, b: float, as_share: bool) -> float:
-    """How far B is from A: the difference of shares, else the logarithm of their ratio; NaN where there is none."""
-    if as_share:
-        return b - a
-    return math.log(b / a) if a > 0.0 and b > 0.0 else math.nan
-
-
-def _around(size: Estimate, moves: Sequence[Sequence[float]]) -> tuple[float, float]:
-    """A difference and its moves, with the luck of the seeds."""
-    down, up = reach(moves)
-    return size.mean - math.hypot(down, size.mean - size.ci_low), size.mean + math.hypot(up, size.ci_high - size.mean)
+    return replace(found, changes=tuple(map(ranged, found.changes)))

@@ -67,16 +67,10 @@ def change_words(change: MetricChange, ranged: bool = True) -> str:
 
 def luck_of(change: MetricChange) -> str:
     """What luck alone does to the change that `change_of` says: "±0.004 of seeds"."""
-    how = quantity(change.metric).unit
-    if how == "share" and change.difference is not None:
-        of, write = change.difference, units.percent
-    elif change.ratio is not None:
-        of, write = change.ratio, _ratio
-    elif change.difference is not None:
-        of, write = change.difference, lambda x: units.written(x, how)
-    else:
+    if change.size is None:
         return ""
-    half = units.half_width(of)
+    half = units.half_width(change.size)
+    write = units.percent if change.of_share else _ratio if change.ratio is not None else _plain(change)
     return units.of_seeds(f"±{write(half)}" if half > 0 else "")
 
 
@@ -84,34 +78,36 @@ def likely_of(change: MetricChange) -> str:
     """Between what a change lies as far as inputs are in doubt: "likely 0.912 to 0.941"."""
     if change.likely is None:
         return ""
-    share = quantity(change.metric).unit == "share"
-    low, high = ((units.percent_change if share else _ratio)(x) for x in change.likely)
+    low, high = ((units.percent_change if change.of_share else _ratio)(x) for x in change.likely)
     return "" if low == high else f"likely {low} to {high}"
 
 
 def size_of(change: MetricChange) -> tuple[Estimate, Callable[[float], str]] | None:
     """The size of a change and how to write it: points of a share, per cent of a ratio, or the metric's unit."""
-    how = quantity(change.metric).unit
-    if how == "share" and change.difference is not None:
-        return change.difference, units.percent
+    if change.size is None:
+        return None
+    if change.of_share:
+        return change.size, units.percent
     if change.ratio is not None:
         r = change.ratio
         return Estimate(r.mean - 1.0, r.ci_low - 1.0, r.ci_high - 1.0), lambda x: _percent(100.0 * x)
-    if change.difference is not None:
-        return change.difference, units.seconds if how == "seconds" else lambda x: f"{x:.3g}"
-    return None
+    return change.size, units.seconds if quantity(change.metric).unit == "seconds" else lambda x: f"{x:.3g}"
 
 
 def change_of(change: MetricChange) -> tuple[str, str]:
     """ "0.968" and "0.964 to 0.971"; of a share "-1.1 points" and "-1.2 to -1.0"; from nothing, the difference."""
-    how = quantity(change.metric).unit
-    if how == "share" and change.difference is not None:
-        return _interval(change.difference, units.percent_change, " points")
-    if change.ratio is not None:
-        return _interval(change.ratio, _ratio, "")
-    if change.difference is not None:
-        return _interval(change.difference, lambda x: f"{'+' if x > 0 else ''}{units.written(x, how)}", "")
-    return "", ""
+    if change.size is None:
+        return "", ""
+    if change.of_share:
+        return _interval(change.size, units.percent_change, " points")
+    plain = _plain(change)
+    write = _ratio if change.ratio is not None else lambda x: f"{'+' if x > 0 else ''}{plain(x)}"
+    return _interval(change.size, write, "")
+
+
+def _plain(change: MetricChange) -> Callable[[float], str]:
+    """A number in the metric's unit."""
+    return lambda x: units.written(x, quantity(change.metric).unit)
 
 
 def _ratio(x: float) -> str:
@@ -148,8 +144,7 @@ def _sentence(change: MetricChange, words: _Said, ranged: bool) -> str:
 
 
 def _unit(change: MetricChange) -> str:
-    how = quantity(change.metric).unit
-    return " points" if how == "share" else "" if change.ratio is None else " %"
+    return " points" if change.of_share else "" if change.ratio is None else " %"
 
 
 def _step_range(step: MetricChange, own: bool) -> str:

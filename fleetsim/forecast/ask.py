@@ -126,8 +126,8 @@ def forecast(asked: Forecast, watch: Watch = SILENT) -> ForecastResult:
     from fleetsim.forecast.totals import totals_of
     from fleetsim.job.caveats import range_warnings
     from fleetsim.job.engine_source import engine_source
-    from fleetsim.job.input_moves import ranges_of
     from fleetsim.job.trials import remembered, simulated
+    from fleetsim.search.ranges import known_of, ranges_of
 
     asked = asked.ready()
     job, steps, schedule = asked.checked()
@@ -139,7 +139,7 @@ def forecast(asked: Forecast, watch: Watch = SILENT) -> ForecastResult:
     schedule = _beside(schedule, own_schedule(job, steps))
     course = _course(job, schedule, steps, measure, watch)
     middle = course.middle()
-    ranges = ranges_of(middle.scenario, job.given, middle.metrics, measure)
+    ranges = ranges_of(known_of(middle.scenario, job.given, middle.metrics, measure))
     recovery = recovery_of(middle.scenario)
     interval = None
     if recovery is not None:

@@ -358,6 +358,12 @@ def swing_line(ranges: MetricRanges) -> str | None:
     return None if low == high else f"{first.what} ({first.measure}): a step may take {low} to {high}"
 
 
+def being_wrong(loss: float, of: str, widest: str | None = None) -> str:
+    """What it costs on average to stay with an answer, and which input widens its range. of: what the loss is of."""
+    more = f"; what widens the range most: {widest}" if widest else ""
+    return f"being wrong costs {units.share(loss, 0)} of {of} on average{more}"
+
+
 def measure_line(part: InputPart[Any]) -> str:
     """What to measure first, with what, and what that is worth."""
     worth = f", worth {units.money(part.usd_per_h)} an hour" if part.usd_per_h >= CENT else ""

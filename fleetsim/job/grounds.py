@@ -58,8 +58,6 @@ def pool_words(scenario: Scenario) -> str:
 
 
 P = TypeVar("P", bound=InputPart[Any])
-# What inputs that are moved one by one do together.
-ADDED = "together they add as squares"
 _OFF = ("in doubt", "times", "step, s")
 
 
@@ -88,16 +86,14 @@ def how_sure(ranges: MetricRanges) -> Section:
     return _sure(table.narrowing("why", "times", "step, s"))
 
 
-def worth_knowing(
-    parts: Sequence[P], confidence: float, heading: str, right: Callable[[P], str], together: str = ADDED
-) -> Section:
+def worth_knowing(parts: Sequence[P], confidence: float, heading: str, right: Callable[[P], str]) -> Section:
     """What each input that may be off does to an advice, alone, and what not knowing it costs, the dearest first.
 
-    right: what would be right at both ends of a part, under its heading. together: what is said of all inputs at once.
+    right: what would be right at both ends of a part, under its heading.
     """
     rows = tuple((*_off(part), right(part), units.money(part.usd_per_h), _name(part.measure)) for part in parts)
     headings = (*_OFF, heading, "worth, $/h", "settled by")
-    table = Table("", headings, rows, left=1, words_last=1, note=_alone(confidence, together))
+    table = Table("", headings, rows, left=1, words_last=1, note=_alone(confidence))
     return _sure(table.narrowing(*headings[1:-1]))
 
 
@@ -111,8 +107,8 @@ def _off(part: InputPart[Any] | Swing) -> tuple[str, str, str]:
     return part.what, " to ".join(map(units.number, part.factors)), " to ".join(f"{x:,.1f}" for x in part.step_s)
 
 
-def _alone(confidence: float, together: str = ADDED) -> str:
-    return f"Each alone, within {units.limit(confidence)} of cases; {together}."
+def _alone(confidence: float) -> str:
+    return f"Each alone, within {units.limit(confidence)} of cases; what all do together is drawn from their laws."
 
 
 def _sure(table: Table) -> Section:

@@ -30,8 +30,8 @@ from fleetsim.job.trials import Measure, Tell, planned
 from fleetsim.search.arrangements import SWITCH_S, Arrangement, Rules, colocated_sync, split_counts, split_in_turn
 from fleetsim.sim.run import simulate
 from fleetsim.sim.window import window_of
-from fleetsim.split.outcomes import Outcome
 from fleetsim.split.split import best_way
+from fleetsim.split.ways import Outcome
 
 if TYPE_CHECKING:
     from fleetsim.config.scenario import Scenario

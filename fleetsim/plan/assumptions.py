@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from fleetsim import units
 from fleetsim.config.scenario import Scenario
@@ -13,7 +14,7 @@ from fleetsim.job.caveats import error_warnings, range_warnings
 from fleetsim.job.derived_values import price_notes
 from fleetsim.job.engine_source import EngineSource
 from fleetsim.plan.choices import ENGINE, LIMITS
-from fleetsim.plan.rows import PlanRow
+from fleetsim.search.found import Found
 
 # What a plan chooses, and targets, which it does not aim at.
 _CHOSEN = (
@@ -37,7 +38,7 @@ def assumed(job: Scenario, best: Scenario, given: frozenset[str]) -> tuple[Assum
     return tuple(found)
 
 
-def warnings_of(rows: Sequence[PlanRow], stuck: Sequence[StuckError], profile: EngineSource) -> tuple[str, ...]:
+def warnings_of(rows: Sequence[Found[Any]], stuck: Sequence[StuckError], profile: EngineSource) -> tuple[str, ...]:
     """In the order of their weight."""
     fleets = [(row.scenario.engine.gpu, row.scenario.cost) for row in rows]
     prices = price_notes(fleets, "give a table of prices, --set cost.prices=FILE.csv")

@@ -10,6 +10,7 @@ from fleetsim.estimates import Estimate
 from fleetsim.job.facts import (
     AHEAD_NOT_AGE,
     assumed_line,
+    being_wrong,
     run_facts,
     run_line,
     swing_line,
@@ -18,7 +19,7 @@ from fleetsim.job.grounds import assumed_section, how_sure, observed_line, rests
 from fleetsim.job.metrics import CANDIDATE_METRICS
 from fleetsim.job.words import binding_words, kind_of
 from fleetsim.plan import words
-from fleetsim.plan.rows import RANGED, PlanRow, Plans, usd_per_h, usd_per_token
+from fleetsim.plan.plan import RANGED, PlanRow, Plans, usd_per_h, usd_per_token
 from fleetsim.records import as_dict
 from fleetsim.tell.charts.chart import Chart
 from fleetsim.tell.charts.kinds import Curve, curve_chart
@@ -168,10 +169,19 @@ def plan_facts(result: Plans) -> Facts:
         Fact("allow", _allow(result)),
         observed,
         Fact("assumed", assumed_line(s, result.assumptions, doubt)),
-        Fact("measure", "" if ranges is None else swing_line(ranges) or ""),
+        Fact("measure", _measure(result)),
         explained("searched", f"Asked for: {words.asked_for(result.budget)}. {words.searched(result)}"),
         tone="bad" if not result.feasible else "unsure" if ranges is not None and ranges.wide else "good",
     )
+
+
+def _measure(result: Plans) -> str:
+    """The input that moves a step most, and what being wrong costs."""
+    ranges, loss = result.best.ranges, result.expected_loss
+    if ranges is None or loss is None:
+        return ""
+    of = "a step" if result.budget.metric == "step_s" else "the cost of a step"
+    return "; ".join(filter(None, (swing_line(ranges), being_wrong(loss, of))))
 
 
 def _allow(result: Plans) -> str:
@@ -194,6 +204,7 @@ def plan_document(result: Plans, advice: Sequence[Mapping[str, Any]]) -> dict[st
         "advice": advice,
         **told(plan_facts(result)),
         "recommendation": _row(result.best),
+        "expected_loss": result.expected_loss,
         "plans": [_row(row) for row in result.rows],
         "forbidden": [
             {

@@ -12,6 +12,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from msgspec import Struct
 
 from fleetsim.config.law_numbers import budget_steps
 from fleetsim.config.load import with_changes
@@ -19,19 +22,80 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError, Interrupted, Problem
 from fleetsim.faces import flag, text
 from fleetsim.job.engine_source import engine_source
-from fleetsim.job.input_moves import ranges_of
 from fleetsim.job.trials import Measure, Tell, Trials, planned, remembered, simulated
 from fleetsim.plan.assumptions import assumed, warnings_of
 from fleetsim.plan.choices import LIMITS, ChoiceInputs, combined
-from fleetsim.plan.rows import Bought, PlanRow, Plans
 from fleetsim.records import replace
 from fleetsim.search.arrangements import divided
-from fleetsim.search.explore import Search
+from fleetsim.search.explore import Search, SearchTally
+from fleetsim.search.found import Found
 from fleetsim.search.front import MOST_ROWS, SAME, Budget, Goal, front_of, thinned
 from fleetsim.search.permissions import NAMES, Allowed, stale
-from fleetsim.search.reasons import as_run
+from fleetsim.search.ranges import expected_loss, known_of, ranges_of
+from fleetsim.search.reasons import AnswerGrounds, as_run
 from fleetsim.search.shares import Candidate, Engines, neighbours
 from fleetsim.search.staleness import ways_ahead
+
+# --- Plans with all their runs, the rows that are shown, and what each forbidden thing would buy.
+
+# Metrics whose ranges are told of each row.
+RANGED = ("step_s", "cost_per_step")
+
+
+# A plan with all its runs, and its ranges.
+PlanRow = Found[Candidate]
+
+
+def usd_per_token(row: PlanRow) -> float:
+    """US dollars of a trained output token."""
+    return row.usd / (row.mean("goodput") * row.choice.share.gpus * row.step_s)
+
+
+def usd_per_h(row: PlanRow) -> float:
+    """US dollars of an hour, of both pools."""
+    return 3600 * row.choice.usd_per_s
+
+
+class Bought(Struct, frozen=True):
+    """What one thing would buy that the recipe forbids. row: the best plan with it, None where it is no better."""
+
+    permission: str
+    row: PlanRow | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plans(AnswerGrounds):
+    """What was found for a job.
+
+    rows: the recommended one, then the others of the front by their step. bought: a line for each thing that is
+    forbidden and could be had. tally: what was looked at; stuck: how many of it cannot run. expected_loss: what staying
+    with the recommended row costs on average, beside the others; None where no input is in doubt.
+    """
+
+    given: frozenset[str]
+    budget: Budget
+    allowed: Allowed
+    rows: tuple[PlanRow, ...]
+    bought: tuple[Bought, ...]
+    tally: SearchTally
+    stuck: int
+    expected_loss: float | None = None
+
+    @property
+    def best(self) -> PlanRow:
+        """The recommended row."""
+        return self.rows[0]
+
+    @property
+    def better(self) -> list[tuple[str, PlanRow]]:
+        """Permissions that nobody gave and that make the plan better, with the best plan of each."""
+        return [(b.permission, b.row) for b in self.bought if b.row is not None]
+
+    @property
+    def feasible(self) -> bool:
+        """Whether the step that was asked for is held."""
+        return self.budget.holds(self.best.step_s)
+
 
 # A limit must shorten the step by so much to be taken, or to what is asked for.
 _WORTH = 0.01
@@ -74,7 +138,7 @@ def plan(
         known = sorted(thinned(front_of(found), found[0]), key=lambda f: f.step_s) if found else []
         raise Interrupted((job, known) if known else None, missing) from None
     as_run_s = as_run(Trials(planned(scenario, given), measure), scenario, given)
-    best = rows[0].scenario
+    best, known = rows[0].scenario, [row.known for row in rows if row.known is not None]
     profile = engine_source(best, best.fleet.instances)
     return Plans(
         scenario=job,
@@ -85,6 +149,7 @@ def plan(
         bought=bought,
         tally=search.tally,
         stuck=len(search.stuck),
+        expected_loss=expected_loss(known, budget.metric) if rows[0].known else None,
         as_run_s=as_run_s,
         assumptions=assumed(job, best, given),
         warnings=(*notes, *warnings_of(rows, tuple(search.stuck.values()), profile)),
@@ -253,8 +318,8 @@ def _changed(scenario: Scenario, changes: Iterable[Mapping[str, object]]) -> Ite
 
 def _row(search: Search, found: PlanRow) -> PlanRow:
     """A plan with how far it may be off."""
-    given = found.choice.engines.given
-    return replace(found, ranges=ranges_of(found.scenario, given, found.estimates, search.measure))
+    known = known_of(found.scenario, found.choice.engines.given, found.estimates, search.measure)
+    return replace(found, known=known, ranges=ranges_of(known))
 
 
 def _bought(search: Search, space: Space, allowed: Allowed, best: PlanRow) -> Iterator[Bought]:

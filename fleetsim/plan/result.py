@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from fleetsim.estimates import Estimate
     from fleetsim.job.assumptions import Assumption
     from fleetsim.job.base_job import Job
-    from fleetsim.plan.rows import Plans
+    from fleetsim.plan.plan import Plans
     from fleetsim.tell.document import Document
 
 
@@ -27,7 +27,7 @@ COUNTS = ("gpus", "instances", "rollout_gpus", "trainer_gpus", "usd_per_hour")
 class PlanResult(Recommendation):
     """The plans of a budget.
 
-    found: everything (fleetsim/plan/rows.py): rows with their scenarios, estimates and ranges, what permissions would
+    found: everything (fleetsim/plan/plan.py): rows with their scenarios, estimates and ranges, what permissions would
     buy, what was assumed and looked at. metrics: of the recommended plan. call: the words of a command line that asks
     the same again.
     """
@@ -80,7 +80,7 @@ class PlanResult(Recommendation):
 
     def numbers(self) -> dict[str, float]:
         """What --fail-if can ask: the means, GPUs of both pools, instances, and dollars per hour."""
-        from fleetsim.plan.rows import usd_per_h
+        from fleetsim.plan.plan import usd_per_h
 
         best = self.found.best
         share = best.choice.share
@@ -90,7 +90,7 @@ class PlanResult(Recommendation):
     def rows(self) -> list[dict[str, Any]]:
         """The plans, as under -o csv."""
         from fleetsim.job.metrics import with_intervals
-        from fleetsim.plan.rows import RANGED, usd_per_h, usd_per_token
+        from fleetsim.plan.plan import RANGED, usd_per_h, usd_per_token
         from fleetsim.plan.words import plan_words
 
         return [

@@ -10,7 +10,7 @@ from fleetsim import units
 from fleetsim.config.scenario import Scenario
 from fleetsim.job.command import unused_name
 from fleetsim.job.facts import run_line
-from fleetsim.plan.rows import Bought, PlanRow, Plans
+from fleetsim.plan.plan import Bought, PlanRow, Plans
 from fleetsim.search.front import Budget
 from fleetsim.search.permissions import says
 from fleetsim.search.shares import Share

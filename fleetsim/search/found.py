@@ -12,6 +12,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.estimates import Estimate
 from fleetsim.job.input_moves import MetricRanges
 from fleetsim.job.trials import Trial, trial_of
+from fleetsim.search.ranges import KnownMetrics
 
 C = TypeVar("C")
 
@@ -20,7 +21,7 @@ C = TypeVar("C")
 class Found(Generic[C]):
     """scenario: of the choice, as it runs. runs: flat metrics, run by run. decided: whether these are all replications,
     not a look. long: the same of one long run, where there is one. ranges: how far it may be off; None where no input
-    is in doubt, or nobody asked."""
+    is in doubt, or nobody asked; known: what they are worked out from."""
 
     choice: C
     scenario: Scenario
@@ -28,6 +29,7 @@ class Found(Generic[C]):
     decided: bool = False
     long: tuple[Mapping[str, Any], ...] = ()
     ranges: MetricRanges | None = None
+    known: KnownMetrics | None = None
 
     def mean(self, metric: str) -> float:
         """The mean of one metric over its runs."""

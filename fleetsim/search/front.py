@@ -39,16 +39,21 @@ class Budget(Struct, frozen=True):
         paid = math.floor((self.price_per_h - beside_usd_per_h) / usd_per_gpu_h + 1e-9)
         return max(0, min(most if self.gpus is not None else 100_000, paid))
 
+    @property
+    def metric(self) -> str:
+        """What is to be least: dollars per step and per trained token rank alike, for all train the same batch."""
+        return "step_s" if self.objective == "step" else "cost_per_step"
+
     def holds(self, step_s: float) -> bool:
         """Whether a step is short enough."""
         return self.step_s is None or step_s <= self.step_s
 
     def badness(self, step_s: float, usd: float) -> tuple[bool, float]:
         """What is compared to recommend one plan: smaller is better; a step that is too long comes after all others,
-        the shortest of them first. Dollars per step and per trained token rank alike: all train the same batch."""
+        the shortest of them first."""
         if not self.holds(step_s):
             return True, step_s
-        return False, step_s if self.objective == "step" else usd
+        return False, step_s if self.metric == "step_s" else usd
 
 
 # A plan that another comes so close to, or beats, in both is not looked for: half of the one percent that is promised.

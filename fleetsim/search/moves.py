@@ -18,8 +18,11 @@ from fleetsim.job.trials import Measure, Tell, Trial, Trials, trial_of, unit_of,
 from fleetsim.records import replace
 from fleetsim.search.alternative import (
     COUNT,
+    LEAST_GAIN,
     Alternative,
     Alternatives,
+    Anew,
+    anew,
     compared,
     is_free,
     own_cost,
@@ -31,7 +34,6 @@ from fleetsim.search.explore import Search
 from fleetsim.search.levers import CALLED, ONE_MORE, STALENESS, Lever, cuts_many, levers_of
 from fleetsim.search.objective import Target, objective
 from fleetsim.search.rate_matching import matched
-from fleetsim.search.second_search import LEAST_GAIN, Anew, anew
 from fleetsim.sim.binding import FULL
 from fleetsim.sim.paired_difference import Runs, differs, ratio_of
 

@@ -25,13 +25,13 @@ from fleetsim.config.stations import MOST_JUDGES
 from fleetsim.config.tree import value_at
 from fleetsim.errors import StuckError
 from fleetsim.job.trials import Memo, Tell, Trial, Trials, never, trial_of, with_instances
+from fleetsim.search.alternative import Anew, anew
 from fleetsim.search.best import best_of
 from fleetsim.search.bound import Bounds
 from fleetsim.search.levers import CALLED
 from fleetsim.search.objective import Target, least, objective, price_per_s
 from fleetsim.search.rate_matching import matched
 from fleetsim.search.runnable_counts import smallest
-from fleetsim.search.second_search import Anew, anew
 from fleetsim.sim.judges import judges_usd_per_h
 from fleetsim.sim.stations import EDGES, timed_stations
 

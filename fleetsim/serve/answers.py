@@ -147,7 +147,7 @@ def _without(folder: str, problem: Problem) -> Problem:
 def _counts(scenario: Scenario, best: int) -> list[int]:
     """Counts of the curve, the nearest to the answer first: from half of it to its double, at least the next ones."""
     from fleetsim.job.trials import unit_of
-    from fleetsim.size.neighbours import counts_around
+    from fleetsim.size.spread import counts_around
 
     unit = unit_of(scenario)
     near = {best + k * unit for k in range(-_NEXT, _NEXT + 1)}

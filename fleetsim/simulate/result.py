@@ -148,11 +148,11 @@ class SimulateResult(Briefed):
     def _ranges(self) -> MetricRanges | None:
         """How far the metrics may be off, looked at in a few short runs without the events of the scenario."""
         from fleetsim.config.load import with_changes
-        from fleetsim.job.input_moves import ranges_of
         from fleetsim.job.trials import remembered, simulated
+        from fleetsim.search.ranges import known_of, ranges_of
 
         plain = with_changes(self.scenario, {"run.events": [], "run.warmup_steps": None})
-        return ranges_of(plain, self.job.given, self.metrics, remembered(simulated))
+        return ranges_of(known_of(plain, self.job.given, self.metrics, remembered(simulated)))
 
     @property
     def alternatives(self) -> Alternatives | None:

@@ -233,7 +233,7 @@ class SizeResult(Recommendation):
         from fleetsim.job.trials import Trials, remembered, simulated, with_instances
         from fleetsim.sim.run import simulate
         from fleetsim.size.facts import Pictured, document
-        from fleetsim.size.neighbours import around
+        from fleetsim.size.spread import around
         from fleetsim.tell.page import document_page
 
         plan = self.plan
@@ -278,7 +278,7 @@ def size(asked: Size, watch: Watch = SILENT) -> SizeResult:
             plan.headroom, plan.candidates  # noqa: B018 - they are worked out now
     except KeyboardInterrupt:
         from fleetsim.size.facts import candidate_data
-        from fleetsim.size.tables import trials_table
+        from fleetsim.size.pictures import trials_table
 
         missing = "these fleets were tried, none is recommended yet"
         title = "fleets that were tried (mean ± half of the 95 % interval)"

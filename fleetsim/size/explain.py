@@ -11,7 +11,7 @@ from fleetsim import units
 from fleetsim.config.scenario import Scenario
 from fleetsim.estimates import Estimate
 from fleetsim.job.words import Binding, binding_words, lost_words
-from fleetsim.search.alternative import Alternative, Alternatives
+from fleetsim.search.alternative import Alternative, Alternatives, Anew
 from fleetsim.search.bound import Bounds
 from fleetsim.search.levers import (
     CADENCE,
@@ -25,7 +25,6 @@ from fleetsim.search.levers import (
     SMALLER_TRAINER,
     STALENESS,
 )
-from fleetsim.search.second_search import Anew
 
 # Steps that differ by less than this share are alike.
 _ALIKE = 0.05

@@ -20,9 +20,17 @@ from fleetsim.search.objective import RULE, Target
 from fleetsim.sim.records import Records
 from fleetsim.simulate.pictures import over_time
 from fleetsim.size import words
-from fleetsim.size.pictures import curves, headroom_chart, levers, why
+from fleetsim.size.pictures import (
+    curves,
+    headroom_chart,
+    headroom_table,
+    how_sure,
+    levers,
+    rate_table,
+    trials_table,
+    why,
+)
 from fleetsim.size.size import Sizing
-from fleetsim.size.tables import headroom_table, how_sure, rate_table, trials_table
 from fleetsim.size.words import being_wrong, headline
 from fleetsim.tell.data import estimate, head, told
 from fleetsim.tell.document import (

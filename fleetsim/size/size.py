@@ -34,21 +34,20 @@ from fleetsim.job.trials import (
     with_instances,
 )
 from fleetsim.records import replace
-from fleetsim.search.alternative import Alternatives
+from fleetsim.search.alternative import Alternatives, Anew
 from fleetsim.search.best import Best, best_of
+from fleetsim.search.doubt import JointDoubt
 from fleetsim.search.moves import alternatives_of
 from fleetsim.search.objective import Target, targets_of
 from fleetsim.search.rate_matching import RateMatching, matched
 from fleetsim.search.reasons import Reasons, as_run
 from fleetsim.search.runnable_counts import look_at_next
-from fleetsim.search.second_search import Anew
 from fleetsim.search.two_makes import is_open, with_both_counts
 from fleetsim.search.workers import Crew, Crewing
 from fleetsim.size.assumptions import fleet_assumptions, implausible, stuck_warnings, warnings_of
-from fleetsim.size.doubt import CountDoubt, count_doubt
 from fleetsim.size.explain import bound_by, explanation
 from fleetsim.size.headroom import Headroom, QueueCap, headroom_of, queue_cap_of
-from fleetsim.size.spread import CountSpread, spread_of
+from fleetsim.size.spread import CountSpread, count_doubt, spread_of
 
 # Replications of fleets far from the recommendation, of drafts and of sides: few are enough.
 _FEW = 3
@@ -228,7 +227,7 @@ def _consumed(rate: RateMatching, best: Best, chosen: Trial, *, turns: bool) -> 
     return rate.consume_tok_s if best.knee is None and not turns else rate.batch_tokens / chosen.mean("step_s")
 
 
-def _enough(best: Best, doubt: CountDoubt | None, confidence: float | None) -> tuple[Best, bool | None]:
+def _enough(best: Best, doubt: JointDoubt | None, confidence: float | None) -> tuple[Best, bool | None]:
     """The count that is enough in so many cases, and whether one is; if none is, the likeliest case's stands."""
     if confidence is None or doubt is None:
         return best, None if confidence is None else True

@@ -1,31 +1,82 @@
-"""The range around an answer: what the draws of all that is uncertain say of its count, its step and its cost.
-
-What an input does alone is looked at over the whole of its law, and told at the two ends of its interval. The surface
-(`size/doubt.py`) says by how much a metric moves, the mean of all runs from where.
-"""
+"""How far a count of instances may be off: the counts around it in joint draws of what is uncertain
+(`search/doubt.py`)."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from statistics import NormalDist
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
-from msgspec import Struct
 
-from fleetsim.job.input_moves import METRICS, InputPart, IntervalEnd
-from fleetsim.job.trials import Trial
-from fleetsim.job.uncertainty import CONFIDENCE, Z80, step_off
-from fleetsim.search.objective import usd_per_h
-from fleetsim.size.doubt import DRAWS, CountDoubt, middle
-from fleetsim.size.surface import Factors, Floats
-from fleetsim.workload.streams import stream
+from fleetsim.config.scenario import Scenario
+from fleetsim.errors import StuckError
+from fleetsim.job.input_moves import IntervalEnd
+from fleetsim.job.trainer_scaling import can_be, next_count
+from fleetsim.job.trials import Measure, Tell, Trial, Trials, unit_of, with_instances
+from fleetsim.search.doubt import Cases, Counts, JointDoubt, laws_of
+from fleetsim.search.objective import Target, usd_per_h
+from fleetsim.search.ranges import KnownMetrics, Spread, parts_of
+from fleetsim.search.rate_matching import MOST_INSTANCES
 
-# Cases of one input alone: the middles of as many equal shares of its law.
-_ALONE = 99
+# Counts between simulated ones that are interpolated, no more than so many.
+_BETWEEN = 60
 # A range whose ends are this far apart is wide.
 _WIDE = 2.0
-_IDLE = "trainer_idle_fraction"
+
+
+class FleetCounts(Counts):
+    """The counts that a job can have. instances: the answer, which is one of them."""
+
+    def __init__(self, scenario: Scenario, instances: int) -> None:
+        super().__init__(scenario)
+        self._answer = instances
+
+    def at(self, instances: int) -> Scenario:
+        """The job with so many instances."""
+        return with_instances(self.scenario, instances)
+
+    def near(self, number: float) -> int:
+        """In whole engines."""
+        return min(MOST_INSTANCES, max(1, round(number / self.unit)) * self.unit)
+
+    def below(self, instances: int) -> int:
+        """The next smaller count; 0 without one."""
+        return next_count(self.scenario, instances, -1)
+
+    def between(self, counts: Sequence[int]) -> list[int]:
+        """Of many, some that are as far apart in ratio, and that with as many GPUs as the trainer: sharing them, more
+        cost more only from there."""
+        low, high = (n // self.unit for n in (counts[0], counts[-1]))
+        found = {k * self.unit for k in range(low, high + 1)}
+        if high - low >= _BETWEEN:
+            as_trainer = self.scenario.trainer.gpus // self.scenario.engine.gpus
+            kink = {as_trainer // self.unit * self.unit} if counts[0] <= as_trainer <= counts[-1] else set()
+            found = {*counts, *kink, *(round(k) * self.unit for k in np.geomspace(low, high, _BETWEEN))}
+        return [n for n in sorted(found) if n == self._answer or can_be(self.scenario, n)]
+
+
+def count_doubt(
+    scenario: Scenario,
+    instances: int,
+    given: Collection[str],
+    targets: Sequence[Target],
+    measure: Measure,
+    tell: Tell | None = None,
+) -> JointDoubt | None:
+    """The doubt about a count; None where no input is in doubt, or where nothing is known beside the answer.
+
+    scenario: the job as it is planned. given: dotted paths that the user wrote. instances: the answer of the likeliest
+    case. measure should remember runs.
+    """
+    laws = laws_of(with_instances(scenario, instances), given)
+    if not laws:
+        return None
+    if tell is not None:
+        tell("simulating fleets near the answer with inputs that are off")
+    try:
+        power = 1.0 + scenario.targets.worth, 1.0
+        return JointDoubt(FleetCounts(scenario, instances), instances, laws, measure, power, targets)
+    except StuckError:
+        return None
 
 
 class CountEnd(IntervalEnd, frozen=True):
@@ -35,22 +86,11 @@ class CountEnd(IntervalEnd, frozen=True):
     held: bool
 
 
-class CountSpread(Struct, frozen=True):
-    """instances: the counts that are best in `confidence` of all cases, from, to. held: whether some count holds the
-    targets in so many. metrics: name -> from, to of the recommended fleet, with the simulation's own noise. parts: the
-    inputs, the dearest first. expected_loss: what staying with the recommended count costs on average, as a share.
-    least_expected_loss_instances: the count for which that is least. widest: the input that alone moves the count most,
-    None where the range is one count.
-    """
+class CountSpread(Spread[CountEnd], frozen=True, kw_only=True):
+    """instances: of the recommended fleet. least_expected_loss_instances: the count for which the expected loss is
+    least."""
 
-    confidence: float
-    instances: tuple[int, int]
-    held: bool
-    metrics: Mapping[str, tuple[float, float]]
-    parts: tuple[InputPart[CountEnd], ...]
-    expected_loss: float
     least_expected_loss_instances: int
-    widest: str | None
 
     @property
     def wide(self) -> bool:
@@ -59,76 +99,51 @@ class CountSpread(Struct, frozen=True):
         return high >= _WIDE * low and high - low > 1
 
 
-def spread_of(doubt: CountDoubt | None, chosen: Trial) -> CountSpread | None:
+def spread_of(doubt: JointDoubt | None, chosen: Trial) -> CountSpread | None:
     """The range around the answer; None where nothing is in doubt. chosen: the recommended fleet."""
     if doubt is None:
         return None
-    found = [_part(doubt, i, chosen) for i in range(len(doubt.laws))]
-    n, (low, high) = chosen.instances, doubt.counts()
+    job, n = doubt.of.scenario, chosen.instances
+
+    def ending(factor: float, metrics: Mapping[str, float], cases: Cases, k: int) -> CountEnd:
+        return CountEnd(factor, metrics, int(cases.best[k]), bool(cases.held[k]) or not doubt.targets)
+
+    known = KnownMetrics(job, doubt.surface, n, doubt.laws, chosen.estimates)
+    (low, high), (parts, widest) = doubt.counts(), parts_of(doubt, known, usd_per_h(job, n), ending)
     return CountSpread(
-        confidence=CONFIDENCE,
         instances=(min(low, n), max(high, n)),
         held=doubt.held,
-        metrics=_metrics(doubt, chosen),
-        # where nothing is at stake in instances, what moves the step most comes first
-        parts=tuple(sorted((p for _, p in found), key=lambda p: (-p.usd_per_h, p.step_s[0] - p.step_s[1]))),
-        expected_loss=doubt.cases.loss(n),
+        metrics=known.around(doubt.draws),
+        parts=parts,
+        expected_loss=doubt.loss(n),
         least_expected_loss_instances=doubt.least_expected_loss,
-        widest=max(found, key=lambda one: (one[0], one[1].usd_per_h))[1].what if low != high else None,
+        widest=widest if low != high else None,
     )
 
 
-def _part(doubt: CountDoubt, i: int, chosen: Trial) -> tuple[float, InputPart[CountEnd]]:
-    """How far an input alone moves the logarithm of the count, and what it does to the answer."""
-    uncertain, law = doubt.laws[i]
-    ends = _alone(doubt, i, [-Z80, Z80])
-    cases, moved = doubt.judged(ends), {name: _moved(doubt, name, chosen, ends) for name in METRICS}
-    low, high = (
-        CountEnd(
-            factor,
-            {name: float(values[k]) for name, values in moved.items()},
-            int(cases.best[k]),
-            bool(cases.held[k]) or not doubt.targets,
-        )
-        for k, factor in enumerate((law.low, law.high))
-    )
-    middles = [NormalDist().inv_cdf((k + 0.5) / _ALONE) for k in range(_ALONE)]
-    alone = doubt.judged(_alone(doubt, i, middles))
-    stake = alone.loss(chosen.instances) * usd_per_h(doubt.scenario, chosen.instances)
-    part = InputPart(
-        uncertain.what, uncertain.path, law.source, uncertain.settled_by(doubt.scenario), low, high, stake, law.name
-    )
-    return float(np.log(alone.best).std()), part
+# --- Fleets around an answer, simulated: how trainer idle, step time and cost depend on the number of instances.
+
+# Steps of equal ratio from half the answer to it, and as many from there to the double.
+_EACH_SIDE = 4
 
 
-def _alone(doubt: CountDoubt, i: int, z: list[float]) -> Factors:
-    """Cases in which one input is off, all others as they are likeliest."""
-    all_z = np.zeros((len(doubt.laws), len(z)))
-    all_z[i] = z
-    return doubt.factors(all_z)
+def counts_around(instances: int, also: Iterable[int] = (), unit: int = 1) -> tuple[int, ...]:
+    """Nine counts or fewer from half of an answer to its double, and those of `also` in between; ascending.
+
+    unit: instances that come and go together.
+
+    >>> counts_around(13)
+    (6, 8, 9, 11, 13, 15, 18, 22, 26)
+    >>> counts_around(16, unit=8)
+    (8, 16, 24, 32)
+    """
+    span = range(-_EACH_SIDE, _EACH_SIDE + 1)
+    engines = {max(1, round(instances / unit * 2 ** (k / _EACH_SIDE))) for k in span}
+    found = {n * unit for n in engines if n * unit <= MOST_INSTANCES}
+    return tuple(sorted(found | {n for n in also if min(found) <= n <= max(found)}))
 
 
-def _moved(doubt: CountDoubt, name: str, chosen: Trial, f: Factors) -> Floats:
-    """A metric of the recommended fleet in some cases."""
-    n, mean, likeliest = chosen.instances, chosen.mean(name), doubt.factors(np.zeros((len(doubt.laws), 1)))
-    if name == _IDLE:
-        by = doubt.surface.idle(n, f) - doubt.surface.idle(n, likeliest)
-        return np.clip(mean + by, 0.0, 1.0)
-    return mean * doubt.surface.step_s(n, f) / doubt.surface.step_s(n, likeliest)
-
-
-def _metrics(doubt: CountDoubt, chosen: Trial) -> dict[str, tuple[float, float]]:
-    """name -> from, to of each metric in CONFIDENCE of the draws, with what a step is off by beside the
-    inputs, and the simulation's own noise."""
-    z = stream(0, 0, "rerun").normal(size=DRAWS)
-    less, more = step_off(doubt.scenario)
-    again = 1.0 + np.where(z > 0, more, less) * z / Z80
-    found = {}
-    for name in METRICS:
-        e, values = chosen.estimates[name], _moved(doubt, name, chosen, doubt.draws)
-        values = values if name == _IDLE else values * again
-        low, high = middle(values, CONFIDENCE)
-        down = math.hypot(max(0.0, e.mean - low), e.mean - e.ci_low)
-        up = math.hypot(max(0.0, high - e.mean), e.ci_high - e.mean)
-        found[name] = max(0.0, e.mean - down), e.mean + up
-    return found
+def around(trials: Trials, instances: int, also: Iterable[int] = ()) -> tuple[Trial, ...]:
+    """The fleets of those counts over all replications, those that get stuck among them."""
+    scenario = trials.scenario
+    return tuple(trials.at(n, scenario.run.replications) for n in counts_around(instances, also, unit_of(scenario)))

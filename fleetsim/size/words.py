@@ -123,8 +123,7 @@ def being_wrong(result: Sizing, named: str | None = None) -> str:
     assert r is not None
     of = "the price" if result.targets and not result.at_knee else "step x cost"
     of += " at that rate" if _rate(result) and of != "the price" else ""
-    widest = f"; what widens the range most: {r.widest}" if r.widest and r.widest != named else ""
-    return f"being wrong costs {units.share(r.expected_loss, 0)} of {of} on average{widest}"
+    return job_facts.being_wrong(r.expected_loss, of, None if r.widest == named else r.widest)
 
 
 def measure_first(result: Sizing) -> str:

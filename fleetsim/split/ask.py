@@ -226,7 +226,7 @@ def split(asked: Split, watch: Watch = SILENT) -> SplitResult:
         if cut.known is None:
             raise
         from fleetsim.split.facts import outcome_data
-        from fleetsim.split.ranking import ways_table
+        from fleetsim.split.pictures import ways_table
 
         scenario, outcomes = cut.known
         title = "ways that were simulated (rollout + trainer GPUs), best first so far"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fleetsim import units
-from fleetsim.job.facts import AHEAD_NOT_AGE, assumed_line, measure_line, run_facts, run_line
+from fleetsim.job.facts import AHEAD_NOT_AGE, assumed_line, being_wrong, measure_line, run_facts, run_line
 from fleetsim.job.grounds import assumed_section, observed_line, observed_section, rests_on, worth_knowing
 from fleetsim.job.metrics import CANDIDATE_METRICS
 from fleetsim.job.words import binding_words, instance_words, kind_of
@@ -17,12 +17,10 @@ from fleetsim.sim.records import Records
 from fleetsim.simulate.gantt import gantt
 from fleetsim.size.pictures import levers, why
 from fleetsim.split import words
-from fleetsim.split.outcomes import Outcome
-from fleetsim.split.pictures import ratio_chart, way_chart
-from fleetsim.split.ranking import ranking
+from fleetsim.split.pictures import ranking, ratio_chart, way_chart
 from fleetsim.split.split import Advice
 from fleetsim.split.spread import WaySpread
-from fleetsim.split.ways import By
+from fleetsim.split.ways import By, Outcome
 from fleetsim.tell.data import estimate, head, told
 from fleetsim.tell.document import (
     Block,
@@ -36,7 +34,7 @@ from fleetsim.tell.document import (
 from fleetsim.tell.facts import Fact, Facts, Words, explained, facts
 
 if TYPE_CHECKING:
-    from fleetsim.split.outcomes import Outcome
+    from fleetsim.split.ways import Outcome
 
 
 _RATIO = "best split beside best colocated"
@@ -100,7 +98,12 @@ def document(result: Advice, runs: Mapping[str, Records] | None = None) -> Docum
 
 
 def _measure(result: Advice) -> str:
-    return "" if result.spread is None else measure_line(result.spread.parts[0])
+    """The input whose error costs most, and what being wrong costs."""
+    if result.spread is None:
+        return ""
+    first, r = result.spread.parts[0], result.spread
+    of = {"step_s": "a step", "goodput": "goodput", "cost_per_step": "the cost of a step"}[result.by]
+    return f"{measure_line(first)}; {being_wrong(r.expected_loss, of, None if r.widest == first.what else r.widest)}"
 
 
 def split_facts(result: Advice) -> Facts:

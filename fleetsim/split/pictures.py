@@ -2,14 +2,103 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
 from fleetsim import units
 from fleetsim.quantities import quantity
-from fleetsim.split.outcomes import Outcome
-from fleetsim.split.ranking import shown_ways
 from fleetsim.split.split import Advice
-from fleetsim.split.ways import By
+from fleetsim.split.ways import By, Outcome
 from fleetsim.tell.charts.chart import Chart, Mark
 from fleetsim.tell.charts.kinds import Curve, change_rows, curve_chart
+from fleetsim.tell.document import Cell, Table, Words
+
+# --- The ranking of a split advice for a terminal: as much of every way as there is room for.
+
+# Rows of the ranking that are shown; the colocated ways and the advised one always are.
+_MOST_ROWS = 14
+# Heading of the column that shows how idle the trainer and the instances are, one behind the other.
+_IDLE = "idle t/r"
+
+
+def ranking(result: Advice) -> Table:
+    """Best first; what lies between the shown ones is left out and said to be.
+
+    Where the terminal is narrow, columns go, before a name or a figure is cut in two.
+    """
+    rows: list[tuple[Cell, ...]] = []
+    last, chosen = 0, -1
+    for outcome in shown_ways(result):
+        place = result.outcomes.index(outcome) + 1
+        if place > last + 1:
+            rows.append(_more(place - last - 1))
+        if outcome is result.chosen:
+            chosen = len(rows)
+        last = place
+        rows.append(
+            (_sign(result, outcome, place), outcome.arrangement.label, *(of(outcome) for of in _FIGURES.values()))
+        )
+    if last < len(result.outcomes):
+        rows.append(_more(len(result.outcomes) - last))
+    headings = {name: _heading(name) for name in _FIGURES}
+    table = Table("every way in figures", ("", "", *headings.values()), tuple(rows), left=2, marked=frozenset({chosen}))
+    return table.narrowing(*(headings[name] for name in _SPARED if name != result.by))
+
+
+def _more(ways: int) -> tuple[Cell, ...]:
+    return "", Words(tail=f"({ways} more)"), *("" for _ in _FIGURES)
+
+
+def ways_table(outcomes: Sequence[Outcome]) -> Table:
+    """Ways by rank, with the runs that are behind each: for what is known before there is an advice."""
+    names = ("step_s", "cost_per_step", "goodput")
+    rows = tuple((o.arrangement.label, *(_FIGURES[name](o) for name in names), f"{o.replications}") for o in outcomes)
+    return Table("", ("", *map(_heading, names), "runs"), rows)
+
+
+def shown_ways(result: Advice) -> list[Outcome]:
+    """The first few, every colocated way, and the one that is advised."""
+    if len(result.outcomes) <= _MOST_ROWS + 2:
+        return list(result.outcomes)
+    return [
+        o for i, o in enumerate(result.outcomes) if i < _MOST_ROWS - 2 or not o.arrangement.apart or o is result.chosen
+    ]
+
+
+def _sign(result: Advice, outcome: Outcome, place: int) -> str:
+    """The advised way, and what ties with the first."""
+    if outcome is result.chosen:
+        return ">"
+    return "=" if outcome.ties and outcome.replications > 1 and place > 1 else ""
+
+
+def _interval(outcome: Outcome, metric: str) -> Words:
+    """ "35.0 ±0.3", both to three figures of the mean; no interval where it is narrower, or none."""
+    e = outcome.estimates[metric]
+    decimals = max(0, 2 - math.floor(math.log10(abs(e.mean)))) if e.mean else 0
+    half = f"{(e.ci_high - e.ci_low) / 2.0:,.{decimals}f}"
+    return Words(f"{e.mean:,.{decimals}f}", f" ±{half}" if float(half.replace(",", "")) > 0 else "")
+
+
+def _idle(outcome: Outcome) -> str:
+    trainer, rollout = (outcome.mean(name) for name in ("trainer_idle_fraction", "rollout_idle_fraction"))
+    return f"{units.percent(trainer, 0)}/{units.share(rollout, 0)}"
+
+
+# What stands in a column. Idle is one column of two quantities.
+_FIGURES: Mapping[str, Callable[[Outcome], Cell]] = {
+    **{name: partial(_interval, metric=name) for name in ("step_s", "goodput", "cost_per_step")},
+    _IDLE: _idle,
+    "staleness_steps.p99": lambda outcome: units.number(outcome.mean("staleness_steps.p99")),
+    "samples_lost.longest_tenth": lambda outcome: units.share(outcome.mean("samples_lost.longest_tenth"), 0),
+}
+# What goes where the terminal is too narrow, the first one first; never the figure that the ways are ranked by.
+_SPARED = ("goodput", "cost_per_step", "samples_lost.longest_tenth", "staleness_steps.p99", _IDLE, "step_s")
+
+
+def _heading(name: str) -> str:
+    return name if name == _IDLE else quantity(name).heading
 
 
 def way_chart(result: Advice, measure: By) -> Chart | None:

@@ -45,9 +45,8 @@ from fleetsim.sim.paired_difference import differs, ratio_of
 from fleetsim.size.assumptions import implausible
 from fleetsim.size.explain import bound_by, explanation
 from fleetsim.split.assumptions import age_warnings, assumed, warnings_of
-from fleetsim.split.outcomes import Outcome, outcome_of, ranked
 from fleetsim.split.spread import WaySpread, spread_of
-from fleetsim.split.ways import By, Ways
+from fleetsim.split.ways import By, Outcome, Ways, outcome_of, ranked
 
 # Replications of each other length of drafts.
 _DRAFTS = 3
@@ -125,7 +124,7 @@ def split(
         alternatives = replace(alternatives, oldest=None if oldest is None else max(oldest, chosen.age))
         rival = best_colocated if chosen is best_split else best_split
         if tell is not None:
-            tell("moving each input that is not certain to both ends of its interval")
+            tell("simulating ways near the advice with inputs that are off")
         spread = spread_of(ways, chosen, rival, ratio, given, measure)
     except KeyboardInterrupt:
         raise _interrupted(ways) from None

@@ -15,8 +15,8 @@ from fleetsim.policies.admission import MAX_STALENESS
 from fleetsim.quantities import quantity
 from fleetsim.search.permissions import stale
 from fleetsim.search.staleness import number_of
-from fleetsim.split.outcomes import Outcome
 from fleetsim.split.split import Advice
+from fleetsim.split.ways import Outcome
 
 # A measure, what it is of a step, and how more and less of it are called.
 _MEASURES = {

@@ -9,8 +9,8 @@ import pytest
 
 import fleetsim as fs
 from fleetsim.job.trials import Trials, planned
+from fleetsim.search.alternative import Anew
 from fleetsim.search.levers import LARGER_TRAINER, SMALLER_TRAINER
-from fleetsim.search.second_search import Anew
 from tests.plan.typed import typed
 
 

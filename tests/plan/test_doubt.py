@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from statistics import NormalDist
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,17 +15,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fleetsim as fs
+from fleetsim.config.load import default_scenario, with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError
-from fleetsim.job.trials import looked, simulated, unit_of, with_instances
+from fleetsim.estimates import Estimate
+from fleetsim.job.trials import looked, remembered, simulated, unit_of, with_instances
 from fleetsim.job.trials import planned as planned_job
 from fleetsim.job.uncertainty import CONFIDENCE, UNCERTAIN, Z80, FactorLaw, law_name
+from fleetsim.search.doubt import JointDoubt, middle
 from fleetsim.search.objective import Target, price_per_s
+from fleetsim.search.ranges import KnownMetrics, expected_loss
+from fleetsim.search.surface import Surface
 from fleetsim.sim.threads import side_by_side
-from fleetsim.size.doubt import CountDoubt, count_doubt, middle
 from fleetsim.size.size import Sizing
-from fleetsim.size.spread import CountSpread
-from fleetsim.size.surface import Surface
+from fleetsim.size.spread import CountSpread, FleetCounts, count_doubt
 from fleetsim.size.words import headline, likely
 from fleetsim.trainer.estimate import estimate_of
 from tests.plan.draws import all_off
@@ -41,7 +46,7 @@ def planned(**options: Any) -> Sizing:
 
 def doubt_of(
     options: Mapping[str, Any], instances: int, targets: Sequence[Target] = (), changes: Any = None, measure: Any = None
-) -> CountDoubt:
+) -> JointDoubt:
     job = fs.load(None, changes or {}, **options)
     scenario = planned_job(job.scenario, job.given)
     found = count_doubt(scenario, instances, job.given, targets, measure or simulated)
@@ -160,7 +165,7 @@ def test_the_surface_says_what_direct_runs_of_joint_cases_say(
     cases = 16
     z = np.random.default_rng(0).normal(size=(len(doubt.laws), cases))
     moved = np.array([law.factors(row) for (_, law), row in zip(doubt.laws, z, strict=True)])
-    job = looked(doubt.scenario)
+    job = looked(doubt.of.scenario)
 
     def step_s(at: tuple[int, int]) -> float:
         case, n = at
@@ -176,7 +181,7 @@ def test_the_surface_says_what_direct_runs_of_joint_cases_say(
     seen = doubt.judged(doubt.factors(z))
     for direct, on_surface in zip(middle(best, 0.8), middle(seen.best, 0.8), strict=True):
         assert abs(direct - on_surface) <= max(1, 0.2 * direct)
-    assert seen.loss(answer) == pytest.approx(loss, abs=0.05)
+    assert doubt.loss(answer, seen) == pytest.approx(loss, abs=0.05)
     found = np.array([doubt.surface.step_s(n, doubt.factors(z)) for n in counts]).T
     assert np.log(found / steps).std() < 0.05
     assert abs(np.log(found / steps).mean()) < 0.03
@@ -189,7 +194,7 @@ def test_seconds_that_nothing_scales_are_simulated() -> None:
     slow, law = next((u, law) for u, law in doubt.laws if u.axis == "engine")
     z = np.zeros((len(doubt.laws), 2))
     z[[u.axis for u, _ in doubt.laws].index("engine")] = 0.0, 2.0
-    job = with_instances(looked(doubt.scenario), 2)
+    job = with_instances(looked(doubt.of.scenario), 2)
     base, slower = (simulated(all_off(job, [(slow, float(x))]), 0)["step_s"] for x in law.factors(np.array([0.0, 2.0])))
     found = doubt.surface.step_s(2, doubt.factors(z))
     assert found[1] / found[0] == pytest.approx(slower / base, rel=0.04)
@@ -253,8 +258,8 @@ def test_the_count_of_the_least_expected_loss_loses_least() -> None:
     doubt = doubt_of(options, answer)
     least = doubt.least_expected_loss
     assert doubt.enough(0.9) == least
-    assert all(doubt.cases.loss(least) <= doubt.cases.loss(int(n)) for n in doubt.cases.counts)
-    assert 0.0 < doubt.cases.loss(least) <= doubt.cases.loss(answer) < 1.0
+    assert all(doubt.loss(least) <= doubt.loss(int(n)) for n in doubt.cases.counts)
+    assert 0.0 < doubt.loss(least) <= doubt.loss(answer) < 1.0
 
 
 def test_a_target_is_held_in_the_share_of_cases_that_is_asked() -> None:
@@ -264,7 +269,7 @@ def test_a_target_is_held_in_the_share_of_cases_that_is_asked() -> None:
     assert half is not None
     assert most is not None
     assert half < most
-    assert doubt.counts()[1] <= most + unit_of(doubt.scenario)
+    assert doubt.counts()[1] <= most + unit_of(doubt.of.scenario)
 
 
 def test_a_fleet_for_nine_cases_in_ten_is_larger_or_refused() -> None:
@@ -301,7 +306,10 @@ def test_a_confidence_is_a_share(confidence: float) -> None:
 
 def test_a_wide_range_is_said_first() -> None:
     def spread(*instances: int) -> CountSpread:
-        return CountSpread(CONFIDENCE, (instances[0], instances[1]), True, {}, (), 0.1, 5, None)
+        return CountSpread(
+            instances=(instances[0], instances[1]), held=True, metrics={}, parts=(), expected_loss=0.1, widest=None,
+            least_expected_loss_instances=5,
+        )  # fmt: skip
 
     assert spread(4, 9).wide
     assert not spread(1, 2).wide
@@ -315,6 +323,34 @@ def test_what_being_wrong_costs_is_said() -> None:
     assert said is not None
     assert f"Being wrong costs {plan.spread.expected_loss:.0%}".replace("%", " %") in said
     assert {"expected_loss", "least_expected_loss_instances", "widest"} <= plan.said()["spread"].keys()
+
+
+def test_staying_with_the_first_of_two_costs_what_the_other_would_save() -> None:
+    """A step of the first is 10 s times a lognormal factor of deviation s and median 1, one of the second 10 s: staying
+    costs E[max(1, factor)] - 1 = exp(s^2 / 2) Phi(s) - 1 / 2 of it."""
+    trainer = next(u for u in UNCERTAIN if u.axis == "trainer")
+    laws, estimates = [(trainer, FactorLaw("lognormal", 0.5, 2.0, ""))], {"step_s": Estimate(10.0, 10.0, 10.0)}
+
+    def known(step_s: Any) -> KnownMetrics:
+        surface: Any = SimpleNamespace(step_s=lambda n, f: step_s(f.trainer))
+        return KnownMetrics(default_scenario(), surface, 1, laws, estimates)
+
+    first, second = known(lambda factor: 10.0 * factor), known(lambda factor: np.full_like(factor, 10.0))
+    s = math.log(2.0) / Z80
+    costs = math.exp(s * s / 2.0) * NormalDist().cdf(s) - 0.5
+    assert expected_loss([first, second], "step_s") == pytest.approx(costs, rel=0.05)
+    assert expected_loss([first], "step_s") == 0.0
+
+
+def test_the_likeliest_case_is_as_long_runs_have_it() -> None:
+    """By the surface two instances take half as long as one; by long runs, three quarters."""
+    job = with_changes(default_scenario(), {"sync.pause_s": 0.0, "sync.publish_s": 0.0, "trainer.fixed_s": 0.001})
+    trainer = [(u, law) for u in UNCERTAIN if u.axis == "trainer" and (law := u.law(job, ())) is not None]
+    measure = remembered(slowed(1000.0))
+    doubt = JointDoubt(FleetCounts(job, 1), 1, trainer, measure, (1.0, 0.0), long_s={1: 100.0, 2: 75.0})
+    cases = doubt.judged(doubt.factors(np.zeros((len(trainer), 1))))
+    one, two = (float(cases.losses[doubt.row_of(cases, n), 0]) + 1.0 for n in (1, 2))
+    assert one / two == pytest.approx(100.0 / 75.0, rel=1e-6)
 
 
 def test_an_estimated_trainer_has_the_error_of_its_kind_and_an_assumed_one_that_of_nobody() -> None:

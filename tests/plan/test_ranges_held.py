@@ -18,10 +18,11 @@ import pytest
 import fleetsim as fs
 from fleetsim.config.scenario import Scenario
 from fleetsim.estimates import estimate
-from fleetsim.job.input_moves import METRICS, in_doubt, ranges_of
+from fleetsim.job.input_moves import METRICS, in_doubt
 from fleetsim.job.trials import looked, simulated
 from fleetsim.job.uncertainty import step_off
 from fleetsim.search.arrangements import split
+from fleetsim.search.ranges import known_of, ranges_of
 from fleetsim.sim.threads import side_by_side
 from tests.plan.draws import all_off
 
@@ -94,7 +95,7 @@ def test_what_an_input_does_to_a_step_is_told_around_the_step_that_is_told() -> 
     job = fs.load(None, {"run.steps": 8}, replications=3, model="Qwen/Qwen3-14B", gpu="B200", len=900, len_cv=1.5)
     told = simulated(job.scenario, 0)
     longer = {name: estimate([1.3 * float(told[name])] * 3) for name in METRICS}
-    found = ranges_of(job.scenario, job.given, longer, simulated)
+    found = ranges_of(known_of(job.scenario, job.given, longer, simulated))
     assert found is not None
     for part in found.parts:
         low, high = part.step_s

@@ -13,9 +13,9 @@ from fleetsim.sim.records import Records
 from fleetsim.sim.replications import Replicated, replicate
 from fleetsim.sim.run import simulate
 from fleetsim.simulate.run_view import RunView, trained_staleness, warmups_of
-from fleetsim.size.neighbours import around
 from fleetsim.size.size import Sizing
 from fleetsim.size.size import size as plan_size
+from fleetsim.size.spread import around
 from fleetsim.split.split import Advice
 from fleetsim.split.split import split as plan_split
 

@@ -24,8 +24,8 @@ from fleetsim.simulate.pictures import lengths_chart, queue_chart, seconds_chart
 from fleetsim.size.facts import Pictured
 from fleetsim.size.facts import document as size_document
 from fleetsim.size.headroom import Headroom
-from fleetsim.size.neighbours import counts_around
 from fleetsim.size.pictures import headroom_chart
+from fleetsim.size.spread import counts_around
 from fleetsim.split.facts import document as split_document
 from fleetsim.tell.charts.chart import Chart, Plot
 from fleetsim.tell.charts.draw import chart_html

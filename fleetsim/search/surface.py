@@ -6,8 +6,9 @@ A step takes as long as the slower of two sides, and a little more where they ar
     A  =  f_trainer T + f_sync B     the trainer alone: its compute, and what a weight sync holds it
     R                                rollout alone: the step of a trainer that takes no time
 
-On shared GPUs both take turns: a step is A + R, with the trainer's seconds on the GPUs of n instances, and what a sync
-holds the trainer is a part of R. f are the factors on the seconds of the engines, the trainer and the weight sync, and
+T are the trainer's seconds beside n instances: on the same GPUs, or on those that n leave of a number of them, it has
+others for each count. On shared GPUs both take turns: a step is A + R, and what a sync holds the trainer is a part of
+R. f are the factors on the seconds of the engines, the trainer and the weight sync, and
 on the spread of lengths. R is simulated along the counts, and at a few of them, the posts, for a slower sync and for
 other lengths. The bump, and the trainer's own share of a step, are simulated at the posts for trainers of different
 speed. Multiplying all seconds by one factor multiplies the step by it, so the engines' factor needs no runs; one run
@@ -31,12 +32,13 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.errors import StuckError
 from fleetsim.job.nameplate import mean_step_s
 from fleetsim.job.trainer_scaling import takes_turns
-from fleetsim.job.trials import Measure, looked, unit_of, with_instances
+from fleetsim.job.trials import Measure, looked
 from fleetsim.job.uncertainty import UNCERTAIN, Axis
 from fleetsim.sim.threads import side_by_side
 
 # --- Short runs of a job whose inputs are off: what a step took, and what the trainer did in it.
 
+At = Callable[[int], Scenario]
 # What a factor on each axis changes; inputs of one axis change it alike.
 _TIMES = {u.axis: u.times for u in UNCERTAIN}
 
@@ -52,14 +54,15 @@ class ShortRun(Struct, frozen=True):
 
 
 class ShortRuns:
-    """Runs of one job with factors on its inputs. runs: how many. measure should remember runs."""
+    """Runs of one job with factors on its inputs. at: the job with so many instances. runs: how many. measure should
+    remember runs."""
 
-    def __init__(self, scenario: Scenario, measure: Measure) -> None:
-        self.runs, self._job, self._measure = 0, scenario, measure
+    def __init__(self, at: At, measure: Measure) -> None:
+        self.runs, self._at, self._measure = 0, at, measure
 
     def job(self, instances: int, moved: Mapping[Axis, float]) -> Scenario:
         """The job with so many instances and its inputs off by these factors."""
-        scenario = looked(with_instances(self._job, instances))
+        scenario = looked(self._at(instances))
         changes: dict[str, Any] = {}
         for axis, factor in moved.items():
             changes |= _TIMES[axis](scenario, factor)
@@ -96,19 +99,21 @@ _EVEN, _EVEN_BESIDE = (-0.6, -0.2, 0.0, 0.12, 0.35, 1.2), (-0.4, 0.0, 0.12)
 _LEFT = -3.0
 _GRID = np.linspace(_LEFT, 1.5, 91)
 # Posts, over the answer.
-_POSTS = (0.5, 1.0, 2.0)
+POSTS = (0.5, 1.0, 2.0)
 # Two steps whose logarithms differ by less are alike.
 _ALIKE = 0.005
 _LEAST_S = 1e-9
 
 
 class Factors(Struct, frozen=True):
-    """Joint cases: what the seconds of each side, and the lengths' coefficient of variation, are multiplied by."""
+    """Joint cases: what the seconds of each side, and the lengths' coefficient of variation, are multiplied by; beside:
+    a whole step."""
 
     engine: Floats
     trainer: Floats
     sync: Floats
     lengths: Floats
+    beside: Floats
 
 
 class _Count(Struct, frozen=True):
@@ -130,26 +135,29 @@ class _Count(Struct, frozen=True):
 class Surface:
     """Metrics of the counts around an answer, in many joint cases at once.
 
-    counts: those to simulate, whole engines. measure should remember runs. Raises StuckError where the answer gets
-    stuck with a trainer that takes no time.
+    at: the job with so many instances. counts: those to simulate; posts: those of them that are looked at closely.
+    measure should remember runs. Raises StuckError where the answer gets stuck with a trainer that takes no time.
     """
 
-    def __init__(self, scenario: Scenario, instances: int, counts: Collection[int], far: Far, measure: Measure) -> None:
-        self._runs, self._far, self._n = ShortRuns(scenario, measure), far, instances
-        self._turns = takes_turns(scenario)
+    def __init__(
+        self, at: At, instances: int, counts: Collection[int], posts: Collection[int], far: Far, measure: Measure
+    ) -> None:
+        self._runs, self._far, self._n = ShortRuns(at, measure), far, instances
+        self._turns = takes_turns(at(instances))
+        # Of each count the trainer is the same.
+        self._alike = not self._turns and len({at(n).trainer.gpus for n in posts}) == 1
         self._trainer_s: dict[int, float] = {}
         self._alone: dict[int, ShortRun] = {}
         self._known: dict[int, _Count] = {}
-        unit = unit_of(scenario)
-        posts = {max(1, round(share * instances / unit)) * unit for share in _POSTS}
-        self.extend({*counts, *posts, instances})
+        posts = {*posts, instances}
+        self.extend({*counts, *posts})
         if instances not in self._alone:
             raise StuckError(f"{instances} instances get stuck with a trainer that takes no time", ())
         self._posts = sorted(posts & self._alone.keys())
         self._trainer_by_lengths = self._trainer_curve()
         moved = self._moved()
         self._lengths, self._engine = (
-            {n: _curve({x: y for (of, at, x), y in moved.items() if (of, at) == (axis, n)}) for n in self._posts}
+            {n: curve_through({x: y for (of, at, x), y in moved.items() if (of, at) == (axis, n)}) for n in self._posts}
             for axis in ("lengths", "engine")
         )
         self._sync = {n: (self._sync_share(moved, n),) for n in self._posts}
@@ -175,7 +183,8 @@ class Surface:
     def step_s(self, instances: int, f: Factors) -> Floats:
         """Seconds of a step."""
         trainer, rollout = self._sides(instances, f)
-        return self._together(trainer, rollout) * np.exp(self._at(instances).bump(np.log(trainer / rollout)))
+        bump = np.exp(self._at(instances).bump(np.log(trainer / rollout)))
+        return self._together(trainer, rollout) * bump * f.beside
 
     def idle(self, instances: int, f: Factors) -> Floats:
         """The trainer's idle share."""
@@ -200,7 +209,7 @@ class Surface:
         if moved:
             return max(_LEAST_S, mean_step_s(self._runs.job(instances, moved)))
         if instances not in self._trainer_s:
-            of = instances if self._turns else self._n
+            of = self._n if self._alike else instances
             self._trainer_s[instances] = max(_LEAST_S, mean_step_s(self._runs.job(of, {})))
         return self._trainer_s[instances]
 
@@ -212,8 +221,8 @@ class Surface:
         """Seconds of the trainer alone and of rollout alone."""
         at = self._at(instances)
         rollout = at.alone_s * (f.engine * (1.0 - at.sync) + f.sync * at.sync)
-        rollout *= np.exp(_bent(at.lengths, f.lengths) + _bent(at.engine, f.engine))
-        trainer = f.trainer * self._seconds(instances) * np.exp(_bent(self._trainer_by_lengths, f.lengths))
+        rollout *= np.exp(bent(at.lengths, f.lengths) + bent(at.engine, f.engine))
+        trainer = f.trainer * self._seconds(instances) * np.exp(bent(self._trainer_by_lengths, f.lengths))
         return trainer + at.held_s * f.sync, rollout
 
     def _at(self, instances: int) -> _Count:
@@ -236,7 +245,7 @@ class Surface:
         """What lengths do to the trainer's seconds: a cap cuts wide ones off."""
         ends = [factor for factor in self._far.get("lengths", ()) if factor != 1.0]
         seconds = {x: self._seconds(self._n, x) for x in ends}
-        return _curve({x: math.log(s / self._seconds(self._n)) for x, s in seconds.items()})
+        return curve_through({x: math.log(s / self._seconds(self._n)) for x, s in seconds.items()})
 
     def _moved(self) -> dict[Move, float]:
         """ln of what each move does to rollout alone, at the posts."""
@@ -310,7 +319,7 @@ def _between(x: float, by: Mapping[int, Sequence[float] | Floats]) -> Floats:
     return (1.0 - share) * rows[i - 1] + share * rows[i]
 
 
-def _curve(points: Mapping[float, float]) -> Curve:
+def curve_through(points: Mapping[float, float]) -> Curve:
     """The polynomial through none, one or two points and zero at the factor 1. points: factor -> value."""
     at = [(math.log(factor), y) for factor, y in points.items()]
     if len(at) < 2:
@@ -320,7 +329,8 @@ def _curve(points: Mapping[float, float]) -> Curve:
     return y1 / x1 - second * x1, second
 
 
-def _bent(curve: Curve | Floats, factor: Floats) -> Floats:
+def bent(curve: Curve | Floats, factor: Floats) -> Floats:
+    """The logarithm of what some factors do."""
     first, second = curve
     if first == second == 0.0:
         return np.zeros_like(factor)
