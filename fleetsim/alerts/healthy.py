@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fleetsim.alerts.rate import Floats
+from fleetsim.alerts.signal_values import Floats
 from fleetsim.distributions import poisson_most
 
 MONTH_H, DAY_H = 730.0, 24.0

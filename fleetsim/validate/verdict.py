@@ -42,6 +42,11 @@ class ArmResult:
     fitted: bool
     bottleneck: bool | None
 
+    @property
+    def gated_error(self) -> float | None:
+        """The error that the ratio gates look at; the absolute one of a baseline; None where nothing is published."""
+        return self.ratio_error if self.ratio_error is not None else self.error
+
 
 @dataclass(frozen=True, slots=True)
 class CaseResult:

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from fleetsim.alerts.alert_rule import per_month, short
+from fleetsim.alerts.facts import document
 from fleetsim.alerts.signals import BY_STANDING_NAME
-from fleetsim.alerts.told import document
 from fleetsim.tell.console import as_text
 from fleetsim.tell.terminal import draw
 from tests.standing.plans import chosen

@@ -12,7 +12,7 @@ import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from fleetsim.calibrate.facts import DraftCounts
+from fleetsim.calibrate.engine_facts import DraftCounts
 from fleetsim.errors import OutsideError
 
 NAME = re.compile(r"^(?:ray_)?(vllm|sglang)[:_](.+?)(?:_total)?$")
