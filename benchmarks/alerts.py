@@ -25,16 +25,16 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetsim.alerts.alert_rule import Standing, Tracer, fires
+from fleetsim.alerts.alert_rule import Standing, Tracer, alarms, fires
 from fleetsim.alerts.ask import Alerts, alerts
 from fleetsim.alerts.faults import scraped_run
 from fleetsim.alerts.healthy import DAY_H, MONTH_H
-from fleetsim.alerts.inhibition import alarms
 from fleetsim.alerts.planned_fleet import PlanFields
 from fleetsim.alerts.rehearsal import SETTLED_STEPS, drawn
 from fleetsim.alerts.thresholds import simulated
 from fleetsim.config.data_files import presets
 from fleetsim.config.load import with_changes
+from fleetsim.distributions import poisson_below
 
 SEED, FIRST_RUN = 77, 500
 # False alarms a month of each alert at which there are enough of them to count.
@@ -117,8 +117,7 @@ def verdict(found: NDArray[np.float64]) -> int:
 
 def too_many(seen: float, expected: float) -> bool:
     """Whether so many or more happen in fewer than 5 of 100 trials of that mean."""
-    chances = np.cumsum([0.0, *np.exp(np.cumsum([-expected, *np.log(expected / np.arange(1, 200))]))])
-    return bool(1.0 - chances[int(seen)] < 0.05)
+    return seen >= 1 and 1.0 - poisson_below(int(seen) - 1, expected) < 0.05
 
 
 def main() -> None:

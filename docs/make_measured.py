@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fleetsim.calibrate.build import build_profile, default_name
-from fleetsim.calibrate.facts import facts_of
+from fleetsim.calibrate.engine_facts import facts_of
 from fleetsim.calibrate.points import rows_of
 from fleetsim.calibrate.raw import read_raw
 from fleetsim.config.engine_profile import Profile

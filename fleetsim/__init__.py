@@ -39,6 +39,7 @@ __all__ = [
     "StuckError",
     "SweepResult",
     "__version__",
+    "calibrate",
     "compare",
     "estimate_profile",
     "load",
@@ -50,9 +51,11 @@ __all__ = [
     "replay",
     "scenarios",
     "sweep",
+    "validate",
+    "watch",
 ]
 # Functions that bear the name of a package of ours.
-_ALSO_PACKAGES = frozenset({"compare", "pack", "plan", "replay", "sweep"})
+_ALSO_PACKAGES = frozenset({"calibrate", "compare", "pack", "plan", "replay", "sweep", "validate", "watch"})
 
 
 class _Callable(ModuleType):

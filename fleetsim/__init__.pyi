@@ -18,6 +18,7 @@ from fleetsim.api import SizeResult as SizeResult
 from fleetsim.api import SplitResult as SplitResult
 from fleetsim.api import StuckError as StuckError
 from fleetsim.api import SweepResult as SweepResult
+from fleetsim.api import calibrate as calibrate
 from fleetsim.api import compare as compare
 from fleetsim.api import estimate_profile as estimate_profile
 from fleetsim.api import load as load
@@ -29,5 +30,7 @@ from fleetsim.api import read_config as read_config
 from fleetsim.api import replay as replay
 from fleetsim.api import scenarios as scenarios
 from fleetsim.api import sweep as sweep
+from fleetsim.api import validate as validate
+from fleetsim.api import watch as watch
 
 __version__: str

@@ -72,19 +72,22 @@ def binomial_above(k: int, n: int, p: float) -> float:
     return incomplete_beta(k + 1.0, float(n - k), p)
 
 
+def poisson_below(k: int, mean: float) -> float:
+    """P(X <= k) of a Poisson law, for k of 0 at least and a mean above 0: by the sum of the smaller side."""
+    up = mean <= k
+    n = k + 1 if up else k
+    term = total = math.exp(n * math.log(mean) - mean - math.lgamma(n + 1.0))
+    while n > 0 and term > 1e-17 * total:
+        term *= mean / (n + 1) if up else n / mean
+        n += 1 if up else -1
+        total += term
+    return 1.0 - total if up else total
+
+
 def poisson_most(seen: int, share: float) -> float:
     """The mean of a Poisson law of which `seen` or fewer come with probability 1 - share."""
-
-    def left(mean: float) -> float:
-        term = total = math.exp(seen * math.log(mean) - mean - math.lgamma(seen + 1.0))
-        for k in range(seen, 0, -1):
-            term *= k / mean
-            total += term
-            if term < 1e-17 * total:
-                break
-        return (1.0 - share) - total
-
-    return _root(left, max(float(seen), 1e-9), seen + 10.0 + 10.0 * math.sqrt(seen + 1.0))
+    high = seen + 10.0 + 10.0 * math.sqrt(seen + 1.0)
+    return _root(lambda mean: (1.0 - share) - poisson_below(seen, mean), 1e-9, high)
 
 
 def _root(rising: Callable[[float], float], low: float, high: float) -> float:

@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 from scipy import optimize, special
 
-from fleetsim.distributions import binomial_above, incomplete_beta, poisson_most, student_below, student_quantile
+from fleetsim.distributions import (
+    binomial_above,
+    incomplete_beta,
+    poisson_below,
+    poisson_most,
+    student_below,
+    student_quantile,
+)
 from fleetsim.least_squares import non_negative
 
 EXACT = {"rel": 1e-9, "abs": 1e-280}
@@ -30,7 +37,10 @@ def test_binomial_and_poisson(rng: np.random.Generator) -> None:
         k, p = int(rng.integers(0, n)), float(rng.uniform())
         assert binomial_above(k, n, p) == pytest.approx(special.bdtrc(k, n, p), **EXACT)
     for seen in [0, 1, *(10.0 ** rng.uniform(0, 4, 30)).astype(int).tolist()]:
-        assert poisson_most(seen, 0.95) == pytest.approx(special.gammaincinv(seen + 1, 0.95), **EXACT)
+        for share in (0.95, 0.3):  # above what was seen, and below it
+            assert poisson_most(seen, share) == pytest.approx(special.gammaincinv(seen + 1, share), **EXACT)
+        mean = float(10.0 ** rng.uniform(-2, 3))
+        assert poisson_below(seen, mean) == pytest.approx(special.pdtr(seen, mean), **EXACT)
     assert [incomplete_beta(2.0, 3.0, x) for x in (0.0, 1.0)] == [0.0, 1.0]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from fleetsim.alerts.planned_fleet import AnyPlan, PlanFields, PlannedFleet
 from fleetsim.errors import InputError, Problem
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from fleetsim.config.scenario import Scenario
 
 RULES = "The rules"
-_YEAR_H = 24 * 366.0
 
 
 METRICS = "The metrics"
@@ -59,8 +58,38 @@ class MetricFields:
         return checked(MetricNames(name, *selectors, mapping))
 
 
+class PlanQuestion:
+    """What is asked of a plan: `Alerts` or `Dashboard`."""
+
+    # Of each number, the least, the most and an example.
+    RANGES: ClassVar = {
+        "budget": (0.001, 1000.0, "1"),
+        "hours": (1.0, 24 * 366.0, "168"),
+        "interval": (5.0, 300.0, "30"),
+        "scrape_interval": (1.0, 60.0, "15"),
+    }
+    WHAT: ClassVar = ""
+
+    def wrong(self) -> Iterator[Problem]:
+        """Which of the numbers are out of their range."""
+        for name, (least, most, example) in self.RANGES.items():
+            value = getattr(self, name, None)
+            if value is not None and not least <= value <= most:
+                rule = f"must be from {least:g} to {most:g}"
+                yield Problem(flag(name), value, rule, text("for example {}", flag(name, example)))
+
+    def ready(self: Any) -> tuple[Any, PlannedFleet]:
+        """The question with the plan it names, loaded, and that plan. Raises InputError, all of the question first."""
+        problems = list(self.wrong())
+        if problems:
+            raise InputError(problems)
+        of: PlannedFleet = self.of if isinstance(self.of, PlannedFleet) else self.of.planned(self.WHAT)
+        self.metrics.names(of.scenario)
+        return replace(self, of=of), of
+
+
 @dataclass(frozen=True, kw_only=True)
-class Alerts:
+class Alerts(PlanQuestion):
     """From when on is this plan no longer what the fleet does?"""
 
     of: Annotated[AnyPlan, Lends(PlanFields)]
@@ -72,62 +101,18 @@ class Alerts:
     runbook_url: Annotated[str | None, Option("Page of the alerts; #alertname is appended.", RULES)] = None
     engines_only: Annotated[bool, Option("Leave out what needs metrics of the trainer.", RULES)] = False
     metrics: Annotated[MetricFields, Lends(MetricFields)] = field(default_factory=MetricFields)
-
-    def wrong(self) -> Iterator[Problem]:
-        """Which of the numbers are out of their range."""
-        ranges = {
-            "budget": (0.001, 1000.0, "1"),
-            "hours": (1.0, _YEAR_H, "168"),
-            "interval": (5.0, 300.0, "30"),
-            "scrape_interval": (1.0, 60.0, "15"),
-        }
-        for name, (least, most, example) in ranges.items():
-            yield from _outside(name, getattr(self, name), least, most, example)
-
-    def ready(self) -> Self:
-        """The question with the plan it names, loaded. Raises InputError."""
-        return replace(self, of=_ready(self, "alerts"))
+    WHAT: ClassVar = "alerts"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Dashboard:
+class Dashboard(PlanQuestion):
     """What does this plan predict, beside what is observed?"""
 
     of: Annotated[AnyPlan, Lends(PlanFields)]
     name: Annotated[str | None, Option("Label `plan` of all rules; else the scenario's.", RULES)] = None
     hours: Annotated[float | None, Option("Healthy hours to simulate; else up to a week.", RULES)] = None
     metrics: Annotated[MetricFields, Lends(MetricFields)] = field(default_factory=MetricFields)
-
-    def wrong(self) -> Iterator[Problem]:
-        """Whether the hours are out of their range."""
-        yield from _outside("hours", self.hours, 1.0, _YEAR_H, "168")
-
-    def ready(self) -> Self:
-        """The question with the plan it names, loaded. Raises InputError."""
-        return replace(self, of=_ready(self, "a dashboard"))
-
-
-def _outside(name: str, value: float | None, least: float, most: float, example: str) -> Iterator[Problem]:
-    if value is not None and not least <= value <= most:
-        rule = f"must be from {least:g} to {most:g}"
-        yield Problem(flag(name), value, rule, text("for example {}", flag(name, example)))
-
-
-def _ready(asked: Alerts | Dashboard, what: str) -> PlannedFleet:
-    """The plan, once all of the question is checked. what: is made of it, in words."""
-    problems = list(asked.wrong())
-    if problems:
-        raise InputError(problems)
-    planned = _plan(asked.of, what)
-    asked.metrics.names(planned.scenario)
-    return planned
-
-
-def _plan(of: AnyPlan, what: str = "") -> PlannedFleet:
-    if isinstance(of, PlannedFleet):
-        return of
-    assert isinstance(of, PlanFields)
-    return of.planned(what)
+    WHAT: ClassVar = "a dashboard"
 
 
 @unchanging
@@ -167,7 +152,7 @@ class AlertsResult:
 
     def document(self) -> dict[str, Any]:
         """What the command prints under --json."""
-        from fleetsim.alerts.told import alerts_document
+        from fleetsim.alerts.facts import alerts_document
 
         return alerts_document(self.standing, self.writing, self.rules())
 
@@ -196,7 +181,7 @@ class DashboardResult:
 
     def expressions(self) -> list[str]:
         """Everything that its panels ask of Prometheus."""
-        from fleetsim.alerts.dashboard_metrics import expressions
+        from fleetsim.alerts.dashboard import expressions
 
         return list(expressions(self.document))
 
@@ -208,8 +193,7 @@ def alerts(asked: Alerts, watch: Watch = SILENT) -> AlertsResult:
     """
     from fleetsim.alerts.rules import RUNBOOK, Writing, only
 
-    asked = asked.ready()
-    planned = _plan(asked.of)
+    asked, planned = asked.ready()
     standing = only(_standing(planned, asked, watch), engines_only=asked.engines_only)
     label = asked.name or planned.scenario.name
     writing = Writing(asked.metrics.names(planned.scenario), label, asked.runbook_url or RUNBOOK)
@@ -221,8 +205,7 @@ def dashboard(asked: Dashboard, watch: Watch = SILENT) -> DashboardResult:
     from fleetsim.alerts.dashboard import dashboard as made_of
     from fleetsim.alerts.rules import Writing
 
-    asked = asked.ready()
-    planned = _plan(asked.of)
+    asked, planned = asked.ready()
     writing = Writing(asked.metrics.names(planned.scenario), asked.name or planned.scenario.name)
     return DashboardResult(made_of(_standing(planned, asked, watch), writing), tuple(planned.notes), writing.plan)
 

@@ -5,15 +5,16 @@ Fields as in Grafana's dashboard JSON model (dashboards' schema version 39, Graf
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
 from fleetsim.alerts.alert_rule import AlertRule, Standing
-from fleetsim.alerts.dashboard_metrics import WATCHED
 from fleetsim.alerts.metric_names import INSTANCE, MetricNames
 from fleetsim.alerts.rules import Writing
-from fleetsim.alerts.signal_values import Expected
 from fleetsim.alerts.signals import STANDING
+from fleetsim.faces import flag
+from fleetsim.history.signals import SIGNALS, Signal
 from fleetsim.records import replace
 
 SCHEMA_VERSION = 39
@@ -22,11 +23,9 @@ DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 UNITS = {"of its time": "percentunit", "of prompt tokens": "percentunit", "s/step": "s"}
 
 
-def dashboard(standing: Standing | None, writing: Writing, expected: Expected | None = None) -> dict[str, Any]:
-    """The dashboard's JSON document. standing: predictions and thresholds, None = observed values alone; then
-    `expected` must be given."""
-    plan = standing.rehearsal.expected if standing is not None else expected
-    assert plan is not None
+def dashboard(standing: Standing, writing: Writing) -> dict[str, Any]:
+    """The dashboard's JSON document: observed values, predictions and thresholds."""
+    plan = standing.rehearsal.expected
     names = observed_names(writing.names)
     panels: list[dict[str, Any]] = []
     y = 0
@@ -38,7 +37,7 @@ def dashboard(standing: Standing | None, writing: Writing, expected: Expected | 
         y += ROW
         wanted = [s for s in STANDING if s.source in kinds]
         for k, signal in enumerate(wanted):
-            rule = next((r for r in standing.rules if r.signal is signal), None) if standing is not None else None
+            rule = next((r for r in standing.rules if r.signal is signal), None)
             # presence is a matter of scrapes, not of rates: a minute, as in its rule
             window = "1m" if signal.name == "instances" else "$__rate_interval"
             targets = [(signal.expression(names, window, plan), "observed"), *_predicted(rule)]
@@ -74,7 +73,7 @@ def dashboard(standing: Standing | None, writing: Writing, expected: Expected | 
         "time": {"from": "now-6h", "to": "now"},
         "timezone": "browser",
         "templating": {"list": list(_variables(writing.names))},
-        "annotations": {"list": [_alerts_shown(writing)] if standing is not None else []},
+        "annotations": {"list": [_alerts_shown(writing)]},
         "links": [],
         "panels": panels,
     }
@@ -191,3 +190,119 @@ def _alerts_shown(writing: Writing) -> dict[str, Any]:
         "titleFormat": "{{alertname}}",
         "step": "60s",
     }
+
+
+# --- Which metrics a dashboard reads, and which of them are not where they should be.
+
+# What `fleetsim watch` exports and this dashboard shows.
+WATCHED = (
+    "fleetsim_recommended_instances",
+    "fleetsim_current_instances",
+    "fleetsim_predicted_trainer_idle_ratio",
+    "fleetsim_observed_trainer_idle_ratio",
+    "fleetsim_model_error_ratio",
+)
+# Not there at first, and no fault: Prometheus makes the one when an alert fires, the others come with `watch`.
+LATER = frozenset({"ALERTS", *WATCHED})
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+_WORD = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
+_GROUPING = re.compile(r"\b(?:by|without|on|ignoring|group_left|group_right)\s*\([^)]*\)")
+_BRACES = re.compile(r"\{[^}]*\}")
+_NUMBER = re.compile(r"(?<![\w:])\d[\d.]*(?:e[+-]?\d+)?")
+_RANGE = re.compile(r"\[[^\]]*\]")
+# Words of PromQL that stand where a metric could.
+_PROMQL = {"sum", "min", "max", "avg", "count", "rate", "avg_over_time", "count_over_time", "min_over_time"}
+_PROMQL |= {"max_over_time", "quantile", "scalar", "vector", "absent", "and", "or", "unless", "bool", "by", "on"}
+
+
+MOST_BYTES = 64 * 2**20
+
+
+def expressions(document: dict[str, Any]) -> Iterator[str]:
+    """Every PromQL expression of a dashboard, its variables filled in so that Prometheus can read it."""
+    for panel in document["panels"]:
+        for target in panel.get("targets", ()):
+            yield filled_in(target["expr"])
+    for annotation in document["annotations"]["list"]:
+        yield filled_in(annotation["expr"])
+
+
+def filled_in(expr: str) -> str:
+    """An expression with Grafana's variables replaced by values that select everything."""
+    return re.sub(r"\$\w+", ".*", expr.replace("$__rate_interval", "5m"))
+
+
+def metrics_of(expr: str) -> set[str]:
+    """Names of the metrics that a PromQL expression reads."""
+    expr = _NUMBER.sub(" ", _STRING.sub("", expr))
+    bare = _GROUPING.sub(" ", _RANGE.sub(" ", _BRACES.sub(" ", expr)))
+    return {word for word in _WORD.findall(bare) if word not in _PROMQL}
+
+
+def unknown_metrics(expressions: Iterable[str], known: Iterable[str]) -> list[str]:
+    """Metrics that expressions read and that are not among the known ones, sorted."""
+    have = set(known)
+    return sorted({name for expr in expressions for name in metrics_of(expr)} - have)
+
+
+def exposed_names(text: str) -> set[str]:
+    """Metric names in a /metrics page, or in a list of names, one a line."""
+    found = set()
+    for line in text.splitlines():
+        word = _WORD.match(line)
+        if word is not None and not line.startswith("#"):
+            found.add(word.group())
+    return found
+
+
+def missing_metrics(expressions: Iterable[str], there: Collection[str]) -> list[str]:
+    """Metrics that expressions read and that are not there, sorted. Of the names that a metric has had one is enough;
+    what comes later (LATER) is not missed."""
+    gone = unknown_metrics(expressions, {*there, *LATER})
+    families = [family for signal in SIGNALS for family in exposed(signal)]
+    return [name for name in gone if not any(name in family and not family.isdisjoint(there) for family in families)]
+
+
+def exposed(signal: Signal) -> Iterator[frozenset[str]]:
+    """The names that a series of a signal has had: one set, three for a histogram."""
+    bare = {name.partition("{")[0] for name in signal.metrics}
+    for suffix in ("_bucket", "_sum", "_count") if signal.kind == "histogram" else ("",):
+        yield frozenset(f"{name}{suffix}" for name in bare)
+
+
+def missing_at(place: str) -> Callable[[Iterable[str]], list[str]]:
+    """A function that finds the metrics which expressions read and which are not at a place.
+
+    place: a file, a page or a list of names, or the address of a Prometheus, with the credentials of the environment.
+    Raises InputError and OutsideError, and so may the function OutsideError.
+    """
+    return _in_prometheus(place) if "://" in place else _on_page(place)
+
+
+def _on_page(place: str) -> Callable[[Iterable[str]], list[str]]:
+    from fleetsim.config.data_files import read_text
+
+    names = exposed_names(read_text(place, flag("check_against"), MOST_BYTES))
+    return lambda expressions: missing_metrics(expressions, names)
+
+
+def _in_prometheus(url: str) -> Callable[[Iterable[str]], list[str]]:
+    from time import time
+
+    from fleetsim.history.access import PrometheusError, access_from
+    from fleetsim.history.prometheus import Prometheus
+    from fleetsim.records import replace
+
+    prometheus = Prometheus(url, access_from())
+    try:
+        prometheus.query("vector(1)", time())
+    except PrometheusError as error:  # a server that is not there is told before the work
+        raise PrometheusError(error.kind, replace(error.problem, path=flag("check_against"))) from None
+
+    def missing(expressions: Iterable[str]) -> list[str]:
+        expressions = tuple(expressions)
+        wanted = "|".join(unknown_metrics(expressions, ()))
+        answer = prometheus.query(f'group by (__name__) ({{__name__=~"{wanted}"}})', time())
+        return missing_metrics(expressions, {series.labels["__name__"] for series in answer})
+
+    return missing

@@ -10,8 +10,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from fleetsim.alerts.rate import Floats
-from fleetsim.alerts.signal_values import Scraped, scraped_of
+from fleetsim.alerts.signal_values import Floats, Scraped, scraped_of
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario, most_steps
 from fleetsim.engine.limits import EngineLimits

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 import numpy as np
 from msgspec import Struct
 
-from fleetsim.alerts.rate import Floats
+from fleetsim.alerts.signal_values import Floats
 from fleetsim.distributions import poisson_most
 from fleetsim.records import replace
 

@@ -16,8 +16,7 @@ from msgspec import Struct
 
 from fleetsim import units
 from fleetsim.alerts.faults import cut
-from fleetsim.alerts.rate import Floats, mended
-from fleetsim.alerts.signal_values import Scraped
+from fleetsim.alerts.signal_values import ENGINES, TRAINER, Floats, Scraped, mended
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import FleetsimError, InputError, Problem
 from fleetsim.faces import flag
@@ -36,8 +35,6 @@ GRID_S = 15.0
 
 # A part that looks steady by itself is at fault where a step takes so many times the usual seconds of the run's parts.
 USUAL = {"trainer": ("trainer.train_s_total", SLOWER), "sync": ("trainer.sync_s_total", 1.5)}
-ENGINES = ("running", "kv_use", "generation_tokens", "decoding_s", "prefix_hits", "preemptions", "prompt_tokens")
-ENGINES += ("finished",)
 # Counters of a trainer, and the column of a run log that they add up; "" = one a step.
 COUNTERS = {
     "trainer.steps": "",
@@ -49,7 +46,6 @@ COUNTERS = {
 }
 # The same of the engines' histogram of lengths.
 LENGTHS = {"output_tokens_sum": "length_sum", "output_tokens_count": "samples"}
-GAUGES = ("queue.samples", "queue.oldest_age_steps")
 
 
 class Learned(Struct, frozen=True):
@@ -160,7 +156,7 @@ def scraped_history(history: History) -> Scraped:
         times = np.arange(float(np.nanmin(ends)), float(np.nanmax(ends)) + GRID_S, GRID_S)
     instances = max(1, len(history.instances))
     missing = np.full((instances, len(times)), np.nan)
-    engines = {name: history.values.get(name, missing) for name in ENGINES}
+    engines = {name: history.values.get(name, missing) for name in (*ENGINES, "finished")}
     engines |= {"output_tokens_sum": missing, "output_tokens_count": missing}
     if "output_tokens" in history.histograms:
         buckets = history.histograms["output_tokens"]
@@ -169,7 +165,7 @@ def scraped_history(history: History) -> Scraped:
             engines[f"output_tokens_{name}"] = np.full((instances, len(times)), np.nan)
             engines[f"output_tokens_{name}"][:, at] = values
     nothing = np.full(len(times), np.nan)
-    trainer = {name: history.fleet.get(name, nothing) for name in (*COUNTERS, *GAUGES)}
+    trainer = {name: history.fleet.get(name, nothing) for name in TRAINER}
     if steps is not None and ends is not None and not np.isfinite(trainer["trainer.steps"]).any():
         logged = _logged(steps, ends, times)
         lengths = {name: logged.pop(name)[None, :] for name in LENGTHS if name in logged}

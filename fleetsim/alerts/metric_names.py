@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Struct, field
 
+from fleetsim.alerts.signal_values import PRESENT, Expected
 from fleetsim.errors import InputError, Problem
 from fleetsim.history.signals import BY_NAME
 
@@ -61,9 +62,59 @@ class MetricNames(Struct, frozen=True):
         parts = [f"{function}({series}[{window}])" for series in self.series(signal, suffix)]
         return parts[0] if len(parts) == 1 else f"({' or '.join(parts)})"
 
-    def rate(self, signal: str, window: str, suffix: str = "") -> str:
+
+class Promql(Struct, frozen=True):
+    """An expression that formulas add, multiply and divide. compound: it needs brackets inside another one."""
+
+    text: str
+    compound: bool = False
+
+    @property
+    def inner(self) -> str:
+        """As a factor or divisor."""
+        return f"({self.text})" if self.compound else self.text
+
+    def __add__(self, other: Promql) -> Promql:
+        return Promql(f"{self.text} + {other.text}", True)
+
+    def __rmul__(self, factor: float) -> Promql:
+        return Promql(f"{factor!r} * {self.inner}", True)
+
+    def __truediv__(self, other: Promql) -> Promql:
+        return Promql(f"{self.text} / {other.inner}", True)
+
+
+class Query(Struct, frozen=True):
+    """What `signal_values.View` reads of samples, as PromQL over a window."""
+
+    names: MetricNames
+    window: str
+    expected: Expected
+
+    def rate(self, signal: str, suffix: str = "") -> Promql:
         """Growth per second of a counter, summed over the fleet."""
-        return f"sum({self.over('rate', signal, window, suffix)})"
+        return Promql(f"sum({self.names.over('rate', signal, self.window, suffix)})")
+
+    def mean(self, signal: str) -> Promql:
+        """The highest mean of a gauge."""
+        return Promql(f"max({self.names.over('avg_over_time', signal, self.window)})")
+
+    def instances(self) -> Promql:
+        """Instances that were scraped."""
+        return Promql(
+            f"count(count {INSTANCE} ({self.names.over('count_over_time', 'running', self.window)})) or vector(0)"
+        )
+
+    def straggler(self) -> Promql:
+        """Pace of the slowest instance / that of the median one."""
+
+        def each(function: str, signal: str) -> str:
+            return f"sum {INSTANCE} ({self.names.over(function, signal, self.window)})"
+
+        held = each("count_over_time", "running")
+        pace = f"({each('rate', 'generation_tokens')} / {each('rate', 'decoding_s')})"
+        pace = f"({pace} and ({held} > {PRESENT} * scalar(max({held}))))"
+        return Promql(f"min({pace}) / quantile(0.5, {pace})")
 
 
 def checked(

@@ -15,6 +15,7 @@ from fleetsim.alerts.alert_rule import AlertRule, Standing, duration
 from fleetsim.alerts.metric_names import MetricNames
 from fleetsim.alerts.rules import MISSING, MISSING_FOR, Writing
 from fleetsim.alerts.signal_values import Expected
+from fleetsim.alerts.signals import STANDING
 from fleetsim.errors import InputError, Problem
 
 # How far beyond its threshold a signal is put, as a share of its distance from the healthy level; and how far on the
@@ -24,23 +25,11 @@ RUNNING = 32.0
 _MATCHER = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*(=~|!~|!=|=)\s*"((?:[^"\\]|\\.)*)"\s*,?')
 
 
-class Level(Struct, frozen=True):
-    """What a fleet shows, all of it steady; the names are those of the signals."""
-
-    instances: float
-    trainer_pace: float
-    sync_seconds: float
-    output_length: float
-    queue_depth: float
-    straggler_pace: float
-    preemptions: float
-    prefix_hits: float
-    oldest_age: float
-    generated_per_trained: float
-    trainer_idle: float
-
-
-NEUTRAL = Level(0.0, 1.0, 0.0, 1000.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0, 0.0)
+# What a fleet shows, all of it steady: a level for each signal by its name. This one shows nothing odd.
+Level = Mapping[str, float]
+NEUTRAL: Level = dict.fromkeys((s.name for s in STANDING), 0.0) | {
+    "trainer_pace": 1.0, "output_length": 1000.0, "straggler_pace": 1.0, "generated_per_trained": 1.0
+}  # fmt: skip
 
 
 def tests_document(standing: Standing, writing: Writing, rule_file: str) -> dict[str, Any]:
@@ -63,18 +52,14 @@ def tests_document(standing: Standing, writing: Writing, rule_file: str) -> dict
 def healthy_level(standing: Standing) -> Level:
     """Every signal at its mean in the healthy runs."""
     known = {rule.signal.name: rule.healthy for rule in standing.rules}
-    known["instances"] = float(standing.rehearsal.expected.instances)
-    return Level(**{name: known.get(name, getattr(NEUTRAL, name)) for name in NEUTRAL.__struct_fields__})
+    return {**NEUTRAL, **known, "instances": float(standing.rehearsal.expected.instances)}
 
 
 def beyond(healthy: Level, rule: AlertRule) -> Level:
     """The level with one signal beyond its threshold."""
-    name = rule.signal.name
-    if name == "instances":
-        value = rule.threshold - 1.0
-    else:
-        value = rule.threshold + BEYOND * (rule.threshold - rule.healthy)
-    return Level(**{n: value if n == name else getattr(healthy, n) for n in healthy.__struct_fields__})
+    counted = rule.signal.name == "instances"
+    by = -1.0 if counted else BEYOND * (rule.threshold - rule.healthy)
+    return {**healthy, rule.signal.name: rule.threshold + by}
 
 
 class Labels(Struct, frozen=True):
@@ -128,13 +113,15 @@ def series_of(before: Level, after: Level, standing: Standing, writing: Writing,
     trainer = ("steps", "wait_s_total", "train_s_total", "sync_s_total", "trained_tokens", "trained_samples")
     for name in trainer:
         yield Grown(_metric(names, f"trainer.{name}"), labels.trainer, True, was[name], now[name])
-    yield Grown(_metric(names, "queue.samples"), labels.trainer, False, before.queue_depth, after.queue_depth)
-    yield Grown(_metric(names, "queue.oldest_age_steps"), labels.trainer, False, before.oldest_age, after.oldest_age)
-    count = round(before.instances)
+    yield Grown(_metric(names, "queue.samples"), labels.trainer, False, before["queue_depth"], after["queue_depth"])
+    yield Grown(
+        _metric(names, "queue.oldest_age_steps"), labels.trainer, False, before["oldest_age"], after["oldest_age"]
+    )
+    count = round(before["instances"])
     for i in range(count):
         mine = {**labels.engines, "instance": f"rollout-{i}:8000"}
-        lost = i >= after.instances
-        share = [level.straggler_pace if i == 0 else 1.0 for level in (before, after)]
+        lost = i >= after["instances"]
+        share = [level["straggler_pace"] if i == 0 else 1.0 for level in (before, after)]
         yield Grown(_metric(names, "running"), mine, False, RUNNING, None if lost else RUNNING)
         for signal, suffix, own in (
             ("generation_tokens", "", True),
@@ -147,7 +134,7 @@ def series_of(before: Level, after: Level, standing: Standing, writing: Writing,
             ("prompt_tokens", "", False),
         ):
             name = signal + suffix
-            total = [count - 1 + level.straggler_pace if own else count for level in (before, after)]
+            total = [count - 1 + level["straggler_pace"] if own else count for level in (before, after)]
             part = [(share[k] if own else 1.0) / total[k] for k in (0, 1)]
             yield Grown(
                 _metric(names, signal, suffix), mine, True, was[name] * part[0], None if lost else now[name] * part[1]
@@ -156,27 +143,27 @@ def series_of(before: Level, after: Level, standing: Standing, writing: Writing,
 
 def _rates(level: Level, expected: Expected, batch: int) -> dict[str, float]:
     """Growth per second of every counter of the fleet at a level."""
-    tokens = batch * level.output_length
+    tokens = batch * level["output_length"]
     compute = expected.step_s + expected.token_s * (tokens + batch * expected.prompt_tokens)
-    train = level.trainer_pace * max(compute, 1e-3)
-    wait = (train + level.sync_seconds) * level.trainer_idle / max(1.0 - level.trainer_idle, 1e-6)
-    steps = 1.0 / (wait + train + level.sync_seconds)
+    train = level["trainer_pace"] * max(compute, 1e-3)
+    wait = (train + level["sync_seconds"]) * level["trainer_idle"] / max(1.0 - level["trainer_idle"], 1e-6)
+    steps = 1.0 / (wait + train + level["sync_seconds"])
     requests = steps * batch
     prompts = requests * max(expected.prompt_tokens, 1.0)
     return {
         "steps": steps,
         "wait_s_total": steps * wait,
         "train_s_total": steps * train,
-        "sync_s_total": steps * level.sync_seconds,
+        "sync_s_total": steps * level["sync_seconds"],
         "trained_tokens": steps * tokens,
         "trained_samples": requests,
-        "generation_tokens": level.generated_per_trained * steps * tokens,
+        "generation_tokens": level["generated_per_trained"] * steps * tokens,
         "decoding_s": RUNNING * expected.instances,
         "finished": requests,
-        "output_tokens_sum": requests * level.output_length,
+        "output_tokens_sum": requests * level["output_length"],
         "output_tokens_count": requests,
-        "preemptions": level.preemptions * requests,
-        "prefix_hits": level.prefix_hits * prompts,
+        "preemptions": level["preemptions"] * requests,
+        "prefix_hits": level["prefix_hits"] * prompts,
         "prompt_tokens": prompts,
     }
 

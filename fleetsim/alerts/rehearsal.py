@@ -30,8 +30,7 @@ from fleetsim.alerts.faults import (
     scraped_run,
     steady_run,
 )
-from fleetsim.alerts.rate import Floats
-from fleetsim.alerts.signal_values import Expected, Scraped
+from fleetsim.alerts.signal_values import Expected, Floats, Scraped
 from fleetsim.config.load import with_changes
 from fleetsim.config.pools import PhaseConfig, TrainerConfig
 from fleetsim.config.scenario import Scenario

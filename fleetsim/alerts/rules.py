@@ -14,9 +14,8 @@ from typing import Any
 from msgspec import Struct
 
 from fleetsim import units
-from fleetsim.alerts.alert_rule import AlertRule, Standing, duration, per_month, shown, template
+from fleetsim.alerts.alert_rule import AlertRule, Standing, active_evaluations, duration, per_month, shown, template
 from fleetsim.alerts.faults import BY_FAULT
-from fleetsim.alerts.inhibition import active_evaluations
 from fleetsim.alerts.learned import Learned
 from fleetsim.alerts.metric_names import MetricNames
 from fleetsim.alerts.signals import BY_STANDING_NAME

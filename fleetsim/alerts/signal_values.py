@@ -1,21 +1,146 @@
 """The standing signals as numbers: what Prometheus would have scraped of a simulated run, and what rules make of it.
 
-Every formula here has its twin in PromQL in `signals.py`; tests let a real Prometheus evaluate both.
+A signal's formula (`signals.py`) reads a `View` as it reads a `Query` of PromQL; tests let a real Prometheus evaluate
+both.
+
+`rate`, `avg_over_time` and `count_over_time` are as Prometheus computes them (`extrapolatedRate` in
+`promql/functions.go` of prometheus/prometheus): growth between the first and the last sample of the window, resets
+mended, is stretched to the window's edges where a sample interval (1.1 of it) reaches them, by half an interval where
+not, and never to before the counter was zero. Prometheus 2 counts a sample that lies exactly on the window's start,
+Prometheus 3 does not (`left_open`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from itertools import pairwise
+from collections.abc import Mapping
 
 import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from fleetsim.alerts.rate import Floats, Windows, averages, counts, rates, total, windows
 from fleetsim.engine.kernel.tables import DONE
+from fleetsim.export.openmetrics import engine_values, trainer_values
+from fleetsim.export.series import in_time, incarnations, running_counts, scrape_times
+from fleetsim.history.signals import SIGNALS
 from fleetsim.sim.records import Records
-from fleetsim.sim.timeline import waits_for_samples
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+class Windows(Struct, frozen=True):
+    """Which samples the windows (at - window_s, at] hold. first, last: (E,) indices into times, last < first = none."""
+
+    times: Floats
+    at: Floats
+    window_s: float
+    first: Ints
+    last: Ints
+
+
+def windows(times: Floats, at: Floats, window_s: float, left_open: bool = True) -> Windows:
+    """The windows that end at each of `at` (E,), over samples at `times` (T,), increasing."""
+    # a thousandth of a second is the resolution of Prometheus
+    first = np.searchsorted(times, at - window_s + (5e-4 if left_open else -5e-4))
+    last = np.searchsorted(times, at + 5e-4, "right") - 1
+    return Windows(times, at, window_s, first.astype(np.int64), last.astype(np.int64))
+
+
+class _Ends(Struct, frozen=True):
+    """Per series and window: the first and the last sample that are there, and how many. Arrays (S, E)."""
+
+    first: Ints
+    last: Ints
+    count: Ints
+
+
+def _ends(values: Floats, w: Windows) -> _Ends:
+    there = ~np.isnan(values)
+    count = np.zeros((values.shape[0], values.shape[1] + 1), np.int64)
+    np.cumsum(there, axis=1, out=count[:, 1:])
+    n = values.shape[1]
+    index = np.arange(n)
+    following = np.minimum.accumulate(np.where(there, index, n)[:, ::-1], axis=1)[:, ::-1]
+    previous = np.maximum.accumulate(np.where(there, index, -1), axis=1)
+    a, b = np.minimum(w.first, n - 1), np.maximum(w.last, 0)
+    held = np.where(w.last >= w.first, count[:, b + 1] - count[:, np.minimum(w.first, n)], 0)
+    return _Ends(np.clip(following[:, a], 0, n - 1), np.clip(previous[:, b], 0, n - 1), np.maximum(held, 0))
+
+
+def rates(values: Floats, w: Windows) -> Floats:
+    """`rate(counter[window])`: (S, T), NaN where nothing was scraped -> (S, E), NaN with fewer than two samples."""
+    ends = _ends(values, w)
+    rows = np.arange(len(values))[:, None]
+    grown = mended(values)
+    growth = grown[rows, ends.last] - grown[rows, ends.first]
+    start, end = w.times[ends.first], w.times[ends.last]
+    sampled = end - start
+    known = (ends.count >= 2) & (sampled > 0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        between = sampled / (ends.count - 1)
+        to_start, to_end = start - (w.at - w.window_s), w.at - end
+        to_zero = sampled * values[rows, ends.first] / growth
+        to_start = np.where((growth > 0) & (to_zero < to_start), to_zero, to_start)
+        reach = sampled + np.where(to_start < 1.1 * between, to_start, between / 2)
+        reach = reach + np.where(to_end < 1.1 * between, to_end, between / 2)
+        result = growth * reach / sampled / w.window_s
+    return np.where(known, result, np.nan)
+
+
+def averages(values: Floats, w: Windows) -> Floats:
+    """`avg_over_time(gauge[window])`: (S, T) -> (S, E), NaN where the window holds no sample."""
+    there = ~np.isnan(values)
+    total = np.zeros((values.shape[0], values.shape[1] + 1))
+    np.cumsum(np.where(there, values, 0.0), axis=1, out=total[:, 1:])
+    count = counts(values, w)
+    a, b = np.minimum(w.first, values.shape[1]), np.maximum(w.last, -1) + 1
+    with np.errstate(invalid="ignore"):
+        mean: Floats = np.where(count > 0, (total[:, b] - total[:, a]) / count, np.nan)
+    return mean
+
+
+def counts(values: Floats, w: Windows) -> Ints:
+    """`count_over_time(series[window])`: (S, T) -> (S, E), zero where Prometheus would return nothing."""
+    return _ends(values, w).count
+
+
+def mended(values: Floats) -> Floats:
+    """A counter without its resets: (S, T), what it showed before each of them added; NaN where nothing was scraped."""
+    n = values.shape[1]
+    there = ~np.isnan(values)
+    previous = np.maximum.accumulate(np.where(there, np.arange(n), -1), axis=1)
+    rows = np.arange(len(values))[:, None]
+    before = np.concatenate([np.full((len(values), 1), -1), previous[:, :-1]], axis=1)
+    last = np.where(before >= 0, values[rows, np.maximum(before, 0)], np.nan)
+    with np.errstate(invalid="ignore"):
+        lost = np.where(there & (values < last), last, 0.0)
+    whole: Floats = values + np.cumsum(lost, axis=1)
+    return whole
+
+
+def total(parts: Floats) -> Floats:
+    """`sum()` of (S, E) over series: (E,), those that are not there left out, NaN where none is."""
+    there = ~np.isnan(parts)
+    return np.where(there.any(axis=0), np.where(there, parts, 0.0).sum(axis=0), np.nan)
+
+
+def lowest_lately(values: Floats, points: int) -> Floats:
+    """The least of the last `points` values (E,), the current one included; NaN where fewer than that are known."""
+    if points <= 1:
+        return values.copy()
+    padded = np.concatenate([np.full(points - 1, np.nan), values])
+    seen = np.lib.stride_tricks.sliding_window_view(padded, points)
+    found: Floats = seen.min(axis=1)  # NaN wins, which is what a broken `for` needs
+    return found
+
+
+def any_lately(true: NDArray[np.bool_], points: int) -> NDArray[np.bool_]:
+    """Whether one of the last `points` values (E,), the current one included, is true."""
+    so_far = np.concatenate([np.zeros(max(points, 1), np.int64), np.cumsum(true)])
+    return so_far[max(points, 1) :] > so_far[: -max(points, 1)]
+
+
+# --- What Prometheus would have scraped of a simulated run, and what rules make of it.
 
 # An instance is compared with others only if this share of its samples is there: one that was lost or has just come
 # back has a low rate for another reason than being slow.
@@ -39,75 +164,34 @@ class Scraped(Struct, frozen=True):
         return float(self.times[-1] - self.times[0]) / 3600.0
 
 
+# What is read of the engines, and of the trainer.
+ENGINES = ("running", "kv_use", "generation_tokens", "decoding_s", "prefix_hits", "preemptions", "prompt_tokens")
+TRAINER = ("trainer.steps", "trainer.wait_s_total", "trainer.train_s_total", "trainer.sync_s_total",
+           "trainer.trained_tokens", "trainer.trained_samples", "queue.samples", "queue.oldest_age_steps")  # fmt: skip
+_SIGNAL_OF = {metric: signal.name for signal in SIGNALS for metric in signal.metrics}
+
+
 def scraped_of(records: Records) -> Scraped:
-    """What a monitoring system saw of a run that was simulated with `scrape_every_s`."""
-    scrapes = records.scrapes
-    instances = int(scrapes["instance"].max()) + 1
-    table = scrapes.reshape(-1, instances)
-    times = table["time_s"][:, 0]
-    up = table["up"].T
-
-    def gauge(values: NDArray[np.float64]) -> Floats:
-        return np.where(up, values.T.astype(float), np.nan)
-
-    engines = {
-        "running": gauge(table["running"]),
-        "kv_use": gauge(table["kv_use"]),
-        "generation_tokens": gauge(table["generated"]),
-        "decoding_s": gauge(table["decode_s"]),
-        "prefix_hits": gauge(table["hit_tokens"]),
-        "preemptions": gauge(table["preemptions"]),
-    }
-    engines["prompt_tokens"] = engines["prefix_hits"] + gauge(table["prefilled"])
-    done = np.flatnonzero(records.samples["status"] == DONE)
-    instance, finish = records.samples["instance"][done], records.samples["finish_s"][done]
-    order = np.lexsort((finish, instance))
-    instance, finish = instance[order], finish[order]
-    made = records.samples["made"][done[order]].astype(float)
-    born = table["born_s"].T
-    for name, value in (("output_tokens_count", np.ones(len(made))), ("output_tokens_sum", made)):
-        engines[name] = np.where(up, _counted(instance, finish, value, times, born), np.nan)
+    """What a monitoring system saw of a run that was simulated with `scrape_every_s`: what `export` writes of it."""
+    times, lives, samples = scrape_times(records), incarnations(records), records.samples
+    shape = int(records.scrapes["instance"].max()) + 1, len(times)
+    lengths = "output_tokens_count", "output_tokens_sum"
+    engines = {name: np.full(shape, np.nan) for name in (*ENGINES, *lengths)}
+    trainer = {}
+    for family in (*engine_values(records, lives), *trainer_values(records)):
+        for series in family.series:
+            name = _SIGNAL_OF.get(f"{family.name}{series.lines[0][0]}", "")
+            if name in ENGINES:
+                engines[name][series.target, series.rows] = series.values[:, 0]
+            elif name in TRAINER:
+                trainer[name] = series.values[:, 0].astype(float)
+    ended = in_time(records, samples["status"] == DONE, samples["finish_s"]).with_values(samples["made"])
+    for life in lives:
+        counts, sums = running_counts(ended, life, times, np.array([np.inf]), life.rows)
+        for name, values in zip(lengths, (counts[:, 0], sums), strict=True):
+            engines[name][life.instance, life.rows] = values
     engines["finished"] = engines["output_tokens_count"]
-    return Scraped(times, engines, _trainer(records, times))
-
-
-def _counted(instance: NDArray[np.int32], at: Floats, value: Floats, times: Floats, born: Floats) -> Floats:
-    """Running totals (I, T) of what happened on each instance by each scrape, from its process's begin on.
-
-    instance, at, value: one entry for each thing that happened, by instance and then by time.
-    """
-    out = np.zeros(born.shape)
-    begins = np.searchsorted(instance, np.arange(len(born) + 1))
-    for i, (first, last) in enumerate(pairwise(begins)):
-        when = at[first:last]
-        grown = np.concatenate([[0.0], np.cumsum(value[first:last])])
-        out[i] = grown[np.searchsorted(when, times, "right")] - grown[np.searchsorted(when, born[i], "left")]
-    return out
-
-
-def _trainer(records: Records, times: Floats) -> dict[str, Floats]:
-    """What the trainer exports: counters that grow when a phase ends, and the queue."""
-    steps = records.steps
-
-    def grown(at_s: Floats, value: Floats) -> Floats:
-        totals = np.concatenate([[0.0], np.cumsum(value)])
-        counted: Floats = totals[np.searchsorted(at_s, times)]
-        return counted
-
-    def counter(at: str, value: Floats) -> Floats:
-        return grown(steps[at], value)
-
-    queue = records.queue_scrapes
-    return {
-        "trainer.steps": counter("end_s", np.ones(len(steps))),
-        "trainer.wait_s_total": grown(*waits_for_samples(records)),
-        "trainer.train_s_total": counter("train_end_s", steps["train_s"]),
-        "trainer.sync_s_total": counter("end_s", steps["sync_block_s"]),
-        "trainer.trained_tokens": counter("end_s", steps["output_tokens"].astype(float)),
-        "trainer.trained_samples": counter("end_s", steps["samples"].astype(float)),
-        "queue.samples": queue["samples"].astype(float),
-        "queue.oldest_age_steps": queue["oldest_age_steps"].astype(float),
-    }
+    return Scraped(times, engines, trainer)
 
 
 class Expected(Struct, frozen=True):
@@ -120,7 +204,7 @@ class Expected(Struct, frozen=True):
 
 
 class View(Struct, frozen=True):
-    """Samples and the windows through which a rule sees them."""
+    """Samples and the windows through which a rule sees them. Its ratios may divide by zero: `np.errstate`."""
 
     scraped: Scraped
     windows: Windows
@@ -130,9 +214,9 @@ class View(Struct, frozen=True):
         """Growth per second of a counter: (S, E)."""
         return rates(self._values(signal), self.windows)
 
-    def rate(self, signal: str) -> Floats:
-        """The same, summed over the fleet: (E,)."""
-        return total(self.each(signal))
+    def rate(self, signal: str, suffix: str = "") -> Floats:
+        """The same, summed over the fleet: (E,). suffix: `_sum` or `_count` of a histogram."""
+        return total(self.each(signal + suffix))
 
     def mean(self, signal: str) -> Floats:
         """The highest mean of a gauge over the windows: (E,)."""
@@ -140,73 +224,34 @@ class View(Struct, frozen=True):
         highest: Floats = np.fmax.reduce(found, axis=0)
         return highest
 
+    def instances(self) -> Floats:
+        """Instances that were scraped within the window: (E,)."""
+        found: Floats = (counts(self.scraped.engines["running"], self.windows) > 0).sum(axis=0).astype(float)
+        return found
+
+    def straggler(self) -> Floats:
+        """Tokens per second and decoding request of the slowest instance / those of the median one: (E,).
+
+        Both are counters. A mean of `running` would be a mean of its scrapes: where a step lasts some whole number of
+        scrape intervals, they see the same moments of every step, which are other ones on every instance. Such a mean
+        stays off for as long as that lasts, and how wide it scatters depends on the length of a step, which the plan
+        does not know so well: a fleet 10 % faster than the one that a threshold was made from scattered twice as wide.
+        """
+        held = counts(self.scraped.engines["running"], self.windows)
+        pace = self.each("generation_tokens") / self.each("decoding_s")
+        pace = np.where(held > PRESENT * held.max(axis=0), pace, np.nan)
+        slowest: Floats = np.fmin.reduce(pace, axis=0) / _median(pace)
+        return slowest
+
     def _values(self, signal: str) -> Floats:
         if signal in self.scraped.trainer:
             return self.scraped.trainer[signal][None, :]
         return self.scraped.engines[signal]
 
 
-Trace = Callable[[View], Floats]
-
-
 def view(scraped: Scraped, at: Floats, window_s: float, expected: Expected, left_open: bool = True) -> View:
     """What windows of window_s that end at each of `at` show."""
     return View(scraped, windows(scraped.times, at, window_s, left_open), expected)
-
-
-def _ratio(above: Floats, below: Floats) -> Floats:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio: Floats = above / below
-    return ratio
-
-
-def trainer_idle(v: View) -> Floats:
-    """Share of the trainer's seconds in which it waited for samples."""
-    wait = v.rate("trainer.wait_s_total")
-    return _ratio(wait, wait + v.rate("trainer.train_s_total") + v.rate("trainer.sync_s_total"))
-
-
-def queue_depth(v: View) -> Floats:
-    """Finished samples that wait for the trainer, mean over the window."""
-    return v.mean("queue.samples")
-
-
-def oldest_age(v: View) -> Floats:
-    """Age of the oldest of them in optimizer steps, mean over the window."""
-    return v.mean("queue.oldest_age_steps")
-
-
-def generated_per_trained(v: View) -> Floats:
-    """Output tokens generated per output token trained."""
-    return _ratio(v.rate("generation_tokens"), v.rate("trainer.trained_tokens"))
-
-
-def sync_seconds(v: View) -> Floats:
-    """Seconds per optimizer step in which weight sync held the trainer."""
-    return _ratio(v.rate("trainer.sync_s_total"), v.rate("trainer.steps"))
-
-
-def trainer_pace(v: View) -> Floats:
-    """The trainer's compute seconds / those that the plan expects of the steps and tokens that it did."""
-    want = v.expected.step_s * v.rate("trainer.steps")
-    if v.expected.token_s > 0:
-        tokens = v.rate("trainer.trained_tokens") + v.expected.prompt_tokens * v.rate("trainer.trained_samples")
-        want = want + v.expected.token_s * tokens
-    return _ratio(v.rate("trainer.train_s_total"), want)
-
-
-def straggler_pace(v: View) -> Floats:
-    """Tokens per second and decoding request of the slowest instance / those of the median one.
-
-    Both are counters. A mean of `running` would be a mean of its scrapes: where a step lasts some whole number of
-    scrape intervals, they see the same moments of every step, which are other ones on every instance. Such a mean stays
-    off for as long as that lasts, and how wide it scatters depends on the length of a step, which the plan does not
-    know so well: a fleet 10 % faster than the one that a threshold was made from scattered twice as wide.
-    """
-    held = counts(v.scraped.engines["running"], v.windows)
-    pace = _ratio(v.each("generation_tokens"), v.each("decoding_s"))
-    pace = np.where(held > PRESENT * held.max(axis=0), pace, np.nan)
-    return _ratio(np.fmin.reduce(pace, axis=0), _median(pace))
 
 
 def _median(values: Floats) -> Floats:
@@ -220,24 +265,3 @@ def _median(values: Floats) -> Floats:
     with np.errstate(invalid="ignore"):
         median: Floats = known[low, e] * (1 - (middle - low)) + known[high, e] * (middle - low)
     return median
-
-
-def preemptions_per_request(v: View) -> Floats:
-    """Preemptions per finished request."""
-    return _ratio(v.rate("preemptions"), v.rate("finished"))
-
-
-def prefix_hit_share(v: View) -> Floats:
-    """Share of the prompt tokens that came from the prefix cache."""
-    return _ratio(v.rate("prefix_hits"), v.rate("prompt_tokens"))
-
-
-def output_length(v: View) -> Floats:
-    """Mean output tokens of the requests that finished."""
-    return _ratio(v.rate("output_tokens_sum"), v.rate("output_tokens_count"))
-
-
-def instances(v: View) -> Floats:
-    """Instances that were scraped within the window."""
-    found: Floats = (counts(v.scraped.engines["running"], v.windows) > 0).sum(axis=0).astype(float)
-    return found

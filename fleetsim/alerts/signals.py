@@ -1,4 +1,4 @@
-"""The standing signals: each as a recording rule in PromQL, with its twin on simulated samples, and what it is for.
+"""The standing signals: each as one formula, for a recording rule in PromQL and for simulated samples; what it is for.
 
 The order is that of blame: a signal comes before those that it can move. An alert is silent while one before it, that
 explains it, has just been over its own threshold.
@@ -7,35 +7,34 @@ explains it, has just been over its own threshold.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 
 from fleetsim import units
-from fleetsim.alerts import signal_values as traces
-from fleetsim.alerts.metric_names import INSTANCE, MetricNames
-from fleetsim.alerts.signal_values import PRESENT, Expected, Trace
+from fleetsim.alerts.metric_names import MetricNames, Query
+from fleetsim.alerts.signal_values import Expected
 from fleetsim.quantities import quantity
 from fleetsim.replay.observe.paces import SLOW
 
-Expression = Callable[[MetricNames, str, Expected], str]
+# Of what a View of samples or a Query of PromQL reads: numbers of the one, text of the other.
+Formula = Callable[[Any], Any]
 
 
 class StandingSignal(Struct, frozen=True):
     """A standing signal and its alert.
 
-    name: fleetsim's word. alert: its alert. record: name of the recording rule up to the window. expression: PromQL for
-    (names, window, plan). trace: the same on a View. alerts_when: above or below the threshold. source: whose metrics
-    it needs. per_step: it grows once a step, so its window must hold several. fault: what it is there to find (a name
-    in `faults.py`). unit, title: for people. severity: of the alert. least: the smallest distance between threshold and
-    healthy level that means anything. summary, advice: of the alert; the advice says what to do first.
+    name: fleetsim's word. alert: its alert. record: name of the recording rule up to the window. alerts_when: above or
+    below the threshold. source: whose metrics it needs. per_step: it grows once a step, so its window must hold
+    several. fault: what it is there to find (a name in `faults.py`). unit, title: for people. severity: of the alert.
+    least: the smallest distance between threshold and healthy level that means anything. summary, advice: of the alert;
+    the advice says what to do first.
     """
 
     name: str
     alert: str
     record: str
-    expression: Expression
-    trace: Trace
+    formula: Formula
     alerts_when: Literal["above", "below"]
     source: Literal["engines", "trainer", "both"]
     fault: str
@@ -47,42 +46,30 @@ class StandingSignal(Struct, frozen=True):
     per_step: bool = False
     severity: Literal["critical", "warning"] = "warning"
 
-
-def _instances(names: MetricNames, window: str, plan: Expected) -> str:
-    return f"count(count {INSTANCE} ({names.over('count_over_time', 'running', window)})) or vector(0)"
-
-
-def _trainer_pace(names: MetricNames, window: str, plan: Expected) -> str:
-    want = f"{plan.step_s!r} * {names.rate('trainer.steps', window)}"
-    if plan.token_s > 0:
-        tokens = names.rate("trainer.trained_tokens", window)
-        prompts = f"{plan.prompt_tokens!r} * {names.rate('trainer.trained_samples', window)}"
-        want = f"{want} + {plan.token_s!r} * ({tokens} + {prompts})"
-    return f"{names.rate('trainer.train_s_total', window)} / ({want})"
+    def expression(self, names: MetricNames, window: str, plan: Expected) -> str:
+        """The signal as PromQL."""
+        text: str = self.formula(Query(names, window, plan)).text
+        return text
 
 
-def _ratio(of: str, to: str, ends: tuple[str, str] = ("", "")) -> Expression:
+def _trainer_pace(v: Any) -> Any:
+    """The trainer's compute seconds / those that the plan expects of the steps and tokens that it did."""
+    want = v.expected.step_s * v.rate("trainer.steps")
+    if v.expected.token_s > 0:
+        prompts = v.expected.prompt_tokens * v.rate("trainer.trained_samples")
+        want = want + v.expected.token_s * (v.rate("trainer.trained_tokens") + prompts)
+    return v.rate("trainer.train_s_total") / want
+
+
+def _idle(v: Any) -> Any:
+    """Share of the trainer's seconds in which it waited for samples."""
+    wait = v.rate("trainer.wait_s_total")
+    return wait / (wait + v.rate("trainer.train_s_total") + v.rate("trainer.sync_s_total"))
+
+
+def _ratio(of: str, to: str, ends: tuple[str, str] = ("", "")) -> Formula:
     """How much a counter grows for each unit by which another one does."""
-    return lambda names, window, plan: f"{names.rate(of, window, ends[0])} / {names.rate(to, window, ends[1])}"
-
-
-def _highest(gauge: str) -> Expression:
-    """The largest mean of a gauge over the window."""
-    return lambda names, window, plan: f"max({names.over('avg_over_time', gauge, window)})"
-
-
-def _straggler(names: MetricNames, window: str, plan: Expected) -> str:
-    generated = f"sum {INSTANCE} ({names.over('rate', 'generation_tokens', window)})"
-    decoding = f"sum {INSTANCE} ({names.over('rate', 'decoding_s', window)})"
-    held = f"sum {INSTANCE} ({names.over('count_over_time', 'running', window)})"
-    pace = f"(({generated} / {decoding}) and ({held} > {PRESENT} * scalar(max({held}))))"
-    return f"min({pace}) / quantile(0.5, {pace})"
-
-
-def _idle(names: MetricNames, window: str, plan: Expected) -> str:
-    wait = names.rate("trainer.wait_s_total", window)
-    train, sync = names.rate("trainer.train_s_total", window), names.rate("trainer.sync_s_total", window)
-    return f"{wait} / ({wait} + {train} + {sync})"
+    return lambda v: v.rate(of, ends[0]) / v.rate(to, ends[1])
 
 
 def _of(name: str) -> str:
@@ -101,8 +88,7 @@ STANDING: tuple[StandingSignal, ...] = (
         name="instances",
         alert="RolloutInstanceLost",
         record="job:rollout_instances:count",
-        expression=_instances,
-        trace=traces.instances,
+        formula=lambda v: v.instances(),
         alerts_when="below",
         source="engines",
         fault="instance_lost",
@@ -117,8 +103,7 @@ STANDING: tuple[StandingSignal, ...] = (
         name="trainer_pace",
         alert="RolloutTrainerSlow",
         record="job:trainer_train_seconds:ratio_rate",
-        expression=_trainer_pace,
-        trace=traces.trainer_pace,
+        formula=_trainer_pace,
         alerts_when="above",
         source="trainer",
         per_step=True,
@@ -133,8 +118,7 @@ STANDING: tuple[StandingSignal, ...] = (
         name="sync_seconds",
         alert="RolloutSyncOverrun",
         record="job:trainer_sync_seconds:per_step_rate",
-        expression=_ratio("trainer.sync_s_total", "trainer.steps"),
-        trace=traces.sync_seconds,
+        formula=_ratio("trainer.sync_s_total", "trainer.steps"),
         alerts_when="above",
         source="trainer",
         per_step=True,
@@ -149,8 +133,7 @@ STANDING: tuple[StandingSignal, ...] = (
         name="output_length",
         alert="RolloutLengthsDrift",
         record="job:rollout_output_tokens:mean_rate",
-        expression=_ratio("output_tokens", "output_tokens", ("_sum", "_count")),
-        trace=traces.output_length,
+        formula=_ratio("output_tokens", "output_tokens", ("_sum", "_count")),
         alerts_when="above",
         source="engines",
         fault="lengths_drift",
@@ -164,8 +147,7 @@ STANDING: tuple[StandingSignal, ...] = (
         name="queue_depth",
         alert="RolloutQueueDeep",
         record="job:rollout_queue_samples:max_avg",
-        expression=_highest("queue.samples"),
-        trace=traces.queue_depth,
+        formula=lambda v: v.mean("queue.samples"),
         alerts_when="above",
         source="trainer",
         fault="no_backpressure",
@@ -179,8 +161,7 @@ STANDING: tuple[StandingSignal, ...] = (
         name="straggler_pace",
         alert="RolloutStraggler",
         record="job:rollout_pace:min_over_median_rate",
-        expression=_straggler,
-        trace=traces.straggler_pace,
+        formula=lambda v: v.straggler(),
         alerts_when="below",
         source="engines",
         fault="straggler",
@@ -194,8 +175,7 @@ STANDING: tuple[StandingSignal, ...] = (
         name="preemptions",
         alert="RolloutPreemptions",
         record="job:rollout_preemptions:per_request_rate",
-        expression=_ratio("preemptions", "finished"),
-        trace=traces.preemptions_per_request,
+        formula=_ratio("preemptions", "finished"),
         alerts_when="above",
         source="engines",
         fault="kv_short",
@@ -209,8 +189,7 @@ STANDING: tuple[StandingSignal, ...] = (
         name="prefix_hits",
         alert="RolloutPrefixHitsDropped",
         record="job:rollout_prefix_hits:ratio_rate",
-        expression=_ratio("prefix_hits", "prompt_tokens"),
-        trace=traces.prefix_hit_share,
+        formula=_ratio("prefix_hits", "prompt_tokens"),
         alerts_when="below",
         source="engines",
         fault="cache_off",
@@ -224,8 +203,7 @@ STANDING: tuple[StandingSignal, ...] = (
         name="oldest_age",
         alert="RolloutSamplesStale",
         record="job:rollout_oldest_sample_age_steps:max_avg",
-        expression=_highest("queue.oldest_age_steps"),
-        trace=traces.oldest_age,
+        formula=lambda v: v.mean("queue.oldest_age_steps"),
         alerts_when="above",
         source="trainer",
         fault="weights_late",
@@ -239,8 +217,7 @@ STANDING: tuple[StandingSignal, ...] = (
         name="generated_per_trained",
         alert="RolloutTokensWasted",
         record="job:rollout_generated_per_trained:ratio_rate",
-        expression=_ratio("generation_tokens", "trainer.trained_tokens"),
-        trace=traces.generated_per_trained,
+        formula=_ratio("generation_tokens", "trainer.trained_tokens"),
         alerts_when="above",
         source="both",
         per_step=True,
@@ -255,8 +232,7 @@ STANDING: tuple[StandingSignal, ...] = (
         name="trainer_idle",
         alert="RolloutTrainerIdle",
         record="job:trainer_idle:ratio_rate",
-        expression=_idle,
-        trace=traces.trainer_idle,
+        formula=_idle,
         alerts_when="above",
         source="trainer",
         per_step=True,

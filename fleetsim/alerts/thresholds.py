@@ -14,12 +14,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from msgspec import Struct
 
-from fleetsim.alerts.alert_rule import AlertRule, Standing, Tracer, fires, sign, worth
+from fleetsim.alerts.alert_rule import AlertRule, Begun, Standing, Tracer, fires, judged, sign, silenced, worth
 from fleetsim.alerts.healthy import MONTH_H, Healthy, healthy_of, levels_of, most_per_month, tail_of
-from fleetsim.alerts.inhibition import Begun, judged, silenced
 from fleetsim.alerts.learned import Learned
-from fleetsim.alerts.rate import Floats, lowest_lately
 from fleetsim.alerts.rehearsal import Rehearsal
+from fleetsim.alerts.signal_values import Floats, lowest_lately
 from fleetsim.alerts.signals import STANDING, StandingSignal
 from fleetsim.records import replace
 

@@ -36,8 +36,12 @@ from fleetsim.split.ask import SplitResult
 from fleetsim.sweep.ask import SweepResult, sweep
 
 if TYPE_CHECKING:
+    from fleetsim.calibrate.dry_run import DryRun
+    from fleetsim.calibrate.run import Calibrated
     from fleetsim.config.engine_profile import Profile
     from fleetsim.frameworks.convert import Imported
+    from fleetsim.validate.ask import ValidateResult
+    from fleetsim.watch.ask import WatchResult
 
 
 # --- What comes with fleetsim, by name: scenarios, presets and measured engines.
@@ -95,6 +99,52 @@ def estimate_profile(gpu: str, model: str, *, tp: int = 1, dtype: str = "auto") 
 
 
 @keywords()
+def calibrate(
+    *files: str | os.PathLike[str], tell: Callable[[str], None] | None = None, **options: Any
+) -> Calibrated | DryRun:
+    """An engine, measured or fitted from what others measured: `fleetsim calibrate`.
+
+    files: what is fitted, as --from. options: the command's own, by their names. Writes the profile, as the command
+    does, and holds it; with `dry_run` the plan alone. Raises InputError, OutsideError.
+    """
+    from fleetsim.calibrate.ask import Calibrate
+    from fleetsim.calibrate.run import calibrate as calibrated
+
+    return calibrated(Calibrate(more=[os.fspath(file) for file in files] or None, **options).ready(), told(tell))
+
+
+@keywords()
+def validate(
+    *case: str, cases: str | None = None, ranges: bool = False, tell: Callable[[str], None] | None = None
+) -> ValidateResult:
+    """Published runs, predicted: `fleetsim validate`.
+
+    case: ids of those that are wanted, else all. cases: a folder of other ones. ranges: of every arm, too.
+
+        >>> import fleetsim as fs
+        >>> fs.validate("C01").summary.cases
+        1
+
+    Raises InputError.
+    """
+    from fleetsim.validate.ask import validate as validated
+
+    return validated(case, cases, ranges=ranges, watch=told(tell))
+
+
+@keywords()
+def watch(*, tell: Callable[[str], None] | None = None, **options: Any) -> WatchResult:
+    """How many instances the fleet behind a Prometheus should have now: `fleetsim watch --once`.
+
+    options: the command's own, by their names, of which `prometheus` is needed. Raises InputError, OutsideError.
+    """
+    from fleetsim.watch.ask import FleetWatch
+    from fleetsim.watch.ask import watch as watched
+
+    return watched(FleetWatch(**options), told(tell))
+
+
+@keywords()
 def read_config(framework: str, *config: str, changes: Mapping[str, Any] | None = None) -> Imported:
     """A framework's own configuration as a scenario: `fleetsim scenario from`.
 
@@ -133,6 +183,7 @@ __all__ = [
     "SplitResult",
     "StuckError",
     "SweepResult",
+    "calibrate",
     "compare",
     "estimate_profile",
     "load",
@@ -144,4 +195,6 @@ __all__ = [
     "replay",
     "scenarios",
     "sweep",
+    "validate",
+    "watch",
 ]

@@ -23,6 +23,9 @@ from fleetsim.job.settings import Argument, Option
 WHAT, ENGINE, SERVER, RUN, OUTPUT = "What is measured", "The engine", "A server", "The measurement", "Output"
 FULL_S, QUICK_S = 600.0, 120.0
 LEAST_S, MOST_S = 10.0, 86_400.0
+# What files and servers may say of an engine themselves.
+GIVEN = ("model", "gpu", "tp", "dtype", "max_num_seqs", "max_num_batched_tokens", "max_model_len", "kv_blocks",
+         "block_size", "gpu_memory_utilization")  # fmt: skip
 _COUNTS = ("tp", "max_num_seqs", "max_num_batched_tokens", "max_model_len", "kv_blocks", "block_size")
 
 
@@ -210,8 +213,8 @@ def places_of(output: str) -> OutputPaths:
     """The files that go with the profile file `output`. Raises InputError for a name that cannot be one."""
     if "\0" in output or not output.endswith(".json") or Path(output).name in (".json", SUFFIX):
         remedy = f"let it end in {SUFFIX}, for example h200-7b{SUFFIX}"
-        raise InputError([Problem("--output", output, "is no name for a profile", remedy)])
-    profile = new_file("--output", output, overwrite=True)
+        raise InputError([Problem(flag("output"), output, "is no name for a profile", remedy)])
+    profile = new_file(flag("output"), output, overwrite=True)
     stem = profile.name.removesuffix(SUFFIX).removesuffix(".json")
     raw = profile.with_name(f"{stem}.raw.jsonl")
     return OutputPaths(profile, raw, raw.with_name(f"{raw.name}.gz"), profile.with_name(f"{stem}.log"))
@@ -232,10 +235,12 @@ def prepare(places: OutputPaths, *, resume: bool, force: bool) -> frozenset[str]
     old = [p for p in (places.raw, places.packed) if os.path.lexists(p)]
     if resume and not old:
         rule = "there are no measurements to go on with"
-        raise InputError([Problem("--resume", str(places.raw), rule, "leave --resume out, or give the same --output")])
+        raise InputError(
+            [Problem(flag("resume"), str(places.raw), rule, "leave --resume out, or give the same --output")]
+        )
     if not resume and not force:
         problems = [
-            Problem("--output", str(p), "exists already", remedy)
+            Problem(flag("output"), str(p), "exists already", remedy)
             for p, remedy in (
                 *((p, "go on with it with --resume, or throw it away with --force") for p in old),
                 *([(places.profile, "choose another name, or overwrite it with --force")] * places.profile.exists()),
@@ -268,7 +273,7 @@ def locked(places: OutputPaths) -> Iterator[None]:
     if not hold(handle):
         os.close(handle)
         remedy = "wait for it, stop it, or choose another name"
-        problem = Problem("--output", str(places.raw), "another calibration is writing it now", remedy)
+        problem = Problem(flag("output"), str(places.raw), "another calibration is writing it now", remedy)
         raise InputError([problem]) from None
     try:
         yield

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim import __version__, units
-from fleetsim.calibrate.facts import OF_USERS, EngineFacts, counts_in, facts_of, measured_drafts
+from fleetsim.calibrate.engine_facts import OF_USERS, EngineFacts, counts_in, facts_of, measured_drafts
 from fleetsim.calibrate.fit.design import Observations, observations_of
 from fleetsim.calibrate.fit.fit import Fit, fit
 from fleetsim.calibrate.fit.identifiability import per_observation

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fleetsim import __version__, units
-from fleetsim.calibrate.facts import NAMES, GivenFlags
+from fleetsim.calibrate.ask import GIVEN, Calibrate
 from fleetsim.calibrate.fit.design import Observations
 from fleetsim.calibrate.sources.source import (
     Array,
@@ -92,20 +92,14 @@ def estimate_profile(
     kv_dtype: str = "auto",
     slower: float = 1.0,
     name: str | None = None,
-    max_num_seqs: int | None = None,
-    max_num_batched_tokens: int | None = None,
-    kv_blocks: int | None = None,
-    block_size: int = 16,
-    gpu_memory_utilization: float = UTILIZATION,
 ) -> Profile:
     """The roofline of a model on a GPU as a profile, to be saved, edited, compared: the same numbers as engine.kind
     roofline gives. Nothing in it was measured on this GPU with this model, so it has no ranges. slower: factor on all
     seconds. Raises InputError as `roofline` does."""
     model = config_of(model) or model
-    said = {"max_num_seqs": max_num_seqs, "max_num_batched_tokens": max_num_batched_tokens, "kv_blocks": kv_blocks}
     step_time, limits = roofline(
-        gpu, model, tp=tp, dtype=dtype, kv_dtype=kv_dtype, engine=engine,
-        gpu_memory_utilization=gpu_memory_utilization, block_size=block_size, **said,
+        gpu, model, tp=tp, dtype=dtype, kv_dtype=kv_dtype, engine=engine, gpu_memory_utilization=UTILIZATION,
+        block_size=16,
     )  # fmt: skip
     spec, shape = gpu_spec(gpu), model_shape(model)
     known = known_error(domain_of(spec, shape, dtype, engine))
@@ -124,7 +118,7 @@ def estimate_profile(
             model=model,
             dtype=shape.weights_type(dtype),
             tp=tp,
-            assumed=(step_time.source, *guesses([k for k, v in said.items() if v is None], limits)),
+            assumed=(step_time.source, *guesses(LIMITS, limits)),
             fleetsim_version=__version__,
         ),
     )
@@ -136,7 +130,7 @@ def guesses(missing: Sequence[str], limits: EngineLimits) -> tuple[str, ...]:
     return tuple(f"{n} {getattr(limits, n):,}: {why.get(n, 'vLLM on this GPU by default')}" for n in missing)
 
 
-def derive_profile(sources: Sequence[Source], given: GivenFlags, *, name: str, seed: int = 0) -> Profile:
+def derive_profile(sources: Sequence[Source], given: Calibrate, *, name: str, seed: int = 0) -> Profile:
     """The profile that fits all sources together; the same sources give the same profile.
 
     Limits come from the sources, else from `given`, else from the roofline of the GPU and model; the same roofline is
@@ -185,7 +179,7 @@ def derive_profile(sources: Sequence[Source], given: GivenFlags, *, name: str, s
     )
 
 
-def _agreed(sources: Sequence[Source], given: GivenFlags) -> tuple[Facts, GivenFlags]:
+def _agreed(sources: Sequence[Source], given: Calibrate) -> tuple[Facts, Calibrate]:
     """What the sources say of the engine, and the same with what the user says beside."""
 
     def alike(name: str, value: object) -> object:
@@ -203,22 +197,22 @@ def _agreed(sources: Sequence[Source], given: GivenFlags) -> tuple[Facts, GivenF
             facts[name] = max(map(str, said.values()))
             continue
         different = Counter(alike(name, v) for v in said.values())
-        if len(different) > 1 and name in NAMES:
+        if len(different) > 1 and name in GIVEN:
             rule = "the sources were measured with different ones: " + ", ".join(f"{p}: {v}" for p, v in said.items())
             problems.append(Problem(f"--from: {name}", tuple(different), rule, "derive a profile from each"))
         elif len(different) == 1:
             facts[name] = next(iter(said.values()))
-        flag = getattr(given, name, None)
+        flag = getattr(given, name) if name in GIVEN else None
         if flag is not None and len(different) == 1 and alike(name, flag) not in different and name != "model":
             rule = f"{next(iter(said))} was measured with {facts[name]}"
             problems.append(Problem(f"--{name.replace('_', '-')}", flag, rule, "leave the flag out"))
     if problems:
         raise InputError(problems)
-    filled = {n: facts[n] for n in NAMES if getattr(given, n) is None and n in facts}
+    filled: dict[str, Any] = {n: facts[n] for n in GIVEN if getattr(given, n) is None and n in facts}
     return facts, replace(given, **filled)
 
 
-def _limits(known: GivenFlags) -> tuple[EngineLimits, tuple[str, ...]]:
+def _limits(known: Calibrate) -> tuple[EngineLimits, tuple[str, ...]]:
     """The engine's limits and which of them were guessed. Raises InputError where nobody can say."""
     said = {n: getattr(known, n) for n in LIMITS}
     missing = [n for n, value in said.items() if value is None]
@@ -241,7 +235,7 @@ def _limits(known: GivenFlags) -> tuple[EngineLimits, tuple[str, ...]]:
     return limits, guessed + guesses(missing, limits)
 
 
-def _lacking(known: GivenFlags) -> str:
+def _lacking(known: Calibrate) -> str:
     """The flags of a roofline that are still to be given, empty where none is."""
     return " and ".join(f"--{n}" for n in ("gpu", "model") if not getattr(known, n))
 
@@ -266,7 +260,7 @@ def _complete(observations: Observations) -> bool:
     return True
 
 
-def _with_flags(problems: Sequence[Problem], known: GivenFlags) -> list[Problem]:
+def _with_flags(problems: Sequence[Problem], known: Calibrate) -> list[Problem]:
     """The fit's problems, with the flags that are still to be given."""
     if not (flags := _lacking(known)):
         return list(problems)

@@ -6,8 +6,10 @@ same budget, the same loads left out as on a GPU that is as fast as its model sa
 
 from __future__ import annotations
 
+import os
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ from fleetsim import units
 from fleetsim.calibrate.ask import Calibrate
 from fleetsim.calibrate.loads import Limits, Load, Ran
 from fleetsim.calibrate.order import loads_in_order
+from fleetsim.calibrate.raw import RawWriter
 from fleetsim.calibrate.session import LoopOutcome, computed_tokens, decoding, measure
 from fleetsim.engine.gpus import gpu_spec
 from fleetsim.engine.kv_memory import block_bytes_per_token, stage_bytes
@@ -123,13 +126,6 @@ class _PlannedEngine:
         return Ran(took, took < whole, float(np.median(decodes)) if load.phase == "decode" else None, prompts)
 
 
-class _Nowhere:
-    """Takes records and keeps none."""
-
-    def put(self, t: str, **fields: Any) -> None:
-        pass
-
-
 def dry_run(asked: Calibrate) -> DryRun:
     """The plan of a calibration in process. Raises InputError as `roofline` does, for a GPU, a model or limits."""
     gpu, shape = gpu_spec(asked.gpu or GPU), model_shape(str(asked.model))
@@ -138,7 +134,8 @@ def dry_run(asked: Calibrate) -> DryRun:
     step_time, limits = roofline(gpu, shape, tp, dtype, asked.gpu_memory_utilization, **said)
     engine = _PlannedEngine(step_time, limits, asked.max_model_len or shape.max_position or 32_768)
     loads = loads_in_order(engine.limits, quick=asked.quick, seed=asked.seed)
-    outcome = measure(engine, loads, _Nowhere(), budget_s=max(asked.seconds - START_S, 1.0))
+    with closing(RawWriter(os.devnull)) as nowhere:
+        outcome = measure(engine, loads, nowhere, budget_s=max(asked.seconds - START_S, 1.0))
     layout, gib = Layout(tp), 2.0**30
     cache = limits.kv_blocks * limits.block_size * block_bytes_per_token(shape, layout, "vllm")
     return DryRun(

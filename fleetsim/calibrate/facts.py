@@ -1,214 +1,312 @@
-"""What an engine says of itself: limits, versions, flags, GPU. Copied, never estimated."""
+"""What a profile says, of itself, in a list of profiles, and when its kept-out batches are predicted anew."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from msgspec import Struct
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeVar
 
 from fleetsim import units
-from fleetsim.calibrate.raw import Raw
-from fleetsim.config.engine_profile import MeasuredDrafts
+from fleetsim.calibrate.known_profiles import Drift, ListedProfile, Rechecked, drift_of
+from fleetsim.calibrate.one_load import ClientView, clients_table
+from fleetsim.calibrate.points import PointRow, batch_words, by_context, charts, opening, rows_of
+from fleetsim.config.engine_profile import BatchCheck, Profile
 from fleetsim.config.speculation import METHODS
-from fleetsim.errors import InputError, Problem
-from fleetsim.records import field_names
+from fleetsim.tell.characters import bar
+from fleetsim.tell.document import Document, Section, Table, Under, Words
+from fleetsim.tell.facts import explained, facts
+
+# --- A profile in tables, as both the terminal and the page show them.
+
+# f has at most this many rows; knots in between are left out, first and last never.
+_MOST_KNOTS = 12
+
+T = TypeVar("T")
 
 
-class EngineFacts(Struct, frozen=True):
-    """An engine as it came up.
-
-    kv_blocks: usable ones (the engine keeps a null block for itself). graph_sizes: batch sizes that decode graphs were
-    captured for, empty where none run. model_shape: the model's config. unknown: limits that had to be assumed.
-    """
-
-    engine: str
-    version: str
-    max_num_seqs: int
-    max_num_batched_tokens: int
-    kv_blocks: int
-    block_size: int
-    max_model_len: int
-    prefix_caching: bool
-    graph_sizes: tuple[int, ...]
-    model: str
-    model_shape: dict[str, Any]
-    dtype: str
-    tp: int
-    gpu: str
-    gpu_count: int | None
-    driver: str
-    cuda: str
-    torch: str
-    flags: tuple[str, ...]
-    unknown: tuple[str, ...] = ()
-
-
-def facts_of(raw: Raw) -> EngineFacts:
-    """The facts of the last engine that came up. Raises InputError where a start record lacks the limits."""
-    start = raw.starts[-1]
-    cache, sched, comp = (start.get(k) or {} for k in ("cache", "sched", "comp"))
-    model, gpu, args = (start.get(k) or {} for k in ("model", "gpu", "engine_args"))
-    needed = (
-        (cache, "cache", ("num_gpu_blocks", "block_size")),
-        (sched, "sched", ("max_num_seqs", "max_num_batched_tokens")),
+def sheets_of(profile: Profile) -> tuple[Table, ...]:
+    """All tables of a profile that have something to say, in reading order."""
+    made = (
+        _step_time(profile),
+        *_iterations(profile),
+        _ranges(profile),
+        _prefix_cache(profile),
+        _drafts(profile),
+        _sync(profile),
+        _provenance(profile),
+        Table("assumed: nothing measured says so", ("",), tuple((text,) for text in profile.provenance.assumed)),
     )
-    problems = [
-        Problem(
-            f"start.{part}.{name}", value, "an integer >= 1", "measure again: the engine's limits were not recorded"
+    return tuple(sheet for sheet in made if sheet.rows)
+
+
+def checks(profile: Profile) -> Table:
+    """The batches that were kept out of the fit: a terminal draws them as bars instead."""
+    rows = tuple(
+        (c.name, f"{c.samples:,}", f"{c.makespan_s:,.1f}", f"{c.predicted_s:,.1f}", units.change(c.makespan_error),
+         units.share(c.finish_error_median), units.share(c.finish_error_p90))
+        for c in profile.checks
+    )  # fmt: skip
+    headings = ("batch", "samples", "measured s", "predicted s", "error", "finish, median", "finish, p90")
+    return Table("batches kept out of the fit", headings, rows)
+
+
+def _named(title: str, rows: Iterable[tuple[str, str | None]], note: str = "") -> Table:
+    """Names and what is said of them, those left out of which nothing is."""
+    return Table(title, ("", ""), tuple((name, said) for name, said in rows if said), left=2, note=note)
+
+
+def _plain(x: float) -> str:
+    """A count, with a decimal only where it has one (means of a window may be fractions)."""
+    return f"{x:,.0f}" if x >= 100 or abs(x - round(x)) < 0.05 else f"{x:,.1f}"
+
+
+def _thinned(items: Sequence[T], most: int, what: str) -> tuple[Sequence[T], str]:
+    """At most `most` items, evenly spaced, the first and the last among them; a note where some are left out."""
+    if len(items) <= most:
+        return items, ""
+    shown = [items[i * (len(items) - 1) // (most - 1)] for i in range(most)]
+    return shown, f"{most} of {len(items)} {what}; --json has all of them"
+
+
+def _step_time(profile: Profile) -> Table:
+    c, fit = profile.coefficients, profile.fit
+    shown, note = _thinned(list(zip(c.knots_tokens, c.knots_s, strict=True)), _MOST_KNOTS, "knots of f")
+    linear = (
+        ("per decoding sequence", c.per_seq_s),
+        ("per prefill token", c.per_prefill_token_s),
+        ("per KV token read", c.per_kv_token_s),
+        ("per query-key pair of prefill", c.per_attn_pair_s),
+    )
+    named = [(f"f at {units.plural(round(n), 'token')}", s) for n, s in shown]
+    named += [(name, e) for name, e in linear if e.value > 0 or e.ci_high]
+    rows: list[tuple[str, ...]] = [(name, *units.coefficient(e.value, e.ci_low, e.ci_high)) for name, e in named]
+    notes = [note]
+    if fit is not None:
+        notes.append(
+            f"fitted to {fit.observations:,} durations, {fit.left_out:,} outliers left out; each load predicted by a "
+            f"fit without it: median {units.share(fit.median)}, p90 {units.share(fit.p90)}"
         )
-        for source, part, names in needed
-        for name in names
-        if isinstance(value := source.get(name), bool) or not isinstance(value, int) or value < 1
+        if fit.overhead_s > 0:
+            notes.append(f"a client's {units.seconds(fit.overhead_s)} per request are not part of it")
+    headings: tuple[str, ...] = ("", "", "95 % interval")
+    if not any(interval for *_, interval in rows):
+        headings, rows = headings[:2], [row[:2] for row in rows]
+    title = "an iteration takes f(tokens) + the sum of"
+    return Table(title, headings, tuple(rows), note="; ".join(n for n in notes if n))
+
+
+def _iterations(profile: Profile) -> Iterator[Table]:
+    """What single iterations took: decodes, prompts, both at once."""
+    times = ("measured ms", "predicted ms", "error")
+
+    def measured(r: PointRow) -> tuple[str, str, str]:
+        return f"{1e3 * r.point.seconds:,.2f}", f"{1e3 * r.predicted_s:,.2f}", units.change(r.error)
+
+    decodes = [
+        (f"{context:,.0f}", _plain(r.point.decodes), *measured(r), f"{r.tok_s:,.0f}")
+        for context, rows in by_context(rows_of(profile, "decode"))
+        for r in rows
     ]
-    if problems:
-        raise InputError(problems)
-    no_graphs = str(comp.get("cudagraph_mode")) in ("NONE", "None", "0", "CUDAGraphMode.NONE")
-    return EngineFacts(
-        engine=str(start.get("engine") or "vllm"),
-        version=str(start.get("vllm") or start.get("version") or ""),
-        max_num_seqs=sched["max_num_seqs"],
-        max_num_batched_tokens=sched["max_num_batched_tokens"],
-        kv_blocks=max(1, cache["num_gpu_blocks"] - (0 if start.get("kind") == "server_tokens" else 1)),
-        block_size=cache["block_size"],
-        max_model_len=int(model.get("max_model_len") or 0),
-        prefix_caching=bool(cache.get("enable_prefix_caching")),
-        graph_sizes=() if no_graphs else tuple(sorted(int(n) for n in comp.get("sizes") or ())),
-        model=str(raw.meta.get("model") or args.get("model") or ""),
-        model_shape=dict(model.get("hf") or {}),
-        dtype=str(model.get("dtype") or "").removeprefix("torch."),
-        tp=int(start.get("tp") or args.get("tensor_parallel_size") or 1),
-        gpu=str(gpu.get("name") or ""),
-        gpu_count=gpu.get("count"),
-        driver=str(gpu.get("driver") or _driver(raw.meta)),
-        cuda=str(start.get("cuda") or ""),
-        torch=str(start.get("torch") or ""),
-        flags=tuple(f"{k}={v}" for k, v in sorted(args.items())),
-        unknown=tuple(start.get("assumed") or ()),
+    prompts = [
+        (_plain(r.point.prefill_tokens), units.tokens(r.point.attn_pairs), *measured(r), f"{r.tok_s:,.0f}")
+        for r in sorted(rows_of(profile, "prefill"), key=lambda r: (r.point.prefill_tokens, r.point.attn_pairs))
+    ]
+    both = [
+        (_plain(r.point.decodes), f"{r.context:,.0f}", _plain(r.point.prefill_tokens), *measured(r))
+        for r in rows_of(profile, "mixed")
+    ]
+    for title, headings, cells, most in (
+        ("decoding: an iteration of so many sequences", ("context", "sequences", *times, "tok/s"), decodes, 64),
+        ("computing prompts: an iteration", ("prefill tokens", "pairs", *times, "tok/s"), prompts, 24),
+        ("both at once: an iteration", ("sequences", "context", "prefill tokens", *times), both, 24),
+    ):
+        kept, note = _thinned(cells, most, "points")
+        if cells is decodes:  # a context stands in its first row
+            before = ["", *(context for context, *_ in kept)]
+            kept = [("" if row[0] == last else row[0], *row[1:]) for last, row in zip(before, kept, strict=False)]
+        yield Table(title, headings, tuple(kept), left=0, note=note)
+
+
+def _ranges(profile: Profile) -> Table:
+    measured, limits = profile.ranges, profile.limits
+    spans = {
+        "decoding sequences": measured.decodes,
+        "KV tokens they read": measured.kv_tokens,
+        "prefill tokens of an iteration": measured.prefill_tokens,
+    }
+    rows = [(name, f"{_plain(b[0])} to {_plain(b[1])}") for name, b in spans.items() if b is not None]
+    note = "" if rows else "no measured ranges are on record: nothing says where it holds"
+    tokens = units.tokens(limits.kv_blocks * limits.block_size)
+    rows += [
+        ("max_num_seqs", f"{limits.max_num_seqs:,}"),
+        ("max_num_batched_tokens", f"{limits.max_num_batched_tokens:,}"),
+        ("KV blocks", f"{limits.kv_blocks:,} of {limits.block_size} tokens: {tokens} tokens"),
+    ]
+    return _named("what was measured, and the engine's limits", rows, note)
+
+
+def _prefix_cache(profile: Profile) -> Table:
+    title, cache = "prefix cache on groups of siblings", profile.prefix_cache
+    if cache is None:
+        return _named(title, ())
+    found = "none expected"
+    if cache.expected_tokens:
+        share = cache.hit_tokens / cache.expected_tokens
+        found = "as expected" if abs(share - 1) < 0.005 else f"{units.share(share)} of what was expected"
+    counted = f"{cache.hit_tokens:,} ({found})" if cache.expected_tokens or cache.hit_tokens else None
+    return _named(title, (("prefix caching", "on" if cache.enabled else "off"), ("prompt tokens found", counted)))
+
+
+def _drafts(profile: Profile) -> Table:
+    found = profile.speculation
+    if found is None:
+        return _named("speculative decoding", ())
+    method = METHODS[found.method] if found.method is not None else "the engine does not say with what"
+    at = ", ".join(units.share(share) for share in found.acceptance)
+    rows = (
+        ("drafted", f"up to {units.plural(found.num_speculative_tokens, 'token')}: {method}"),
+        ("drafted on average", f"{found.drafted_tokens:.3g} tokens of a sequence in an iteration"),
+        ("kept, by position", f"{at} of the iterations"),
+        ("an iteration brings", f"{1.0 + sum(found.acceptance):.3g} tokens of a sequence"),
+    )
+    note = f"{found.iterations:,} iterations of a sequence: {found.measured_on}"
+    return Table("speculative decoding", ("", ""), rows, note=note, words_last=1)
+
+
+def _sync(profile: Profile) -> Table:
+    s = profile.sync
+    if s is None:
+        return _named("weight sync", ())
+
+    rows = (
+        ("pausing, requests kept", _seconds(s.pause_s)),
+        ("resuming until the next tokens", _seconds(s.resume_s)),
+        ("loading the weights, from the device", _seconds(s.load_s)),
+        ("loading the weights, from the host", _seconds(s.load_from_host_s)),
+        ("weights", None if s.model_bytes is None else units.gib(s.model_bytes)),
+        ("host to device", _rate(s.host_bytes_s)),
+        ("between two GPUs", _rate(s.broadcast_bytes_s)),
+        ("iterations during an update", None if s.slowdown is None else f"{s.slowdown:.2f} times as long"),
+    )
+    return _named("weight sync", rows)
+
+
+def _seconds(value: float | None) -> str | None:
+    return None if value is None else units.seconds(value)
+
+
+def _rate(value: float | None) -> str | None:
+    return None if value is None else f"{value / 1e9:,.1f} GB/s"
+
+
+def _provenance(profile: Profile) -> Table:
+    p = profile.provenance
+    built = (p.driver, p.cuda, p.torch)
+    count = f"{p.gpu_count} in the host" if p.gpu_count else ""
+    rows = (
+        ("GPU", ", ".join(t for t in (p.device, f"TP{p.tp}" if p.tp else "", count) if t)),
+        ("model", f"{p.model} {p.dtype}".strip()),
+        ("engine", f"{p.engine} {p.engine_version}".strip()),
+        ("flags", ", ".join(p.flags)),
+        ("driver, CUDA, PyTorch", ", ".join(t or "not known" for t in built) if any(built) else None),
+        ("source", p.source),
+        ("date", p.date),
+        ("fleetsim", p.fleetsim_version),
+        ("raw measurements", profile.raw),
+    )
+    return _named("where it comes from", rows)
+
+
+MEASURED, PREDICTED = "█", "▒"
+_BAR_WIDTH = 40
+
+
+def document(profile: Profile, give: str, seen: Sequence[ClientView] = ()) -> Document:
+    """What `fleetsim profile show` says. give: how the user names the profile. seen: by clients of its server."""
+    first, *others = sheets_of(profile)
+    others = [*([clients_table(seen)] if seen else ()), *others]
+    kept_out = (checks(profile),) if profile.checks else ()
+    told = [Section(sheet.title, (sheet,), on=("terminal",)) for sheet in (first, *others)]
+    if profile.checks:
+        title = f"batches kept out of the fit ({MEASURED} measured, {PREDICTED} predicted)"
+        told.insert(1, Section(title, tuple(_bars(profile.checks)), on=("terminal",)))
+    return Document(
+        "fleetsim profile show",
+        facts(profile.name, (explained(f"opening_{i}", said) for i, said in enumerate(opening(profile)))),
+        (
+            Section("Measured and predicted", charts(profile), on=("page",)),
+            Section("In numbers", (first, *kept_out, *others), on=("page",)),
+            *told,
+            Section("next", tuple(Words(c, strong=True) for c in _next(profile, give)), on=("terminal",)),
+        ),
     )
 
 
-def _driver(meta: dict[str, Any]) -> str:
-    """The driver's version in a line of nvidia-smi's CSV (name, driver_version, ...)."""
-    rows = str(meta.get("smi") or "").splitlines()
-    cells = rows[1].split(",") if len(rows) > 1 else []
-    return cells[1].strip() if len(cells) > 1 else ""
+def _bars(kept_out: Sequence[BatchCheck]) -> Iterator[Under]:
+    """Each kept-out batch: its makespan measured and predicted as bars, its errors in words."""
+    longest = max(max(c.makespan_s, c.predicted_s) for c in kept_out) or 1.0
+    for check in kept_out:
+        both = (("measured", check.makespan_s, MEASURED), ("predicted", check.predicted_s, PREDICTED))
+        rows = tuple(
+            (name, f"{seconds:,.1f} s", bar([(1.0, character)], round(_BAR_WIDTH * seconds / longest)))
+            for name, seconds, character in both
+        )
+        yield Under(check.name, (Table("", ("", "", ""), rows, words_last=1), Words(tail=batch_words(check))))
 
 
-class GivenFlags(Struct, frozen=True):
-    """Values of the flags of `fleetsim calibrate`; None where a flag is not given. kv_blocks: usable ones."""
-
-    model: str | None = None
-    gpu: str | None = None
-    tp: int | None = None
-    dtype: str | None = None
-    max_num_seqs: int | None = None
-    max_num_batched_tokens: int | None = None
-    max_model_len: int | None = None
-    kv_blocks: int | None = None
-    block_size: int | None = None
-    gpu_memory_utilization: float | None = None
-
-    @classmethod
-    def of(cls, asked: object) -> GivenFlags:
-        """What a question says whose options have these names."""
-        return cls(**{name: getattr(asked, name) for name in NAMES})
+def _next(profile: Profile, give: str) -> Iterator[str]:
+    yield f"fleetsim size --batch 512 --len 1536 --profile {give}"
+    if profile.checks and profile.raw is not None:
+        yield f"fleetsim profile check {give}"
+    yield f"fleetsim profile show {give} --html profile.html"
 
 
-NAMES = field_names(GivenFlags)
-
-
-# --- What an engine's own counters say of its drafts: how many were made, how long, and how far they were accepted.
-# vLLM counts (`v1/spec_decode/metrics.py`, 0.32.0) drafts, drafted and accepted tokens, and accepted tokens by
-# position. Its n-gram drafter often finds nothing: such an iteration is no draft, and still brings its one token.
-# Fleetsim's shares are therefore of all iterations of a sequence, those without a draft among them.
-
-# Traffic of the engine's own users counts where it drafted so often: shares of a few hundredths are then well known.
-LEAST_ITERATIONS = 2_000
-OF_USERS = "requests of its users"
-
-
-class DraftCounts(Struct, frozen=True):
-    """Counters, or what they grew by. iterations: of each sequence, with a draft or without. drafted: tokens.
-
-    accepted_at: drafts whose first token, whose first two tokens, ... were accepted.
-    """
-
-    iterations: int
-    drafted: int
-    accepted_at: tuple[int, ...]
-
-    @classmethod
-    def counted(
-        cls, drafts: float, drafted: float, accepted_at: tuple[float, ...], generated: float, first_tokens: float
-    ) -> DraftCounts:
-        """Counts from vLLM's counters. generated: tokens made; first_tokens: those that a prompt's iteration made.
-
-        An iteration of a sequence brings one token and what was accepted. Where a request ends within a draft, accepted
-        tokens are counted that it never got; iterations are then at least the drafts.
-        """
-        iterations = max(drafts, generated - first_tokens - sum(accepted_at))
-        return cls(round(iterations), round(drafted), tuple(round(n) for n in accepted_at))
-
-    def since(self, before: DraftCounts) -> DraftCounts:
-        """The growth of each count since an earlier reading."""
-        at = tuple(new - old for new, old in zip(self.accepted_at, before.accepted_at, strict=True))
-        return DraftCounts(self.iterations - before.iterations, self.drafted - before.drafted, at)
-
-    @property
-    def tokens(self) -> float:
-        """Tokens of a sequence that an iteration brings."""
-        return 1.0 + sum(self.accepted_at) / self.iterations if self.iterations > 0 else 1.0
-
-    @property
-    def each(self) -> float:
-        """Tokens drafted for a sequence in an iteration."""
-        return self.drafted / self.iterations if self.iterations > 0 else 0.0
-
-    @property
-    def shares(self) -> tuple[float, ...]:
-        """Shares of the iterations in which the first token, the first two tokens, ... were accepted."""
-        return tuple(min(1.0, n / self.iterations) if self.iterations > 0 else 0.0 for n in self.accepted_at)
-
-    def record(self) -> dict[str, Any]:
-        """The fields that raw measurements have of it."""
-        return {"iterations": self.iterations, "drafted": self.drafted, "accepted_at": list(self.accepted_at)}
-
-
-def counts_in(record: Mapping[str, Any]) -> DraftCounts | None:
-    """The counts of a record that has some."""
-    found = record.get("drafts")
-    if not isinstance(found, Mapping) or not found.get("iterations"):
-        return None
-    return DraftCounts(found["iterations"], found.get("drafted") or 0, tuple(found.get("accepted_at") or ()))
-
-
-def summed(counts: list[DraftCounts]) -> DraftCounts | None:
-    """Adds counts up; None where there are none."""
-    if not counts:
-        return None
-    at = tuple(sum(column) for column in zip(*(c.accepted_at for c in counts), strict=True))
-    return DraftCounts(sum(c.iterations for c in counts), sum(c.drafted for c in counts), at)
-
-
-def measured_drafts(raw: Raw) -> MeasuredDrafts | None:
-    """The drafts of an engine that was measured; None where it made none.
-
-    What its users' requests had accepted goes before what the calibration's own had: those are of random tokens.
-    """
-    said = raw.starts[-1].get("speculation")
-    own = summed([c for s in raw.segments if (c := counts_in(s.record)) is not None])
-    if not isinstance(said, Mapping) or own is None or not own.accepted_at:
-        return None
-    traffic = counts_in(raw.starts[0])
-    by_users = traffic is not None and traffic.iterations >= LEAST_ITERATIONS
-    counts, method = (traffic if by_users and traffic else own), said.get("method")
-    return MeasuredDrafts(
-        method=method if method in METHODS else None,
-        num_speculative_tokens=len(counts.accepted_at),
-        acceptance=tuple(units.short(share) for share in counts.shares),
-        drafted_tokens=units.short(counts.each),
-        iterations=counts.iterations,
-        measured_on=OF_USERS if by_users else "random prompts of the calibration",
-        swept_tokens=units.short(own.each),
+def checked_document(profile: Profile, checked: Sequence[Rechecked], limit: float) -> Document:
+    """What `fleetsim profile check` says."""
+    failed = sum(not one.passed for one in checked)
+    batches = units.plural(len(checked), "kept-out batch")
+    held = f"all of {batches}" if not failed else f"{len(checked) - failed} of {batches}"
+    rows = tuple(
+        (one.now.name, f"{one.now.makespan_s:,.1f} s", f"{one.now.predicted_s:,.1f} s",
+         units.change(one.now.makespan_error), "" if one.stored is None else units.change(one.stored.makespan_error),
+         units.share(one.now.finish_error_median), "ok" if one.passed else "above")
+        for one in checked
+    )  # fmt: skip
+    headings = ("batch", "measured", "predicted", "makespan", "stored", "finish", "")
+    above = frozenset(i for i, one in enumerate(checked) if not one.passed)
+    table = Table("", headings, rows, words_last=1, marked=above)
+    return Document(
+        "fleetsim profile check",
+        facts(
+            f"{profile.name}: {held} predicted within {units.share(limit)}",
+            explained("drift", drift_words(drift_of(checked))),
+        ),
+        (Section("errors: of the makespan, as stored, of the finish times (median)", (table,)),),
     )
+
+
+def drift_words(drift: Drift | None) -> str:
+    """What the comparison with the stored errors says."""
+    if drift is None:
+        return "The profile stores no errors of these batches to compare with."
+    if not drift.changed:
+        return "The simulator predicts what it predicted when the profile was written."
+    return (
+        "The simulator has changed since the profile was written, or these are other measurements: errors differ from "
+        f"the stored ones by up to {100 * drift.makespan:.2g} points (makespan) and {100 * drift.finish:.2g} "
+        "points (finish times). fleetsim calibrate --from RAW writes the profile anew."
+    )
+
+
+def listed_words(one: ListedProfile) -> str:
+    """What a profile is of, when, and how far it is off."""
+    p, error = one.profile.provenance, one.profile.error.median
+    engine = f"{p.engine} {p.engine_version}".strip()
+    derived = f"derived from {p.source or engine or '?'}"
+    said = (
+        f"{p.model.rstrip('/').rpartition('/')[2] or '?'} on {p.gpu.removeprefix('NVIDIA ') or '?'} x {p.tp or '?'}",
+        engine or "?",
+        p.date,
+        "error not known" if error is None else f"off by {units.share(error)} in the median",
+        "" if one.profile.kind == "measured" else derived,
+    )
+    return ", ".join(filter(None, said))

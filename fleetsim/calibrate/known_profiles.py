@@ -18,7 +18,6 @@ from fleetsim.tell.data import versions
 
 if TYPE_CHECKING:
     from fleetsim.calibrate.one_load import ClientView
-    from fleetsim.calibrate.run import Calibrated
 
 
 class ListedProfile(Struct, frozen=True):
@@ -108,7 +107,7 @@ def predicted_anew(profile: Profile, raw_file: Path) -> tuple[tuple[BatchCheck, 
     Raises InputError for measurements that cannot be read or hold no such batch.
     """
     from fleetsim.calibrate.build import check_batches
-    from fleetsim.calibrate.facts import facts_of
+    from fleetsim.calibrate.engine_facts import facts_of
     from fleetsim.calibrate.raw import read_raw
     from fleetsim.sim.engines import step_time_of
 
@@ -133,19 +132,7 @@ def predicted_anew(profile: Profile, raw_file: Path) -> tuple[tuple[BatchCheck, 
     return checks, tuple(notes)
 
 
-# --- What `--json` prints of a calibration and of profiles.
-
-
-def calibrated_data(result: Calibrated) -> dict[str, Any]:
-    """The document of `fleetsim calibrate`."""
-    return {
-        "schema_version": 1,
-        "command": "calibrate",
-        "path": None if result.path is None else str(result.path),
-        "raw": None if result.raw is None else str(result.raw),
-        "profile": None if result.profile is None else result.profile.model_dump(mode="json"),
-        "warnings": list(result.warnings),
-    }
+# --- What `--json` prints of profiles.
 
 
 def listed_data(listed: Sequence[ListedProfile], wrong: Sequence[tuple[str, str]]) -> dict[str, Any]:
@@ -197,12 +184,8 @@ def checked_data(profile: Profile, checked: Sequence[Rechecked], limit: float) -
         "limit": limit,
         "passed": all(one.passed for one in checked),
         "batches": [
-            {"passed": one.passed, "now": _plain(one.now), "stored": None if one.stored is None else _plain(one.stored)}
+            {"passed": one.passed, "now": one.now.model_dump(), "stored": one.stored and one.stored.model_dump()}
             for one in checked
         ],
         "drift": None if drift is None else {**as_dict(drift), "changed": drift.changed},
     }
-
-
-def _plain(check: BatchCheck) -> dict[str, Any]:
-    return check.model_dump(mode="json")

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from fleetsim.errors import InputError, Problem
 from fleetsim.estimates import Ranged
+from fleetsim.faces import flag
 from fleetsim.records import as_dict
 from fleetsim.tell.document import Table
 
@@ -78,7 +79,7 @@ def read_sides(text: str | None) -> dict[str, int] | None:
     parts = [part.partition("=") for part in text.split()]
     if not all(value.isdecimal() for _, _, value in parts) or len({key for key, _, _ in parts}) < len(parts):
         rule = "KEY=N, each key once, with keys of a scenario's engine.disaggregation"
-        raise InputError([Problem("--disaggregation", text, rule, "for example 'prefill=2 decode=1'")])
+        raise InputError([Problem(flag("disaggregation"), text, rule, "for example 'prefill=2 decode=1'")])
     return {key: int(value) for key, _, value in parts}
 
 
@@ -92,11 +93,11 @@ def read_point(text: str) -> MeasuredLoad:
         tok_s = float(said["tok_s"])
     except (KeyError, ValueError):
         rule = f"each of {', '.join(f'{key}=NUMBER' for key in _KEYS)}, once"
-        raise InputError([Problem("--point", text, rule, f"for example --point '{EXAMPLE}'")]) from None
+        raise InputError([Problem(flag("point"), text, rule, f"for example --point '{EXAMPLE}'")]) from None
     load = ClosedLoad(*counts)
     check_load(load, "--point")
     if not 0 < tok_s < 1e9:
-        raise InputError([Problem("--point", tok_s, "tokens per second above 0", "give what was measured")])
+        raise InputError([Problem(flag("point"), tok_s, "tokens per second above 0", "give what was measured")])
     return MeasuredLoad(load, tok_s)
 
 
@@ -130,13 +131,6 @@ def seen_of(load: ClosedLoad, gpu: str, model: str, known: KnownError | None = N
     far = exp(1.2816 * sigma_of(FIRST_P90))
     first = Ranged(first_s, first_s / far, first_s * far)
     return SeenLoad(load, Ranged(tok_s, *error.around(tok_s)), first, Ranged(later_s, *error.around(later_s)))
-
-
-def told_of(load: tuple[int, int, int], gpu: str, model: str, **engine: Any) -> SeenLoad:
-    """The same of a load as flags give it: concurrency, isl, osl. Raises InputError for one that is none."""
-    asked = ClosedLoad(*load)
-    check_load(asked, "--concurrency, --isl, --osl:")
-    return seen_of(asked, gpu, model, **engine)
 
 
 def calibrated(points: Sequence[MeasuredLoad], gpu: str, model: str, tp: int = 1, dtype: str = "auto") -> Profile:

@@ -3,7 +3,7 @@
 Records by "t" (others are kept and ignored):
 
     meta   once per session: date, fleetsim, argv, source
-    start  an engine came up: versions, limits, flags, GPU (fleetsim.calibrate.facts reads it)
+    start  an engine came up: versions, limits, flags, GPU (fleetsim.calibrate.engine_facts reads it)
     it     iterations of an engine that runs in process, as columns (COLUMNS), times in integer microseconds
     obs    what a client saw of a server: seconds and the iterations that they must have held (nd, K, np, A)
     load   what is about to run: phase, label, which of how many, seconds left, and the same in words (said)

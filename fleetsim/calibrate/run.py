@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from fleetsim import units
-from fleetsim.calibrate.ask import SUFFIX, Calibrate, OutputPaths, locked, prepare, same_engine, slug
-from fleetsim.calibrate.facts import NAMES, GivenFlags
+from fleetsim.calibrate.ask import GIVEN, SUFFIX, Calibrate, OutputPaths, locked, prepare, same_engine, slug
 from fleetsim.calibrate.raw import RawWriter, compress
 from fleetsim.calibrate.session import ended
 from fleetsim.config.profile_files import profile_text
@@ -21,6 +20,7 @@ from fleetsim.faces import flag
 from fleetsim.files import new_file, write_text
 
 if TYPE_CHECKING:
+    from fleetsim.calibrate.dry_run import DryRun
     from fleetsim.config.engine_profile import Profile
 
 Tell = Callable[[str], None]
@@ -39,13 +39,28 @@ class Calibrated(Struct, frozen=True):
     raw: Path | None
     warnings: tuple[str, ...]
 
+    def document(self) -> dict[str, Any]:
+        """What the command prints under --json."""
+        return {
+            "schema_version": 1,
+            "command": "calibrate",
+            "path": None if self.path is None else str(self.path),
+            "raw": None if self.raw is None else str(self.raw),
+            "profile": None if self.profile is None else self.profile.model_dump(mode="json"),
+            "warnings": list(self.warnings),
+        }
 
-def run(asked: Calibrate, tell: Tell) -> Calibrated:
-    """Runs a calibration. tell: hears what happens, in words.
+
+def calibrate(asked: Calibrate, tell: Tell) -> Calibrated | DryRun:
+    """Runs a calibration, or plans one. tell: hears what happens, in words.
 
     Raises InputError for what the user gave, OutsideError for the engine, GPU, server or disk; whatever had been
     measured until then is kept, and the error says where.
     """
+    if asked.dry_run:
+        from fleetsim.calibrate.dry_run import dry_run
+
+        return dry_run(asked)
     if asked.source == "files":
         return _from_files(asked, tell)
     if asked.source == "points":
@@ -61,7 +76,14 @@ def _measured(asked: Calibrate, tell: Tell) -> Calibrated:
     done = prepare(places, resume=asked.resume, force=asked.force)
     _describe(asked, places)
     try:
-        notes = _server(asked, done, tell) if asked.source == "server" else _vllm(asked, tell)
+        notes: tuple[str, ...] = ()
+        if asked.source == "server":
+            from fleetsim.calibrate.server import measure_server
+
+            with closing(RawWriter(places.raw)) as writer:
+                measure_server(asked, writer, done=done, tell=tell)
+        else:
+            notes = _vllm(asked, tell)
     except (KeyboardInterrupt, FleetsimError) as error:
         raise _kept(error, places) from None
     if asked.measure_only:
@@ -132,14 +154,6 @@ def _engine_args(asked: Calibrate) -> dict[str, Any]:
     return {**{key: value for key, value in named.items() if value is not None}, **asked.engine_args}
 
 
-def _server(asked: Calibrate, done: frozenset[str], tell: Tell) -> tuple[str, ...]:
-    from fleetsim.calibrate.server import measure_server
-
-    with closing(RawWriter(asked.places.raw)) as writer:
-        measure_server(asked, writer, done=done, tell=tell)
-    return ()
-
-
 def _kept(error: BaseException, places: OutputPaths) -> BaseException:
     """The error, with a sentence on what was kept. An empty file is removed."""
     loads = len(ended(places.raw)) if places.raw.exists() else 0
@@ -160,7 +174,7 @@ def _kept(error: BaseException, places: OutputPaths) -> BaseException:
 def _fitted(raw_file: Path, asked: Calibrate, raw_name: str) -> tuple[Profile, tuple[str, ...]]:
     """The profile of a raw file, and what a user should know of it."""
     from fleetsim.calibrate.build import build_profile, default_name
-    from fleetsim.calibrate.facts import facts_of
+    from fleetsim.calibrate.engine_facts import facts_of
     from fleetsim.calibrate.raw import read_raw
 
     raw = read_raw(raw_file)
@@ -174,7 +188,7 @@ def _from_points(asked: Calibrate, tell: Tell) -> Calibrated:
     from fleetsim.calibrate.one_load import calibrated, read_point
 
     points = [read_point(text) for text in asked.point or ()]
-    place = new_file("--output", str(asked.places.profile), asked.force)
+    place = new_file(flag("output"), str(asked.places.profile), asked.force)
     tell("predicting the measured loads")
     profile = calibrated(points, str(asked.gpu), str(asked.model), asked.tp or 1, asked.dtype or "auto")
     if asked.name:
@@ -185,35 +199,29 @@ def _from_points(asked: Calibrate, tell: Tell) -> Calibrated:
 
 def _from_files(asked: Calibrate, tell: Tell) -> Calibrated:
     """A profile of what exists: raw measurements are fitted as if they had just been made, anything else is derived."""
-    from fleetsim.calibrate.sources import is_raw
+    from fleetsim.calibrate.sources import is_raw, read_source
 
-    place = new_file("--output", str(asked.places.profile), asked.force)
+    place = new_file(flag("output"), str(asked.places.profile), asked.force)
     tell("fitting what the files hold")
     raw = [f for f in asked.files if is_raw(f)]
     if len(asked.files) > 1 and raw:
         rule = "raw measurements are fitted alone"
-        raise InputError([Problem("--from", list(asked.files), rule, "give one raw file, or none")])
+        raise InputError([Problem(flag("from"), list(asked.files), rule, "give one raw file, or none")])
     if raw:
         rule = "the raw measurements say it themselves"
-        given = {name: getattr(asked, name) for name in (*NAMES, "quantization")}
+        given = {name: getattr(asked, name) for name in (*GIVEN, "quantization")}
         wrong = [Problem(flag(name), said, rule, "leave it out") for name, said in given.items() if said is not None]
         if wrong:
             raise InputError(wrong)
         profile, found = _fitted(Path(raw[0]), asked, os.path.relpath(raw[0], place.parent))
     else:
-        profile = _derived(asked)
+        from fleetsim.calibrate.derivation import derive_profile
+
+        name = asked.name or place.name.removesuffix(SUFFIX).removesuffix(".json")
+        profile = derive_profile([read_source(f, asked) for f in asked.files], asked, name=name, seed=asked.seed)
         found = warnings_of(profile)
     write_text(place, profile_text(profile))
     return Calibrated(profile, place, Path(raw[0]) if raw else None, found)
-
-
-def _derived(asked: Calibrate) -> Profile:
-    from fleetsim.calibrate.derivation import derive_profile
-    from fleetsim.calibrate.sources import read_source
-
-    given = GivenFlags.of(asked)
-    name = asked.name or asked.places.profile.name.removesuffix(SUFFIX).removesuffix(".json")
-    return derive_profile([read_source(f, given) for f in asked.files], given, name=name, seed=asked.seed)
 
 
 def warnings_of(profile: Profile) -> tuple[str, ...]:

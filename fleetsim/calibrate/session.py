@@ -20,8 +20,9 @@ from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from fleetsim.calibrate.loads import Limits, Load, Ran, key_of, scaled
-from fleetsim.calibrate.raw import records_of
+from fleetsim.calibrate.raw import RawWriter, records_of
 from fleetsim.errors import OutsideError
+from fleetsim.least_squares import non_negative
 
 LEAST_SCALE = 0.2  # of a batch's response lengths: below it a batch says little and is left out
 UNKNOWN_SHARE = 0.4  # of the budget that batches keep while no pace is known yet
@@ -34,13 +35,6 @@ FAILURES = 3  # loads in a row that fail: the engine is broken
 
 class EngineLostError(Exception):
     """The engine cannot go on (its device context is gone, it ran out of memory): a fresh one may do the rest."""
-
-
-class RecordSink(Protocol):
-    """Where records go."""
-
-    def put(self, t: str, **fields: Any) -> None:
-        """Writes one record."""
 
 
 class LoadRefusedError(OutsideError):
@@ -61,7 +55,7 @@ class Engine(Protocol):
         """Seconds on the engine's clock."""
 
     def start_record(self) -> dict[str, Any]:
-        """The fields of its `start` record (fleetsim.calibrate.facts reads it)."""
+        """The fields of its `start` record (fleetsim.calibrate.engine_facts reads it)."""
 
     def run(self, load: Load, deadline_s: float) -> Ran:
         """Runs a load from an empty engine to its end, writing its `it` records and its `seg` record (raw.py).
@@ -84,7 +78,7 @@ class LoopOutcome(Struct, frozen=True):
 def measure(
     engine: Engine,
     loads: Sequence[Load],
-    writer: RecordSink,
+    writer: RawWriter,
     *,
     budget_s: float,
     done: Collection[str] = (),
@@ -253,14 +247,9 @@ class LoadPace(Struct):
         if not self.decodes:
             return np.array([GUESS_S, 0.0, 0.0])
         table = np.asarray(self.decodes)
-        rows = np.column_stack([np.ones(len(table)), table[:, 0], table[:, 1]]) / table[:, 2:3]
-        use = np.array([True, len(table) > 1, len(table) > 2])
-        while True:
-            found = np.zeros(3)
-            found[use] = np.linalg.lstsq(rows[:, use], np.ones(len(table)), rcond=None)[0]
-            if np.all(found >= 0.0):
-                return found
-            use[int(np.argmin(found * rows.mean(axis=0)))] = False
+        rows = np.column_stack([np.ones(len(table)), table[:, :2]]) / table[:, 2:3]
+        use = min(3, len(table))
+        return np.append(non_negative(rows[:, :use], np.ones(len(table))), np.zeros(3 - use))
 
 
 def _point(phase: str, label: Any) -> str:

@@ -55,29 +55,25 @@ def calibrate(asked: Calibrate, output: ProfileOutput) -> None:
     Sweeps decodes, prompts and mixtures, then runs batches that stay out of the fit and predicts them. Needs a GPU box
     with vLLM, a server to reach, or files. Interrupted, it keeps what it measured; --resume goes on.
     """
+    from fleetsim.calibrate.dry_run import DryRun
+    from fleetsim.calibrate.run import calibrate
     from fleetsim.cli.output import show, show_json, warn
     from fleetsim.cli.progress import progress
 
     asked = asked.ready()
-    if asked.dry_run:
-        from fleetsim.calibrate.dry_run import dry_run
-
-        plan = dry_run(asked)
-        show_json(plan.document()) if output.json_ else say("\n".join(plan.lines()))
-        return
     with progress("starting", aloud=True, simulates=False) as watch:
-        from fleetsim.calibrate.run import run
-
-        result = run(asked, watch)
+        result = calibrate(asked, watch)
     if output.json_:
-        from fleetsim.calibrate.known_profiles import calibrated_data
-
-        show_json(calibrated_data(result))
+        show_json(result.document())
+    elif isinstance(result, DryRun):
+        say("\n".join(result.lines()))
     elif result.profile is not None:
-        from fleetsim.calibrate.told import document
+        from fleetsim.calibrate.facts import document
         from fleetsim.tell.terminal import draw
 
         show(draw(document(result.profile, str(result.path))))
+    if isinstance(result, DryRun):
+        return
     if result.profile is None:
         say(f"measured; next, where fleetsim is installed: fleetsim calibrate --from {result.raw}", err=True)
     else:
@@ -136,8 +132,8 @@ def ls(output: Formed) -> None:
 
     [bold]fleetsim profile ls -o csv[/bold]
     """
+    from fleetsim.calibrate.facts import listed_words
     from fleetsim.calibrate.known_profiles import known_profiles, listed_data
-    from fleetsim.calibrate.told import listed_words
     from fleetsim.cli.output import show_listed
     from fleetsim.cli.terminal import beside, columns, wrapped
 
@@ -173,7 +169,7 @@ def show_(
     place = None if html is None else new_file("--html", html)
     profile = load_profile(name)
     if place is not None:
-        from fleetsim.calibrate.told import document
+        from fleetsim.calibrate.facts import document
         from fleetsim.tell.page import document_page
 
         write_text(place, document_page(document(profile, name)))
@@ -201,8 +197,8 @@ def check(
 
     Both errors count: of the makespan, and the median one of the requests' finish times.
     """
+    from fleetsim.calibrate.facts import checked_document
     from fleetsim.calibrate.known_profiles import compared, predicted_anew, raw_file
-    from fleetsim.calibrate.told import checked_document
     from fleetsim.cli.output import show, show_json, warn
     from fleetsim.cli.progress import progress
     from fleetsim.config.profile_files import find_profile, load_profile
@@ -288,7 +284,7 @@ def estimate(
     server with this engine would see is told, with the range of eight of ten engines.
     """
     from fleetsim.calibrate.derivation import estimate_profile
-    from fleetsim.calibrate.one_load import read_sides, seen_by_clients, told_of
+    from fleetsim.calibrate.one_load import ClosedLoad, check_load, read_sides, seen_by_clients, seen_of
     from fleetsim.config.profile_files import profile_text
     from fleetsim.errors import InputError
     from fleetsim.files import new_file, write_text
@@ -298,7 +294,9 @@ def estimate(
         profile = estimate_profile(gpu, model, tp=tp, dtype=dtype)
         which = {"tp": tp, "dtype": dtype, "kv_dtype": kv_dtype, "dp": dp, "engine": engine}
         sides = read_sides(disaggregation)
-        told = told_of((concurrency, isl, osl), gpu, model, **which, disaggregation=sides)
+        load = ClosedLoad(concurrency, isl, osl)
+        check_load(load, "--concurrency, --isl, --osl:")
+        told = seen_of(load, gpu, model, **which, disaggregation=sides)
     except InputError as error:
         raise _by_flags(error) from None
     _show(profile, str(place or "FILE"), "profile estimate", json_, seen_by_clients(profile), told)
@@ -351,7 +349,7 @@ def _show(
 
         show_json({**profile_data(profile, command, seen), **({} if told is None else told.data)})
     else:
-        from fleetsim.calibrate.told import document
+        from fleetsim.calibrate.facts import document
         from fleetsim.tell.terminal import draw
 
         show(draw(document(profile, give, seen)))

@@ -16,12 +16,12 @@ from fleetsim.alerts.ask import dashboard as ask_dashboard
 from fleetsim.cli.terminal import say
 from fleetsim.job.settings import RUN, Option
 from fleetsim.watch.ask import FleetWatch, log_watch, watcher
+from fleetsim.watch.ask import watch as look_once
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from fleetsim.alerts.ask import AlertsResult, DashboardResult
-    from fleetsim.watch.ask import Watcher
     from fleetsim.watch.watch import WallClock
 
 
@@ -64,7 +64,7 @@ def alerts(asked: Alerts, files: Files) -> None:
     from fleetsim.cli.progress import progress
 
     places = _checked(asked, files)
-    asked = asked.ready()
+    asked, _ = asked.ready()
     with progress("loading the simulator") as watch:
         result = ask_alerts(asked, watch)
         places.write(result)
@@ -73,7 +73,7 @@ def alerts(asked: Alerts, files: Files) -> None:
     elif places.rules is None:
         say(places.rule_text(result), nl=False)
     else:
-        from fleetsim.alerts.told import document
+        from fleetsim.alerts.facts import document
         from fleetsim.tell.terminal import draw
 
         show(draw(document(result.standing, str(places.rules), None if places.tests is None else str(places.tests))))
@@ -169,10 +169,10 @@ def dashboard(asked: Dashboard, file: File) -> None:
     place = None if file.output is None else new_file("--output", file.output, file.force)
     missing = None
     if file.check_against is not None:
-        from fleetsim.alerts.dashboard_metrics import missing_at
+        from fleetsim.alerts.dashboard import missing_at
 
         missing = missing_at(file.check_against)
-    asked = asked.ready()
+    asked, _ = asked.ready()
     with progress("loading the simulator") as watch:
         result = ask_dashboard(asked, watch)
     _put(place, result, file.kubernetes)
@@ -234,13 +234,11 @@ def watch(asked: FleetWatch, export: Export) -> None:
     if asked.log is not None:
         follow(asked, export)
         return
-    found = watcher(asked, logged)
     if not export.once:
-        serve(found, export.listen)
-    elif export.json_:
-        show_json(found.once().document())
-    else:
-        show(found.once().view())
+        serve(asked, export.listen)
+        return
+    found = look_once(asked, logged)
+    show_json(found.document()) if export.json_ else show(found.view())
 
 
 def logged(text: str) -> None:
@@ -280,17 +278,16 @@ def _ended_by_signal(clock: WallClock) -> Iterator[None]:
         yield
 
 
-def serve(found: Watcher, listen: str) -> None:
+def serve(asked: FleetWatch, listen: str) -> None:
     """Exports until SIGTERM, which is a clean end, or Ctrl-C."""
     from fleetsim.watch.exporter import Exporter, is_loopback, parse_listen
     from fleetsim.watch.watch import WallClock
 
-    host, port = parse_listen(listen)
     clock = WallClock()
-    watching = found.watch(clock)
-
+    watching = watcher(asked, clock, logged)
+    host, port = parse_listen(listen)
     with _ended_by_signal(clock), Exporter(watching.status, host, port) as exporter:
-        logged(f"exporting on http://{exporter.address}/metrics, looking every {found.options.every_s:g} s")
+        logged(f"exporting on http://{exporter.address}/metrics, looking every {watching.every_s:g} s")
         if not is_loopback(host):
             logged(f"{host} is open to others: what is exported has no secrets, and nothing can be changed through it")
         watching.run()

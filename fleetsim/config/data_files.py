@@ -10,8 +10,9 @@ from pathlib import Path
 from fleetsim.errors import InputError, Problem
 
 KINDS = ("scenarios", "calibration")
-# Tables of published figures, and the ledger of sealed cases, beside the scenarios that are checked against them.
-TABLES = ("published/sealed", "published/weight_sync")
+# Tables of published figures, the ledger of sealed cases and what the page says of them, beside the scenarios that are
+# checked against them.
+TABLES = ("published/sealed", "published/weight_sync", "published/page")
 # Published cases are no scenarios: each holds one for every arm (fleetsim/validate/case.py).
 CASE = ".case"
 PRESETS = "presets"

@@ -74,15 +74,19 @@ def seal_of(profile: Profile) -> str:
     """The hash of a profile's content without its seal: sha256 over its canonical JSON."""
     # A section that came later is part of the content only where it says something: older seals hold.
     later = {"speculation"} if profile.speculation is None else set()
-    content = profile.model_dump(mode="json", exclude={"seal"} | later)
+    return sealed(profile.model_dump(mode="json", exclude={"seal"} | later))
+
+
+def sealed(content: object) -> str:
+    """sha256 over the canonical JSON of a file's content."""
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
 def profile_text(profile: Profile) -> str:
     """The profile as the text of its file, sealed. The same profile gives the same bytes."""
-    sealed = profile.model_copy(update={"seal": seal_of(profile)})
-    return json.dumps(sealed.model_dump(mode="json", exclude_none=True), indent=1, ensure_ascii=True) + "\n"
+    whole = profile.model_copy(update={"seal": seal_of(profile)})
+    return json.dumps(whole.model_dump(mode="json", exclude_none=True), indent=1, ensure_ascii=True) + "\n"
 
 
 def _json(text: str, where: str) -> object:

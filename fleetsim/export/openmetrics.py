@@ -33,13 +33,14 @@ from fleetsim.sim.timeline import waits_for_samples
 def families(records: Records, histogram_rows: int = 1) -> Iterator[Family]:
     """Every metric of the run. Histograms only at every `histogram_rows`-th scrape."""
     lives = incarnations(records)
-    yield from _engine_values(records, lives)
+    yield from engine_values(records, lives)
     yield request_success(records, lives)
     yield from histograms(records, lives, histogram_rows)
-    yield from _trainer(records)
+    yield from trainer_values(records)
 
 
-def _engine_values(records: Records, lives: list[Incarnation]) -> Iterator[Family]:
+def engine_values(records: Records, lives: list[Incarnation]) -> Iterator[Family]:
+    """What each engine shows at a scrape, but for requests that ended."""
     table = records.scrapes.reshape(len(scrape_times(records)), -1)
     caching = int(caches_prefixes(records))
     prompt = table["prefilled"] + table["hit_tokens"]
@@ -92,7 +93,7 @@ def _sleep_state(records: Records, lives: list[Incarnation]) -> Family:
     return Family("vllm:engine_sleep_state", "gauge", "", "State of the engine's sleep mode.", in_order(series))
 
 
-def _trainer(records: Records) -> Iterator[Family]:
+def trainer_values(records: Records) -> Iterator[Family]:
     """The trainer's own counters: as an exporter has them, they grow when a phase is over."""
     steps, groups, size = records.steps, records.groups, records.scenario.workload.group_size
     times, queue = scrape_times(records), records.queue_scrapes

@@ -112,20 +112,20 @@ def request_success(records: Records, lives: list[Incarnation]) -> Family:
     ended = samples["finish_s"] >= 0
     cut = ended & (samples["target"] >= (np.inf if cap is None else round(cap)))
     reasons = {
-        "stop": _in_time(records, ended & ~cut, samples["finish_s"]),
-        "length": _in_time(records, cut, samples["finish_s"]),
+        "stop": in_time(records, ended & ~cut, samples["finish_s"]),
+        "length": in_time(records, cut, samples["finish_s"]),
         "abort": _aborts(records),
     }
     series = []
     times = scrape_times(records)
     for life in lives:
         for reason, seen in reasons.items():
-            counts = _running_counts(seen, life, times, np.array([np.inf]), life.rows)[0]
+            counts = running_counts(seen, life, times, np.array([np.inf]), life.rows)[0]
             series.append(Series(life.instance, {"finished_reason": reason}, (("_total", {}),), life.rows, counts))
     return Family("vllm:request_success", "counter", "", "Requests that ended.", in_order(series))
 
 
-def _in_time(records: Records, which: NDArray[np.bool_], time_s: Floats) -> HistogramEvents:
+def in_time(records: Records, which: NDArray[np.bool_], time_s: Floats) -> HistogramEvents:
     """An observation of each of those samples at its time; its value is 1."""
     rows = np.flatnonzero(which & (records.samples["instance"] >= 0))
     rows = rows[np.lexsort((time_s[rows], records.samples["instance"][rows]))]
@@ -140,13 +140,13 @@ def _aborts(records: Records) -> HistogramEvents:
     known = records.discards["group"] < len(groups)
     when[records.discards["group"][known]] = records.discards["time_s"][known]
     time_s = when[samples["group"]]
-    return _in_time(records, gone & (time_s >= 0), time_s)
+    return in_time(records, gone & (time_s >= 0), time_s)
 
 
 def histograms(records: Records, lives: list[Incarnation], every: int) -> Iterator[Family]:
     """Lengths and times of ended requests, at every `every`-th scrape."""
     samples, workload = records.samples, records.scenario.workload
-    ended = _in_time(records, samples["finish_s"] >= 0, samples["finish_s"])
+    ended = in_time(records, samples["finish_s"] >= 0, samples["finish_s"])
     submitted = records.groups["submit_s"][samples["group"]]
     longest = [longest_length(law) for law in (workload.prompt_tokens, workload.output_tokens)]
     seen = int((samples["prompt"] + samples["target"]).max()) if len(samples) else 1
@@ -172,7 +172,7 @@ def histograms(records: Records, lives: list[Incarnation], every: int) -> Iterat
         series = []
         for life in lives:
             rows = life.rows[life.rows % every == 0]
-            counts, sums = _running_counts(observed, life, times, le, rows)
+            counts, sums = running_counts(observed, life, times, le, rows)
             values = np.column_stack([counts, counts[:, -1], sums])
             series.append(Series(life.instance, {}, lines, rows, values))
         yield Family(f"vllm:{name}", "histogram", unit, text, tuple(series))
@@ -195,10 +195,10 @@ def _parents(records: Records, ended: HistogramEvents) -> HistogramEvents:
     which = np.zeros(len(samples), bool)
     which[last[(count >= groups["need"]) & (count > 0)]] = True
     sizes = groups["size"][samples["group"]]
-    return _in_time(records, which, samples["finish_s"]).with_values(sizes)
+    return in_time(records, which, samples["finish_s"]).with_values(sizes)
 
 
-def _running_counts(
+def running_counts(
     seen: HistogramEvents, life: Incarnation, times: Floats, le: Floats, rows: Ints
 ) -> tuple[Ints, Floats]:
     """Observations up to each row's time, of this process: cumulative over le (rows, le), and their sum (rows,)."""

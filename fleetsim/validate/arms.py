@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from statistics import fmean, mode, stdev
 from threading import Lock
 from typing import Any
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from fleetsim.config.load import scenario_from_mapping, with_changes
 from fleetsim.config.scenario import Scenario
+from fleetsim.config.tree import put
 from fleetsim.config.workload import Lognormal
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.model.names import model_shape
@@ -141,15 +143,15 @@ def _made(
     """The scenario of these changes to the case's. slowdown, times: multiples of iterations and of all seconds of the
     trainer."""
     where = f"{case.id} {arm.name}"
-    raw = _copy(case.scenario)
+    raw = deepcopy(case.scenario)
     for path, value in changes.items():
-        _put(raw, path, value)  # null takes a value of the base away
-    _put(raw, "workload.output_tokens", law.model_dump(exclude_none=True))
+        put(raw, path, deepcopy(value))  # null takes a value of the base away
+    put(raw, "workload.output_tokens", law.model_dump(exclude_none=True))
     raw.setdefault("workload", {}).setdefault("group_correlation", GROUP_CORRELATION)
-    _put(raw, "name", where)
+    put(raw, "name", where)
     raw.setdefault("run", {})
     raw["run"] = {"steps": case.steps, "replications": 1, **raw["run"]}
-    _put(raw, "engine.slowdown", slowdown)
+    put(raw, "engine.slowdown", slowdown)
     point = entry_point_of(case.framework, asynchronous=raw.get("admission", {}).get("law", "barrier") != "barrier")
     if point != "api_server" and raw["engine"].get("name", "vllm") == "vllm":
         raw["engine"].setdefault("entry_point", point)
@@ -315,17 +317,3 @@ def _capped(records: Records, steps: NDArray[Any]) -> bool:
         held = (sent - ended) * size
     full = held > cap - 2 * size
     return bool(np.average(full, weights=waits) > 0.5)
-
-
-def _copy(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _copy(below) for key, below in value.items()}
-    return [_copy(v) for v in value] if isinstance(value, (list, tuple)) else value
-
-
-def _put(raw: dict[str, Any], path: str, value: Any) -> None:
-    *above, last = path.split(".")
-    here = raw
-    for key in above:
-        here = here.setdefault(key, {})
-    here[last] = _copy(value)

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from fleetsim import units
 from fleetsim.config.base import ConfigSection, Count, Name
-from fleetsim.config.data_files import data_folder, read_text
+from fleetsim.config.data_files import data_folder
 from fleetsim.config.workload import Lognormal
-from fleetsim.config.yaml_text import MAX_BYTES, from_yaml
 from fleetsim.engine.slowdown import slowdown_of
 from fleetsim.errors import InputError, Problem
-from fleetsim.validate.ledger import Date, check, read_ledger
+from fleetsim.faces import flag
+from fleetsim.validate.ledger import Date, check, read_ledger, read_section
 from fleetsim.workload.lengths import limited_mean
 
 # --- What no source publishes, assumed once for every case and never tuned for one of them.
@@ -227,7 +227,7 @@ def case_files(folder: Path | None = None) -> list[Path]:
     found = sorted(folder.glob(f"*{ENDING}")) if folder.is_dir() else []
     if not found:
         rule = f"a folder with cases (*{ENDING})" if folder.is_dir() else "is no folder"
-        raise InputError([Problem("--cases", str(folder), rule, "write cases as those of scenarios/published are")])
+        raise InputError([Problem(flag("cases"), str(folder), rule, "write cases as those of scenarios/published are")])
     return found
 
 
@@ -238,18 +238,7 @@ def shipped() -> Path:
 
 def load_case(path: Path) -> PublishedCase:
     """The case in a file. Raises InputError with what is wrong."""
-    raw = from_yaml(read_text(path, "CASE", MAX_BYTES), path.name)
-    if not isinstance(raw, Mapping):
-        raise InputError([Problem(path.name, raw, "must be a mapping", "see the shipped cases")])
-    try:
-        return PublishedCase.model_validate(dict(raw))
-    except ValidationError as error:
-        problems = [
-            Problem(".".join([path.name, *map(str, e["loc"])]), e["input"] if e["type"] != "missing" else None,
-                    e["msg"], "correct the case file")
-            for e in error.errors(include_url=False)
-        ]  # fmt: skip
-        raise InputError(problems) from None
+    return read_section(path, PublishedCase, "CASE", "correct the case file, as the shipped ones are")
 
 
 def load_cases(ids: Collection[str] = (), folder: Path | None = None) -> list[PublishedCase]:
@@ -264,12 +253,12 @@ def load_cases(ids: Collection[str] = (), folder: Path | None = None) -> list[Pu
     cases = sorted(loaded.values(), key=lambda case: case.id)
     known = [case.id for case in cases]
     problems = [
-        Problem("--cases", name, f"stands in {count} files", "give each case an id of its own")
+        Problem(flag("cases"), name, f"stands in {count} files", "give each case an id of its own")
         for name, count in Counter(known).items()
         if count > 1
     ]
     wrong = [name for name in ids if name.upper() not in {k.upper() for k in known}]
-    problems += [Problem("--case", name, f"one of {', '.join(known)}", "name one of these cases") for name in wrong]
+    problems += [Problem(flag("case"), name, f"one of {', '.join(known)}", "name one of these cases") for name in wrong]
     if problems:
         raise InputError(problems)
     wanted = {name.upper() for name in ids}

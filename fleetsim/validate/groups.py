@@ -102,8 +102,8 @@ def _rows(result: CaseResult, first: dict[str, float]) -> Iterator[Row]:
             high,
             unseen.predicted,
             arm.arm.gated,
-            _error(arm),
-            _error(unseen),
+            arm.gated_error,
+            unseen.gated_error,
             _wait_error(result.case, arm),
             first.get(arm.arm.name),
         )
@@ -129,10 +129,6 @@ def apart(result: CaseResult, arm: ArmResult) -> float:
         return min(abs(math.log(arm.predicted)), MOST_APART)
     known = [a.predicted for a in result.arms if role(result, a) == "fitted" and not a.arm.reference]
     return min(MOST_APART, min((abs(math.log(arm.predicted / p)) for p in known), default=1.0))
-
-
-def _error(arm: ArmResult) -> float | None:
-    return arm.ratio_error if arm.ratio_error is not None else arm.error
 
 
 def _wait_error(case: PublishedCase, arm: ArmResult) -> float | None:

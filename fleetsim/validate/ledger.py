@@ -7,8 +7,9 @@ prediction of each arm, and every later edit with its reason. A file whose hash 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import Field, ValidationError
 
@@ -20,6 +21,7 @@ from fleetsim.errors import InputError, Problem
 FILE = "sealed.yaml"
 Date = Annotated[str, Field(pattern=r"^20[0-9]{2}-[01][0-9]-[0-3][0-9]$")]
 Hash = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+_Section = TypeVar("_Section", bound=ConfigSection)
 Words = Annotated[str, Field(min_length=1, max_length=2000)]
 
 
@@ -63,20 +65,26 @@ def hash_of(path: Path) -> str:
     return hashlib.sha256(path.read_text(encoding="utf-8").encode()).hexdigest()
 
 
+def read_section(path: Path, model: type[_Section], what: str, remedy: str) -> _Section:
+    """A YAML file as a section. what: names it where it cannot be read. Raises InputError with what is wrong."""
+    raw = from_yaml(read_text(path, what, MAX_BYTES), path.name)
+    if not isinstance(raw, Mapping):
+        raise InputError([Problem(path.name, raw, "must be a mapping", remedy)])
+    try:
+        return model.model_validate(dict(raw))
+    except ValidationError as error:
+        problems = [
+            Problem(".".join([path.name, *map(str, e["loc"])]), e["input"] if e["type"] != "missing" else None,
+                    e["msg"], remedy)
+            for e in error.errors(include_url=False)
+        ]  # fmt: skip
+        raise InputError(problems) from None
+
+
 def read_ledger(folder: Path) -> Ledger:
     """The ledger of a folder of cases; an empty one where there is none. Raises InputError with what is wrong."""
     path = folder / FILE
-    if not path.is_file():
-        return Ledger()
-    try:
-        return Ledger.model_validate(from_yaml(read_text(path, "LEDGER", MAX_BYTES), FILE))
-    except ValidationError as error:
-        raise InputError(
-            [
-                Problem(".".join([FILE, *map(str, e["loc"])]), e["input"], e["msg"], "correct the ledger")
-                for e in error.errors(include_url=False)
-            ]
-        ) from None
+    return read_section(path, Ledger, "LEDGER", "correct the ledger") if path.is_file() else Ledger()
 
 
 def check(ledger: Ledger, sealed: dict[str, Path], folder: Path) -> None:

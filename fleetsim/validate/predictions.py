@@ -8,21 +8,20 @@ another figure today says so beside the frozen one.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 from msgspec import Struct
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from fleetsim import units
 from fleetsim.config.base import ConfigSection, Name
-from fleetsim.config.data_files import read_text
+from fleetsim.config.profile_files import sealed
 from fleetsim.config.scenario import Scenario
-from fleetsim.config.yaml_text import MAX_BYTES, from_yaml, to_yaml
+from fleetsim.config.yaml_text import to_yaml
 from fleetsim.errors import InputError, Problem
 from fleetsim.estimates import Ranged
 from fleetsim.job.job import job_from_flags
@@ -31,6 +30,7 @@ from fleetsim.sim.threads import side_by_side
 from fleetsim.tell.data import SCHEMA_VERSION
 from fleetsim.tell.document import Document, Section, Table
 from fleetsim.tell.facts import facts
+from fleetsim.validate.ledger import Date, read_section
 from fleetsim.validate.run import ranged
 
 ENDING, RESULTS = ".yaml", ".results.yaml"
@@ -39,11 +39,7 @@ METRICS = ("step_s", "trainer_idle_fraction", "generated_tok_s")
 # A model that tells a figure within this of the frozen one tells the same: runs on another processor differ by less.
 SAME = 0.01
 Text = Annotated[str, Field(min_length=1, max_length=4000)]
-Date = Annotated[str, Field(pattern=r"^20[0-9]{2}-[01][0-9]-[0-3][0-9]$")]
 Number = Annotated[float, Field(ge=0, le=1e15)]
-
-
-_File = TypeVar("_File", bound=ConfigSection)
 
 
 class Foretold(ConfigSection):
@@ -121,9 +117,7 @@ class OpenedFile(Struct, frozen=True):
 
 def seal_of(prediction: Prediction) -> str:
     """sha256 over the canonical JSON of everything but the seal."""
-    content = prediction.model_dump(mode="json", exclude={"seal"})
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+    return sealed(prediction.model_dump(mode="json", exclude={"seal"}))
 
 
 def foretell(prediction: Prediction) -> Prediction:
@@ -147,7 +141,7 @@ def text_of(prediction: Prediction) -> str:
 
 def read_prediction(path: Path) -> Prediction:
     """The prediction in a file. Raises InputError with what is wrong."""
-    return _read(path, Prediction)
+    return read_section(path, Prediction, "PREDICTION", "correct the file")
 
 
 def opened(folder: Path) -> list[OpenedFile]:
@@ -164,7 +158,7 @@ def opened(folder: Path) -> list[OpenedFile]:
 def _opened(path: Path) -> OpenedFile:
     prediction = read_prediction(path)
     beside = path.with_name(path.name.removesuffix(ENDING) + RESULTS)
-    outcome = _read(beside, PublishedOutcome) if beside.exists() else None
+    outcome = read_section(beside, PublishedOutcome, "PREDICTION", "correct the file") if beside.exists() else None
     figures = []
     for arm in prediction.arms:
         now = _told(prediction, arm, ranges=False)
@@ -199,19 +193,6 @@ def _simulated(metric: str, scenario: Scenario) -> float:
 def _foretold(found: Ranged) -> Foretold:
     value, low, high = (float(f"{x:.4g}") for x in (found.value, max(0.0, found.low), found.high))
     return Foretold(value=value, low=low, high=high)
-
-
-def _read(path: Path, model: type[_File]) -> _File:
-    raw = from_yaml(read_text(path, "PREDICTION", MAX_BYTES), path.name)
-    try:
-        return model.model_validate(raw)
-    except ValidationError as error:
-        raise InputError(
-            [
-                Problem(".".join([path.name, *map(str, e["loc"])]), e["input"], e["msg"], "correct the file")
-                for e in error.errors(include_url=False)
-            ]
-        ) from None
 
 
 def document(files: Sequence[OpenedFile]) -> Document:

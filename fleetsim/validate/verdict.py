@@ -42,6 +42,11 @@ class ArmResult(Struct, frozen=True):
     fitted: bool
     bottleneck: bool | None
 
+    @property
+    def gated_error(self) -> float | None:
+        """The error that the ratio gates look at; the absolute one of a baseline; None where nothing is published."""
+        return self.ratio_error if self.ratio_error is not None else self.error
+
 
 class CaseResult(Struct, frozen=True):
     """A case, its scalar, its arms, and the pairs of arms (a, b) that the simulation puts in the wrong order.

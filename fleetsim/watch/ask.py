@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Struct
 
+from fleetsim import units
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import flag
 from fleetsim.job.settings import JOB, Lends, Option
@@ -18,9 +19,9 @@ if TYPE_CHECKING:
     from fleetsim.job.job import StatedJob
     from fleetsim.replay.change.plan import SavedPlan
     from fleetsim.tell.terminal import View
-    from fleetsim.watch.evaluation import Looker, LookOptions
     from fleetsim.watch.run_log import LogWatch
-    from fleetsim.watch.watch import Look, WatchClock, WatchLoop, WatchOptions
+    from fleetsim.watch.watch import Look, WatchClock, WatchLoop
+
 
 RULE = "When it recommends"
 
@@ -65,27 +66,6 @@ class FleetWatch:
     resize_on: Annotated[float, Option("Size anew when an input moved by this share.", RULE)] = 0.05
 
 
-class Watcher(Struct, frozen=True):
-    """All that a watch needs, checked; nothing is read yet. tell: hears what changes."""
-
-    look: Looker
-    options: WatchOptions
-    tell: Callable[[str], None]
-
-    def once(self) -> WatchResult:
-        """One evaluation, now. Raises InputError, OutsideError."""
-        import time
-
-        now_s = time.time()
-        return WatchResult(self.look(now_s), now_s)
-
-    def watch(self, clock: Any) -> WatchLoop:
-        """The loop: its `run` evaluates until the clock says to stop."""
-        from fleetsim.watch.watch import WatchLoop
-
-        return WatchLoop(self.look, clock, self.options, self.tell)
-
-
 class WatchResult(Struct, frozen=True):
     """What one evaluation found. now_s: unix seconds of it."""
 
@@ -94,47 +74,108 @@ class WatchResult(Struct, frozen=True):
 
     def view(self) -> View:
         """What the command prints under --once."""
+        from fleetsim.quantities import quantity
+        from fleetsim.tell.document import Document
+        from fleetsim.tell.facts import Fact, facts
         from fleetsim.tell.terminal import draw
-        from fleetsim.watch.told import document
 
-        return draw(document(self.look, self.now_s))
+        def share(value: float | None) -> str:
+            return "unknown" if value is None else units.share(value)
+
+        look, idle = self.look, quantity("trainer_idle_fraction").title
+        kept = f"nothing recommended ({look.withheld}): {look.why}"
+        rows = [("instances", f"{look.current} now, " + (kept if look.wanted is None else f"{look.wanted} wanted"))]
+        if look.then is not None:
+            then = units.plural(look.then, "instance")
+            rows.append(("then", f"{then}, simulated as if that were mended; look again after the change"))
+        rows += [
+            (idle, f"{share(look.observed_idle)} observed, {share(look.predicted_idle)} predicted"),
+            ("model error", share(look.model_error)),
+            ("newest sample", f"{units.seconds(self.now_s - look.data_s)} ago"),
+            ("faults", ", ".join(check for check, fault in look.faults.items() if fault) or "none"),
+            *(("note", note) for note in look.notes),
+        ]
+        told = facts(look.headline, (Fact(*row, apart=True) for row in rows), rest=False)
+        return draw(Document("fleetsim watch", told))
 
     def document(self) -> dict[str, Any]:
-        """What the command prints under --once --json."""
-        from fleetsim.watch.told import data
+        """What the command prints under --once --json, in the exporter's words where it exports the same."""
+        from fleetsim.tell.data import SCHEMA_VERSION
 
-        return data(self.look, self.now_s)
+        look = self.look
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "command": "watch",
+            "current_instances": look.current,
+            "wanted_instances": look.wanted,
+            "withheld": look.withheld,
+            "why": look.why or None,
+            "then_instances": look.then,
+            "observed_trainer_idle_ratio": look.observed_idle,
+            "predicted_trainer_idle_ratio": look.predicted_idle,
+            "model_error_ratio": look.model_error,
+            "data_age_seconds": self.now_s - look.data_s,
+            "starves": look.starves,
+            "headline": look.headline or None,
+            "verdict": dict(look.faults),
+            "notes": list(look.notes),
+        }
 
 
-def watcher(asked: FleetWatch, tell: Callable[[str], None]) -> Watcher:
-    """Checks a question. tell: hears what changes, and what is not used. Raises InputError, OutsideError."""
+def watch(asked: FleetWatch, tell: Callable[[str], None]) -> WatchResult:
+    """One evaluation, now. tell: as `watcher`. Raises InputError, OutsideError."""
+    from fleetsim.watch.watch import WallClock
+
+    watching = watcher(asked, WallClock(), tell)
+    now_s = watching.clock.now()
+    return WatchResult(watching.look(now_s), now_s)
+
+
+def watcher(asked: FleetWatch, clock: WatchClock, tell: Callable[[str], None]) -> WatchLoop:
+    """The loop of a question: its `run` evaluates until the clock says to stop; nothing is read yet.
+
+    tell: hears what changes, and what is not used. Raises InputError, OutsideError.
+    """
     from fleetsim.history.prometheus import Prometheus
+    from fleetsim.history.selection import parse_map
     from fleetsim.replay.change.plan import load_plan
     from fleetsim.watch.evaluation import Looker
-    from fleetsim.watch.hysteresis import Damping
-    from fleetsim.watch.watch import WatchOptions
+    from fleetsim.watch.watch import Damping, WatchLoop
 
     if asked.prometheus is None or asked.log is not None:
         rule = "a watch follows a fleet or a log, one of the two"
         raise InputError([Problem(flag("prometheus"), asked.prometheus, rule, "give --prometheus URL or --log PATH")])
     held = None if asked.plan is None else load_plan(asked.plan)
-    every_s = span(flag("every"), asked.every)
-    options = WatchOptions(
-        every_s=every_s,
+    base, given, facts = _known(asked, held, tell)
+    looker = Looker(
+        Prometheus(asked.prometheus, asked.access.access()),
+        tell,
+        window_s=span(flag("window"), asked.window),
+        selector=asked.selector,
+        mapping=parse_map(asked.map_ or ()),
+        step_s=step_of(asked.step),
+        base=base,
+        given=given,
+        facts=facts,
+        from_file=asked.scenario is not None,
+        resize_on=asked.resize_on,
+    )
+    return WatchLoop(
+        looker,
+        clock,
+        tell,
+        every_s=span(flag("every"), asked.every),
         stale_s=span(flag("stale_after"), asked.stale_after),
         damping=Damping(asked.up_after, asked.down_after, asked.down_share, span(flag("cool_down"), asked.cool_down)),
         start=None if held is None else held.planned,
     )
-    base, given, facts = _known(asked, held, tell)
-    prometheus = Prometheus(asked.prometheus, asked.access.access())
-    return Watcher(Looker(prometheus, _look_options(asked, base, given, facts), tell), options, tell)
 
 
 def log_watch(asked: FleetWatch, clock: WatchClock, tell: Callable[[str], None]) -> LogWatch:
     """Checks a question about a log. Raises InputError."""
     from fleetsim.config.load import default_scenario
     from fleetsim.history.selection import parse_map
-    from fleetsim.watch.run_log import LogOptions, LogWatch
+    from fleetsim.watch.run_log import LogWatch
 
     assert asked.log is not None
     if asked.prometheus is not None or asked.plan is not None or asked.selector:
@@ -142,7 +183,7 @@ def log_watch(asked: FleetWatch, clock: WatchClock, tell: Callable[[str], None])
         rule = "says nothing of a log, which alone is followed"
         raise InputError([Problem(flag(other), getattr(asked, other), rule, "leave it out, or leave --log out")])
     base, given, _ = _known(asked, None, tell)
-    options = LogOptions(
+    return LogWatch(
         path=asked.log,
         window_s=span(flag("window"), asked.window),
         every_s=span(flag("every"), asked.every),
@@ -150,8 +191,9 @@ def log_watch(asked: FleetWatch, clock: WatchClock, tell: Callable[[str], None])
         given=given,
         framework=asked.framework,
         mapping=parse_map(asked.map_ or ()),
+        clock=clock,
+        tell=tell,
     )
-    return LogWatch(options, clock, tell)
 
 
 def _known(
@@ -169,25 +211,6 @@ def _known(
     if "fleet.instances" in facts:
         tell("fleet.instances as set is not used: a watcher counts them, they are what a resize changes")
     return base, job.given, facts
-
-
-def _look_options(
-    asked: FleetWatch, base: Scenario | None, given: frozenset[str], facts: frozenset[str]
-) -> LookOptions:
-    from fleetsim.history.selection import parse_map
-    from fleetsim.watch.evaluation import LookOptions
-
-    return LookOptions(
-        window_s=span(flag("window"), asked.window),
-        selector=asked.selector,
-        mapping=parse_map(asked.map_ or ()),
-        step_s=step_of(asked.step),
-        base=base,
-        given=given,
-        facts=facts,
-        from_file=asked.scenario is not None,
-        resize_on=asked.resize_on,
-    )
 
 
 def decided(plan: SavedPlan, job: StatedJob) -> Scenario:

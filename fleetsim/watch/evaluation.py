@@ -38,24 +38,6 @@ ENOUGH_STEPS = 20
 _LOADS = (1, 64)
 
 
-class LookOptions(Struct, frozen=True):
-    """window_s: how far back each evaluation reads. selector, mapping, step_s: as `read_prometheus` takes them. base:
-    the user's scenario, None = everything is taken from the window. given: dotted paths that the user set anywhere;
-    facts: of them, one by one, which win over the window. How many instances there are is counted, whatever anybody
-    says: it is what a resize changes. from_file: whether `base` is a file's and not only facts. resize_on: share by
-    which an input must move to size anew."""
-
-    window_s: float = 3600.0
-    selector: str = ""
-    mapping: Mapping[str, str] = field(default_factory=dict)
-    step_s: float | None = None
-    base: Scenario | None = None
-    given: frozenset[str] = frozenset()
-    facts: frozenset[str] = frozenset()
-    from_file: bool = True
-    resize_on: float = 0.05
-
-
 def of_now(problem: Problem) -> Problem:
     """A watcher's window has a length, not a beginning: it always ends now."""
     if problem.path != "--start":
@@ -68,22 +50,38 @@ def of_now(problem: Problem) -> Problem:
     return replace(problem, path="--window", remedy=remedy)
 
 
-class Looker:
-    """Callable with a unix time; remembers what it sized last. tell: hears of plans made anew, and of what is odd."""
+class Looker(Struct):
+    """Callable with a unix time; remembers what it sized last. tell: hears of plans made anew, and of what is odd.
 
-    def __init__(self, prometheus: Prometheus, options: LookOptions, tell: Callable[[str], None]) -> None:
-        self._prometheus, self._options, self._tell = prometheus, options, tell
-        self._wanted: tuple[tuple[str, ...], WantedCount] | None = None
+    window_s: how far back each evaluation reads. selector, mapping, step_s: as `read_prometheus` takes them. base: the
+    user's scenario, None = everything is taken from the window. given: dotted paths that the user set anywhere; facts:
+    of them, one by one, which win over the window. How many instances there are is counted, whatever anybody says: it
+    is what a resize changes. from_file: whether `base` is a file's and not only facts. resize_on: share by which an
+    input must move to size anew.
+    """
+
+    prometheus: Prometheus
+    tell: Callable[[str], None]
+    window_s: float = 3600.0
+    selector: str = ""
+    mapping: Mapping[str, str] = field(default_factory=dict)
+    step_s: float | None = None
+    base: Scenario | None = None
+    given: frozenset[str] = frozenset()
+    facts: frozenset[str] = frozenset()
+    from_file: bool = True
+    resize_on: float = 0.05
+    _wanted: tuple[tuple[str, ...], WantedCount] | None = None
 
     def __call__(self, now_s: float) -> Look:
         """Raises PrometheusError and InputError where the window cannot be read; a window that can be read but not
         planned is a Look that says so."""
-        o, ahead = self._options, self._ahead_s(now_s)
+        ahead = self._ahead_s(now_s)
         # Asked in the server's time, answered in ours: whose clock is wrong does not matter, only that ages are right.
         end = now_s + ahead
         try:
             history = read_prometheus(
-                self._prometheus, end - o.window_s, end, o.step_s, o.selector, o.mapping, now_s=now_s
+                self.prometheus, end - self.window_s, end, self.step_s, self.selector, self.mapping, now_s=now_s
             )
         except InputError as error:
             raise InputError([of_now(problem) for problem in error.problems]) from None
@@ -120,7 +118,7 @@ class Looker:
             return result, (*notes, *_differs(result))
         since_s = resizes[-1][0]
         later = window(history, since_s, history.end_s)
-        steps = observe(later, self._options.base).trainer.steps
+        steps = observe(later, self.base).trainer.steps
         if steps is None or steps.value < ENOUGH_STEPS:
             return result, (*notes, *_differs(result))
         result = self._replayed(later)
@@ -129,26 +127,25 @@ class Looker:
         return result, (began, *notes, *_differs(result))
 
     def _replayed(self, history: History) -> Replayed:
-        o = self._options
-        facts = o.facts - {"fleet.instances"}
-        return replay(history, o.base, given=o.given, facts=facts, from_file=o.from_file)
+        facts = self.facts - {"fleet.instances"}
+        return replay(history, self.base, given=self.given, facts=facts, from_file=self.from_file)
 
     def _ahead_s(self, now_s: float) -> float:
-        if self._prometheus.clock_ahead_s is None:
-            self._prometheus.query("vector(1)", now_s)
-        ahead = self._prometheus.clock_ahead_s or 0.0
+        if self.prometheus.clock_ahead_s is None:
+            self.prometheus.query("vector(1)", now_s)
+        ahead = self.prometheus.clock_ahead_s or 0.0
         return ahead if abs(ahead) > SKEW_S else 0.0
 
     def _newest_s(self, history: History, end_s: float) -> float:
         """When the newest sample was taken. Prometheus shows a value for five minutes after its last sample, so the
         grid of the window cannot say; only `timestamp` can."""
-        mine = self._options.mapping.get(RATE)
+        mine = self.mapping.get(RATE)
         plain = dict.fromkeys(name.partition("{")[0] for name in BY_NAME[RATE].metrics)
         names = f'__name__=~"{"|".join(plain)}"'
-        matchers = ",".join(part for part in (names, bare(self._options.selector)) if part)
+        matchers = ",".join(part for part in (names, bare(self.selector)) if part)
         metric = mine if mine is not None else f"{{{matchers}}}"
         if mine is None or METRIC.fullmatch(mine):  # the timestamp of an expression is that of the question
-            found = [float(s.values[-1]) for s in self._prometheus.query(f"max(timestamp({metric}))", end_s)]
+            found = [float(s.values[-1]) for s in self.prometheus.query(f"max(timestamp({metric}))", end_s)]
             if found:
                 return max(found)
         values = history.values.get(RATE)
@@ -181,14 +178,14 @@ class Looker:
         """The count for the window's job, sized anew where its inputs, or what is to be mended first, have moved."""
         inputs = inputs_of(model)
         before, last = self._wanted if self._wanted is not None else (first, None)
-        changed = ("first plan",) if last is None else moved(last.inputs, inputs, self._options.resize_on)
+        changed = ("first plan",) if last is None else moved(last.inputs, inputs, self.resize_on)
         if last is None or changed or before != first:
-            last = wanted(model, self._options.given)
+            last = wanted(model, self.given)
             self._wanted = (first, last)
             knee = ", where more stop paying: no count holds the targets" if last.at_knee else ""
             after = f", once {' and '.join(first)} is mended" if first else ""
             why = ", ".join(changed) or "another fault to be mended first"
-            self._tell(f"sized anew ({why}): {units.plural(last.instances, 'instance')}{knee}{after}")
+            self.tell(f"sized anew ({why}): {units.plural(last.instances, 'instance')}{knee}{after}")
         return last.instances
 
 

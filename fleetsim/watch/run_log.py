@@ -37,50 +37,49 @@ Stamp = tuple[object, int, object]
 AGREE = 2
 
 
-class LogOptions(Struct, frozen=True):
-    """path: of the log, a file or a tracker's folder. window_s: seconds of steps at its end that are judged, and no
-    fewer than FEW_STEPS of them. every_s: between two looks. framework, mapping: as for any step log. base, given: what
-    is known of the job."""
+class LogWatch(Struct):
+    """Follows one log. tell: hears the first verdict, every change of it, where the log begins anew, and what cannot be
+    read.
+
+    path: of the log, a file or a tracker's folder. window_s: seconds of steps at its end that are judged, and no fewer
+    than FEW_STEPS of them. every_s: between two looks. framework, mapping: as for any step log. base, given: what is
+    known of the job. Raises InputError.
+    """
 
     path: str
     window_s: float
     every_s: float
     base: Scenario
+    clock: WatchClock
+    tell: Callable[[str], None]
     given: Collection[str] = ()
     framework: str | None = None
     mapping: Mapping[str, str] = field(default_factory=dict)
+    _seen: Stamp | None = None
+    _last_step: float = -np.inf
+    _told: tuple[str, str | None] | None = None
+    _wish: tuple[tuple[str, str | None], int] | None = None
+    _failed: str = ""
+    _waiting: str = ""
 
     def __post_init__(self) -> None:
         if self.every_s < 1:
             rule = "is a time of at least a second"
             raise InputError([Problem(flag("every"), self.every_s, rule, "give 60s or so")])
 
-
-class LogWatch:
-    """Follows one log. tell: hears the first verdict, every change of it, where the log begins anew, and what cannot be
-    read."""
-
-    def __init__(self, options: LogOptions, clock: WatchClock, tell: Callable[[str], None]) -> None:
-        self._options, self._clock, self._tell = options, clock, tell
-        self._seen: Stamp | None = None
-        self._last_step = -np.inf
-        self._told: tuple[str, str | None] | None = None
-        self._wish: tuple[tuple[str, str | None], int] | None = None
-        self._failed = self._waiting = ""
-
     def run(self) -> None:
         """Looks until the clock says to stop."""
         while True:
             self.look()
-            if self._clock.wait(self._options.every_s):
+            if self.clock.wait(self.every_s):
                 return
 
     def look(self) -> None:
         """Reads the log if it changed, and tells what is new in it. A look that fails is told once, and tried again."""
         try:
-            stamp = _stamp(self._options.path)
+            stamp = _stamp(self.path)
             if stamp is None:
-                self._wait("file", f"{self._options.path} is not there: waiting for it")
+                self._wait("file", f"{self.path} is not there: waiting for it")
             elif stamp != self._seen:
                 self._replaced(stamp)
                 log = self._read()
@@ -91,27 +90,27 @@ class LogWatch:
         except Exception as error:  # noqa: BLE001 - nothing from outside, whatever it is, ends a watch
             reason = reason_of(error)
             if kind_of(reason) != kind_of(self._failed):
-                self._tell(f"this look failed: {reason}")
+                self.tell(f"this look failed: {reason}")
             self._failed = reason
 
     def _replaced(self, stamp: Stamp) -> None:
         """Tells of another file in the place of the one that was read, or of one that was emptied."""
         if self._seen is not None and (stamp[0] != self._seen[0] or stamp[1] < self._seen[1]):
-            self._begin(f"{self._options.path} is another file than before: what follows is of that one")
+            self._begin(f"{self.path} is another file than before: what follows is of that one")
 
     def _begin(self, text: str) -> None:
         """Forgets what was found, and says why."""
         self._last_step, self._told, self._wish, self._waiting, self._seen = -np.inf, None, None, "", None
-        self._tell(text)
+        self.tell(text)
 
     def _read(self) -> History | None:
         """The end of the log; None where it brings no new step, or has too few."""
         from fleetsim.history.files import read_file
 
-        history = read_file(self._options.path, self._options.framework, dict(self._options.mapping))
+        history = read_file(self.path, self.framework, dict(self.mapping))
         if history.steps is None:
             rule, remedy = "is no step log", "fleetsim replay reads other histories"
-            raise InputError([Problem(flag("log"), self._options.path, rule, remedy)])
+            raise InputError([Problem(flag("log"), self.path, rule, remedy)])
         steps = history.steps.columns["step"]
         if steps[-1] < self._last_step:
             before, now = (units.count(round(step)) for step in (self._last_step, float(steps[-1])))
@@ -122,19 +121,19 @@ class LogWatch:
         if steps[-1] == self._last_step:
             return None
         self._last_step = float(steps[-1])
-        return replace(history, steps=last_part(history.steps, self._options.window_s))
+        return replace(history, steps=last_part(history.steps, self.window_s))
 
     def _wait(self, what: str, text: str) -> None:
         """Tells what is waited for, once."""
         if self._waiting != what:
-            self._tell(text)
+            self.tell(text)
         self._waiting = what
 
     def _verdict(self, history: History) -> Verdict:
         from fleetsim.replay.diagnose.diagnosis import diagnose
         from fleetsim.replay.observe.observe import observe
 
-        return diagnose(observe(history, self._options.base), self._options.base, given=self._options.given)
+        return diagnose(observe(history, self.base), self.base, given=self.given)
 
     def _judge(self, verdict: Verdict, history: History) -> None:
         """Tells the first verdict at once, another one when it has come AGREE times in a row."""
@@ -148,7 +147,7 @@ class LogWatch:
             return
         assert history.steps is not None
         for line in verdict_lines(verdict, float(history.steps.columns["step"][-1]), first=self._told is None):
-            self._tell(line)
+            self.tell(line)
         self._told, self._wish = now, None
 
 

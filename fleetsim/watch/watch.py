@@ -7,6 +7,14 @@ A recommendation is withheld, never guessed: while there are too few evaluations
 `stale_s`, and when the look itself says that the fleet is not to be resized (a fault to be mended first, no plan, a
 model that is off). While the data are fresh the count that holds is kept then: a fleet must not shrink to nothing
 because its trainer is sick.
+
+From the counts that single evaluations want to one recommendation that does not flap: it goes up when `up_after`
+evaluations in a row want at least one instance more, and down when `down_after` in a row want at least max(1,
+down_share of it) fewer; it goes to the count nearest to the present one that they all agree on. After a change there is
+none for `cool_down_s`. An evaluation that agrees with the present count, or points the other way, starts the count
+anew. Down is slower than up because an instance too many costs its price, and one too few holds the whole trainer up.
+Before the first `up_after` evaluations there is no recommendation at all: a restart of the watcher must not move a
+fleet. Then it is the present count of instances, or more where all of them wanted more.
 """
 
 from __future__ import annotations
@@ -24,7 +32,82 @@ from fleetsim import units
 from fleetsim.errors import FleetsimError, InputError, Problem
 from fleetsim.faces import flag, text
 from fleetsim.replay.diagnose.finding import Mend
-from fleetsim.watch.hysteresis import Damping, Held, damped
+
+
+class Damping(Struct, frozen=True):
+    """Evaluations in a row that move the recommendation up or down, the share of it that a way down is worth, and the
+    seconds after a change without another. Raises InputError for values that damp nothing or forever."""
+
+    up_after: int = 3
+    down_after: int = 15
+    down_share: float = 0.05
+    cool_down_s: float = 600.0
+
+    def __post_init__(self) -> None:
+        problems = [
+            Problem(flag(name), value, "counts evaluations, at least 1", "give a whole number of 1 or more")
+            for name, value in (("up_after", self.up_after), ("down_after", self.down_after))
+            if value < 1
+        ]
+        if not 0 <= self.down_share < 1:
+            problems.append(
+                Problem(
+                    flag("down_share"), self.down_share, "is a share of the recommendation", "give 0 or more, below 1"
+                )
+            )
+        if not (math.isfinite(self.cool_down_s) and self.cool_down_s >= 0):
+            problems.append(Problem(flag("cool_down"), self.cool_down_s, "is a time", "give 0 or more seconds"))
+        if problems:
+            raise InputError(problems)
+
+    def margin_down(self, instances: int) -> int:
+        """How many fewer than `instances` a way down must want."""
+        return max(1, math.ceil(self.down_share * instances))
+
+
+class Held(Struct, frozen=True):
+    """instances: the recommendation; None = not yet. wanted: what the last evaluations in a row wanted, all in one
+    direction. changed_s: when the recommendation last moved (unix seconds)."""
+
+    instances: int | None = None
+    wanted: tuple[int, ...] = ()
+    changed_s: float = -math.inf
+
+
+def damped(held: Held, wanted: int, current: int, now_s: float, damping: Damping) -> Held:
+    """What is held after one more evaluation, which wants `wanted` instances while `current` are present."""
+    if held.instances is None:
+        return _first(held, wanted, current, now_s, damping)
+    direction = _direction(wanted, held.instances, damping)
+    if direction == 0:
+        return Held(held.instances, (), held.changed_s)
+    same = [w for w in held.wanted if _direction(w, held.instances, damping) == direction]
+    after = damping.up_after if direction > 0 else damping.down_after
+    row = (*(same if len(same) == len(held.wanted) else ()), wanted)[-after:]
+    if len(row) < after or now_s - held.changed_s < damping.cool_down_s:
+        return Held(held.instances, row, held.changed_s)
+    return Held(min(row) if direction > 0 else max(row), (), now_s)
+
+
+def _direction(wanted: int, present: int, damping: Damping) -> int:
+    """+1 up, -1 down, 0 where it is not worth a change."""
+    if wanted > present:
+        return 1
+    return -1 if wanted <= present - damping.margin_down(present) else 0
+
+
+def _first(held: Held, wanted: int, current: int, now_s: float, damping: Damping) -> Held:
+    row = (*held.wanted, wanted)
+    if len(row) < damping.up_after:
+        return Held(None, row, held.changed_s)
+    if all(w > current for w in row):
+        return Held(min(row), (), now_s)
+    # Those that want fewer count on: the way down has begun.
+    down = row if all(_direction(w, current, damping) < 0 for w in row) else ()
+    return Held(current, down, held.changed_s)
+
+
+# --- The loop.
 
 Withheld = Literal["starting", "stale", "data", "model", "no_plan"] | Mend
 # Samples that carry a time ahead of ours by more than this are not fresh: one of the two clocks is wrong.
@@ -106,14 +189,37 @@ class Status(Struct, frozen=True):
     changes: int
 
 
-class WatchOptions(Struct, frozen=True):
-    """every_s: between two evaluations. stale_s: age of the newest sample after which nothing is recommended. start:
-    a recommendation to hold from the beginning (a plan's), None = none. Raises InputError."""
+def reason_of(error: Exception) -> str:
+    """Why a look failed: in the words of an error that is known, else its kind as well."""
+    return str(error) if isinstance(error, FleetsimError) else f"unforeseen, {type(error).__name__}: {error}"
 
+
+def kind_of(reason: str) -> str:
+    """A reason without its numbers: the same failure, told of another window, is not told again."""
+    return re.sub(r"\d+", "0", reason)
+
+
+class WatchLoop(Struct):
+    """The loop. look: evaluates at a unix time, raises where it cannot. tell: hears what changes.
+
+    every_s: between two evaluations. stale_s: age of the newest sample after which nothing is recommended. start: a
+    recommendation to hold from the beginning (a plan's), None = none. Raises InputError.
+    """
+
+    look: Callable[[float], Look]
+    clock: WatchClock
+    tell: Callable[[str], None]
     every_s: float = 60.0
     stale_s: float = 300.0
     damping: Damping = field(default_factory=Damping)
     start: int | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _held: Held = field(default_factory=Held)
+    _look: Look | None = None
+    _success_s: float | None = None
+    _counts: dict[str, int] = field(default_factory=lambda: {"ok": 0, "failed": 0})
+    _error: str = ""
+    _changes: int = 0
 
     def __post_init__(self) -> None:
         problems = []
@@ -126,50 +232,24 @@ class WatchOptions(Struct, frozen=True):
         if problems:
             raise InputError(problems)
 
-
-def reason_of(error: Exception) -> str:
-    """Why a look failed: in the words of an error that is known, else its kind as well."""
-    return str(error) if isinstance(error, FleetsimError) else f"unforeseen, {type(error).__name__}: {error}"
-
-
-def kind_of(reason: str) -> str:
-    """A reason without its numbers: the same failure, told of another window, is not told again."""
-    return re.sub(r"\d+", "0", reason)
-
-
-class WatchLoop:
-    """The loop. look: evaluates at a unix time, raises where it cannot. tell: hears what changes."""
-
-    def __init__(
-        self, look: Callable[[float], Look], clock: WatchClock, options: WatchOptions, tell: Callable[[str], None]
-    ) -> None:
-        self._look_at, self._clock, self._options, self._tell = look, clock, options, tell
-        self._lock = threading.Lock()
-        self._held = Held()
-        self._start = options.start
-        self._look: Look | None = None
-        self._success_s: float | None = None
-        self._counts = {"ok": 0, "failed": 0}
-        self._error, self._changes = "", 0
-
     def run(self) -> None:
         """Evaluates until the clock says to stop; evaluations begin `every_s` apart, or as soon as they can."""
         while True:
-            began = self._clock.now()
+            began = self.clock.now()
             self.evaluate()
-            spent = self._clock.now() - began
-            if self._clock.wait(max(0.0, self._options.every_s - max(0.0, spent))):
+            spent = self.clock.now() - began
+            if self.clock.wait(max(0.0, self.every_s - max(0.0, spent))):
                 return
 
     def evaluate(self) -> Status:
         """One look; a failed one is told and counted, and changes nothing that is held."""
-        now = self._clock.now()
+        now = self.clock.now()
         try:
-            look = self._look_at(now)
+            look = self.look(now)
         except Exception as error:  # noqa: BLE001 - nothing from outside, whatever it is, ends a watch
             self._failed(reason_of(error))
         else:
-            self._succeeded(look, self._clock.now())
+            self._succeeded(look, self.clock.now())
         return self.status()
 
     def _failed(self, error: str) -> None:
@@ -178,7 +258,7 @@ class WatchLoop:
             self._counts["failed"] += 1
             self._error = error
         if new:
-            self._tell(f"this evaluation failed, the last good one holds until it is stale: {error}")
+            self.tell(f"this evaluation failed, the last good one holds until it is stale: {error}")
 
     def _succeeded(self, look: Look, now: float) -> None:
         with self._lock:
@@ -188,16 +268,16 @@ class WatchLoop:
                 # What was wanted before an outage says nothing about what comes after it.
                 before = Held(before.instances, (), before.changed_s)
             fresh, good = self._fresh(look.data_s, now), look.wanted is not None and look.withheld is None
-            if fresh and good and self._start is not None:
-                before, self._start = Held(self._start, (), before.changed_s), None
+            if fresh and good and self.start is not None:
+                before, self.start = Held(self.start, (), before.changed_s), None
             if not fresh:
                 self._held = Held(before.instances, (), before.changed_s)
             elif look.wanted is not None and good:
-                self._held = damped(before, look.wanted, look.current, now, self._options.damping)
+                self._held = damped(before, look.wanted, look.current, now, self.damping)
             elif before.instances is not None:
                 self._held = Held(before.instances, (), before.changed_s)
             elif look.current > 0:  # what is there is what is to stay
-                self._held = damped(before, look.current, look.current, now, self._options.damping)
+                self._held = damped(before, look.current, look.current, now, self.damping)
             paused = look.withheld if look.withheld != (self._look and self._look.withheld) else None
             self._look, self._success_s, self._error = look, now, ""
             self._counts["ok"] += 1
@@ -206,21 +286,21 @@ class WatchLoop:
             self._changes += moved and before.instances is not None
         if paused is not None:
             kept = "" if after is None else f"; kept: {units.plural(after, 'instance')}"
-            self._tell(f"nothing is recommended now ({paused}): {look.why}{kept}")
+            self.tell(f"nothing is recommended now ({paused}): {look.why}{kept}")
         if mended:
-            self._tell("evaluations succeed again")
+            self.tell("evaluations succeed again")
         if moved:
             was = "nothing" if before.instances is None else before.instances
             word = "recommended" if good else "kept"
-            self._tell(f"{word} instances: {after} (was {was}); {look.headline}")
+            self.tell(f"{word} instances: {after} (was {was}); {look.headline}")
 
     def _fresh(self, data_s: float, now: float) -> bool:
-        return -AHEAD_S <= now - data_s <= self._options.stale_s
+        return -AHEAD_S <= now - data_s <= self.stale_s
 
     def status(self, now: float | None = None) -> Status:
         """What holds now. Ages count at this moment, so that a look that hangs withdraws the recommendation too."""
         with self._lock:
-            now = self._clock.now() if now is None else now
+            now = self.clock.now() if now is None else now
             look, held = self._look, self._held
             fresh = look is not None and self._fresh(look.data_s, now)
             withheld: Withheld | None = None

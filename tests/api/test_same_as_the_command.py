@@ -150,3 +150,34 @@ def test_an_estimated_engine() -> None:
     assert found.name == theirs["profile"]["name"]
     with pytest.raises(fs.InputError, match=r"^gpu: "):
         fs.estimate_profile("H1000", "Qwen/Qwen3-8B")
+
+
+def test_an_engine_that_others_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [f"{b},{c},{5 + 0.02 * b + 2e-6 * b * c}" for b in (1, 8, 64, 256) for c in (128, 1024, 4096)]
+    Path("table.csv").write_text("\n".join(["batch,context,step_ms", *rows]))
+    words = ["table.csv", "--gpu", "H100", "--model", "Qwen/Qwen2.5-7B", "-o", "mine.profile.json", "--force"]
+    theirs = json.loads(command("calibrate", *words, "--json"))
+    heard: list[str] = []
+    engine = {"gpu": "H100", "model": "Qwen/Qwen2.5-7B", "output": "mine.profile.json", "force": True}
+    ours = fs.calibrate("table.csv", tell=heard.append, **engine)
+    assert json.loads(json.dumps(ours.document())) == theirs
+    assert heard == ["fitting what the files hold"]
+    assert fs.profile("mine.profile.json").model_copy(update={"seal": None}) == ours.profile
+    with pytest.raises(fs.InputError, match=r"^output: "):
+        fs.calibrate("table.csv", **{**engine, "force": False})
+
+
+def test_a_measurement_that_is_only_planned() -> None:
+    ours = fs.calibrate(model="Qwen/Qwen2.5-7B", gpu="H100", quick=True, dry_run=True)
+    words = ("--model", "Qwen/Qwen2.5-7B", "--gpu", "H100", "--quick", "--dry-run", "--json")
+    assert ours.document() == json.loads(command("calibrate", *words))
+
+
+@pytest.mark.usefixtures("wide")
+def test_published_runs() -> None:
+    ours = fs.validate("C01")
+    assert ours.to_json() == command("validate", "--case", "C01", "--json")
+    assert str(ours) == command("validate", "--case", "C01")
+    with pytest.raises(fs.InputError, match=r"^case: .*C99"):
+        fs.validate("C99")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fleetsim.calibrate.told import document
+from fleetsim.calibrate.facts import document
 from fleetsim.tell.page import document_page
 from tests import profiles
 from tests.browser.conftest import Look

@@ -67,7 +67,7 @@ def test_replay(look: Look, replay_file: Path, dark: bool, phone: bool) -> None:
 def test_validation(look: Look, tmp_path: Path, dark: bool, phone: bool) -> None:
     pytest.importorskip("jinja2", reason='the pages need pip install "fleetsim[report]"')
     from fleetsim.tell.page import document_page
-    from fleetsim.validate.told import document
+    from fleetsim.validate.facts import document
 
     place = tmp_path / "validation.html"
     place.write_text(document_page(document(results(1.3), 18)), encoding="utf-8")

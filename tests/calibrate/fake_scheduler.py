@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fleetsim.calibrate.server.play import Ask, Course, Play, Played, Stream
+from fleetsim.calibrate.server.play import Ask, Play, Played, Stream
 from fleetsim.engine import EngineLimits, StepTime
 
 TRUTH = StepTime(
@@ -148,7 +148,7 @@ class VirtualPlayer:
     async def play(self, play: Play, deadline_s: float, at: Callable[[], None] | None = None) -> Played:
         self.plays.append(play)
         random = np.random.default_rng([self.seed, len(self.plays)])
-        played, course = Played([]), Course(play, sum(a.n for a in play.asks))
+        played = Played(play)
         pending: list[tuple[float, Job]] = []
         held: dict[int, int] = {}
         after, late = list(play.then), False
@@ -185,30 +185,30 @@ class VirtualPlayer:
                 if held[id(job)] < self.together and not job.gone:
                     continue
                 if not s.late and not s.times:
-                    course.first()
-                course.total += 0 if s.late else held[id(job)]
+                    played.first()
+                played.total += 0 if s.late else held[id(job)]
                 noise = abs(random.normal(0, self.jitter_s)) if self.jitter_s else 0.0
                 s.arrived(self.clock_s + self.overhead_s / 2 + noise, held.pop(id(job)))
                 if job.gone:
                     s.ended = "length"
-                    course.ended += not s.late
+                    played.ended += not s.late
             if at is not None:
                 at()
             if play.window is None and not play.then:
                 continue
-            if course.crowded:
+            if played.stuck:
                 played.crowded = True
                 break
-            if not course.all_began:
+            if not played.all_began:
                 continue
-            if course.goal is None:
-                course.aim(play.gap if after else play.window or 0)
+            if played.goal is None:
+                played.aim(play.gap if after else play.window or 0)
             if current is not None and not current.gone:
                 continue
             if late:  # the one sent before has ended: the next moment is a gap from here
                 late, current = False, None
-                course.aim(play.gap if after else play.window or play.gap)
-            if course.reached:
+                played.aim(play.gap if after else play.window or play.gap)
+            if played.reached:
                 if not after:
                     break
                 current, late = send(after.pop(0), True), True

@@ -10,7 +10,7 @@ import pytest
 
 from fleetsim import __version__
 from fleetsim.calibrate.build import alike, build_profile, default_name, points_of, sync_of
-from fleetsim.calibrate.facts import facts_of
+from fleetsim.calibrate.engine_facts import facts_of
 from fleetsim.calibrate.fit.design import observations_of
 from fleetsim.calibrate.loads import Load
 from fleetsim.calibrate.order import loads_in_order

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fleetsim.calibrate.build import check_batches, prefix_cache_of
-from fleetsim.calibrate.facts import facts_of
+from fleetsim.calibrate.engine_facts import facts_of
 from fleetsim.calibrate.loads import Limits, Load, Request
 from fleetsim.calibrate.order import batches
 from fleetsim.calibrate.raw import Raw, raw_of

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fleetsim.calibrate.ask import Calibrate
 from fleetsim.calibrate.derivation import LEAST_SIGMA, derive_profile, estimate_profile, roofline_prior
-from fleetsim.calibrate.facts import GivenFlags
 from fleetsim.calibrate.sources import read_source
 from fleetsim.calibrate.sources.source import Source
 from fleetsim.config.engine_profile import Profile
@@ -23,7 +23,7 @@ from fleetsim.errors import InputError
 from tests.calibrate.bench import TRUTH, Request, guidellm_benchmark, play, serve_result
 from tests.calibrate.test_tables import lengths, write
 
-H200 = GivenFlags(gpu="H200", model="Qwen/Qwen2.5-7B", max_num_seqs=256, max_num_batched_tokens=8192)
+H200 = Calibrate(gpu="H200", model="Qwen/Qwen2.5-7B", max_num_seqs=256, max_num_batched_tokens=8192)
 
 
 def error_of(gpu: str, model: str) -> KnownError:
@@ -120,7 +120,7 @@ def grid(tmp_path: Path, rows: list[tuple[int, int, int]], name: str = "grid.csv
 
 DECODES = [(b, c, 0) for b in (1, 2, 8, 32, 64, 128, 256) for c in (128, 1024, 4096)]
 PREFILLS = [(0, 0, p) for p in (64, 128, 256, 512, 1024, 2048, 4096, 8192)]
-LIMITS = GivenFlags(max_num_seqs=256, max_num_batched_tokens=8192, kv_blocks=100_000, block_size=16)
+LIMITS = Calibrate(max_num_seqs=256, max_num_batched_tokens=8192, kv_blocks=100_000, block_size=16)
 
 
 def test_a_complete_table_needs_no_gpu_and_no_prior(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_what_is_missing_names_the_flags(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"prefill_tokens.*add --gpu and --model, so that a roofline fills it in"):
         derive_profile([read_source(grid(tmp_path, DECODES))], LIMITS, name="d")
     with pytest.raises(InputError) as caught:
-        derive_profile([read_source(grid(tmp_path, DECODES))], GivenFlags(max_num_seqs=8), name="d")
+        derive_profile([read_source(grid(tmp_path, DECODES))], Calibrate(max_num_seqs=8), name="d")
     assert [p.path for p in caught.value.problems] == ["max_num_batched_tokens", "kv_blocks"]
     assert caught.value.problems[1].remedy == "add --gpu and --model, or --kv-blocks"
     with pytest.raises(InputError, match="--from"):
@@ -158,7 +158,7 @@ def test_what_is_missing_names_the_flags(tmp_path: Path) -> None:
 
 def test_the_model_may_come_from_the_file(tmp_path: Path, runs: dict[int, list[Request]]) -> None:
     source = read_source(write(tmp_path / "a.json", serve_result(runs[16], 16)))
-    profile = derive_profile([source], GivenFlags(gpu="H200"), name="d")
+    profile = derive_profile([source], Calibrate(gpu="H200"), name="d")
     assert profile.provenance.model == "Qwen/Qwen2.5-7B"
     assert profile.error.median is None
     assert profile.error.what.startswith("unknown: 1 point, at least 3")
@@ -169,7 +169,7 @@ def test_contradictions_are_refused(tmp_path: Path, runs: dict[int, list[Request
     b = {**serve_result(runs[16], 16), "max_num_seqs": 128}
     files = [read_source(write(tmp_path / f"{i}.json", d)) for i, d in enumerate((a, b))]
     with pytest.raises(InputError, match=r"measured with different ones.*derive a profile from each"):
-        derive_profile(files, GivenFlags(gpu="H200"), name="d")
+        derive_profile(files, Calibrate(gpu="H200"), name="d")
     with pytest.raises(InputError, match=r"--max-num-seqs: 256: .*measured with 64; leave the flag out"):
         derive_profile(files[:1], H200, name="d")
 
@@ -210,10 +210,13 @@ def test_an_estimate_is_the_roofline_to_the_last_bit(tmp_path: Path, gpu: str, m
     assert back.ranges.decodes is None
 
 
-def test_an_estimate_takes_the_limits_that_are_given() -> None:
-    profile = estimate_profile("H100", "Qwen/Qwen2.5-7B", name="mine", max_num_seqs=64, kv_blocks=1000)
-    assert (profile.name, profile.limits.max_num_seqs, profile.limits.kv_blocks) == ("mine", 64, 1000)
-    assert not any("kv_blocks" in note for note in profile.provenance.assumed)
+def test_an_estimate_says_what_it_guesses() -> None:
+    profile = estimate_profile("H100", "Qwen/Qwen2.5-7B", name="mine")
+    assert profile.name == "mine"
+    assert (
+        sum(note.startswith(("max_num_seqs", "max_num_batched", "kv_blocks")) for note in profile.provenance.assumed)
+        == 3
+    )
     with pytest.raises(InputError, match="did you mean"):
         estimate_profile("H10", "Qwen/Qwen2.5-7B")
 
@@ -233,6 +236,6 @@ def test_any_step_time_survives_a_profile() -> None:
 def test_a_models_folder_is_its_config(tmp_path: Path) -> None:
     config = {"num_hidden_layers": 4, "hidden_size": 256, "num_attention_heads": 4, "vocab_size": 1000}
     write(tmp_path / "config.json", {**config, "intermediate_size": 1024, "model_type": "llama"})
-    given = GivenFlags(gpu="H200", model=str(tmp_path))
+    given = Calibrate(gpu="H200", model=str(tmp_path))
     derived = derive_profile([read_source(grid(tmp_path, DECODES[:3]))], given, name="d")
     assert derived.limits == estimate_profile("H200", str(tmp_path)).limits

@@ -10,7 +10,7 @@ import pytest
 
 from fleetsim.calibrate.ask import Calibrate
 from fleetsim.calibrate.build import build_profile
-from fleetsim.calibrate.facts import DraftCounts, counts_in, measured_drafts
+from fleetsim.calibrate.engine_facts import DraftCounts, counts_in, measured_drafts
 from fleetsim.calibrate.fit.design import observations_of
 from fleetsim.calibrate.raw import Raw, RawWriter, raw_of, records_of
 from fleetsim.calibrate.server import measure_server

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetsim.calibrate.facts import facts_of
+from fleetsim.calibrate.engine_facts import facts_of
 from fleetsim.calibrate.fit.design import observations_of
 from fleetsim.calibrate.raw import COLUMNS, Raw, RawWriter, compress, raw_of, read_raw, records_of
 from fleetsim.errors import InputError, OutsideError

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from fleetsim.calibrate.ask import Calibrate
-from fleetsim.calibrate.facts import facts_of
+from fleetsim.calibrate.engine_facts import facts_of
 from fleetsim.calibrate.fit.design import observations_of
 from fleetsim.calibrate.raw import Raw, RawWriter, raw_of, records_of
 from fleetsim.calibrate.server import measure_server

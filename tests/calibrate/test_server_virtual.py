@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fleetsim.calibrate.facts import facts_of
+from fleetsim.calibrate.engine_facts import facts_of
 from fleetsim.calibrate.fit.design import observations_of
 from fleetsim.calibrate.loads import Limits, key_of
 from fleetsim.calibrate.order import loads_in_turn
 from fleetsim.calibrate.raw import Raw, RawWriter, read_raw
-from fleetsim.calibrate.server.engine import ServerEngine, ServerWatch
+from fleetsim.calibrate.server.engine import ServerEngine
 from fleetsim.calibrate.server.probe import budget_of, slots_of
 from fleetsim.calibrate.session import measure
 from fleetsim.engine import EngineLimits, StepTime
@@ -45,7 +45,7 @@ def measured(
     budget_s: float = 300.0,
     done: frozenset[str] = frozenset(),
     quick: bool = True,
-    watch: ServerWatch | None = None,
+    watch: Any = None,
     start: dict[str, Any] = START,
 ) -> Raw:
     """watch: of a server that drafts."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fleetsim.calibrate.facts import GivenFlags
+from fleetsim.calibrate.ask import Calibrate
 from fleetsim.calibrate.raw import RawWriter
 from fleetsim.calibrate.sources import is_raw, read_source
 from fleetsim.calibrate.sources.benchmark_run import batch_iterations, seen_decodes
@@ -153,7 +153,7 @@ def test_throughput_results_need_the_slots(tmp_path: Path) -> None:
     path = write(tmp_path / "throughput.json", result)
     with pytest.raises(InputError, match="--max-num-seqs"):
         read_source(path)
-    o = read_source(path, GivenFlags(max_num_seqs=8)).observations
+    o = read_source(path, Calibrate(max_num_seqs=8)).observations
     assert o.decodes.max() == 8
     assert o.prefill_tokens.sum() == 20 * 64
 

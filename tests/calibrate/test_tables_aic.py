@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fleetsim.calibrate.ask import Calibrate
 from fleetsim.calibrate.derivation import derive_profile, predicted_s
-from fleetsim.calibrate.facts import GivenFlags
 from fleetsim.calibrate.sources import read_source
 from fleetsim.calibrate.sources.aiconfigurator import _config_of
 from fleetsim.engine.model.hf_config import shape_from_config
@@ -23,7 +23,7 @@ from fleetsim.errors import InputError, OutsideError
 from tests.calibrate.bench import TRUTH
 
 REAL = importlib.util.find_spec("aiconfigurator_core") is not None
-QWEN = GivenFlags(model="Qwen/Qwen2.5-7B")
+QWEN = Calibrate(model="Qwen/Qwen2.5-7B")
 
 
 class Engine:
@@ -96,7 +96,7 @@ def test_tables_become_iterations_of_the_model() -> None:
 
 @pytest.mark.usefixtures("package")
 def test_tables_alone_make_a_profile_without_a_prior() -> None:
-    given = GivenFlags(gpu="H200", model="Qwen/Qwen2.5-7B")
+    given = Calibrate(gpu="H200", model="Qwen/Qwen2.5-7B")
     profile = derive_profile([read_source("aiconfigurator", given)], given, name="tables")
     assert profile.kind == "derived"
     assert profile.provenance.engine_version == "0.24.0"
@@ -109,7 +109,7 @@ def test_tables_alone_make_a_profile_without_a_prior() -> None:
 
 @pytest.mark.usefixtures("package")
 def test_types_and_parallelism_are_passed_on() -> None:
-    read_source("aiconfigurator:h200_sxm:0.25.0", GivenFlags(model="Qwen/Qwen3-30B-A3B", tp=2, dtype="fp8"))
+    read_source("aiconfigurator:h200_sxm:0.25.0", Calibrate(model="Qwen/Qwen3-30B-A3B", tp=2, dtype="fp8"))
     made = Engine.compiled
     assert (made["tp_size"], made["moe_tp_size"], made["gemm_quant_mode"]) == (2, 2, "fp8")
     assert made["backend_version"] == "0.25.0"
@@ -127,7 +127,7 @@ def test_what_the_tables_do_not_have() -> None:
     with pytest.raises(InputError, match="or add --gpu"):
         read_source("aiconfigurator", QWEN)
     with pytest.raises(OutsideError, match="divisible by tp_size 3"):
-        read_source("aiconfigurator:h200_sxm", GivenFlags(model="Qwen/Qwen2.5-7B", tp=3))
+        read_source("aiconfigurator:h200_sxm", Calibrate(model="Qwen/Qwen2.5-7B", tp=3))
 
 
 def test_it_is_never_called_unless_installed(monkeypatch: pytest.MonkeyPatch) -> None:

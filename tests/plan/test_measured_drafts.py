@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fleetsim as fs
-from fleetsim.calibrate.told import sheets_of
+from fleetsim.calibrate.facts import sheets_of
 from fleetsim.config import default_scenario, with_changes
 from fleetsim.config.engine_profile import Profile
 from fleetsim.config.profile_files import load_profile, profile_text, seal_of

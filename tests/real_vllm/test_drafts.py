@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from fleetsim.calibrate.ask import Calibrate
-from fleetsim.calibrate.facts import counts_in, measured_drafts
+from fleetsim.calibrate.engine_facts import counts_in, measured_drafts
 from fleetsim.calibrate.fit.design import observations_of
 from fleetsim.calibrate.raw import RawWriter, read_raw
 from fleetsim.calibrate.server import measure_server

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fleetsim.calibrate.facts import facts_of
+from fleetsim.calibrate.engine_facts import facts_of
 from fleetsim.calibrate.raw import Raw, Segment, read_raw
 from fleetsim.calibrate.vllm.parent import NOT_STARTED, End, diagnose
 from fleetsim.config.engine_profile import Profile

@@ -12,7 +12,7 @@ import pytest
 
 from fleetsim.calibrate.ask import Calibrate
 from fleetsim.calibrate.build import build_profile
-from fleetsim.calibrate.facts import facts_of
+from fleetsim.calibrate.engine_facts import facts_of
 from fleetsim.calibrate.fit.design import observations_of
 from fleetsim.calibrate.loads import key_of
 from fleetsim.calibrate.raw import Raw, RawWriter, raw_of, read_raw, records_of

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+import fleetsim as fs
 from fleetsim.cli.main import app
 from fleetsim.config.load import default_scenario, with_changes
 from fleetsim.config.scenario import Scenario
@@ -29,11 +30,12 @@ from fleetsim.replay.facts import replay_document
 from fleetsim.replay.questions import Questions
 from fleetsim.replay.result import ReplayResult
 from fleetsim.replay.run import Replayed, replay
+from fleetsim.tell.console import as_text
 from fleetsim.tell.data import dumps
 from fleetsim.watch import evaluation as looking
-from fleetsim.watch.evaluation import Looker, LookOptions
+from fleetsim.watch.evaluation import Looker
 from fleetsim.watch.exporter import REASONS
-from fleetsim.watch.watch import Look
+from fleetsim.watch.watch import Look, WallClock
 from tests.replay.independent import Job, Ran, run
 from tests.replay.windows import STARVED, window
 
@@ -184,7 +186,7 @@ def looked(monkeypatch: pytest.MonkeyPatch, history: History, **options: Any) ->
     prometheus = Prometheus("http://127.0.0.1:9")
     monkeypatch.setattr(prometheus, "query", lambda *args: [])
     monkeypatch.setattr(type(prometheus), "clock_ahead_s", 0.0, raising=False)
-    return Looker(prometheus, LookOptions(**options), lambda text: None)(history.end_s)
+    return Looker(prometheus, lambda text: None, **options)(history.end_s)
 
 
 @pytest.mark.parametrize("name", ["too small", "max_num_seqs of 16", "a trainer that slows down"])
@@ -268,3 +270,18 @@ def test_verify_diagnoses_as_a_full_replay_does(tmp_path: Path) -> None:
         for more in ([], ["--verify", str(tmp_path / "plan.json")])
     ]
     assert verdicts[0] == verdicts[1]
+
+
+def test_the_watcher_says_in_python_what_its_command_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    history = history_of("too small")
+    monkeypatch.setattr(looking, "read_prometheus", lambda *args, **more: history)
+    monkeypatch.setattr(Prometheus, "query", lambda *args: [])
+    monkeypatch.setattr(Prometheus, "clock_ahead_s", 0.0, raising=False)
+    monkeypatch.setattr(WallClock, "now", lambda self: history.end_s)
+    ours = fs.watch(prometheus="http://127.0.0.1:9", resize_on=0.2)
+    words = ["watch", "--prometheus", "http://127.0.0.1:9", "--resize-on", "0.2", "--once"]
+    theirs = CliRunner().invoke(app, [*words, "--json"])
+    assert ours.document() == json.loads(theirs.stdout), theirs.stderr
+    assert as_text(ours.view(), 80).strip() == CliRunner().invoke(app, words, env={"COLUMNS": "80"}).stdout.strip()
+    with pytest.raises(InputError, match=r"^prometheus: "):
+        fs.watch()

@@ -7,8 +7,8 @@ import re
 import pytest
 
 from fleetsim.alerts.alert_rule import per_month, short
+from fleetsim.alerts.facts import document
 from fleetsim.alerts.signals import BY_STANDING_NAME
-from fleetsim.alerts.told import document
 from fleetsim.records import replace
 from fleetsim.tell.console import as_text
 from fleetsim.tell.terminal import draw

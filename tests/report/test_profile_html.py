@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fleetsim.calibrate.told import document
+from fleetsim.calibrate.facts import document
 from fleetsim.config.engine_profile import Profile
 from fleetsim.errors import OutsideError
 from fleetsim.tell.charts.axes import log_axis

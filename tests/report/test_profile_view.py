@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetsim import units
+from fleetsim.calibrate.facts import checked_document, document, drift_words, listed_words, sheets_of
 from fleetsim.calibrate.known_profiles import ListedProfile, compared, drift_of
 from fleetsim.calibrate.points import how_good, what_it_is
-from fleetsim.calibrate.told import checked_document, document, drift_words, listed_words, sheets_of
 from fleetsim.config.engine_profile import BatchCheck, EstimateFields, Profile
 from fleetsim.tell.console import as_text
 from fleetsim.tell.document import Document

@@ -22,8 +22,8 @@ from fleetsim.tell.charts.chart import Rows
 from fleetsim.tell.page import document_page
 from fleetsim.validate.arms import Figures
 from fleetsim.validate.case import case_files, load_cases
+from fleetsim.validate.facts import document
 from fleetsim.validate.fit import Fitted
-from fleetsim.validate.told import document
 from fleetsim.validate.verdict import CaseResult, judge
 from tests.report.test_profile_html import Page, asks, charts_in, marks_of, series_of
 

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from fleetsim.alerts.dashboard import dashboard
-from fleetsim.alerts.dashboard_metrics import (
-    catalogue,
+from fleetsim.alerts.dashboard import (
+    LATER,
+    dashboard,
+    exposed,
     exposed_names,
     expressions,
     metrics_of,
@@ -18,29 +19,30 @@ from fleetsim.alerts.dashboard_metrics import (
 )
 from fleetsim.alerts.metric_names import MetricNames, checked, is_matchers
 from fleetsim.alerts.rules import Writing
-from fleetsim.alerts.signal_values import Expected
 from fleetsim.alerts.signals import STANDING
 from fleetsim.errors import InputError
+from fleetsim.history.signals import SIGNALS
 from tests.standing.plans import chosen, promtool, written
 
-EXPECTED = Expected(4, 20.0, 1e-5, 128.0)
+# Every metric that fleetsim knows to exist.
+CATALOGUE = LATER | {name for signal in SIGNALS for family in exposed(signal) for name in family}
 
 
 def made(engine: str = "vllm", **mapping: str) -> dict[str, object]:
     names = MetricNames(engine, 'namespace="rl"', "", mapping)
-    return dashboard(None, Writing(names, "small"), EXPECTED)
+    return dashboard(chosen(), Writing(names, "small"))
 
 
 @pytest.mark.parametrize("engine", ["vllm", "vllm-ray", "sglang"])
 def test_every_metric_exists_and_every_expression_is_promql(tmp_path: Path, engine: str) -> None:
     document = made(engine)
-    assert unknown_metrics(expressions(document), catalogue(MetricNames(engine))) == []
+    assert unknown_metrics(expressions(document), CATALOGUE) == []
     rules = [{"record": f"panel:{k}", "expr": expr} for k, expr in enumerate(expressions(document))]
     promtool("check", "rules", written(tmp_path, "r.yaml", {"groups": [{"name": "dashboard", "rules": rules}]}))
 
 
 def test_a_metric_that_does_not_exist_is_found() -> None:
-    assert unknown_metrics(["sum(rate(vllm:no_such_total[5m]))"], catalogue(MetricNames())) == ["vllm:no_such_total"]
+    assert unknown_metrics(["sum(rate(vllm:no_such_total[5m]))"], CATALOGUE) == ["vllm:no_such_total"]
     assert metrics_of('sum by (pod) (a{b="c(d)"}) / on (x) max(b offset 5m)') >= {"a", "b"}
     assert exposed_names('# TYPE a counter\na_total{x="y"} 1\nb 2\n') == {"a_total", "b"}
 

@@ -12,8 +12,7 @@ import pytest
 
 import fleetsim as fs
 from fleetsim.alerts import rehearsal
-from fleetsim.alerts.alert_rule import Standing, Tracer
-from fleetsim.alerts.inhibition import alarms
+from fleetsim.alerts.alert_rule import Standing, Tracer, alarms
 from fleetsim.alerts.learned import Learned, learned_of, scraped_history
 from fleetsim.alerts.metric_names import MetricNames
 from fleetsim.alerts.planned_fleet import PlanFields, PlannedFleet

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetsim.alerts.rate import any_lately, averages, counts, lowest_lately, mended, rates, total, windows
+from fleetsim.alerts.signal_values import any_lately, averages, counts, lowest_lately, mended, rates, total, windows
 
 Values = st.lists(st.one_of(st.none(), st.integers(0, 1000)), min_size=1, max_size=40)
 

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from fleetsim.alerts import promtool_tests
-from fleetsim.alerts.alert_rule import Tracer
+from fleetsim.alerts.alert_rule import Tracer, alarms
 from fleetsim.alerts.faults import BY_FAULT, Onset, cut, run_with_event, scraped_run
-from fleetsim.alerts.inhibition import alarms
 from fleetsim.alerts.metric_names import MetricNames
 from fleetsim.alerts.rules import Writing, only, record_name, rules_document
 from fleetsim.alerts.signal_values import Scraped

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from fleetsim.alerts import promtool_tests, rehearsal
-from fleetsim.alerts.alert_rule import Tracer, duration, fires
+from fleetsim.alerts.alert_rule import Tracer, alarms, duration, fires
 from fleetsim.alerts.faults import BY_FAULT, HEALTHY, scraped_run, steady_run
-from fleetsim.alerts.inhibition import alarms
 from fleetsim.alerts.metric_names import MetricNames
 from fleetsim.alerts.planned_fleet import PlanFields
 from fleetsim.alerts.rehearsal import doubt_of, drawn, rehearse

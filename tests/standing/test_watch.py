@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,12 +13,11 @@ import pytest
 from fleetsim.errors import InputError, OutsideError, Problem
 from fleetsim.history.prometheus import Prometheus
 from fleetsim.records import replace
-from fleetsim.watch.evaluation import Looker, LookOptions, of_now
-from fleetsim.watch.hysteresis import Damping
-from fleetsim.watch.watch import Look, Status, WallClock, WatchLoop, WatchOptions
+from fleetsim.watch.evaluation import Looker, of_now
+from fleetsim.watch.watch import Damping, Look, Status, WallClock, WatchLoop
 from tests.history.fake_prometheus import Series, serving
 
-OPTIONS = WatchOptions(every_s=60.0, stale_s=300.0, damping=Damping(up_after=2, down_after=4, cool_down_s=0.0))
+OPTIONS: dict[str, Any] = {"every_s": 60.0, "damping": Damping(up_after=2, down_after=4, cool_down_s=0.0)}
 LOOK = Look(data_s=0.0, current=8, wanted=8, observed_idle=0.1, predicted_idle=0.12, model_error=0.03)
 
 
@@ -37,13 +37,13 @@ class Clock:
 
 
 def watched(
-    look: Callable[[float], Look], minutes: int, options: WatchOptions = OPTIONS
+    look: Callable[[float], Look], minutes: int, options: dict[str, Any] = OPTIONS
 ) -> tuple[list[Status], list[str]]:
     """The status after each evaluation, and what was told."""
     told: list[str] = []
     seen: list[Status] = []
     clock = Clock(minutes * 60.0, lambda now: seen.append(watch.status()))
-    watch = WatchLoop(look, clock, options, told.append)
+    watch = WatchLoop(look, clock, told.append, **options)
     watch.run()
     return seen, told
 
@@ -128,7 +128,7 @@ def test_a_look_that_hangs_withdraws_the_recommendation_meanwhile() -> None:
     seen, _ = watched(fresh, 5)
     assert seen[-1].recommended == 8
     clock = Clock(1e9)
-    watch = WatchLoop(fresh, clock, OPTIONS, lambda text: None)
+    watch = WatchLoop(fresh, clock, lambda text: None, **OPTIONS)
     for _ in range(3):
         watch.evaluate()
         clock.t += 60
@@ -164,9 +164,9 @@ def test_a_count_that_is_wanted_beside_a_fault_never_moves_the_fleet() -> None:
 def test_a_watcher_that_starts_beside_a_fault_keeps_what_is_there() -> None:
     """After as many looks as a recommendation needs: a restart amid a roll-out moves nothing. Not the plan's count."""
     sick = replace(LOOK, wanted=None, withheld="trainer", why="first mend the trainer", current=6)
-    seen, _ = watched(lambda now: replace(sick, data_s=now - 10), 5, replace(OPTIONS, start=11))
+    seen, _ = watched(lambda now: replace(sick, data_s=now - 10), 5, {**OPTIONS, "start": 11})
     assert [s.recommended for s in seen] == [None, 6, 6, 6, 6]
-    well, _ = watched(lambda now: fresh(now) if now > 180 else replace(sick, data_s=now), 6, replace(OPTIONS, start=11))
+    well, _ = watched(lambda now: fresh(now) if now > 180 else replace(sick, data_s=now), 6, {**OPTIONS, "start": 11})
     assert [s.recommended for s in well] == [None, 6, 6, 6, 11, 11]
 
 
@@ -184,7 +184,7 @@ def test_samples_from_the_future_are_not_fresh() -> None:
 
 
 def test_a_plan_is_held_from_the_first_good_look() -> None:
-    seen, _ = watched(fresh, 5, replace(OPTIONS, start=11))
+    seen, _ = watched(fresh, 5, {**OPTIONS, "start": 11})
     assert [s.recommended for s in seen] == [11, 11, 11, 8, 8]  # down after four evaluations
 
 
@@ -197,7 +197,7 @@ def test_slow_looks_do_not_drift_the_schedule() -> None:
         return fresh(now)
 
     clock = Clock(300.0)
-    WatchLoop(look, clock, OPTIONS, lambda text: None).run()
+    WatchLoop(look, clock, lambda text: None, **OPTIONS).run()
     assert at == [0, 60, 120, 180, 240]
 
 
@@ -213,9 +213,7 @@ def test_bad_input_of_one_evaluation_does_not_end_the_watch() -> None:
 
 def test_the_wall_clock_can_be_stopped_from_elsewhere() -> None:
     clock = WallClock()
-    watch = WatchLoop(
-        lambda now: replace(LOOK, data_s=now), clock, WatchOptions(every_s=3600, stale_s=7200), lambda t: None
-    )
+    watch = WatchLoop(lambda now: replace(LOOK, data_s=now), clock, lambda t: None, every_s=3600, stale_s=7200)
     thread = threading.Thread(target=watch.run)
     thread.start()
     clock.stop()
@@ -227,7 +225,7 @@ def test_the_wall_clock_can_be_stopped_from_elsewhere() -> None:
 @pytest.mark.parametrize(("every", "stale"), [(0.0, 300.0), (float("nan"), 300.0), (60.0, 100.0), (60.0, float("inf"))])
 def test_senseless_times_are_refused(every: float, stale: float) -> None:
     with pytest.raises(InputError):
-        WatchOptions(every_s=every, stale_s=stale)
+        WatchLoop(lambda now: LOOK, WallClock(), print, every_s=every, stale_s=stale)
 
 
 def test_an_empty_window_is_told_in_the_watcher_s_own_flags() -> None:
@@ -237,7 +235,7 @@ def test_an_empty_window_is_told_in_the_watcher_s_own_flags() -> None:
     with serving([series]) as fake:
         prometheus = Prometheus(fake.url)
         prometheus.query("vllm:num_requests_running", now)  # its clock is known from any answer
-        look = Looker(prometheus, LookOptions(window_s=1800.0), lambda text: None)
+        look = Looker(prometheus, lambda text: None, window_s=1800.0)
         with pytest.raises(InputError) as caught:
             look(now)
     text = str(caught.value)

@@ -16,7 +16,7 @@ from fleetsim.config.load import default_scenario
 from fleetsim.errors import InputError
 from fleetsim.history.run_log import read_run_log
 from fleetsim.watch.ask import FleetWatch, log_watch
-from fleetsim.watch.run_log import LogOptions, LogWatch, last_part
+from fleetsim.watch.run_log import LogWatch, last_part
 from fleetsim.watch.watch import WallClock
 from tests.history.verl_log import VerlJob, console
 
@@ -42,8 +42,7 @@ class Clock:
 
 def _told(path: Path, *acts: Callable[[], None], window_s: float = 900.0) -> list[str]:
     told: list[str] = []
-    options = LogOptions(str(path), window_s, 30.0, default_scenario())
-    LogWatch(options, Clock(*acts), told.append).run()
+    LogWatch(str(path), window_s, 30.0, default_scenario(), Clock(*acts), told.append).run()
     return told
 
 

@@ -24,8 +24,8 @@ from fleetsim.job.uncertainty import RERUN, step_off
 from fleetsim.records import replace
 from fleetsim.tell.markdown import same
 from fleetsim.validate.arms import blind_scenario_of, factors_of, scenario_of
+from fleetsim.validate.ask import ValidateResult
 from fleetsim.validate.case import PublishedCase, load_cases, shipped
-from fleetsim.validate.documents import docs_files
 from fleetsim.validate.fit import fit, search
 from fleetsim.validate.groups import HELD, MODELLED, OWN, SEALED, Row, apart, groups_of, range_of, rows_of
 from fleetsim.validate.ledger import read_ledger
@@ -262,6 +262,11 @@ def rows() -> tuple[Row, ...]:
     return rows_of(published(), read_ledger(shipped()))
 
 
+@cache
+def docs() -> dict[str, str]:
+    return ValidateResult(tuple(published()), len(published()), rows(), told()).docs()
+
+
 def test_published_bottlenecks() -> None:
     wrong = [f"{r.case.id} {a.arm.name}" for r in published() for a in r.arms if a.bottleneck is False]
     assert wrong == ["S03 steady"]
@@ -329,14 +334,14 @@ def test_every_arm_that_is_far_off_blind_says_why() -> None:
 
 def test_arms_that_nobody_can_predict_are_named() -> None:
     known = {(r.case.id, a.arm.name) for r in published() for a in r.arms if a.arm.unpublished}
-    page = docs_files(published(), told(), rows())["validation.md"]
+    page = docs()["validation.md"]
     listed = page.partition("## Not predictable from what is published")[2].partition("\n## ")[0]
     assert all(case in listed and arm in listed for case, arm in known)
 
 
 def test_the_page_is_what_the_command_writes() -> None:
     written = (ROOT / "docs" / "validation.md").read_text(encoding="utf-8")
-    assert same(written, docs_files(published(), told(), rows())["validation.md"], relative=0.02, absolute=0.6)
+    assert same(written, docs()["validation.md"], relative=0.02, absolute=0.6)
 
 
 def test_twelve_plans_are_told_as_they_are_predicted_today() -> None:
@@ -347,7 +352,7 @@ def test_twelve_plans_are_told_as_they_are_predicted_today() -> None:
 
 
 def test_the_plot_shows_every_arm_that_has_a_figure() -> None:
-    plot = docs_files(published(), told(), rows())["validation.svg"]
+    plot = docs()["validation.svg"]
     shown = [a for r in published() for a in r.arms if a.error is not None]
     symbols = [s for s in ElementTree.fromstring(plot).iter() if s.tag.endswith(("circle", "path"))]
     of_arms = [s for s in symbols if any(part.tag.endswith("title") for part in s)]

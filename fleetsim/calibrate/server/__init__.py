@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
-from fleetsim.calibrate.facts import GivenFlags
 from fleetsim.errors import OutsideError
 
 if TYPE_CHECKING:
@@ -98,9 +97,9 @@ async def _engine(
     from fleetsim.calibrate.server.metrics import Guard, gauges_of
     from fleetsim.calibrate.server.probe import dialect_of, try_limits
 
-    given, shown = GivenFlags.of(asked), client.address.root
+    shown = client.address.root
     tell(f"asking {shown} what it serves")
-    served = choose_model(await models_of(client), given.model, shown)
+    served = choose_model(await models_of(client), asked.model, shown)
 
     async def read() -> Gauges | None:
         status, _, text = await client.get(client.address.own("metrics"))
@@ -112,8 +111,8 @@ async def _engine(
     player = HttpPlayer(client, guard.count)
     player.dialect = dialect = await dialect_of(client, served["id"], secrets.randbits(48), player)
     at_once = _streams_at_once()
-    await try_limits(known, given, player, guard, at_once, began + PROBE_SHARE * asked.seconds, tell)
-    known.settle(given)
+    await try_limits(known, asked, player, guard, at_once, began + PROBE_SHARE * asked.seconds, tell)
+    known.settle(asked)
     if dialect.ends_early:
         say("the server ends responses early (it does not honour ignore_eos): lengths are what came")
     drafts = None if gauges is None else gauges.drafts

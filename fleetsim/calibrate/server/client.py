@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from fleetsim.calibrate.session import LoadRefusedError
 from fleetsim.errors import InputError, OutsideError, Problem
+from fleetsim.faces import flag
 from fleetsim.json_text import from_json
 
 CONNECT_S, GET_S = 10.0, 30.0
@@ -48,7 +49,7 @@ def address_of(url: str) -> Address:
     """
 
     def refuse(value: str, rule: str, remedy: str) -> InputError:
-        return InputError([Problem("--url", value, rule, remedy)])
+        return InputError([Problem(flag("url"), value, rule, remedy)])
 
     text = url.strip()
     try:

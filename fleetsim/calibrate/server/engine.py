@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from fleetsim import units
-from fleetsim.calibrate.facts import DraftCounts
+from fleetsim.calibrate.engine_facts import DraftCounts
 from fleetsim.calibrate.loads import Limits, Load, Ran, prompt_chunks, warm_ups
 from fleetsim.calibrate.raw import RawWriter, request_columns
-from fleetsim.calibrate.server.metrics import Gauges
-from fleetsim.calibrate.server.play import Play, Played, Player, Stream, longer, plays_of
+from fleetsim.calibrate.server.play import Play, Played, Stream, longer, plays_of
 from fleetsim.calibrate.session import load_words
+
+if TYPE_CHECKING:
+    from fleetsim.calibrate.server.http_player import HttpPlayer
+    from fleetsim.calibrate.server.metrics import Gauges, Guard
 
 # --- From arrival times to observations: which iterations must have lain between two moments that a client saw.
 # Pure functions of streams. A server sends the tokens of one iteration together, so moments are taken at arrivals, and
@@ -159,13 +162,6 @@ def _usual_gap(times: NDArray[np.float64]) -> float:
 BUSY_CLIENT = 0.9
 
 
-class ServerWatch(Protocol):
-    """Who looks whether others are on the server (metrics.Guard)."""
-
-    async def idle(self) -> Gauges | None:
-        """Waits between loads until the server is idle. Raises OutsideError where others have come."""
-
-
 class ServerEngine(Struct):
     """A server that is measured.
 
@@ -173,8 +169,8 @@ class ServerEngine(Struct):
     with decodes. drafting: an iteration brings more than a token of a stream.
     """
 
-    player: Player
-    watch: ServerWatch
+    player: HttpPlayer
+    watch: Guard
     writer: RawWriter
     limits: Limits
     start: dict[str, Any]

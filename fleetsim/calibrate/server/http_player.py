@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from fleetsim.calibrate.server.client import Client, GoneError
-from fleetsim.calibrate.server.play import Ask, Course, Dialect, Play, Played, Stream
+from fleetsim.calibrate.server.play import Ask, Dialect, Play, Played, Stream
 from fleetsim.errors import OutsideError
 from fleetsim.json_text import from_json
 
@@ -20,7 +20,6 @@ from fleetsim.json_text import from_json
 class _State(Struct):
     """One play under way. at: called whenever something arrives. moved: set on everything that a moment may hang on."""
 
-    course: Course
     played: Played
     deadline_s: float
     last_s: float
@@ -51,8 +50,8 @@ class HttpPlayer:
         bodies, late = (
             [self.dialect.body(ask) for ask in asks] for asks in (play.asks, play.then)
         )  # before any goes out
-        played = Played([])
-        state = _State(Course(play, sum(a.n for a in play.asks)), played, deadline_s, self.now(), at)
+        played = Played(play)
+        state = _State(played, deadline_s, self.now(), at)
         began, cpu = self.now(), time.thread_time()
         for ask, body in zip(play.asks, bodies, strict=True):
             self._begin(state, ask, body, late=False)
@@ -73,21 +72,21 @@ class HttpPlayer:
 
     async def _conduct(self, play: Play, late: list[bytes], state: _State) -> None:
         """Waits for the play's moments in turn, sends what is to be sent then, and returns at its end."""
-        course, played = state.course, state.played
+        played = state.played
         if play.window is None and not play.then:
             await self._until(state, lambda: False)
             return
-        if not await self._until(state, lambda: course.all_began or course.crowded) or not course.all_began:
+        if not await self._until(state, lambda: played.all_began or played.stuck) or not played.all_began:
             played.crowded = not played.cut
             return
         for ask, body in zip(play.then, late, strict=True):
-            course.aim(play.gap)
-            if not await self._until(state, lambda: course.reached):
+            played.aim(play.gap)
+            if not await self._until(state, lambda: played.reached):
                 return
             if not await self._until(state, self._begin(state, ask, body, late=True).done):
                 return
-        course.aim(play.window or play.gap)
-        await self._until(state, lambda: course.reached)
+        played.aim(play.window or play.gap)
+        await self._until(state, lambda: played.reached)
 
     async def _until(self, state: _State, come: Callable[[], bool]) -> bool:
         """Waits for a moment. Returns whether it has come; raises what went wrong in a stream."""
@@ -131,7 +130,7 @@ class HttpPlayer:
                     at_s = state.last_s = self.now()
                     for stream, tokens in response.read(data):
                         self._arrive(state, stream, at_s, tokens)
-                    state.course.ended += 0 if late else response.just_ended
+                    state.played.ended += 0 if late else response.just_ended
                     if state.at is not None:
                         state.at()
         except BrokenStreamError as error:
@@ -151,14 +150,14 @@ class HttpPlayer:
 
     @staticmethod
     def _arrive(state: _State, stream: Stream, at_s: float, tokens: float) -> None:
-        course = state.course
+        played = state.played
         if not stream.late:
-            course.total += tokens
+            played.total += tokens
             if not stream.times:
-                course.first()
-                if course.all_began:
+                played.first()
+                if played.all_began:
                     state.moved.set()
-            if course.reached or (not course.all_began and course.crowded):
+            if played.reached or (not played.all_began and played.stuck):
                 state.moved.set()
         stream.arrived(at_s, tokens)
 

@@ -10,11 +10,12 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from fleetsim.calibrate.facts import GivenFlags
+from fleetsim.calibrate.ask import Calibrate
 from fleetsim.calibrate.loads import Limits
 from fleetsim.calibrate.server.client import Client
 from fleetsim.calibrate.server.metrics import Gauges
 from fleetsim.errors import InputError, OutsideError, Problem
+from fleetsim.faces import flag
 from fleetsim.json_text import from_json
 
 # vLLM's for a server on a GPU of less than 70 GiB (vllm/engine/arg_utils.py); its block on CUDA is 16.
@@ -51,7 +52,7 @@ class Identity(Struct):
     cuda: str = ""
     assumed: list[str] = field(default_factory=list)
 
-    def settle(self, given: GivenFlags) -> None:
+    def settle(self, given: Calibrate) -> None:
         """Fills what the server and the probes did not say from the user's flags, then from defaults."""
         for name, default in DEFAULTS.items():
             if getattr(self, name) is None and getattr(given, name) is None:
@@ -138,12 +139,12 @@ def choose_model(models: list[dict[str, Any]], wanted: str | None, shown: str) -
     if wanted is not None:
         named = [m for m in models if m["id"] == wanted] + [m for m in bases if m.get("root") == wanted]
         if not named:
-            raise InputError([Problem("--model", wanted, f"not served at {shown}", f"it serves: {listed}")])
+            raise InputError([Problem(flag("model"), wanted, f"not served at {shown}", f"it serves: {listed}")])
         return named[0]
     if not bases:
         raise OutsideError(f"{shown}: serves no model; wait until it has loaded one")
     if len(bases) > 1:
-        raise InputError([Problem("--model", None, f"{shown} serves several models", f"choose one: {listed}")])
+        raise InputError([Problem(flag("model"), None, f"{shown} serves several models", f"choose one: {listed}")])
     return bases[0]
 
 

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 
 from msgspec import Struct
 
-from fleetsim.calibrate.facts import DraftCounts
+from fleetsim.calibrate.engine_facts import DraftCounts
 from fleetsim.errors import OutsideError
 
 NAME = re.compile(r"^(?:ray_)?(vllm|sglang)[:_](.+?)(?:_total)?$")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from msgspec import Struct, field
@@ -85,16 +84,34 @@ class Stream(Struct):
             self.counts = [c * scale for c in self.counts]
 
 
-class Played(Struct):
-    """What came of a play. cut: the deadline came first. crowded: the streams never all ran at once.
+PATIENCE = 192  # tokens per running stream without another one beginning, after which the rest are taken to wait
 
-    started: streams that made tokens. client_cpu: share of a core that the client itself took, None where unknown.
+
+class Played(Struct):
+    """A play and what came of it: how far it is, counted as tokens arrive, with constant work for each of them.
+
+    Its moments come in turn: all streams of Play.asks have begun, each request of Play.then, the end of the window.
+    cut: the deadline came first. crowded: the streams never all ran at once. started, ended: of the streams of
+    Play.asks. total: their tokens; last_start: when the last of them began; goal: at the next moment. client_cpu: share
+    of a core that the client itself took, None where unknown.
     """
 
-    streams: list[Stream]
+    play: Play
+    streams: list[Stream] = field(default_factory=list)
     cut: bool = False
     crowded: bool = False
     client_cpu: float | None = None
+    total: float = 0.0
+    started: int = 0
+    ended: int = 0
+    last_start: float = 0.0
+    goal: float | None = None
+    expected: int = 0
+    longest: int = 0
+
+    def __post_init__(self) -> None:
+        self.expected = sum(a.n for a in self.play.asks)
+        self.longest = max((a.prompt_tokens for a in self.play.asks), default=0)
 
     @property
     def base(self) -> list[Stream]:
@@ -106,56 +123,22 @@ class Played(Struct):
         """The streams of Play.then, in their order."""
         return [s for s in self.streams if s.late]
 
-    @property
-    def started(self) -> int:
-        """Streams of Play.asks that made a token."""
-        return sum(bool(s.times) for s in self.base)
-
-
-class Player(Protocol):
-    """A server that plays. Times are seconds on a clock that only goes forward."""
-
-    def now(self) -> float:
-        """Seconds on that clock."""
-
-    async def play(self, play: Play, deadline_s: float, at: Callable[[], None] | None = None) -> Played:
-        """Sends the requests and returns their streams. Raises OutsideError where the server fails."""
-
-
-PATIENCE = 192  # tokens per running stream without another one beginning, after which the rest are taken to wait
-
-
-class Course(Struct):
-    """How far a play has come, counted as tokens arrive: constant work per arrival, whatever the number of streams.
-
-    Its moments come in turn: all streams have begun, each request of Play.then, the end of the window.
-    """
-
-    play: Play
-    expected: int
-    total: float = 0.0
-    started: int = 0
-    ended: int = 0
-    all_began: bool = False
-    last_start: float = 0.0
-    goal: float | None = None
-    longest: int = 0
-
-    def __post_init__(self) -> None:
-        self.longest = max((a.prompt_tokens for a in self.play.asks), default=0)
-
     def first(self) -> None:
         """A stream of Play.asks made its first token."""
         self.started += 1
         self.last_start = self.total
-        self.all_began = self.started == self.expected
 
     def aim(self, tokens_per_stream: int) -> None:
         """The next moment lies this many tokens per stream ahead."""
         self.goal = self.total + tokens_per_stream * self.expected
 
     @property
-    def crowded(self) -> bool:
+    def all_began(self) -> bool:
+        """Whether all streams of Play.asks have begun."""
+        return self.started == self.expected
+
+    @property
+    def stuck(self) -> bool:
         """Whether the streams do not all fit: one ended before the last began, or the running ones go on without it."""
         if self.all_began or self.started == 0:
             return False

@@ -12,13 +12,13 @@ from collections.abc import Callable
 import numpy as np
 from msgspec import Struct, field
 
-from fleetsim.calibrate.facts import GivenFlags
+from fleetsim.calibrate.ask import Calibrate
 from fleetsim.calibrate.server.client import Client
 from fleetsim.calibrate.server.engine import ServerEngine
 from fleetsim.calibrate.server.http_player import HttpPlayer
 from fleetsim.calibrate.server.identity import Identity
 from fleetsim.calibrate.server.metrics import Guard
-from fleetsim.calibrate.server.play import EXTRAS, Ask, Dialect, Play, Player, Prompts
+from fleetsim.calibrate.server.play import EXTRAS, Ask, Dialect, Play, Prompts
 from fleetsim.calibrate.session import LoadRefusedError
 from fleetsim.errors import OutsideError
 
@@ -60,7 +60,7 @@ async def dialect_of(client: Client, model: str, nonce: int, player: HttpPlayer)
     )
 
 
-async def slots_of(player: Player, at_once: int, deadline_s: float, room_tokens: int) -> tuple[int, bool] | None:
+async def slots_of(player: HttpPlayer, at_once: int, deadline_s: float, room_tokens: int) -> tuple[int, bool] | None:
     """How many requests run at once, from how many of many short ones make tokens while none ends, and whether that
     bounds them (otherwise only the client's own number did). None where the deadline came first. room_tokens: what the
     KV cache holds, as far as known.
@@ -76,7 +76,7 @@ async def slots_of(player: Player, at_once: int, deadline_s: float, room_tokens:
     return ask, False
 
 
-async def budget_of(player: Player, longest: int, key: int, deadline_s: float) -> int | None:
+async def budget_of(player: HttpPlayer, longest: int, key: int, deadline_s: float) -> int | None:
     """max_num_batched_tokens, from the pieces in which a long prompt is computed beside one decoding stream.
 
     The stream's gaps are long while a piece is computed: prompt tokens over pieces bounds the budget from below and
@@ -107,8 +107,8 @@ async def budget_of(player: Player, longest: int, key: int, deadline_s: float) -
 
 async def try_limits(
     known: Identity,
-    given: GivenFlags,
-    player: Player,
+    given: Calibrate,
+    player: HttpPlayer,
     guard: Guard,
     at_once: int,
     deadline_s: float,
@@ -143,7 +143,7 @@ TRIES = 3
 class _Arrivals(Struct):
     """When something came, while a play runs."""
 
-    player: Player
+    player: HttpPlayer
     first_s: float = -1.0
     last_s: float = -1.0
     came: asyncio.Event = field(default_factory=asyncio.Event)
@@ -176,7 +176,7 @@ async def measure_sync(client: Client, engine: ServerEngine, deadline_s: float) 
 
 
 async def pause_and_resume(
-    client: Client, player: Player, play: Play, deadline_s: float
+    client: Client, player: HttpPlayer, play: Play, deadline_s: float
 ) -> dict[str, float | int] | None:
     """Seconds from asking for a pause until nothing comes any more, and from resuming until the next token.
 

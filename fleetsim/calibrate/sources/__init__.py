@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from fleetsim.calibrate.facts import GivenFlags
+from fleetsim.calibrate.ask import Calibrate
 from fleetsim.calibrate.raw import first_record
 from fleetsim.calibrate.sources.benchmark_run import Run, measured_of
 from fleetsim.calibrate.sources.benchmarks import FORMATS, MEANS, SERVE, read_benchmarks
@@ -36,14 +36,14 @@ def is_raw(path: str) -> bool:
     return str(first_record(path).get("t")) in RECORDS
 
 
-def read_source(path: str, given: GivenFlags | None = None) -> Source:
+def read_source(path: str, given: Calibrate | None = None) -> Source:
     """The measurements at `path`, whatever wrote them; `aiconfigurator:SYSTEM[:VERSION]` names operator tables.
 
     A folder is what `vllm bench sweep` leaves: all its run=N.json, else all JSON files in it. given: what the user says
     of the engine. Raises InputError for what is none of the known files, with what was looked for, and for every number
     that is missing or impossible; OutsideError where aiconfigurator is not installed.
     """
-    how = FileReading(given or GivenFlags())
+    how = FileReading(given or Calibrate())
     if path == OPERATORS or path.startswith(f"{OPERATORS}:"):
         from fleetsim.calibrate.sources.aiconfigurator import read_operators
 

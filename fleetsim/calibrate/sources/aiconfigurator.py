@@ -20,7 +20,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from fleetsim.calibrate.facts import GivenFlags
+from fleetsim.calibrate.ask import Calibrate
 from fleetsim.calibrate.sources.source import Duration, Facts, Source, config_of, iteration, observations_from
 from fleetsim.engine.gpus import gpu_spec
 from fleetsim.engine.model.mixers import Attention
@@ -28,6 +28,7 @@ from fleetsim.engine.model.mlps import Mixture
 from fleetsim.engine.model.names import model_shape
 from fleetsim.engine.model.shape import ModelShape
 from fleetsim.errors import InputError, OutsideError, Problem
+from fleetsim.faces import flag
 from fleetsim.records import replace
 
 PACKAGE = "aiconfigurator_core"
@@ -47,7 +48,7 @@ ASSUMED = (
 )
 
 
-def read_operators(path: str, given: GivenFlags) -> Source:
+def read_operators(path: str, given: Calibrate) -> Source:
     """Iterations of a model from the operator tables. path: `aiconfigurator:SYSTEM[:VERSION]`, as h200_sxm:0.24.0.
 
     Without SYSTEM it follows from --gpu; VERSION is one of vLLM whose tables there are, else the current ones. Raises
@@ -57,7 +58,7 @@ def read_operators(path: str, given: GivenFlags) -> Source:
     system, asked = [*parts, "", ""][1:3]
     if given.model is None:
         rule = "operator tables need the model's shape"
-        raise InputError([Problem("--model", None, rule, "add --model, a built-in name or a config.json")])
+        raise InputError([Problem(flag("model"), None, rule, "add --model, a built-in name or a config.json")])
     given = replace(given, model=config_of(given.model))
     assert given.model is not None
     shape = model_shape(given.model)
@@ -72,14 +73,14 @@ def read_operators(path: str, given: GivenFlags) -> Source:
 
 
 def _read(
-    core: Any, path: str, model: str, shape: ModelShape, system: str, asked: str | None, tp: int, given: GivenFlags
+    core: Any, path: str, model: str, shape: ModelShape, system: str, asked: str | None, tp: int, given: Calibrate
 ) -> Source:
     quantized = QUANTIZED.get(given.dtype or shape.dtype, {})
     try:
         slots = core.sdk.perf_database.get_version_slots(system, "vllm")
         if not slots:
             known = "this system has no tables of vLLM"
-            raise InputError([Problem("--from", path, known, "take another system, or measure")])
+            raise InputError([Problem(flag("from"), path, known, "take another system, or measure")])
         tables = core.sdk.perf_database.resolve_query_version(system, "vllm", asked or "current")
         parallel = {"tp_size": tp, **({"moe_tp_size": tp, "moe_ep_size": 1} if shape.mixture else {})}
         engine = core.sdk.engine.EngineHandle.compile(
@@ -105,7 +106,7 @@ def _read(
         raise OutsideError(f"aiconfigurator cannot do {shape.name} x{tp} on {system!r} {asked or ''}: {said}") from None
     if blocks < 1:
         raise InputError(
-            [Problem("--model", shape.name, f"leaves no memory for KV cache on {system} x{tp}", "raise --tp")]
+            [Problem(flag("model"), shape.name, f"leaves no memory for KV cache on {system} x{tp}", "raise --tp")]
         )
     measured = _iterations(engine, shape, blocks * (given.block_size or BLOCK_SIZE))
     observations, runs = observations_from(measured, path)
@@ -168,14 +169,16 @@ def _check_system(core: Any, system: str) -> None:
     folder = Path(os.path.dirname(core.__file__)) / "systems"
     known = sorted(p.stem for p in folder.glob("*.yaml") if (folder / "data" / p.stem).is_dir())
     if system not in known:
-        raise InputError([Problem("--from", f"aiconfigurator:{system}", f"one of {', '.join(known)}", "name a system")])
+        raise InputError(
+            [Problem(flag("from"), f"aiconfigurator:{system}", f"one of {', '.join(known)}", "name a system")]
+        )
 
 
 def _system_of(gpu: str | None) -> str:
     """H200-SXM as h200_sxm; raises InputError without a GPU."""
     if gpu is None:
         rule = "operator tables are measured per system"
-        raise InputError([Problem("--from", "aiconfigurator", rule, "write aiconfigurator:h200_sxm, or add --gpu")])
+        raise InputError([Problem(flag("from"), "aiconfigurator", rule, "write aiconfigurator:h200_sxm, or add --gpu")])
     return gpu_spec(gpu).name.lower().replace("-", "_").removesuffix("_80gb")
 
 
@@ -200,7 +203,7 @@ def _config_of(shape: ModelShape) -> dict[str, Any]:
     plain = isinstance(attention, Attention) and not (attention.gate or attention.indexer or attention.window)
     if len(shape.blocks) > 1 or not plain or (mixture and mixture.shared_width):
         rule = "aiconfigurator knows its layers by the model's own config.json only"
-        raise InputError([Problem("--model", shape.name, rule, "download that file and give its path")])
+        raise InputError([Problem(flag("model"), shape.name, rule, "download that file and give its path")])
     assert isinstance(attention, Attention)
     family = "Qwen3" if attention.qk_norm else "Qwen2" if attention.bias else "Llama"
     mixtral = mixture and not attention.qk_norm and not mixture.shared_width

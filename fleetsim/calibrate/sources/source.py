@@ -13,11 +13,12 @@ import numpy as np
 from msgspec import Struct, field
 from numpy.typing import NDArray
 
-from fleetsim.calibrate.facts import GivenFlags
+from fleetsim.calibrate.ask import Calibrate
 from fleetsim.calibrate.fit.design import PER_DURATION, PER_ITERATION, Observations, in_a_row
 from fleetsim.calibrate.loads import prompt_chunks
 from fleetsim.config.data_files import read_text
 from fleetsim.errors import InputError, Problem
+from fleetsim.faces import flag
 from fleetsim.json_text import from_loose_json
 from fleetsim.records import replace
 
@@ -82,7 +83,7 @@ class FileReading(Struct):
     """How a file is read. given: what the user says of the engine. budget: max_num_batched_tokens. number: of the run
     that is read, 0, 1, 2... notes: what had to be assumed."""
 
-    given: GivenFlags
+    given: Calibrate
     budget: int = BUDGET
     number: int = 0
     notes: list[str] = field(default_factory=list)
@@ -111,13 +112,13 @@ def observations_from(measured: Sequence[Duration], path: str) -> tuple[Observat
     """Durations as the fit takes them, a segment each, and the run of each. Raises InputError if there are none, or if
     one says what no engine can do."""
     if not measured:
-        raise InputError([Problem("--from", path, "holds no usable duration", "give results of finished runs")])
+        raise InputError([Problem(flag("from"), path, "holds no usable duration", "give results of finished runs")])
     rows = np.concatenate([m.iterations for m in measured])
     tokens, seconds = float((rows[:, 0] + rows[:, 2]).max()), max(m.seconds for m in measured)
     for most, found, what in ((MOST_TOKENS, tokens, "tokens in an iteration"), (MOST_S, seconds, "seconds")):
         if found > most:
             rule = f"its numbers make {found:.3g} {what}: no engine has more than {most:,}"
-            raise InputError([Problem("--from", path, rule, "see whether a unit or a digit of a result is wrong")])
+            raise InputError([Problem(flag("from"), path, rule, "see whether a unit or a digit of a result is wrong")])
     observations = Observations(
         seconds=np.array([m.seconds for m in measured]),
         segment=np.arange(len(measured), dtype=np.int32),
@@ -163,7 +164,7 @@ Document = Mapping[str, Any]
 
 def unknown(path: str, found: str) -> InputError:
     """The error for a file that is none of those that can be read."""
-    return InputError([Problem("--from", path, f"{found}; looked for {KNOWN}", AS_WRITTEN)])
+    return InputError([Problem(flag("from"), path, f"{found}; looked for {KNOWN}", AS_WRITTEN)])
 
 
 def text_of(path: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from fleetsim.calibrate.facts import DraftCounts
+from fleetsim.calibrate.engine_facts import DraftCounts
 from fleetsim.calibrate.raw import COLUMNS, RawWriter
 
 S, DS, DU, DV, DT, IDLE, WARM, ND, K, NPF, NP, A, KP, HIT, ADM, OUT, FIN, PRE, RUN, WAIT, BLK, DR = range(len(COLUMNS))

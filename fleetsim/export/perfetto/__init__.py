@@ -17,8 +17,6 @@ from msgspec import Struct
 
 import fleetsim
 from fleetsim.config.scenario import Scenario
-from fleetsim.engine.limits import EngineLimits
-from fleetsim.engine.step_time import StepTime
 from fleetsim.export.perfetto.groups import draw_groups, draw_instances, sampled_groups, stays_of
 from fleetsim.export.perfetto.tracks import Events, StepChoice, draw_queue, draw_syncs, draw_trainer
 from fleetsim.sim import timeline
@@ -60,9 +58,7 @@ class Trace(Struct, frozen=True):
         return buffer.getvalue()
 
 
-def record(
-    scenario: Scenario, plain: Records, steps: StepChoice, engine: tuple[StepTime, EngineLimits] | None = None
-) -> Records:
+def record(scenario: Scenario, plain: Records, steps: StepChoice) -> Records:
     """The run `plain` of the scenario once more, with all that its trace needs. The same records, to the byte.
 
     Its instances are looked at often enough for `steps` of it, and not more often. Raises InputError as
@@ -75,7 +71,6 @@ def record(
     return simulate(
         scenario,
         replication=plain.replication,
-        engine=engine,
         activity=True,
         scrape_every_s=every,
         scrape_between_s=(start, end),

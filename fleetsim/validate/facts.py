@@ -6,8 +6,12 @@ In Markdown a line a case stands for its arms: the terminal and the page of --ht
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Any
 
 from fleetsim import units
+from fleetsim.config.data_files import data_folder, read_text
+from fleetsim.config.yaml_text import MAX_BYTES, from_yaml
 from fleetsim.engine.slowdown import RUNS, slowdown_of
 from fleetsim.records import replace
 from fleetsim.tell.document import (
@@ -27,19 +31,7 @@ from fleetsim.units import number, plural
 from fleetsim.validate.arms import factors_of
 from fleetsim.validate.case import STATED
 from fleetsim.validate.groups import HELD, Row, groups_of, groups_table
-from fleetsim.validate.pictures import (
-    GROUPS,
-    HOW_TO_READ,
-    IN_A_JOB,
-    NO_CASE,
-    NO_CASE_HEAD,
-    RANGES,
-    UNKNOWN,
-    WRITTEN,
-    arms,
-    error_chart,
-    figures_chart,
-)
+from fleetsim.validate.pictures import arms, error_chart, figures_chart
 from fleetsim.validate.run import RangedArm, held_share
 from fleetsim.validate.verdict import (
     BEYOND,
@@ -60,6 +52,8 @@ SCALARS = {
     "trainer_seconds": "trainer's seconds, as a multiple of the stated ones",
     "both": "factor on the step that iterations and trainer share",
 }
+# What the page says beside its figures, by name.
+PROSE = "published/page.yaml"
 FIGURES = {
     "step_s": "seconds of a step",
     "tok_s": "trained tokens per second",
@@ -74,8 +68,8 @@ def document(
 ) -> Document:
     """What `validate` says. of: cases that there are, some of which may not have been asked for. arms: with ranges.
     rows: of every arm, for the groups."""
-    total = summary(results)
-    groups = (GROUPS, groups_table(groups_of(rows)), *_moved(rows)) if rows else ()
+    total, prose = summary(results), prose_of()
+    groups = (prose["groups"], groups_table(groups_of(rows)), *_moved(rows)) if rows else ()
     misses = tuple(_misses(results))
     pictures = error_chart(results), figures_chart(results)
     missed = f"Arms that miss: {', '.join(total.missed)}. Each has a paragraph below." if total.missed else None
@@ -88,10 +82,10 @@ def document(
             (explained(f"opening_{i}", said) for i, said in enumerate(_lede(total, of))),
         ),
         (
-            Section("Where this is from", (WRITTEN,), on=("markdown",)),
-            Section("How to read it", (HOW_TO_READ,), on=("markdown",)),
+            Section("Where this is from", (prose["written"],), on=("markdown",)),
+            Section("How to read it", (prose["how_to_read"],), on=("markdown",)),
             Section("What is assumed in every case", (Bullets(STATED),), on=("markdown",)),
-            Section("What engines lose inside a job", (IN_A_JOB, in_a_job()), on=("markdown", "page")),
+            Section("What engines lose inside a job", (prose["in_a_job"], in_a_job()), on=("markdown", "page")),
             Section(
                 "The gates",
                 (
@@ -104,8 +98,12 @@ def document(
             Section(
                 "Not predictable from what is published",
                 (
-                    Only(("markdown",), present(_without_gate(unknown))),
-                    page_only(*((UNKNOWN, Bullets(unknown)) if unknown else ()), NO_CASE_HEAD, Bullets(NO_CASE)),
+                    Only(("markdown",), present(_without_gate(unknown, prose["unknown"]))),
+                    page_only(
+                        *((prose["unknown"], Bullets(unknown)) if unknown else ()),
+                        prose["no_case_head"],
+                        Bullets(tuple(prose["no_case"])),
+                    ),
                 ),
                 on=("markdown", "page"),
             ),
@@ -121,6 +119,13 @@ def document(
             Section("Assumed in every case", (Bullets(STATED),), on=("page",)),
         ),
     )
+
+
+@cache
+def prose_of() -> dict[str, Any]:
+    """Texts of the page; `no_case` is a list."""
+    prose: dict[str, Any] = from_yaml(read_text(data_folder("scenarios") / PROSE, "PAGE", MAX_BYTES), PROSE)
+    return prose
 
 
 def _moved(rows: Sequence[Row]) -> Iterator[str]:
@@ -154,7 +159,11 @@ def _ranges(arms: Sequence[RangedArm]) -> tuple[Block, ...]:
     said = f"{units.share(plain, 0)} of all arms, {units.share(share, 0)} where every case counts alike; {wanted}"
     table = ranges(arms)
     table = replace(table, rows=(*table.rows, ("all", all_of, said)))
-    return RANGES, Only(("terminal", "page"), (table,)), Only(("markdown",), (f"Held: {all_of}, {said}.",))
+    return (
+        prose_of()["ranges"],
+        Only(("terminal", "page"), (table,)),
+        Only(("markdown",), (f"Held: {all_of}, {said}.",)),
+    )
 
 
 def ranges(arms: Sequence[RangedArm]) -> Table:
@@ -225,12 +234,10 @@ def _unpublished(results: Sequence[CaseResult]) -> Iterator[Words]:
             yield Words(f"{result.case.id} {', '.join(names)}.", f" {why}", strong=True)
 
 
-def _without_gate(unknown: Sequence[Words]) -> str | None:
+def _without_gate(unknown: Sequence[Words], why: str) -> str | None:
     """The names alone of arms that something decides which nobody published."""
     names = "; ".join(words.text.rstrip(".") for words in unknown)
-    return (
-        f"{UNKNOWN} They are: {names}. `fleetsim validate --html FILE` says of each what is missing." if names else None
-    )
+    return f"{why} They are: {names}. `fleetsim validate --html FILE` says of each what is missing." if names else None
 
 
 def _case(result: CaseResult) -> Section:
