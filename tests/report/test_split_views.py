@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import json
 
 import pytest
@@ -37,23 +38,27 @@ def rendered(result: Advice, width: int = 80, explain: bool = True) -> str:
     return stream.getvalue()
 
 
+def in_words(result: Advice, said: str) -> bool:
+    """Whether this stands beside the answer, with any range: times that no input moves have none of their own."""
+    before, after = map(re.escape, said.split("{}"))
+    return re.fullmatch(rf"{before}[\d.]+ to [\d.]+ times{after}", split_words.beside(result)) is not None
+
+
 def test_a_split_that_wins() -> None:
     result = advised(WIN)
     assert split_words.headline(result) == "Split 2 + 2: rollout + trainer GPUs."
     assert "2 instances (1,000 tok/s each)" in " ".join(rendered(result, explain=False).split())
-    assert (
-        split_words.beside(result) == "20.3 % shorter (±0.7 of seeds; likely 0.79 to 0.80 times) than colocated async"
-    )
+    assert in_words(result, "20.3 % shorter (±0.7 of seeds; likely {}) than colocated async")
     assert "Colocated sync trains on-policy; a step of it takes 14.0 s." in str(split_words.on_policy(result))
     assert "Not significantly different from it (=): 3 + 1." in split_words.orders(result)
 
 
 def test_a_split_that_loses_says_do_not_split() -> None:
     result = advised(LOSE)
-    assert split_words.headline(result).startswith("Do not split: colocated async on all 4 GPUs, 4 instances")
-    assert (
-        split_words.beside(result) == "the best split, 2 + 2: 19.9 % longer (±0.8 of seeds; likely 1.19 to 1.21 times)"
-    )
+    said = split_words.headline(result)
+    assert said.startswith("Do not split")
+    assert "colocated async on all 4 GPUs, 4 instances" in said
+    assert in_words(result, "the best split, 2 + 2: 19.9 % longer (±0.8 of seeds; likely {})")
 
 
 def test_a_draw_is_no_reason_to_split() -> None:
@@ -70,9 +75,7 @@ def test_colocated_sync_needs_no_word_on_staleness() -> None:
 
 
 def test_by_goodput_more_is_better() -> None:
-    assert "more (±1.2 of seeds; likely 1.24 to 1.27 times) than colocated async" in split_words.beside(
-        advised(WIN, by="goodput")
-    )
+    assert in_words(advised(WIN, by="goodput"), "25.4 % more (±1.2 of seeds; likely {}) than colocated async")
 
 
 def test_one_replication_has_no_intervals() -> None:
