@@ -11,13 +11,13 @@ from pathlib import Path
 
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import Text, text
-from fleetsim.history.faults import bounded, one_job
+from fleetsim.history.faults import bounded
 from fleetsim.history.history import History
-from fleetsim.history.long_table import COLUMNS, COMMENT, load_long, saved_columns
+from fleetsim.history.long_table import COLUMNS, is_saved, load_long
 from fleetsim.history.openmetrics import LineError, parse_series, read_openmetrics
 from fleetsim.history.option_names import SAVED, SELECTOR
 from fleetsim.history.run_log import framework_of, read_run_log, run_log, wanted
-from fleetsim.history.saved_window import HEADER, KIND, load_history, load_old
+from fleetsim.history.saved_window import load_history
 from fleetsim.history.step_logs.console import shape_of
 from fleetsim.history.text import open_text
 from fleetsim.history.trackers import tracker_of
@@ -27,6 +27,7 @@ _PARQUET = b"PAR1"
 _SAMPLE = re.compile(r"[ \t]+[-+0-9.eE]*(?:Inf|NaN|[0-9])\S*(?:[ \t]+[-+0-9.eE]+)?(?:[ \t]+#.*)?[ \t]*$", re.IGNORECASE)
 _FORMS = text("{}, OpenMetrics text with timestamps, or a step log (JSONL, JSON, CSV, a tracker's run)", SAVED)
 
+_GIVE = text("give {}; docs/run_logs.md shows each", _FORMS)
 _SCENARIO = text("a scenario goes to {}; a history is {}", Text("--scenario", "job"), _FORMS)
 
 
@@ -53,27 +54,25 @@ def _read(
     path: Path, framework: str | None, mapping: Mapping[str, str] | None, step_s: float | None, selector: str
 ) -> History:
     try:
-        folder = _dump_in(path) if path.is_dir() else path
-        if not (folder / HEADER).is_file() and (reader := tracker_of(path)) is not None:
+        if (reader := tracker_of(path)) is not None:
             _no_selector(selector)
             table, notes = reader(wanted(mapping or {}))
             return run_log(table, path, framework, mapping or {}, notes)
         if not path.exists():
             raise InputError([_not_there(path)])
         if path.is_dir():
-            return one_job(load_old(folder))
+            found = ", ".join(sorted(p.name for p in path.iterdir())[:5]) or "nothing"
+            raise InputError([Problem("history", str(path), f"holds no run of a tracker, it has {found}", _GIVE)])
         form = form_of(path)
     except OSError as error:
         rule = f"cannot be read: {error.strerror or error}"
         raise InputError([Problem("history", str(path), rule, "check the path and its permissions")]) from None
     if form != "openmetrics":
         _no_selector(selector)
-    if form == "dump":
-        return one_job(load_old(path))
     if framework is not None and form in ("step log", "unknown"):
         return read_run_log(path, framework, mapping)
     if form == "table":
-        return _table(path, step_s, mapping)
+        return load_history(path) if is_saved(path) else load_long(path, step_s, mapping)
     if form == "openmetrics":
         return read_openmetrics(path, step_s, mapping, selector)
     if form == "step log":
@@ -81,15 +80,7 @@ def _read(
     if path.suffix in (".yaml", ".yml"):
         raise InputError([Problem("history", str(path), "YAML is no history", _SCENARIO)])
     rule = "the file is empty" if path.stat().st_size == 0 else "the file is none of the forms that fleetsim reads"
-    raise InputError([Problem("history", str(path), rule, text("give {}; docs/run_logs.md shows each", _FORMS))])
-
-
-def _table(path: Path, step_s: float | None, mapping: Mapping[str, str] | None) -> History:
-    with path.open("rb") as file:
-        columns = saved_columns(path) if file.read(4) == _PARQUET else frozenset()
-    if "values" in columns:
-        return load_history(path)
-    return load_old(path) if columns else load_long(path, step_s, mapping)
+    raise InputError([Problem("history", str(path), rule, _GIVE)])
 
 
 def _no_selector(selector: str) -> None:
@@ -99,10 +90,8 @@ def _no_selector(selector: str) -> None:
 
 
 def form_of(path: Path) -> str:
-    """dump | table | openmetrics | step log | unknown, from the first 64 KiB (unpacked, when it is gzip).
-
-    dump: a window that an earlier version saved as text. table: a saved window, or a long table from elsewhere.
-    """
+    """table (a saved window, or a long table from elsewhere) | openmetrics | step log | unknown, from the first 64 KiB
+    (unpacked, when it is gzip)."""
     with path.open("rb") as file:
         start = file.read(_START)
     if start[:2] == b"\x1f\x8b":
@@ -118,8 +107,6 @@ def form_of(path: Path) -> str:
     if not lines:
         return "unknown"
     first = lines[0]
-    if first.startswith(COMMENT.rstrip()) or (first.startswith("{") and f'"kind": "{KIND}"' in text):
-        return "dump"
     plain = [line for line in lines[:200] if not line.startswith("#")]
     # A line or two of any text look like a sample: a YAML file's `steps: 4` does.
     if plain and 2 * sum(map(_is_sample, plain)) >= len(plain):
@@ -152,12 +139,6 @@ def _is_sample(line: str) -> bool:
     except LineError:
         return False
     return _SAMPLE.fullmatch(line, at) is not None
-
-
-def _dump_in(path: Path) -> Path:
-    """The directory, or the only dump inside it."""
-    inside = [p for p in sorted(path.iterdir()) if (p / HEADER).is_file()]
-    return path if (path / HEADER).is_file() or len(inside) != 1 else inside[0]
 
 
 def _not_there(path: Path) -> Problem:
