@@ -1,34 +1,28 @@
 """What a finding costs: GPU-hours per day and US dollars, every GPU-second charged to one finding at most.
 
-A day of the job is divided into slices: the trainer's GPU-time into train, wait, sync and the rest (shares of an
-optimizer step), the rollout GPUs' into busy, idle and paused (shares of the window). A finding claims shares of slices:
+Removing a cause gives back shares of the time of two pools: of the trainer's GPUs (of an optimizer step), and of the
+rollout GPUs'. A step that is shorter by a share gives back that share of both; more instances only the trainer's wait.
 
-    GPU-h per day = 24 h x sum over slices (claimed share of the pool's time x GPUs of the pool)
-    USD per day   = the same sum, each slice at its pool's price per GPU-hour
+    GPU-h per day = 24 h x sum over pools (share of the pool's time x its GPUs)
+    USD per day   = the same sum, each pool at its price per GPU-hour
 
-`settle` walks the findings in the runbook's order and gives each no more of a slice than the earlier ones have left of
-what was observed there: two findings that explain the same waiting are not paid for twice, and all findings together
-never cost more than the job. A claim is what removing the cause would give back at most, not what it surely does: the
-same training takes so much less of both pools, without the GPUs that the remedy adds.
+`settle` walks the findings in the runbook's order and gives each no more of a pool than the earlier ones have left: all
+findings together never cost more than the job. Where no simulation says it, a share is what removing the cause would
+give back at most: the trainer's wait, or the time that something is seen to take.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from fleetsim import units
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.prices import prices_of
-from fleetsim.replay.observe.observed import Observed, Reading, engines_idle
+from fleetsim.replay.observe.observed import Observed
 
-# added: rollout GPUs that the remedy adds, a negative share of those that there are.
-Slice = Literal["train", "wait", "sync", "rest", "busy", "idle", "paused", "added"]
-Claims = Mapping[Slice, float]
-
-_TRAINERS: tuple[Slice, ...] = ("train", "wait", "sync", "rest")
-ROLLOUT: tuple[Slice, ...] = ("busy", "idle", "paused", "added")
+Shares = tuple[float, float]
+"""Of the trainer's and of the rollout GPUs' time, what removing a cause gives back."""
 _HOURS = 24.0
 
 
@@ -47,20 +41,10 @@ class Pools:
     shared: bool
     assumed: tuple[str, ...]
 
-    def gpus(self, of: Slice) -> float:
-        """The GPUs whose time a slice is. Shared GPUs that generate are at work: nobody waits, nobody is paused."""
-        if self.shared:
-            return 0.0 if of in ("wait", "paused") else self.rollout_gpus
-        return self.trainer_gpus if of in _TRAINERS else self.rollout_gpus
-
-    def usd_h(self, of: Slice) -> float:
-        """The price of one hour of such a GPU."""
-        return self.trainer_usd_h if of in _TRAINERS and not self.shared else self.rollout_usd_h
-
 
 @dataclass(frozen=True, slots=True)
 class FindingCost:
-    """What a finding costs as long as it stays. step_share: of a step, what the trainer's claims come to."""
+    """What a finding costs as long as it stays. step_share: of a step, what the trainer's share comes to."""
 
     gpu_h_per_day: float
     usd_per_day: float
@@ -127,60 +111,14 @@ def pause_shares(observed: Observed) -> tuple[float, float]:
     return min(1.0, held + alone), share - held
 
 
-def observed_slices(observed: Observed) -> dict[Slice, float]:
-    """The share of its pool's time that each slice had; a slice that nobody measured is missing, and bounded by 1."""
-    t = observed.trainer
-    parts: dict[Slice, Reading | None] = {"train": t.train_s, "wait": t.wait_s, "sync": t.sync_s}
-    slices = {name: min(1.0, share) for name, part in parts.items() if (share := t.of_step(part)) is not None}
-    if t.rest_s is not None and t.step_s is not None and t.step_s.value > 0:
-        slices["rest"] = t.rest_s / t.step_s.value
-    if t.idle_fraction is not None:
-        slices["wait"] = min(1.0, t.idle_fraction.value)
-    held, empty = pause_shares(observed)
-    idle = engines_idle(observed)
-    slices["paused"] = held
-    if idle is not None:
-        slices["idle"] = min(1.0, idle) * (1.0 - held - empty) + empty
-        slices["busy"] = max(0.0, 1.0 - slices["idle"] - held)
-    return slices
-
-
-def shorter(share: float, slices: Mapping[Slice, float]) -> Claims:
-    """What a step that is this share shorter gives back: of the trainer's GPUs their wait, of the rollout GPUs the same
-    share of their time, what they stand idle first."""
-    idle = min(share, slices.get("idle", 0.0))
-    return {"wait": share, "idle": idle, "busy": share - idle}
-
-
-def within(gain: float, *claims: Claims) -> Claims:
-    """The claims, one after the other, as far as a step that is `gain` shorter gives them back: that share of a pool's
-    time at most."""
-    left = {True: max(0.0, gain), False: max(0.0, gain)}
-    found: dict[Slice, float] = {}
-    for of, share in (pair for claim in claims for pair in claim.items()):
-        more = min(share, left[of in _TRAINERS])
-        left[of in _TRAINERS] -= more
-        found[of] = found.get(of, 0.0) + more
-    return found
-
-
-def settle(claims: Sequence[Claims], pools: Pools, slices: Mapping[Slice, float]) -> list[FindingCost | None]:
-    """The size of every finding, in order; None for one that claims nothing, or whose pool has no GPUs."""
-    left: dict[Slice, float] = dict(slices)
-    whole = {True: 1.0, False: 1.0}  # of the trainer's GPUs, and of rollout's: parts that overlap count once
+def settle(given: Sequence[Shares | None], pools: Pools) -> list[FindingCost | None]:
+    """The size of every finding, in order; None for one that gives nothing back, or whose pool has no GPUs."""
+    left = [1.0, 1.0]
     sizes: list[FindingCost | None] = []
-    for claim in claims:
-        gpu_h = usd = step = over = 0.0
-        for of, wanted in claim.items():
-            wanted += over if of == "busy" else 0.0
-            pool = of in _TRAINERS
-            share = wanted if of == "added" else max(0.0, min(wanted, left.get(of, 1.0), whole[pool]))
-            whole[pool] -= max(0.0, share)
-            over = wanted - share if of == "idle" else over  # whose idle time is spoken for gives of its busy time
-            left[of] = left.get(of, 1.0) - share
-            gpu_h += _HOURS * share * pools.gpus(of)
-            usd += _HOURS * share * pools.gpus(of) * pools.usd_h(of)
-            step += share if of in _TRAINERS else 0.0
-        paid = gpu_h > 0 or "added" in claim  # what costs as much as it gives back costs nothing
-        sizes.append(FindingCost(max(0.0, gpu_h), max(0.0, usd), step) if paid else None)
+    for wanted in given:
+        shares = [max(0.0, min(share, rest)) for share, rest in zip(wanted or (0.0, 0.0), left, strict=True)]
+        left = [rest - share for rest, share in zip(left, shares, strict=True)]
+        trainer, rollout = _HOURS * shares[0] * pools.trainer_gpus, _HOURS * shares[1] * pools.rollout_gpus
+        usd = trainer * pools.trainer_usd_h + rollout * pools.rollout_usd_h
+        sizes.append(FindingCost(trainer + rollout, usd, shares[0]) if trainer + rollout > 0 else None)
     return sizes

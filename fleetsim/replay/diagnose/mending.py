@@ -110,7 +110,8 @@ def gains_of(
             try:
                 without, engine, _ = changed(implied, {**changes, **order, "run.steps": STEPS})
                 now, own, _ = changed(implied, {**order, "run.steps": STEPS})
-                if without == now:
+                if without == now:  # the job as it is simulated has no such fault
+                    shares.append(0.0)
                     continue
                 before[n] = before.get(n) or _step_s(now, own)
                 after = _step_s(without, engine)

@@ -60,12 +60,12 @@ def stragglers(case: Case) -> Reply:
             for i in slow[:_NAMED]
         ]
         lost = _lost(o.instances)
-        # The samples that are stuck on it hold the batch up, whatever the others do.
-        waits = max(lost, _held_up(case)) if by_work else lost
         return Reply("fault", f"slow: {names}{more}", evidence,
             f"drain {names}{more} and start elsewhere; then look at that node's clocks, ECC errors and neighbours"
             f"{_EVEN}",
-            case.shorter(waits) if case.starving else {"busy": lost}, f"{names}{more} lags behind the fleet",
+            # the samples that are stuck on it hold the batch up, whatever the others do
+            case.at_most if by_work and case.starving else (lost if case.starving else 0.0, lost),
+            f"{names}{more} lags behind the fleet",
         )  # fmt: skip
     # Instances that were added, lost or lent for a while had another load than those that stayed.
     stayed = [i for i in o.instances if i.present_s >= STAYED * max(j.present_s for j in o.instances)]
@@ -82,21 +82,9 @@ def stragglers(case: Case) -> Reply:
         evidence.append("at equal load none is slow: work is spread unevenly")
         return Reply("fault", "instances are loaded unevenly", evidence,
             "send each request to the instance with the fewest in flight; what that gives:\n"
-            "fleetsim replay ... --set fleet.routing=least_loaded", {}, "work is spread unevenly over the instances",
+            "fleetsim replay ... --set fleet.routing=least_loaded", None, "work is spread unevenly over the instances",
         )  # fmt: skip
     return Reply("ok", "none", evidence)
-
-
-def _held_up(case: Case) -> float:
-    """Of a step, the share that work piled up on slow instances costs at most: all of it spread evenly, and none of
-    what is queued now kept out of flight.
-
-    A healthy instance makes r(u) tokens per second of the usual load u, and so does a slow one with more. Spread evenly
-    each holds c of them, and r never grows faster than c: the fleet's rate grows by c / u at most.
-    """
-    views, wait = case.observed.instances, 0.0 if case.idle is None else case.idle.value
-    each = (sum(i.running or 0.0 for i in views) + (case.observed.queue.depth or 0.0)) / len(views)
-    return min(wait, max(0.0, 1.0 - usual_load(views) / each))
 
 
 def slow_instances(observed: Observed) -> list[InstanceView]:
@@ -171,14 +159,13 @@ def in_flight_cap(case: Case) -> Reply:
             f"suspected: the client keeps {peak:,.0f} samples in flight, and engines have room", evidence,
             "whether the trainer waits would make it sure, with --map trainer.wait_s=METRIC of your own; until then:\n"
             f"fleetsim replay ... --set {_cap(case, more)}",
-            {}, f"the client's cap of {peak:,.0f} samples in flight seems to bind while engines have room",
+            None, f"the client's cap of {peak:,.0f} samples in flight seems to bind while engines have room",
         )  # fmt: skip
-    idle = case.idle.value
     if not ceiling:
         return _steady(case, f, evidence, more)
     return Reply("fault", f"the client keeps {peak:,.0f} samples in flight, and engines have room",
         evidence, f"{_RAISE}:\nfleetsim replay ... --set {_cap(case, more)}",
-        case.shorter(idle), f"the client's cap of {peak:,.0f} samples in flight binds while engines have room",
+        case.at_most, f"the client's cap of {peak:,.0f} samples in flight binds while engines have room",
     )  # fmt: skip
 
 
@@ -190,8 +177,7 @@ def _steady(case: Case, f: FleetView, evidence: Sequence[str], more: int) -> Rep
         (*evidence[:-1], said if f.finished_s else "they do not rise when a batch is trained", evidence[-1]),
         "raise the client's cap on groups or requests; if it has none, the client itself sends too slowly:\n"
         f"fleetsim replay ... --set {_cap(case, more)}",
-        case.shorter(0.0 if case.idle is None else case.idle.value),
-        f"the client keeps only about {kept} while engines have room",
+        case.at_most, f"the client keeps only about {kept} while engines have room",
     )  # fmt: skip
 
 
@@ -210,8 +196,7 @@ def _of_groups(case: Case, evidence: Sequence[str]) -> Reply:
     said = f"the client allows {cap / group:,.0f} groups, each until its last sample ends"
     return Reply("fault", f"the client keeps {cap / group:,.0f} groups in flight, and engines have room",
         (*evidence, said), f"{_RAISE}:\nfleetsim replay ... --set {_cap(case, 2 * cap)}",
-        case.shorter(0.0 if case.idle is None else case.idle.value),
-        f"the client's cap of {cap / group:,.0f} groups in flight binds while engines have room",
+        case.at_most, f"the client's cap of {cap / group:,.0f} groups in flight binds while engines have room",
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from fleetsim import units
 from fleetsim.engine.transport import sync_times
 from fleetsim.errors import InputError
 from fleetsim.replay.diagnose.checks.case import WORTH, Case, Reply, told
-from fleetsim.replay.diagnose.cost import Claims, pause_shares
+from fleetsim.replay.diagnose.cost import pause_shares
 from fleetsim.replay.observe.interruptions import Pause, Stop, have_rhythm
 from fleetsim.replay.observe.observed import Hour
 
@@ -42,7 +42,7 @@ def trainer(case: Case) -> Reply:
         evidence.append(f"MFU {units.share(t.mfu.value)} on average")
     excess = _against_scenario(case, evidence)
     if excess is not None:
-        return Reply("fault", "slower than its scenario says", evidence, _NEXT, _claims(case, excess),
+        return Reply("fault", "slower than its scenario says", evidence, _NEXT, (excess, excess),
             "the trainer computes longer than its scenario says",
         )  # fmt: skip
     own = _own_fault(case, evidence)
@@ -56,7 +56,7 @@ def trainer(case: Case) -> Reply:
             evidence += [text, f"so did the responses, by {units.share(grown)}: the workload changed, not the trainer"]
         else:
             evidence.append(text if grown is None else f"{text}, the responses only by {units.share(grown)}")
-            return Reply("fault", "getting slower", evidence, _NEXT, _claims(case, of_step),
+            return Reply("fault", "getting slower", evidence, _NEXT, (of_step, of_step),
                 "the trainer is getting slower",
             )  # fmt: skip
     elif drift is not None:
@@ -68,7 +68,8 @@ def trainer(case: Case) -> Reply:
             f"in {slow} of {len(case.observed.hours)} parts of the window a step took up to {units.share(excess)} more "
             f"of the trainer's own seconds than the {units.seconds(usual)} of the others"
         )
-        return Reply("fault", "slow for a while", evidence, _NEXT, _claims(case, _of_window(case, usual)),
+        lost = _of_window(case, usual)
+        return Reply("fault", "slow for a while", evidence, _NEXT, (lost, lost),
             "the trainer was slow for a while",
         )  # fmt: skip
     if t.train_s is None and drift is None:
@@ -116,12 +117,12 @@ def _own_fault(case: Case, evidence: list[str]) -> Reply | None:
             "time what lies between a complete batch and its first forward pass (fetching, scoring, packing, a lock);"
             " of a trainer that waits for certain samples say so:\n"
             "fleetsim replay ... --given buffer.wait_for_oldest=true",
-            {"wait": case.ready, "idle": case.ready}, "the trainer waits beside samples that are ready",
+            (case.ready, case.ready), "the trainer waits beside samples that are ready",
         )  # fmt: skip
     evidence.append(f"{units.seconds(rest * step)} of a step ({units.share(rest)}) are neither wait, compute nor sync")
     return Reply("fault", "a part of its step is in no counter", evidence,
         "time the rest of the trainer's loop (checkpoints, evaluation, logging, data loading), and count it",
-        {"rest": rest, "idle": rest}, f"{units.share(rest)} of a step are the trainer's own, in no counter",
+        (rest, rest), f"{units.share(rest)} of a step are the trainer's own, in no counter",
     )  # fmt: skip
 
 
@@ -214,13 +215,6 @@ def _length_growth(case: Case) -> float | None:
     return lengths.drift_per_h * case.observed.span_s / 3600.0
 
 
-def _claims(case: Case, share_of_step: float) -> Claims:
-    """A step is shorter by these seconds at most; the rollout GPUs gain what they stood idle meanwhile."""
-    t = case.observed.trainer
-    train = t.of_step(t.train_s)
-    return {"train": min(share_of_step, 1.0 if train is None else train), "idle": share_of_step}
-
-
 # Of the window in which engines stand still, and of a step in which the trainer is held. Published systems keep sync at
 # one to five percent; beyond that the sync itself is worth the work.
 PAUSED, HELD = 0.05, 0.10
@@ -273,13 +267,10 @@ def sync(case: Case) -> Reply:
     name = "weight-sync pauses overrun the scenario" if overrun else "weight sync stalls the job"
     if o.rolling is not None and not overrun:
         name = "a rolling weight sync stops each instance in turn"
-    claims: Claims = {"sync": held or 0.0, "paused": paused or 0.0, "wait": (paused or 0.0) if case.starving else 0.0}
-    if not case.starving:  # a step is as much shorter as the trainer is held, and the rollout GPUs' time with it
-        more = max(0.0, (held or 0.0) - (paused or 0.0))
-        claims = {**claims, **{of: x for of, x in case.shorter(more).items() if of != "wait"}}
+    # a step is as much shorter as the trainer is held, or waits for engines that stand still
+    step = max(held or 0.0, (paused or 0.0) if case.starving else 0.0)
     return Reply("fault", "longer than the scenario says" if overrun else "takes too large a share", evidence,
-        _next(case),
-        claims, name,
+        _next(case), (step, max(step, paused or 0.0)), name,
     )  # fmt: skip
 
 
