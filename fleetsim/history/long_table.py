@@ -168,7 +168,9 @@ def need_pyarrow(path: Path, where: str = "history") -> None:
 def load_long(path: Path, step_s: float | None = None, mapping: Mapping[str, str] | None = None) -> History:
     """Raises InputError: columns missing, cells that are no numbers or times, nothing that fleetsim knows."""
     series = [_series(*group) for group in groups_of(read_table(path), path)]
-    catalogue = Catalogue(_also_by_name(wanted(mapping)))
+    # every signal under its own name too, also those that no known metric carries
+    metrics = {w.signal.name: w.metrics for w in wanted(mapping)}
+    catalogue = Catalogue([SignalMetrics(s, (*metrics.get(s.name, ()), Exposed(s.name))) for s in SIGNALS])
     notes = _unknown(series, catalogue, path)
     return history_of(series, catalogue, step_s=step_s, source=path.name, notes=notes)
 
@@ -235,12 +237,6 @@ def _series(key: Key, times: Floats, values: Floats) -> RawSeries:
         name = f"{signal}_{'sum' if le == 'sum' else 'bucket'}" if signal in BY_NAME else signal
         labels["le"] = le
     return RawSeries(name, labels, times, values)
-
-
-def _also_by_name(asked: Sequence[SignalMetrics]) -> list[SignalMetrics]:
-    """Every signal under its own name too, also those that no known metric carries."""
-    metrics = {w.signal.name: w.metrics for w in asked}
-    return [SignalMetrics(s, (*metrics.get(s.name, ()), Exposed(s.name))) for s in SIGNALS]
 
 
 def _unknown(series: Sequence[RawSeries], catalogue: Catalogue, path: Path) -> list[Note]:

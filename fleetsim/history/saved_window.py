@@ -116,7 +116,7 @@ def load_history(path: Path) -> History:
         import pyarrow.parquet as pq
 
         table = pq.read_table(path)
-        header = _header_of_text((table.schema.metadata or {})[META], str(path))
+        header = _checked((table.schema.metadata or {})[META], str(path))
         found = zip(*(table.column(name).to_pylist() for name in _KEYS), strict=True)
         values = table.column("values").combine_chunks()
         ends, numbers = values.offsets.to_numpy(), values.flatten().to_numpy(zero_copy_only=False)
@@ -131,16 +131,12 @@ def load_history(path: Path) -> History:
     return _history_of(header, blocks, str(path))
 
 
-def _header_of_text(text: str | bytes, where: str) -> Header:
+def _checked(text: str | bytes, where: str) -> Header:
     """Raises InputError: broken JSON, another kind of file, another version, fields that are missing or wrong."""
     try:
-        return _checked(from_json(text), where)
+        document = from_json(text)
     except ValueError as error:
         raise damaged(where, f"its JSON does not parse ({error})") from None
-
-
-def _checked(document: object, where: str) -> Header:
-    """A JSON document as a header. Raises InputError."""
     if not isinstance(document, dict) or document.get("kind") != KIND:
         shown = document.get("kind") if isinstance(document, dict) else type(document).__name__
         rule = "this is no history that fleetsim saved"

@@ -118,12 +118,7 @@ def wrong_answer(name: str, expr: str, series: list[SeriesData]) -> list[Problem
     distinct = {unreplicated(one.labels) for one in series}
     if len(distinct) == 1:
         return []
-    listed = sorted(_words(labels) for labels in distinct)
+    listed = sorted("{" + ",".join(f'{k}="{v}"' for k, v in labels) + "}" for labels in distinct)
     more = f" and {len(listed) - 5} more" if len(listed) > 5 else ""
     rule = f"gives {len(listed)} series, but the job has one value: {', '.join(listed[:5])}{more}"
     return [Problem(path, expr, rule, f"narrow it to one, or write max({expr}) or sum({expr})")]
-
-
-def _words(labels: tuple[tuple[str, str], ...]) -> str:
-    inside = ",".join(f'{k}="{v}"' for k, v in labels)
-    return f"{{{inside}}}"

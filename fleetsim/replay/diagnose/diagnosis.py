@@ -80,24 +80,28 @@ def diagnose(
     settled = settle([d.gives for d in order], pools_of(observed, scenario, case.given))
     size_of = {d.check: size for d, size in zip(order, settled, strict=True)}
     sizes = [size_of.get(d.check) for d in drafts]
-    findings = tuple(_finding(d, size) for d, size in zip(drafts, sizes, strict=True))
-    first = _largest_lever(case, order) or _dearest(case, _first(case, order), order, size_of)
+    findings = tuple(
+        Finding(
+            *(d.check, d.state, d.title, tuple(d.evidence)),
+            *((None, None) if size is None else (size.gpu_h_per_day, size.usd_per_day)),
+            *(d.next, d.missing),
+            d.saves if d.saves is not None else None if size is None else size.step_share,
+            d.saves is not None,
+            d.ends,
+        )
+        for d, size in zip(drafts, sizes, strict=True)
+    )
+    causes = [lever.cause for lever in levers_of(observed)] if observed.logs_alone else []
+    levers = (d for d in order if d.title in causes)  # of a log the one that gives back most
+    first = min(levers, key=lambda d: causes.index(d.title), default=None) or _dearest(
+        case, _first(case, order), order, size_of
+    )
     sized = [(size.usd_per_day, d) for d, size in zip(drafts, sizes, strict=True) if size is not None]
     most = max(sized, key=lambda pair: pair[0])[1] if sized else None
     starves = _starves(case, drafts)
     headline = _headline(case, starves, first, most, drafts)
     binding = None if first is None else first.check
     return Verdict(starves, headline, findings, binding, withheld(case, drafts, binding))
-
-
-def _finding(d: Reply, size: FindingCost | None) -> Finding:
-    """A reply with its size."""
-    gpu_h, usd, share = (None, None, None) if size is None else (size.gpu_h_per_day, size.usd_per_day, size.step_share)
-    saves = share if d.saves is None else d.saves
-    evidence = tuple(d.evidence)
-    return Finding(
-        d.check, d.state, d.title, evidence, gpu_h, usd, d.next, d.missing, saves, d.saves is not None, d.ends
-    )
 
 
 def remedy_of(case: Case) -> Mapping[str, Any]:
@@ -141,7 +145,8 @@ def _weighed(case: Case, draft: Reply) -> Reply:
         # Its GPUs lose their pace although no step is longer for it.
         return replace(draft, evidence=said, gives=(0.0, draft.gives[1]))
     # Engines that stop for weights while the trainer is busy and does not wait: a rolling sync that costs no step.
-    unheld = draft.check == "sync" and case.starving is False and _held(case) < WORTH
+    held = case.observed.trainer.of_step(case.observed.trainer.sync_s)
+    unheld = draft.check == "sync" and case.starving is False and held is not None and held < WORTH
     if gain < WORTH and (refutable or unheld):
         return Reply("ok", f"{draft.title}; that costs nothing now", said)
     if serves(case.observed):
@@ -182,12 +187,6 @@ def _run_ahead(case: Case, draft: Reply, gain: float) -> Reply:
     return replace(draft, evidence=said, gives=(gain, gain), saves=gain, ends=(gain, max(gain, case.idle.value)))
 
 
-def _held(case: Case) -> float:
-    """Of a step, the share for which weight sync holds the trainer; 1 where nobody says."""
-    held = case.observed.trainer.of_step(case.observed.trainer.sync_s)
-    return 1.0 if held is None else held
-
-
 def _first(case: Case, order: Sequence[Reply]) -> Reply | None:
     """What to change first: the first fault that is a change, without those that tell next to nothing of the wait."""
     changes = [d for d in order if d.check not in _NOT_A_CHANGE]
@@ -214,14 +213,6 @@ def _dearest(
 
     most = max((d for d in order if d.check in MENDS), key=usd)
     return most if usd(most) > DEARER * usd(first) else first
-
-
-def _largest_lever(case: Case, order: Sequence[Reply]) -> Reply | None:
-    """Of a log the fault whose lever gives back most."""
-    levers = levers_of(case.observed) if case.observed.logs_alone else ()
-    causes = [lever.cause for lever in levers]
-    mine = [d for d in order if d.title in causes]
-    return min(mine, key=lambda d: causes.index(d.title), default=None)
 
 
 def _starves(case: Case, drafts: Sequence[Reply]) -> Starves:

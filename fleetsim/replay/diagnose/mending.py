@@ -20,7 +20,6 @@ from fleetsim import units
 from fleetsim.config.base import MAX_COUNT
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.tree import is_touched
-from fleetsim.engine.limits import EngineLimits
 from fleetsim.errors import FleetsimError
 from fleetsim.job.nameplate import mean_output_tokens, mean_prompt_tokens
 from fleetsim.policies.samples import AGE_ACTIONS
@@ -101,12 +100,15 @@ def gains_of(
     """
     found = Gains()
     before: dict[int, list[float]] = {}
+    orders: list[Mapping[str, Any]] = [{}]
+    if implied.base is None and AGE_ACTIONS[implied.scenario.admission.age_action].limits_age:
+        orders = [{"buffer.batch_rule": rule} for rule in ("oldest_version_first", "fifo")]
     for check in checks:
         changes = (remedies or {}).get(check) or removal_of(check, implied)
         if changes is None:
             continue
         shares: list[float] = []
-        for n, order in enumerate(_orders(implied)):
+        for n, order in enumerate(orders):
             try:
                 without, engine, _ = changed(implied, {**changes, **order, "run.steps": STEPS})
                 now, own, _ = changed(implied, {**order, "run.steps": STEPS})
@@ -123,18 +125,17 @@ def gains_of(
     return found
 
 
-def _orders(implied: Implied) -> tuple[Mapping[str, Any], ...]:
-    s = implied.scenario
-    if implied.base is not None or not AGE_ACTIONS[s.admission.age_action].limits_age:
-        return ({},)
-    return {"buffer.batch_rule": "oldest_version_first"}, {"buffer.batch_rule": "fifo"}
-
-
 def served_gains(implied: Implied, sent: Sent, checks: Collection[Check]) -> dict[Check, float]:
     """Check -> the share of a request's seconds that removing it saves, where the same requests are sent again."""
+
+    def wider(engine: Engine) -> Engine:
+        seqs = 2 * engine[1].max_num_seqs
+        tokens = max(seqs, engine[1].max_num_batched_tokens)
+        return engine[0], replace(engine[1], max_num_seqs=seqs, max_num_batched_tokens=tokens)
+
     without: dict[Check, tuple[Callable[[Engine], Engine] | None, bool]] = {
         "stragglers": (None, True),
-        "max_num_seqs": (lambda e: (e[0], _wider(e[1])), False),
+        "max_num_seqs": (wider, False),
         "preemptions": (lambda e: (e[0], replace(e[1], kv_blocks=min(2 * e[1].kv_blocks, MAX_COUNT))), False),
     }
     now = play(sent, implied, 0)
@@ -147,12 +148,6 @@ def served_gains(implied: Implied, sent: Sent, checks: Collection[Check]) -> dic
         if then is not None:
             found[check] = 1.0 - float((then.ended - then.came).mean()) / float((now.ended - now.came).mean())
     return found
-
-
-def _wider(limits: EngineLimits) -> EngineLimits:
-    """Twice as many requests may run."""
-    seqs = 2 * limits.max_num_seqs
-    return replace(limits, max_num_seqs=seqs, max_num_batched_tokens=max(seqs, limits.max_num_batched_tokens))
 
 
 def enough_of(implied: Implied) -> int | None:
@@ -220,7 +215,8 @@ def withheld(case: Case, drafts: Sequence[Reply], binding: Check | None) -> With
     trusted = model.state == "ok"
     first = tuple(check for check in MENDS if by_check[check].state == "fault")
     if binding in first:
-        return _mend(first, by_check, trusted)
+        why = f"first {_joined(first)} ({'; '.join(by_check[check].title for check in first)})"
+        return Withheld(first[0], why, first, trusted)
     if not trusted:
         return Withheld("model", _untrusted(case))
     if (waits := _waits_too_long(case)) is not None:
@@ -241,11 +237,6 @@ def unless_mended(held: Withheld, changes: Collection[str]) -> Withheld | None:
     if left:
         return replace(held, reason=left[0], first=left, why=f"first {_joined(left)}")
     return None if held.sizable else Withheld("model", "the simulation does not predict this window")
-
-
-def _mend(first: tuple[Mend, ...], by_check: Mapping[Check, Reply], trusted: bool) -> Withheld:
-    why = f"first {_joined(first)} ({'; '.join(by_check[check].title for check in first)})"
-    return Withheld(first[0], why, first, trusted)
 
 
 def _joined(first: Sequence[Mend]) -> str:

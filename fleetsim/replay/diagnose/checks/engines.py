@@ -47,8 +47,12 @@ def prefix_cache(case: Case) -> Reply:
         if not there
     }
     title, add = next(iter(missing.items()), ("", ""))
+    stake: tuple[str, ...] = ()
+    if lengths is not None and prompt is not None and group is not None:
+        share = units.share(prompt / (prompt + lengths.mean))
+        stake = (f"groups of {group.value:g} share a prompt of {prompt:,.0f} tokens, {share} of what a sample holds",)
     if f is None and hit is None:
-        return unseen(case, title, metric_of(case, "prefix_hits"), _stake(case))
+        return unseen(case, title, metric_of(case, "prefix_hits"), stake)
     evidence = ["prefix caching is off"] if off else [] if hit is None else [f"hit ratio {units.share(hit)}"]
     # engines that serve users share no prompts
     trained = o.trainer.step_s is not None and o.trainer.step_s.source != "inferred"
@@ -71,15 +75,6 @@ def prefix_cache(case: Case) -> Reply:
         _next(case, group.value, prompt, block, hit, off), case.at_most,
         "prompts are computed again for every sample of a group",
     )  # fmt: skip
-
-
-def _stake(case: Case) -> tuple[str, ...]:
-    """What a run log says of the prompts that siblings share."""
-    lengths, group = case.observed.lengths, case.group_size
-    if lengths is None or lengths.prompt_mean is None or group is None:
-        return ()
-    prompt, each = lengths.prompt_mean, f"groups of {group.value:g} share a prompt of {lengths.prompt_mean:,.0f} tokens"
-    return (f"{each}, {units.share(prompt / (prompt + lengths.mean))} of what a sample holds",)
 
 
 def _fewer_than_pairs(case: Case, evidence: list[str], prompt: float, block: int, least: float) -> Reply:
@@ -133,7 +128,9 @@ def max_num_seqs(case: Case) -> Reply:
         if logged is not None and logged.running and logged.waiting is not None:
             return _of_log(case, logged.running, logged.waiting)
         title = "running and waiting requests are not exported"
-        return unseen(case, title, "vllm:num_requests_waiting", _in_flight(case))
+        flying = None if logged is None else logged.in_flight
+        seen = () if flying is None else (f"{flying:,.0f} samples in generation on average, on all instances",)
+        return unseen(case, title, "vllm:num_requests_waiting", seen)
     if not running or waiting is None or f.running is None:
         missing = metric_of(case, "waiting" if running else "running")
         return Reply("unknown", "running and waiting requests are not exported", missing=missing)
@@ -155,12 +152,14 @@ def max_num_seqs(case: Case) -> Reply:
     if (given is not None and mean < 0.9 * given) or (given is None and (spread > 2 * SAME or waiting < INFERRED)):
         evidence.append(f"instances run from {min(running):,.0f} to {max(running):,.0f}: no common limit")
         return Reply("ok", "requests wait, but not at a limit", evidence)
-    limit = limit or _limit(mean)
+    limit = limit or next((u for u in _USUAL if u * (1 - 2 * SAME) <= mean <= u), round(mean))
     if case.starving is False:
         evidence.append("the trainer does not wait for it")
         return Reply("ok", "requests wait for a slot, at no cost to the trainer", evidence)
     evidence.append(f"every instance runs up to {limit}: a limit of {limit}" + ("" if given else " (inferred)"))
-    more = _raised(limit, peak)
+    # twice the limit, or what fills the KV cache up to KV_ROOM if that is less, in a round number
+    most = limit * min(2.0, KV_ROOM / peak if peak > 0 else 2.0)
+    more = round_count(most) if round_count(most) > limit else max(limit + 1, int(most))
     return Reply("fault", f"engines run {limit} requests, others wait, and the KV cache has room",
         evidence,
         f"give the engines --max-num-seqs {more}; simulated:\nfleetsim replay ... --set engine.max_num_seqs={more}",
@@ -178,14 +177,6 @@ def _of_log(case: Case, running: float, waiting: float) -> Reply:
     return unseen(case, title, "vllm:num_requests_running of each instance", evidence)
 
 
-def _in_flight(case: Case) -> tuple[str, ...]:
-    """What a run log says of the engines' load."""
-    logged = case.observed.logged
-    if logged is None or logged.in_flight is None:
-        return ()
-    return (f"{logged.in_flight:,.0f} samples in generation on average, on all instances",)
-
-
 def _ceiling(instances: tuple[InstanceView, ...]) -> int | None:
     """What every instance runs at the most, where those that have requests waiting mostly run as many; None where they
     do not."""
@@ -194,18 +185,6 @@ def _ceiling(instances: tuple[InstanceView, ...]) -> int | None:
     if not peaks or not full or max(peaks) - min(peaks) > SAME * max(peaks) or fmean(full) < AT_THE_TOP:
         return None
     return round(max(peaks))
-
-
-def _limit(mean: float) -> int:
-    """The usual limit that the mean stands just below, else the mean itself."""
-    return next((u for u in _USUAL if u * (1 - 2 * SAME) <= mean <= u), round(mean))
-
-
-def _raised(limit: int, kv_peak: float) -> int:
-    """Twice the limit, or what fills the KV cache up to KV_ROOM if that is less, in a round number."""
-    room = KV_ROOM / kv_peak if kv_peak > 0 else 2.0
-    more = limit * min(2.0, room)
-    return round_count(more) if round_count(more) > limit else max(limit + 1, int(more))
 
 
 # Preemptions per finished request: a rare one is the price of a full cache, more is thrashing.

@@ -216,7 +216,9 @@ def backlog(case: Case) -> Reply:
     if q.depth is not None and q.depth_max is not None:
         evidence.append(f"{q.depth:,.0f} samples queue on average, {q.depth_max:,.0f} at the most")
     if q.oldest_age_max_steps is not None:
-        evidence.append(f"the oldest is up to {units.plural(q.oldest_age_max_steps, 'step')} old{_budget(case)}")
+        a = case.scenario.admission
+        budget = f", budget {a.max_staleness:g}" if case.says("admission.max_staleness") else ""
+        evidence.append(f"the oldest is up to {units.plural(q.oldest_age_max_steps, 'step')} old{budget}")
     if q.dropped_share is not None:
         evidence.append(f"{units.share(q.dropped_share)} of the samples are thrown away")
     if q.generated_per_trained is not None:
@@ -224,10 +226,11 @@ def backlog(case: Case) -> Reply:
     slow = case.faults("trainer")
     growth = grows(case.observed, case.scenario.trainer.batch_samples)
     if growth is not None:
-        per_h, share = growth
+        (per_h, share), seen = growth, case.observed.trainer.batch_samples
+        cap = case.scenario.trainer.batch_samples if seen is None else round(seen.value)  # what a step takes
         evidence.append(f"it grows by {per_h:,.0f} samples an hour, {units.share(share)} of what is produced")
         return Reply("fault", "the queue grows without bound" + (": the trainer is slow" if slow else ""),
-            evidence, f"fleetsim replay ... --set buffer.capacity_samples={_cap(case)} --recommend",
+            evidence, f"fleetsim replay ... --set buffer.capacity_samples={cap} --recommend",
             (0.0, share), "the backlog grows without bound",
         )  # fmt: skip
     if case.starving:
@@ -271,7 +274,10 @@ def _too_many(case: Case, idle: float | None, evidence: list[str]) -> Reply | No
         return Reply("fault", "more instances than the trainer needs", evidence,
             "fleetsim replay ... --recommend", (0.0, max(spare, idle or 0.0)), TOO_LARGE,
         )  # fmt: skip
-    if _lightly_loaded(case, evidence):
+    f = case.observed.fleet
+    light = f is not None and f.kv_use_peak is not None and f.kv_use_peak <= LIGHT and f.instances_now > 1
+    if light and case.enough is None:
+        evidence += _load(case)
         return Reply("unknown", "next to no requests per instance: fewer instances might do", evidence,
             "fleetsim replay ... --recommend", missing="a back-test that holds",
         )  # fmt: skip
@@ -296,31 +302,9 @@ def _spare(case: Case, evidence: list[str]) -> float:
     return spare
 
 
-def _lightly_loaded(case: Case, evidence: list[str]) -> bool:
-    """Whether KV caches that stay next to empty hint at a fleet that is too large, and nobody simulated fewer."""
-    f = case.observed.fleet
-    if case.enough is not None or f is None or f.kv_use_peak is None or f.kv_use_peak > LIGHT or f.instances_now < 2:
-        return False
-    evidence += _load(case)
-    return True
-
-
 def _load(case: Case) -> list[str]:
     f = case.observed.fleet
     if f is None or f.running is None:
         return []
     kv = "" if f.kv_use_peak is None else f", its KV cache at {units.share(f.kv_use_peak)} at the most"
     return [f"{f.running / max(f.instances, 1e-9):,.0f} requests run on an instance{kv}"]
-
-
-def _cap(case: Case) -> int:
-    """A queue of one batch: what a step takes, and one step of staleness."""
-    batch = case.observed.trainer.batch_samples
-    return round(batch.value) if batch is not None else case.scenario.trainer.batch_samples
-
-
-def _budget(case: Case) -> str:
-    """The staleness budget, where somebody gave one."""
-    if case.says("admission.max_staleness"):
-        return f", budget {case.scenario.admission.max_staleness:g}"
-    return ""

@@ -50,7 +50,12 @@ def trainer(case: Case) -> Reply:
         return own
     drift, of_step = _drift(case) or (None, 0.0)
     if drift is not None and drift > SLOWER - 1.0 and of_step > DRIFTS:
-        grown = _length_growth(case)
+        lengths = case.observed.lengths
+        grown = (
+            None
+            if lengths is None or lengths.drift_per_h is None
+            else lengths.drift_per_h * case.observed.span_s / 3600
+        )
         text = f"seconds of a step beside wait and sync grew by {units.share(drift)} over the window"
         if grown is not None and grown >= 0.7 * drift:
             evidence += [text, f"so did the responses, by {units.share(grown)}: the workload changed, not the trainer"]
@@ -63,12 +68,11 @@ def trainer(case: Case) -> Reply:
         evidence.append(f"its seconds moved by {units.change(drift)} between the ends of the window")
     spell = _spell(case)
     if spell is not None:
-        slow, usual, excess = spell
+        slow, usual, excess, lost = spell
         evidence.append(
             f"in {slow} of {len(case.observed.hours)} parts of the window a step took up to {units.share(excess)} more "
             f"of the trainer's own seconds than the {units.seconds(usual)} of the others"
         )
-        lost = _of_window(case, usual)
         return Reply("fault", "slow for a while", evidence, _NEXT, (lost, lost),
             "the trainer was slow for a while",
         )  # fmt: skip
@@ -109,7 +113,9 @@ def _own_fault(case: Case, evidence: list[str]) -> Reply | None:
     if max(case.ready, rest) <= OWN:
         return None
     if case.ready >= rest:
-        depth = "" if q.depth is None else f", with {q.depth:,.0f} samples queued on average{_batches(case, q.depth)}"
+        depth, batch = "" if q.depth is None else f", with {q.depth:,.0f} samples queued on average", t.batch_samples
+        if q.depth is not None and batch is not None and batch.value > 0 and batch.source != "log":
+            depth += f" ({q.depth / batch.value:.1f} batches)"  # a row of a log may hold several
         evidence.append(
             f"{units.seconds(case.ready * step)} of a step are booked as waiting while a batch stands ready{depth}"
         )
@@ -124,13 +130,6 @@ def _own_fault(case: Case, evidence: list[str]) -> Reply | None:
         "time the rest of the trainer's loop (checkpoints, evaluation, logging, data loading), and count it",
         (rest, rest), f"{units.share(rest)} of a step are the trainer's own, in no counter",
     )  # fmt: skip
-
-
-def _batches(case: Case, samples: float) -> str:
-    batch = case.observed.trainer.batch_samples
-    if batch is None or batch.value <= 0 or batch.source == "log":  # a row of a log may hold several batches
-        return ""
-    return f" ({samples / batch.value:.1f} batches)"
 
 
 def _rest(case: Case) -> float:
@@ -163,10 +162,12 @@ def _turns(case: Case) -> bool:
     return case.colocated and (t.train_s is None or t.train_s.source != "log")
 
 
-def _spell(case: Case) -> tuple[int, float, float] | None:
-    """Parts of the window in which the trainer was slow, the others' usual seconds, and the most beyond them (a share);
-    None where it was not, or where the pools take turns. What lasts to the window's end is a drift (`_drift`)."""
-    own = [s for h in case.observed.hours if (s := _own_seconds(case, h)) is not None]
+def _spell(case: Case) -> tuple[int, float, float, float] | None:
+    """Parts of the window in which the trainer was slow, the others' usual seconds, the most beyond them (a share), and
+    what of the window's time that is; None where it was not, or where the pools take turns. What lasts to the window's
+    end is a drift (`_drift`)."""
+    parts = [(s, h) for h in case.observed.hours if (s := _own_seconds(case, h)) is not None]
+    own = [s for s, _ in parts]
     if _turns(case) or len(own) < FEWEST_SLICES or case.observed.trend("response_tokens") is not None:
         return None
     usual = fmean(sorted(own)[: len(own) // 2])
@@ -176,43 +177,19 @@ def _spell(case: Case) -> tuple[int, float, float] | None:
     step = case.observed.trainer.step_s
     if step is None or max(slow) - usual < DRIFTS * step.value:
         return None
-    return len(slow), usual, max(slow) / usual - 1.0
-
-
-def _of_window(case: Case, usual: float) -> float:
-    """Of the window's time, what the slow parts took beyond the usual seconds of their steps."""
-    parts = [
-        max(0.0, own - usual) / hour.step_s * (hour.end_s - hour.start_s)
-        for hour in case.observed.hours
-        if (own := _own_seconds(case, hour)) is not None and hour.step_s and own > SPELL * usual
-    ]
-    return sum(parts) / case.observed.span_s
+    beyond = ((s - usual) / h.step_s * (h.end_s - h.start_s) for s, h in parts if h.step_s and s > SPELL * usual)
+    return len(slow), usual, max(slow) / usual - 1.0, sum(beyond) / case.observed.span_s
 
 
 def _own_seconds(case: Case, hour: Hour) -> float | None:
     """Seconds of a step in which the trainer neither waits for samples nor is held by weight sync."""
     if hour.step_s is None or hour.idle_fraction is None:
         return None
-    held = _paused(case, hour) if hour.sync_fraction is None else hour.sync_fraction
+    held, start, end = hour.sync_fraction, hour.start_s, hour.end_s
+    if held is None:  # held at least for as long as the engines stood still with work in hand
+        held = sum(max(0.0, min(p.end_s, end) - max(p.start_s, start)) for p in case.observed.held)
+        held = held / (end - start) if end > start else 0.0
     return hour.step_s * max(0.0, 1.0 - hour.idle_fraction - held)
-
-
-def _paused(case: Case, hour: Hour) -> float:
-    """The share of an hour in which the engines stood still with work in hand: where the trainer exports no sync
-    seconds, those are what it was held for at least."""
-    if hour.end_s <= hour.start_s:
-        return 0.0
-    inside = [p for p in case.observed.held if p.start_s < hour.end_s and p.end_s > hour.start_s]
-    held = sum(min(p.end_s, hour.end_s) - max(p.start_s, hour.start_s) for p in inside)
-    return held / (hour.end_s - hour.start_s)
-
-
-def _length_growth(case: Case) -> float | None:
-    """Relative growth of the mean response over the window."""
-    lengths = case.observed.lengths
-    if lengths is None or lengths.drift_per_h is None:
-        return None
-    return lengths.drift_per_h * case.observed.span_s / 3600.0
 
 
 # Of the window in which engines stand still, and of a step in which the trainer is held. Published systems keep sync at
