@@ -77,8 +77,8 @@ METRIC = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*(?:\{[^{}]*\})?")
 """A metric alone, with or without matchers: what can be read sample by sample, unlike an expression."""
 
 
-def parse_map(pairs: Iterable[str]) -> dict[str, str]:
-    """`signal=PromQL` pairs as a mapping. Raises InputError, all problems at once."""
+def parse_map(pairs: Iterable[str], *, known: bool = True) -> dict[str, str]:
+    """`signal=PromQL` pairs as a mapping. known: only signals can be mapped. Raises InputError, all problems at once."""
     mapping: dict[str, str] = {}
     problems: list[Problem] = []
     for pair in pairs:
@@ -90,7 +90,7 @@ def parse_map(pairs: Iterable[str]) -> dict[str, str]:
             problems.append(Problem(MAP, pair, f"{name} is mapped twice", "give it once; `a or b` joins two metrics"))
         else:
             mapping[name] = expr
-    problems += unknown_signals(mapping)
+    problems += unknown_signals(mapping) if known else []
     if problems:
         raise InputError(problems)
     return mapping

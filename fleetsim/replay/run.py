@@ -20,10 +20,9 @@ from fleetsim.replay.arrivals import Sent, sent_of, serves
 from fleetsim.replay.backtest import Backtest, backtest, backtest_of_arrivals
 from fleetsim.replay.diagnose.checks.case import Case
 from fleetsim.replay.diagnose.checks.load import counts_groups
-from fleetsim.replay.diagnose.cost import job_usd_h, pools_of
 from fleetsim.replay.diagnose.cures import Cure, cures_of
 from fleetsim.replay.diagnose.diagnosis import COSTS_OR_NOT, diagnose, remedy_of
-from fleetsim.replay.diagnose.finding import Check, Verdict
+from fleetsim.replay.diagnose.finding import Check, Verdict, job_usd_h, pools_of
 from fleetsim.replay.diagnose.mending import enough_of, gains_of, rough, served_gains, trusted
 from fleetsim.replay.implied.implied_scenario import Implied, implied
 from fleetsim.replay.observe.observe import observe
@@ -173,7 +172,7 @@ def _weighed(judge: Judge, case: Case, found: Implied, verdict: Verdict, progres
         if not asked or not starved:
             return verdict
         progress("simulating without each of its causes")
-        return judge(ranked=gains_of(found, [*asked, "rollout"]))
+        return judge(ranked=gains_of(found, [*asked, "rollout"], sure=False))
     gains: Mapping[Check, float] = {}
     if faults:
         progress("simulating without each fault")

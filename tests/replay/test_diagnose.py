@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from fleetsim.config.load import scenario_from_mapping
 from fleetsim.config.scenario import Scenario
 from fleetsim.replay.diagnose.checks.case import round_count
-from fleetsim.replay.diagnose.cost import pools_of, settle
 from fleetsim.replay.diagnose.diagnosis import CHECKS, diagnose
-from fleetsim.replay.diagnose.finding import Check, Finding, Verdict
+from fleetsim.replay.diagnose.finding import Check, Finding, Verdict, pools_of, settle
 from fleetsim.replay.observe.lengths import expected_hits
 from fleetsim.replay.observe.observed import Observed, Reading
 from tests.replay.windows import (

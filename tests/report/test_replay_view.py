@@ -16,9 +16,9 @@ from fleetsim.replay.backtest import Backtest, Slice
 from fleetsim.replay.change.verification import Verification, VerifyItem
 from fleetsim.replay.change.what_if import Effect, KeyPoint, KeySweep, WhatIf
 from fleetsim.replay.compared_quantities import ComparedRow, error_words
-from fleetsim.replay.diagnose.cost import pools_of
 from fleetsim.replay.diagnose.cures import cures_of
 from fleetsim.replay.diagnose.diagnosis import diagnose
+from fleetsim.replay.diagnose.finding import pools_of
 from fleetsim.replay.facts import further_faults, replay_document
 from fleetsim.replay.observe.observed import Observed, Reading
 from fleetsim.replay.observed_tables import lengths

@@ -19,9 +19,8 @@ from fleetsim.replay.diagnose.checks.fleet import TOO_LARGE, backlog, rollout
 from fleetsim.replay.diagnose.checks.load import in_flight_cap, stragglers
 from fleetsim.replay.diagnose.checks.reading import data, model
 from fleetsim.replay.diagnose.checks.trainer import sync, trainer
-from fleetsim.replay.diagnose.cost import FindingCost, pools_of, settle
 from fleetsim.replay.diagnose.cures import cure_of
-from fleetsim.replay.diagnose.finding import MENDS, Check, Finding, Verdict
+from fleetsim.replay.diagnose.finding import MENDS, Check, Finding, FindingCost, Verdict, pools_of, settle
 from fleetsim.replay.diagnose.levers import StepLever, levers_of
 from fleetsim.replay.diagnose.mending import withheld
 from fleetsim.replay.implied.stretch import own_paces

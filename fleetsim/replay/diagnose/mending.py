@@ -90,11 +90,16 @@ def _held_by_kv(implied: Implied) -> int:
 
 
 def gains_of(
-    implied: Implied, checks: Collection[Check], remedies: Mapping[Check, Mapping[str, Any]] | None = None
+    implied: Implied,
+    checks: Collection[Check],
+    remedies: Mapping[Check, Mapping[str, Any]] | None = None,
+    *,
+    sure: bool = True,
 ) -> Gains:
     """What mending each of these faults saves, without those that nothing mends.
 
-    remedies: the changes of those that are not mended by `removal_of`. Nothing is counted on that gets stuck or does
+    remedies: the changes of those that are not mended by `removal_of`. sure: whether the simulation predicts the window:
+    then a fault that the simulated job does not have costs nothing. Nothing is counted on that gets stuck or does
     not fit. Where nobody says in which order the queue is emptied and old samples are dropped, both orders are tried:
     what is left of a batch decides how many are dropped.
     """
@@ -112,8 +117,8 @@ def gains_of(
             try:
                 without, engine, _ = changed(implied, {**changes, **order, "run.steps": STEPS})
                 now, own, _ = changed(implied, {**order, "run.steps": STEPS})
-                if without == now:  # the job as it is simulated has no such fault
-                    shares.append(0.0)
+                if without == now:
+                    shares += [0.0] if sure else []
                     continue
                 before[n] = before.get(n) or _step_s(now, own)
                 after = _step_s(without, engine)

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from fleetsim.history.counters import growth
 from fleetsim.history.history import Floats, History, Note
-from fleetsim.replay.observe.dips import dips_of
-from fleetsim.replay.observe.interruptions import Pause, Pauses, outside, widened
+from fleetsim.replay.observe.interruptions import Pause, Pauses, dips_of, outside, widened
 from fleetsim.replay.observe.intervals import Intervals, Mask, runs_of
 from fleetsim.replay.observe.paces import expected_growth
 from fleetsim.replay.observe.stops import NOTHING, QUANTILES, TokensDue, Turnover, stalls_of

@@ -11,8 +11,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.history.signals import BY_NAME
 from fleetsim.policies.samples import AGE_ACTIONS, BATCH_RULES
 from fleetsim.replay.backtest import Backtest
-from fleetsim.replay.diagnose.cost import Shares
-from fleetsim.replay.diagnose.finding import Check
+from fleetsim.replay.diagnose.finding import Check, Shares
 from fleetsim.replay.observe.observed import Observed, Reading, engines_idle
 
 # The KV cache is not what holds an instance back below this: vLLM admits whole prompts while blocks are free, and a

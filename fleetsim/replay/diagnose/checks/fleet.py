@@ -23,8 +23,7 @@ from fleetsim.replay.diagnose.checks.case import (
     metric_of,
     unseen,
 )
-from fleetsim.replay.diagnose.cost import pools_of
-from fleetsim.replay.diagnose.finding import Check
+from fleetsim.replay.diagnose.finding import Check, pools_of
 from fleetsim.replay.observe.changes import changed_words, names_of, since_words, unreplaced
 from fleetsim.replay.observe.observed import FleetView
 from fleetsim.replay.observe.trainer import grows

@@ -12,7 +12,7 @@ from fleetsim import units
 from fleetsim.engine.transport import sync_times
 from fleetsim.errors import InputError
 from fleetsim.replay.diagnose.checks.case import WORTH, Case, Reply, told
-from fleetsim.replay.diagnose.cost import pause_shares
+from fleetsim.replay.diagnose.finding import pause_shares
 from fleetsim.replay.observe.interruptions import Pause, Stop, have_rhythm
 from fleetsim.replay.observe.observed import Hour
 
