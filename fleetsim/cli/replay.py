@@ -17,15 +17,16 @@ from fleetsim.cli.terminal import say
 from fleetsim.errors import NOT_HELD, InputError, Problem, Problems
 from fleetsim.files import new_file, reason, write_text
 from fleetsim.job.settings import RUN, Option
-from fleetsim.replay.ask import CHANGE, ChangeFields, Replay, ask
+from fleetsim.replay.ask import Replay, ask
 from fleetsim.replay.history_fields import SOURCE, AccessFields
+from fleetsim.replay.questions import CHANGE, ChangeFields
 
 if TYPE_CHECKING:
     from fleetsim.history.history import History
     from fleetsim.job.metrics import Gate
     from fleetsim.replay.answers import Answers
-    from fleetsim.replay.ask import Questions
     from fleetsim.replay.history_fields import HistoryWindow
+    from fleetsim.replay.questions import Questions
     from fleetsim.replay.result import ReplayResult
 
 

@@ -23,7 +23,6 @@ from fleetsim.faces import Text, flag, text
 from fleetsim.files import replace_file
 from fleetsim.job.base_job import load
 from fleetsim.job.trials import Trials
-from fleetsim.replay.ask import Questions
 from fleetsim.replay.change.patch import Patch, patch_of
 from fleetsim.replay.change.plan import SavedPlan, plan_of
 from fleetsim.replay.change.recommendation import AdvisedFleet, recommend
@@ -33,6 +32,7 @@ from fleetsim.replay.change.what_if import KeySweep, WhatIf, changed, next_step,
 from fleetsim.replay.diagnose.finding import Withheld
 from fleetsim.replay.diagnose.mending import mended, unless_mended
 from fleetsim.replay.implied.implied_scenario import Implied, measured_by
+from fleetsim.replay.questions import Questions
 from fleetsim.replay.run import Replayed
 from fleetsim.replay.words import changes_words
 from fleetsim.search.advice import Advised, advice_data

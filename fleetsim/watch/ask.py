@@ -159,7 +159,7 @@ def _known(
 ) -> tuple[Scenario | None, frozenset[str], frozenset[str]]:
     """The user's scenario, None where there is none, what was given of it, and what of that one by one."""
     from fleetsim.job.job import job_from_flags
-    from fleetsim.replay.ask import facts_of
+    from fleetsim.replay.questions import facts_of
 
     job = job_from_flags(asked.scenario, asked.set_ or (), {})
     base = job.scenario if asked.scenario is not None or asked.set_ else None

@@ -11,7 +11,7 @@ from fleetsim.estimates import Estimate
 from fleetsim.history.files import read_file
 from fleetsim.history.history import InstanceId
 from fleetsim.replay.answers import answer
-from fleetsim.replay.ask import Questions
+from fleetsim.replay.questions import Questions
 from fleetsim.replay.run import replay
 from tests.browser.conftest import Look
 from tests.report.test_verdict_pages import results

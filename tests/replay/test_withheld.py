@@ -21,12 +21,12 @@ from fleetsim.errors import InputError
 from fleetsim.history.history import History
 from fleetsim.history.prometheus import Prometheus
 from fleetsim.replay.answers import Answers, answer
-from fleetsim.replay.ask import Questions
 from fleetsim.replay.change.patch import Deployment
 from fleetsim.replay.diagnose.checks.case import Case, Reply
 from fleetsim.replay.diagnose.finding import MENDS, Check, Mend
 from fleetsim.replay.diagnose.mending import MENDED_BY, unless_mended, withheld
 from fleetsim.replay.facts import replay_document
+from fleetsim.replay.questions import Questions
 from fleetsim.replay.result import ReplayResult
 from fleetsim.replay.run import Replayed, replay
 from fleetsim.tell.data import dumps
