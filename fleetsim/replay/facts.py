@@ -192,21 +192,15 @@ def replay_document(result: Replayed, answers: Answers, advice: Sequence[Mapping
 
 
 def _recommendation(found: AdvisedFleet | None) -> dict[str, Any] | None:
-    return (
-        None
-        if found is None
-        else {
-            "instances": found.instances,
-            "was": found.was,
-            "queue_cap_samples": found.queue_cap_samples,
-            "changes": dict(found.changes),
-            "predicted": dict(found.predicted),
-            "now": dict(found.now),
-            "missed_targets": [t.name for t in found.size.missed],
-            "explanation": found.size.explanation,
-            "extrapolated": found.extrapolated,
-        }
-    )
+    if found is None:
+        return None
+    own = ("instances", "was", "queue_cap_samples", "changes", "predicted", "now", "extrapolated")
+    missed = [t.name for t in found.size.missed]
+    return {
+        **{name: getattr(found, name) for name in own},
+        "missed_targets": missed,
+        "explanation": found.size.explanation,
+    }
 
 
 def _implied(implied: Implied | None) -> dict[str, Any] | None:

@@ -98,10 +98,10 @@ def gains_of(
 ) -> Gains:
     """What mending each of these faults saves, without those that nothing mends.
 
-    remedies: the changes of those that are not mended by `removal_of`. sure: whether the simulation predicts the window:
-    then a fault that the simulated job does not have costs nothing. Nothing is counted on that gets stuck or does
-    not fit. Where nobody says in which order the queue is emptied and old samples are dropped, both orders are tried:
-    what is left of a batch decides how many are dropped.
+    remedies: the changes of those that are not mended by `removal_of`. sure: whether the simulation predicts the
+    window: then a fault that the simulated job does not have costs nothing. Nothing is counted on that gets stuck or
+    does not fit. Where nobody says in which order the queue is emptied and old samples are dropped, both orders are
+    tried: what is left of a batch decides how many are dropped.
     """
     found = Gains()
     before: dict[int, list[float]] = {}

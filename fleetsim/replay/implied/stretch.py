@@ -8,11 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetsim.history.history import Buckets, History
+from fleetsim.history.history import Buckets, Floats, History
 from fleetsim.replay.observe.interruptions import Pause, Stop
 from fleetsim.replay.observe.observed import InstanceView, Observed
 
-Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Iteration = Callable[[Floats, Floats], Floats]
 # Where a gauge that was read so often shows so much fewer running than the requests' seconds in the engine, they are
@@ -44,14 +43,6 @@ class SteadyIntervals:
 
 
 @dataclass(frozen=True, slots=True)
-class MeanLoad:
-    """Mean load as tokens see it."""
-
-    running: float
-    kv_tokens: float
-
-
-@dataclass(frozen=True, slots=True)
 class LoadLevel:
     """seconds: of an iteration, the mean over tokens. running, kv_tokens: at the scrapes it belongs to, (n,) each.
     prefill_per_iteration: prompt tokens computed per iteration. counted: from counted seconds, else a sampled gauge."""
@@ -67,11 +58,11 @@ class LoadLevel:
         each = iteration(self.running, self.kv_tokens)
         return float(self.running.sum() / (self.running / each).sum())
 
-    def load(self, iteration: Iteration) -> MeanLoad:
-        """The mean load over tokens."""
+    def load(self, iteration: Iteration) -> tuple[float, float]:
+        """The mean load over tokens: requests running, tokens in the KV cache."""
         weights = self.running / iteration(self.running, self.kv_tokens)
         kv = np.nan_to_num(self.kv_tokens)
-        return MeanLoad(float(np.average(self.running, weights=weights)), float(np.average(kv, weights=weights)))
+        return float(np.average(self.running, weights=weights)), float(np.average(kv, weights=weights))
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,16 +60,12 @@ def departures_of(history: History, intervals: Intervals, steps: Steps | None = 
         there = max(1, int(intervals.present[:, end - 1].sum()) - both)
         name = None if heir is None else history.instances[heir]
         at_s = float(intervals.times[end])
-        gone.append(Departure(history.instances[row], at_s, there, name, _waits(steps, at_s)))
+        sides = () if steps is None else (steps.part(-np.inf, at_s), steps.part(at_s, np.inf))
+        waits = [side.per_second("wait_s") for side in sides if len(side.end_s) >= FEWEST_STEPS]
+        known = [min(wait, 1.0) for wait in waits if wait is not None]
+        both_sides = (known[0], known[1]) if len(known) == 2 else None
+        gone.append(Departure(history.instances[row], at_s, there, name, both_sides))
     return tuple(gone)
-
-
-def _waits(steps: Steps | None, at_s: float) -> tuple[float, float] | None:
-    if steps is None:
-        return None
-    sides = steps.part(-np.inf, at_s), steps.part(at_s, np.inf)
-    before, after = (side.per_second("wait_s") if len(side.end_s) >= FEWEST_STEPS else None for side in sides)
-    return None if before is None or after is None else (min(before, 1.0), min(after, 1.0))
 
 
 def departure_words(gone: Departure) -> str:

@@ -66,7 +66,7 @@ def stragglers(case: Case) -> Reply:
             f"drain {names}{more} and start elsewhere; then look at that node's clocks, ECC errors and neighbours"
             f"{_EVEN}",
             # the samples that are stuck on it hold the batch up, whatever the others do
-            case.at_most if by_work and case.starving else (lost if case.starving else 0.0, lost),
+            (max(lost, _held_up(case)) if by_work and case.starving else lost if case.starving else 0.0, lost),
             f"{names}{more} lags behind the fleet",
         )  # fmt: skip
     # Instances that were added, lost or lent for a while had another load than those that stayed.
@@ -89,6 +89,15 @@ def stragglers(case: Case) -> Reply:
             "fleetsim replay ... --set fleet.routing=least_loaded", None, "work is spread unevenly over the instances",
         )  # fmt: skip
     return Reply("ok", "none", evidence)
+
+
+def _held_up(case: Case) -> float:
+    """Of a step, the share that work piled up on slow instances costs at most: all of it spread evenly, and none of
+    what is queued now kept out of flight. A healthy instance makes r(u) tokens per second of the usual load u, and so
+    does a slow one with more. Spread evenly each holds c of them, and r never grows faster than c."""
+    views, wait = case.observed.instances, 0.0 if case.idle is None else case.idle.value
+    each = (sum(i.running or 0.0 for i in views) + (case.observed.queue.depth or 0.0)) / len(views)
+    return min(wait, max(0.0, 1.0 - usual_load(views) / each))
 
 
 def slow_instances(observed: Observed) -> list[InstanceView]:
