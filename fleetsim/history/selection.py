@@ -72,6 +72,7 @@ def _meets(labels: Mapping[str, str], matchers: Sequence[tuple[str, str, str]]) 
     return True
 
 
+_OF_LOG = "read SIGNAL=METRIC", "train_s=my_column"
 MAPPED = "mapped:"  # of the names under which mapped series go on
 METRIC = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*(?:\{[^{}]*\})?")
 """A metric alone, with or without matchers: what can be read sample by sample, unlike an expression."""
@@ -86,7 +87,8 @@ def parse_map(pairs: Iterable[str], *, known: bool = True) -> dict[str, str]:
         name, equals, expr = pair.partition("=")
         name, expr = name.strip(), expr.strip()
         if not equals or not name or not expr:
-            problems.append(Problem(MAP, pair, "must be signal=PromQL", "for example trainer.step_s=max(my_step_s)"))
+            rule, example = ("be signal=PromQL", "trainer.step_s=max(my_step_s)") if known else _OF_LOG
+            problems.append(Problem(MAP, pair, f"must {rule}", f"for example {example}"))
         elif name in mapping:
             problems.append(Problem(MAP, pair, f"{name} is mapped twice", "give it once; `a or b` joins two metrics"))
         else:

@@ -190,7 +190,9 @@ def _first(case: Case, order: Sequence[Reply]) -> Reply | None:
     """What to change first: the first fault that is a change, without those that tell next to nothing of the wait."""
     changes = [d for d in order if d.check not in _NOT_A_CHANGE]
     if case.starving and case.idle is not None and any(d.check == "rollout" for d in changes):
-        least = _TELLS * case.idle.value
+        least = (
+            _TELLS if case.weighed else 1.0
+        ) * case.idle.value  # a suspicion that leaves something open comes later
         small = {d.check for d in changes if d.check in COSTS_OR_NOT and d.gives and d.gives[0] < least}
         changes = [d for d in changes if d.check not in small & {"prefix_cache", *case.gains}]
     return changes[0] if changes else (order[0] if order else None)

@@ -14,12 +14,14 @@ from fleetsim.engine.defaults import BLOCK_SIZE
 from fleetsim.replay.diagnose.checks.case import (
     KV_ROOM,
     WAITING,
+    WORTH,
     Case,
     Reply,
     metric_of,
     round_count,
     unseen,
 )
+from fleetsim.replay.diagnose.finding import Shares
 from fleetsim.replay.observe.lengths import expected_hits, places_when_spread
 from fleetsim.replay.observe.observed import InstanceView
 
@@ -60,24 +62,35 @@ def prefix_cache(case: Case) -> Reply:
     block = o.block_size or BLOCK_SIZE.get(o.engine or "vllm", 16)
     expected = None if prompt is None or size is None else expected_hits(size, prompt, block)
     low = hit is not None and expected is not None and expected >= TO_BE_HAD and hit < ENOUGH * expected
-    if hit is None or prompt is None or expected is None or (group is None and (not low or case.unhurt)):
+    if (
+        hit is None
+        or lengths is None
+        or prompt is None
+        or expected is None
+        or (group is None and (not low or case.unhurt))
+    ):
         needs = "say it with --given workload.group_size=N" if group is None else None
         return Reply("unknown", title, (*evidence, *missing), needs, missing=add)
+    # Of all tokens those of prompts computed again; of the time less, as a prompt's are computed together.
+    again = prompt * (expected - hit) / (prompt * (1.0 - hit) + lengths.mean)
+    gives = None if case.at_most is None else (min(again, case.at_most[0]), min(again, case.at_most[1]))
     if group is None:
-        return _fewer_than_pairs(case, evidence, prompt, block, expected)
+        return _fewer_than_pairs(case, evidence, prompt, block, expected, gives)
     allow = f"groups of {group.value:g}, prompts of {prompt:,.0f} tokens, blocks of {block} allow"
     evidence.append(f"{allow} {units.share(expected)}")
     if not low:
         return Reply("ok", "little to be had" if expected < TO_BE_HAD else "siblings find their prompt", evidence)
-    if case.unhurt:
-        return Reply("ok", "low hits, at no cost to the trainer", evidence)
+    if case.unhurt or again < WORTH:
+        return Reply("ok", f"low hits, at {'no cost to the trainer' if case.unhurt else 'little cost'}", evidence)
     return Reply("fault", "off on a group workload" if off else "low hits on a group workload", evidence,
-        _next(case, group.value, prompt, block, hit, off), case.at_most,
+        _next(case, group.value, prompt, block, hit, off), gives,
         "prompts are computed again for every sample of a group",
     )  # fmt: skip
 
 
-def _fewer_than_pairs(case: Case, evidence: list[str], prompt: float, block: int, least: float) -> Reply:
+def _fewer_than_pairs(
+    case: Case, evidence: list[str], prompt: float, block: int, least: float, gives: Shares | None
+) -> Reply:
     """Hits below those of pairs: least."""
     said = f"of prompts of {prompt:,.0f} tokens in blocks of {block}, groups of only two samples would find"
     off = case.observed.prefix_caching is False
@@ -88,7 +101,7 @@ def _fewer_than_pairs(case: Case, evidence: list[str], prompt: float, block: int
         "fleetsim replay ... --given workload.group_size=N --set fleet.group_placement=together"
     )
     return Reply("fault", "fewer hits than groups of two would give", (*evidence, f"{said} {units.share(least)}"),
-        change, case.at_most, "prompts are computed again for the samples of a group",
+        change, gives, "prompts are computed again for the samples of a group",
     )  # fmt: skip
 
 
