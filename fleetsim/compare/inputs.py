@@ -86,7 +86,7 @@ def _by_content(where: str, text: str, path: Path, mapped: bool) -> GivenSide:
 
     try:
         form = form_of(path) if path.is_file() else "unknown"
-        if form in ("dump", "table"):
+        if form == "table":
             return GivenSide(where, text, "history")
         size = path.stat().st_size
     except OSError as error:

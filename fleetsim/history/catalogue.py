@@ -23,6 +23,7 @@ import numpy as np
 from msgspec import Struct
 
 from fleetsim.errors import InputError, Problem
+from fleetsim.history.counters import growth
 from fleetsim.history.history import Floats, InstanceId, Note
 from fleetsim.history.signals import BY_NAME, SIGNALS, Signal
 
@@ -267,7 +268,7 @@ def ranks_apart(samples: Iterable[Sample]) -> Shares:
     for name, labels, values in samples:
         if name == _DECODED and labels.get("mode") == "decode" and labels.get("dp_rank"):
             ranks = found.setdefault(_server(labels), defaultdict(list))
-            ranks[labels["dp_rank"]].append((_rank(labels), _growth(values)))
+            ranks[labels["dp_rank"]].append((_rank(labels), float(np.nan_to_num(growth(values)))))
     shares: dict[Server, dict[str, float]] = {}
     for server, ranks in found.items():
         made = {rank: max(tokens for _, tokens in copies) for rank, copies in ranks.items()}
@@ -326,14 +327,4 @@ def _server(labels: Mapping[str, str]) -> Server:
 
 
 def _rank(labels: Mapping[str, str]) -> tuple[int, ...]:
-    return tuple(_number(labels.get(r, "")) for r in _ORDER)
-
-
-def _number(rank: str) -> int:
-    return int(rank) if rank.isdecimal() else 0
-
-
-def _growth(values: Floats) -> float:
-    """Growth of a counter over the window, what was counted after a reset included."""
-    steps = np.diff(values[np.isfinite(values)])
-    return float(steps[steps > 0].sum())
+    return tuple(int(rank) if (rank := labels.get(r, "")).isdecimal() else 0 for r in _ORDER)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +27,7 @@ from fleetsim.units import plural, seconds, share
 
 def holes(values: Mapping[str, Floats], instances: Sequence[InstanceId], step_s: float) -> list[Note]:
     """Scrapes that are missing between an instance's first and last one, of the signal that every engine exposes."""
-    main = _main(values)
+    main = values.get("generation_tokens", values.get("running", next(iter(values.values()), None)))
     if main is None or not len(instances):
         return []
     there = np.isfinite(main)
@@ -38,7 +39,7 @@ def holes(values: Mapping[str, Floats], instances: Sequence[InstanceId], step_s:
     if not lost.any():
         return []
     part = float(lost.sum() / inside.sum())
-    runs = [_longest(row) for row in lost]
+    runs = [max(sum(run) for _, run in groupby(row.tolist())) for row in lost]  # of True
     worst = int(np.argmax(runs))
     long = sum(1 for run in runs if (run + 1) * step_s > MAX_HOLE_S)
     text = (
@@ -111,19 +112,6 @@ def newest(last_s: float | None, end_s: float, now_s: float, step_s: float, targ
         return []
     why = "though its targets are up: is a clock wrong, or does data arrive late?" if targets_up else "no target is up."
     return [Note("skew" if targets_up else "gap", f"The newest sample is {seconds(silent_s)} old, {why}")]
-
-
-def _main(values: Mapping[str, Floats]) -> Floats | None:
-    for name in ("generation_tokens", "running"):
-        if name in values:
-            return values[name]
-    return next(iter(values.values()), None)
-
-
-def _longest(lost: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> int:
-    """Length of the longest run of True."""
-    edges = np.flatnonzero(np.diff(np.concatenate(([0], lost.astype(np.int8), [0]))))
-    return int((edges[1::2] - edges[::2]).max()) if edges.size else 0
 
 
 # By unit: the most that one value of a gauge, or one bound of a histogram, can be.
@@ -224,12 +212,16 @@ def _several(history: History, selector: str) -> list[Problem]:
     if main is None or len(history.instances) < 2:
         return []
     there = np.isfinite(main)
-    groups = {label: _groups(history, there, label) for label in JOB_LABELS if not _names(selector, label)}
+    free = (label for label in JOB_LABELS if re.search(rf"(?<![\w]){label}\s*(=~|=)", selector) is None)
+    groups = {label: _groups(history, there, label) for label in free}
     differing = {label: names for label, names in groups.items() if len(names) > 1}
     if not differing:
         return []
     label, names = next(iter(differing.items()))
-    shown = "; ".join(f'{label}="{value}" ({_few(who)})' for value, who in list(names.items())[:5])
+    shown = "; ".join(
+        f'{label}="{value}" ({", ".join(who[:_NAMED])}{f" and {len(who) - _NAMED} more" if who[_NAMED:] else ""})'
+        for value, who in list(names.items())[:5]
+    )
     also = f"; they differ in {', '.join(differing)}" if len(differing) > 1 else ""
     pick = next((x for x in differing if x in ("job", "namespace")), label)
     largest = max(groups[pick], key=lambda value: len(groups[pick][value]))
@@ -245,7 +237,7 @@ def _groups(history: History, there: NDArray[np.bool_], label: str) -> dict[str,
     """Value of a label -> who bears it; only values that are there beside another for long enough."""
     rows: dict[str, list[int]] = {}
     for row, instance in enumerate(history.instances):
-        value = _value(instance, label)
+        value = instance.model if label == "model_name" else instance.labels.get(label, "")
         if value:
             rows.setdefault(value, []).append(row)
     if len(rows) < 2:
@@ -255,16 +247,3 @@ def _groups(history: History, there: NDArray[np.bool_], label: str) -> dict[str,
     times = max(int(there.any(axis=0).sum()), 1)
     kept = {value: mine for value, mine in rows.items() if (seen[value] & several).sum() >= TOGETHER * times}
     return {value: [str(history.instances[row]) for row in mine] for value, mine in kept.items()}
-
-
-def _value(instance: InstanceId, label: str) -> str:
-    return instance.model if label == "model_name" else instance.labels.get(label, "")
-
-
-def _names(selector: str, label: str) -> bool:
-    return re.search(rf"(?<![\w]){label}\s*(=~|=)", selector) is not None
-
-
-def _few(names: list[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more

@@ -34,7 +34,6 @@ from fleetsim.history.text import open_text
 
 COLUMNS = ("time", "instance", "signal", "value")
 META = b"fleetsim"  # key of the header in the metadata of a saved window
-COMMENT = "# fleetsim-history: "  # before the header in the first line of a CSV that an earlier version saved
 Key = tuple[str, str, str, str]  # instance, engine, signal, le
 
 
@@ -65,13 +64,10 @@ Column = Floats | Texts
 # ------------------------------------------------------------------------------------------------------------- tables
 
 
-def read_table(path: Path) -> tuple[dict[str, Column], str | None]:
-    """Columns by name, and the header of a window that was saved. Of CSV every column is texts; of Parquet numbers are
-    arrays. Raises InputError."""
+def read_table(path: Path) -> dict[str, Column]:
+    """Columns by name. Of CSV every column is texts; of Parquet numbers are arrays. Raises InputError."""
     try:
-        with path.open("rb") as file:
-            parquet = file.read(4) == b"PAR1"
-        return _read_parquet(path) if parquet else _read_csv(path)
+        return _read_parquet(path) if _is_parquet(path) else _read_csv(path)
     except OSError as error:
         raise damaged(str(path), f"cannot be read: {error}") from None
 
@@ -89,16 +85,22 @@ def parquet_of(path: Path) -> Iterator[None]:
         raise damaged(str(path), f"its Parquet does not read ({text})") from None
 
 
-def saved_columns(path: Path) -> frozenset[str]:
-    """The names of a Parquet file's columns where it is a window that was saved; else none. Raises InputError."""
+def _is_parquet(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(4) == b"PAR1"
+
+
+def is_saved(path: Path) -> bool:
+    """Whether a table is a window that was saved. Raises InputError."""
+    if not _is_parquet(path):
+        return False
     with parquet_of(path):
         import pyarrow.parquet as pq
 
-        schema = pq.read_schema(path)
-    return frozenset(schema.names if META in (schema.metadata or {}) else ())
+        return META in (pq.read_schema(path).metadata or {})
 
 
-def _read_parquet(path: Path) -> tuple[dict[str, Column], str | None]:
+def _read_parquet(path: Path) -> dict[str, Column]:
     with parquet_of(path):
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -116,20 +118,13 @@ def _read_parquet(path: Path) -> tuple[dict[str, Column], str | None]:
                 if isinstance(coded, pa.ChunkedArray):
                     coded = coded.combine_chunks() if coded.num_chunks != 1 else coded.chunk(0)
                 columns[name] = Texts(coded.indices.to_numpy().astype(np.int64), coded.dictionary.to_pylist())
-        meta = (table.schema.metadata or {}).get(META)
-        return columns, meta.decode() if meta is not None else None
+        return columns
 
 
-def _read_csv(path: Path) -> tuple[dict[str, Column], str | None]:
-    meta: str | None = None
+def _read_csv(path: Path) -> dict[str, Column]:
     try:
         with open_text(path, newline="") as file:
-            first = file.readline()
-            if first.startswith(COMMENT):
-                meta = first.removeprefix(COMMENT).strip()
-                first = file.readline()
-            names = next(csv.reader([first]), [])
-            rows = [row for row in csv.reader(file) if row]
+            names, *rows = [row for row in csv.reader(file) if row] or [[]]
     except (UnicodeDecodeError, EOFError, csv.Error) as error:
         raise damaged(str(path), f"its CSV does not read ({error})") from None
     short = next((i for i, row in enumerate(rows) if len(row) != len(names)), None)
@@ -137,7 +132,7 @@ def _read_csv(path: Path) -> tuple[dict[str, Column], str | None]:
         rule = f"a row has {len(rows[short])} cells where the header has {len(names)}"
         remedy = "mend the row, or write the file again"
         raise InputError([Problem(f"{path}: row {short + 2}", ",".join(rows[short]), rule, remedy)])
-    return {name: Texts.of(row[i] for row in rows) for i, name in enumerate(names)}, meta
+    return {name: Texts.of(row[i] for row in rows) for i, name in enumerate(names)}
 
 
 def floats(cells: Column, where: str) -> Floats:
@@ -171,8 +166,10 @@ def need_pyarrow(path: Path, where: str = "history") -> None:
 
 def load_long(path: Path, step_s: float | None = None, mapping: Mapping[str, str] | None = None) -> History:
     """Raises InputError: columns missing, cells that are no numbers or times, nothing that fleetsim knows."""
-    series = [_series(*group) for group in groups_of(read_table(path)[0], path)]
-    catalogue = Catalogue(_also_by_name(wanted(mapping)))
+    series = [_series(*group) for group in groups_of(read_table(path), path)]
+    # every signal under its own name too, also those that no known metric carries
+    metrics = {w.signal.name: w.metrics for w in wanted(mapping)}
+    catalogue = Catalogue([SignalMetrics(s, (*metrics.get(s.name, ()), Exposed(s.name))) for s in SIGNALS])
     notes = _unknown(series, catalogue, path)
     return history_of(series, catalogue, step_s=step_s, source=path.name, notes=notes)
 
@@ -239,12 +236,6 @@ def _series(key: Key, times: Floats, values: Floats) -> RawSeries:
         name = f"{signal}_{'sum' if le == 'sum' else 'bucket'}" if signal in BY_NAME else signal
         labels["le"] = le
     return RawSeries(name, labels, times, values)
-
-
-def _also_by_name(asked: Sequence[SignalMetrics]) -> list[SignalMetrics]:
-    """Every signal under its own name too, also those that no known metric carries."""
-    metrics = {w.signal.name: w.metrics for w in asked}
-    return [SignalMetrics(s, (*metrics.get(s.name, ()), Exposed(s.name))) for s in SIGNALS]
 
 
 def _unknown(series: Sequence[RawSeries], catalogue: Catalogue, path: Path) -> list[Note]:

@@ -14,7 +14,7 @@ from fleetsim.history import faults
 from fleetsim.history.catalogue import Catalogue, Sample, SignalMetrics, unreplicated, wanted
 from fleetsim.history.faults import bounded, one_job
 from fleetsim.history.grid import Sampling, Scrapes, offset_of, sampling
-from fleetsim.history.history import History, Note, SeriesData
+from fleetsim.history.history import History, Note
 from fleetsim.history.merge import merge
 from fleetsim.history.option_names import END, START, STEP
 from fleetsim.history.prometheus import LOOKBACK_S, LOOKS, Prometheus, any_of, nothing, select
@@ -73,14 +73,13 @@ def read_prometheus(
         *found.notes,
         *faults.clock(prometheus.clock_ahead_s, when.step_s),
         *_newest(prometheus, there, (end_s, now_s, when.step_s)),
-        *(Note(_kind(text), f"Prometheus says: {text}") for text in prometheus.warnings),
+        # infos of PromQL are about an expression's style; warnings are about data that did not come
+        *(
+            Note("other" if text.startswith("PromQL info") else "partial", f"Prometheus says: {text}")
+            for text in prometheus.warnings
+        ),
     ]
     return one_job(bounded(replace(found, notes=tuple(dict.fromkeys(notes)))), selector)
-
-
-def _kind(warning: str) -> str:
-    """Infos of PromQL are about an expression's style; warnings are about data that did not come."""
-    return "other" if warning.startswith("PromQL info") else "partial"
 
 
 def _problems(start_s: float, end_s: float, step_s: float | None) -> list[Problem]:
@@ -147,19 +146,16 @@ def _samples(
         if query.mapped is not None:
             problems += wrong_answer(query.mapped, mapping[query.mapped], series)
         into = buckets if query.coarse and not query.name.endswith("_info") else values
-        into.extend(_sample(query, one) for one in series)
+        # a mapped value of the whole job has no labels that could tell against it
+        whole = query.mapped is not None and BY_NAME[query.mapped].scope == "fleet"
+        for one in series:
+            labels = {} if whole else {k: v for k, v in one.labels.items() if k != "__name__"}
+            into.append((query.name, labels, np.where(np.isfinite(one.values), one.values, np.nan)))
     if problems:
         raise InputError(problems)
     if progress is not None:
         progress(len(queries), len(queries), "done")
     return values, buckets
-
-
-def _sample(query: _Query, series: SeriesData) -> Sample:
-    """As the catalogue takes it. A mapped value of the whole job has no labels that could tell against it."""
-    whole = query.mapped is not None and BY_NAME[query.mapped].scope == "fleet"
-    labels = {} if whole else {k: v for k, v in series.labels.items() if k != "__name__"}
-    return query.name, labels, np.where(np.isfinite(series.values), series.values, np.nan)
 
 
 def _renames(asked: tuple[SignalMetrics, ...], spans: Mapping[str, tuple[float, float]]) -> list[Note]:

@@ -107,7 +107,11 @@ def run_log(
     if known.notes.get(mode):
         notes.append(Note("other", known.notes[mode]))
     notes += _again_notes(steps, columns)
-    notes += _tool_notes(known, columns)
+    turns = columns.get("turns_mean")
+    # a turn is a message: one of the user and one of the model where there is no tool
+    if known.tools_in_length and turns is not None and np.nanmedian(turns) > _ONE_ANSWER:
+        said = "Several turns: the output lengths have the tools' answers in them, which no engine generated."
+        notes.append(Note("other", said))
     notes += _missing_notes(columns)
     if not set(columns) - {"step", "time_s"}:
         rule = f"none of the columns that fleetsim knows of {known.name} is in it"
@@ -205,15 +209,6 @@ def _found(names: Collection[str], known: FrameworkLog) -> dict[str, str]:
         if metric not in found and (older := known.before(metric)) in found:
             found[metric] = found[older]
     return found
-
-
-def _tool_notes(known: FrameworkLog, columns: Mapping[str, Floats]) -> list[Note]:
-    """A turn is a message: one of the user and one of the model where there is no tool."""
-    turns = columns.get("turns_mean")
-    if not known.tools_in_length or turns is None or not np.nanmedian(turns) > _ONE_ANSWER:
-        return []
-    text = "Several turns: the output lengths have the tools' answers in them, which no engine generated."
-    return [Note("other", text)]
 
 
 def _value(entry: Entry, values: Mapping[str, Floats]) -> Floats | None:

@@ -72,25 +72,28 @@ def _meets(labels: Mapping[str, str], matchers: Sequence[tuple[str, str, str]]) 
     return True
 
 
+_OF_LOG = "read SIGNAL=METRIC", "train_s=my_column"
 MAPPED = "mapped:"  # of the names under which mapped series go on
 METRIC = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*(?:\{[^{}]*\})?")
 """A metric alone, with or without matchers: what can be read sample by sample, unlike an expression."""
 
 
-def parse_map(pairs: Iterable[str]) -> dict[str, str]:
-    """`signal=PromQL` pairs as a mapping. Raises InputError, all problems at once."""
+def parse_map(pairs: Iterable[str], *, known: bool = True) -> dict[str, str]:
+    """`signal=PromQL` pairs as a mapping. known: nothing but signals is mapped. Raises InputError, all problems at
+    once."""
     mapping: dict[str, str] = {}
     problems: list[Problem] = []
     for pair in pairs:
         name, equals, expr = pair.partition("=")
         name, expr = name.strip(), expr.strip()
         if not equals or not name or not expr:
-            problems.append(Problem(MAP, pair, "must be signal=PromQL", "for example trainer.step_s=max(my_step_s)"))
+            rule, example = ("be signal=PromQL", "trainer.step_s=max(my_step_s)") if known else _OF_LOG
+            problems.append(Problem(MAP, pair, f"must {rule}", f"for example {example}"))
         elif name in mapping:
             problems.append(Problem(MAP, pair, f"{name} is mapped twice", "give it once; `a or b` joins two metrics"))
         else:
             mapping[name] = expr
-    problems += unknown_signals(mapping)
+    problems += unknown_signals(mapping) if known else []
     if problems:
         raise InputError(problems)
     return mapping
@@ -118,12 +121,7 @@ def wrong_answer(name: str, expr: str, series: list[SeriesData]) -> list[Problem
     distinct = {unreplicated(one.labels) for one in series}
     if len(distinct) == 1:
         return []
-    listed = sorted(_words(labels) for labels in distinct)
+    listed = sorted("{" + ",".join(f'{k}="{v}"' for k, v in labels) + "}" for labels in distinct)
     more = f" and {len(listed) - 5} more" if len(listed) > 5 else ""
     rule = f"gives {len(listed)} series, but the job has one value: {', '.join(listed[:5])}{more}"
     return [Problem(path, expr, rule, f"narrow it to one, or write max({expr}) or sum({expr})")]
-
-
-def _words(labels: tuple[tuple[str, str], ...]) -> str:
-    inside = ",".join(f'{k}="{v}"' for k, v in labels)
-    return f"{{{inside}}}"

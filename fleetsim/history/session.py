@@ -254,7 +254,8 @@ class Session(requests.Session):
             raise Refusal("broken", rule, "the connection broke off? Try again", again=True) from None
         if not isinstance(document, dict) or document.get("status") != "success":
             said = document.get("error") if isinstance(document, dict) else None
-            raise Refusal("broken", f"answered 200, but not with success{self._words(said)}", _OTHER)
+            words = f": {self.hide(str(said))[:300]}" if said else ""
+            raise Refusal("broken", f"answered 200, but not with success{words}", _OTHER)
         data = document.get("data")
         if not isinstance(data, dict) or not isinstance(data.get("result"), list):
             raise Refusal("broken", "answered without a result", _OTHER)
@@ -273,9 +274,6 @@ class Session(requests.Session):
         location = _place(response.headers.get("Location", ""))
         wait_s = _seconds(response.headers.get("Retry-After"))
         return of_status(response.status_code, self.hide(said)[:300], location, wait_s, self._access)
-
-    def _words(self, said: object) -> str:
-        return f": {self.hide(str(said))[:300]}" if said else ""
 
     def _connection(self, error: Exception) -> Refusal:
         """What requests and urllib3 wrap in each other, by its innermost reason (their texts repeat the address)."""

@@ -125,14 +125,9 @@ def _signals() -> Iterator[Signal]:
             scope = "fleet" if row == "[fleet]" else "instance"
         elif not row.startswith("#"):
             name, kind, unit, doc, metrics = (cell.strip() for cell in row.split("|"))
-            names = (each for metric in metrics.split(", ") for each in _as_exposed(metric))
+            own = [metric for metric in metrics.split(", ") if metric]
+            names = (name for m in own for name in (m, m.replace("vllm:", "ray_vllm_"))[: 1 + m.startswith("vllm:")])
             yield Signal(name, _KINDS[kind], scope, unit, tuple(names), doc)
-
-
-def _as_exposed(metric: str) -> tuple[str, ...]:
-    if metric.startswith("vllm:"):
-        return metric, metric.replace("vllm:", "ray_vllm_")
-    return (metric,) if metric else ()
 
 
 SIGNALS: tuple[Signal, ...] = tuple(_signals())

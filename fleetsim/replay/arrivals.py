@@ -17,7 +17,7 @@ from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.requests import run_requests
 from fleetsim.engine.step_time import StepTime
 from fleetsim.history.counters import mended
-from fleetsim.history.history import Buckets, History
+from fleetsim.history.history import Buckets, Floats, History
 from fleetsim.records import replace
 from fleetsim.replay.implied.implied_scenario import Implied
 from fleetsim.replay.implied.stretch import own_paces
@@ -25,7 +25,6 @@ from fleetsim.replay.observe.interruptions import have_rhythm
 from fleetsim.replay.observe.observed import Observed
 from fleetsim.workload.lengths import sample_lengths
 
-Floats = NDArray[np.float64]
 Engine = tuple[StepTime, EngineLimits]
 
 

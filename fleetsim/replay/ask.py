@@ -54,8 +54,11 @@ def ask(asked: Replay, watch: Watch = SILENT) -> ReplayResult:
     from fleetsim.replay.answers import answer
     from fleetsim.replay.diagnose.finding import addressed
     from fleetsim.replay.run import replay as replayed
+    from fleetsim.replay.shown import printed_job
 
-    fleet = _configured(fleet, history, window)
+    # the configuration that the framework printed into the log counts where nobody gave a scenario
+    printed = None if fleet.from_file or window.file is None else printed_job(history, window.file)
+    fleet = fleet if printed is None else replace(fleet, job=fleet.job.on(printed), from_file=True)
     known = fleet.job
     found = replayed(
         history,
@@ -70,14 +73,6 @@ def ask(asked: Replay, watch: Watch = SILENT) -> ReplayResult:
     answers = answer(questions, found, known.given, watch)
     found = replace(found, verdict=addressed(found.verdict, (*window.words(), *fleet.words)))
     return ReplayResult(history, found, answers, known.notes)
-
-
-def _configured(fleet: KnownFleet, history: History, window: HistoryWindow) -> KnownFleet:
-    """With the configuration that the framework printed into the log, where nobody gave a scenario."""
-    from fleetsim.replay.shown import printed_job
-
-    printed = None if fleet.from_file or window.file is None else printed_job(history, window.file)
-    return fleet if printed is None else replace(fleet, job=fleet.job.on(printed), from_file=True)
 
 
 @keywords()

@@ -252,7 +252,17 @@ def _played(observed: Observed, implied: Implied) -> tuple[Scenario, bool]:
     scenario, seen = implied.scenario, observed.trainer.step_s
     if len(implied.resizes) < 2 or (seen is not None and seen.value <= 0):
         return scenario, False
-    step_s = cache(lambda count: _simulated_step_s(implied, count) if seen is None else seen.value)
+
+    @cache
+    def step_s(instances: int) -> float:
+        """As observed; else of one short run with so many instances, after warm-up."""
+        if seen is not None:
+            return seen.value
+        few = min(_PILOT_STEPS, most_steps(implied.scenario))
+        changes = {"fleet.instances": instances, "run.steps": few, "run.events": []}
+        pilot = simulate(with_changes(implied.scenario, changes), engine=implied.engine)
+        return RunTotals.of(pilot).between(0.0, None)["step_s"]
+
     warm = max(4, warmup_steps(scenario, np.ones(64)))
     at = [observed.start_s, *(at for at, _ in implied.resizes[1:]), observed.end_s]
     done = [0.0]
@@ -272,13 +282,6 @@ def _played(observed: Observed, implied: Implied) -> tuple[Scenario, bool]:
         "run.events": events,
     }
     return with_changes(scenario, changes), True
-
-
-def _simulated_step_s(implied: Implied, instances: int) -> float:
-    """Seconds of an optimizer step with so many instances, after warm-up, by one short run."""
-    few = min(_PILOT_STEPS, most_steps(implied.scenario))
-    scenario = with_changes(implied.scenario, {"fleet.instances": instances, "run.steps": few, "run.events": []})
-    return RunTotals.of(simulate(scenario, engine=implied.engine)).between(0.0, None)["step_s"]
 
 
 def _compared(

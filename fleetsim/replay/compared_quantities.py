@@ -97,7 +97,8 @@ def look_at(rows: Sequence[ComparedRow], implied: Implied, limit: float, *, unpl
     if guesses:
         places.append("give what was assumed: --scenario FILE, --given KEY=VALUE, or the trainer's run log with --from")
     rate = off.get("instance_tok_s", off.get("tok_s"))
-    confirmed = _confirmed(implied, limit)
+    held_out = None if implied.speed is None else implied.speed.held_out
+    confirmed = held_out if held_out is not None and held_out <= limit else None
     if rate is not None and confirmed is not None:
         places.append(
             f"the load: at the loads of the window the engine's speed is right ({units.share(confirmed)} off on the "
@@ -122,9 +123,3 @@ def look_at(rows: Sequence[ComparedRow], implied: Implied, limit: float, *, unpl
     if "queue" in off:
         places.append("the queue: what is dropped, filtered or aborted, and the cap of the buffer")
     return (*places, *(() if confirmed is not None else (REMEASURE,)), RECHECK_PAUSES)
-
-
-def _confirmed(implied: Implied, limit: float) -> float | None:
-    """The error of the fitted speed on the half of the window that it never saw, where that is within the limit."""
-    held_out = None if implied.speed is None else implied.speed.held_out
-    return held_out if held_out is not None and held_out <= limit else None

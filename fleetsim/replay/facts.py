@@ -36,6 +36,10 @@ def window_facts(result: Replayed, answers: Answers) -> Facts:
     worst, cures = verdict.first, result.cures
     account = None if observed.logs_alone or observed.account is None else observed.account.words
     wrong = result.backtest is not None and result.backtest.verdict == "wrong"
+    verified, unsure = answers.verification, any(f.state == "unknown" for f in verdict.findings)
+    tone: Tone = "unsure" if doubt(result) or unsure else "good"
+    if (verified is not None and verified.failed) or verdict.faults:
+        tone = "bad"
     caution = "The back-test misses this window: read what-ifs as directions, not as numbers." if wrong else None
     return facts(
         verdict.headline,
@@ -50,7 +54,7 @@ def window_facts(result: Replayed, answers: Answers) -> Facts:
         explained("window", f"{observed.source}: {words.span_words(observed)}."),
         explained("fleet", f"{units.capital(words.fleet_words(observed))}."),
         explained("starves", f"Side that waits: {_STARVES[verdict.starves]}."),
-        tone=_tone(result, answers),
+        tone=tone,
     )
 
 
@@ -77,7 +81,10 @@ def _lines(
         yield from fault_lines(worst, result.verdict.headline)
     if worst is not None and cures and worst.check != "model":
         yield from list(cures[0].lines(0.0))[3:]
-    yield from (("also", _also(f)) for f in further_faults(result.verdict))
+    for fault in further_faults(result.verdict):
+        price = words.size_words(fault)
+        what = f"{QUESTIONS[fault.check].called}: {fault.title}"
+        yield "also", what if price is None else f"{what}; {price}"
 
 
 def further_faults(verdict: Verdict) -> tuple[Finding, ...]:
@@ -114,13 +121,6 @@ def doubt(result: Replayed) -> str | None:
     return f"this window is not explained: {off}; causes are by rule, prices at most"
 
 
-def _tone(result: Replayed, answers: Answers) -> Tone:
-    verified = answers.verification
-    if (verified is not None and verified.failed) or result.verdict.faults:
-        return "bad"
-    return "unsure" if doubt(result) or any(f.state == "unknown" for f in result.verdict.findings) else "good"
-
-
 def evidence_words(grounds: Sequence[str]) -> str:
     """As many of the first grounds as fit; the first in any case."""
     told = ""
@@ -130,12 +130,6 @@ def evidence_words(grounds: Sequence[str]) -> str:
             break
         told = longer
     return told
-
-
-def _also(fault: Finding) -> str:
-    price = words.size_words(fault)
-    what = f"{QUESTIONS[fault.check].called}: {fault.title}"
-    return what if price is None else f"{what}; {price}"
 
 
 def _fine(verdict: Verdict) -> str:
@@ -198,21 +192,15 @@ def replay_document(result: Replayed, answers: Answers, advice: Sequence[Mapping
 
 
 def _recommendation(found: AdvisedFleet | None) -> dict[str, Any] | None:
-    return (
-        None
-        if found is None
-        else {
-            "instances": found.instances,
-            "was": found.was,
-            "queue_cap_samples": found.queue_cap_samples,
-            "changes": dict(found.changes),
-            "predicted": dict(found.predicted),
-            "now": dict(found.now),
-            "missed_targets": [t.name for t in found.size.missed],
-            "explanation": found.size.explanation,
-            "extrapolated": found.extrapolated,
-        }
-    )
+    if found is None:
+        return None
+    own = ("instances", "was", "queue_cap_samples", "changes", "predicted", "now", "extrapolated")
+    missed = [t.name for t in found.size.missed]
+    return {
+        **{name: getattr(found, name) for name in own},
+        "missed_targets": missed,
+        "explanation": found.size.explanation,
+    }
 
 
 def _implied(implied: Implied | None) -> dict[str, Any] | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from fleetsim.errors import InputError, Problem, Problems
 from fleetsim.faces import flag
-from fleetsim.history.option_names import HISTORY, MAP, STEP
+from fleetsim.history.option_names import HISTORY, STEP
 from fleetsim.job.settings import Option
 from fleetsim.records import replace
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 SOURCE, ACCESS = "The history", "Getting in"
 LAST_HOURS = "-6h"
 PATIENCE_S = 60.0
+_SAID = ("token_file", "basic_auth_file", "org_id", "ca_file", "client_cert", "client_key")
 
 
 @dataclass(frozen=True)
@@ -42,21 +43,12 @@ class AccessFields:
         """What they say, with what the environment says. Raises InputError, all problems at once."""
         from fleetsim.history.access import access_from
 
-        return access_from(
-            token_file=self.token_file,
-            basic_auth_file=self.basic_auth_file,
-            org_id=self.org_id,
-            ca_file=self.ca_file,
-            client_cert=self.client_cert,
-            client_key=self.client_key,
-            skip_verify=self.insecure_skip_verify,
-            timeout_s=self.timeout,
-        )
+        said = {name: getattr(self, name) for name in _SAID}
+        return access_from(**said, skip_verify=self.insecure_skip_verify, timeout_s=self.timeout)
 
     def words(self) -> tuple[str, ...]:
         """The words of a command that say the same: names of files, never what is in them."""
-        names = ("token_file", "basic_auth_file", "org_id", "ca_file", "client_cert", "client_key")
-        words = tuple(word for name in names for word in pair(flag(name), getattr(self, name)))
+        words = tuple(word for name in _SAID for word in pair(flag(name), getattr(self, name)))
         late = () if self.timeout == PATIENCE_S else ("--timeout", f"{self.timeout:g}")
         return (*words, *(("--insecure-skip-verify",) if self.insecure_skip_verify else ()), *late)
 
@@ -246,13 +238,7 @@ def mapping_of(texts: Sequence[str], file: str | None) -> dict[str, str]:
     """
     from fleetsim.history.selection import parse_map
 
-    if file is None:
-        return parse_map(texts)
-    pairs = [tuple(part.strip() for part in text.partition("=")) for text in texts]
-    wrong = [text for text, (name, _, metric) in zip(texts, pairs, strict=True) if not name or not metric]
-    if wrong:
-        raise InputError([Problem(MAP, text, "must read SIGNAL=METRIC", "e.g. train_s=my_column") for text in wrong])
-    return {name: metric for name, _, metric in pairs}
+    return parse_map(texts, known=file is None)
 
 
 def pair(name: str, value: object) -> tuple[str, ...]:

@@ -54,13 +54,9 @@ def verdict_words(back: Backtest) -> str:
     if beyond:
         which = "one quantity is" if beyond == 1 else f"{beyond} of {len(back.overall)} quantities are"
         return f"Simulated ({runs}): {which} off by more than {units.share(back.limit)}."
-    return f"Simulated ({runs}): every quantity within {units.share(back.limit)}{_worst(back.worst)}."
-
-
-def _worst(row: ComparedRow) -> str:
-    """Which quantity is off most, and by how much; nothing where that rounds to nothing."""
-    said = error_words(row)
-    return "" if not any(c in "123456789" for c in said) else f", worst: {catalogued(row.quantity).title} {said}"
+    said = error_words(back.worst)
+    worst = f", worst: {catalogued(back.worst.quantity).title} {said}" if any(c in "123456789" for c in said) else ""
+    return f"Simulated ({runs}): every quantity within {units.share(back.limit)}{worst}."
 
 
 def overall(rows: Sequence[ComparedRow]) -> Table:
@@ -90,16 +86,14 @@ def by_slice(slices: Sequence[Slice]) -> Table:
     """The errors of every slice; which of them the engine's speed was fitted on."""
     there = [q for q in QUANTITIES if any(row.quantity == q for s in slices for row in s.rows)]
     began = "from (UTC)" if has_clock(slices[0].start_s) else "from"
-    rows = [_of_slice(s, there) for s in slices[:_MOST_SLICES]]
+    rows: list[tuple[str | Words, ...]] = []
+    for part in slices[:_MOST_SLICES]:
+        errors = {row.quantity: error_words(row, short=True) for row in part.rows}
+        fitted = "" if part.held_out is None else "held out" if part.held_out else "fitted"
+        rows.append((clock(part.start_s), *(errors.get(q, "-") for q in there), Words(tail=fitted)))
     if len(slices) > _MOST_SLICES:
         rows.append((f"and {len(slices) - _MOST_SLICES} more", *("",) * (len(there) + 1)))
     return Table(_BY_SLICE, (began, *map(_heading, there), ""), tuple(rows), words_last=1).narrowing(_heading("tok_s"))
-
-
-def _of_slice(part: Slice, there: Sequence[Compared]) -> tuple[str | Words, ...]:
-    errors = {row.quantity: error_words(row, short=True) for row in part.rows}
-    fitted = "" if part.held_out is None else "held out" if part.held_out else "fitted"
-    return (clock(part.start_s), *(errors.get(q, "-") for q in there), Words(tail=fitted))
 
 
 def _heading(name: Compared) -> str:
@@ -170,7 +164,9 @@ def _errors(back: Backtest) -> Chart:
         ends = sorted(100 * (x - row.observed) / scale for x in (row.interval.ci_low, row.interval.ci_high))
         style = "within" if row.within else "off"
         name = catalogued(row.quantity).title
-        mark = RowMark(style, 100 * row.error, ends[0], ends[1], said=f"{name}: {_both(row)}")
+        seen, simulated = units.number(row.observed), units.number(row.predicted)
+        said = f"{name}: observed {seen}, simulated {simulated}: {error_words(row)}"
+        mark = RowMark(style, 100 * row.error, ends[0], ends[1], said=said)
         rows.append(ChartRow(name, error_words(row), (mark,)))
     marks, limit = [mark for row in rows for mark in row.marks], 100 * back.limit
     reach = 1.15 * max(limit, *(abs(v) for d in marks for v in (d.value, d.low or 0.0, d.high or 0.0)))
@@ -179,10 +175,6 @@ def _errors(back: Backtest) -> Chart:
     words = f"{verdict_words(back)} The band is the limit of {units.share(back.limit)} either way."
     points = Rows(axis, tuple(rows), looks, 0.0, ((-limit, limit),))
     return Chart("errors", "Back-test: error of each quantity", words, points)
-
-
-def _both(row: ComparedRow) -> str:
-    return f"observed {units.number(row.observed)}, simulated {units.number(row.predicted)}: {error_words(row)}"
 
 
 def _by_part(back: Backtest) -> Chart:

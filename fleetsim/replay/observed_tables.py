@@ -8,7 +8,7 @@ from typing import Any
 
 from fleetsim import units
 from fleetsim.quantities import quantity
-from fleetsim.replay.observe.interruptions import Pauses, Rolling
+from fleetsim.replay.observe.interruptions import Pauses
 from fleetsim.replay.observe.observed import FleetView, InstanceView, LoggedRollout, Observed, Reading
 from fleetsim.replay.words import source_mark
 from fleetsim.tell.characters import sparkline
@@ -62,6 +62,10 @@ def _mean_and_most(pair: tuple[float, float], write: Callable[[float], str] = un
 
 
 def _fleet(observed: Observed, f: FleetView) -> Told:
+    r, rolling = observed.rolling, None
+    if r is not None:
+        each = f"{len(r.stops):,} of {units.seconds(r.mean_s)}, of one instance every {units.seconds(r.period_s)}"
+        rolling = f"{units.share(r.share)} of the instances' time: {each} (inferred)"
     return _told(
         ("generated_tok_s", f.tok_s, units.number),
         ("instance_tok_s", f.instance_tok_s, units.number),
@@ -74,7 +78,7 @@ def _fleet(observed: Observed, f: FleetView) -> Told:
         ("preemptions", f.preemptions_per_s, lambda rate: f"{units.number(rate * 3600)} an hour"),
         ("prefix_hit", f.prefix_hit, units.share),
         ("requests ended", f.finished_s, lambda rate: f"{units.number(rate)} a second{_ends(f)}"),
-        ("rolling sync", observed.rolling, _rolling),
+        ("rolling sync", rolling, str),
         ("pause_share", "not to be seen" if observed.pauses is None else _pauses(observed.pauses), str),
     )
 
@@ -82,11 +86,6 @@ def _fleet(observed: Observed, f: FleetView) -> Told:
 def _ends(f: FleetView) -> str:
     shares = ((f.length_share, "cut at the cap"), (f.aborted_share, "aborted"))
     return "".join(f", {units.share(share)} {what}" for share, what in shares if share)
-
-
-def _rolling(r: Rolling) -> str:
-    each = f"{len(r.stops):,} of {units.seconds(r.mean_s)}, of one instance every {units.seconds(r.period_s)}"
-    return f"{units.share(r.share)} of the instances' time: {each} (inferred)"
 
 
 def _pauses(p: Pauses) -> str:

@@ -13,7 +13,7 @@ from fleetsim.quantities import quantity
 from fleetsim.replay.answers import Answers
 from fleetsim.replay.change.recommendation import AdvisedFleet
 from fleetsim.replay.change.verification import Verification
-from fleetsim.replay.change.what_if import Effect, KeyPoint, KeySweep, WhatIf
+from fleetsim.replay.change.what_if import KeyPoint, KeySweep, WhatIf
 from fleetsim.replay.model_pictures import candidate_charts, swept_charts
 from fleetsim.replay.words import changes_words
 from fleetsim.tell.charts.chart import Chart
@@ -81,8 +81,13 @@ def simulated_again(answers: Answers, advice: Sequence[Mapping[str, Any]]) -> Se
 def what_if_section(answer: WhatIf) -> Section:
     """Before and after, metric by metric; what does not differ by more than chance is said to be so."""
     changes = changes_words(answer.changes)
-    rows = tuple(map(_effect, answer.effects))
-    table = Table(f"with {changes}", ("", "now", "then", "ratio"), rows, words_last=1)
+    rows: list[tuple[Cell, ...]] = []
+    for effect in answer.effects:
+        q, half = quantity(effect.metric), units.half_width(effect.ratio)
+        ratio = f"{effect.ratio.mean:.3f}" + (f" ±{half:.3f}" if half > 0 else "")
+        told = ratio if effect.changed else Words(tail="no significant change")
+        rows.append((q.title, _estimate(effect.before, q.unit), _estimate(effect.after, q.unit), told))
+    table = Table(f"with {changes}", ("", "now", "then", "ratio"), tuple(rows), words_last=1)
     before, after = (binds.replace("_", " ") for binds in answer.binding)
     beyond = () if answer.extrapolated is None else (answer.extrapolated.text,)
     lines = (
@@ -102,13 +107,6 @@ def _next(answer: WhatIf) -> Iterator[str]:
         ends = f"{units.seconds(step.low)} to {units.seconds(step.high)} in eight of ten cases"
         then, now = units.seconds(step.step_s), units.seconds(step.observed)
         yield f"The next run's step: {then} ({ends}), from the {now} observed"
-
-
-def _effect(effect: Effect) -> tuple[Cell, ...]:
-    q, half = quantity(effect.metric), units.half_width(effect.ratio)
-    ratio = f"{effect.ratio.mean:.3f}" + (f" ±{half:.3f}" if half > 0 else "")
-    told = ratio if effect.changed else Words(tail="no significant change")
-    return q.title, _estimate(effect.before, q.unit), _estimate(effect.after, q.unit), told
 
 
 def _estimate(estimate: Estimate, how: units.Unit) -> Words:
@@ -138,16 +136,13 @@ def _point(point: KeyPoint, now: bool) -> tuple[Cell, ...]:
     mark = ">" if now else ""
     if point.estimates is None:
         return mark, str(point.value), *("-",) * len(_SWEPT), "stuck"
-    cells = [_mean(name, point.estimates[name]) for name in _SWEPT]
+    cells: list[Cell] = []
+    for name in _SWEPT:
+        how, estimate = quantity(name).unit, point.estimates[name]
+        plain = f"{estimate.mean:,.1f}" if how == "seconds" else units.number(estimate.mean)
+        cells.append(_estimate(estimate, how) if how == "share" else plain)
     value = f"{point.value}{'*' if point.extrapolated is not None else ''}"
     return mark, value, *cells, (point.binding or "").replace("_", " ")
-
-
-def _mean(metric: str, estimate: Estimate) -> Cell:
-    how = quantity(metric).unit
-    if how == "share":
-        return _estimate(estimate, how)
-    return f"{estimate.mean:,.1f}" if how == "seconds" else units.number(estimate.mean)
 
 
 def _below(answer: KeySweep) -> Iterator[Cell]:

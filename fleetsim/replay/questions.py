@@ -130,7 +130,8 @@ class FleetFields:
         try:
             job = made(start, self.given or (), {"profile": self.profile})
         except InputError as error:
-            raise InputError([_of_given(p) for p in error.problems]) from None
+            own = [(p, *(text.replace("--set", "--given") for text in (p.path, p.remedy))) for p in error.problems]
+            raise InputError([replace(p, path=path, remedy=remedy) for p, path, remedy in own]) from None
         return KnownFleet(job=job, facts=self.facts(), from_file=start is not None, words=self.words())
 
     def facts(self) -> frozenset[str]:
@@ -146,12 +147,6 @@ class FleetFields:
             *(word for fact in self.given or () for word in ("--given", fact)),
             *pair("--profile", self.profile),
         )
-
-
-def _of_given(problem: Problem) -> Problem:
-    """The same under the flag's name here."""
-    path, remedy = (text.replace("--set", "--given") for text in (problem.path, problem.remedy))
-    return replace(problem, path=path, remedy=remedy)
 
 
 def facts_of(texts: Iterable[str]) -> frozenset[str]:

@@ -22,10 +22,9 @@ from fleetsim.replay.arrivals import Sent, sent_of, serves
 from fleetsim.replay.backtest import Backtest, backtest, backtest_of_arrivals
 from fleetsim.replay.diagnose.checks.case import Case
 from fleetsim.replay.diagnose.checks.load import counts_groups
-from fleetsim.replay.diagnose.cost import job_usd_h, pools_of
 from fleetsim.replay.diagnose.cures import Cure, cures_of
-from fleetsim.replay.diagnose.diagnosis import diagnose, remedy_of
-from fleetsim.replay.diagnose.finding import Check, Verdict
+from fleetsim.replay.diagnose.diagnosis import COSTS_OR_NOT, diagnose, remedy_of
+from fleetsim.replay.diagnose.finding import Check, Verdict, job_usd_h, pools_of
 from fleetsim.replay.diagnose.mending import enough_of, gains_of, rough, served_gains, trusted
 from fleetsim.replay.implied.implied_scenario import Implied, implied
 from fleetsim.replay.observe.observe import observe
@@ -165,15 +164,16 @@ def _served(
 def _weighed(judge: Judge, case: Case, found: Implied, verdict: Verdict, progress: Callable[[str], None]) -> Verdict:
     """The verdict again, with what the simulation says of its causes; of one that is only roughly right, which of two
     causes is the larger. case: without them."""
-    faults = verdict.faults
-    symptom: list[Check] = ["rollout"] if verdict.starves == "trainer" and "preemptions" in faults else []
-    if counts_groups(case.scenario, case.given) and verdict.starves == "trainer" and "in_flight_cap" not in faults:
+    faults, starved = verdict.faults, verdict.starves == "trainer"
+    symptom: list[Check] = ["rollout"] if starved and "preemptions" in faults else []
+    if counts_groups(case.scenario, case.given) and starved and "in_flight_cap" not in faults:
         symptom.append("in_flight_cap")
     if not trusted(case.backtest):
-        if "rollout" not in symptom:
+        asked = [check for check in faults if check in (*COSTS_OR_NOT, "stragglers")]
+        if not asked or not starved:
             return verdict
-        progress("simulating without preemptions")
-        return judge(ranked=gains_of(found, ["preemptions", "rollout"]))
+        progress("simulating without each of its causes")
+        return judge(ranked=gains_of(found, [*asked, "rollout"], sure=False))
     gains: Mapping[Check, float] = {}
     if faults:
         progress("simulating without each fault")

@@ -16,7 +16,7 @@ its own decisions.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -53,20 +53,14 @@ def carried(found: Measured, run: StatedJob, target: StatedJob) -> dict[str, Any
     """The values that another job takes from a run. run: the job of the run before anything was measured."""
     values = {path: found.values[path] for path in COMMON if path in found.values}
     if OUTPUT in values:
-        values[OUTPUT] = _recut(values[OUTPUT], target)
+        law, cap = values[OUTPUT], getattr(target.scenario.workload.output_tokens, "max", None)
+        if cap is not None and is_touched(f"{OUTPUT}.max", target.given) and law.get("kind") == "lognormal":
+            values[OUTPUT] = {**law, "max": cap}  # under the job's own cap
     if any(path in values for path in SECONDS):
         values |= _trainer(found, run, target, {path: values[path] for path in values if path not in (*SECONDS, *SYNC)})
     if any(path in values for path in SYNC):
         values |= _sync(found.scenario, run.scenario, target.scenario)
     return values
-
-
-def _recut(law: Any, target: StatedJob) -> Any:
-    """The law under the job's own cap, where it has one."""
-    cap = getattr(target.scenario.workload.output_tokens, "max", None)
-    if cap is None or not is_touched(f"{OUTPUT}.max", target.given) or law.get("kind") != "lognormal":
-        return law
-    return {**law, "max": cap}
 
 
 def _trainer(found: Measured, run: StatedJob, target: StatedJob, shared: dict[str, Any]) -> dict[str, Any]:
@@ -137,8 +131,12 @@ def with_run(
     if another:
         values |= carried(found, its_job, job)
     told = _said(sets, flags)
-    notes = (*found.notes, *_overruled(found.observed, told))
-    return overlaid(target, values, found.observed, found.assumed), notes, history
+    notes = list(found.notes)
+    for record in found.observed:  # what the run shows and the user says otherwise
+        words = next((words for path, words in told.items() if is_touched(record.path, [path])), None)
+        if words is not None:
+            notes.append(f"{words} counts, although {RUN} shows {record_words(record)}")
+    return overlaid(target, values, found.observed, found.assumed), tuple(notes), history
 
 
 def overlaid(
@@ -214,14 +212,6 @@ def _said(sets: Sequence[str], flags: Mapping[str, Any]) -> dict[str, str]:
     return said | {place: str(flag(name, flags[name])) for name, place in places.items()}
 
 
-def _overruled(observed: Sequence[ObservedConfig], told: Mapping[str, str]) -> Iterator[str]:
-    """Lines on what the run shows and the user says otherwise."""
-    for record in observed:
-        words = next((words for path, words in told.items() if is_touched(record.path, [path])), None)
-        if words is not None:
-            yield f"{words} counts, although {RUN} shows {record_words(record)}"
-
-
 class RunFile(Struct, frozen=True):
     """text: YAML with comments. raw: the same as a mapping. notes: what the reader must know of it."""
 
@@ -241,15 +231,11 @@ def run_file(start: Mapping[str, Any] | None, sets: Sequence[str], run: str) -> 
     raw["observed"] = [record for record in raw["observed"] if not is_touched(record["path"], told)]
     raw["assumed"] = [path for path in raw["assumed"] if not is_touched(path, told)]
     # an empty list is a default
-    raw = {key: raw[key] for key in sorted(raw, key=_place) if raw[key] not in ([], ())}
+    place = {key: n for n, key in enumerate(SECTIONS)}  # the head comes before them
+    raw = {key: raw[key] for key in sorted(raw, key=lambda key: place.get(key, -1)) if raw[key] not in ([], ())}
     scenario = scenario_from_mapping(raw)
     comments = {record.path: f"{record_words(record)}, in {record.source}" for record in scenario.observed}
     header = ["What a run showed, as a job. `observed` says how sure its values are: plans take their ranges from it."]
     text = scenario_yaml(raw, comments, header)
     scenario_from_mapping(from_yaml(text, "scenario"))
     return RunFile(text, raw, notes)
-
-
-def _place(key: str) -> int:
-    """Where a key stands in a file: the head, then the sections in their order."""
-    return SECTIONS.index(key) if key in SECTIONS else -1

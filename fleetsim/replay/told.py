@@ -99,7 +99,10 @@ def _finding(found: Finding) -> Judgement:
 def _drawn(over: OverTime, result: Replayed) -> Iterator[Section]:
     """The window over time, and the simulation beside it."""
     observed, back = result.observed, result.backtest
-    events, missing = tuple(events_words(over)), unseen(over, observed)
+    until = ("" if e.until_s is None else f" to {clock(e.until_s)}" for e in over.events)
+    each = enumerate(zip(over.events, until, strict=True))
+    events = tuple(f"{_letter(k)}, {clock(e.at_s)}{to}: {e.text}" for k, (e, to) in each)
+    missing = unseen(over, observed)
     named: tuple[Block, ...] = ()
     if events:
         named = (Words("Named events: the letters in the charts", strong=True), Bullets(events))
@@ -215,13 +218,6 @@ def unseen(shown: OverTime, observed: Observed) -> tuple[str, ...]:
     elif shown.queue.oldest_age_steps is None:
         told.append("The age of the oldest queued sample: not exported; the depth of the queue is.")
     return tuple(told)
-
-
-def events_words(shown: OverTime) -> Iterator[str]:
-    """The named events, a sentence each."""
-    for k, e in enumerate(shown.events):
-        until = "" if e.until_s is None else f" to {clock(e.until_s)}"
-        yield f"{_letter(k)}, {clock(e.at_s)}{until}: {e.text}"
 
 
 def _letter(k: int) -> str:

@@ -11,7 +11,6 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from fleetsim.engine.kernel.tables import G_FILTERED
-from fleetsim.history.history import Floats
 from fleetsim.sim.records import Records
 from fleetsim.sim.window import window_of
 
@@ -32,18 +31,12 @@ def in_flight(records: Records, *, in_pauses: bool = True) -> tuple[float, float
     group_left = records.groups["left_s"][sent["group"]]
     ended = np.where(sent["finish_s"] >= 0, sent["finish_s"], np.where(group_left >= 0, group_left, np.inf))
     times = np.linspace(window.start_s, window.end_s, _POINTS)
-    if not in_pauses:
-        times = _outside_syncs(records, times)
+    if not in_pauses and records.scenario.sync.scope == "global":  # no weight sync holds the whole fleet
+        begun, ended_ = (np.sort(records.syncs[name]) for name in ("pause_start_s", "end_s"))
+        free = np.searchsorted(begun, times, side="right") == np.searchsorted(ended_, times, side="right")
+        times = times[free] if free.any() else times
     count = np.searchsorted(np.sort(began), times, side="right") - np.searchsorted(np.sort(ended), times, side="right")
     return float(count.mean()), float(np.percentile(count, 99))
-
-
-def _outside_syncs(records: Records, times: Floats) -> Floats:
-    """Those of the times at which no weight sync holds the whole fleet; all of them if there is none such."""
-    syncs = records.syncs
-    begun, ended = (np.searchsorted(np.sort(syncs[name]), times, side="right") for name in ("pause_start_s", "end_s"))
-    free = times[begun == ended]
-    return free if len(free) and records.scenario.sync.scope == "global" else times
 
 
 def idle_share(records: Records, *, in_pauses: bool) -> float:

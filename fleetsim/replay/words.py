@@ -83,8 +83,7 @@ def price_words(finding: Finding) -> str | None:
     share = finding.step_share or 0.0
     step = f"; a step {'' if finding.simulated else 'up to '}{units.share(share)} shorter" if share > 0 else ""
     if finding.gpu_h_per_day == 0:
-        nothing = "no step is shorter without it" if finding.simulated and not share > 0 else ""
-        return f"none: {nothing or 'what mends it costs as much as it gives back'}{step}"
+        return f"none: what mends it costs as much as it gives back{step}"
     least, most = told_ends(finding)
     at_most = "" if finding.simulated else "up to "
     if least == most:

@@ -114,7 +114,6 @@ def _written(folder: Path) -> dict[str, list[bytes]]:
     call(["simulate", str(job), "--steps", "200", "--openmetrics", str(om), "--scrape-interval", "1"])
     call(["profile", "estimate", "--model", "Qwen/Qwen2.5-7B", "--gpu", "H100-SXM", "-o", str(folder / "p.json")])
     call(["replay", "--from", str(om), "--save", str(folder / "h.parquet"), "--no-backtest"])
-    old = ROOT / "tests/history/saved_windows"
     _SHARED["b.json"] = simulated.encode()
     _SHARED["h.om"] = om.read_bytes()
     with gzip.open(ROOT / "calibration/raw/cpu-tiny.raw.jsonl.gz", "rt") as stream:
@@ -123,7 +122,7 @@ def _written(folder: Path) -> dict[str, list[bytes]]:
         "results": [simulated.encode(), sized.encode(), split.encode()],
         "profile": [(folder / "p.json").read_bytes()],
         "raw": [raw.encode()],
-        "histories": [p.read_bytes() for p in (om, folder / "h.parquet", old / "one.json", old / "one.csv")],
+        "histories": [p.read_bytes() for p in (om, folder / "h.parquet")],
         "plan": [_plan(folder)],
     }
 

@@ -73,7 +73,7 @@ def test_what_is_no_history_is_refused(tmp_path: Path, raw: bytes) -> None:
 
 
 def test_an_empty_directory_says_what_it_lacks(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"has no history.json, it has nothing"):
+    with pytest.raises(InputError, match=r"holds no run of a tracker, it has nothing"):
         read_file(tmp_path)
 
 

@@ -1,9 +1,8 @@
-"""Saved and read again: exact; damaged: an error that says what. What earlier versions saved still opens."""
+"""Saved and read again: exact; damaged: an error that says what."""
 
 from __future__ import annotations
 
 import json
-import shutil
 import tempfile
 from pathlib import Path
 
@@ -20,10 +19,6 @@ from fleetsim.history.saved_window import load_history, save_history
 from fleetsim.records import replace
 
 from .strategies import facts, histories
-
-# `small()` as the last version with several forms saved it: with pyarrow, the folder without it too.
-OLD = Path(__file__).parent / "saved_windows"
-OLD_FORMS = sorted(p.name for p in OLD.iterdir())
 
 
 def small() -> History:
@@ -82,13 +77,6 @@ def test_others_can_read_it(tmp_path: Path) -> None:
     assert [r["le"] for r in rows if r["signal"] == "output_tokens" and r["instance"] == "b"] == ["1.0", "inf", "sum"]
 
 
-@pytest.mark.parametrize("form", OLD_FORMS)
-def test_what_an_earlier_version_saved_opens_with_a_note(form: str) -> None:
-    found = read_file(OLD / form)
-    assert "saved by an earlier version" in found.notes[-1].text
-    assert facts(replace(found, notes=found.notes[:-1])) == facts(small())
-
-
 def test_an_earlier_window_is_replaced_whole(tmp_path: Path) -> None:
     save_history(replace(small(), source="before"), tmp_path / "x.parquet")
     save_history(small(), tmp_path / "x.parquet")
@@ -135,7 +123,7 @@ def changed(path: Path, **change: object) -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"schema_version": 3}, "reads schema_version 1 and 2"),
+        ({"schema_version": 3}, "reads schema_version 2"),
         ({"kind": "other"}, "no history that fleetsim saved"),
         ({"times": "x"}, "valid list"),
         ({"configs": []}, "2 instances but 0 configs"),
@@ -148,11 +136,6 @@ def test_a_changed_header_is_refused(tmp_path: Path, change: dict[str, object], 
     changed(tmp_path / "x.parquet", **change)
     with pytest.raises(InputError, match=says):
         read_file(tmp_path / "x.parquet")
-    document = {**json.loads((OLD / "one.json").read_text()), **change}
-    (tmp_path / "x.json").write_text(json.dumps(document))
-    if "kind" not in change:  # by it an old window is told
-        with pytest.raises(InputError, match=says):
-            read_file(tmp_path / "x.json")
 
 
 def test_rows_that_were_sorted_are_noticed(tmp_path: Path) -> None:
@@ -162,36 +145,16 @@ def test_rows_that_were_sorted_are_noticed(tmp_path: Path) -> None:
     pq.write_table(pq.read_table(tmp_path / "x.parquet").sort_by([("le", "descending")]), tmp_path / "x.parquet")
     with pytest.raises(InputError, match="sorted"):
         read_file(tmp_path / "x.parquet")
-    shutil.copytree(OLD / "folder_csv", tmp_path / "old")
-    table = tmp_path / "old" / "values.csv"
-    first, *rows = table.read_text().splitlines()
-    table.write_text("\n".join([first, *reversed(rows)]) + "\n")
-    with pytest.raises(InputError, match="sorted"):
-        read_file(tmp_path / "old")
 
 
-@pytest.mark.parametrize("form", ["new", *OLD_FORMS])
-def test_a_cut_file_is_refused(tmp_path: Path, form: str) -> None:
-    for file in files_of(form, tmp_path):
-        whole = file.read_bytes()
-        for part in (0, 1, len(whole) // 2):
-            file.write_bytes(whole[:part])
-            with pytest.raises(InputError):
-                read_file(tmp_path / form)
-        file.write_bytes(whole)
-
-
-def files_of(form: str, room: Path) -> list[Path]:
-    """Copies a window there, under its form's name; its files."""
-    path = room / form
-    if form == "new":
-        save_history(small(), path)
-    elif (OLD / form).is_dir():
-        shutil.copytree(OLD / form, path)
-        return sorted(path.iterdir())
-    else:
-        shutil.copy(OLD / form, path)
-    return [path]
+def test_a_cut_file_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "new"
+    save_history(small(), file)
+    whole = file.read_bytes()
+    for part in (0, 1, len(whole) // 2):
+        file.write_bytes(whole[:part])
+        with pytest.raises(InputError):
+            read_file(file)
 
 
 def test_a_table_from_elsewhere(tmp_path: Path) -> None:
@@ -240,16 +203,17 @@ def test_a_wrong_table_is_refused(tmp_path: Path, text: str, says: str) -> None:
 
 
 @settings(max_examples=150, deadline=None)
-@given(data=st.data(), form=st.sampled_from(["new", "new", *OLD_FORMS]))
-def test_a_mutated_window_is_read_or_refused(data: st.DataObject, form: str) -> None:
+@given(data=st.data())
+def test_a_mutated_window_is_read_or_refused(data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as room:
-        file = data.draw(st.sampled_from(files_of(form, Path(room))))
+        file = Path(room) / "new"
+        save_history(small(), file)
         raw = bytearray(file.read_bytes())
         for _ in range(data.draw(st.integers(1, 3))):
             at = data.draw(st.integers(0, len(raw) - 1))
             raw[at : at + data.draw(st.integers(0, 4))] = data.draw(st.binary(max_size=4))
         file.write_bytes(bytes(raw))
         try:
-            assert isinstance(read_file(Path(room) / form), History)
+            assert isinstance(read_file(file), History)
         except InputError as error:
             assert all(p.remedy for p in error.problems)

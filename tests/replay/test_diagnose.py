@@ -12,9 +12,8 @@ from fleetsim.config.load import scenario_from_mapping
 from fleetsim.config.scenario import Scenario
 from fleetsim.records import replace
 from fleetsim.replay.diagnose.checks.case import round_count
-from fleetsim.replay.diagnose.cost import observed_slices, pools_of, settle
 from fleetsim.replay.diagnose.diagnosis import CHECKS, diagnose
-from fleetsim.replay.diagnose.finding import Check, Finding, Verdict
+from fleetsim.replay.diagnose.finding import Check, Finding, Verdict, pools_of, settle
 from fleetsim.replay.observe.lengths import expected_hits
 from fleetsim.replay.observe.observed import Observed, Reading
 from fleetsim.replay.words import price_words
@@ -113,9 +112,8 @@ def test_trainer_slower_than_its_scenario() -> None:
     f = finding(judged(HEALTHY, "trainer.fixed_s=15"), "trainer")
     assert f.state == "fault"
     assert "the scenario says 15.0 s (+50.0 %)" in text(f)
-    # 7.5 s of 24 s of eight trainer GPUs, and the 2 % (of the unpaused 96.7 %) in which eight rollout GPUs had no work.
-    idle = 0.02 * (1 - HEALTHY.pauses.share) if HEALTHY.pauses else 0.0
-    assert f.gpu_h_per_day == pytest.approx(24 * 8 * (7.5 / 24 + idle))
+    # a step that is 7.5 s of 24 s shorter takes so much less of both pools
+    assert f.gpu_h_per_day == pytest.approx(24 * (8 + 8) * 7.5 / 24)
     assert f.usd_per_day == pytest.approx(3.64 * f.gpu_h_per_day)
 
 
@@ -179,6 +177,7 @@ def test_sync_that_stops_the_engines() -> None:
     f = finding(judged(window(pauses=pauses(4.0, 24.0))), "sync")
     assert f.state == "fault"
     assert "16.7 % of the time with work in hand: 900 pauses, 4.0 s on average (inferred" in text(f)
+    # of a trainer that is held 1 s of a step and does not wait; and of engines that stand 4 s
     assert f.gpu_h_per_day == pytest.approx(24 * 8 * (4 / 24 + 1 / 24), rel=1e-3)
 
 
@@ -241,18 +240,14 @@ def test_expected_hits_are_those_that_vllm_shows() -> None:
     assert expected_hits(8, 16, 16) == 0
 
 
-LONG_PROMPTS = {"lengths.prompt_mean": 6000.0, "fleet.prefix_hit": 0.05, "fleet.finished_s": 21.0}
+LONG_PROMPTS = {**STARVED, "lengths.prompt_mean": 6000.0, "fleet.prefix_hit": 0.05, "fleet.finished_s": 21.0}
 
 
 def test_low_hits_on_a_group_workload() -> None:
     f = finding(judged(window(**LONG_PROMPTS)), "prefix_cache")
     assert f.state == "fault"
     assert "allow 87.3 %" in text(f)
-    assert "assumed" in text(f)  # the engine whose prompts cost that is a default
-    assert f.gpu_h_per_day is not None
-    assert f.gpu_h_per_day > 0
-    named = finding(judged(window(**LONG_PROMPTS), "engine.model=Qwen/Qwen2.5-7B"), "prefix_cache")
-    assert "assumed" not in text(named)
+    assert f.gpu_h_per_day == pytest.approx(24 * (8 + 8) * 13.5 / 37)  # at most the trainer's wait
 
 
 def test_siblings_spread_over_the_fleet_are_sent_together() -> None:
@@ -268,13 +263,18 @@ def test_caching_that_is_off_is_a_flag() -> None:
     assert "--enable-prefix-caching" in text(finding(judged(off), "prefix_cache"))
 
 
-def test_short_prompts_without_hits_cost_too_little_to_begin_with() -> None:
-    short = window(**{"lengths.prompt_mean": 60.0, "fleet.prefix_hit": 0.0})
-    assert finding(judged(short), "prefix_cache").title == "low hits, at little cost"
+def test_low_hits_cost_nothing_where_the_trainer_does_not_wait_or_a_simulation_says_so() -> None:
+    short = {"lengths.prompt_mean": 60.0, "fleet.prefix_hit": 0.0}
+    assert finding(judged(window(**short)), "prefix_cache").title == "low hits, at no cost to the trainer"
+    base, given = scenario()
+    waits = window(**STARVED, **short)
+    assert finding(diagnose(waits, base, given=given), "prefix_cache").state == "fault"
+    tried = finding(diagnose(waits, base, given=given, gains={"prefix_cache": 0.001}), "prefix_cache")
+    assert (tried.state, tried.title) == ("ok", "low hits on a group workload; that costs nothing now")
 
 
 def test_no_groups_no_hits_to_be_had() -> None:
-    alone = window(**{"lengths.group_size": exported(1.0), "fleet.prefix_hit": 0.02})
+    alone = window(**STARVED, **{"lengths.group_size": exported(1.0), "fleet.prefix_hit": 0.02})
     # n = 1 may be a client that sends each sample by itself: hits below those of pairs are told.
     assert "groups of only two samples" in text(finding(judged(alone), "prefix_cache"))
     assert states(alone, "workload.group_size=1")["prefix_cache"] == "ok"
@@ -394,10 +394,11 @@ def test_a_limit_that_cannot_be_judged() -> None:
 
 
 def test_thrashing_engines() -> None:
-    f = finding(judged(window(**{"fleet.preemptions_per_s": 10.0, "fleet.kv_use_peak": 1.0})), "preemptions")
+    thrash = {"fleet.preemptions_per_s": 10.0, "fleet.kv_use_peak": 1.0}
+    assert finding(judged(window(**thrash)), "preemptions").title == "at no cost to the trainer"
+    f = finding(judged(window(**STARVED, **thrash)), "preemptions")
     assert f.state == "fault"
     assert "0.48 per finished request" in text(f)
-    assert "assumed, half its output" in text(f)
     assert "max_in_flight_samples_per_instance=48" in text(f)
     assert f.gpu_h_per_day is not None
 
@@ -421,19 +422,27 @@ def test_a_fleet_that_is_too_small() -> None:
     verdict = judged(window(**STARVED))
     f = finding(verdict, "rollout")
     assert (verdict.binding, verdict.starves) == ("rollout", "trainer")
-    # 8 x 0.95 / (1 - 13.5 / 37) = 11.97
-    assert "12 instances instead of 8" in text(f)
     assert "--recommend" in text(f)
-    ratio = (1 - 13.5 / 37) / 0.95  # of a step's seconds with twelve instances, which are GPUs to be paid for, too
-    assert f.step_share == pytest.approx(1 - ratio)
-    assert f.gpu_h_per_day == pytest.approx(24 * ((8 + 8) - ratio * (8 + 12)))
+    # more instances give back the trainer's wait, and are GPUs to be paid for
+    assert f.step_share == pytest.approx(13.5 / 37)
+    assert f.gpu_h_per_day == pytest.approx(24 * 8 * 13.5 / 37)
+
+
+def test_instances_that_are_added_are_taken_off_the_price() -> None:
+    base, given = scenario()
+    for gains in ({"gains": {"rollout": 0.15}}, {"ranked": {"rollout": 0.15}, "backtest": None}):
+        f = finding(diagnose(window(**STARVED), base, given=given, **gains), "rollout")
+        assert "simulated with 10 instances instead of 8, a step is 15.0 % shorter" in text(f)
+        # both pools have 8 GPUs; ten instances work for 0.85 of a step's seconds
+        assert (f.step_share, f.gpu_h_per_day) == (pytest.approx(0.15), pytest.approx(24 * ((8 + 8) - 0.85 * (8 + 10))))
 
 
 def test_instances_that_cost_what_they_give_back_have_no_price() -> None:
-    # one trainer GPU that waits is not worth five more instances beside nine
-    f = finding(judged(window(**{**STARVED, "fleet.instances": 8.9}), "trainer.gpus=1"), "rollout")
+    # one trainer GPU that waits is not worth two more instances beside eight
+    base, given = scenario("trainer.gpus=1")
+    f = finding(diagnose(window(**STARVED), base, given=given, gains={"rollout": 0.15}), "rollout")
     assert f.gpu_h_per_day == 0.0
-    assert price_words(f) == "none: what mends it costs as much as it gives back; a step up to 33.1 % shorter"
+    assert price_words(f) == "none: what mends it costs as much as it gives back; a step up to 15.0 % shorter"
 
 
 def test_idle_engines_beside_a_waiting_trainer_are_the_tail_not_the_count() -> None:
@@ -458,11 +467,8 @@ def test_the_wait_is_paid_for_once() -> None:
     slow = (*instances(7), instance(7, pace=0.8, straggler=True))
     verdict = judged(window(**STARVED, instances=slow))
     of = {f.check: f.gpu_h_per_day or 0.0 for f in verdict.findings}
-    wait, ratio = 13.5 / 37, (1 - 13.5 / 37) / 0.95
     assert of["stragglers"] == pytest.approx(24 * 8 * 0.025 * 2)
-    # of the trainer's wait no more than is left, and of what rollout gives back the four instances are paid
-    trainer, rollout = min(1 - ratio, wait - 0.025), 1 - ratio - 0.5 * ratio
-    assert of["rollout"] == pytest.approx(24 * 8 * (trainer + rollout))
+    assert of["rollout"] == pytest.approx(24 * 8 * (13.5 / 37 - 0.025))  # of the trainer's wait no more than is left
 
 
 def test_rollout_without_a_trainer_cannot_be_judged() -> None:
@@ -492,10 +498,10 @@ def test_a_backlog_behind_a_slow_trainer_is_the_trainers() -> None:
     assert finding(verdict, "backlog").title.endswith("the trainer is slow")
 
 
-def test_a_backlog_comes_before_what_would_make_rollout_faster_still() -> None:
+def test_beside_a_backlog_nothing_is_wrong_that_would_make_rollout_faster_still() -> None:
     thrashing = {**GROWING, "fleet.preemptions_per_s": 10.0, "fleet.kv_use_peak": 1.0}
     verdict = judged(window(**thrashing))
-    assert finding(verdict, "preemptions").state == "fault"
+    assert finding(verdict, "preemptions").state == "ok"
     assert verdict.binding == "backlog"
     assert finding(verdict, "backlog").gpu_h_per_day == finding(judged(window(**GROWING)), "backlog").gpu_h_per_day
     assert judged(window(**{**STARVED, **thrashing})).binding == "preemptions"  # a waiting trainer does want it faster
@@ -531,7 +537,7 @@ def test_prices_that_nobody_gave_are_assumed() -> None:
     base, given = scenario("engine.tp=2", "cost.instance_price_usd_per_gpu_h=5", "trainer.gpus=16")
     pools = pools_of(HEALTHY, base, given)
     assert (pools.rollout_gpus, pools.trainer_gpus, len(pools.assumed)) == (16, 16, 1)
-    sizes = settle([{"idle": 0.5, "wait": 0.5}], pools, {"idle": 0.25, "wait": 1.0})
+    sizes = settle([(0.5, 0.25)], pools)
     assert sizes[0] is not None
     assert (sizes[0].gpu_h_per_day, sizes[0].usd_per_day) == (24 * (4 + 8), pytest.approx(24 * (4 * 5 + 8 * 3.64)))
 
@@ -539,23 +545,25 @@ def test_prices_that_nobody_gave_are_assumed() -> None:
 shares = st.floats(0, 1)
 
 
-@for_all(st.lists(st.dictionaries(st.sampled_from(["train", "wait", "sync", "busy", "idle", "paused"]), shares)))
-def test_findings_never_cost_more_than_the_job(claims: list[dict[str, float]]) -> None:
-    pools, slices = pools_of(HEALTHY, DEFAULT), observed_slices(HEALTHY)
-    assert sum(slices[s] for s in ("busy", "idle", "paused")) == pytest.approx(1.0)
-    total = sum(size.gpu_h_per_day for size in settle(claims, pools, slices) if size is not None)  # type: ignore[arg-type]
+@for_all(st.lists(st.tuples(shares, shares) | st.none()))
+def test_findings_never_cost_more_than_the_job(gives: list[tuple[float, float] | None]) -> None:
+    pools = pools_of(HEALTHY, DEFAULT)
+    total = sum(size.gpu_h_per_day for size in settle(gives, pools) if size is not None)
     assert 0 <= total <= 24 * (pools.rollout_gpus + pools.trainer_gpus) + 1e-9
 
 
 @for_all(gain=st.floats(-0.1, 0.5), starved=st.booleans(), check=st.sampled_from(["sync", "stragglers", "preemptions"]))
 def test_a_finding_costs_what_its_removal_gives_by_simulation(gain: float, starved: bool, check: Check) -> None:
-    """A step that is 1 % shorter is 1 % of the day of the GPUs of both pools, and no more, whatever the rule of thumb
-    says of the pauses; at most what was observed of the slices that it can come from."""
+    """A step that is 1 % shorter is 1 % of the day of the GPUs of both pools, whatever the rule of thumb says of the
+    pauses."""
     slow = (*instances(7), instance(7, pace=0.8, straggler=True))
     faulty = {"pauses": pauses(6.0, 24.0), "instances": slow, "fleet.preemptions_per_s": 40.0, "fleet.kv_use_peak": 1.0}
     observed = window(**{**(STARVED if starved else {}), **faulty})
     base, given = scenario()
     (found,) = [f for f in diagnose(observed, base, given=given, gains={check: gain}).findings if f.check == check]
+    if check == "preemptions" and not starved:  # nobody waits for it
+        assert found.state == "ok"
+        return
     size = 0.0 if found.gpu_h_per_day is None else found.gpu_h_per_day
     said = any("simulated without it" in line for line in found.evidence)
     assert said
@@ -567,7 +575,7 @@ def test_a_finding_costs_what_its_removal_gives_by_simulation(gain: float, starv
         return
     assert size <= 24 * (8 + 8) * max(0.0, gain) + 1e-9
     if found.state == "fault" and 0.01 <= gain <= 0.2:
-        assert size >= 24 * 8 * gain - 1e-9
+        assert size == pytest.approx(24 * (8 + 8) * gain)
 
 
 @for_all(

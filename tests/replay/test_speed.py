@@ -31,10 +31,7 @@ def observed(**more: object) -> Observed:
     """An observation that holds next to nothing: the speed takes the rest from the history."""
     trainer = TrainerView(*(None,) * 9)
     queue = QueueView(*(None,) * 8)
-    plain = Observed(
-        0.0, 1.0, STEP_S, "test", "vllm", None, None, None, None, None, (), None, None, None, trainer, queue, (),
-        0.0, (),
-    )  # fmt: skip
+    plain = Observed(0.0, 1.0, STEP_S, "test", trainer, queue, (), (), engine="vllm")
     return replace(plain, **more)  # type: ignore[arg-type]
 
 

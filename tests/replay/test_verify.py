@@ -64,8 +64,8 @@ def instance(number: int, pace: float = 1.0, running: float = 50.0) -> InstanceV
 
 
 GOOD = Observed(
-    2000.0, 18000.0, 15.0, "test", "vllm", None, None, None, None, "disaggregated",
-    tuple(instance(number) for number in range(6)), FLEET, None, None, TRAINER, QUEUE, (), 0.0, (),
+    2000.0, 18000.0, 15.0, "test", TRAINER, QUEUE, (), (), engine="vllm", placement="disaggregated",
+    instances=tuple(instance(number) for number in range(6)), fleet=FLEET,
 )  # fmt: skip
 
 

@@ -338,12 +338,6 @@ JOBS = (
         "trainer",
         {"fleet.instances": 4},
         "--recommend",
-        misses={
-            "bare": (
-                "prefix_cache",
-                "instances that come and go lose what their caches hold, and no scenario says that they are lent",
-            )
-        },
     ),
     Job(
         "agentic, tools of 10 s, undersized",

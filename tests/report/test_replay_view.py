@@ -16,9 +16,9 @@ from fleetsim.replay.backtest import Backtest, Slice
 from fleetsim.replay.change.verification import Verification, VerifyItem
 from fleetsim.replay.change.what_if import Effect, KeyPoint, KeySweep, WhatIf
 from fleetsim.replay.compared_quantities import ComparedRow, error_words
-from fleetsim.replay.diagnose.cost import pools_of
 from fleetsim.replay.diagnose.cures import cures_of
 from fleetsim.replay.diagnose.diagnosis import diagnose
+from fleetsim.replay.diagnose.finding import pools_of
 from fleetsim.replay.facts import further_faults, replay_document
 from fleetsim.replay.observe.observed import Observed, Reading
 from fleetsim.replay.observed_tables import lengths
@@ -78,8 +78,8 @@ def test_the_worst_fault_comes_first_with_its_evidence_its_price_and_what_follow
     document = told(result_of(window(**STARVED)))
     lines = lines_of(document, explain=False)
     assert lines[0] == "The trainer waits for samples 36.5 % of every step: the fleet is too small."
-    assert lines[1].startswith("evidence  by the ratio of the rates 12 instances instead of 8")
-    assert lines[3] == "price     up to 63.1 GPU-h and $229.65 a day; a step up to 33.1 % shorter"
+    assert lines[1].startswith("evidence  60 requests run on an instance, 0.0 % of all wait there")
+    assert lines[3] == "price     up to 70.1 GPU-h and $255.00 a day; a step up to 36.5 % shorter"
     assert [line.split()[0] for line in lines[4:6]] == ["next", "fleetsim"]
     assert len(lines) <= 12
     text = " ".join(lines_of(document))
@@ -133,8 +133,7 @@ def test_every_window_fits_80_columns_and_needs_no_colour(observed: Observed) ->
 
 def test_a_fault_has_its_mark_its_size_and_its_grounds() -> None:
     text = flat(told(result_of(window(**STARVED))))
-    assert "FAULT rollout too few instances up to 63.1 GPU-h and $229.65 a day - the trainer waits" in text
-    assert "12 instances instead of 8" in text
+    assert "FAULT rollout too few instances up to 70.1 GPU-h and $255.00 a day - the trainer waits" in text
 
 
 def test_what_was_assumed_is_said() -> None:

@@ -230,6 +230,8 @@ def _framework(name: str, rows: Iterable[Sequence[str]]) -> FrameworkLog:
         else:
             raise ValueError(f"frameworks.txt, [{name}]: {key} is no column")
     now, _, before = told.get("older", "").partition(" was ")
+    # `A if m or n, else B`
+    modes = (one.removeprefix("else ").partition(" if ") for one in told.get("mode", "").split(", "))
     return FrameworkLog(
         name,
         told["source"],
@@ -237,19 +239,13 @@ def _framework(name: str, rows: Iterable[Sequence[str]]) -> FrameworkLog:
         tuple(told["step"].split(", ")),
         tuple(entries) or tuple(Entry(column, (column,)) for column in list(COLUMNS)[2:]),
         added=tuple(told["added"].split(", ")) if "added" in told else (),
-        modes=_modes(told.get("mode", "")),
+        modes={mode: tuple(marks.split(" or ")) if marks else () for mode, _, marks in modes if mode},
         notes=notes,
         overlaps=tuple(told["overlaps"].replace("all", "").split(", ")) if "overlaps" in told else (),
         rests=rests,
         older={now: before} if now else {},
         tools_in_length="tools in length" in told,
     )
-
-
-def _modes(text: str) -> Mapping[str, tuple[str, ...]]:
-    """`A if m or n, else B` as mode -> marks."""
-    found = (one.removeprefix("else ").partition(" if ") for one in text.split(", "))
-    return {mode: tuple(marks.split(" or ")) if marks else () for mode, _, marks in found if mode}
 
 
 def _entry(column: str, formula: str, modes: str = "") -> Entry:

@@ -42,7 +42,7 @@ def steps_of_table(table: RunLogTable, known: FrameworkLog, names: Mapping[str, 
     at = np.arange(1.0, len(table) + 1) if counter is None else np.where(np.isfinite(counter), counter, np.nan)
     every = np.flatnonzero(np.isfinite(at) & says)
     rows = every[at[every] <= last_kept(at[every])]
-    numbers, place, first = _numbered(at[rows])
+    numbers, first, place = np.unique(at[rows], return_index=True, return_inverse=True)
     loose = np.flatnonzero(~np.isfinite(at) & says).astype(np.int64)
     follower = np.searchsorted(rows, loose)
     loose, follower = loose[follower < len(rows)], follower[follower < len(rows)].astype(np.int64)
@@ -57,12 +57,6 @@ def steps_of_table(table: RunLogTable, known: FrameworkLog, names: Mapping[str, 
     highest = np.maximum.accumulate(at[rows]) if len(rows) else at[rows]
     again = int(((at[rows] < highest) & (first[place] < np.arange(len(rows)))).sum())
     return TableSteps(numbers, values, again, len(every) - len(rows))
-
-
-def _numbered(at: Floats) -> tuple[Floats, NDArray[np.int64], NDArray[np.int64]]:
-    """Step numbers, rising; each row's place among them; and the first row of each."""
-    numbers, first, place = np.unique(at, return_index=True, return_inverse=True)
-    return numbers, place.astype(np.int64), first.astype(np.int64)
 
 
 def _put_loose(

@@ -196,6 +196,9 @@ def plan_of(
     scenario = implied.scenario
     baseline = baseline_of(observed, scenario)
     beyond = recommendation.extrapolated
+    # what the recipe tolerates is not known where only a guessed admission law would say so
+    guessed = any(line.startswith("admission:") for line in implied.assumed)
+    tolerated = scenario.targets.staleness_p99_steps
     return SavedPlan(
         date=date,
         window=PlanWindow(start_s=observed.start_s, end_s=observed.end_s, source=observed.source),
@@ -207,7 +210,7 @@ def plan_of(
         ),
         targets=PlanTargets(
             trainer_idle_fraction=scenario.targets.idle_limit,
-            staleness_steps=_budget(implied),
+            staleness_steps=None if guessed and tolerated is None else staleness_budget(scenario),
             queue_samples=recommendation.queue_cap_samples,
             cost_per_step=baseline.cost_per_step,
         ),
@@ -218,17 +221,16 @@ def plan_of(
         patch=patch_of(deployment, recommendation.instances).yaml if deployment is not None else "",
         scenario=scenario,
         engine=profile_of_window(implied, "replayed window", observed.source, date),
-        back_test=None if backtest is None else _back_test(backtest),
+        back_test=None
+        if backtest is None
+        else BackTestFields(
+            verdict=backtest.verdict,
+            limit=min(1.0, backtest.limit),
+            errors={row.quantity: row.error for row in backtest.overall if finite(row.error) is not None},
+        ),
         taken=implied.taken,
         assumed=(*implied.assumed, *([] if beyond is None else [f"the prediction is {beyond.text}"])),
     )
-
-
-def _budget(implied: Implied) -> float | None:
-    """The staleness that the recipe tolerates; None where only a guessed admission law would say so."""
-    s = implied.scenario
-    guessed = any(line.startswith("admission:") for line in implied.assumed)
-    return None if guessed and s.targets.staleness_p99_steps is None else staleness_budget(s)
 
 
 def baseline_of(observed: Observed, scenario: Scenario) -> BaselineFields:
@@ -293,11 +295,6 @@ def _intervals(estimates: Mapping[str, Any]) -> dict[str, IntervalFields]:
         if isinstance(e, Estimate) and all(finite(x) is not None for x in (e.mean, e.ci_low, e.ci_high)):
             found[name] = IntervalFields(mean=e.mean, ci_low=e.ci_low, ci_high=e.ci_high)
     return found
-
-
-def _back_test(back: Backtest) -> BackTestFields:
-    errors: dict[str, float] = {row.quantity: row.error for row in back.overall if finite(row.error) is not None}
-    return BackTestFields(verdict=back.verdict, limit=min(1.0, back.limit), errors=errors)
 
 
 def _value(quantity: Reading | None) -> float | None:

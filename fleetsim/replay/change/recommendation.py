@@ -19,7 +19,7 @@ from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.step_time import StepTime
 from fleetsim.estimates import Estimate
 from fleetsim.job.nameplate import mean_output_tokens, mean_prompt_tokens
-from fleetsim.job.trials import Trial, trial_of, with_instances
+from fleetsim.job.trials import trial_of, with_instances
 from fleetsim.records import replace
 from fleetsim.replay.implied.implied_scenario import Implied, measured_by
 from fleetsim.replay.implied.speed import Shape, Speed
@@ -180,11 +180,15 @@ def recommend(
         scenario = _with_profile(implied, folder)
         result = size(scenario, given=given, tell=tell)
         queue_cap = result.queue_cap.samples  # looked for now, while the profile is there
-        now = _now(implied, result)
+        # the fleet as it is, as many steps and replications as the recommendation had
+        was = implied.scenario.fleet.instances
+        now = next((c for c in result.candidates if c.instances == was), None)
+        if now is None:
+            scenario = with_changes(implied.scenario, {"run.steps": result.scenario.run.steps})
+            now = trial_of(was, runs_of(scenario, implied.engine, scenario.run.replications))
     advised = with_instances(implied.scenario, result.instances)
     beyond = beyond_of(implied.speed, advised, implied.engine, result.recommended.mean("step_s"))
     advised = with_changes(advised, {"run.steps": result.scenario.run.steps})
-    was = implied.scenario.fleet.instances
     changes: dict[str, Any] = {} if result.instances == was else {"fleet.instances": result.instances}
     return AdvisedFleet(
         result.instances,
@@ -208,12 +212,3 @@ def _with_profile(implied: Implied, folder: str) -> Scenario:
         with open(path, "w", encoding="utf-8") as stream:
             stream.write(profile_text(profile))
     return scenario
-
-
-def _now(implied: Implied, result: Sizing) -> Trial:
-    """The fleet as it is, as many steps and replications as the recommendation had."""
-    known = next((c for c in result.candidates if c.instances == implied.scenario.fleet.instances), None)
-    if known is not None:
-        return known
-    scenario = with_changes(implied.scenario, {"run.steps": result.scenario.run.steps})
-    return trial_of(scenario.fleet.instances, runs_of(scenario, implied.engine, scenario.run.replications))

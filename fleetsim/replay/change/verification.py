@@ -11,6 +11,7 @@ What a plan promises beyond its own targets: a window is then held against the p
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Literal
 
 from msgspec import Struct
@@ -71,34 +72,46 @@ class Verification(Struct, frozen=True):
 def verify(plan: SavedPlan, observed: Observed) -> Verification:
     """Holds a window after the change against its plan."""
     misses = misses_of(plan)
-    checks = (
-        _instances(plan, observed),
-        _idle(plan, observed, misses.get("trainer_idle")),
-        _queue(plan, observed, misses.get("queue")),
-        _age(plan, observed, misses.get("oldest_age")),
-        _cost(plan, observed, misses.get("cost_per_step")),
-        _waiting(plan, observed),
-        _prefix(plan, observed),
-        _stragglers(plan, observed),
-    )
-    warnings = _warnings(plan, observed)
+    checks = tuple(_items(plan, observed, misses))
     failed = {c.name for c in checks if c.state == "failed"}
     told = [miss.text for miss in misses.values() if miss.name != "oldest_age" or is_tolerance(plan)]
-    return Verification(checks, warnings, _next(plan, failed), tuple(told))
+    return Verification(checks, _warnings(plan, observed), _next(plan, failed), tuple(told))
 
 
-def _check(name: Name, value: float | None, limit: float | None, held: bool | None, text: str) -> VerifyItem:
+def _item(name: Name, value: float | None, limit: float | None, held: bool | None, text: str) -> VerifyItem:
     state: State = "unknown" if held is None else "ok" if held else "failed"
     return VerifyItem(name, state, value, limit, text)
 
 
-def _instances(plan: SavedPlan, observed: Observed) -> VerifyItem:
-    planned = plan.planned
-    if observed.fleet is None:
-        return _check("instances", None, planned, None, f"no engine was read; {planned} are planned")
-    now, low = observed.fleet.instances_now, observed.fleet.instances_min
-    text = f"{units.plural(now, 'instance')}, {planned} planned" + (f"; {low} at times" if low < now else "")
-    return _check("instances", now, planned, now == planned, text)
+def _items(plan: SavedPlan, observed: Observed, misses: Mapping[Promised, Miss]) -> Iterator[VerifyItem]:
+    """In the runbook's order."""
+    fleet, planned, before = observed.fleet, plan.planned, plan.baseline
+    if fleet is None:
+        yield _item("instances", None, planned, None, f"no engine was read; {planned} are planned")
+    else:
+        now, low = fleet.instances_now, fleet.instances_min
+        text = f"{units.plural(now, 'instance')}, {planned} planned" + (f"; {low} at times" if low < now else "")
+        yield _item("instances", now, planned, now == planned, text)
+    yield _idle(plan, observed, misses.get("trainer_idle"))
+    yield _queue(plan, observed, misses.get("queue"))
+    yield _age(plan, observed, misses.get("oldest_age"))
+    yield _cost(plan, observed, misses.get("cost_per_step"))
+    if fleet is None or fleet.waiting is None:
+        yield _item("waiting", None, None, None, "requests waiting are not exported")
+    else:
+        limit = max(WAITING_PER_INSTANCE * fleet.instances, WAITING_TIMES * (before.waiting or 0.0))
+        was = "" if before.waiting is None else f", {before.waiting:,.1f} before the change"
+        text = f"{fleet.waiting:,.1f} requests waiting in the engines{was}"
+        yield _item("waiting", fleet.waiting, limit, fleet.waiting <= limit, text)
+    hit, was_hit = None if fleet is None else fleet.prefix_hit, before.prefix_hit
+    if was_hit is None or hit is None:
+        text = "the prefix-cache hit ratio is not exported in both windows"
+        yield _item("prefix_hit", hit, was_hit, None, text)
+    else:
+        text = f"{quantity('prefix_hit').title} {units.share(hit)}, {units.share(was_hit)} before the change"
+        limit = max(0.0, was_hit - HIT_SLACK)
+        yield _item("prefix_hit", hit, limit, hit >= limit, text)
+    yield _stragglers(plan, observed)
 
 
 def _idle(plan: SavedPlan, observed: Observed, miss: Miss | None) -> VerifyItem:
@@ -106,12 +119,12 @@ def _idle(plan: SavedPlan, observed: Observed, miss: Miss | None) -> VerifyItem:
     limit = target if miss is None else miss.bound
     seen = observed.trainer.idle_fraction
     if seen is None:
-        return _check("trainer_idle", None, limit, None, "the trainer's sample-wait is not exported")
+        return _item("trainer_idle", None, limit, None, "the trainer's sample-wait is not exported")
     promised = plan.recommended.predicted.get("trainer_idle_fraction")
     text = f"trainer idle {units.share(seen.value)} of a step ({seen.source}), at most {units.share(target)}"
     if promised is not None:
         text += f"; {units.share(promised.mean)} was predicted"
-    return _check("trainer_idle", seen.value, limit, seen.value <= limit, text)
+    return _item("trainer_idle", seen.value, limit, seen.value <= limit, text)
 
 
 def _queue(plan: SavedPlan, observed: Observed, miss: Miss | None) -> VerifyItem:
@@ -119,7 +132,7 @@ def _queue(plan: SavedPlan, observed: Observed, miss: Miss | None) -> VerifyItem
     batch = plan.scenario.trainer.batch_samples
     high = queue.depth_p95 if queue.depth_p95 is not None else queue.depth
     if high is None:
-        return _check("queue", None, cap, None, "the queue's depth is not exported")
+        return _item("queue", None, cap, None, "the queue's depth is not exported")
     growth = queue.growth_per_h
     growing = growth is not None and growth > GROWTH * batch
     within = cap is None or high <= cap
@@ -131,66 +144,45 @@ def _queue(plan: SavedPlan, observed: Observed, miss: Miss | None) -> VerifyItem
         text += f"; {mean:,.0f} on average, {miss.predicted:,.0f} was predicted"
     if growing and growth is not None:
         text += f"; it grows by {growth:,.0f} samples an hour"
-    return _check("queue", high, cap, within and not growing, text)
+    return _item("queue", high, cap, within and not growing, text)
 
 
 def _age(plan: SavedPlan, observed: Observed, miss: Miss | None) -> VerifyItem:
     queue, budget = observed.queue, plan.targets.staleness_steps
     oldest = queue.oldest_age_max_steps if queue.oldest_age_max_steps is not None else queue.oldest_age_steps
     if oldest is None:
-        return _check("oldest_age", None, budget, None, "the oldest queued sample's age is not exported")
+        return _item("oldest_age", None, budget, None, "the oldest queued sample's age is not exported")
     if budget is None:
         text = f"oldest queued sample {oldest:g} steps; no staleness budget is known"
-        return _check("oldest_age", oldest, None, None, text)
+        return _item("oldest_age", oldest, None, None, text)
     if is_tolerance(plan):
         text = f"oldest queued sample {oldest:g} steps, budget {budget:g}"
         if miss is not None:
             text += f"; {miss.predicted:.3g} was predicted"
-        return _check("oldest_age", oldest, budget, oldest <= budget, text)
+        return _item("oldest_age", oldest, budget, oldest <= budget, text)
     law = plan.scenario.admission.law
     limit, text = budget, f"oldest queued sample {oldest:g} steps; {law} is set to {budget:g}"
     if miss is not None:
         limit = max(budget, miss.bound)
         text += f", which bounds what is started: {miss.predicted:.3g} was predicted of the oldest"
-    return _check("oldest_age", oldest, limit, oldest <= limit, text)
+    return _item("oldest_age", oldest, limit, oldest <= limit, text)
 
 
 def _cost(plan: SavedPlan, observed: Observed, miss: Miss | None) -> VerifyItem:
     limit, step = plan.targets.cost_per_step, observed.trainer.step_s
     if limit is None or step is None or observed.fleet is None:
         what = "no baseline" if limit is None else "no step time" if step is None else "no engines"
-        return _check("cost_per_step", None, limit, None, f"cost per step: {what}")
+        return _item("cost_per_step", None, limit, None, f"cost per step: {what}")
     cost = cost_of(plan.scenario, observed.fleet.instances, step.value)
     text = f"{units.money(cost)} per optimizer step, {units.money(limit)} before the change"
     if miss is not None:
         text += f"; {units.money(miss.predicted)} was predicted"
-    return _check("cost_per_step", cost, limit, cost <= limit * (1.0 + COST_SLACK), text)
-
-
-def _waiting(plan: SavedPlan, observed: Observed) -> VerifyItem:
-    fleet, before = observed.fleet, plan.baseline.waiting
-    if fleet is None or fleet.waiting is None:
-        return _check("waiting", None, None, None, "requests waiting are not exported")
-    limit = max(WAITING_PER_INSTANCE * fleet.instances, WAITING_TIMES * (before or 0.0))
-    text = f"{fleet.waiting:,.1f} requests waiting in the engines"
-    if before is not None:
-        text += f", {before:,.1f} before the change"
-    return _check("waiting", fleet.waiting, limit, fleet.waiting <= limit, text)
-
-
-def _prefix(plan: SavedPlan, observed: Observed) -> VerifyItem:
-    before = plan.baseline.prefix_hit
-    now = observed.fleet.prefix_hit if observed.fleet is not None else None
-    if before is None or now is None:
-        return _check("prefix_hit", now, before, None, "the prefix-cache hit ratio is not exported in both windows")
-    limit = max(0.0, before - HIT_SLACK)
-    text = f"{quantity('prefix_hit').title} {units.share(now)}, {units.share(before)} before the change"
-    return _check("prefix_hit", now, limit, now >= limit, text)
+    return _item("cost_per_step", cost, limit, cost <= limit * (1.0 + COST_SLACK), text)
 
 
 def _stragglers(plan: SavedPlan, observed: Observed) -> VerifyItem:
     if len(observed.instances) < PEERS:
-        return _check("stragglers", None, None, None, f"a straggler shows beside {PEERS - 1} or more other instances")
+        return _item("stragglers", None, None, None, f"a straggler shows beside {PEERS - 1} or more other instances")
     slow = {str(i.id): i.pace for i in slow_instances(observed)}
     new = sorted(slow.keys() - set(plan.baseline.stragglers))
     known = sorted(slow.keys() - set(new))
@@ -198,7 +190,7 @@ def _stragglers(plan: SavedPlan, observed: Observed) -> VerifyItem:
     text = text and f"new: {text} at its load"
     if known:
         text += f"{'; ' if text else ''}slow before the change too: {', '.join(known)}"
-    return _check("stragglers", len(new), 0, not new, text or "no instance is slower than the others")
+    return _item("stragglers", len(new), 0, not new, text or "no instance is slower than the others")
 
 
 def _warnings(plan: SavedPlan, observed: Observed) -> tuple[str, ...]:

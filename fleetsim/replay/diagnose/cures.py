@@ -248,20 +248,17 @@ def cure_of(lever: StepLever, observed: Observed) -> Cure:
     now, spread = (lever.mean, 0.0) if found is None else (found.course.usual, found.course.spread)
     if found is None or found.metric is None:
         now = account.now_s
+    # steps until a change by half of these seconds stands two standard errors above the noise
+    noise = (4.0 * spread / max(1e-9, lever.mean)) ** 2
+    after = min(MOST_AFTER, max(FEWEST_AFTER, SETTLES + math.ceil(noise)))
     do = remedy_for(lever.cause, account.framework, _values(lever, observed))
-    verify = Verify(metric, max(0.0, now - lever.high), max(0.0, now - lever.mean / 2.0), _after(lever.mean, spread))
+    verify = Verify(metric, max(0.0, now - lever.high), max(0.0, now - lever.mean / 2.0), after)
     seconds = lever.mean, lever.low, lever.high
     return Cure(lever.cause, lever.phase, *seconds, lever.since_step, lever.why, do, verify, undo_of(do))
 
 
 # What a framework calls a step's seconds, where a phase has no timer.
 _NAMED = {"trl": "step_time", "verl": "timing_s/step", "nemo-rl": "timing/train/total_step_time"}
-
-
-def _after(seconds: float, spread: float) -> int:
-    """Steps until a change by half of these seconds stands two standard errors above the noise."""
-    noise = (4.0 * spread / max(1e-9, seconds)) ** 2
-    return min(MOST_AFTER, max(FEWEST_AFTER, SETTLES + math.ceil(noise)))
 
 
 def _values(lever: StepLever, observed: Observed) -> dict[str, str]:

@@ -19,9 +19,8 @@ from fleetsim.replay.diagnose.checks.fleet import TOO_LARGE, backlog, rollout
 from fleetsim.replay.diagnose.checks.load import in_flight_cap, stragglers
 from fleetsim.replay.diagnose.checks.reading import data, model
 from fleetsim.replay.diagnose.checks.trainer import sync, trainer
-from fleetsim.replay.diagnose.cost import ROLLOUT, Claims, FindingCost, observed_slices, pools_of, settle, within
 from fleetsim.replay.diagnose.cures import cure_of
-from fleetsim.replay.diagnose.finding import MENDS, Check, Finding, Verdict
+from fleetsim.replay.diagnose.finding import MENDS, Check, Finding, FindingCost, Verdict, pools_of, settle
 from fleetsim.replay.diagnose.levers import StepLever, levers_of
 from fleetsim.replay.diagnose.mending import withheld
 from fleetsim.replay.implied.stretch import own_paces
@@ -47,13 +46,14 @@ CHECKS: Mapping[Check, Callable[[Case], Reply]] = {
 }
 # A wrong model is where to look, not what to change in the job.
 _NOT_A_CHANGE: tuple[Check, ...] = ("data", "model")
-# What makes rollout faster is not what a growing backlog asks for.
-_FASTER: tuple[Check, ...] = ("prefix_cache", "in_flight_cap", "max_num_seqs", "preemptions")
 # A fault that explains less than this of what the trainer waits is not what to change first where the fleet is too
 # small as well: the runbook's order is for causes of a size.
 _TELLS = 0.1
 # Simulated, what costs nothing now is no fault; a slow instance is one whether or not anybody waits for it.
-_COSTS_OR_NOT: tuple[Check, ...] = ("prefix_cache", "in_flight_cap", "max_num_seqs", "preemptions")
+COSTS_OR_NOT: tuple[Check, ...] = ("prefix_cache", "in_flight_cap", "max_num_seqs", "preemptions")
+# Of the trainer's wait: where removing a fault gives back less, and more instances more, the fleet is too small for the
+# load, and the fault a symptom of that.
+LITTLE = 1 / 3
 # Of two faults that are both to be mended, the later one in the runbook comes first where it costs so many times more.
 DEARER = 1.25
 SUSPECTED = "suspected: "
@@ -67,48 +67,40 @@ def diagnose(
     backtest: Backtest | None = None,
     *,
     given: Collection[str] = (),
-    gains: Mapping[Check, float] | None = None,
-    ranked: Mapping[Check, float] | None = None,
-    enough: int | None = None,
-    unsimulated: str | None = None,
-    weighed: bool = True,
-    ahead: float | None = None,
+    **simulated: Any,
 ) -> Verdict:
     """Which side starves, what to change first, and every question with its evidence and its size.
 
-    scenario: prices, targets, and whatever the user knows of the job. given: the dotted paths of it that somebody gave:
-    only those are held against the window, the others are defaults (all of them, where nothing is said). gains: what
-    removing a fault saves of a step, by simulation (`replay/diagnose/mending.py`). ranked: the same of a simulation
-    that is good enough to compare causes by (default: `gains`). ahead: what running further ahead saves of a step.
-    enough: instances that make a step no longer, by simulation. unsimulated: why there is no back-test. weighed: False
-    where a simulation could confirm or refute what the rules find, and nobody wanted one: then they only suspect it.
+    simulated: what simulations say of the window, and the other fields of `Case`.
     """
-    gains = gains or {}
-    ranks = gains if ranked is None else ranked
-    case = Case(observed, scenario, frozenset(given), backtest, gains, ranks, enough, unsimulated, weighed, ahead)
+    case = Case(observed, scenario, frozenset(given), backtest, **simulated)
     drafts = _drafts(case)
-    order = _order(case, drafts)
-    settled = settle([d.claims for d in order], pools_of(observed, scenario, case.given), observed_slices(observed))
+    order = [d for d in drafts if d.state == "fault"]
+    settled = settle([d.gives for d in order], pools_of(observed, scenario, case.given))
     size_of = {d.check: size for d, size in zip(order, settled, strict=True)}
     sizes = [size_of.get(d.check) for d in drafts]
-    findings = tuple(_finding(d, size) for d, size in zip(drafts, sizes, strict=True))
-    first = _largest_lever(case, order) or _dearest(_first(case, order), order, size_of)
+    findings = tuple(
+        Finding(
+            *(d.check, d.state, d.title, tuple(d.evidence)),
+            *((None, None) if size is None else (size.gpu_h_per_day, size.usd_per_day)),
+            *(d.next, d.missing),
+            d.saves if d.saves is not None else None if size is None else size.step_share,
+            d.saves is not None,
+            d.ends,
+        )
+        for d, size in zip(drafts, sizes, strict=True)
+    )
+    causes = [lever.cause for lever in levers_of(observed)] if observed.logs_alone else []
+    levers = (d for d in order if d.title in causes)  # of a log the one that gives back most
+    first = min(levers, key=lambda d: causes.index(d.title), default=None) or _dearest(
+        case, _first(case, order), order, size_of
+    )
     sized = [(size.usd_per_day, d) for d, size in zip(drafts, sizes, strict=True) if size is not None]
     most = max(sized, key=lambda pair: pair[0])[1] if sized else None
     starves = _starves(case, drafts)
     headline = _headline(case, starves, first, most, drafts)
     binding = None if first is None else first.check
     return Verdict(starves, headline, findings, binding, withheld(case, drafts, binding))
-
-
-def _finding(d: Reply, size: FindingCost | None) -> Finding:
-    """A reply with its size."""
-    gpu_h, usd, share = (None, None, None) if size is None else (size.gpu_h_per_day, size.usd_per_day, size.step_share)
-    saves = share if d.saves is None else d.saves
-    evidence = tuple(d.evidence)
-    return Finding(
-        d.check, d.state, d.title, evidence, gpu_h, usd, d.next, d.missing, saves, d.saves is not None, d.ends
-    )
 
 
 def remedy_of(case: Case) -> Mapping[str, Any]:
@@ -127,99 +119,101 @@ def _drafts(case: Case) -> list[Reply]:
     return drafts
 
 
-def _order(case: Case, drafts: Sequence[Reply]) -> list[Reply]:
-    """The faults in the order in which they are to be changed, and paid for.
-
-    It is the runbook's. Only, unless the trainer waits, a backlog comes before what would make rollout faster still.
-    """
-    faults = [d for d in drafts if d.state == "fault"]
-    if case.starving or not any(d.check == "backlog" for d in faults):
-        return faults
-    return sorted(faults, key=lambda d: (d.check in _FASTER, drafts.index(d)))
-
-
 def _weighed(case: Case, draft: Reply) -> Reply:
     """A fault with what its removal gives by simulation: as its size, or as the reason why it is none."""
     gain = case.gains.get(draft.check)
     if draft.check == "rollout" and draft.state == "fault" and case.ahead is not None:
         return _run_ahead(case, draft, case.ahead)
     # A fault that a simulation may say is none; which of its two it is the rollout check leaves open.
-    refutable = draft.check in _COSTS_OR_NOT or (draft.check == "stragglers" and not draft.claims)
+    refutable = draft.check in COSTS_OR_NOT or (draft.check == "stragglers" and draft.gives is None)
     if draft.state == "fault" and not case.weighed and refutable:
         title = f"{SUSPECTED}{draft.title.removeprefix(SUSPECTED)}"
         said = (*draft.evidence, "whether it costs anything only a simulation tells: leave out --no-backtest")
         return replace(draft, title=title, evidence=said, name=f"perhaps {draft.name}")
+    if draft.state == "fault" and refutable and case.starving and case.idle is not None:
+        draft = _ranked(case, draft, case.idle.value)
     if draft.state != "fault" or gain is None or draft.check == "rollout":
         return draft
     views = case.observed.instances
     paced = any(pace != 1.0 for pace in own_paces(views).values()) or bool(piled(views))
-    if draft.check == "stragglers" and draft.claims and not paced:  # the simulation has no slow instance
+    if draft.check == "stragglers" and draft.gives and not paced:  # the simulation has no slow instance
         return draft
     what = "a request" if serves(case.observed) else "a step"
     said = (*draft.evidence, f"simulated without it, {what} is {units.share(max(0.0, gain))} shorter")
-    if draft.check == "stragglers" and draft.claims and gain < WORTH:
+    if draft.check == "stragglers" and draft.gives and gain < WORTH:
         # Its GPUs lose their pace although no step is longer for it.
-        return replace(draft, evidence=said, claims={of: share for of, share in draft.claims.items() if of in ROLLOUT})
+        return replace(draft, evidence=said, gives=(0.0, draft.gives[1]))
     # Engines that stop for weights while the trainer is busy and does not wait: a rolling sync that costs no step.
-    unheld = draft.check == "sync" and case.starving is False and _held(case) < WORTH
+    held = case.observed.trainer.of_step(case.observed.trainer.sync_s)
+    unheld = draft.check == "sync" and case.starving is False and held is not None and held < WORTH
     if gain < WORTH and (refutable or unheld):
         return Reply("ok", f"{draft.title}; that costs nothing now", said)
-    if not draft.claims or serves(case.observed):
+    if serves(case.observed):
         return replace(draft, evidence=said)
-    # A shorter step is less time of both pools; `settle` bounds each by what was observed of it.
-    claims = within(gain, draft.claims if draft.check == "sync" else {}, case.shorter(gain))
     ends = case.gains.ranges.get(draft.check) if isinstance(case.gains, Gains) else None
-    return replace(draft, evidence=said, claims=claims, saves=max(0.0, gain), ends=ends)
+    return replace(draft, evidence=said, gives=(gain, gain), saves=max(0.0, gain), ends=ends)
+
+
+def _ranked(case: Case, draft: Reply, idle: float) -> Reply:
+    """A fault that holds rollout back, beside a trainer that waits, against more instances: where a simulation that is
+    only nearly right, or one of preemptions, has both. idle: of a step, the trainer's wait."""
+    ranked = case.gains if case.ranked is None and draft.check == "preemptions" else case.ranked or {}
+    freed, more = ranked.get(draft.check), ranked.get("rollout")
+    if freed is None or more is None:
+        return draft
+    said = (
+        f"simulated, a step is {units.share(max(0.0, freed))} shorter without it, and with a quarter more instances "
+        f"{units.share(more)}"
+    )
+    if freed < LITTLE * idle and (freed < more or freed < WORTH):
+        symptom = "a symptom: too few instances for the load"
+        return Reply(
+            "ok", symptom if freed < more else f"{draft.title}; that costs nothing now", (*draft.evidence, said)
+        )
+    return draft if case.ranked is None else replace(draft, evidence=(*draft.evidence, said), gives=(freed, freed))
 
 
 def _run_ahead(case: Case, draft: Reply, gain: float) -> Reply:
     """Slow responses with what the remedy gives: their price at least, as the wait at most. A remedy that gives nothing
     has no price."""
-    if "added" in draft.claims:
+    if not draft.remedy:
         return draft
     said = (*draft.evidence, f"simulated with this change, a step is {units.share(max(0.0, gain))} shorter")
     if gain < WORTH:
-        return replace(draft, evidence=said, claims={})
+        return replace(draft, evidence=said, gives=None)
     if case.idle is None:
         return replace(draft, evidence=said)
-    return replace(draft, evidence=said, claims=case.shorter(gain), saves=gain, ends=(gain, max(gain, case.idle.value)))
-
-
-def _held(case: Case) -> float:
-    """Of a step, the share for which weight sync holds the trainer; 1 where nobody says."""
-    held = case.observed.trainer.of_step(case.observed.trainer.sync_s)
-    return 1.0 if held is None else held
+    return replace(draft, evidence=said, gives=(gain, gain), saves=gain, ends=(gain, max(gain, case.idle.value)))
 
 
 def _first(case: Case, order: Sequence[Reply]) -> Reply | None:
     """What to change first: the first fault that is a change, without those that tell next to nothing of the wait."""
     changes = [d for d in order if d.check not in _NOT_A_CHANGE]
     if case.starving and case.idle is not None and any(d.check == "rollout" for d in changes):
-        least = _TELLS * case.idle.value
-        small = {d.check for d in changes if d.check in _COSTS_OR_NOT and d.claims.get("wait", least) < least}
+        least = (
+            _TELLS if case.weighed else 1.0
+        ) * case.idle.value  # a suspicion that leaves something open comes later
+        small = {d.check for d in changes if d.check in COSTS_OR_NOT and d.gives and d.gives[0] < least}
         changes = [d for d in changes if d.check not in small & {"prefix_cache", *case.gains}]
     return changes[0] if changes else (order[0] if order else None)
 
 
-def _dearest(first: Reply | None, order: Sequence[Reply], size_of: Mapping[Check, FindingCost | None]) -> Reply | None:
+def _dearest(
+    case: Case, first: Reply | None, order: Sequence[Reply], size_of: Mapping[Check, FindingCost | None]
+) -> Reply | None:
     """Of what is to be mended before the fleet is sized, the dearest, where it is that by DEARER; else the first."""
     if first is None or first.check not in MENDS:
         return first
 
     def usd(draft: Reply) -> float:
-        size = size_of.get(draft.check)
-        return 0.0 if size is None else size.usd_per_day
+        size, seen = (
+            size_of.get(draft.check),
+            draft.saves is not None or draft.check not in (set(COSTS_OR_NOT) - set(case.ranked or ())),
+        )
+        return size.usd_per_day if size is not None and seen else 0.0  # what may be all of the wait proves nothing
 
     most = max((d for d in order if d.check in MENDS), key=usd)
     return most if usd(most) > DEARER * usd(first) else first
-
-
-def _largest_lever(case: Case, order: Sequence[Reply]) -> Reply | None:
-    """Of a log the fault whose lever gives back most."""
-    levers = levers_of(case.observed) if case.observed.logs_alone else ()
-    causes = [lever.cause for lever in levers]
-    mine = [d for d in order if d.title in causes]
-    return min(mine, key=lambda d: causes.index(d.title), default=None)
 
 
 def _starves(case: Case, drafts: Sequence[Reply]) -> Starves:
@@ -233,7 +227,7 @@ def _starves(case: Case, drafts: Sequence[Reply]) -> Starves:
         return "neither"
     if case.starving:
         return "trainer"
-    if any(d.state == "fault" and (d.check == "backlog" or "train" in d.claims) for d in drafts):
+    if any(d.state == "fault" and d.check in ("backlog", "trainer") for d in drafts):
         return "rollout"
     if case.engines_idle is not None and case.engines_idle > ROLLOUT_IDLE and case.starving is False:
         return "rollout"
@@ -343,11 +337,4 @@ def _fault(case: Case, check: Check, found: list[StepLever]) -> Reply:
     share = min(1.0, sum(lever.mean for lever in found) / step_s)
     told = dict(cure_of(first, case.observed).lines(step_s))
     then = "\n".join((*told["do"].split("; "), f"verify: {told['verify']}", f"undo: {told['undo']}"))
-    return Reply("fault", first.cause, evidence, then, _account_claims(case, check, share), first.cause)
-
-
-def _account_claims(case: Case, check: Check, share: float) -> Claims:
-    """Of which slices of the pools' time a shorter step is."""
-    if check in ("trainer", "sync"):
-        return {"train" if check == "trainer" else "sync": share, "idle": share}
-    return {"rest": share, "busy": share} if case.colocated else case.shorter(share)
+    return Reply("fault", first.cause, evidence, then, (share, share), first.cause)

@@ -118,25 +118,18 @@ def _forward(scene: StepScene) -> Iterator[StepLever]:
         yield from _lever(scene, cause, column, (one, 0.0, allowed), why)
 
 
-def _reward(scene: StepScene) -> Iterator[StepLever]:
-    """A reward in the trainer's loop, which both sides wait for."""
-    if scene.rollout_binds or scene.now("reward_s") < WORTH * scene.step_s:
-        return
+def _waited(scene: StepScene) -> Iterator[StepLever]:
+    """A reward in the trainer's loop, and weights: both sides wait for them."""
     now = scene.now("reward_s")
-    why = "the trainer computes nothing while rewards are computed, and they can run beside the generation"
-    yield from _lever(scene, "reward slow", "reward_s", (0.0, 0.0, 0.2 * now), why)
-
-
-def _weights(scene: StepScene) -> Iterator[StepLever]:
+    if not scene.rollout_binds and now >= WORTH * scene.step_s:
+        why = "the trainer computes nothing while rewards are computed, and they can run beside the generation"
+        yield from _lever(scene, "reward slow", "reward_s", (0.0, 0.0, 0.2 * now), why)
+    sent = f"models of 7 to 1,000 billion parameters are sent in {SYNC_LEAST_S} to {SYNC_MOST_S:.0f} s"
     for column, cause in (("sync_s", "weight sync slow"), ("handover_s", "hand-over slow")):
         now = scene.now(column)
-        if now < SYNC_SHARE * scene.step_s or now <= SYNC_S:
-            continue
-        why = (
-            f"neither side works meanwhile, and models of 7 to 1,000 billion parameters are sent in {SYNC_LEAST_S} to "
-            f"{SYNC_MOST_S:.0f} s"
-        )
-        yield from _lever(scene, cause, column, (SYNC_S, SYNC_LEAST_S, min(now, SYNC_MOST_S)), why)
+        if now >= SYNC_SHARE * scene.step_s and now > SYNC_S:
+            costs = (SYNC_S, SYNC_LEAST_S, min(now, SYNC_MOST_S))
+            yield from _lever(scene, cause, column, costs, f"neither side works meanwhile, and {sent}")
 
 
 def _changes(scene: StepScene) -> Iterator[StepLever]:
@@ -221,7 +214,7 @@ def _beside(scene: StepScene) -> Iterator[StepLever]:
             yield StepLever("unexplained time", hidden.name, column, now, 0.0, now, timers)
 
 
-RULES: tuple[Rule, ...] = (_forward, _reward, _weights, _changes, _rollout, _trainer, _beside)
+RULES: tuple[Rule, ...] = (_forward, _waited, _changes, _rollout, _trainer, _beside)
 CAUSES: Collection[str] = (
     *("rollout slow", "long tail", "straggler", "staleness window", "in-flight cap", "KV preemption"),
     "stale samples dropped",

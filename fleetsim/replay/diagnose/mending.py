@@ -19,7 +19,6 @@ from fleetsim import units
 from fleetsim.config.base import MAX_COUNT
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.tree import is_touched
-from fleetsim.engine.limits import EngineLimits
 from fleetsim.errors import FleetsimError
 from fleetsim.job.nameplate import mean_output_tokens, mean_prompt_tokens
 from fleetsim.policies.samples import AGE_ACTIONS
@@ -28,7 +27,7 @@ from fleetsim.replay.arrivals import Engine, Sent, play
 from fleetsim.replay.backtest import Backtest
 from fleetsim.replay.change.recommendation import runs_of
 from fleetsim.replay.change.what_if import changed
-from fleetsim.replay.diagnose.checks.case import KV_ROOM, Case, Gains, Reply
+from fleetsim.replay.diagnose.checks.case import KV_ROOM, MORE, Case, Gains, Reply
 from fleetsim.replay.diagnose.finding import MENDS, Check, Mend, Withheld
 from fleetsim.replay.implied.implied_scenario import Implied
 
@@ -40,8 +39,6 @@ NO_LONGER = 0.01
 ROUGH = 0.4
 # vLLM's own default on a large GPU.
 MOST_SEQS = 1024
-# A fleet that is too small is tried with a quarter more: enough to tell, not so much that anything would help.
-MORE = 1.25
 
 
 def removal_of(check: Check, implied: Implied) -> Mapping[str, Any] | None:
@@ -91,26 +88,35 @@ def _held_by_kv(implied: Implied) -> int:
 
 
 def gains_of(
-    implied: Implied, checks: Collection[Check], remedies: Mapping[Check, Mapping[str, Any]] | None = None
+    implied: Implied,
+    checks: Collection[Check],
+    remedies: Mapping[Check, Mapping[str, Any]] | None = None,
+    *,
+    sure: bool = True,
 ) -> Gains:
     """What mending each of these faults saves, without those that nothing mends.
 
-    remedies: the changes of those that are not mended by `removal_of`. Nothing is counted on that gets stuck or does
-    not fit. Where nobody says in which order the queue is emptied and old samples are dropped, both orders are tried:
-    what is left of a batch decides how many are dropped.
+    remedies: the changes of those that are not mended by `removal_of`. sure: whether the simulation predicts the
+    window: then a fault that the simulated job does not have costs nothing. Nothing is counted on that gets stuck or
+    does not fit. Where nobody says in which order the queue is emptied and old samples are dropped, both orders are
+    tried: what is left of a batch decides how many are dropped.
     """
     found = Gains()
     before: dict[int, list[float]] = {}
+    orders: list[Mapping[str, Any]] = [{}]
+    if implied.base is None and AGE_ACTIONS[implied.scenario.admission.age_action].limits_age:
+        orders = [{"buffer.batch_rule": rule} for rule in ("oldest_version_first", "fifo")]
     for check in checks:
         changes = (remedies or {}).get(check) or removal_of(check, implied)
         if changes is None:
             continue
         shares: list[float] = []
-        for n, order in enumerate(_orders(implied)):
+        for n, order in enumerate(orders):
             try:
                 without, engine, _ = changed(implied, {**changes, **order, "run.steps": STEPS})
                 now, own, _ = changed(implied, {**order, "run.steps": STEPS})
                 if without == now:
+                    shares += [0.0] if sure else []
                     continue
                 before[n] = before.get(n) or _step_s(now, own)
                 after = _step_s(without, engine)
@@ -122,18 +128,17 @@ def gains_of(
     return found
 
 
-def _orders(implied: Implied) -> tuple[Mapping[str, Any], ...]:
-    s = implied.scenario
-    if implied.base is not None or not AGE_ACTIONS[s.admission.age_action].limits_age:
-        return ({},)
-    return {"buffer.batch_rule": "oldest_version_first"}, {"buffer.batch_rule": "fifo"}
-
-
 def served_gains(implied: Implied, sent: Sent, checks: Collection[Check]) -> dict[Check, float]:
     """Check -> the share of a request's seconds that removing it saves, where the same requests are sent again."""
+
+    def wider(engine: Engine) -> Engine:
+        seqs = 2 * engine[1].max_num_seqs
+        tokens = max(seqs, engine[1].max_num_batched_tokens)
+        return engine[0], replace(engine[1], max_num_seqs=seqs, max_num_batched_tokens=tokens)
+
     without: dict[Check, tuple[Callable[[Engine], Engine] | None, bool]] = {
         "stragglers": (None, True),
-        "max_num_seqs": (lambda e: (e[0], _wider(e[1])), False),
+        "max_num_seqs": (wider, False),
         "preemptions": (lambda e: (e[0], replace(e[1], kv_blocks=min(2 * e[1].kv_blocks, MAX_COUNT))), False),
     }
     now = play(sent, implied, 0)
@@ -146,12 +151,6 @@ def served_gains(implied: Implied, sent: Sent, checks: Collection[Check]) -> dic
         if then is not None:
             found[check] = 1.0 - float((then.ended - then.came).mean()) / float((now.ended - now.came).mean())
     return found
-
-
-def _wider(limits: EngineLimits) -> EngineLimits:
-    """Twice as many requests may run."""
-    seqs = 2 * limits.max_num_seqs
-    return replace(limits, max_num_seqs=seqs, max_num_batched_tokens=max(seqs, limits.max_num_batched_tokens))
 
 
 def enough_of(implied: Implied) -> int | None:
@@ -219,7 +218,8 @@ def withheld(case: Case, drafts: Sequence[Reply], binding: Check | None) -> With
     trusted = model.state == "ok"
     first = tuple(check for check in MENDS if by_check[check].state == "fault")
     if binding in first:
-        return _mend(first, by_check, trusted)
+        why = f"first {_joined(first)} ({'; '.join(by_check[check].title for check in first)})"
+        return Withheld(first[0], why, first, trusted)
     if not trusted:
         return Withheld("model", _untrusted(case))
     if (waits := _waits_too_long(case)) is not None:
@@ -240,11 +240,6 @@ def unless_mended(held: Withheld, changes: Collection[str]) -> Withheld | None:
     if left:
         return replace(held, reason=left[0], first=left, why=f"first {_joined(left)}")
     return None if held.sizable else Withheld("model", "the simulation does not predict this window")
-
-
-def _mend(first: tuple[Mend, ...], by_check: Mapping[Check, Reply], trusted: bool) -> Withheld:
-    why = f"first {_joined(first)} ({'; '.join(by_check[check].title for check in first)})"
-    return Withheld(first[0], why, first, trusted)
 
 
 def _joined(first: Sequence[Mend]) -> str:

@@ -95,13 +95,22 @@ def scene_of(account: Account, lengths: LengthHistogram | None, ready: float) ->
 
 def why_slow(scene: StepScene) -> tuple[str, str]:
     """Why rollout takes so long: the first of its causes that shows, from the narrowest to the widest."""
+    m = scene.means
     fetched = f"{units.share(scene.ready, 0)} of the wait lies beside a whole batch that stands ready"
+    batch, thrown, again = m.get("samples", 0.0), m.get("dropped_samples", 0.0), m.get("preemptions", 0.0)
+    dropped = f"{thrown:,.0f} samples are thrown away as too old beside every {batch:,.0f} that are trained"
+    preempted = f"a sample is thrown out of its engine's batch {again:.1f} times, for want of KV cache"
+    active, window = m.get("rollout_active_s"), m.get("rollout_window_s")
+    idle = m.get("rollout_idle", 0.0) if active is None or not window else 1.0 - active / window
+    empty = f"rollout has nothing in flight for {units.share(idle, 0)} of the time, for it may not run further ahead"
+    flying, cap = m.get("in_flight_samples", 0.0), m.get("in_flight_cap_samples", math.inf)
+    capped = f"the client holds {flying:,.0f} samples in flight, and its cap is {cap:,.0f}"
     for cause, shown in (
         ("ready samples fetched slowly", fetched if scene.ready >= READY else ""),
-        ("stale samples dropped", _dropped(scene)),
-        ("KV preemption", _preempted(scene)),
-        ("staleness window", _runs_out(scene)),
-        ("in-flight cap", _capped(scene)),
+        ("stale samples dropped", dropped if batch and thrown >= THROWN * batch else ""),
+        ("KV preemption", preempted if again >= AGAIN else ""),
+        ("staleness window", empty if idle >= RUNS_OUT else ""),
+        ("in-flight cap", capped if cap and flying >= CAPPED * cap - m.get("group_size", 1.0) else ""),
         ("judge or tool slow", _late(scene) if "tool_s_mean" in scene.means else ""),  # timed, and not inferred
         ("straggler", _straggles(scene)),
         ("judge or tool slow", _late(scene)),
@@ -113,35 +122,6 @@ def why_slow(scene: StepScene) -> tuple[str, str]:
     if scene.account.mode == "synchronous":
         return "rollout slow", f"the trainer waits until the whole batch is generated; {ruled}"
     return "rollout slow", f"the trainer waits for samples that rollout makes beside it; {ruled}"
-
-
-def _dropped(scene: StepScene) -> str:
-    batch, thrown = scene.means.get("samples"), scene.means.get("dropped_samples")
-    if not batch or thrown is None or thrown < THROWN * batch:
-        return ""
-    return f"{thrown:,.0f} samples are thrown away as too old beside every {batch:,.0f} that are trained"
-
-
-def _preempted(scene: StepScene) -> str:
-    again = scene.means.get("preemptions", 0.0)
-    said = f"a sample is thrown out of its engine's batch {again:.1f} times, for want of KV cache"
-    return said if again >= AGAIN else ""
-
-
-def _runs_out(scene: StepScene) -> str:
-    m = scene.means
-    active, window = m.get("rollout_active_s"), m.get("rollout_window_s")
-    idle = m.get("rollout_idle") if active is None or not window else 1.0 - active / window
-    if idle is None or idle < RUNS_OUT:
-        return ""
-    return f"rollout has nothing in flight for {units.share(idle, 0)} of the time, for it may not run further ahead"
-
-
-def _capped(scene: StepScene) -> str:
-    flying, cap = scene.means.get("in_flight_samples"), scene.means.get("in_flight_cap_samples")
-    if not cap or flying is None or flying < CAPPED * cap - scene.means.get("group_size", 1.0):
-        return ""
-    return f"the client holds {flying:,.0f} samples in flight, and its cap is {cap:,.0f}"
 
 
 def _work(scene: StepScene) -> tuple[float, float, float, float] | None:
@@ -190,7 +170,9 @@ def _tail(scene: StepScene) -> str:
     """The longest responses hold the batch. Beside a trainer that takes others first they hold nobody, so that only a
     window below one batch counts."""
     m = scene.means
-    if scene.account.mode == "asynchronous" and not _narrow(m):
+    cap, pull = m.get("window_cap_groups"), m.get("pull_groups")
+    narrow = m.get("staleness_steps", math.inf) < 0.9 if cap is None or pull is None else cap < 2.0 * pull
+    if scene.account.mode == "asynchronous" and not narrow:
         return ""
     if "length_max" not in m:  # the longest of a batch swings where the mean of all does not
         timer = "generate_s" if "generate_s" in m else "wait_s"
@@ -205,11 +187,3 @@ def _tail(scene: StepScene) -> str:
         f"the longest response of a batch has {m['length_max']:,.0f} tokens, nine of ten fewer than {scene.p90:,.0f}: "
         "the others wait for it"
     )
-
-
-def _narrow(means: Mapping[str, float]) -> bool:
-    """Whether less than a batch may be ahead of the trainer."""
-    cap, pull = means.get("window_cap_groups"), means.get("pull_groups")
-    if cap is not None and pull is not None:
-        return cap < 2.0 * pull
-    return means.get("staleness_steps", math.inf) < 0.9

@@ -12,7 +12,6 @@ from fleetsim.job.nameplate import mean_batch_tokens, mean_output_tokens
 from fleetsim.policies.samples import IN_FLIGHT
 from fleetsim.replay.implied.scenario_draft import ScenarioDraft
 from fleetsim.replay.implied.stretch import found_pauses
-from fleetsim.replay.observe.interruptions import Pause
 from fleetsim.replay.observe.observed import Observed, value_of
 
 # A base scenario's seconds stay where the window is this near to them, in seconds or as a share.
@@ -83,11 +82,15 @@ def take_sync(draft: ScenarioDraft, observed: Observed) -> None:
     step = value_of(observed.trainer.step_s)
     held = value_of(observed.trainer.sync_s)
     cadence = _cadence(draft, observed, step)
-    pause = _pause(observed) if placement == "disaggregated" else None
+    held_s = [p.seconds for p in found_pauses(observed) if not p.empty]
+    pause, count = (sum(held_s) / len(held_s) if len(held_s) >= 3 else None), len(held_s)
+    if observed.rolling is not None:  # of one instance
+        pause, count = observed.rolling.mean_s, len(observed.rolling.stops)
+    pause = pause if placement == "disaggregated" else None
     if draft.from_base:
         if observed.rolling is not None and scenario.sync.scope != "rolling":
             draft.take("sync.scope", "rolling", _ROLLING, against=("rolling", scenario.sync.scope))
-        _against_base(draft, scenario, observed, pause, None if held is None else held * cadence)
+        _against_base(draft, scenario, observed, pause, count, None if held is None else held * cadence)
         _rest(draft, observed, scenario)
         return
     if "sync.transport" in scenario.assumed:  # the window's own seconds count, none that a guess adds
@@ -96,7 +99,7 @@ def take_sync(draft: ScenarioDraft, observed: Observed) -> None:
         if pause is not None:
             if observed.rolling is not None:
                 draft.take("sync.scope", "rolling", _ROLLING)
-            draft.take("sync.pause_s", pause, f"{pause:.2f} s, mean of {_count(observed)} pauses")
+            draft.take("sync.pause_s", pause, f"{pause:.2f} s, mean of {count} pauses")
         elif held is not None:
             text = f"{held * cadence:.2f} s, as long as the trainer is held; no pause was long enough to be seen"
             draft.assume("sync.pause_s", held * cadence, text)
@@ -113,7 +116,7 @@ def take_sync(draft: ScenarioDraft, observed: Observed) -> None:
 
 
 def _against_base(
-    draft: ScenarioDraft, scenario: Scenario, observed: Observed, pause: float | None, held: float | None
+    draft: ScenarioDraft, scenario: Scenario, observed: Observed, pause: float | None, count: int, held: float | None
 ) -> None:
     """The sync's seconds as measured, where the scenario's, or its transport's, are others. held: the trainer's, of one
     sync. A trainer that can do nothing else meanwhile is held for all of the sync, publication and pause as well."""
@@ -122,7 +125,7 @@ def _against_base(
     except InputError:  # a transport of a model that nobody knows
         times = SyncTimes(0.0, 0.0, 0.0)
     if pause is not None and not near(pause, times.pause_s):
-        text = f"{pause:.2f} s, mean of {_count(observed)} pauses"
+        text = f"{pause:.2f} s, mean of {count} pauses"
         draft.take("sync.pause_s", pause, text, against=(pause, times.pause_s))
     if held is None or scenario.sync.trigger != "steps":
         return
@@ -148,7 +151,7 @@ def _cadence(draft: ScenarioDraft, observed: Observed, step: float | None) -> in
         if not draft.from_base or (draft.start.sync.trigger == "steps" and every != draft.start.sync.every_steps):
             draft.take("sync.every_steps", every, f"each instance stops every {observed.rolling.period_s:.1f} s")
         return every
-    found = _held(observed)
+    found = [p for p in found_pauses(observed) if not p.empty]
     sure = not draft.from_base or (draft.start.sync.trigger == "steps" and all(p.source != "silence" for p in found))
     if step and len(found) >= 4 and observed.placement != "colocated" and sure:
         period = float(np.median(np.diff([p.start_s for p in found])))
@@ -160,25 +163,6 @@ def _cadence(draft: ScenarioDraft, observed: Observed, step: float | None) -> in
         return draft.start.sync.every_steps
     draft.assume("sync.every_steps", 1, "1")
     return 1
-
-
-def _pause(observed: Observed) -> float | None:
-    """Mean seconds of the pauses with work in hand; None below three of them. Of a rolling sync, of one instance's."""
-    if observed.rolling is not None:
-        return observed.rolling.mean_s
-    held = _held(observed)
-    return sum(p.seconds for p in held) / len(held) if len(held) >= 3 else None
-
-
-def _count(observed: Observed) -> int:
-    if observed.rolling is not None:
-        return len(observed.rolling.stops)
-    return len(_held(observed))
-
-
-def _held(observed: Observed) -> list[Pause]:
-    """The pauses with work in hand that were seen for certain."""
-    return [p for p in found_pauses(observed) if not p.empty]
 
 
 def _rest(draft: ScenarioDraft, observed: Observed, scenario: Scenario) -> None:

@@ -30,17 +30,15 @@ from typing import Literal
 
 import numpy as np
 from msgspec import Struct
-from numpy.typing import NDArray
 
 from fleetsim import units
 from fleetsim.engine.step_time import LinearStepTime, StepTime
-from fleetsim.history.history import History
+from fleetsim.history.history import Floats, History
 from fleetsim.least_squares import non_negative
 from fleetsim.records import replace
 from fleetsim.replay.implied.stretch import LoadLevel, Stretch, seen_of
 from fleetsim.replay.observe.observed import Observed
 
-Floats = NDArray[np.float64]
 Shape = Literal["fitted", "roofline", "assumed"]
 
 # (p95 - p5) / median of the requests running: below, one load was seen, not a range.
@@ -203,25 +201,22 @@ def _least_squares(seen: Stretch, level: LoadLevel, prompt: float | None = None)
     trust = np.ones(len(rows))
     for _ in range(_ROUNDS):
         load = level.load(partial(_iteration, step_time))
-        moment = np.array([1.0, load.running, load.kv_tokens, level.prefill_per_iteration]) @ into / level.seconds
+        moment = np.array([1.0, *load, level.prefill_per_iteration]) @ into / level.seconds
         weights = trust / rows.doubt
         heavy = _LEVEL * max(1.0, float(np.sqrt(np.square(weights).sum())))
         a = np.concatenate([x * weights[:, None], heavy * moment[None, :]])
         y = np.append(weights, heavy)
         scale = np.maximum(np.abs(a).mean(axis=0), 1e-30)
         found = non_negative(a / scale, y) / scale
-        trust = _trust((x @ found - 1.0) / rows.doubt)
+        # square roots of Huber's weights: rows beyond 1.5 robust standard deviations count less
+        off = np.abs((x @ found - 1.0) / rows.doubt)
+        spread = max(1e-6, 1.4826 * float(np.median(off)))
+        trust = np.sqrt(np.minimum(1.0, 1.5 * spread / np.maximum(off, 1e-12)))
         fixed, per_seq, per_kv, per_prompt = into @ found
         step_time = LinearStepTime(float(fixed), float(per_seq), float(per_prompt), float(per_kv))
         if not (_iteration(step_time, level.running, level.kv_tokens) > 0).all():
             return None
     return step_time
-
-
-def _trust(residual: Floats) -> Floats:
-    """Square roots of Huber's weights: rows beyond 1.5 robust standard deviations count less."""
-    spread = max(1e-6, 1.4826 * float(np.median(np.abs(residual))))
-    return np.asarray(np.sqrt(np.minimum(1.0, 1.5 * spread / np.maximum(np.abs(residual), 1e-12))))
 
 
 def _assumed(level: LoadLevel) -> StepTime:

@@ -8,12 +8,11 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from fleetsim.history.history import Buckets, History
+from fleetsim.history.history import Buckets, Floats, History
 from fleetsim.records import replace
 from fleetsim.replay.observe.interruptions import Pause, Stop
 from fleetsim.replay.observe.observed import InstanceView, Observed
 
-Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Iteration = Callable[[Floats, Floats], Floats]
 # Where a gauge that was read so often shows so much fewer running than the requests' seconds in the engine, they are
@@ -43,13 +42,6 @@ class SteadyIntervals(Struct, frozen=True):
         return SteadyIntervals(*(getattr(self, name)[mask] for name in self.__struct_fields__))
 
 
-class MeanLoad(Struct, frozen=True):
-    """Mean load as tokens see it."""
-
-    running: float
-    kv_tokens: float
-
-
 class LoadLevel(Struct, frozen=True):
     """seconds: of an iteration, the mean over tokens. running, kv_tokens: at the scrapes it belongs to, (n,) each.
     prefill_per_iteration: prompt tokens computed per iteration. counted: from counted seconds, else a sampled gauge."""
@@ -65,11 +57,11 @@ class LoadLevel(Struct, frozen=True):
         each = iteration(self.running, self.kv_tokens)
         return float(self.running.sum() / (self.running / each).sum())
 
-    def load(self, iteration: Iteration) -> MeanLoad:
-        """The mean load over tokens."""
+    def load(self, iteration: Iteration) -> tuple[float, float]:
+        """The mean load over tokens: requests running, tokens in the KV cache."""
         weights = self.running / iteration(self.running, self.kv_tokens)
         kv = np.nan_to_num(self.kv_tokens)
-        return MeanLoad(float(np.average(self.running, weights=weights)), float(np.average(kv, weights=weights)))
+        return float(np.average(self.running, weights=weights)), float(np.average(kv, weights=weights))
 
 
 class Stretch(Struct, frozen=True):
@@ -151,9 +143,6 @@ class Stretch(Struct, frozen=True):
         return np.array(found) if found else None
 
 
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
-
 # Within this of the median an instance is as fast as the others; the difference is noise. So it is within three robust
 # standard deviations of all instances' paces, as of fleets with a handful of requests each, up to the second number.
 SAME_PACE, OFF_PACE = 0.03, 0.15
@@ -201,13 +190,17 @@ def seen_of(
     running = np.where(paused, np.nan, values["running"])
     kv = np.full(running.shape, np.nan)
     if kv_tokens is not None and "kv_use" in values:
-        kv = values["kv_use"] * kv_tokens + values["running"] * _shared_prompt(observed)
+        hit = observed.fleet.prefix_hit if observed.fleet is not None else None
+        prompt = None if observed.lengths is None else observed.lengths.prompt_mean
+        kv = values["kv_use"] * kv_tokens + values["running"] * (hit or 0.0) * (prompt or 0.0)
     generated = _growth(values["generation_tokens"])
     nothing = np.zeros(generated.shape)
     prompts = np.nan_to_num(_growth(values["prompt_tokens"])) if "prompt_tokens" in values else nothing
     hits = np.nan_to_num(_growth(values["prefix_hits"])) if "prefix_hits" in values else nothing
     prefilled = np.maximum(0.0, prompts - hits)
-    pace = _paces(history, observed)
+    # a slow instance's seconds are shortened by its pace, so that all are of one kind
+    known = own_paces(observed.instances)
+    pace = np.array([known.get(str(i), 1.0) for i in history.instances])
     thrown = np.nan_to_num(_growth(values["preemptions"])) if "preemptions" in values else nothing
     broken = broken | (thrown > 0)  # what it had is computed again, which no counter of prompts shows
     rows = _steady(history.times, values["running"], kv, generated, prefilled, broken, pace)
@@ -317,19 +310,6 @@ def _held(history: History, observed: Observed, times: Floats) -> Floats:
             here = np.minimum(running[:, before], running[:, after]) if mean is None else mean
             out[rows, span] += here[rows] * stop.seconds
     return out
-
-
-def _shared_prompt(observed: Observed) -> float:
-    fleet, lengths = observed.fleet, observed.lengths
-    if fleet is None or lengths is None or not fleet.prefix_hit or not lengths.prompt_mean:
-        return 0.0
-    return fleet.prefix_hit * lengths.prompt_mean
-
-
-def _paces(history: History, observed: Observed) -> Floats:
-    """Pace of each instance: a slow one's seconds are shortened by it, so that all are of one kind."""
-    known = own_paces(observed.instances)
-    return np.array([known.get(str(i), 1.0) for i in history.instances])
 
 
 def own_paces(views: Sequence[InstanceView]) -> dict[str, float]:

@@ -240,7 +240,10 @@ def _output(draft: ScenarioDraft, observed: Observed, lengths: LengthHistogram) 
         factor = mean / lengths.mean
         lengths = replace(lengths, le=tuple(factor * bound for bound in lengths.le), mean=mean)
     cap = longest_length(said) if draft.from_base or CAP in facts else None
-    longer = _longer_than(lengths)
+    # the highest bound that more than one response in a hundred went beyond
+    beyond = sum(lengths.count) - np.cumsum(lengths.count)
+    over = [le for le, rest in zip(lengths.le, beyond, strict=True) if rest > 0.01 * sum(lengths.count)]
+    longer = max((le for le in over if math.isfinite(le)), default=0.0)
     if cap is not None and cap < longer:
         draft.compare(CAP, longer, cap)
         cap = cap if CAP in facts else None
@@ -264,13 +267,6 @@ def _output(draft: ScenarioDraft, observed: Observed, lengths: LengthHistogram) 
     elif law.cap_from in ("counted", "mean"):
         how = {"counted": "by the share of responses cut", "mean": "by the mean"}[law.cap_from]
         draft.assumed.append(f"{CAP}: {law.cap:,.0f}, {how} and a lognormal tail")
-
-
-def _longer_than(lengths: LengthHistogram) -> float:
-    """The highest bound that more than one response in a hundred went beyond."""
-    beyond = sum(lengths.count) - np.cumsum(lengths.count)
-    over = [le for le, rest in zip(lengths.le, beyond, strict=True) if rest > 0.01 * sum(lengths.count)]
-    return max((le for le in over if math.isfinite(le)), default=0.0)
 
 
 def _group(draft: ScenarioDraft, found: Reading | None) -> None:

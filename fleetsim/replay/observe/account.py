@@ -51,7 +51,10 @@ def course_of(values: Floats) -> PhaseCourse:
         for rest, parameters in ((one, 1), (two, 3), (line, 2))
     ]
     best = int(np.argmin(costs))
-    if best == 1 and _differ(before, after):
+    away = abs(float(after.mean() - before.mean()))
+    error = float(np.sqrt(before.var() / len(before) + after.var() / len(after)))
+    highest = max(abs(float(before.mean())), abs(float(after.mean())))
+    if best == 1 and away > max(SURE * error, BY * highest):
         return PhaseCourse(
             "since", mean, float(after.mean()), float(after.std()), float(before.mean()), int(rows[place]), every
         )
@@ -91,12 +94,6 @@ def _split(y: Floats) -> tuple[int, float]:
     rest = (left + right)[FEWEST - 1 : len(y) - FEWEST]
     best = int(np.argmin(rest))
     return best + FEWEST, float(max(rest[best], 0.0))
-
-
-def _differ(before: Floats, after: Floats) -> bool:
-    away = abs(float(after.mean() - before.mean()))
-    error = float(np.sqrt(before.var() / len(before) + after.var() / len(after)))
-    return away > max(SURE * error, BY * max(abs(float(before.mean())), abs(float(after.mean()))))
 
 
 NAMES: Mapping[str, str] = {
@@ -145,8 +142,9 @@ def _of_log(log: StepLog) -> Account | None:
     changed = [p.course.at or 0 for p in account.phases if abs(p.course.excess) >= CHANGED * account.now_s]
     first = max(changed, default=0)
     present = {name: float(np.nanmean(x[first:])) for name, x in columns.items() if np.isfinite(x[first:]).any()}
-    if (grown := _growth(columns.get("length_mean"), first)) is not None:
-        present["length_growth"] = grown
+    lengths = columns.get("length_mean", np.array([]))
+    if all(np.isfinite(part).any() for part in (lengths[:first], lengths[first:])) and np.nanmean(lengths[:first]) > 0:
+        present["length_growth"] = float(np.nanmean(lengths[first:])) / float(np.nanmean(lengths[:first])) - 1.0
     scatter = {
         name: float(np.nanstd(columns[name][first:])) / abs(present[name])
         for name in ("wait_s", "generate_s", "length_mean")
@@ -155,21 +153,15 @@ def _of_log(log: StepLog) -> Account | None:
     return replace(
         account,
         estimated=found is not None,
-        either=_either(log) and _undecided(columns),
+        either=_either(log)
+        and not _overlaps(columns)
+        and ((slope := _taken_off(columns)) is None or slope[0] - 2.0 * slope[1] < -0.5),
         present=present,
         scatter=scatter,
     )
 
 
 CHANGED = 0.05  # of a step: a phase that moved by so much parts the run into before and now
-
-
-def _growth(values: Floats | None, first: int) -> float | None:
-    """How much more there is of something from a row on than before it, as a share."""
-    if values is None or not np.isfinite(values[:first]).any() or not np.isfinite(values[first:]).any():
-        return None
-    before = float(np.nanmean(values[:first]))
-    return float(np.nanmean(values[first:])) / before - 1.0 if before > 0 else None
 
 
 # A token of one response takes an engine this long at least: a model of 8 billion parameters in 16 bits, read once from
@@ -294,11 +286,6 @@ def _either(log: StepLog) -> bool:
     otherwise, and time the wait for a batch alike."""
     known = {"staleness_steps", "generate_s", *_AHEAD}
     return log.framework in ("roll", "areal") and known.isdisjoint(log.columns)
-
-
-def _undecided(columns: Mapping[str, Floats]) -> bool:
-    slope = _taken_off(columns)
-    return not _overlaps(columns) and (slope is None or slope[0] - 2.0 * slope[1] < -0.5)
 
 
 FASTEST_S = 0.002  # a token of one response takes a small model on a fast GPU this long at least (launches of kernels)

@@ -60,16 +60,12 @@ def departures_of(history: History, intervals: Intervals, steps: Steps | None = 
         there = max(1, int(intervals.present[:, end - 1].sum()) - both)
         name = None if heir is None else history.instances[heir]
         at_s = float(intervals.times[end])
-        gone.append(Departure(history.instances[row], at_s, there, name, _waits(steps, at_s)))
+        sides = () if steps is None else (steps.part(-np.inf, at_s), steps.part(at_s, np.inf))
+        waits = [side.per_second("wait_s") for side in sides if len(side.end_s) >= FEWEST_STEPS]
+        known = [min(wait, 1.0) for wait in waits if wait is not None]
+        both_sides = (known[0], known[1]) if len(known) == 2 else None
+        gone.append(Departure(history.instances[row], at_s, there, name, both_sides))
     return tuple(gone)
-
-
-def _waits(steps: Steps | None, at_s: float) -> tuple[float, float] | None:
-    if steps is None:
-        return None
-    sides = steps.part(-np.inf, at_s), steps.part(at_s, np.inf)
-    before, after = (side.per_second("wait_s") if len(side.end_s) >= FEWEST_STEPS else None for side in sides)
-    return None if before is None or after is None else (min(before, 1.0), min(after, 1.0))
 
 
 def departure_words(gone: Departure) -> str:
@@ -102,11 +98,6 @@ def missed_words(gone: Sequence[Departure]) -> str:
     return f"{names_of(gone)} vanished {when} and nothing took the place{waited}."
 
 
-def departure_notes(departed: tuple[Departure, ...]) -> tuple[Note, ...]:
-    """One for each."""
-    return tuple(Note("other", departure_words(d), 1 / d.of) for d in departed)
-
-
 # Relative growth that is worth a word, and by how many of its own standard errors it must stand out.
 MOVED, ERRORS = 0.10, 4.0
 # Values that a quarter needs: fewer have no spread to speak of.
@@ -116,7 +107,11 @@ _CLOCKS = 1e8  # unix seconds: below, time begins with the log
 
 def trends_of(history: History, steps: Steps | None) -> tuple[Trend, ...]:
     """Response lengths (of the requests that ended, or of the run log) and the seconds of an optimizer step."""
-    found = (_lengths(history, steps), _steps(steps))
+    found = [_lengths(history, steps)]
+    if steps is not None and steps.source != "inferred":
+        known = np.isfinite(steps.elapsed_s) & (np.nan_to_num(steps.count) > 0)
+        count = steps.count[known]
+        found.append(_trend("step_s", steps.end_s[known], steps.elapsed_s[known] / count, count, None))
     return tuple(t for t in found if t is not None)
 
 
@@ -133,9 +128,9 @@ def trend_words(trend: Trend) -> str:
     return f"a step takes {first} in the first quarter of the window, {last} in the last ({percent})"
 
 
-def trend_notes(trends: tuple[Trend, ...]) -> tuple[Note, ...]:
+def change_notes(departed: Sequence[Departure], trends: Sequence[Trend]) -> tuple[Note, ...]:
     """One for each; longer responses ask for another fleet than their mean over the window does."""
-    notes = []
+    notes = [Note("other", departure_words(d), 1 / d.of) for d in departed]
     for trend in trends:
         text = trend_words(trend)
         if trend.what == "response_tokens":
@@ -168,14 +163,6 @@ def _lengths(history: History, steps: Steps | None) -> Trend | None:
     if means.size != len(steps.end_s):
         return None
     return _trend("response_tokens", steps.end_s, means, np.ones(means.size), None)
-
-
-def _steps(steps: Steps | None) -> Trend | None:
-    if steps is None or steps.source == "inferred":
-        return None
-    known = np.isfinite(steps.elapsed_s) & (np.nan_to_num(steps.count) > 0)
-    count = steps.count[known]
-    return _trend("step_s", steps.end_s[known], steps.elapsed_s[known] / count, count, None)
 
 
 def _trend(what: Moving, at: Floats, values: Floats, weights: Floats, start_s: float | None) -> Trend | None:

@@ -7,7 +7,7 @@ A row says what each kind of silence is, and what finds it:
 | silence | no instance that was read made a token | `observe/pauses.py` |
 | stall | requests that stayed made less than they must have, in all of the fleet | `observe/stops.py` (`stalls_of`) |
 | stop | the same of one instance after the other: a rolling weight sync | `observe/stops.py` (`rolling_of`) |
-| dip | too short to silence an interval: all made too little for their load | `observe/dips.py` |
+| dip | too short to silence an interval: all made too little for their load | `dips_of` |
 | sleep, counter | the engines say so | `observe/pauses.py` |
 | hole | nothing was read | `observe/intervals.py` (`holes_of`) |
 """
@@ -22,7 +22,7 @@ from msgspec import Struct
 
 from fleetsim.distributions import binomial_above
 from fleetsim.history.history import Floats
-from fleetsim.replay.observe.intervals import Intervals, Mask
+from fleetsim.replay.observe.intervals import ALIKE, Intervals, Mask, runs_of
 
 FEWEST, CHANCE = 4, 0.01  # stops make a rhythm; of as many without one that look like it
 
@@ -144,3 +144,118 @@ def have_rhythm(times_s: Sequence[float], step_s: float) -> bool:
     others = len(fit) - 1  # the median fits itself
     chance = binomial_above(int(fit.sum()) - 2, others, 2 * slack) if fit.sum() >= 2 else 1.0
     return bool(fit.mean() >= 0.75 and chance <= CHANCE)
+
+
+WINDOW = 21  # intervals over which the usual rate is taken
+LONGEST = 4  # intervals that one dip may spread over: a stop of up to 3 and the scrapes' different times
+SURE = 5.0  # standard deviations of the fleet's usual scatter
+LEAST = 0.04  # of an interval's tokens
+SMALL = 0.3  # of the typical dip: less beside it is noise
+DEEP = 0.8  # of an interval
+
+
+class Dip(Struct, frozen=True):
+    """seconds: lost growth / usual rate. middle_s: centre of the loss, unix seconds. everybody: at least 9 of 10
+    instances lost half as much or more."""
+
+    middle_s: float
+    seconds: float
+    everybody: bool
+
+    @property
+    def pause(self) -> Pause:
+        """The same, from its start to its end."""
+        return Pause(self.middle_s - self.seconds / 2, self.middle_s + self.seconds / 2, "silence", False)
+
+
+def dips_of(intervals: Intervals, expected: Floats, usable: Mask) -> list[Pause]:
+    """Stops of the fleet that show as missing growth; a rhythm of them, or deep ones that all took part in.
+
+    usable: (T-1,) intervals away from silences. An interval's quality is the fleet's growth / expected at its load, and
+    what is usual the 65th percentile of 21 intervals around. A dip is a run of at most 4 intervals below that by 5
+    standard deviations (of the better half of the intervals: dips spoil the other) and by 4 %; its loss is measured
+    against the intervals at its sides, so that a slow sag is none, and the work in hand must be the same on both. The
+    typical instance must have lost half as much as the fleet. Dips make a rhythm if three of four distances are a
+    multiple of their median, within a fifth, and that is no chance. A single dip counts only if it cost 0.8 of an
+    interval and nine of ten instances took part.
+    """
+    quality = _quality(intervals, expected, usable)
+    if np.isfinite(quality).sum() < WINDOW:
+        return []
+    relative = quality / _usual(quality)
+    good = relative[np.isfinite(relative)]
+    center = float(np.median(good))
+    sigma = float(np.median(good[good >= center] - center)) / 0.6745
+    low = np.isfinite(relative) & (1 - relative > max(SURE * sigma, LEAST))
+    found = [dip for run in runs_of(low) if (dip := _dip(intervals, quality, run, sigma)) is not None]
+    step = intervals.step_s
+    deep = [dip for dip in found if dip.everybody and dip.seconds >= DEEP * step]
+    if not have_rhythm([dip.middle_s for dip in found], step):
+        return [dip.pause for dip in deep]
+    least = SMALL * float(np.median([dip.seconds for dip in found]))
+    return [dip.pause for dip in found if dip.seconds >= least]
+
+
+def _quality(intervals: Intervals, expected: Floats, usable: Mask) -> Floats:
+    read = intervals.sharp & intervals.known & np.isfinite(expected) & usable
+    made = np.where(read, intervals.growth, 0.0).sum(axis=0)
+    ought = np.where(read, expected, 0.0).sum(axis=0)
+    nobody = np.where(read.any(axis=0), 0.0, np.nan)  # every gauge shows an engine that was emptied meanwhile
+    found: Floats = np.where(ought > 0, made / np.where(ought > 0, ought, 1.0), nobody)
+    return found
+
+
+def _usual(quality: Floats) -> Floats:
+    """65th percentile of the finite values in a window around each."""
+    padded = np.pad(quality, WINDOW // 2, constant_values=np.nan)
+    ordered = np.sort(np.lib.stride_tricks.sliding_window_view(padded, WINDOW), axis=1)  # NaN last
+    count = np.isfinite(ordered).sum(axis=1)
+    at = np.floor(0.65 * np.maximum(count - 1, 0)).astype(np.intp)
+    found = ordered[np.arange(len(ordered)), at]
+    return np.where((count > 0) & (found > 0), found, np.nan)
+
+
+def _dip(intervals: Intervals, quality: Floats, run: tuple[int, int], sigma: float) -> Dip | None:
+    first, last = run
+    beside = [quality[k] for k in (first - 3, first - 2, last + 2, last + 3) if 0 <= k < len(quality)]
+    beside = [q for q in beside if np.isfinite(q)]
+    if last - first >= LONGEST or len(beside) < 2:
+        return None
+    usual = float(np.median(beside))
+    if not _same_work(intervals, first, last):
+        return None
+    span = range(max(first - 1, 0), min(last + 2, len(quality)))
+    losses = {k: 1 - quality[k] / usual for k in span if np.isfinite(quality[k])}
+    kept = {k: loss for k, loss in losses.items() if first <= k <= last or loss > 2 * sigma}
+    total = float(sum(kept.values()))
+    if total <= max(SURE * sigma, LEAST):
+        return None
+    shares = _lost_by_each(intervals, tuple(kept), first, last)
+    if shares.size and float(np.median(shares)) < 0.5 * total:
+        return None
+    everybody = bool(shares.size and (shares >= 0.5 * total).mean() >= 0.9)
+    middle = sum(loss * (intervals.times[k] + intervals.step_s / 2) for k, loss in kept.items()) / total
+    # What ran is no measure of a stop that takes it away: if all took part, each against itself tells more.
+    deep = everybody and total >= DEEP
+    seconds = intervals.step_s * (
+        float(np.median(_lost_by_each(intervals, tuple(span), first, last))) if deep else total
+    )
+    return Dip(float(middle), seconds, everybody)
+
+
+def _same_work(intervals: Intervals, first: int, last: int) -> bool:
+    """As much in hand before and after: else what is missing may be load that came late."""
+    if intervals.work is None:
+        return True
+    sides = intervals.work[[k for k in (first - 2, first - 1, last + 2, last + 3) if 0 <= k < len(intervals.work)]]
+    seen = sides[np.isfinite(sides)]
+    return bool(seen.size and seen.min() >= ALIKE * seen.max())
+
+
+def _lost_by_each(intervals: Intervals, within: tuple[int, ...], first: int, last: int) -> Floats:
+    """Intervals' worth of growth that each instance lost, against its own at the sides."""
+    size = intervals.growth.shape[1]
+    sides = [k for k in (first - 3, first - 2, last + 2, last + 3) if 0 <= k < size]
+    own = intervals.growth[:, sides].mean(axis=1)
+    lost = len(within) - intervals.growth[:, list(within)].sum(axis=1) / np.where(own > 0, own, np.nan)
+    return np.asarray(lost[np.isfinite(lost)])

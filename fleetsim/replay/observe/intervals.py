@@ -75,7 +75,10 @@ def intervals_of(history: History) -> Intervals:
     """The intervals of a history that has output tokens of at least one instance."""
     totals = history.values["generation_tokens"]
     sampled = np.isfinite(totals)
-    growth = increments(totals, history.step_s)
+    growth, steady = increments(totals, history.step_s), np.ones((len(totals), totals.shape[1] - 1), dtype=bool)
+    if (running := history.values.get("running")) is not None:
+        low, high = (of(running[:, :-1], running[:, 1:]) for of in (np.minimum, np.maximum))
+        steady = np.asarray((low >= ALIKE * high) & (high > 0))
     return Intervals(
         times=history.times,
         step_s=history.step_s,
@@ -86,7 +89,7 @@ def intervals_of(history: History) -> Intervals:
         running=_between(history.values.get("running")),
         waiting=_between(history.values.get("waiting")),
         kv_use=_between(history.values.get("kv_use")),
-        steady=_steady(history.values.get("running"), growth.shape),
+        steady=steady,
         work=work_of(history),
         restarts=restarts(totals),
     )
@@ -154,13 +157,6 @@ def holes_of(times: Floats, known: Mask) -> tuple[tuple[float, float], ...]:
     inside = [(a, b) for a, b in runs_of(~known) if a > 0 and b < len(known) - 1]
     ends = ((float(times[a]), float(times[b + 1])) for a, b in inside)
     return tuple((a, b) for a, b in ends if b - a > MAX_HOLE_S)
-
-
-def _steady(running: Floats | None, shape: tuple[int, ...]) -> Mask:
-    if running is None:
-        return np.ones(shape, dtype=bool)
-    left, right = running[:, :-1], running[:, 1:]
-    return np.asarray((np.minimum(left, right) >= ALIKE * np.maximum(left, right)) & (np.maximum(left, right) > 0))
 
 
 def _between(values: Floats | None) -> Floats | None:

@@ -199,6 +199,10 @@ def logged_lengths(history: History, steps: Steps) -> LengthHistogram | None:
     mu, sigma = _fitted(mean, cap, facts, deviation or 0.0)
     le, count = _buckets(mu, sigma, cap, most or mean * 20.0, steps.total or 1.0, samples or 1.0)
     own = {q: _mean(columns, name) for name, q in _QUANTILES.items()}
+    # as a scenario writes it; one that is too wide is not to be written
+    cv, whole = (float(f"{x:.6g}") for x in (math.sqrt(math.expm1(sigma**2)), math.exp(mu + sigma**2 / 2.0)))
+    long = len(steps.end_s) >= 3 and steps.end_s[-1] - steps.end_s[0] >= DRIFT_H * 3600.0
+    slope = slope_per_h(steps.end_s, columns["length_mean"]) if long else None
     size = _mean(columns, "group_size")
     return LengthHistogram(
         le=tuple(map(float, le)),
@@ -209,15 +213,9 @@ def logged_lengths(history: History, steps: Steps) -> LengthHistogram | None:
         p99=own[0.99] or quantile(le, count, 0.99),
         prompt_mean=_mean(columns, "prompt_mean"),
         group_size=None if size is None else Reading(size, "log"),
-        drift_per_h=_logged_drift(columns["length_mean"], steps, mean),
-        law=_lognormal(mu, sigma, cap),
+        drift_per_h=None if slope is None else slope / mean,
+        law=LoggedLaw(whole, cv, cap) if LEAST_CV <= cv <= MOST_CV else None,
     )
-
-
-def _lognormal(mu: float, sigma: float, cap: float | None) -> LoggedLaw | None:
-    """The law as a scenario writes it; None for one that is too wide to be written."""
-    cv, mean = (float(f"{x:.6g}") for x in (math.sqrt(math.expm1(sigma**2)), math.exp(mu + sigma**2 / 2.0)))
-    return LoggedLaw(mean, cv, cap) if LEAST_CV <= cv <= MOST_CV else None
 
 
 def _mean(columns: Mapping[str, Floats], name: str) -> float | None:
@@ -269,10 +267,3 @@ def _buckets(
     else:
         below[-1] = 1.0
     return le, np.diff(below, prepend=0.0) * max(1.0, steps * samples)
-
-
-def _logged_drift(means: Floats, steps: Steps, mean: float) -> float | None:
-    if len(steps.end_s) < 3 or steps.end_s[-1] - steps.end_s[0] < DRIFT_H * 3600.0:
-        return None
-    slope = slope_per_h(steps.end_s, means)
-    return None if slope is None else slope / mean

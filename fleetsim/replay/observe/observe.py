@@ -12,7 +12,7 @@ from fleetsim.faces import text
 from fleetsim.history.history import History, Note
 from fleetsim.history.option_names import END, MAP, SELECTOR, START, STEP, mapped
 from fleetsim.replay.observe.account import account_of
-from fleetsim.replay.observe.changes import departure_notes, departures_of, trend_notes, trends_of
+from fleetsim.replay.observe.changes import change_notes, departures_of, trends_of
 from fleetsim.replay.observe.interruptions import Hole, Pauses, outside
 from fleetsim.replay.observe.intervals import Intervals, holes_of, intervals_of
 from fleetsim.replay.observe.lengths import lengths_of, logged_lengths
@@ -88,8 +88,7 @@ def observe(history: History, scenario: Scenario | None = None) -> Observed:
             *(steps.notes if steps else ()),
             *mfu_notes(history),
             *_load_notes(history, len(views), int(paces.judged.sum())),
-            *departure_notes(departed),
-            *trend_notes(trends),
+            *change_notes(departed, trends),
         ),
         departed=departed,
         trends=trends,
@@ -128,21 +127,12 @@ def _without_engines(history: History) -> Observed:
         end_s=end_s,
         step_s=history.step_s,
         source=history.source,
-        engine=None,
-        model=None,
-        kv_blocks=None,
-        block_size=None,
-        prefix_caching=None,
         placement=placement_of(history, (), steps),
-        instances=(),
-        fleet=None,
         lengths=logged_lengths(history, steps),
-        pauses=None,
         trainer=trainer_view(history, steps),
         queue=queue_view(history, steps, None),
         hours=hours_of(history, None, steps),
-        gap_share=0.0,
-        notes=(*history.notes, *steps.notes, *mfu_notes(history), *trend_notes(trends)),
+        notes=(*history.notes, *steps.notes, *mfu_notes(history), *change_notes((), trends)),
         trends=trends,
         holes=tuple(Hole(a, b, "trainer") for a, b in steps.holes),
         logged=logged_rollout(history),

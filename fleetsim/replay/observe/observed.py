@@ -289,21 +289,21 @@ class Observed(Struct, frozen=True):
     end_s: float
     step_s: float
     source: str
-    engine: str | None
-    model: str | None
-    kv_blocks: int | None
-    block_size: int | None
-    prefix_caching: bool | None
-    placement: Literal["colocated", "disaggregated"] | None
-    instances: tuple[InstanceView, ...]
-    fleet: FleetView | None
-    lengths: LengthHistogram | None
-    pauses: Pauses | None
     trainer: TrainerView
     queue: QueueView
     hours: tuple[Hour, ...]
-    gap_share: float
     notes: tuple[Note, ...]
+    engine: str | None = None
+    model: str | None = None
+    kv_blocks: int | None = None
+    block_size: int | None = None
+    prefix_caching: bool | None = None
+    placement: Literal["colocated", "disaggregated"] | None = None
+    instances: tuple[InstanceView, ...] = ()
+    fleet: FleetView | None = None
+    lengths: LengthHistogram | None = None
+    pauses: Pauses | None = None
+    gap_share: float = 0.0
     departed: tuple[Departure, ...] = ()
     trends: tuple[Trend, ...] = ()
     holes: tuple[Hole, ...] = ()

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from fleetsim.history.counters import growth
 from fleetsim.history.history import Floats, History, Note
 from fleetsim.records import replace
-from fleetsim.replay.observe.dips import dips_of
-from fleetsim.replay.observe.interruptions import Pause, Pauses, outside, widened
+from fleetsim.replay.observe.interruptions import Pause, Pauses, dips_of, outside, widened
 from fleetsim.replay.observe.intervals import Intervals, Mask, runs_of
 from fleetsim.replay.observe.paces import expected_growth
 from fleetsim.replay.observe.stops import NOTHING, QUANTILES, TokensDue, Turnover, stalls_of
@@ -54,7 +53,10 @@ def find_pauses(history: History, intervals: Intervals, *, in_turn: bool = False
     found += dips_of(intervals, expected_growth(intervals, quiet), quiet)
     found = sorted(_asleep(history, found), key=lambda p: p.start_s)
     if in_turn:
-        found = [p for p in found if p.empty or p.source != "silence" or _held_by_most(history, p)]
+        own = (p for p in found if not p.empty and p.source == "silence")
+        held = {p: history.values["running"][:, (history.times >= p.start_s) & (history.times <= p.end_s)] for p in own}
+        few = {p for p, running in held.items() if (running >= 1).sum() <= 0.5 * np.isfinite(running).sum()}
+        found = [p for p in found if p not in few]
     return _counted(history, _summary(tuple(found), intervals), intervals)
 
 
@@ -145,14 +147,6 @@ def _is_empty(history: History, start_s: float, end_s: float, *, inside: bool) -
         work += np.where(np.isfinite(waiting), waiting, 0.0).sum(axis=0)
     read = within & np.isfinite(running).any(axis=0)
     return bool(read.any() and float((work[read] == 0).mean()) >= 0.5)
-
-
-def _held_by_most(history: History, pause: Pause) -> bool:
-    """More than half of the instances that were read had work."""
-    running = history.values["running"]
-    within = (history.times >= pause.start_s) & (history.times <= pause.end_s)
-    held = running[:, within]
-    return bool((held >= 1).sum() > 0.5 * np.isfinite(held).sum())
 
 
 def _asleep(history: History, pauses: list[Pause]) -> list[Pause]:

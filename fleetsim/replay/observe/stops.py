@@ -145,16 +145,9 @@ def stalls_of(
     with np.errstate(invalid="ignore"):
         seeds = (lost.least > CERTAIN) | (lost.calm & (lost.falling > LEAST + SPREAD * lost.doubt))
     runs = (part for run in runs_of(seeds & usable & ~_backlog(history)) for part in _cut(lost.falling, run))
-    found = (_stall(intervals, lost, usable, first, last) for first, last in runs)
-    return [stall for stall in found if stall is not None and not _ran_out(intervals, stall)]
-
-
-def _ran_out(intervals: Intervals, stall: Pause) -> bool:
-    """Nothing was in hand at some time of the stop."""
-    if intervals.work is None:
-        return False
-    inside = (intervals.times > stall.start_s) & (intervals.times < stall.end_s)
-    return bool((intervals.work[inside] == 0).any())
+    stalls = [p for first, last in runs if (p := _stall(intervals, lost, usable, first, last)) is not None]
+    out = np.zeros(len(intervals.times)) if intervals.work is None else intervals.work == 0  # nothing is in hand
+    return [p for p in stalls if not out[(intervals.times > p.start_s) & (intervals.times < p.end_s)].any()]
 
 
 def _backlog(history: History) -> Mask:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Literal
 
 import numpy as np
@@ -170,6 +169,7 @@ def queue_view(history: History, steps: Steps | None, tok_s: float | None) -> Qu
     """
     depth, age, times = _depth(history, steps)
     trained = None if steps is None else steps.per_second("tokens")
+    counted = steps is not None and "tokens" in steps.columns and steps.columns["tokens"][1] != "inferred"
     return QueueView(
         depth=number(mean(depth)),
         depth_p95=percentile(depth, 95),
@@ -178,7 +178,7 @@ def queue_view(history: History, steps: Steps | None, tok_s: float | None) -> Qu
         oldest_age_steps=number(mean(age)),
         oldest_age_max_steps=percentile(age, 100),
         dropped_share=_dropped(history),
-        generated_per_trained=tok_s / trained if tok_s is not None and trained and _counted(steps) else None,
+        generated_per_trained=tok_s / trained if tok_s is not None and trained and counted else None,
     )
 
 
@@ -234,27 +234,17 @@ def _depth(history: History, steps: Steps | None) -> tuple[Floats | None, Floats
 
 
 def _dropped(history: History) -> float | None:
-    """Thrown away / (thrown away + trained): every finished sample ends as one of the two."""
-    if history.steps is not None:
-        return _logged_dropped(history.steps.columns)
-    dropped, trained = (history.fleet.get(f"trainer.{name}_samples") for name in ("dropped", "trained"))
+    """Thrown away / (thrown away + trained): every finished sample ends as one of the two. Of a log over its rows that
+    say both."""
+    log = history.steps
+    at, lost_name, used_name = history.fleet, "trainer.dropped_samples", "trainer.trained_samples"
+    if log is not None:
+        at, lost_name, used_name = log.columns, "dropped_samples", "samples"
+    dropped, trained = at.get(lost_name), at.get(used_name)
     if dropped is None or trained is None:
         return None
-    lost, used = float(growth(dropped)), float(growth(trained))
+    lost, used = sums_of(dropped, trained) if log is not None else (float(growth(dropped)), float(growth(trained)))
     return lost / (lost + used) if np.isfinite(lost + used) and lost + used > 0 else None
-
-
-def _logged_dropped(columns: Mapping[str, Floats]) -> float | None:
-    """The same of a run log, over its rows that say both."""
-    dropped, trained = columns.get("dropped_samples"), columns.get("samples")
-    if dropped is None or trained is None:
-        return None
-    lost, used = sums_of(dropped, trained)
-    return lost / (lost + used) if lost + used > 0 else None
-
-
-def _counted(steps: Steps | None) -> bool:
-    return steps is not None and "tokens" in steps.columns and steps.columns["tokens"][1] != "inferred"
 
 
 # Steps whose beginning was seen, to judge by.

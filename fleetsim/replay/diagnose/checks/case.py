@@ -9,17 +9,17 @@ from msgspec import Struct, field
 
 from fleetsim import units
 from fleetsim.config.scenario import Scenario
-from fleetsim.errors import InputError
 from fleetsim.history.signals import BY_NAME
 from fleetsim.policies.samples import AGE_ACTIONS, BATCH_RULES
 from fleetsim.replay.backtest import Backtest
-from fleetsim.replay.diagnose.cost import Claims, Slice, observed_slices, shorter
-from fleetsim.replay.diagnose.finding import Check
+from fleetsim.replay.diagnose.finding import Check, Shares
 from fleetsim.replay.observe.observed import Observed, Reading, engines_idle
 
 # The KV cache is not what holds an instance back below this: vLLM admits whole prompts while blocks are free, and a
 # batch's use swings by a fifth around its mean as responses grow and end.
 KV_ROOM = 0.8
+# A fleet that is too small is tried with a quarter more: enough to tell, not so much that anything would help.
+MORE = 1.25
 # Requests that wait in an engine, of those that it has: below it they only pass through.
 WAITING = 0.02
 # Peak over mean of what is in flight: a ceiling, not an ebb and flow. (The 95th percentile over the median of a client
@@ -45,11 +45,11 @@ class Case(Struct, frozen=True):
     scenario: prices, targets, batch, limits, as far as anybody gave them (`given`: their dotted paths); the rest are
     defaults, and no evidence. backtest: None where none was made. gains: what removing a fault saves of a step, by
     simulation (`replay/diagnose/mending.py`); empty without a back-test that holds. ranked: the same, to compare
-    causes by where the back-test is only nearly right. ahead: what running further ahead of the trainer saves of a
-    step, by simulation; None = not simulated. enough: instances that make a step no longer, by simulation; None = not
-    simulated. unsimulated: why the window cannot be simulated; None where it can, or nobody asked. weighed: whether
-    what a simulation could refute is told as found: False where there could be one and nobody wanted it. earlier: what
-    the questions before this one came to.
+    causes by where the back-test is only nearly right (None = gains). ahead: what running further ahead of the trainer
+    saves of a step, by simulation; None = not simulated. enough: instances that make a step no longer, by simulation;
+    None = not simulated. unsimulated: why the window cannot be simulated; None where it can, or nobody asked. weighed:
+    whether what a simulation could refute is told as found: False where there could be one and nobody wanted it.
+    earlier: what the questions before this one came to.
     """
 
     observed: Observed
@@ -57,7 +57,7 @@ class Case(Struct, frozen=True):
     given: frozenset[str] = frozenset()
     backtest: Backtest | None = None
     gains: Mapping[Check, float] = field(default_factory=dict)
-    ranked: Mapping[Check, float] = field(default_factory=dict)
+    ranked: Mapping[Check, float] | None = None
     enough: int | None = None
     unsimulated: str | None = None
     weighed: bool = True
@@ -95,10 +95,6 @@ class Case(Struct, frozen=True):
         """The share of its cycle that the trainer may wait (targets.trainer_idle_fraction)."""
         return self.scenario.targets.idle_limit
 
-    def shorter(self, share: float) -> Claims:
-        """What a step that is this share shorter gives back of both pools."""
-        return shorter(share, observed_slices(self.observed))
-
     @property
     def colocated(self) -> bool:
         """Both pools are the same GPUs: the trainer's wait is the engines' work."""
@@ -110,6 +106,16 @@ class Case(Struct, frozen=True):
         if self.colocated:
             return False
         return None if self.idle is None else self.idle.value > self.idle_limit
+
+    @property
+    def unhurt(self) -> bool:
+        """Whether faster rollout would make no step shorter: the trainer does not wait, and has GPUs of its own."""
+        return self.starving is False and not self.colocated
+
+    @property
+    def at_most(self) -> Shares | None:
+        """What faster rollout gives back at most: the wait of a trainer that waits for samples."""
+        return (self.idle.value, self.idle.value) if self.starving and self.idle is not None else None
 
     @property
     def kv_full(self) -> bool | None:
@@ -151,17 +157,17 @@ class Case(Struct, frozen=True):
 class Reply(Struct, frozen=True):
     """A finding without its size.
 
-    claims: shares of the pools' time (`replay/diagnose/cost.py`) that the cause takes at most. name: the cause in a few
-    words, for the headline; empty unless it is a fault. missing: as in `Finding`. saves: of a step, as simulated;
-    ends: the least and the most that it may be. remedy: the changes that `next` tells to try. check: as whoever asks
-    the question sets it.
+    gives: shares of the pools' time (`replay/diagnose/finding.py`) that its removal gives back at most; None = unknown.
+    name: the cause in a few words, for the headline; empty unless it is a fault. missing: as in `Finding`. saves: of a
+    step, as simulated; ends: the least and the most that it may be. remedy: the changes that `next` tells to try.
+    check: as whoever asks the question sets it.
     """
 
     state: Literal["fault", "ok", "unknown"]
     title: str
     evidence: Sequence[str] = ()
     next: str | None = None
-    claims: Mapping[Slice, float] = field(default_factory=dict)
+    gives: Shares | None = None
     name: str = ""
     missing: str | None = None
     saves: float | None = None
@@ -173,7 +179,7 @@ class Reply(Struct, frozen=True):
 def unseen(case: Case, title: str, metric: str, evidence: Sequence[str] = ()) -> Reply:
     """What the engines alone could tell, where nobody reads them: it costs nothing beside a trainer that does not wait,
     and else the one metric that would tell. title: what is not known; metric: of the engines."""
-    if case.starving is False and not case.colocated:
+    if case.unhurt:
         return Reply("ok", "not seen, and the trainer does not wait for it", (*evidence, idle_words(case)))
     then = f"one metric of the engines tells, {metric}:\nfleetsim replay --prometheus URL --selector 'job=\"rollout\"'"
     return Reply("unknown", title, evidence, then, missing=metric.partition(" ")[0])
@@ -203,49 +209,3 @@ def idle_words(case: Case) -> str:
         return "how long the trainer waits for samples is neither exported nor to be inferred"
     share = told(case.idle, units.share(case.idle.value))
     return f"{WAITS} {share} of a step, target {units.share(case.idle_limit)}"
-
-
-class PromptCost(Struct, frozen=True):
-    """seconds: of one prompt token, beside a batch of decodes. words: whose engine that is."""
-
-    seconds: float
-    words: str
-
-
-def prompt_cost(case: Case) -> PromptCost | None:
-    """The marginal seconds of a prompt token in a full iteration of the scenario's engine; None where it has none.
-
-    (f(N) - f(b)) / (N - b) + per prefill token + half the prompt's attention, with N = max_num_batched_tokens and b the
-    requests that ran on an instance. Prompts of an engine of kind constant are free by definition: None.
-    """
-    from fleetsim.sim.engines import engine_of
-
-    try:
-        step, limits = engine_of(case.scenario)
-    except InputError:  # no GPU, model or profile that is known: the size stays open, the finding does not
-        return None
-    if step.kind == "constant":
-        return None
-    f = case.observed.fleet
-    running = 0.0 if f is None or f.running is None or f.instances <= 0 else f.running / f.instances
-    most = limits.max_num_batched_tokens
-    decodes = min(int(running), most - 1)
-    f_full, f_now = step.seconds(0, most) - step.per_prefill_token_s * most, step.seconds(0, decodes)
-    f_now -= step.per_prefill_token_s * decodes
-    lengths = case.observed.lengths
-    prompt = 0.0 if lengths is None or lengths.prompt_mean is None else lengths.prompt_mean
-    seconds = max(0.0, f_full - f_now) / (most - decodes) + step.per_prefill_token_s + step.attention_s(prompt / 2)
-    engine = case.scenario.engine
-    name = (
-        f"profile {engine.profile}" if engine.kind == "measured" else f"{engine.model} on {engine.gpu} x {engine.gpus}"
-    )
-    said = case.says("engine.profile") or case.says("engine.model")
-    return PromptCost(seconds, name if said else f"{name}, assumed")
-
-
-def busy_share(case: Case, tokens_s: float, cost: PromptCost) -> float | None:
-    """The share of the rollout GPUs' time that computing so many prompt tokens a second takes; None without a fleet."""
-    f = case.observed.fleet
-    if f is None or f.instances <= 0:
-        return None
-    return min(tokens_s * cost.seconds / f.instances, observed_slices(case.observed).get("busy", 1.0))

@@ -7,7 +7,7 @@ without bound is a bug, not a buffer.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from fleetsim import units
@@ -15,6 +15,7 @@ from fleetsim.config.law_numbers import law_of
 from fleetsim.policies.law import Looser
 from fleetsim.replay.arrivals import serves
 from fleetsim.replay.diagnose.checks.case import (
+    MORE,
     WAITING,
     WORTH,
     Case,
@@ -23,8 +24,7 @@ from fleetsim.replay.diagnose.checks.case import (
     metric_of,
     unseen,
 )
-from fleetsim.replay.diagnose.cost import Claims, pools_of
-from fleetsim.replay.diagnose.finding import Check
+from fleetsim.replay.diagnose.finding import Check, pools_of
 from fleetsim.replay.observe.changes import changed_words, names_of, since_words, unreplaced
 from fleetsim.replay.observe.observed import FleetView
 from fleetsim.replay.observe.trainer import grows
@@ -37,7 +37,6 @@ EBBS = 1.5
 # A quarter more instances shorten a step by a fifth where only their number binds, or by the whole wait if that is
 # less; where they give less than a third of that, it is not their number.
 HELPS = 0.33
-QUARTER_MORE = 1.25
 _NOT_AHEAD = "running further ahead gives nothing: cut the longest responses, or make each faster (a larger engine.tp)"
 _WORDS: Mapping[Check, str] = {
     "trainer": "the trainer is healthy",
@@ -71,21 +70,24 @@ def rollout(case: Case) -> Reply:
     if not case.starving:
         return Reply("ok", "the fleet keeps the trainer busy", evidence)
     first = case.faults(*_WORDS)
-    explained = _explained(first)
-    if first and (explained is None or explained >= case.idle.value - case.idle_limit):
+    # what earlier faults make the trainer wait at most; of a slow trainer, or where nobody says, that may be all of it
+    sure = [d.gives for d in first if d.check != "trainer" and d.gives is not None]
+    explained = sum(trainer for trainer, _ in sure) if len(sure) == len(first) else math.inf
+    if first and explained >= case.idle.value - case.idle_limit:
         later = " and ".join(_WORDS[d.check] for d in first)
         return Reply("ok", f"not to be resized before {later}", evidence)
     if first:
         causes = ", ".join(d.check.replace("_", " ") for d in first)
-        evidence.append(f"{causes} can explain at most {units.share(explained or 0.0)} of a step, not all of the wait")
+        evidence.append(f"{causes} can explain at most {units.share(explained)} of a step, not all of the wait")
     if f is None:
         title, metric = "the trainer waits; what the engines do is not known", "vllm:num_requests_running"
         return unseen(case, title, metric, evidence)
-    return _of_fleet(case, f, case.idle.value, evidence)
+    return _of_fleet(case, f, case.idle.value - (explained if first else 0.0), evidence)
 
 
 def _of_fleet(case: Case, f: FleetView, wait: float, evidence: list[str]) -> Reply:
-    """What engines that are seen say of a trainer that waits: too few instances, or the slowest responses bind."""
+    """What engines that are seen say of a trainer that waits: too few instances, or the slowest responses bind. wait:
+    of a step, what nothing else explains."""
     since = since_words(case.observed, count=True)
     if f.running is not None:
         waiting = "" if case.waiting_share is None else f", {units.share(case.waiting_share)} of all wait there"
@@ -94,7 +96,7 @@ def _of_fleet(case: Case, f: FleetView, wait: float, evidence: list[str]) -> Rep
         evidence.append(f"instances stand without work {units.share(f.idle_share)} of the time")
     if not case.weighed:
         return Reply("fault", "too few instances, or the slowest responses of each batch: only the simulation tells",
-            evidence, "without --no-backtest:\nfleetsim replay ...", {"wait": wait},
+            evidence, "without --no-backtest:\nfleetsim replay ...", (wait, 0.0),
             f"rollout is too slow, for want of instances or by its slowest responses{since}",
         )  # fmt: skip
     slowest, gain = _slowest(case), case.gains.get("rollout")
@@ -109,19 +111,21 @@ def _of_fleet(case: Case, f: FleetView, wait: float, evidence: list[str]) -> Rep
         then = f"if the recipe may train on older samples:\nfleetsim replay ... {ahead} --recommend"
         then = _NOT_AHEAD if case.ahead is not None and case.ahead < WORTH else then
         return Reply("fault", "the slowest responses of each batch bind, not the number of instances",
-            evidence, _back(case, gain) + then, case.shorter(wait),
+            evidence, _back(case, gain) + then, case.at_most,
             f"the slowest responses of each batch hold it up{since_words(case.observed, count=False)}",
             remedy=ahead.changes,
         )  # fmt: skip
-    matched = _matched(case)
-    if matched is not None:
-        than = f"by the ratio of the rates {matched} instances instead of {f.instances:.3g}"
-        evidence.insert(1, f"{than} would bring the wait to its target; their cost is taken off the price")
     open_ = [d.check for d in case.earlier if d.state == "unknown" and d.check in _WORDS]
     if open_:
         evidence.append(f"not ruled out, for want of data: {', '.join(open_)}")
+    gives, freed = (wait, 0.0), gain if gain is not None or case.ranked is None else case.ranked.get("rollout")
+    if freed is not None:  # of the rollout GPUs more are paid for, in shorter steps
+        more = math.ceil(MORE * f.instances - 1e-9)
+        gives = (min(freed, wait), 1.0 - (1.0 - freed) * more / f.instances)
+        evidence.insert(1, f"simulated with {more} instances instead of {f.instances:.3g}, a step is "
+            f"{units.share(max(0.0, freed))} shorter; their cost is taken off the price")  # fmt: skip
     return Reply("fault", "too few instances", evidence, "fleetsim replay ... --recommend",
-        _net(case, matched), f"the fleet is too small{since}",
+        gives, f"the fleet is too small{since}",
     )  # fmt: skip
 
 
@@ -142,7 +146,7 @@ def _of_users(case: Case) -> Reply:
     said = (*said, f"{each:,.0f} requests run on an instance, and they have room for no more")
     return Reply("fault", "too few instances for what is sent to them", said,
         f"add instances until none wait: begin with {math.ceil(1.25 * f.instances_now)}, and replay that window",
-        {}, "the fleet is too small for what is sent to it",
+        None, "the fleet is too small for what is sent to it",
     )  # fmt: skip
 
 
@@ -158,15 +162,9 @@ def _back(case: Case, gain: float | None) -> str:
     if gain is not None:
         pools = pools_of(case.observed, case.scenario, case.given)
         rollout, trainer = pools.rollout_gpus * pools.rollout_usd_h, pools.trainer_gpus * pools.trainer_usd_h
-        if (1.0 - gain) ** 2 * (trainer + QUARTER_MORE * rollout) > trainer + rollout:
+        if (1.0 - gain) ** 2 * (trainer + MORE * rollout) > trainer + rollout:
             return f"{names_of(gone)} need not come back: more instances cost more than they save; "
     return f"start {names_of(gone)} again, or {'another one' if len(gone) == 1 else 'as many others'}; "
-
-
-def _explained(first: Sequence[Reply]) -> float | None:
-    """The share of a step that earlier faults make the trainer wait at most; None where one does not say."""
-    shares = [d.claims.get("wait") for d in first]
-    return None if None in shares else sum(s for s in shares if s is not None)
 
 
 def _slowest(case: Case) -> str | None:
@@ -203,27 +201,6 @@ def _ahead(case: Case) -> dict[str, Any]:
     return {"admission.law": "version_window", **window}
 
 
-def _net(case: Case, matched: int | None) -> Claims:
-    """What the matched count gives back: a shorter step of both pools, less the instances that are added."""
-    f, idle = case.observed.fleet, case.idle
-    if matched is None or f is None or idle is None or matched <= f.instances:
-        return {} if idle is None else {"wait": idle.value}
-    ratio = (1.0 - idle.value) / (1.0 - case.idle_limit)
-    return {**case.shorter(1.0 - ratio), "added": (1.0 - matched / f.instances) * ratio}
-
-
-def _matched(case: Case) -> int | None:
-    """Instances that bring the wait w down to its target, if batches take time in proportion to 1 / instances.
-
-    A cycle that waits takes as long as its batch takes to make; what the trainer does in it, (1 - w) of it, stays, so a
-    wait of w* needs n (1 - w*) / (1 - w). More instances never beat the longest response: --recommend simulates.
-    """
-    f, idle = case.observed.fleet, case.idle
-    if f is None or idle is None or f.instances <= 0 or idle.value >= 1.0:
-        return None
-    return math.ceil(f.instances * (1.0 - case.idle_limit) / (1.0 - idle.value) - 1e-9)
-
-
 # Samples thrown away, of those generated; filters and aborted leftovers are counted with them where the trainer does.
 DROPPED = 0.05
 # Instance-time without any work, while the trainer does not wait for samples.
@@ -244,7 +221,9 @@ def backlog(case: Case) -> Reply:
     if q.depth is not None and q.depth_max is not None:
         evidence.append(f"{q.depth:,.0f} samples queue on average, {q.depth_max:,.0f} at the most")
     if q.oldest_age_max_steps is not None:
-        evidence.append(f"the oldest is up to {units.plural(q.oldest_age_max_steps, 'step')} old{_budget(case)}")
+        a = case.scenario.admission
+        budget = f", budget {a.max_staleness:g}" if case.says("admission.max_staleness") else ""
+        evidence.append(f"the oldest is up to {units.plural(q.oldest_age_max_steps, 'step')} old{budget}")
     if q.dropped_share is not None:
         evidence.append(f"{units.share(q.dropped_share)} of the samples are thrown away")
     if q.generated_per_trained is not None:
@@ -252,11 +231,12 @@ def backlog(case: Case) -> Reply:
     slow = case.faults("trainer")
     growth = grows(case.observed, case.scenario.trainer.batch_samples)
     if growth is not None:
-        per_h, share = growth
+        (per_h, share), seen = growth, case.observed.trainer.batch_samples
+        cap = case.scenario.trainer.batch_samples if seen is None else round(seen.value)  # what a step takes
         evidence.append(f"it grows by {per_h:,.0f} samples an hour, {units.share(share)} of what is produced")
         return Reply("fault", "the queue grows without bound" + (": the trainer is slow" if slow else ""),
-            evidence, f"fleetsim replay ... --set buffer.capacity_samples={_cap(case)} --recommend",
-            {"busy": share}, "the backlog grows without bound",
+            evidence, f"fleetsim replay ... --set buffer.capacity_samples={cap} --recommend",
+            (0.0, share), "the backlog grows without bound",
         )  # fmt: skip
     if case.starving:
         return Reply("ok", "no: the trainer waits", evidence)
@@ -264,11 +244,11 @@ def backlog(case: Case) -> Reply:
     if idle is not None:
         evidence.append(f"instances stand without work {units.share(idle)} of the time")
     if case.observed.fleet is None and idle is not None and slow and case.starving is False:
-        left = idle - sum(d.claims.get("idle", 0.0) for d in slow)
+        left = idle - sum(d.gives[1] for d in slow if d.gives is not None)
         if left > IDLE:
             return Reply("fault", "more instances than the trainer needs", evidence,
                 "with what is known of the job:\nfleetsim replay ... --scenario job.yaml --recommend",
-                {"idle": left}, TOO_LARGE,
+                (0.0, left), TOO_LARGE,
             )  # fmt: skip
     if case.starving is False and not case.colocated and not slow:
         found = _too_many(case, idle, evidence)
@@ -287,20 +267,22 @@ def _too_many(case: Case, idle: float | None, evidence: list[str]) -> Reply | No
     dropped = case.observed.queue.dropped_share
     if dropped is not None and dropped > DROPPED:
         return Reply("fault", "more is generated than trained", evidence,
-            "fleetsim replay ... --recommend", {"busy": dropped, "idle": idle or 0.0},
+            "fleetsim replay ... --recommend", (0.0, dropped + (idle or 0.0)),
             "the fleet generates samples that nobody trains on",
         )  # fmt: skip
     if idle is not None and idle > IDLE:
         return Reply("fault", "more instances than the trainer needs", evidence,
-            "fleetsim replay ... --recommend", {"idle": idle}, TOO_LARGE,
+            "fleetsim replay ... --recommend", (0.0, idle), TOO_LARGE,
         )  # fmt: skip
     spare = _spare(case, evidence)
     if spare > 0:
         return Reply("fault", "more instances than the trainer needs", evidence,
-            "fleetsim replay ... --recommend", {"idle": idle or 0.0, "busy": max(0.0, spare - (idle or 0.0))},
-            TOO_LARGE,
+            "fleetsim replay ... --recommend", (0.0, max(spare, idle or 0.0)), TOO_LARGE,
         )  # fmt: skip
-    if _lightly_loaded(case, evidence):
+    f = case.observed.fleet
+    light = f is not None and f.kv_use_peak is not None and f.kv_use_peak <= LIGHT and f.instances_now > 1
+    if light and case.enough is None:
+        evidence += _load(case)
         return Reply("unknown", "next to no requests per instance: fewer instances might do", evidence,
             "fleetsim replay ... --recommend", missing="a back-test that holds",
         )  # fmt: skip
@@ -325,31 +307,9 @@ def _spare(case: Case, evidence: list[str]) -> float:
     return spare
 
 
-def _lightly_loaded(case: Case, evidence: list[str]) -> bool:
-    """Whether KV caches that stay next to empty hint at a fleet that is too large, and nobody simulated fewer."""
-    f = case.observed.fleet
-    if case.enough is not None or f is None or f.kv_use_peak is None or f.kv_use_peak > LIGHT or f.instances_now < 2:
-        return False
-    evidence += _load(case)
-    return True
-
-
 def _load(case: Case) -> list[str]:
     f = case.observed.fleet
     if f is None or f.running is None:
         return []
     kv = "" if f.kv_use_peak is None else f", its KV cache at {units.share(f.kv_use_peak)} at the most"
     return [f"{f.running / max(f.instances, 1e-9):,.0f} requests run on an instance{kv}"]
-
-
-def _cap(case: Case) -> int:
-    """A queue of one batch: what a step takes, and one step of staleness."""
-    batch = case.observed.trainer.batch_samples
-    return round(batch.value) if batch is not None else case.scenario.trainer.batch_samples
-
-
-def _budget(case: Case) -> str:
-    """The staleness budget, where somebody gave one."""
-    if case.says("admission.max_staleness"):
-        return f", budget {case.scenario.admission.max_staleness:g}"
-    return ""

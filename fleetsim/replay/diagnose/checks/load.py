@@ -59,17 +59,21 @@ def stragglers(case: Case) -> Reply:
             "and makes no more tokens of them (inferred: it is slow, and work piles up on it)"
             for i in slow[:_NAMED]
         ]
-        lost = _lost(o.instances)
-        # The samples that are stuck on it hold the batch up, whatever the others do.
-        waits = max(lost, _held_up(case)) if by_work else lost
+        # of the fleet's time, what the slow ones lose against the median's pace
+        present = sum(i.present_s for i in o.instances)
+        lost = sum(i.present_s * max(0.0, 1.0 - i.pace) for i in o.instances if i.straggler) / max(present, 1e-9)
         return Reply("fault", f"slow: {names}{more}", evidence,
             f"drain {names}{more} and start elsewhere; then look at that node's clocks, ECC errors and neighbours"
             f"{_EVEN}",
-            case.shorter(waits) if case.starving else {"busy": lost}, f"{names}{more} lags behind the fleet",
+            # the samples that are stuck on it hold the batch up, whatever the others do
+            (max(lost, _held_up(case)) if by_work and case.starving else lost if case.starving else 0.0, lost),
+            f"{names}{more} lags behind the fleet",
         )  # fmt: skip
     # Instances that were added, lost or lent for a while had another load than those that stayed.
     stayed = [i for i in o.instances if i.present_s >= STAYED * max(j.present_s for j in o.instances)]
-    spread = f.tok_s_cv if len(stayed) == len(o.instances) else _spread([i.active_tok_s for i in stayed])
+    rates = [i.active_tok_s for i in stayed]
+    spread = pstdev(rates) / max(fmean(rates), 1e-9) if len(rates) >= PEERS else 0.0
+    spread = f.tok_s_cv if len(stayed) == len(o.instances) else spread
     if case.says("fleet.placement") and case.scenario.fleet.placement == "colocated_lending":
         spread = 0.0  # the trainer's instances begin empty each time that they are lent
     if o.rolling is not None:
@@ -82,18 +86,15 @@ def stragglers(case: Case) -> Reply:
         evidence.append("at equal load none is slow: work is spread unevenly")
         return Reply("fault", "instances are loaded unevenly", evidence,
             "send each request to the instance with the fewest in flight; what that gives:\n"
-            "fleetsim replay ... --set fleet.routing=least_loaded", {}, "work is spread unevenly over the instances",
+            "fleetsim replay ... --set fleet.routing=least_loaded", None, "work is spread unevenly over the instances",
         )  # fmt: skip
     return Reply("ok", "none", evidence)
 
 
 def _held_up(case: Case) -> float:
     """Of a step, the share that work piled up on slow instances costs at most: all of it spread evenly, and none of
-    what is queued now kept out of flight.
-
-    A healthy instance makes r(u) tokens per second of the usual load u, and so does a slow one with more. Spread evenly
-    each holds c of them, and r never grows faster than c: the fleet's rate grows by c / u at most.
-    """
+    what is queued now kept out of flight. A healthy instance makes r(u) tokens per second of the usual load u, and so
+    does a slow one with more. Spread evenly each holds c of them, and r never grows faster than c."""
     views, wait = case.observed.instances, 0.0 if case.idle is None else case.idle.value
     each = (sum(i.running or 0.0 for i in views) + (case.observed.queue.depth or 0.0)) / len(views)
     return min(wait, max(0.0, 1.0 - usual_load(views) / each))
@@ -104,19 +105,6 @@ def slow_instances(observed: Observed) -> list[InstanceView]:
     # In a rolling sync work piles up on what stands, in turn.
     held = [] if observed.rolling is not None else piled(observed.instances)
     return sorted((i for i in observed.instances if i.straggler or i in held), key=lambda i: (i.pace, str(i.id)))
-
-
-def _spread(rates: list[float]) -> float:
-    """Deviation / mean; 0 for too few to compare."""
-    mean = fmean(rates)
-    return pstdev(rates) / mean if len(rates) >= PEERS and mean > 0 else 0.0
-
-
-def _lost(instances: tuple[InstanceView, ...]) -> float:
-    """The share of the fleet's time that the slow ones lose against the median's pace, weighted by their presence."""
-    present = sum(i.present_s for i in instances)
-    lost = sum(i.present_s * max(0.0, 1.0 - i.pace) for i in instances if i.straggler)
-    return lost / present if present > 0 else 0.0
 
 
 # Engines that run more than this of their max_num_seqs have no room for more.
@@ -140,14 +128,18 @@ def in_flight_cap(case: Case) -> Reply:
         title, missing = "requests in flight are not exported", metric_of(case, "running")
         return Reply("unknown", title, (idle_words(case),), missing=missing)
     mean, peak, waiting = f.in_flight_mean, f.in_flight_peak, case.behind_share
-    evidence = [f"{mean:,.0f} samples in flight on average, {peak:,.0f} at the most{_of_batch(case, peak)}"]
+    batch = case.observed.trainer.batch_samples  # a staleness window shows as a multiple of it
+    batches = "" if batch is None or batch.value <= 0 else f" ({peak / batch.value:.2f} batches)"
+    evidence = [f"{mean:,.0f} samples in flight on average, {peak:,.0f} at the most{batches}"]
     if waiting is not None:
         evidence.append(f"{units.share(waiting)} of them wait in an engine")
     if f.kv_use_peak is not None:
         evidence.append(f"KV caches reach {units.share(f.kv_use_peak)}")
     if counts_groups(case.scenario, case.given) and case.gains.get("in_flight_cap", 0.0) >= WORTH:
         return _of_groups(case, evidence)
-    ceiling = peak <= FLAT * (mean + _missing(case, mean))
+    # Slots free up one by one, and a client of whole groups fills them again when a group fits: half a group less one
+    # sample is missing of a cap on average.
+    ceiling = peak <= FLAT * (mean + min((_group(case) - 1.0) / 2.0, ROOM * mean))
     if not ceiling and not (case.starving and f.steady):
         return Reply("ok", "no cap shows: the number in flight rises and falls", evidence)
     if waiting is not None and waiting > WAITING:
@@ -163,7 +155,8 @@ def in_flight_cap(case: Case) -> Reply:
         return Reply("unknown", title, evidence, missing=missing)
     if case.starving is False:
         return Reply("ok", "a ceiling that costs the trainer nothing", evidence)
-    more = _doubled(peak, f.kv_use_peak or KV_ROOM)
+    # twice the ceiling, or what fills the KV caches up to KV_ROOM if that is less
+    more = max(round(peak) + 1, round(peak * min(2.0, KV_ROOM / (f.kv_use_peak or KV_ROOM))))
     evidence.append("inferred: a ceiling in the client, not in the engines, holds the rest back")
     if case.idle is None:
         evidence.append("an unlimited client's requests ebb and flow with the batches; these do not")
@@ -171,14 +164,13 @@ def in_flight_cap(case: Case) -> Reply:
             f"suspected: the client keeps {peak:,.0f} samples in flight, and engines have room", evidence,
             "whether the trainer waits would make it sure, with --map trainer.wait_s=METRIC of your own; until then:\n"
             f"fleetsim replay ... --set {_cap(case, more)}",
-            {}, f"the client's cap of {peak:,.0f} samples in flight seems to bind while engines have room",
+            None, f"the client's cap of {peak:,.0f} samples in flight seems to bind while engines have room",
         )  # fmt: skip
-    idle = case.idle.value
     if not ceiling:
         return _steady(case, f, evidence, more)
     return Reply("fault", f"the client keeps {peak:,.0f} samples in flight, and engines have room",
         evidence, f"{_RAISE}:\nfleetsim replay ... --set {_cap(case, more)}",
-        case.shorter(idle), f"the client's cap of {peak:,.0f} samples in flight binds while engines have room",
+        case.at_most, f"the client's cap of {peak:,.0f} samples in flight binds while engines have room",
     )  # fmt: skip
 
 
@@ -190,8 +182,7 @@ def _steady(case: Case, f: FleetView, evidence: Sequence[str], more: int) -> Rep
         (*evidence[:-1], said if f.finished_s else "they do not rise when a batch is trained", evidence[-1]),
         "raise the client's cap on groups or requests; if it has none, the client itself sends too slowly:\n"
         f"fleetsim replay ... --set {_cap(case, more)}",
-        case.shorter(0.0 if case.idle is None else case.idle.value),
-        f"the client keeps only about {kept} while engines have room",
+        case.at_most, f"the client keeps only about {kept} while engines have room",
     )  # fmt: skip
 
 
@@ -210,15 +201,8 @@ def _of_groups(case: Case, evidence: Sequence[str]) -> Reply:
     said = f"the client allows {cap / group:,.0f} groups, each until its last sample ends"
     return Reply("fault", f"the client keeps {cap / group:,.0f} groups in flight, and engines have room",
         (*evidence, said), f"{_RAISE}:\nfleetsim replay ... --set {_cap(case, 2 * cap)}",
-        case.shorter(0.0 if case.idle is None else case.idle.value),
-        f"the client's cap of {cap / group:,.0f} groups in flight binds while engines have room",
+        case.at_most, f"the client's cap of {cap / group:,.0f} groups in flight binds while engines have room",
     )  # fmt: skip
-
-
-def _missing(case: Case, mean: float) -> float:
-    """What is missing of a cap on average: slots free up one by one, and a client of whole groups fills them again when
-    a group fits, so half a group less one sample; no more than ROOM of the mean."""
-    return min((_group(case) - 1.0) / 2.0, ROOM * mean)
 
 
 def _group(case: Case) -> float:
@@ -241,15 +225,3 @@ def _cap(case: Case, more: int) -> str:
         count = case.observed.fleet.instances if case.observed.fleet is not None else fleet.instances
         return f"fleet.max_in_flight_samples_per_instance={math.ceil(more / max(1.0, count))}"
     return f"fleet.max_in_flight_samples={more}"
-
-
-def _of_batch(case: Case, peak: float) -> str:
-    """What a ceiling is in batches: a staleness window shows as a multiple of the batch."""
-    batch = case.observed.trainer.batch_samples
-    return "" if batch is None or batch.value <= 0 else f" ({peak / batch.value:.2f} batches)"
-
-
-def _doubled(peak: float, kv_peak: float) -> int:
-    """Twice the ceiling, or what fills the KV caches up to KV_ROOM if that is less."""
-    room = KV_ROOM / kv_peak if kv_peak > 0 else 2.0
-    return max(round(peak) + 1, round(peak * min(2.0, room)))

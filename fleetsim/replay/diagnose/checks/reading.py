@@ -28,7 +28,7 @@ def data(case: Case) -> Reply:
     evidence = list(_read(o))
     if o.gap_share > GAPS:
         return Reply(
-            "fault", "too many gaps to judge by", evidence, _SCRAPES, {}, "too much of the window was not read"
+            "fault", "too many gaps to judge by", evidence, _SCRAPES, None, "too much of the window was not read"
         )
     if not o.instances and steps is None:
         return Reply("unknown", "nothing to judge by", evidence, _NAMES, missing=_ENGINES)
@@ -114,7 +114,7 @@ def model(case: Case) -> Reply:
     off = tuple(row_words(row) for row in back.overall if not row.within)
     return Reply("fault", f"off by more than {units.share(back.limit)}: wrong somewhere", off,
         "\n".join(back.where) or "measure the engines' speed (fleetsim calibrate) and the sync pauses again",
-        {}, f"the simulation of this window misses its {missed}, so what-ifs are not to be trusted",
+        None, f"the simulation of this window misses its {missed}, so what-ifs are not to be trusted",
     )  # fmt: skip
 
 

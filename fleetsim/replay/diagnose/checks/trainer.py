@@ -12,7 +12,7 @@ from fleetsim import units
 from fleetsim.engine.transport import sync_times
 from fleetsim.errors import InputError
 from fleetsim.replay.diagnose.checks.case import WORTH, Case, Reply, told
-from fleetsim.replay.diagnose.cost import Claims, pause_shares
+from fleetsim.replay.diagnose.finding import pause_shares
 from fleetsim.replay.observe.interruptions import Pause, Stop, have_rhythm
 from fleetsim.replay.observe.observed import Hour
 
@@ -42,7 +42,7 @@ def trainer(case: Case) -> Reply:
         evidence.append(f"MFU {units.share(t.mfu.value)} on average")
     excess = _against_scenario(case, evidence)
     if excess is not None:
-        return Reply("fault", "slower than its scenario says", evidence, _NEXT, _claims(case, excess),
+        return Reply("fault", "slower than its scenario says", evidence, _NEXT, (excess, excess),
             "the trainer computes longer than its scenario says",
         )  # fmt: skip
     own = _own_fault(case, evidence)
@@ -50,25 +50,30 @@ def trainer(case: Case) -> Reply:
         return own
     drift, of_step = _drift(case) or (None, 0.0)
     if drift is not None and drift > SLOWER - 1.0 and of_step > DRIFTS:
-        grown = _length_growth(case)
+        lengths = case.observed.lengths
+        grown = (
+            None
+            if lengths is None or lengths.drift_per_h is None
+            else lengths.drift_per_h * case.observed.span_s / 3600
+        )
         text = f"seconds of a step beside wait and sync grew by {units.share(drift)} over the window"
         if grown is not None and grown >= 0.7 * drift:
             evidence += [text, f"so did the responses, by {units.share(grown)}: the workload changed, not the trainer"]
         else:
             evidence.append(text if grown is None else f"{text}, the responses only by {units.share(grown)}")
-            return Reply("fault", "getting slower", evidence, _NEXT, _claims(case, of_step),
+            return Reply("fault", "getting slower", evidence, _NEXT, (of_step, of_step),
                 "the trainer is getting slower",
             )  # fmt: skip
     elif drift is not None:
         evidence.append(f"its seconds moved by {units.change(drift)} between the ends of the window")
     spell = _spell(case)
     if spell is not None:
-        slow, usual, excess = spell
+        slow, usual, excess, lost = spell
         evidence.append(
             f"in {slow} of {len(case.observed.hours)} parts of the window a step took up to {units.share(excess)} more "
             f"of the trainer's own seconds than the {units.seconds(usual)} of the others"
         )
-        return Reply("fault", "slow for a while", evidence, _NEXT, _claims(case, _of_window(case, usual)),
+        return Reply("fault", "slow for a while", evidence, _NEXT, (lost, lost),
             "the trainer was slow for a while",
         )  # fmt: skip
     if t.train_s is None and drift is None:
@@ -108,7 +113,9 @@ def _own_fault(case: Case, evidence: list[str]) -> Reply | None:
     if max(case.ready, rest) <= OWN:
         return None
     if case.ready >= rest:
-        depth = "" if q.depth is None else f", with {q.depth:,.0f} samples queued on average{_batches(case, q.depth)}"
+        depth, batch = "" if q.depth is None else f", with {q.depth:,.0f} samples queued on average", t.batch_samples
+        if q.depth is not None and batch is not None and batch.value > 0 and batch.source != "log":
+            depth += f" ({q.depth / batch.value:.1f} batches)"  # a row of a log may hold several
         evidence.append(
             f"{units.seconds(case.ready * step)} of a step are booked as waiting while a batch stands ready{depth}"
         )
@@ -116,20 +123,13 @@ def _own_fault(case: Case, evidence: list[str]) -> Reply | None:
             "time what lies between a complete batch and its first forward pass (fetching, scoring, packing, a lock);"
             " of a trainer that waits for certain samples say so:\n"
             "fleetsim replay ... --given buffer.wait_for_oldest=true",
-            {"wait": case.ready, "idle": case.ready}, "the trainer waits beside samples that are ready",
+            (case.ready, case.ready), "the trainer waits beside samples that are ready",
         )  # fmt: skip
     evidence.append(f"{units.seconds(rest * step)} of a step ({units.share(rest)}) are neither wait, compute nor sync")
     return Reply("fault", "a part of its step is in no counter", evidence,
         "time the rest of the trainer's loop (checkpoints, evaluation, logging, data loading), and count it",
-        {"rest": rest, "idle": rest}, f"{units.share(rest)} of a step are the trainer's own, in no counter",
+        (rest, rest), f"{units.share(rest)} of a step are the trainer's own, in no counter",
     )  # fmt: skip
-
-
-def _batches(case: Case, samples: float) -> str:
-    batch = case.observed.trainer.batch_samples
-    if batch is None or batch.value <= 0 or batch.source == "log":  # a row of a log may hold several batches
-        return ""
-    return f" ({samples / batch.value:.1f} batches)"
 
 
 def _rest(case: Case) -> float:
@@ -162,10 +162,12 @@ def _turns(case: Case) -> bool:
     return case.colocated and (t.train_s is None or t.train_s.source != "log")
 
 
-def _spell(case: Case) -> tuple[int, float, float] | None:
-    """Parts of the window in which the trainer was slow, the others' usual seconds, and the most beyond them (a share);
-    None where it was not, or where the pools take turns. What lasts to the window's end is a drift (`_drift`)."""
-    own = [s for h in case.observed.hours if (s := _own_seconds(case, h)) is not None]
+def _spell(case: Case) -> tuple[int, float, float, float] | None:
+    """Parts of the window in which the trainer was slow, the others' usual seconds, the most beyond them (a share), and
+    what of the window's time that is; None where it was not, or where the pools take turns. What lasts to the window's
+    end is a drift (`_drift`)."""
+    parts = [(s, h) for h in case.observed.hours if (s := _own_seconds(case, h)) is not None]
+    own = [s for s, _ in parts]
     if _turns(case) or len(own) < FEWEST_SLICES or case.observed.trend("response_tokens") is not None:
         return None
     usual = fmean(sorted(own)[: len(own) // 2])
@@ -175,50 +177,19 @@ def _spell(case: Case) -> tuple[int, float, float] | None:
     step = case.observed.trainer.step_s
     if step is None or max(slow) - usual < DRIFTS * step.value:
         return None
-    return len(slow), usual, max(slow) / usual - 1.0
-
-
-def _of_window(case: Case, usual: float) -> float:
-    """Of the window's time, what the slow parts took beyond the usual seconds of their steps."""
-    parts = [
-        max(0.0, own - usual) / hour.step_s * (hour.end_s - hour.start_s)
-        for hour in case.observed.hours
-        if (own := _own_seconds(case, hour)) is not None and hour.step_s and own > SPELL * usual
-    ]
-    return sum(parts) / case.observed.span_s
+    beyond = ((s - usual) / h.step_s * (h.end_s - h.start_s) for s, h in parts if h.step_s and s > SPELL * usual)
+    return len(slow), usual, max(slow) / usual - 1.0, sum(beyond) / case.observed.span_s
 
 
 def _own_seconds(case: Case, hour: Hour) -> float | None:
     """Seconds of a step in which the trainer neither waits for samples nor is held by weight sync."""
     if hour.step_s is None or hour.idle_fraction is None:
         return None
-    held = _paused(case, hour) if hour.sync_fraction is None else hour.sync_fraction
+    held, start, end = hour.sync_fraction, hour.start_s, hour.end_s
+    if held is None:  # held at least for as long as the engines stood still with work in hand
+        held = sum(max(0.0, min(p.end_s, end) - max(p.start_s, start)) for p in case.observed.held)
+        held = held / (end - start) if end > start else 0.0
     return hour.step_s * max(0.0, 1.0 - hour.idle_fraction - held)
-
-
-def _paused(case: Case, hour: Hour) -> float:
-    """The share of an hour in which the engines stood still with work in hand: where the trainer exports no sync
-    seconds, those are what it was held for at least."""
-    if hour.end_s <= hour.start_s:
-        return 0.0
-    inside = [p for p in case.observed.held if p.start_s < hour.end_s and p.end_s > hour.start_s]
-    held = sum(min(p.end_s, hour.end_s) - max(p.start_s, hour.start_s) for p in inside)
-    return held / (hour.end_s - hour.start_s)
-
-
-def _length_growth(case: Case) -> float | None:
-    """Relative growth of the mean response over the window."""
-    lengths = case.observed.lengths
-    if lengths is None or lengths.drift_per_h is None:
-        return None
-    return lengths.drift_per_h * case.observed.span_s / 3600.0
-
-
-def _claims(case: Case, share_of_step: float) -> Claims:
-    """A step is shorter by these seconds at most; the rollout GPUs gain what they stood idle meanwhile."""
-    t = case.observed.trainer
-    train = t.of_step(t.train_s)
-    return {"train": min(share_of_step, 1.0 if train is None else train), "idle": share_of_step}
 
 
 # Of the window in which engines stand still, and of a step in which the trainer is held. Published systems keep sync at
@@ -273,13 +244,10 @@ def sync(case: Case) -> Reply:
     name = "weight-sync pauses overrun the scenario" if overrun else "weight sync stalls the job"
     if o.rolling is not None and not overrun:
         name = "a rolling weight sync stops each instance in turn"
-    claims: Claims = {"sync": held or 0.0, "paused": paused or 0.0, "wait": (paused or 0.0) if case.starving else 0.0}
-    if not case.starving:  # a step is as much shorter as the trainer is held, and the rollout GPUs' time with it
-        more = max(0.0, (held or 0.0) - (paused or 0.0))
-        claims = {**claims, **{of: x for of, x in case.shorter(more).items() if of != "wait"}}
+    # a step is as much shorter as the trainer is held, or waits for engines that stand still
+    step = max(held or 0.0, (paused or 0.0) if case.starving else 0.0)
     return Reply("fault", "longer than the scenario says" if overrun else "takes too large a share", evidence,
-        _next(case),
-        claims, name,
+        _next(case), (step, max(step, paused or 0.0)), name,
     )  # fmt: skip
 
 
