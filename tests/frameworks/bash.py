@@ -12,8 +12,9 @@ from fleetsim.frameworks.shell import Script
 LAUNCHERS = {"python", "python3", "torchrun", "ray", "accelerate", "uv", "srun", "sbatch", "deepspeed"}
 # No program is on PATH but these; bash calls this function for every other, which keeps its words in a file of its own.
 PROGRAMS = ("bash", "basename", "dirname", "seq")
-# What ms-swift is told by its environment stands before its words.
+# What ms-swift is told by its environment stands before its words. A script ends when what it put behind itself has.
 RECORDER = """\
+trap wait EXIT
 command_not_found_handle() {{
   case $1 in swift|megatron)
     set -- ${{NNODES:+NNODES=$NNODES}} ${{NPROC_PER_NODE:+NPROC_PER_NODE=$NPROC_PER_NODE}} "$@" ;;
