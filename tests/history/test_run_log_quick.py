@@ -130,6 +130,8 @@ _WORDS = st.text(st.sampled_from('ab1 :|_/"\\\xa0\t.'), max_size=5)
 _FIELDS = st.tuples(st.sampled_from(["a", "b", "b c", ""]) | _WORDS, _NUMBERS | _WORDS).map(": ".join)
 
 
+@example([("time", "|: 0.0")])
+@example([("time", "| a: 0.0")])
 @given(
     st.lists(
         st.tuples(st.sampled_from(["time", "other"]) | _WORDS, st.lists(_FIELDS, max_size=4).map(" | ".join)),

@@ -102,6 +102,8 @@ def _panel_quick(panel: list[tuple[str, str]]) -> Row | None:
     for category, text in panel:
         prefix = "" if category == "other" else f"{category}/"
         told = text.replace(" | ", f',"{prefix}').replace(": ", '":')
+        if "|" in told:  # one that parts nothing
+            return None
         parts.append(f'"{prefix}{told}')
     row = numbers_of(f"{{{','.join(parts)}}}")
     return None if row is None or "" in row else row
