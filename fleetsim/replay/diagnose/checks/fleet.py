@@ -102,11 +102,10 @@ def _of_fleet(case: Case, f: FleetView, wait: float, evidence: list[str]) -> Rep
     slowest, gain = _slowest(case), case.gains.get("rollout")
     if gain is not None:  # the simulation knows better than the pattern
         said = f"simulated, a quarter more instances make a step {units.share(max(0.0, gain))} shorter"
-        evidence.append(said)
         slowest = said if gain < HELPS * min(wait, 0.2) else None
     if slowest is not None:
-        if gain is None:
-            evidence.append(f"{slowest}: the trainer waits for the last responses of its batch (inferred)")
+        inferred = ": the trainer waits for the last responses of its batch (inferred)" if gain is None else ""
+        evidence.append(slowest + inferred)
         ahead = Typed(_ahead(case))
         then = f"if the recipe may train on older samples:\nfleetsim replay ... {ahead} --recommend"
         then = _NOT_AHEAD if case.ahead is not None and case.ahead < WORTH else then
