@@ -4,9 +4,8 @@ A cause has the name of the question of the runbook that it answers: rollout (to
 the slowest responses), stragglers, sync, trainer, in_flight_cap, max_num_seqs, preemptions, prefix_cache, backlog.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from fleetsim.records import replace
 from tests.outside.setting import Absence, Ramp, Setting, Spell
 
 HALF = 1800.0

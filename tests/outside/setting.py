@@ -1,10 +1,8 @@
 """What a job of the outside world is made of: every number that a history is generated from."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
-
-from fleetsim.records import replace
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,9 @@ there is no trainer). It may be named where it was put in, or where taking it aw
 import json
 import math
 import sys
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
-from fleetsim.records import as_dict, field_names
 from tests.outside.cases import CASES, Case
 from tests.outside.setting import ALWAYS_ONE, Setting
 from tests.outside.world import World
@@ -123,7 +122,7 @@ def kept() -> dict[str, Truth]:
     """Of every case, as truth.json keeps it."""
     rows = json.loads(KEPT.read_text(encoding="utf-8"))
     return {
-        name: Truth(**{n: tuple(row[n]) if n in ("must", "may") else row[n] for n in field_names(Truth)})
+        name: Truth(**{f.name: tuple(row[f.name]) if f.name in ("must", "may") else row[f.name] for f in fields(Truth)})
         for name, row in rows.items()
     }
 
@@ -133,7 +132,7 @@ def main(names: list[str]) -> None:
     chosen = [case for case in CASES if not set(names) - {"--write"} or case.name in names]
     rows = {}
     for case in chosen:
-        row = rows[case.name] = as_dict(truth(case))
+        row = rows[case.name] = asdict(truth(case))
         print(f"{case.name}: must {row['must']}, may {row['may']}, count {row['instances']}")
         print("    " + ", ".join(f"{cause} {saved:.1%}" for cause, saved in row["saves"].items()), flush=True)
     if "--write" in names:
