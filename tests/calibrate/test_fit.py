@@ -223,12 +223,12 @@ def test_one_thing_missing_is_named(drop: Callable[[Row], bool], missing: str) -
 
 def test_nothing_at_all_and_nonsense_are_refused() -> None:
     o = of_loads(grid(), seconds_of(TRUTH))
-    empty = Observations(*(getattr(o, name)[:0] for name in Observations.__dataclass_fields__))
+    empty = Observations(*(getattr(o, name)[:0] for name in Observations.__struct_fields__))
     with pytest.raises(InputError, match="decoding at two batch sizes"):
         fit(empty)
     for wrong in (np.where(np.arange(len(o)) == 3, value, o.seconds) for value in (np.nan, 0.0, -1.0)):
         with pytest.raises(InputError, match="seconds > 0"):
-            fit(Observations(wrong, *(getattr(o, n) for n in list(Observations.__dataclass_fields__)[1:])))
+            fit(Observations(wrong, *(getattr(o, n) for n in Observations.__struct_fields__[1:])))
 
 
 def test_pairs_that_go_with_the_prompts_are_part_of_f() -> None:

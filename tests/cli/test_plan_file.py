@@ -105,7 +105,7 @@ def test_a_watch_begins_with_the_plan(folder: Path, monkeypatch: pytest.MonkeyPa
     seen: list[Any] = []
 
     def look(self: Looker, now_s: float) -> Look:
-        seen.append(self._options)
+        seen.append(self)
         return Look(data_s=now_s, current=3, wanted=4)
 
     monkeypatch.setattr(Looker, "__call__", look)
