@@ -291,7 +291,6 @@ def _in_prometheus(url: str) -> Callable[[Iterable[str]], list[str]]:
 
     from fleetsim.history.access import PrometheusError, access_from
     from fleetsim.history.prometheus import Prometheus
-    from fleetsim.records import replace
 
     prometheus = Prometheus(url, access_from())
     try:

@@ -16,7 +16,7 @@ from fleetsim.errors import InputError, Problem
 from fleetsim.faces import Text, flag, text
 from fleetsim.job.result import SILENT, Briefed, Later, Watch, unchanging
 from fleetsim.quantities import quantity
-from fleetsim.records import replace
+from fleetsim.records import as_dict, replace
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -220,8 +220,6 @@ class ReplayResult(Briefed):
 
     def rows(self) -> list[dict[str, Any]]:
         """The findings, as under -o csv."""
-        from fleetsim.records import as_dict
-
         return [as_dict(finding) for finding in self.verdict.findings]
 
     def told(self) -> Document:

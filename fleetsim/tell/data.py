@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import fleetsim
 from fleetsim.errors import InputError, Problem
-from fleetsim.records import as_dict, field_names
+from fleetsim.records import field_names
 from fleetsim.visible import visible_json
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ def plain(value: Any) -> Any:
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else None
-    if field_names(value):
-        return plain(as_dict(value))
+    if names := field_names(value):
+        return {name: plain(getattr(value, name)) for name in names}
     if isinstance(value, Mapping):
         return {str(key): plain(below) for key, below in value.items()}
     if isinstance(value, (Sequence, set, frozenset)):

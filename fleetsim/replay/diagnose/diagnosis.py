@@ -190,9 +190,8 @@ def _first(case: Case, order: Sequence[Reply]) -> Reply | None:
     """What to change first: the first fault that is a change, without those that tell next to nothing of the wait."""
     changes = [d for d in order if d.check not in _NOT_A_CHANGE]
     if case.starving and case.idle is not None and any(d.check == "rollout" for d in changes):
-        least = (
-            _TELLS if case.weighed else 1.0
-        ) * case.idle.value  # a suspicion that leaves something open comes later
+        # a suspicion that leaves something of the wait open comes later
+        least = case.idle.value * (_TELLS if case.weighed else 1.0)
         small = {d.check for d in changes if d.check in COSTS_OR_NOT and d.gives and d.gives[0] < least}
         changes = [d for d in changes if d.check not in small & {"prefix_cache", *case.gains}]
     return changes[0] if changes else (order[0] if order else None)
@@ -205,12 +204,13 @@ def _dearest(
     if first is None or first.check not in MENDS:
         return first
 
+    unseen = set(COSTS_OR_NOT) - set(case.ranked or ())
+
     def usd(draft: Reply) -> float:
-        size, seen = (
-            size_of.get(draft.check),
-            draft.saves is not None or draft.check not in (set(COSTS_OR_NOT) - set(case.ranked or ())),
-        )
-        return size.usd_per_day if size is not None and seen else 0.0  # what may be all of the wait proves nothing
+        size = size_of.get(draft.check)
+        if size is None or (draft.saves is None and draft.check in unseen):
+            return 0.0  # what may be all of the wait proves nothing
+        return size.usd_per_day
 
     most = max((d for d in order if d.check in MENDS), key=usd)
     return most if usd(most) > DEARER * usd(first) else first

@@ -117,7 +117,7 @@ def _of_fleet(case: Case, f: FleetView, wait: float, evidence: list[str]) -> Rep
     open_ = [d.check for d in case.earlier if d.state == "unknown" and d.check in _WORDS]
     if open_:
         evidence.append(f"not ruled out, for want of data: {', '.join(open_)}")
-    gives, freed = (wait, 0.0), gain if gain is not None or case.ranked is None else case.ranked.get("rollout")
+    gives, freed = (wait, 0.0), (case.ranked or {}).get("rollout") if gain is None else gain
     if freed is not None:  # of the rollout GPUs more are paid for, in shorter steps
         more = math.ceil(MORE * f.instances - 1e-9)
         gives = (min(freed, wait), 1.0 - (1.0 - freed) * more / f.instances)
@@ -144,7 +144,7 @@ def _of_users(case: Case) -> Reply:
     each = (f.running or 0.0) / max(f.instances, 1e-9)
     said = (*said, f"{each:,.0f} requests run on an instance, and they have room for no more")
     return Reply("fault", "too few instances for what is sent to them", said,
-        f"add instances until none wait: begin with {math.ceil(1.25 * f.instances_now)}, and replay that window",
+        f"add instances until none wait: begin with {math.ceil(MORE * f.instances_now)}, and replay that window",
         None, "the fleet is too small for what is sent to it",
     )  # fmt: skip
 

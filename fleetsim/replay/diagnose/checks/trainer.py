@@ -51,11 +51,8 @@ def trainer(case: Case) -> Reply:
     drift, of_step = _drift(case) or (None, 0.0)
     if drift is not None and drift > SLOWER - 1.0 and of_step > DRIFTS:
         lengths = case.observed.lengths
-        grown = (
-            None
-            if lengths is None or lengths.drift_per_h is None
-            else lengths.drift_per_h * case.observed.span_s / 3600
-        )
+        per_h = None if lengths is None else lengths.drift_per_h
+        grown = None if per_h is None else per_h * case.observed.span_s / 3600
         text = f"seconds of a step beside wait and sync grew by {units.share(drift)} over the window"
         if grown is not None and grown >= 0.7 * drift:
             evidence += [text, f"so did the responses, by {units.share(grown)}: the workload changed, not the trainer"]
