@@ -44,6 +44,8 @@ gc.disable()
 # numpy's threads, a core each, wait for each other in a loop, which would be a tenth of all work here; `size` and
 # other commands ask for one thread, too.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# Other tests have the other cores: a search makes its runs here (tests/sim/test_processes.py has processes of its own).
+os.environ.setdefault("FLEETSIM_PROCESSES", "1")
 
 # A background job of a shell ignores Ctrl-C, and what it starts does so too; the tests of Ctrl-C need it everywhere.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -142,8 +142,9 @@ VARIABLES: Mapping[str, str] = {
     "FLEETSIM_<SECTION>__<FIELD>": "a value of the scenario, as `--set` would give it: FLEETSIM_FLEET__INSTANCES=12 is "
     "fleet.instances=12. Flags win over it, it wins over the file",
     "FLEETSIM_DEBUG": "anything: an internal error prints its traceback",
-    "FLEETSIM_KERNEL": "checked: the kernel's build that checks every index of its tables, some times slower; to look "
-    "for faults in fleetsim. fresh: compiled by this machine's numba in every process. Any other word is an error",
+    "FLEETSIM_KERNEL": "checked: the build that checks every index, some times slower; to look for faults in fleetsim. "
+    "fresh: compiled by numba in every process",
+    "FLEETSIM_PROCESSES": "processes of a search, at most 8; default: one a core",
     "FLEETSIM_TARGET": "while a wheel is built: the system that its kernel is for, as darwin-arm64",
     "FLEETSIM_PROMETHEUS_TOKEN": "bearer token for Prometheus, where no file names one",
     "FLEETSIM_PROMETHEUS_USER": "user name for Prometheus, with FLEETSIM_PROMETHEUS_PASSWORD",

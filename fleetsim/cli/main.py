@@ -126,6 +126,8 @@ def _built(name: str, completing: bool) -> Any:
 
 # Commands that import for a second before they know anything: Ctrl-C is theirs to take over (`working`).
 _START_SLOWLY = frozenset({"size", "split", "simulate", "compare", "sweep", "validate"})
+# Commands that make dozens of runs or more.
+_SEARCHING = frozenset({"size", "split", "plan", "pack", "compare", "forecast", "validate"})
 _MARGIN = 2  # what typer begins a line of its help with
 # The base of typer's usage errors, which older releases of typer do not export: BadParameter, UsageError, this.
 USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[2]
@@ -274,6 +276,10 @@ def fleetsim_command(
     Exit codes: 0 ok, 1 internal error, 2 bad input, 3 outside world, 10 --fail-if or a check failed,
     11 no feasible fleet, 12 outside the calibrated range under --strict, 130 interrupted.
     """
+    if context.invoked_subcommand in _SEARCHING and not {"--help", "-h"}.intersection(sys.argv):
+        from fleetsim.sim.processes import begin
+
+        begin()  # they import while this process does
     if context.invoked_subcommand in _START_SLOWLY:
         # They multiply no matrices: numpy need not start a thread a core for that.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

@@ -24,8 +24,9 @@ from fleetsim.job.lengths import where_longest
 from fleetsim.job.nameplate import mean_step_s
 from fleetsim.job.trainer_scaling import count_words, counted, next_count, takes_turns, trainer_gpus
 from fleetsim.sim.paired_difference import differs, ratio_of
+from fleetsim.sim.processes import begin, elsewhere, measured
 from fleetsim.sim.stop import stopping
-from fleetsim.sim.threads import side_by_side
+from fleetsim.sim.threads import beside, side_by_side
 
 # One run of a scenario: its metrics. The planner sees the simulator through this alone.
 Measure = Callable[[Scenario, int], Mapping[str, Any]]
@@ -38,15 +39,9 @@ _SPOT_LOOK = 64
 
 
 def simulated(scenario: Scenario, replication: int) -> Mapping[str, Any]:
-    """The metrics of one simulated run; what binds in it is found out when somebody reads it (see `BindingVerdict`)."""
-    from fleetsim.sim.binding import BindingVerdict
-    from fleetsim.sim.metrics import numbers_of
-    from fleetsim.sim.run import simulate
-    from fleetsim.sim.window import window_of
-
-    records = simulate(scenario, replication=replication)
-    window = window_of(records)
-    return {**numbers_of(records, window), "binding": BindingVerdict(records, window)}
+    """The metrics of one simulated run. Where it is one of several side by side, a process that is free makes it."""
+    found = elsewhere(scenario, replication) if beside() else None
+    return measured(scenario, replication) if found is None else found
 
 
 # By this name a measure is known to be the simulator, whose runs a job's bounds bound.
@@ -84,7 +79,10 @@ class Memo:
 
 
 def remembered(measure: Measure) -> Memo:
-    """The same, but a scenario that was run before is not run again."""
+    """The same, but a scenario that was run before is not run again. Who asks will make many runs: processes for them
+    are begun."""
+    if measure is _SIMULATOR:
+        begin()
     return measure if isinstance(measure, Memo) else Memo(measure)
 
 

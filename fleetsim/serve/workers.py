@@ -94,7 +94,9 @@ def _answer(pipe: Connection) -> None:
     with tempfile.TemporaryDirectory() as folder, contextlib.suppress(EOFError, OSError):
         os.chdir(folder)  # a name that a page sends is no file there
         from fleetsim.serve import answers
+        from fleetsim.sim.processes import VARIABLE
 
+        os.environ[VARIABLE] = "1"  # the memory of others would not be bounded
         known: Mapping[str, Callable[..., dict[str, Any]]] = {
             "count": answers.count,
             "whole": answers.whole,

@@ -14,6 +14,7 @@ from functools import cache
 from threading import Event
 from typing import TypeVar
 
+from fleetsim.sim import processes
 from fleetsim.sim.stop import STOP
 
 Item = TypeVar("Item")
@@ -34,6 +35,11 @@ def _pool() -> ThreadPoolExecutor:
 # A child has no threads but the one that forked it: it makes a pool of its own.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_pool.cache_clear)
+
+
+def beside() -> bool:
+    """Whether this is one of several runs side by side."""
+    return _IN_POOL.get()
 
 
 def side_by_side(
@@ -57,7 +63,7 @@ def side_by_side(
     def work(alone: bool) -> None:
         before = STOP.set(heard)
         if not alone:
-            over.wait(_ALONE_S)
+            over.wait(0.0 if processes.some_free() else _ALONE_S)
         while not over.is_set() and (i := next(waiting, None)) is not None:
             try:
                 found[i].set_result(function(items[i]))
@@ -71,6 +77,7 @@ def side_by_side(
         return _in_turn(Future.result, found, each)
     except KeyboardInterrupt:
         heard.set()
+        processes.end()
         raise
     finally:
         over.set()

@@ -1,0 +1,201 @@
+"""Runs in other processes: what comes back is what a run here gives, whatever becomes of the process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import fleetsim as fs
+from fleetsim.config.load import with_changes
+from fleetsim.config.scenario import Scenario
+from fleetsim.errors import StuckError
+from fleetsim.job.trials import Memo, looked, simulated
+from fleetsim.sim import processes
+from fleetsim.sim.threads import side_by_side
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="PROCESSES ARE FOUND IN /proc: only Linux has it")
+
+
+def _until(true: object, what: str) -> None:
+    """Waits until it is true. Machines are slow and shared: nothing is said about how long that takes."""
+    assert callable(true)
+    for _ in range(600):
+        if true():
+            return
+        time.sleep(0.1)
+    pytest.fail(f"after a minute: not {what}")
+
+
+@pytest.fixture
+def two(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Two processes beside this one, ready."""
+    monkeypatch.setenv(processes.VARIABLE, "3")
+    processes.begin()
+    _until(lambda: processes._free.qsize() == 2, "ready")
+    yield
+    processes.end()
+    processes._forgotten()
+
+
+def _job(name: str = "presets/verl-fully-async") -> Scenario:
+    return looked(fs.load(name).scenario)
+
+
+def _children(of: int) -> list[int]:
+    """Processes that are its children, by number."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[1]) == of and fields[0] != "Z":
+            found.append(int(stat.parent.name))
+    return found
+
+
+@pytest.mark.usefixtures("two")
+@pytest.mark.parametrize("name", ["presets/verl-fully-async", "presets/roll-agentic", "presets/slime-fully-async"])
+def test_a_run_elsewhere_is_the_run_here(name: str) -> None:
+    """Every metric to the last bit, and what binds."""
+    for replication in (0, 3):
+        found = processes.elsewhere(_job(name), replication)
+        assert found is not None
+        here = processes.measured(_job(name), replication)
+        assert {k: v for k, v in found.items() if k != "binding"} == {k: v for k, v in here.items() if k != "binding"}
+        assert str(found["binding"]) == str(here["binding"])
+
+
+@pytest.mark.usefixtures("two")
+def test_runs_side_by_side_are_made_elsewhere_and_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results stand in the order of the jobs, and some were not made here."""
+    here: list[int] = []
+
+    def made(scenario: Scenario, replication: int) -> object:
+        here.append(replication)
+        return processes.measured(scenario, replication)
+
+    monkeypatch.setattr("fleetsim.job.trials.measured", made)
+    job = _job()
+    found = side_by_side(lambda r: simulated(job, r)["step_s"], range(12))
+    assert found == [processes.measured(job, r)["step_s"] for r in range(12)]
+    assert len(here) < 12
+
+
+@pytest.mark.usefixtures("two")
+def test_what_is_raised_there_is_raised_here() -> None:
+    """A fleet that gets stuck says so in the same words."""
+    spot = {"mean_life_s": 5.0, "mean_absence_s": 5.0, "notice_s": 0.0, "start_s": 0.0}
+    stuck = with_changes(_job(), {"engine.instance_tok_s": 60.0, "run.steps": 30, "fleet.spot": {"share": 1.0, **spot}})
+    with pytest.raises(StuckError) as here:
+        processes.measured(stuck, 0)
+    with pytest.raises(StuckError) as there:
+        processes.elsewhere(stuck, 0)
+    assert str(here.value) == str(there.value)
+
+
+@pytest.mark.usefixtures("two")
+def test_a_process_that_is_killed_costs_no_answer() -> None:
+    """Its runs are made by another, and without any here."""
+    job = _job()
+    expected = [processes.measured(job, r)["step_s"] for r in range(6)]
+    processes._processes[0]._child.kill()
+    assert side_by_side(lambda r: simulated(job, r)["step_s"], range(6)) == expected
+    processes._processes[1]._child.kill()
+    assert side_by_side(lambda r: simulated(job, r)["step_s"], range(6)) == expected
+    assert processes.elsewhere(job, 0) is None
+
+
+@pytest.mark.usefixtures("two")
+def test_a_child_of_this_process_leaves_them_alone() -> None:
+    """Two that write into one pipe would get each other's answers."""
+    if not hasattr(os, "fork"):
+        pytest.skip("THIS SYSTEM HAS NO fork")
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if not processes.some_free() and not processes._processes else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert processes.elsewhere(_job(), 0) is not None
+
+
+def test_without_leave_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """FLEETSIM_PROCESSES=1 is none beside this one; a kernel that is not built would take longer than the runs."""
+    monkeypatch.setenv(processes.VARIABLE, "1")
+    processes.begin()
+    monkeypatch.setenv(processes.VARIABLE, "3")
+    monkeypatch.setenv("FLEETSIM_KERNEL", "fresh")
+    processes.begin()
+    assert not processes._processes
+    assert processes.elsewhere(_job(), 0) is None
+    Memo(simulated)(_job(), 0)
+
+
+def test_one_without_work_ends() -> None:
+    """It would keep its memory for nothing."""
+    program = "from fleetsim.sim.processes import serve; serve(0.2)"
+    ran = subprocess.run(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, timeout=60, check=True
+    )
+    assert ran.stdout in (b"\n", b"")
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as idle:
+        assert idle.wait(60) == 0
+        assert idle.stdout is not None
+        assert idle.stdout.read() == b"\n"
+
+
+# A script as people write them: nothing guards it against being imported again.
+_SCRIPT = """
+import time
+import fleetsim as fs
+from fleetsim.sim import processes
+print("begun", flush=True)
+result = fs.load("presets/verl-one-step-off").size()
+while not processes.some_free():
+    time.sleep(0.05)
+print(result.instances, flush=True)
+"""
+
+
+@linux
+@pytest.mark.slow
+@pytest.mark.parametrize("end", [None, signal.SIGKILL, signal.SIGTERM])
+def test_no_process_outlives_who_began_it(end: signal.Signals | None) -> None:
+    """Neither at its end nor when it is killed; and a script runs once."""
+    env = os.environ | {processes.VARIABLE: "3"}
+    wait = _SCRIPT if end is None else _SCRIPT + "\ntime.sleep(600)"
+    with subprocess.Popen([sys.executable, "-c", wait], stdout=subprocess.PIPE, text=True, env=env) as script:
+        assert script.stdout is not None
+        assert script.stdout.readline() == "begun\n"
+        _until(lambda: len(_children(script.pid)) == 2 or script.poll() is not None, "begun")
+        children = _children(script.pid)
+        if end is None:
+            assert int(script.stdout.read()) > 0
+        else:
+            assert int(script.stdout.readline()) > 0
+            script.send_signal(end)
+        script.wait(60)
+    _until(lambda: not any(Path(f"/proc/{child}").exists() for child in children), "ended")
+
+
+@linux
+@pytest.mark.slow
+def test_ctrl_c_ends_a_search_and_its_processes() -> None:
+    """The exit code is that of an interrupt, whatever the processes do."""
+    env = os.environ | {processes.VARIABLE: "3"}
+    command = [sys.executable, "-m", "fleetsim", "plan", "--gpus", "64"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env) as plan:
+        _until(lambda: len(_children(plan.pid)) == 2, "begun")
+        children = _children(plan.pid)
+        time.sleep(5)
+        plan.send_signal(signal.SIGINT)
+        _, said = plan.communicate(timeout=120)
+    assert plan.returncode == 130, said
+    assert "Traceback" not in said
+    _until(lambda: not any(Path(f"/proc/{child}").exists() for child in children), "ended")
