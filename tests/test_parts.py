@@ -1,4 +1,4 @@
-"""A fifth of the instances of a check, another each day: together all of them; and what is simulated once."""
+"""An eighth of the instances of a check, another each day: together all of them; and what is simulated once."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_the_first_instances_are_of_all_parts() -> None:
 def test_the_environment_goes_before_the_day(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, "2")
     assert part_of_the_day() == 2
-    assert "part 2 of 5" in words(2)
+    assert f"part 2 of {PARTS}" in words(2)
     monkeypatch.setenv(VARIABLE, str(ALL))
     assert part_of_the_day() == ALL
     monkeypatch.delenv(VARIABLE)
@@ -70,7 +70,7 @@ def test_what_fails_fails_again() -> None:
 
 def test_workers_run_the_part_of_the_day(tmp_path: Path) -> None:
     shutil.copy(Path(__file__).parent / "conftest.py", tmp_path)
-    text = "import pytest\n@pytest.mark.parts\n@pytest.mark.parametrize('n', range(10))\ndef test_it(n): pass\n"
+    text = f"import pytest\n@pytest.mark.parts\n@pytest.mark.parametrize('n', range({2 * PARTS}))\ndef test_it(n): pass\n"
     (tmp_path / "test_it.py").write_text(text)
     call = [sys.executable, "-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider", "-c", os.devnull]
     call.append(f"--rootdir={tmp_path}")
