@@ -1,6 +1,6 @@
 """The examples of README and of docs/, executed as a reader sees them: every block, in order, in an empty folder.
 
-    python docs/check_examples.py                     an eighth of them, by the day; exit 1 where one shows something else
+    python docs/check_examples.py                     an eighth, by the day; exit 1 where one shows something else
     python docs/check_examples.py --all               all of them
     python docs/check_examples.py --write             put what was printed into all pages
     python docs/check_examples.py docs/tutorial.md    these pages only

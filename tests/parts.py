@@ -1,4 +1,4 @@
-"""Checks that are one check over many instances, and slow tests: a run takes an eighth of them, the next day another."""
+"""Checks that are one check over many instances, and slow tests: a run takes an eighth, the next day another."""
 
 from __future__ import annotations
 

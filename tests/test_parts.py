@@ -70,7 +70,9 @@ def test_what_fails_fails_again() -> None:
 
 def test_workers_run_the_part_of_the_day(tmp_path: Path) -> None:
     shutil.copy(Path(__file__).parent / "conftest.py", tmp_path)
-    text = f"import pytest\n@pytest.mark.parts\n@pytest.mark.parametrize('n', range({2 * PARTS}))\ndef test_it(n): pass\n"
+    text = (
+        f"import pytest\n@pytest.mark.parts\n@pytest.mark.parametrize('n', range({2 * PARTS}))\ndef test_it(n): pass\n"
+    )
     (tmp_path / "test_it.py").write_text(text)
     call = [sys.executable, "-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider", "-c", os.devnull]
     call.append(f"--rootdir={tmp_path}")

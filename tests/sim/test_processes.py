@@ -137,6 +137,17 @@ def test_without_leave_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
     Memo(simulated)(_job(), 0)
 
 
+@pytest.mark.parametrize(("said", "cores"), [("200000 100000", 2), ("50000 100000", 1), ("max 100000", 64), ("", 64)])
+def test_a_container_has_the_cores_that_it_is_given(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, said: str, cores: int
+) -> None:
+    """A host of 64 cores gives it two: more processes would take turns."""
+    (tmp_path / "cpu.max").write_text(said)
+    monkeypatch.setattr(processes, "_QUOTA", tmp_path / "cpu.max")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(64)), raising=False)
+    assert processes._cores() == cores
+
+
 def test_one_without_work_ends() -> None:
     """It would keep its memory for nothing."""
     program = "from fleetsim.sim.processes import serve; serve(0.2)"
