@@ -361,7 +361,8 @@ def swing_line(ranges: MetricRanges) -> str | None:
 def being_wrong(loss: float, of: str, widest: str | None = None) -> str:
     """What it costs on average to stay with an answer, and which input widens its range. of: what the loss is of."""
     more = f"; what widens the range most: {widest}" if widest else ""
-    return f"being wrong costs {units.share(loss, 0)} of {of} on average{more}"
+    costs = "under 1 %" if loss < 0.005 else units.share(loss, 0)
+    return f"being wrong costs {costs} of {of} on average{more}"
 
 
 def measure_line(part: InputPart[Any]) -> str:
