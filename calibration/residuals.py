@@ -6,7 +6,7 @@
 Published and not sealed arms alone; every case counts alike. The tables are those of all cases. Coverage is that of
 cases that were kept out whole: each is judged by a table that was worked out without it.
 
-*Plans* (`engine/residual.py`): how much further than its inputs explain a step may lie above and below, as a logarithm,
+*Plans* (`engine/known_error.py`): how much further than its inputs explain a step may lie above and below, a logarithm,
 by framework and by whether trainer and engines share their GPUs. Few runs of a kind are drawn to those of all.
 *One arm measured* (`validate/groups.py`): published over predicted, which grows with the root of how far an arm is from
 the one that was measured. Tried on cases kept out, by the score that adds ten times what lies beyond a range to its

@@ -30,8 +30,8 @@ from fleetsim.config.engine_profile import (
     Provenance,
     SyncCost,
 )
+from fleetsim.engine.acceptance import with_measured_drafts
 from fleetsim.engine.limits import EngineLimits
-from fleetsim.engine.measured_drafts import with_measured_drafts
 from fleetsim.engine.requests import run_requests
 from fleetsim.engine.step_time import StepTime
 

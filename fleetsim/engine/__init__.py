@@ -4,7 +4,7 @@
   shape (`model`) and the curves of its `operators`; `known_error` and `slowdown` say how far off.
 - What an instance holds: `limits`, `defaults` (what an engine takes where nobody says), `kv_memory`, `layout`.
 - Who runs when: `kernel`, compiled by `native` and `compiled`; `requests` and `clients` run it without a trainer.
-- Drafts: `speculation`, `acceptance`, `measured_drafts`. Weight syncs: `transport` (its three times) and `transfer`.
+- Drafts: `speculation`, `acceptance`. Weight syncs: `transport` (its three times) and `transfer`.
 - What a GPU costs: `prices`.
 
 >>> from fleetsim.engine import EngineLimits, LinearStepTime, run_requests

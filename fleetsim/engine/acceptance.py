@@ -11,8 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from fleetsim.config.speculation import CURVES
+import numpy as np
+
+from fleetsim.config.speculation import CURVES, MOST_SEQUENCES
+from fleetsim.engine.speculation import Speculation
+from fleetsim.engine.step_time import StepTime
 from fleetsim.errors import InputError, Problem
+from fleetsim.records import replace
 
 
 def lengths_of_curve(name: str, most: int) -> tuple[float, ...]:
@@ -72,3 +77,31 @@ def lengths_of(gains: Sequence[float], kept: float) -> tuple[float, ...]:
     """L(k) where the drafter keeps a part of its acceptance. A measured curve may fall a little: L stays 1 at least."""
     kept_gains = [g * kept ** (j + 1) for j, g in enumerate(gains)]
     return tuple(max(1.0, 1.0 + sum(kept_gains[:k])) for k in range(len(gains) + 1))
+
+
+def knots_of(max_num_seqs: int) -> tuple[float, ...]:
+    """Numbers of sequences at which the seconds of drafts are worked out: powers of two."""
+    return tuple(float(2**i) for i in range(max(1, max_num_seqs).bit_length()))
+
+
+def fewer_drafted_s(step_time: StepTime, k: int, drafted: float, sequences: Sequence[float]) -> tuple[float, ...]:
+    """Seconds beside those of k drafted tokens, by sequences, where only `drafted` of them are on average."""
+    n = np.asarray(sequences, np.float64)
+    return tuple((step_time.curve(n * (1.0 + drafted)) - step_time.curve(n * (1.0 + k))).tolist())
+
+
+def with_measured_drafts(
+    step_time: StepTime, shares: Sequence[float], drafted: float, max_num_seqs: int, source: str
+) -> StepTime:
+    """The iterations of an engine that was measured while it drafted: its seconds hold what that takes.
+
+    shares: accepted, by position; drafted: tokens for each sequence. The kernel counts k for each decode; an n-gram
+    drafter finds fewer on average, so an iteration of n decodes takes f(n (1 + drafted)) where the kernel looks up
+    f(n (1 + k)): the difference, 0 or less, is added. Where prompts share the iteration, it is as it is without them.
+    """
+    k = len(shares)
+    knots = knots_of(max_num_seqs)
+    added = tuple(fewer_drafted_s(step_time, each, drafted * each / k, knots) for each in range(k + 1))
+    schedule = ((MOST_SEQUENCES, k),)
+    found = Speculation(schedule, (lengths_of_shares(shares, k),), knots, added, source=source)
+    return replace(step_time, speculation=found)

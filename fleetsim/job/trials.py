@@ -19,11 +19,10 @@ from fleetsim.config.judges import judges_of
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario, has_spot, most_steps, reclaims_s
 from fleetsim.errors import InputError, StuckError
-from fleetsim.estimates import Estimate
+from fleetsim.estimates import Estimate, differs, ratio_of
 from fleetsim.job.lengths import where_longest
 from fleetsim.job.nameplate import mean_step_s
 from fleetsim.job.trainer_scaling import count_words, counted, next_count, takes_turns, trainer_gpus
-from fleetsim.sim.paired_difference import differs, ratio_of
 from fleetsim.sim.processes import begin, elsewhere, measured
 from fleetsim.sim.stop import stopping
 from fleetsim.sim.threads import beside, side_by_side

@@ -20,8 +20,7 @@ from fleetsim.config.scenario import Scenario, has_spot
 from fleetsim.config.sections import ObservedConfig
 from fleetsim.config.tree import is_given, is_touched
 from fleetsim.config.workload import Lognormal
-from fleetsim.engine.known_error import known_error_of, sigma_of
-from fleetsim.engine.residual import residual_of
+from fleetsim.engine.known_error import known_error_of, residual_of, sigma_of
 from fleetsim.engine.slowdown import off_by
 from fleetsim.engine.transport import sync_times
 from fleetsim.errors import InputError

@@ -10,7 +10,7 @@ from fleetsim.errors import InputError, Problem, Problems
 from fleetsim.faces import flag
 from fleetsim.job.result import SILENT, Briefed, Watch, unchanging
 from fleetsim.job.settings import JOB, RUN, Argument, Option
-from fleetsim.pack.packing import Packing
+from fleetsim.pack.ways import Packing
 from fleetsim.records import replace
 
 if TYPE_CHECKING:

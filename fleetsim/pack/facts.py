@@ -12,7 +12,7 @@ from fleetsim.tell.document import Document, Section, Table
 from fleetsim.tell.facts import Fact, Facts, explained, facts
 
 if TYPE_CHECKING:
-    from fleetsim.pack.packing import Packing
+    from fleetsim.pack.ways import Packing
 
 _HOW = {
     "apart": "each job on GPUs of its own",

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import StuckError
-from fleetsim.estimates import Estimate
+from fleetsim.estimates import Estimate, Runs, differs, ratio_of
 from fleetsim.job.result import Later
 from fleetsim.job.trials import Trial, Trials, with_instances
 from fleetsim.records import field_names
@@ -26,7 +26,6 @@ from fleetsim.search.best import best_of
 from fleetsim.search.change import Change, Typed
 from fleetsim.search.levers import ON_DEMAND, OUTSIDE_THE_ALGORITHM, Lever, cuts_many, more_lost, risk_words
 from fleetsim.search.objective import Target
-from fleetsim.sim.paired_difference import Runs, differs, ratio_of
 
 # --- A changed job with the fleet that is best for it: what the change saves once the count is chosen anew.
 #

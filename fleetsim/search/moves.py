@@ -12,6 +12,7 @@ from functools import partial
 
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError, StuckError
+from fleetsim.estimates import Runs, differs, ratio_of
 from fleetsim.job.result import Later
 from fleetsim.job.trainer_scaling import count_words, takes_turns
 from fleetsim.job.trials import Measure, Tell, Trial, Trials, trial_of, unit_of, with_instances
@@ -35,7 +36,6 @@ from fleetsim.search.levers import CALLED, ONE_MORE, STALENESS, Lever, cuts_many
 from fleetsim.search.objective import Target, objective
 from fleetsim.search.rate_matching import matched
 from fleetsim.sim.binding import FULL
-from fleetsim.sim.paired_difference import Runs, differs, ratio_of
 
 # How often a staleness budget is raised where no fleet holds the targets without it.
 _RAISED = 3

@@ -207,7 +207,7 @@ def step_time_as_measured(profile: Profile) -> StepTime:
     drafts = profile.speculation
     if drafts is None:
         return step_time_of(profile)
-    from fleetsim.engine.measured_drafts import with_measured_drafts
+    from fleetsim.engine.acceptance import with_measured_drafts
 
     held = drafts.acceptance, drafts.drafted_tokens, profile.limits.max_num_seqs
     return with_measured_drafts(step_time_of(profile), *held, source=f"measured: profile {profile.name}")

@@ -124,7 +124,8 @@ def _wanted() -> int:
     """Processes beside this one."""
     asked = os.environ.get(VARIABLE, "")
     in_all = int(asked) if asked.isdecimal() else _cores()
-    return min(in_all, _MOST) - 1 if sys.executable else 0
+    python = sys.executable and not getattr(sys, "frozen", False)  # else it is a program that would start itself
+    return min(in_all, _MOST) - 1 if python else 0
 
 
 def begin() -> None:

@@ -10,12 +10,19 @@ import numpy as np
 
 from fleetsim.config.engine import EngineConfig
 from fleetsim.config.speculation import CURVES, METHODS, STANDS_IN, SpeculationConfig
-from fleetsim.engine.acceptance import aged, lengths_of_curve, lengths_of_law, lengths_of_shares, share_of_length
+from fleetsim.engine.acceptance import (
+    aged,
+    fewer_drafted_s,
+    knots_of,
+    lengths_of_curve,
+    lengths_of_law,
+    lengths_of_shares,
+    share_of_length,
+)
 from fleetsim.engine.gpus import gpu_of, gpu_spec
 from fleetsim.engine.kv_memory import block_bytes_per_token
 from fleetsim.engine.layout import layout_of
 from fleetsim.engine.limits import EngineLimits
-from fleetsim.engine.measured_drafts import fewer_drafted_s, knots_of
 from fleetsim.engine.model.names import model_shape
 from fleetsim.engine.model.precision import KV_BYTES, PRECISIONS
 from fleetsim.engine.model.shape import ModelShape

@@ -6,8 +6,7 @@ import numpy as np
 
 from fleetsim.config.law_numbers import law_of
 from fleetsim.policies.samples import AGE_ACTIONS, IN_FLIGHT
-from fleetsim.sim.age import too_old
-from fleetsim.sim.buffer import drop, ready_groups
+from fleetsim.sim.buffer import drop, ready_groups, too_old
 from fleetsim.sim.records import SYNC_HELD, WAIT
 from fleetsim.sim.rolling import offer
 from fleetsim.sim.run_state import Process, RunState

@@ -2,7 +2,7 @@
 
 All ways are looked at; of many splits some are, and then those around the best. Of those that the recipe permits
 (`ways.py`) the best have long runs, until a budget of simulated samples is spent, but always the colocated ones
-and the best few by every measure; only these are told. Two ways are compared run by run (`sim/paired_difference.py`):
+and the best few by every measure; only these are told. Two ways are compared run by run (`estimates.py`):
 the verdict is "split" only if the best split beats the better colocated way by more than chance, because sharing the
 GPUs is simpler and fresher.
 """
@@ -18,7 +18,7 @@ from fleetsim.config.law_numbers import budget_steps
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import Interrupted, StuckError
-from fleetsim.estimates import Estimate
+from fleetsim.estimates import Estimate, differs, ratio_of
 from fleetsim.job.engine_choices import Drafts, Sides, drafts_of, sides_of
 from fleetsim.job.engine_source import engine_source
 from fleetsim.job.result import Later
@@ -41,7 +41,6 @@ from fleetsim.search.explore import Search
 from fleetsim.search.moves import alternatives_of
 from fleetsim.search.permissions import Allowed
 from fleetsim.search.reasons import Reasons, as_run
-from fleetsim.sim.paired_difference import differs, ratio_of
 from fleetsim.size.assumptions import implausible
 from fleetsim.size.explain import bound_by, explanation
 from fleetsim.split.assumptions import age_warnings, assumed, warnings_of

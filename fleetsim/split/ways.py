@@ -16,13 +16,12 @@ from typing import Any, Literal
 
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import StuckError
-from fleetsim.estimates import Estimate
+from fleetsim.estimates import Estimate, differs, ratio_of
 from fleetsim.frameworks.equal_parts import divides, refusal
 from fleetsim.search.arrangements import Arrangement, colocated_async, colocated_sync, split, split_in_turn
 from fleetsim.search.explore import Search
 from fleetsim.search.found import Found
 from fleetsim.search.staleness import number_of, numbered, numbers_of
-from fleetsim.sim.paired_difference import differs, ratio_of
 
 By = Literal["step_s", "goodput", "cost_per_step"]
 MEASURES: tuple[By, ...] = ("step_s", "goodput", "cost_per_step")

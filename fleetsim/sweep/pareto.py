@@ -2,7 +2,7 @@
 
 Cells share their draws (replication r of all of them saw the same groups and latencies), so two of them are compared
 run by run: the interval of the differences is far narrower than the two intervals beside each other. A cell is better
-than another in a metric where that interval leaves 0 out and the difference matters (`sim/paired_difference.py` has
+than another in a metric where that interval leaves 0 out and the difference matters (`estimates.py` has
 both
 limits); otherwise the two are tied there. It *beats* the other when it is better in one objective and worse in none.
 
@@ -24,11 +24,10 @@ from numpy.typing import NDArray
 from fleetsim import units
 from fleetsim.config.tree import did_you_mean
 from fleetsim.errors import InputError, Problem
-from fleetsim.estimates import t_quantile
+from fleetsim.estimates import NEGLIGIBLE, WITHOUT_INTERVAL, t_quantile
 from fleetsim.faces import Text
 from fleetsim.job.result import Watch
 from fleetsim.quantities import BY_NAME, METRICS, quantity
-from fleetsim.sim.paired_difference import NEGLIGIBLE, WITHOUT_INTERVAL
 from fleetsim.sweep.cell import SweepRow
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import fleetsim as fs
 from fleetsim.config import Scenario, with_changes
 from fleetsim.config.workload import Gamma, Lognormal
 from fleetsim.errors import StuckError
-from fleetsim.estimates import estimate
+from fleetsim.estimates import differs, estimate, ratio_of
 from fleetsim.job.result import Later
 from fleetsim.job.trials import looked, simulated, with_instances
 from fleetsim.job.words import BINDINGS, lost_words
@@ -25,7 +25,6 @@ from fleetsim.search.alternative import Alternatives
 from fleetsim.search.change import Typed
 from fleetsim.search.levers import CADENCE, CAP, LENGTH, NO_CAP, ONE_MORE, STALENESS, levers_of, share_above
 from fleetsim.search.moves import alternatives_of
-from fleetsim.sim.paired_difference import differs, ratio_of
 from fleetsim.size.explain import bound_by, explanation
 from fleetsim.workload.lengths import quantile_length
 from tests.plan.fakes import metrics, one_ahead

@@ -1,17 +1,21 @@
-"""What an instance does next, decided at an iteration boundary by the scheduler of the engine that it is."""
+"""What an instance does next, decided at an iteration boundary by the scheduler of the engine that it is.
+
+A request whose prompt was computed elsewhere begins to decode: it takes room for its cache, and no iteration.
+"""
 
 from __future__ import annotations
 
 from fleetsim.engine.kernel.addresses import fleet_at, instance_at, pool_at, sample_at
 from fleetsim.engine.kernel.batch import chunk_of, continue_partial, make_room, run_decodes, run_step, start
-from fleetsim.engine.kernel.blocks import context, look_up, publish, take, units, units_of
-from fleetsim.engine.kernel.brought import bring_in
+from fleetsim.engine.kernel.blocks import blocks, context, hold_found, look_up, publish, take, units, units_of
 from fleetsim.engine.kernel.growth import decode_tokens
+from fleetsim.engine.kernel.instance import blocks_now
 from fleetsim.engine.kernel.jit import compiled
+from fleetsim.engine.kernel.members import begin_to_run, join_decodes
 from fleetsim.engine.kernel.prompts import plan_prompts
 from fleetsim.engine.kernel.sglang import plan_sglang
-from fleetsim.engine.kernel.tables import BROUGHT, SGLANG, VLLM
-from fleetsim.engine.kernel.tensorrt import plan_tensorrt
+from fleetsim.engine.kernel.tables import BROUGHT, DECODING, SGLANG, TENSORRT, VLLM
+from fleetsim.engine.kernel.tensorrt import blocks_at_most, plan_tensorrt, unpromised
 
 
 @compiled
@@ -69,3 +73,70 @@ def plan(fleet: int, i: int) -> None:
         plan_sglang(fleet, i)
     else:
         plan_tensorrt(fleet, i)
+
+
+# SGLang keeps room for so many tokens of every request that decodes (`--num-reserved-decode-tokens`).
+RESERVED_TOKENS = 512
+
+
+@compiled
+def has_room(fleet: int, i: int, s: int, more: int) -> bool:
+    """Whether a request that takes `more` blocks now may begin; alone it always may.
+
+    vLLM: beside the next iteration of all. SGLang: beside RESERVED_TOKENS of each (disaggregation/decode.py,
+    `DecodePreallocQueue`). TensorRT-LLM: by its capacity policy, as any other request.
+    """
+    w = fleet_at(fleet, 0)
+    instance = instance_at(w.instances, i)
+    if instance.running == 0:
+        return more <= instance.free
+    length = context(fleet, s)
+    if w.scheduler == TENSORRT and w.no_evict == 1:
+        return more - blocks(length, w.block_size) + blocks_at_most(fleet, s) <= unpromised(fleet, i)
+    if w.scheduler == SGLANG:
+        return (instance.free - more) * w.block_size >= RESERVED_TOKENS * (instance.running + 1)
+    next_block = units_of(fleet, length + 1) - units_of(fleet, length)
+    return more + next_block + blocks_now(fleet, i) <= instance.free
+
+
+@compiled
+def bring_in(fleet: int, i: int) -> None:
+    """Requests that wait with their cache begin to decode, in order, as far as there is room.
+
+    Siblings of one prompt share its blocks in vLLM. The first token was made where the prompt was computed; the client
+    gets it now.
+    """
+    w = fleet_at(fleet, 0)
+    instance = instance_at(w.instances, i)
+    if instance.partial >= 0:
+        return  # it stays the last of the running ones until its prompt is computed again
+    most = pool_at(w.pools, instance.pool).max_num_seqs
+    while instance.waiting > 0 and instance.running < most:
+        s = instance.wait_head
+        S = sample_at(w.samples, s)
+        if S.side != BROUGHT:
+            return
+        length = context(fleet, s)
+        found = 0
+        unread = 0
+        if w.scheduler == VLLM:
+            found, unread = look_up(fleet, i, s)
+        more = units_of(fleet, length) - units(fleet, found) + unread + w.state_blocks
+        if not has_room(fleet, i, s, more):
+            return
+        begin_to_run(fleet, i, s)
+        if w.scheduler == VLLM:
+            hold_found(fleet, i, s)
+        take(fleet, i, more)
+        S.computed = length
+        if w.scheduler == VLLM:
+            publish(fleet, i, s)
+        S.side = DECODING
+        S.redo = 0
+        S.made += 1
+        instance.generated += 1
+        instance.seen += 1
+        if S.first_token_s < 0.0:
+            S.first_token_s = instance.t0
+            S.first_version = instance.version
+        join_decodes(fleet, i, s)

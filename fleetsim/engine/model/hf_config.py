@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fleetsim.engine.model.hf.fields import Fields, read_json
-from fleetsim.engine.model.hf.hybrids import Layer, listed_layers
-from fleetsim.engine.model.hf.mixers import read_mixers
+from fleetsim.engine.model.hf.mixers import Layer, listed_layers, read_mixers
 from fleetsim.engine.model.hf.mlps import read_mlps
 from fleetsim.engine.model.hf.quantization import read_parts
 from fleetsim.engine.model.mlps import Mixture

@@ -8,8 +8,7 @@ import re
 from functools import lru_cache
 from pathlib import Path
 
-from fleetsim.engine.model.catalogue import DENSE
-from fleetsim.engine.model.catalogue_mixtures import MIXTURES
+from fleetsim.engine.model.catalogue import DENSE, MIXTURES
 from fleetsim.engine.model.shape import ModelShape
 from fleetsim.errors import InputError, Problem
 from fleetsim.records import replace

@@ -21,7 +21,7 @@ from fleetsim.config.scenario import Scenario, unread_notes
 from fleetsim.config.tree import field_at, is_given
 from fleetsim.engine.transport import SyncTimes, sync_times
 from fleetsim.errors import InputError, Problem, StuckError
-from fleetsim.estimates import Estimate
+from fleetsim.estimates import Estimate, differs, ratio_of
 from fleetsim.faces import flag
 from fleetsim.job.derived_values import PRICE, SECONDS, price_notes
 from fleetsim.job.engine_source import accuracy_of
@@ -40,7 +40,6 @@ from fleetsim.replay.change.recommendation import (
 )
 from fleetsim.replay.implied.implied_scenario import Implied
 from fleetsim.sim.engines import engine_of
-from fleetsim.sim.paired_difference import differs, ratio_of
 
 _TIMES = {"publish_s": "publish", "pause_s": "pause", "trainer_block_s": "trainer held"}
 _KEYS = ("sync.transport", "sync.link")
