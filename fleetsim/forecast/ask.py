@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from fleetsim import units
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import flag
-from fleetsim.forecast.whole_run import WholeRun
+from fleetsim.forecast.totals import WholeRun
 from fleetsim.job.fields import CountedJob, ready
 from fleetsim.job.result import SILENT, Briefed, Watch, unchanging
 from fleetsim.job.settings import SIMULATED, AnyJob, Lends, Option

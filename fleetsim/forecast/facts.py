@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fleetsim.forecast.course import RunCourse
     from fleetsim.forecast.recovery import Losses, SaveInterval
     from fleetsim.forecast.resizing_plan import FleetTotal, ResizePlan
-    from fleetsim.forecast.whole_run import WholeRun
+    from fleetsim.forecast.totals import WholeRun
 
 _HOUR_S = 3600.0
 _SHOWN = 0.005  # of the hours: what holds the trainer for less is not told

@@ -1,9 +1,11 @@
-"""Sums over the steps of a run, with what failures add and how far they may be off."""
+"""Sums over the steps of a run, with what failures add and how far they may be off; and all that was found of it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import Struct
@@ -16,6 +18,13 @@ from fleetsim.job.input_moves import MetricRanges
 from fleetsim.job.trainer_scaling import takes_turns
 from fleetsim.sim.judges import judges_gpu_seconds
 from fleetsim.sim.second_pool import second_gpus
+
+if TYPE_CHECKING:
+    from fleetsim.forecast.backtest import LogBacktest
+    from fleetsim.forecast.resizing_plan import ResizePlan
+    from fleetsim.forecast.schedule import Schedule
+    from fleetsim.job.base_job import Job
+    from fleetsim.job.engine_source import EngineSource
 
 Floats = NDArray[np.float64]
 _HOUR_S = 3600.0
@@ -102,3 +111,24 @@ def bound_by(points: tuple[CoursePoint, ...]) -> tuple[tuple[int, str], ...]:
         if not found or found[-1][1] != point.binding:
             found.append((point.step, point.binding))
     return tuple(found)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class WholeRun:
+    """A whole run. course: a few long runs and what lies between. totals: of all its steps, failures among them.
+
+    ranges: how far inputs may be off, at the middle of the run. interval: what failures of the trainer do; None where
+    it never fails. resizes: which counts from which step on, and backtest, where they were asked for.
+    """
+
+    job: Job
+    scenario: Scenario
+    schedule: Schedule
+    course: RunCourse
+    totals: WholeTotals
+    ranges: MetricRanges | None
+    profile: EngineSource
+    warnings: tuple[str, ...]
+    interval: SaveInterval | None = None
+    resizes: ResizePlan | None = None
+    backtest: LogBacktest | None = None

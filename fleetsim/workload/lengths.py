@@ -27,8 +27,7 @@ from fleetsim.config.workload import (
 )
 from fleetsim.workload import normal
 from fleetsim.workload.empirical import measured_values
-from fleetsim.workload.gamma import gamma_table
-from fleetsim.workload.normal import quantile
+from fleetsim.workload.normal import gamma_table, quantile
 
 Spec = LengthSpec | LatencySpec
 Floats = NDArray[np.float64]

@@ -25,8 +25,8 @@ from fleetsim.config.workload import (
     Lognormal,
 )
 from fleetsim.workload import mean_length, normal, quantile_length, sample_latencies, sample_lengths
-from fleetsim.workload.gamma import gamma_table
 from fleetsim.workload.lengths import limited_mean, values_at
+from fleetsim.workload.normal import gamma_table
 
 N = 400_000
 
