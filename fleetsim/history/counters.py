@@ -44,6 +44,12 @@ def _neighbours(values: Floats) -> _Neighbours:
     return _Neighbours(before, after, growth, restart)
 
 
+def lifespan(there: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """(..., T) whether there was a sample -> whether it lies between the first and the last, both included."""
+    begun = np.maximum.accumulate(there, axis=-1)
+    return begun & np.maximum.accumulate(there[..., ::-1], axis=-1)[..., ::-1]
+
+
 def no_total(values: Floats) -> tuple[int, int] | None:
     """(falls, changes) of a series (T,) that falls too often to be a running total: a rate, a gauge, or the totals of
     several engines in turn. None where it may be one."""

@@ -21,8 +21,8 @@ from fleetsim.history.history import Buckets, Floats, History
 from fleetsim.records import replace
 from fleetsim.replay.implied.implied_scenario import Implied
 from fleetsim.replay.implied.stretch import own_paces
-from fleetsim.replay.observe.interruptions import have_rhythm
 from fleetsim.replay.observe.observed import Observed
+from fleetsim.replay.observe.segments import have_rhythm
 from fleetsim.workload.lengths import sample_lengths
 
 Engine = tuple[StepTime, EngineLimits]

@@ -151,12 +151,12 @@ def _how(rows: Floats) -> str:
 def activity_chart(activity: Activity, whole_s: float) -> Chart:
     """A strip for each instance. whole_s: of the window, of which this may be the end."""
     clock = Clock.of(activity.from_s, activity.until_s)
-    strips = sorted(activity.strips, key=lambda one: _natural(str(one.id)))
+    strips = sorted(((str(one), spans) for one, spans in activity.strips), key=lambda strip: _natural(strip[0]))
     rows = tuple(
-        (short(str(one.id)), [Span(doing, clock.at(start_s), clock.at(end_s)) for doing, start_s, end_s in one.spans])
-        for one in strips
+        (short(name), [Span(doing, clock.at(start_s), clock.at(end_s)) for doing, start_s, end_s in spans])
+        for name, spans in strips
     )
-    used = {doing for one in activity.strips for doing, _, _ in one.spans}
+    used = {doing for _, spans in strips for doing, _, _ in spans}
     part = activity.until_s - activity.from_s < 0.999 * whole_s
     words = f"Each row is an instance, from {span_of_time(activity.from_s, activity.until_s)}"
     words += ", the end of the window." if part else "."

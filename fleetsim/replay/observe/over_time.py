@@ -16,9 +16,9 @@ from msgspec import Struct
 from fleetsim import units
 from fleetsim.history.history import History, InstanceId
 from fleetsim.replay.observe.changes import departure_words, trend_words
-from fleetsim.replay.observe.interruptions import Pause, paused_s
-from fleetsim.replay.observe.intervals import Intervals, intervals_of, runs_of
+from fleetsim.replay.observe.intervals import Intervals, intervals_of
 from fleetsim.replay.observe.observed import Observed
+from fleetsim.replay.observe.segments import Mask, overlap_s, runs_of
 from fleetsim.replay.observe.series import (
     FleetSeries,
     QueueSeries,
@@ -36,23 +36,17 @@ DOING: tuple[Doing, ...] = ("working", "paused", "idle", "still", "unread")
 MOST_INTERVALS, MOST_ROWS = 240, 48
 
 
-class Strip(Struct, frozen=True):
-    """One instance. spans: (doing, start, end) in unix seconds, in the order of time, none where it was not there.
+class Activity(Struct, frozen=True):
+    """strips: of the instances that are shown, in the history's order: (doing, start, end) in unix seconds, in the
+    order of time, none where it was not there. of: instances there are. from_s, until_s: what part of the window;
+    resolution_s: an interval, within which nothing is told apart.
 
     working: it made tokens. paused: half of the interval or more lay in a stop of the whole fleet. idle: no request
     ran, no token was made. still: no token was made outside such a stop, with requests at hand or none exported.
     unread: it was there, and nothing was read of it.
     """
 
-    id: InstanceId
-    spans: tuple[tuple[Doing, float, float], ...]
-
-
-class Activity(Struct, frozen=True):
-    """strips: of the instances that are shown, in the history's order. of: instances there are. from_s, until_s: what
-    part of the window; resolution_s: an interval, within which nothing is told apart."""
-
-    strips: tuple[Strip, ...]
+    strips: tuple[tuple[InstanceId, tuple[tuple[Doing, float, float], ...]], ...]
     of: int
     from_s: float
     until_s: float
@@ -67,7 +61,7 @@ def activity_of(history: History, intervals: Intervals, observed: Observed) -> A
     part = slice(first, count)
     left, right = intervals.times[:-1][part], intervals.times[1:][part]
     pauses = () if observed.pauses is None else observed.pauses.each
-    paused = paused_s(left, right, pauses) >= 0.5 * intervals.step_s
+    paused = overlap_s(left, right, pauses) >= 0.5 * intervals.step_s
     strips = []
     for row in _shown(history, intervals, observed):
         growth, there = intervals.growth[row, part], intervals.present[row, part]
@@ -77,7 +71,7 @@ def activity_of(history: History, intervals: Intervals, observed: Observed) -> A
         nothing = np.zeros(len(left), dtype=bool)
         if intervals.running is not None:
             nothing = stopped & (intervals.running[row, part] == 0)
-        masks: dict[Doing, np.ndarray[tuple[int], np.dtype[np.bool_]]] = {
+        masks: dict[Doing, Mask] = {
             "working": there & working,
             "paused": known & there & paused,
             "idle": nothing,
@@ -85,7 +79,7 @@ def activity_of(history: History, intervals: Intervals, observed: Observed) -> A
             "unread": there & ~known,
         }
         spans = [(doing, float(left[a]), float(right[b])) for doing in DOING for a, b in runs_of(masks[doing])]
-        strips.append(Strip(history.instances[row], tuple(sorted(spans, key=lambda s: s[1]))))
+        strips.append((history.instances[row], tuple(sorted(spans, key=lambda s: s[1]))))
     return Activity(tuple(strips), len(history.instances), float(left[0]), float(right[-1]), intervals.step_s)
 
 
@@ -189,15 +183,11 @@ def _summed(events: list[Event], what: str) -> list[Event]:
 class OverTime(Struct, frozen=True):
     """A window over time; None is what was not observed. names: of the instances, row by row of `fleet`."""
 
-    start_s: float
-    end_s: float
-    step_s: float
     names: tuple[str, ...]
     fleet: FleetSeries | None
     trainer: TrainerSeries | None
     queue: QueueSeries | None
     activity: Activity | None
-    pauses: tuple[Pause, ...]
     events: tuple[Event, ...]
 
 
@@ -207,14 +197,10 @@ def over_time(history: History, observed: Observed) -> OverTime:
     pauses = () if observed.pauses is None else observed.pauses.each
     steps = steps_of(history, pauses, observed.placement if intervals is not None else None)
     return OverTime(
-        observed.start_s,
-        observed.end_s,
-        observed.step_s,
         tuple(str(one) for one in history.instances),
         None if intervals is None else fleet_over_time(history, intervals),
         trainer_over_time(steps),
         queue_over_time(history, steps),
         None if intervals is None else activity_of(history, intervals, observed),
-        pauses,
         events_of(history, intervals, observed),
     )

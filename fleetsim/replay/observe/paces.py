@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from fleetsim.history.history import Floats
 from fleetsim.least_squares import non_negative
-from fleetsim.replay.observe.intervals import Intervals, Mask, mean, percentile
+from fleetsim.replay.observe.intervals import Intervals, made_of, mean, percentile
 from fleetsim.replay.observe.observed import InstanceView
+from fleetsim.replay.observe.segments import Mask
 
 MOST_POINTS = 20_000  # more say nothing new about three numbers
 ROUNDS = 12
@@ -115,12 +116,9 @@ def _least_absolute(rows: Floats, trust: Floats, quantile: float) -> Floats:
 
 
 def _own_pace(intervals: Intervals, clean: Mask) -> Floats:
-    found = np.full(intervals.growth.shape, np.nan)
-    for row, growth in enumerate(intervals.growth):
-        usual = percentile(np.where(clean & (growth > 0), growth, np.nan), 65)
-        if usual is not None:
-            found[row] = usual
-    return found
+    usual = [percentile(growth[clean & (growth > 0)], 65) for growth in intervals.growth]
+    each = np.array([np.nan if pace is None else pace for pace in usual])
+    return np.repeat(each[:, None], intervals.growth.shape[1], axis=1)
 
 
 SLOW = 0.9  # below: a tenth of an instance is lost, more than healthy ones of one kind differ by
@@ -185,9 +183,7 @@ def paces_of(intervals: Intervals, expected: Floats, clean: Mask) -> Paces:
 def _overall(intervals: Intervals, expected: Floats) -> Floats:
     """(I,): all tokens / those expected at the same loads, against the median instance's; 1 where nobody can say."""
     read = intervals.sharp & np.isfinite(expected) & np.isfinite(intervals.growth)
-    made = np.where(read, intervals.growth, 0.0).sum(axis=1)
-    due = np.where(read, expected, 0.0).sum(axis=1)
-    ratio = np.where(due > 0, made / np.where(due > 0, due, 1.0), np.nan)
+    ratio = made_of(intervals.growth, expected, read, axis=1)
     typical = float(np.nanmedian(ratio)) if np.isfinite(ratio).any() else 0.0
     return np.asarray(np.nan_to_num(ratio / typical, nan=1.0)) if typical > 0 else np.ones(len(ratio))
 

@@ -13,15 +13,11 @@ import numpy as np
 
 from fleetsim.history.counters import growth, increments
 from fleetsim.history.history import Floats, History
-from fleetsim.replay.observe.interruptions import Pause, outside, paused_s
+from fleetsim.replay.observe.interruptions import Pause, outside
 from fleetsim.replay.observe.intervals import Intervals, fleet_total, mean, number, percentile, sums_of
-from fleetsim.replay.observe.observed import (
-    FleetView,
-    Hour,
-    InstanceView,
-    LoggedRollout,
-)
+from fleetsim.replay.observe.observed import FleetView, Hour, InstanceView, LoggedRollout
 from fleetsim.replay.observe.paces import Paces
+from fleetsim.replay.observe.segments import Still, overlap_s
 from fleetsim.replay.observe.steps import NO_STEPS, Steps
 
 
@@ -30,7 +26,7 @@ def instance_views(
 ) -> tuple[InstanceView, ...]:
     """Every instance over the window. Rates are over the seconds whose growth is known, gaps left out on both sides."""
     known = intervals.known
-    active = intervals.step_s - paused_s(intervals.times[:-1], intervals.times[1:], pauses)
+    active = intervals.step_s - overlap_s(intervals.times[:-1], intervals.times[1:], pauses)
     tokens, free = np.where(known, intervals.growth, 0.0), outside(intervals, pauses)
     hits, queries = prefix_counts(history)
     preempted = _grown(history, "preemptions")
@@ -228,7 +224,7 @@ def _hour(history: History, intervals: Intervals | None, steps: Steps | None, st
 def rates_between(intervals: Intervals, start_s: float, end_s: float) -> tuple[float, float | None]:
     """Mean instances present, and output tokens per known instance-second; intervals count by their overlap."""
     left, right = intervals.times[:-1], intervals.times[1:]
-    overlap = np.clip(np.minimum(right, end_s) - np.maximum(left, start_s), 0.0, None)
+    overlap = overlap_s(left, right, [Still(start_s, end_s)])
     weights = np.where(intervals.read, overlap, 0.0)
     instances = float((intervals.present.sum(axis=0) * weights).sum() / weights.sum()) if weights.any() else 0.0
     seconds = float((intervals.known * overlap).sum())

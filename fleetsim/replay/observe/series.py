@@ -7,12 +7,13 @@ is known is NaN, never zero.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from msgspec import Struct
 
 from fleetsim.history.history import Floats, History
-from fleetsim.replay.observe.intervals import Intervals, fleet_total, mean
+from fleetsim.replay.observe.intervals import Intervals, between, fleet_total, mean
 from fleetsim.replay.observe.steps import Steps
 
 MOST_BINS = 360  # a line on a screen shows no more; a day at 15 s is 5,760 intervals
@@ -39,9 +40,7 @@ class Bins(Struct, frozen=True):
 
     def gauge(self, values: Floats) -> Floats:
         """(..., T) values at the times of the grid -> (..., N): the mean of those in a bin, both ends included."""
-        left, right = values[..., :-1], values[..., 1:]
-        both = np.where(np.isfinite(left) & np.isfinite(right), (left + right) / 2, np.nan)
-        return self.means(np.where(np.isfinite(both), both, np.where(np.isfinite(left), left, right)))
+        return self.means(between(values))
 
 
 class FleetSeries(Struct, frozen=True):
@@ -118,42 +117,35 @@ def trainer_over_time(steps: Steps | None) -> TrainerSeries | None:
     timed = np.isfinite(steps.end_s) & np.isfinite(steps.elapsed_s) & (steps.elapsed_s > 0)
     if not timed.any():
         return None
-    end, elapsed, count = steps.end_s[timed], steps.elapsed_s[timed], steps.count[timed]
-    rows = np.arange(len(end)) if len(end) <= MOST_BINS else (np.arange(len(end)) * MOST_BINS) // len(end)
-    size = int(rows[-1]) + 1
+    known = steps.where(timed)
+    of = np.arange(len(known.end_s)) * min(MOST_BINS, len(known.end_s)) // len(known.end_s)
+    rows = [known.where(of == k) for k in range(int(of[-1]) + 1)]
 
-    def summed(values: Floats, known: Floats) -> Floats:
-        return np.asarray(np.bincount(rows, np.where(known > 0, values, 0.0), size), dtype=np.float64)
-
-    def per_step(values: Floats) -> Floats | None:
-        known = np.where(np.isfinite(values) & np.isfinite(count), count, 0.0)
-        made = np.bincount(rows, known, size)
-        found = np.where(made > 0, summed(values, known) / np.where(made > 0, made, 1.0), np.nan)
+    def each(value: Callable[[Steps], float | None]) -> Floats | None:
+        found = np.array([np.nan if (x := value(row)) is None else x for row in rows])
         return found if np.isfinite(found).any() else None
 
-    columns = {name: values[timed] for name, (values, _) in steps.columns.items()}
-    wait = columns.get("wait_s", np.full(len(end), np.nan))
-    waited = np.where(np.isfinite(wait), elapsed, 0.0)
-    over = np.bincount(rows, waited, size)
-    idle = np.where(over > 0, np.minimum(summed(wait, waited) / np.where(over > 0, over, 1.0), 1.0), np.nan)
-    parts = {name: per_step(columns[name]) if name in columns else None for name in ("wait_s", "train_s", "sync_s")}
+    idle = each(lambda row: row.per_second("wait_s"))
     return TrainerSeries(
-        start_s=np.minimum.reduceat(end - elapsed, np.searchsorted(rows, np.arange(size))),
-        end_s=np.maximum.reduceat(end, np.searchsorted(rows, np.arange(size))),
-        steps=summed(count, np.nan_to_num(count)),
-        step_s=per_step(elapsed),
-        wait_s=parts["wait_s"],
-        train_s=parts["train_s"],
-        sync_s=parts["sync_s"],
-        idle_fraction=idle if np.isfinite(idle).any() else None,
-        merged=size < len(end),
+        start_s=np.array([(row.end_s - row.elapsed_s).min() for row in rows]),
+        end_s=np.array([row.end_s.max() for row in rows]),
+        steps=np.array([np.nansum(row.count) for row in rows]),
+        step_s=each(lambda row: row.step_s()),
+        wait_s=each(lambda row: row.per_step("wait_s")),
+        train_s=each(lambda row: row.per_step("train_s")),
+        sync_s=each(lambda row: row.per_step("sync_s")),
+        idle_fraction=None if idle is None else np.minimum(idle, 1.0),
+        merged=len(rows) < len(known.end_s),
     )
 
 
 def queue_over_time(history: History, steps: Steps | None) -> QueueSeries | None:
     """The queue, of the trainer's gauges or of a run log; None where neither depth nor age is known."""
     if history.steps is not None and steps is not None:
-        return _queue_of_log(history, steps)
+        depth, age = (history.steps.columns.get(name) for name in ("queue_samples", "staleness_steps"))
+        elapsed = np.where(np.isfinite(steps.elapsed_s), steps.elapsed_s, 0.0)
+        known = depth is not None or age is not None
+        return QueueSeries(steps.end_s - elapsed, steps.end_s, depth, None, age) if known else None
     depth, age = history.fleet.get("queue.samples"), history.fleet.get("queue.oldest_age_steps")
     if (depth is None and age is None) or len(history.times) < 2:
         return None
@@ -169,13 +161,3 @@ def queue_over_time(history: History, steps: Steps | None) -> QueueSeries | None
         highest,
         None if age is None else bins.gauge(age),
     )
-
-
-def _queue_of_log(history: History, steps: Steps) -> QueueSeries | None:
-    assert history.steps is not None
-    columns = history.steps.columns
-    depth, age = columns.get("queue_samples"), columns.get("staleness_steps")
-    if depth is None and age is None:
-        return None
-    elapsed = np.where(np.isfinite(steps.elapsed_s), steps.elapsed_s, 0.0)
-    return QueueSeries(steps.end_s - elapsed, steps.end_s, depth, None, age)

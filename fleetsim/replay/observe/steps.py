@@ -9,8 +9,9 @@ from fleetsim.history.counters import MAX_HOLE_S, growth_between, increments
 from fleetsim.history.history import Floats, History, Note, StepLog
 from fleetsim.records import replace
 from fleetsim.replay.observe.interruptions import Pause
-from fleetsim.replay.observe.intervals import Mask, holes_of, sums_of
+from fleetsim.replay.observe.intervals import sums_of
 from fleetsim.replay.observe.observed import From
+from fleetsim.replay.observe.segments import Mask, holes_of
 
 # Of a log's usual step: what takes longer, and longer than a hole may be, is a job that stood and was resumed.
 PAUSED = 5.0
