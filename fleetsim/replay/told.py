@@ -9,7 +9,7 @@ from fleetsim import units
 from fleetsim.records import replace
 from fleetsim.replay import words
 from fleetsim.replay.answers import Answers
-from fleetsim.replay.diagnose.finding import QUESTIONS, Finding
+from fleetsim.replay.diagnose.finding import Finding, called
 from fleetsim.replay.facts import window_facts
 from fleetsim.replay.model_pictures import backtest_blocks, backtest_charts, lengths_chart
 from fleetsim.replay.observe.observed import Observed
@@ -87,7 +87,7 @@ def _section(title: str, *blocks: Block) -> Section:
 def _finding(found: Finding) -> Judgement:
     return Judgement(
         words.MARKS[found.state],
-        QUESTIONS[found.check].called,
+        called(found.check),
         found.title,
         words.size_words(found) or "",
         found.evidence,

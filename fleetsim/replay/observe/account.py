@@ -12,7 +12,7 @@ from fleetsim.records import replace
 from fleetsim.replay.observe.intervals import sums_of
 from fleetsim.replay.observe.phases import UNEXPLAINED, Account, Mode, Phase
 from fleetsim.replay.observe.segments import course_of
-from fleetsim.replay.observe.steps import Steps, steps_of
+from fleetsim.replay.observe.steps import TIMED, Steps
 
 NAMES: Mapping[str, str] = {
     "wait_s": "waiting for samples",
@@ -37,12 +37,9 @@ _SAME = 0.05  # a generation that is the trainer's whole wait, as a synchronous 
 _INSIDE = 0.9  # of an evaluation: what is in no other timer, if it is inside the step
 
 
-def account_of(history: History, steps: Steps | None = None) -> Account | None:
+def account_of(history: History, steps: Steps) -> Account | None:
     """The account of a log, or of what a trainer exports; None where nothing shows how long a step takes."""
-    if history.steps is not None and len(history.steps):
-        return _of_log(history.steps)
-    steps = steps_of(history, (), None) if steps is None else steps
-    return None if steps is None else _of_exported(steps)
+    return _of_log(history.steps) if history.steps is not None and len(history.steps) else _of_exported(steps)
 
 
 def _of_log(log: StepLog) -> Account | None:
@@ -59,12 +56,12 @@ def _of_log(log: StepLog) -> Account | None:
     account = _account(step_s, parts, numbers, mode, log.metrics, log.framework)
     changed = [p.course.at or 0 for p in account.phases if abs(p.course.excess) >= CHANGED * account.now_s]
     first = max(changed, default=0)
-    present = {name: float(np.nanmean(x[first:])) for name, x in columns.items() if np.isfinite(x[first:]).any()}
-    lengths = columns.get("length_mean", np.array([]))
-    if all(np.isfinite(part).any() for part in (lengths[:first], lengths[first:])) and np.nanmean(lengths[:first]) > 0:
-        present["length_growth"] = float(np.nanmean(lengths[first:])) / float(np.nanmean(lengths[:first])) - 1.0
+    before, now = log.where(slice(first)).mean("length_mean"), log.where(slice(first, None))
+    present = {name: mean for name in columns if (mean := now.mean(name)) is not None}
+    if before is not None and before > 0 and "length_mean" in present:
+        present["length_growth"] = present["length_mean"] / before - 1.0
     scatter = {
-        name: float(np.nanstd(columns[name][first:])) / abs(present[name])
+        name: float(np.nanstd(now.columns[name])) / abs(present[name])
         for name in ("wait_s", "generate_s", "length_mean")
         if present.get(name)
     }
@@ -122,9 +119,7 @@ def _of_exported(steps: Steps) -> Account | None:
     if not known.any():
         return None
     count = steps.count[known]
-    parts = {
-        name: steps.columns[name][0][known] / count for name in ("wait_s", "train_s", "sync_s") if name in steps.columns
-    }
+    parts = {name: steps.columns[name][known] / count for name in TIMED if name in steps.columns}
     return _account(steps.elapsed_s[known] / count, parts, np.cumsum(count), "unknown", {}, None, count)
 
 
@@ -187,9 +182,8 @@ def mode_of(log: StepLog) -> Mode:
     if generate is not None and wait is not None:
         whole, waited = sums_of(generate, wait)
         return "synchronous" if waited >= (1.0 - _SAME) * whole else "one step off"
-    age = columns.get("staleness_steps")
-    if age is not None and np.isfinite(age).any():
-        return "asynchronous" if float(np.nanmean(age)) > 0.01 else "synchronous"
+    if (age := log.mean("staleness_steps")) is not None:
+        return "asynchronous" if age > 0.01 else "synchronous"
     if wait is None:
         return "unknown" if _AHEAD.isdisjoint(columns) else "asynchronous"
     return "synchronous" if _either(log) and not _overlaps(columns) else "asynchronous"

@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from fleetsim.history.history import Floats
 from fleetsim.replay.observe.intervals import ALIKE, Intervals, made_of
-from fleetsim.replay.observe.segments import Mask, Still, have_rhythm, overlap_s, runs_of
+from fleetsim.replay.observe.segments import Mask, Still, have_rhythm, inside, overlap_s, runs_of
 
 
 class Pause(Still, frozen=True):
@@ -74,17 +74,17 @@ class Rolling(Struct, frozen=True):
     mean_s: float
     period_s: float
 
+    def each(self, size: int) -> list[list[Stop]]:
+        """Those of each of so many instances."""
+        return [[stop for stop in self.stops if stop.row == row] for row in range(size)]
+
     def standing(self, times: Floats, size: int) -> Mask:
         """(I, T): the instance stands in its own stop at that time. size: I."""
-        found = np.zeros((size, len(times)), dtype=bool)
-        for stop in self.stops:
-            found[stop.row] |= (times >= stop.start_s) & (times <= stop.end_s)
-        return found
+        return np.array([inside(times, stops) for stops in self.each(size)])
 
     def overlapping(self, times: Floats, size: int) -> Mask:
         """(I, T-1): the interval overlaps a stop of the instance."""
-        own = ([stop for stop in self.stops if stop.row == row] for row in range(size))
-        return np.array([overlap_s(times[:-1], times[1:], stops) > 0 for stops in own])
+        return np.array([overlap_s(times[:-1], times[1:], stops) > 0 for stops in self.each(size)])
 
 
 def outside(intervals: Intervals, pauses: tuple[Pause, ...]) -> Mask:
@@ -142,30 +142,26 @@ def _usual(quality: Floats) -> Floats:
 def _dip(intervals: Intervals, quality: Floats, run: tuple[int, int], sigma: float) -> tuple[Pause, bool] | None:
     """The stop, and whether at least 9 of 10 instances lost half as much as the fleet or more."""
     first, last = run
-    beside = [quality[k] for k in (first - 3, first - 2, last + 2, last + 3) if 0 <= k < len(quality)]
-    beside = [q for q in beside if np.isfinite(q)]
-    if last - first >= LONGEST or len(beside) < 2:
+    sides = [k for k in (first - 3, first - 2, last + 2, last + 3) if 0 <= k < len(quality)]
+    beside = quality[sides][np.isfinite(quality[sides])]
+    if last - first >= LONGEST or len(beside) < 2 or not _same_work(intervals, first, last):
         return None
     usual = float(np.median(beside))
-    if not _same_work(intervals, first, last):
-        return None
     span = range(max(first - 1, 0), min(last + 2, len(quality)))
     losses = {k: 1 - quality[k] / usual for k in span if np.isfinite(quality[k])}
     kept = {k: loss for k, loss in losses.items() if first <= k <= last or loss > 2 * sigma}
     total = float(sum(kept.values()))
     if total <= max(SURE * sigma, LEAST):
         return None
-    shares = _lost_by_each(intervals, tuple(kept), first, last)
+    shares = _lost_by_each(intervals, list(kept), sides)
     if shares.size and float(np.median(shares)) < 0.5 * total:
         return None
     everybody = bool(shares.size and (shares >= 0.5 * total).mean() >= 0.9)
     middle = sum(loss * (intervals.times[k] + intervals.step_s / 2) for k, loss in kept.items()) / total
     # What ran is no measure of a stop that takes it away: if all took part, each against itself tells more.
-    deep = everybody and total >= DEEP
-    seconds = intervals.step_s * (
-        float(np.median(_lost_by_each(intervals, tuple(span), first, last))) if deep else total
-    )
-    return Pause(float(middle - seconds / 2), float(middle + seconds / 2), "silence", False), everybody
+    lost = float(np.median(_lost_by_each(intervals, list(span), sides))) if everybody and total >= DEEP else total
+    half = intervals.step_s * lost / 2
+    return Pause(float(middle - half), float(middle + half), "silence", False), everybody
 
 
 def _same_work(intervals: Intervals, first: int, last: int) -> bool:
@@ -177,10 +173,8 @@ def _same_work(intervals: Intervals, first: int, last: int) -> bool:
     return bool(seen.size and seen.min() >= ALIKE * seen.max())
 
 
-def _lost_by_each(intervals: Intervals, within: tuple[int, ...], first: int, last: int) -> Floats:
+def _lost_by_each(intervals: Intervals, within: list[int], sides: list[int]) -> Floats:
     """Intervals' worth of growth that each instance lost, against its own at the sides."""
-    size = intervals.growth.shape[1]
-    sides = [k for k in (first - 3, first - 2, last + 2, last + 3) if 0 <= k < size]
     own = intervals.growth[:, sides].mean(axis=1)
-    lost = len(within) - intervals.growth[:, list(within)].sum(axis=1) / np.where(own > 0, own, np.nan)
+    lost = len(within) - intervals.growth[:, within].sum(axis=1) / np.where(own > 0, own, np.nan)
     return np.asarray(lost[np.isfinite(lost)])

@@ -66,8 +66,7 @@ class Intervals(Struct, frozen=True):
         read = self.known.sum(axis=0)
         there = np.maximum(self.present.sum(axis=0), read)
         total = np.where(self.known, self.growth, 0.0).sum(axis=0)
-        scaled: Floats = np.where(read > 0, total * there / np.maximum(read, 1), np.nan)
-        return scaled
+        return np.where(read > 0, total * there / np.maximum(read, 1), np.nan)
 
 
 def intervals_of(history: History) -> Intervals:
@@ -102,8 +101,7 @@ def mean(values: Floats | None, axis: int | None = None) -> Floats:
     there = np.isfinite(values)
     count = there.sum(axis=axis)
     total = np.where(there, values, 0.0).sum(axis=axis)
-    found: Floats = np.where(count > 0, total / np.maximum(count, 1), np.nan)
-    return found
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
 def sums_of(*columns: Floats) -> list[float]:

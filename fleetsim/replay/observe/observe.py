@@ -129,7 +129,7 @@ def _without_engines(history: History) -> Observed:
         step_s=history.step_s,
         source=history.source,
         placement=placement_of(history, (), steps),
-        lengths=logged_lengths(history, steps),
+        lengths=None if history.steps is None else logged_lengths(history.steps, steps),
         trainer=trainer_view(history, steps),
         queue=queue_view(history, steps, None),
         hours=hours_of(history, None, steps),

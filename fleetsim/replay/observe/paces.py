@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from statistics import median
+from statistics import fmean, median
 
 import numpy as np
 from msgspec import Struct
@@ -60,7 +60,9 @@ def expected_growth(intervals: Intervals, clean: Mask) -> Floats:
     """
     curve = curve_of(intervals, clean & intervals.sharp)
     if curve is None or intervals.running is None:
-        return _own_pace(intervals, clean)
+        usual = [percentile(growth[clean & (growth > 0)], 65) for growth in intervals.growth]
+        each = np.array([np.nan if pace is None else pace for pace in usual])
+        return np.repeat(each[:, None], intervals.growth.shape[1], axis=1)
     return curve.growth(intervals.running, intervals.kv_use, intervals.step_s)
 
 
@@ -113,12 +115,6 @@ def _least_absolute(rows: Floats, trust: Floats, quantile: float) -> Floats:
         over = scaled @ x - 1
         weights = np.sqrt(trust * np.where(over > 0, quantile, 1 - quantile) / np.maximum(np.abs(over), 1e-3))
     return np.asarray(x / scale)
-
-
-def _own_pace(intervals: Intervals, clean: Mask) -> Floats:
-    usual = [percentile(growth[clean & (growth > 0)], 65) for growth in intervals.growth]
-    each = np.array([np.nan if pace is None else pace for pace in usual])
-    return np.repeat(each[:, None], intervals.growth.shape[1], axis=1)
 
 
 SLOW = 0.9  # below: a tenth of an instance is lost, more than healthy ones of one kind differ by
@@ -233,3 +229,19 @@ def piled(instances: Sequence[InstanceView]) -> list[InstanceView]:
 def usual_load(instances: Sequence[InstanceView]) -> float:
     """The median instance's requests."""
     return median(i.running for i in instances if i.running is not None)
+
+
+# The instances run the same number of requests to within this, when it is a limit and not their load that sets it.
+SAME = 0.05
+# Of the times at which requests wait: with a limit, as many run as the limit allows, but for slots being refilled.
+AT_THE_TOP = 0.7
+
+
+def ceiling_of(instances: Sequence[InstanceView]) -> int | None:
+    """What every instance runs at the most (max_num_seqs), where those that have requests waiting mostly run as many;
+    None where they do not."""
+    peaks = [i.running_peak for i in instances if i.running_peak is not None]
+    full = [i.full_share for i in instances if i.full_share is not None]
+    if not peaks or not full or max(peaks) - min(peaks) > SAME * max(peaks) or fmean(full) < AT_THE_TOP:
+        return None
+    return round(max(peaks))

@@ -222,7 +222,7 @@ STRETCH = 2  # of them an instance may be silent in already: scrapes differ by u
 
 
 class Edges(Struct, frozen=True):
-    """Tokens per interval, and the usual ones, of every instance.
+    """Tokens per interval, and the usual ones, of every instance of a window.
 
     each: (I, T-1), NaN where an interval has no growth of its own. steady: (I, T-1) those not beside a silent one.
     typical: (I,) of the steady ones.

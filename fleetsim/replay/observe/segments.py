@@ -37,6 +37,14 @@ def overlap_s(left: Floats, right: Floats, spans: Iterable[Still]) -> Floats:
     return total
 
 
+def inside(times: Floats, spans: Iterable[Still]) -> Mask:
+    """Whether each time lies in a span; a reading stands for the time up to the next, so the end does not."""
+    found = np.zeros(len(times), dtype=bool)
+    for span in spans:
+        found |= (times >= span.start_s) & (times < span.end_s)
+    return found
+
+
 def runs_of(mask: Mask) -> list[tuple[int, int]]:
     """First and last index of every run of True."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], mask, [False]]).astype(np.int8)))

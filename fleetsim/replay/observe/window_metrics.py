@@ -185,7 +185,7 @@ def _of_steps(w: Window) -> Iterator[_Series]:
         return np.array([float(of(part).sum()) if len(part.end_s) else np.nan for part in parts])
 
     count, elapsed = sums(lambda p: p.count), sums(lambda p: p.elapsed_s)
-    columns = {name: sums(lambda p, name=name: p.columns[name][0]) for name in steps.columns}
+    columns = {name: sums(lambda p, name=name: p.columns[name]) for name in steps.columns}
     yield "step_s", elapsed, count
     for metric, name, of in (
         ("trainer_idle_fraction", "wait_s", elapsed),
@@ -200,7 +200,7 @@ def _of_steps(w: Window) -> Iterator[_Series]:
     there, each = _rates(w.intervals, w.edges)
     # Over the steps' own time, as their count: a block can hold a hole.
     yield "instance_s_per_step", there * elapsed, count
-    if "tokens" in columns and steps.columns["tokens"][1] != "inferred":
+    if "tokens" in columns:
         yield "tokens_per_trained_token", there * each * elapsed, columns["tokens"]
 
 
