@@ -91,7 +91,7 @@ def _row(m: Quantity) -> str:
 def words_page() -> str:
     """docs/reference/words.md."""
     rows = [f"| `{name}` | {cell(b.meaning)} | {cell(b.lift)} |" for name, b in BINDINGS.items()]
-    checks = {str(check): question.asks for check, question in QUESTIONS.items()}
+    checks = {str(check): asks for check, asks in QUESTIONS.items()}
     return (
         WORDS_INTRO
         + "\n".join(rows)

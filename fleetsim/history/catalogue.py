@@ -16,15 +16,16 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Literal
 
 import numpy as np
 from msgspec import Struct
 
-from fleetsim.errors import InputError, Problem
-from fleetsim.history.counters import growth
+from fleetsim.config.tree import did_you_mean
+from fleetsim.errors import InputError, Problem, Problems
+from fleetsim.history.counters import growth, summed
 from fleetsim.history.history import Floats, InstanceId, Note
+from fleetsim.history.option_names import MAP
 from fleetsim.history.signals import BY_NAME, SIGNALS, Signal
 
 Part = Literal["value", "bucket", "sum", "count"]
@@ -105,26 +106,22 @@ def wanted(mapping: Mapping[str, str] | None = None) -> tuple[SignalMetrics, ...
 
     Raises InputError for unknown signal names (with the nearest one) and for metrics that do not parse.
     """
-    problems: list[Problem] = []
-    given: dict[str, Exposed] = {}
+    wrong, given = Problems(), dict[str, Exposed]()
     for name, metric in (mapping or {}).items():
-        if name not in BY_NAME:
-            near = get_close_matches(name, BY_NAME, n=1, cutoff=0.5)
-            remedy = f"did you mean {near[0]}?" if near else f"one of: {', '.join(BY_NAME)}"
-            problems.append(Problem("map", name, "no signal has this name", remedy))
-            continue
-        try:
+        with wrong.check():
+            if unknown := unknown_signals([name]):
+                raise InputError(unknown)
             given[name] = parse_metric(metric, f"map.{name}")
-        except InputError as error:
-            problems.extend(error.problems)
-    if problems:
-        raise InputError(problems)
-    out = []
-    for signal in SIGNALS:
-        metrics = (given[signal.name],) if signal.name in given else tuple(map(parse_metric, signal.metrics))
-        if metrics:
-            out.append(SignalMetrics(signal, metrics))
-    return tuple(out)
+    wrong.stop()
+    return tuple(
+        SignalMetrics(s, (given[s.name],) if s.name in given else tuple(map(parse_metric, s.metrics))) for s in SIGNALS
+    )
+
+
+def unknown_signals(names: Iterable[str]) -> list[Problem]:
+    """Names that are no signal."""
+    wrong = (name for name in names if name not in BY_NAME)
+    return [Problem(MAP, name, "no signal has this name", did_you_mean(name, BY_NAME)) for name in wrong]
 
 
 class Catalogue:
@@ -314,12 +311,8 @@ def _told(together: int, each: int) -> Iterable[str]:
 
 
 def _together(name: str, parts: Sequence[Floats]) -> Floats:
-    if len(parts) == 1:
-        return parts[0]
-    stack = np.stack(parts)
-    there = np.isfinite(stack).sum(axis=0)
-    total: Floats = np.where(there > 0, np.nansum(stack, axis=0), np.nan)
-    return total / np.maximum(there, 1) if name in _SHARES else total
+    there = np.isfinite(parts).sum(axis=0)
+    return summed(parts) / np.maximum(there, 1) if name in _SHARES else summed(parts)
 
 
 def _server(labels: Mapping[str, str]) -> Server:

@@ -7,6 +7,7 @@ nothing: the total after it holds the growth, only not when it happened.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -44,6 +45,12 @@ def _neighbours(values: Floats) -> _Neighbours:
     return _Neighbours(before, after, growth, restart)
 
 
+def lifespan(there: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """(..., T) whether there was a sample -> whether it lies between the first and the last, both included."""
+    begun = np.maximum.accumulate(there, axis=-1)
+    return begun & np.maximum.accumulate(there[..., ::-1], axis=-1)[..., ::-1]
+
+
 def no_total(values: Floats) -> tuple[int, int] | None:
     """(falls, changes) of a series (T,) that falls too often to be a running total: a rate, a gauge, or the totals of
     several engines in turn. None where it may be one."""
@@ -70,8 +77,7 @@ def restarts(values: Floats) -> NDArray[np.intp]:
     """How often each running total (..., T) started again, holes looked across: (...)."""
     n = _neighbours(values)
     ends_here = n.after == np.arange(1, values.shape[-1])  # a hole's restart is counted once, in its last interval
-    counted: NDArray[np.intp] = np.count_nonzero(n.restart & ends_here, axis=-1)
-    return counted
+    return np.asarray(np.count_nonzero(n.restart & ends_here, axis=-1))
 
 
 def mended(values: Floats) -> Floats:
@@ -107,3 +113,13 @@ def growth_between(times: Floats, values: Floats, ends_s: Floats) -> Floats:
     at = times[there]
     grown = np.maximum(np.diff(np.interp(ends_s, at, totals[there])), 0.0)
     return np.where((at[-1] <= ends_s[:-1]) | (at[0] >= ends_s[1:]), np.nan, grown)
+
+
+def summed(parts: Sequence[Floats]) -> Floats:
+    """Sum of the parts that are there; NaN where none is."""
+    if len(parts) == 1:
+        return parts[0]
+    stack = np.stack(parts).astype(float, copy=False)
+    out: Floats = np.nansum(stack, axis=0)
+    out[np.isnan(stack).all(axis=0)] = np.nan
+    return out

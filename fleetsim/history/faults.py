@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import text
-from fleetsim.history.counters import MAX_HOLE_S, no_total, restarts
+from fleetsim.history.counters import MAX_HOLE_S, lifespan, no_total, restarts
 from fleetsim.history.history import Buckets, Floats, History, InstanceId, Note
 from fleetsim.history.option_names import SELECTOR
 from fleetsim.history.signals import BY_NAME
@@ -31,10 +31,7 @@ def holes(values: Mapping[str, Floats], instances: Sequence[InstanceId], step_s:
     if main is None or not len(instances):
         return []
     there = np.isfinite(main)
-    index = np.arange(main.shape[1])
-    first = np.where(there.any(axis=1), there.argmax(axis=1), main.shape[1])
-    last = main.shape[1] - 1 - there[:, ::-1].argmax(axis=1)
-    inside = (index >= first[:, None]) & (index <= last[:, None])
+    inside = lifespan(there)
     lost = inside & ~there
     if not lost.any():
         return []

@@ -155,8 +155,8 @@ _EVENTS = "*tfevents*"
 def tracker_of(given: Path) -> Reader | None:
     """What reads the run; None where no tracker wrote it. `DATABASE#RUN` names one run of several; a run of wandb has
     an address. Raises InputError: several runs and none is named."""
-    if wandb.run_address(str(given)) is not None:
-        return partial(wandb.read_wandb_api, str(given))
+    if (address := wandb.run_address(str(given))) is not None:
+        return partial(wandb.read_wandb_api, str(given), *address)
     name, _, run = str(given).rpartition("#") if "#" in str(given) else (str(given), "", "")
     path = given if given.exists() or not run else Path(name)
     if path.is_dir():

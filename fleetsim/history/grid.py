@@ -62,7 +62,7 @@ def history_of(
             ]
         )
     times, step_s = _grid(mine, step_s, source)
-    coarse = _coarse(times, step_s)
+    coarse = np.unique(np.append(times[:1], _every_five_minutes(times, step_s)))  # both ends
     plain, histograms = [], []
     for s in mine:
         if catalogue.match(s.name, s.labels)[0].signal.kind == "histogram":
@@ -78,8 +78,7 @@ def sample(series: RawSeries, times: Floats, oldest_s: float) -> Floats:
     at = np.searchsorted(series.stamps, times + 1e-6, side="right") - 1
     found = np.maximum(at, 0)
     fresh = (at >= 0) & (times - series.stamps[found] <= oldest_s + 1e-6)
-    out: Floats = np.where(fresh, series.values[found], np.nan)
-    return out
+    return np.where(fresh, series.values[found], np.nan)
 
 
 def _in_order(series: RawSeries) -> RawSeries:
@@ -141,20 +140,11 @@ def _spacing(series: Sequence[RawSeries]) -> float:
     return max(1.0, float(whole) if whole and abs(spacing - whole) <= 0.05 * spacing else round(spacing, 3))
 
 
-def _coarse(times: Floats, step_s: float) -> Floats:
-    """Times for histograms: about every 5 minutes, both ends included, at least four intervals where there are."""
-    stride = max(1, min(round(HISTOGRAM_STEP_S / step_s), (len(times) - 1) // 4))
-    picked = np.unique(np.r_[0, np.arange(len(times) - 1, -1, -stride)])
-    out: Floats = times[picked]
-    return out
-
-
 # ------------------------------------------------------------------------------------------- of a Prometheus
 
 MAX_GRID = 20_000  # times; 24 h at 15 s are 5,760
 FALLBACK_STEP_S = 15.0
 FALLBACK_LOOKBACK_S = 300.0
-BUCKET_STEP_S = 300.0
 
 
 class Scrapes(Struct, frozen=True):
@@ -216,5 +206,5 @@ def sampling(start_s: float, end_s: float, step_s: float | None, scrapes: Scrape
 
 def _every_five_minutes(times: Floats, step_s: float) -> Floats:
     """Every 5 minutes of the grid, at least five times where it has as many, ending where it ends."""
-    every = max(int(min(BUCKET_STEP_S / step_s, (len(times) - 1) / 4)), 1)
+    every = max(int(min(HISTOGRAM_STEP_S / step_s, (len(times) - 1) / 4)), 1)
     return times[(len(times) - 1) % every :: every]

@@ -70,6 +70,16 @@ class StepLog(msgspec.Struct, frozen=True):
     def __len__(self) -> int:
         return len(next(iter(self.columns.values()), ()))
 
+    def where(self, kept: NDArray[np.bool_] | slice) -> StepLog:
+        """The rows of a mask (n,), or of a slice."""
+        columns = {name: values[kept] for name, values in self.columns.items()}
+        return msgspec.structs.replace(self, columns=columns)
+
+    def mean(self, column: str) -> float | None:
+        """Mean of a column over the rows that say it; None where none does."""
+        values = self.columns.get(column)
+        return None if values is None or not np.isfinite(values).any() else float(np.nanmean(values))
+
     @property
     def ends(self) -> Floats | None:
         """When each step ended: by the log's clock, else by the sum of their seconds; None where it has neither."""

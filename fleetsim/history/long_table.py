@@ -18,13 +18,13 @@ import importlib.util
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from difflib import get_close_matches
 from pathlib import Path
 
 import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from fleetsim.config.tree import did_you_mean
 from fleetsim.errors import InputError, OutsideError, Problem
 from fleetsim.history.catalogue import Catalogue, Exposed, SignalMetrics, wanted
 from fleetsim.history.grid import history_of
@@ -243,7 +243,6 @@ def _unknown(series: Sequence[RawSeries], catalogue: Catalogue, path: Path) -> l
     if not names:
         return []
     if all(s.name not in catalogue for s in series):
-        near = [m for n in names for m in get_close_matches(n, BY_NAME, n=1, cutoff=0.5)][:3]
-        remedy = f"did you mean {', '.join(near)}?" if near else f"signals: {', '.join(list(BY_NAME)[:12])}, ..."
+        remedy = did_you_mean(names[0], BY_NAME)
         raise InputError([Problem(f"{path}: signal", ", ".join(names[:5]), "no signal has these names", remedy)])
     return [Note("other", f"Not read, because no signal has these names: {', '.join(names[:8])}.")]

@@ -25,6 +25,7 @@ from fleetsim.history.catalogue import (
     specific,
     unreplicated,
 )
+from fleetsim.history.counters import summed
 from fleetsim.history.history import Buckets, Floats, History, Note
 from fleetsim.history.option_names import SELECTOR
 from fleetsim.history.signals import ADDED, BY_NAME, SCALES
@@ -351,17 +352,6 @@ def fuller_first(copies: Sequence[Floats], *, counter: bool) -> Floats:
     return out
 
 
-def summed(parts: Sequence[Floats]) -> Floats:
-    """Sum of the parts that are there; NaN where none is."""
-    if len(parts) == 1:
-        return parts[0]
-    stack = np.stack(parts).astype(float, copy=False)
-    out: Floats = np.nansum(stack, axis=0)
-    out[np.isnan(stack).all(axis=0)] = np.nan
-    return out
-
-
 def highest(parts: Sequence[Floats]) -> Floats:
     """The highest of the parts at each time."""
-    out: Floats = np.fmax.reduce(np.stack(parts))
-    return out
+    return np.asarray(np.fmax.reduce(np.stack(parts)))

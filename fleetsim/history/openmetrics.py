@@ -18,7 +18,7 @@ from fleetsim.faces import Text, text
 from fleetsim.history.catalogue import Catalogue, wanted
 from fleetsim.history.grid import history_of
 from fleetsim.history.history import History, Note, RawSeries
-from fleetsim.history.text import open_text
+from fleetsim.history.text import open_text, reading
 
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _LABEL = re.compile(
@@ -46,12 +46,8 @@ def read_openmetrics(
     path = Path(path)
     catalogue = Catalogue(wanted(mapping))
     reader = _Reader(catalogue, path)
-    try:
-        with open_text(path) as file:
-            reader.read(file)
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        rule = f"cannot be read as text: {error}"
-        raise InputError([Problem(str(path), path.name, rule, "give the file as it was written")]) from error
+    with reading(path), open_text(path) as file:
+        reader.read(file)
     series = reader.series()
     return history_of(series, catalogue, step_s=step_s, source=path.name, notes=reader.notes, selector=selector)
 

@@ -11,14 +11,14 @@ from msgspec import Struct
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import text
 from fleetsim.history import faults
-from fleetsim.history.catalogue import Catalogue, Sample, SignalMetrics, unreplicated, wanted
+from fleetsim.history.catalogue import Catalogue, Sample, SignalMetrics, unknown_signals, unreplicated, wanted
 from fleetsim.history.faults import bounded, one_job
 from fleetsim.history.grid import Sampling, Scrapes, offset_of, sampling
 from fleetsim.history.history import History, Note
 from fleetsim.history.merge import merge
 from fleetsim.history.option_names import END, START, STEP
 from fleetsim.history.prometheus import LOOKBACK_S, LOOKS, Prometheus, any_of, nothing, select
-from fleetsim.history.selection import MAPPED, METRIC, bare, unknown_signals, wrong, wrong_answer
+from fleetsim.history.selection import MAPPED, METRIC, bare, wrong, wrong_answer
 from fleetsim.history.signals import BY_NAME
 from fleetsim.history.window import shown
 from fleetsim.records import replace
@@ -127,11 +127,7 @@ def _mapped(signal: str, expr: str, window: str) -> Iterator[_Query]:
 
 
 def _samples(
-    prometheus: Prometheus,
-    queries: list[_Query],
-    mapping: Mapping[str, str],
-    when: Sampling,
-    progress: Progress | None,
+    prometheus: Prometheus, queries: list[_Query], mapping: Mapping[str, str], when: Sampling, progress: Progress | None
 ) -> tuple[list[Sample], list[Sample]]:
     """Asks the queries, one after the other: (samples on the grid, histograms' samples). Raises InputError for mapped
     expressions that do not give what they should, all at once."""

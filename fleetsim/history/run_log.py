@@ -12,8 +12,10 @@ from pathlib import Path
 import numpy as np
 
 from fleetsim import units
+from fleetsim.config.tree import did_you_mean
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import flag, text
+from fleetsim.history.counters import summed
 from fleetsim.history.faults import representable
 from fleetsim.history.history import Floats, History, Note, StepLog
 from fleetsim.history.option_names import FRAMEWORK, mapped
@@ -119,11 +121,9 @@ def run_log(
             [Problem(str(path), _shown(table.names), rule, text("map them: {} (docs/run_logs.md)", _COLUMN))]
         )
     first, warming = warm_up(columns)
-    if warming is not None:
-        columns = {name: values[first:] for name, values in columns.items()}
-        notes.append(warming)
-    times, step_s = _window(columns)
-    log = StepLog(known.name, columns, metrics)
+    notes += [] if warming is None else [warming]
+    log = StepLog(known.name, columns, metrics).where(slice(first, None))
+    times, step_s = _window(log.columns)
     return History(times, step_s, (), {}, {}, {}, (), log, tuple(notes), f"{path.name} ({known.name})")
 
 
@@ -153,8 +153,7 @@ def _mapped(mapping: Mapping[str, str], names: Collection[str], path: Path) -> t
     for key, metric in mapping.items():
         column = key.removeprefix("trainer.")
         if column not in COLUMNS or column in ("step", "time_s"):
-            near = get_close_matches(column, COLUMNS, n=1, cutoff=0.5)
-            remedy = f"did you mean {near[0]}?" if near else f"one of: {', '.join(list(COLUMNS)[2:])}"
+            remedy = did_you_mean(column, list(COLUMNS)[2:])
             problems.append(Problem("map", key, "a step log has no such column", remedy))
         elif metric not in names:
             near = get_close_matches(metric, names, n=1, cutoff=0.5)
@@ -170,9 +169,8 @@ def _mapped(mapping: Mapping[str, str], names: Collection[str], path: Path) -> t
 def framework_of(name: str) -> FrameworkLog:
     """The framework of a name. Raises InputError, with the nearest name."""
     if name not in BY_NAME:
-        near = get_close_matches(name.lower(), BY_NAME, n=1, cutoff=0.4)
-        remedy = f"did you mean {near[0]}?" if near else f"one of: {', '.join(BY_NAME)}"
-        raise InputError([Problem(FRAMEWORK, name, "no framework of this name is known", remedy)])
+        rule = "no framework of this name is known"
+        raise InputError([Problem(FRAMEWORK, name, rule, did_you_mean(name.lower(), BY_NAME))])
     return BY_NAME[name]
 
 
@@ -215,11 +213,8 @@ def _value(entry: Entry, values: Mapping[str, Floats]) -> Floats | None:
     there = [values[m] for m in entry.metrics if m in values]
     if not there:
         return None
-    out: Floats = np.array(there[0])
-    if entry.how == "sum":
-        out = np.nansum(np.stack(there), axis=0)
-        out[np.isnan(np.stack(there)).all(axis=0)] = np.nan
-    else:
+    out = summed(there) if entry.how == "sum" else there[0].copy()
+    if entry.how != "sum":
         for other in there[1:]:
             out = np.where(np.isnan(out), other, out)
     if entry.how == "growth":

@@ -154,6 +154,8 @@ def _checked(text: str | bytes, where: str) -> Header:
     columns = header.steps.columns.values() if header.steps else ()
     if len(header.configs) != len(header.instances):
         raise damaged(where, f"{len(header.instances)} instances but {len(header.configs)} configs")
+    if len({tuple(h.times) for h in header.histograms.values()}) > 1:
+        raise damaged(where, "its histograms have different times")
     if len({len(c) for c in columns}) > 1:
         raise damaged(where, "the columns of its step log have different lengths")
     return header

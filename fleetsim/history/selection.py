@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from fleetsim.config.tree import did_you_mean
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import text
-from fleetsim.history.catalogue import Catalogue, base_key, unreplicated
+from fleetsim.history.catalogue import Catalogue, base_key, unknown_signals, unreplicated
 from fleetsim.history.history import Note, RawSeries, SeriesData
 from fleetsim.history.option_names import MAP, SELECTOR
 from fleetsim.history.signals import BY_NAME
@@ -97,15 +96,6 @@ def parse_map(pairs: Iterable[str], *, known: bool = True) -> dict[str, str]:
     if problems:
         raise InputError(problems)
     return mapping
-
-
-def unknown_signals(mapping: Mapping[str, str]) -> list[Problem]:
-    """Names that are no signal."""
-    return [
-        Problem(MAP, name, "no signal has this name", did_you_mean(name, BY_NAME))
-        for name in mapping
-        if name not in BY_NAME
-    ]
 
 
 def wrong_answer(name: str, expr: str, series: list[SeriesData]) -> list[Problem]:

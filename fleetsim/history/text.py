@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import gzip
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Annotated
 
 from msgspec import DecodeError, Meta
 from msgspec.json import Decoder
+
+from fleetsim.errors import InputError, Problem
 
 
 def open_text(path: Path, newline: str | None = None) -> IO[str]:
@@ -20,6 +23,16 @@ def open_text(path: Path, newline: str | None = None) -> IO[str]:
     if packed:
         return gzip.open(path, "rt", encoding="utf-8-sig", newline=newline)
     return path.open(encoding="utf-8-sig", newline=newline)
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """What goes wrong inside is the file's fault. Raises InputError."""
+    try:
+        yield
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        rule = f"cannot be read as text: {error}"
+        raise InputError([Problem(str(path), path.name, rule, "give the file as it was written")]) from error
 
 
 Pairs = list[tuple[str, float]]

@@ -116,11 +116,12 @@ def run_address(given: str) -> tuple[str, str] | None:
     return f"{found[2]}/{found[3]}/{found[4]}", SERVER if found[1] == "wandb.ai" else f"https://{found[1]}"
 
 
-def read_wandb_api(given: str, wanted: Callable[[str], bool] | None) -> tuple[RunLogTable, list[Note]]:
-    """The history of a run by the public API, with the key that the user's wandb has. Raises InputError."""
-    address = run_address(given)
-    assert address is not None
-    run, server = address
+def read_wandb_api(
+    given: str, run: str, server: str, wanted: Callable[[str], bool] | None
+) -> tuple[RunLogTable, list[Note]]:
+    """The history of a run by the public API, with the key that the user's wandb has. given: as it was written.
+
+    Raises InputError."""
 
     def refused(rule: str, remedy: str) -> InputError:
         return InputError([Problem("history", given, rule, remedy)])

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from datetime import UTC, datetime
 
 import numpy as np
 
 from fleetsim.errors import InputError, Problem
 from fleetsim.faces import text
-from fleetsim.history.history import Buckets, Floats, History, StepLog
+from fleetsim.history.history import Buckets, History, StepLog
 from fleetsim.history.option_names import END, START
 from fleetsim.records import replace
 from fleetsim.units import seconds
@@ -102,7 +101,8 @@ def window(history: History, start_s: float, end_s: float) -> History:
     if not keep.any():
         raise InputError([_outside(history, start_s, end_s)])
     values = {name: at[:, keep] for name, at in history.values.items()}
-    present = _present(values, len(history.instances))
+    seen = [np.isfinite(at).any(axis=1) for at in values.values()]
+    present = np.any(seen, axis=0) if seen else np.ones(len(history.instances), dtype=np.bool_)
     return replace(
         history,
         times=history.times[keep],
@@ -115,13 +115,6 @@ def window(history: History, start_s: float, end_s: float) -> History:
     )
 
 
-def _present(values: Mapping[str, Floats], count: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    present = np.zeros(count, dtype=np.bool_)
-    for at in values.values():
-        present |= np.isfinite(at).any(axis=1)
-    return present if values else np.ones(count, dtype=np.bool_)
-
-
 def _buckets(b: Buckets, start_s: float, end_s: float, present: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Buckets:
     first = max(int(np.searchsorted(b.times, start_s + 1e-6, side="right")) - 1, 0)
     last = int(np.searchsorted(b.times, end_s + 1e-6, side="right"))
@@ -132,20 +125,13 @@ def _rows(steps: StepLog | None, start_s: float, end_s: float) -> StepLog | None
     at = None if steps is None else steps.ends
     if steps is None or at is None:
         return steps
-    keep = (at > start_s - 1e-6) & (at <= end_s + 1e-6)
-    return replace(steps, columns={name: column[keep] for name, column in steps.columns.items()})
+    return steps.where((at > start_s - 1e-6) & (at <= end_s + 1e-6))
 
 
 def _outside(history: History, start_s: float, end_s: float) -> Problem:
     what = f"{shown(start_s)} to {shown(end_s)}"
-    if not len(history.times):
-        return Problem("window", what, "the history holds no times at all", "read it again, over a longer window")
     has = f"{shown(history.start_s)} to {shown(history.end_s)}"
     if end_s < start_s:
         return Problem("window", what, "ends before it starts", text("swap {} and {}", START, END))
-    return Problem(
-        "window",
-        what,
-        f"holds no reading: the history has {has}, every {seconds(history.step_s)}",
-        "give a window inside that",
-    )
+    rule = f"holds no reading: the history has {has}, every {seconds(history.step_s)}"
+    return Problem("window", what, rule, "give a window inside that")

@@ -20,7 +20,6 @@ from fleetsim.config.profile_files import profile_text
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.transport import sync_times
 from fleetsim.errors import FleetsimError, InputError, Problem
-from fleetsim.faces import Text, flag, text
 from fleetsim.files import replace_file
 from fleetsim.job.base_job import load
 from fleetsim.job.trials import Trials
@@ -34,7 +33,7 @@ from fleetsim.replay.change.what_if import KeySweep, WhatIf, changed, next_step,
 from fleetsim.replay.diagnose.finding import Withheld
 from fleetsim.replay.diagnose.mending import mended, unless_mended
 from fleetsim.replay.implied.implied_scenario import Implied, measured_by
-from fleetsim.replay.questions import Questions
+from fleetsim.replay.questions import SAY_MORE, Questions
 from fleetsim.replay.run import Replayed
 from fleetsim.replay.words import changes_words
 from fleetsim.search.advice import Advised, advice_data
@@ -76,8 +75,7 @@ def answer(
     model = result.implied
     if model is None:
         rule = f"cannot be simulated: {result.unsimulated}"
-        remedy = text("give what is missing with {}, or a {}", flag("given", "KEY=VALUE"), Text("--scenario", "job"))
-        raise InputError([Problem("replay", result.observed.source, rule, remedy)])
+        raise InputError([Problem("replay", result.observed.source, rule, SAY_MORE)])
     answers = Answers(verification=verification)
     if questions.changes:
         progress("what if: before and after")

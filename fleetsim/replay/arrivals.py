@@ -13,19 +13,16 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.requests import run_requests
-from fleetsim.engine.step_time import StepTime
 from fleetsim.history.counters import mended
 from fleetsim.history.history import Buckets, Floats, History
 from fleetsim.records import replace
 from fleetsim.replay.implied.implied_scenario import Implied
 from fleetsim.replay.implied.stretch import own_paces
-from fleetsim.replay.observe.interruptions import have_rhythm
 from fleetsim.replay.observe.observed import Observed
+from fleetsim.replay.observe.segments import have_rhythm
+from fleetsim.sim.engines import Engine
 from fleetsim.workload.lengths import sample_lengths
-
-Engine = tuple[StepTime, EngineLimits]
 
 
 class Sent(Struct, frozen=True):

@@ -13,7 +13,7 @@ from fleetsim.replay.change.recommendation import AdvisedFleet
 from fleetsim.replay.compared_quantities import catalogued, error_words
 from fleetsim.replay.diagnose.checks.case import WAITS
 from fleetsim.replay.diagnose.cures import Cure
-from fleetsim.replay.diagnose.finding import QUESTIONS, Finding, Verdict
+from fleetsim.replay.diagnose.finding import Finding, Verdict, called
 from fleetsim.replay.diagnose.mending import trusted
 from fleetsim.replay.implied.implied_scenario import Implied
 from fleetsim.replay.run import Replayed
@@ -83,7 +83,7 @@ def _lines(
         yield from list(cures[0].lines(0.0))[3:]
     for fault in further_faults(result.verdict):
         price = words.size_words(fault)
-        what = f"{QUESTIONS[fault.check].called}: {fault.title}"
+        what = f"{called(fault.check)}: {fault.title}"
         yield "also", what if price is None else f"{what}; {price}"
 
 
@@ -134,7 +134,7 @@ def evidence_words(grounds: Sequence[str]) -> str:
 
 def _fine(verdict: Verdict) -> str:
     """What is ruled out, by name as far as one line has room."""
-    names = [QUESTIONS[f.check].called for f in verdict.findings if f.state == "ok"]
+    names = [called(f.check) for f in verdict.findings if f.state == "ok"]
     if len(", ".join(names)) <= _LINE:
         return ", ".join(names)
     few = names
@@ -148,7 +148,7 @@ def _open(verdict: Verdict) -> str:
     asked: dict[str, list[str]] = {}
     for f in verdict.findings:
         if f.state == "unknown":
-            asked.setdefault(f.missing or f.title, []).append(QUESTIONS[f.check].called)
+            asked.setdefault(f.missing or f.title, []).append(called(f.check))
     return "; ".join(f"{', '.join(names)}: {missing}" for missing, names in asked.items())
 
 
@@ -159,20 +159,15 @@ def replay_document(result: Replayed, answers: Answers, advice: Sequence[Mapping
     zero; the last bound of a histogram is null where it has none. advice: what can be simulated from the job's file,
     empty where none was written.
     """
-    held, verified, back = answers.withheld, answers.verification, result.backtest
+    held, verified, back, account = answers.withheld, answers.verification, result.backtest, result.observed.account
+    phases = [
+        {"name": p.name, "seconds": p.seconds, "share": p.share, "course": p.course.kind, "since_step": p.since_step}
+        for p in (() if account is None else account.phases)
+    ]
     return {
         **versions("replay"),
         **told(window_facts(result, answers)),
-        "phases": [
-            {
-                "name": p.name,
-                "seconds": p.seconds,
-                "share": p.share,
-                "course": p.course.kind,
-                "since_step": p.since_step,
-            }
-            for p in (() if result.observed.account is None else result.observed.account.phases)
-        ],
+        "phases": phases,
         "diagnosis": [cure.document() for cure in result.cures],
         "verdict": as_dict(result.verdict),
         "priced_on_assumptions": list(result.priced),

@@ -18,12 +18,11 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.config.sections import ObservedConfig
 from fleetsim.config.tree import is_touched, value_at
 from fleetsim.faces import flag, setting
-from fleetsim.history.history import Floats, History
+from fleetsim.history.history import Floats, History, StepLog
 from fleetsim.job.derived_values import SECONDS as GIVEN_SECONDS
 from fleetsim.job.derived_values import SLOWDOWN, as_alone
 from fleetsim.job.facts import STEP_SEEN
 from fleetsim.job.uncertainty import CONFIDENCE
-from fleetsim.records import replace
 from fleetsim.replay.implied.engine import CORRELATION, DOUBT
 from fleetsim.replay.implied.implied_scenario import Implied, implied
 from fleetsim.replay.implied.stretch import found_pauses
@@ -31,7 +30,7 @@ from fleetsim.replay.implied.workload import OUTPUT
 from fleetsim.replay.observe.lengths import logged_lengths
 from fleetsim.replay.observe.observe import observe
 from fleetsim.replay.observe.observed import LoggedLaw, Observed
-from fleetsim.replay.observe.steps import steps_of
+from fleetsim.replay.observe.steps import steps_of, steps_of_log
 
 _Z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
 # Column of a window's steps, the path that it becomes (the first that holds some of it), and what it is called.
@@ -54,17 +53,16 @@ def records_of(
     log = history.steps
     if rows is not None and rows.step_s() is not None:
         series = rows.elapsed_s / rows.count
-        yield _record("run.steps", STEP_SEEN, interval_of(series), "s", history.source, int(np.isfinite(series).sum()))
+        yield _series("run.steps", STEP_SEEN, series, "s", history.source)
     for column, paths, what in _TIMED:
         if rows is None or column not in rows.columns:
             continue
         if column != "sync_s" and not any(path in values for path in paths):
             continue  # of a sync what its transport comes to may stand, where that is as long as the observed one
-        series = rows.columns[column][0] / rows.count
+        series = rows.columns[column] / rows.count
         metric = column if log is None else log.metrics.get(column, column)
         place = next((path for path in paths if values.get(path)), paths[0])
-        steps = int(np.isfinite(series).sum())
-        yield _record(place, what, interval_of(series), "s", f"{history.source}: {metric}", steps)
+        yield _series(place, what, series, "s", f"{history.source}: {metric}")
     yield from _lengths(history, observed, values)
     if SLOWDOWN in values:
         factor = float(values[SLOWDOWN])
@@ -74,38 +72,32 @@ def records_of(
         elif found.speed is not None and found.speed.held_out is not None:
             doubt = 1.0 + max(_LEAST_DOUBT, found.speed.held_out)
         interval = factor, factor / doubt, factor * doubt
-        yield _record(SLOWDOWN, "slowdown of the engines", interval, "", f"{history.source}: {by}", 0)
+        yield _record(SLOWDOWN, "slowdown of the engines", interval, "", f"{history.source}: {by}")
 
 
 def _lengths(history: History, observed: Observed, values: Mapping[str, Any]) -> Iterator[ObservedConfig]:
     lengths, log = observed.lengths, history.steps
     if lengths is None or OUTPUT not in values:
         return
-    columns = {} if log is None else log.columns
-    law, metric = lengths.law, "length_mean" if log is None else log.metrics.get("length_mean", "length_mean")
-    where = f"{history.source}: {metric}"
-    if law is None or "length_mean" not in columns:
+    if log is None or lengths.law is None:
         share = 1.0 / math.sqrt(max(1.0, sum(lengths.count)))
-        mean = (lengths.mean, lengths.mean * (1 - share), lengths.mean * (1 + share))
-        yield _record(OUTPUT, "mean output length", mean, "tokens", history.source, 0)
+        ends = lengths.mean, lengths.mean * (1 - share), lengths.mean * (1 + share)
+        yield _record(OUTPUT, "mean output length", ends, "tokens", history.source)
         return
-    steps = int(np.isfinite(columns["length_mean"]).sum())
-    yield _record(f"{OUTPUT}.mean", "mean output length", interval_of(columns["length_mean"]), "tokens", where, steps)
-    spread = _spread(history, law)
-    yield _record(f"{OUTPUT}.cv", "spread of the lengths (cv before the cap)", spread, "", where, steps)
+    where = f"{history.source}: {log.metrics.get('length_mean', 'length_mean')}"
+    mean = _series(f"{OUTPUT}.mean", "mean output length", log.columns["length_mean"], "tokens", where)
+    yield mean
+    spread = _spread(log, lengths.law)
+    yield _record(f"{OUTPUT}.cv", "spread of the lengths (cv before the cap)", spread, "", where, mean.steps)
 
 
-def _spread(history: History, law: LoggedLaw) -> tuple[float, float, float]:
+def _spread(log: StepLog, law: LoggedLaw) -> tuple[float, float, float]:
     """The cv and its interval: of the laws of twelve halves of the steps (each row drawn by itself)."""
-    log = history.steps
-    assert log is not None
     draws = np.random.default_rng(0)
     found = []
     for _ in range(_HALVES):
-        half = draws.random(len(log)) < 0.5
-        part = replace(history, steps=replace(log, columns={name: v[half] for name, v in log.columns.items()}))
-        rows = steps_of(part, (), None) if half.any() else None
-        seen = None if rows is None else logged_lengths(part, rows)
+        half = log.where(draws.random(len(log)) < 0.5)
+        seen = logged_lengths(half, steps_of_log(half)) if len(half) else None
         if seen is not None and seen.law is not None:
             found.append(math.log(seen.law.cv / law.cv))
     # Halves of a sample scatter about the whole as the whole does about the truth.
@@ -133,8 +125,13 @@ def interval_of(values: Floats) -> tuple[float, float, float]:
     return mean, max(0.0, mean - half), mean + half
 
 
+def _series(path: str, what: str, values: Floats, unit: str, source: str) -> ObservedConfig:
+    """The record of a mean over steps."""
+    return _record(path, what, interval_of(values), unit, source, int(np.isfinite(values).sum()))
+
+
 def _record(
-    path: str, what: str, interval: tuple[float, float, float], unit: str, source: str, steps: int
+    path: str, what: str, interval: tuple[float, float, float], unit: str, source: str, steps: int = 0
 ) -> ObservedConfig:
     value, low, high = (float(f"{x:.4g}") for x in interval)
     return ObservedConfig(path=path, what=what, value=value, low=low, high=high, unit=unit, source=source, steps=steps)

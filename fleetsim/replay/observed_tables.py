@@ -9,8 +9,8 @@ from typing import Any
 from fleetsim import units
 from fleetsim.quantities import quantity
 from fleetsim.replay.observe.interruptions import Pauses
-from fleetsim.replay.observe.observed import FleetView, InstanceView, LoggedRollout, Observed, Reading
-from fleetsim.replay.words import source_mark
+from fleetsim.replay.observe.observed import FleetView, InstanceView, LengthHistogram, LoggedRollout, Observed, Reading
+from fleetsim.replay.words import short, source_mark
 from fleetsim.tell.characters import sparkline
 from fleetsim.tell.document import Block, Section, Table, Words, followed
 
@@ -31,7 +31,7 @@ def observed_sections(observed: Observed) -> Iterator[Section]:
         yield _section(Table("rollout, as the run log tells it", ("", ""), tuple(_logged(observed.logged)), left=2))
     yield _section(trainer(observed))
     if observed.lengths is not None:
-        yield _section(lengths(observed))
+        yield _section(lengths(observed.lengths))
 
 
 def _section(table: Table) -> Section:
@@ -159,11 +159,8 @@ def _instance(i: InstanceView) -> tuple[str, ...]:
 
 
 def _name(i: InstanceView) -> str:
-    name = str(i.id)
-    if len(name) > _NAME_WIDTH:  # the end tells pods of one deployment apart
-        name = f"...{name[3 - _NAME_WIDTH :]}"
     restarts = f" ({units.plural(i.restarts, 'restart')})" if i.restarts else ""
-    return f"{name}{restarts}{' slow' if i.straggler else ''}"
+    return f"{short(str(i.id), _NAME_WIDTH)}{restarts}{' slow' if i.straggler else ''}"
 
 
 def _maybe(x: float | None) -> str:
@@ -212,15 +209,12 @@ def _queue(observed: Observed) -> Told:
     )
 
 
-def lengths(observed: Observed) -> Table:
+def lengths(seen: LengthHistogram) -> Table:
     """Mean, quantiles and shape of the output lengths; prompts and groups."""
-    return Table("response lengths of finished requests", ("", ""), tuple(_lengths(observed)), left=2)
+    return Table("response lengths of finished requests", ("", ""), tuple(_lengths(seen)), left=2)
 
 
-def _lengths(observed: Observed) -> Told:
-    ls = observed.lengths
-    if ls is None:
-        return
+def _lengths(ls: LengthHistogram) -> Told:
     each = (("p50", 0.5, ls.p50), ("p90", 0.9, ls.p90), ("p99", 0.99, ls.p99))
     quantiles = ", ".join(f"{name} {'above ' if ls.unbounded(q) else ''}{units.number(x)}" for name, q, x in each)
     yield "output tokens", f"mean {units.number(ls.mean)}, {quantiles}"

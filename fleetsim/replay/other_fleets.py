@@ -14,6 +14,7 @@ from fleetsim.replay.answers import Answers
 from fleetsim.replay.change.recommendation import AdvisedFleet
 from fleetsim.replay.change.verification import Verification
 from fleetsim.replay.change.what_if import KeyPoint, KeySweep, WhatIf
+from fleetsim.replay.diagnose.finding import Withheld
 from fleetsim.replay.model_pictures import candidate_charts, swept_charts
 from fleetsim.replay.words import changes_words
 from fleetsim.tell.charts.chart import Chart
@@ -57,9 +58,12 @@ def fleets_sections(answers: Answers, drawn: bool) -> Iterator[Section]:
         yield _sweep_section(answers.sweep, changes, swept_charts(answers.sweep, advised) if drawn else ())
     blocks: tuple[Block, ...] = ()
     if advised is not None:
-        blocks = (*recommendation_blocks(answers), *present(pair(*candidate_charts(advised)) if drawn else None))
+        blocks = (
+            *recommendation_blocks(advised, answers),
+            *present(pair(*candidate_charts(advised)) if drawn else None),
+        )
     elif answers.withheld is not None:
-        blocks = tuple(withheld_blocks(answers))
+        blocks = tuple(withheld_blocks(answers.withheld, answers.then))
     yield Section("Recommendation", blocks, short="recommendation")
 
 
@@ -165,11 +169,9 @@ def _below(answer: KeySweep) -> Iterator[Cell]:
         yield Words(tail=f"now {answer.key} = {answer.now}")
 
 
-def recommendation_blocks(answers: Answers) -> tuple[Block, ...]:
+def recommendation_blocks(found: AdvisedFleet, answers: Answers) -> tuple[Block, ...]:
     """The count, what it is predicted to do, the queue's cap, the patch and the way back."""
-    found, plan = answers.recommendation, answers.plan
-    assert found is not None
-    patch = answers.patch if found.resized else None
+    plan, patch = answers.plan, answers.patch if found.resized else None
     change: tuple[Block, ...] = ()
     if patch is not None:
         yaml = Verbatim(patch.yaml.rstrip())
@@ -225,10 +227,8 @@ def _notes(found: AdvisedFleet) -> Iterator[str]:
         yield f"note: {found.extrapolated.text}"
 
 
-def withheld_blocks(answers: Answers) -> Iterator[Block]:
+def withheld_blocks(held: Withheld, then: AdvisedFleet | None) -> Iterator[Block]:
     """Why nothing is recommended, and what the fleet would be once that is mended."""
-    held, then = answers.withheld, answers.then
-    assert held is not None
     yield Words(f"Nothing is recommended now: {held.why}.", strong=True)
     if then is not None:
         than = f" instead of {then.was:,}" if then.resized else ", as now"

@@ -13,9 +13,8 @@ from fleetsim.history.history import Floats
 from fleetsim.quantities import quantity
 from fleetsim.replay.observe.interruptions import Pauses
 from fleetsim.replay.observe.observed import Observed
-from fleetsim.replay.observe.over_time import DOING, Activity, Doing
-from fleetsim.replay.observe.series import Bins, FleetSeries, QueueSeries, TrainerSeries
-from fleetsim.replay.words import span_of_time
+from fleetsim.replay.observe.over_time import DOING, Activity, Bins, Doing, FleetSeries, QueueSeries, TrainerSeries
+from fleetsim.replay.words import short, span_of_time
 from fleetsim.tell.charts.axes import Clock, from_zero
 from fleetsim.tell.charts.bounded import known, stepped, together, wide_enough
 from fleetsim.tell.charts.chart import Chart, ChartSeries, Mark, MarkLook, Panel, Plot, Span, Spans, look
@@ -43,8 +42,6 @@ _EACH = {
     "running": ("requests running on an instance", 110),
     "waiting": ("requests waiting in an instance", 80),
 }
-# Characters of an instance's name in a legend, or beside its row; its end tells pods of one deployment apart.
-_LONGEST = 20
 
 
 class Scene(Struct, frozen=True):
@@ -151,12 +148,12 @@ def _how(rows: Floats) -> str:
 def activity_chart(activity: Activity, whole_s: float) -> Chart:
     """A strip for each instance. whole_s: of the window, of which this may be the end."""
     clock = Clock.of(activity.from_s, activity.until_s)
-    strips = sorted(activity.strips, key=lambda one: _natural(str(one.id)))
+    strips = sorted(((str(one), spans) for one, spans in activity.strips), key=lambda strip: _natural(strip[0]))
     rows = tuple(
-        (short(str(one.id)), [Span(doing, clock.at(start_s), clock.at(end_s)) for doing, start_s, end_s in one.spans])
-        for one in strips
+        (short(name), [Span(doing, clock.at(start_s), clock.at(end_s)) for doing, start_s, end_s in spans])
+        for name, spans in strips
     )
-    used = {doing for one in activity.strips for doing, _, _ in one.spans}
+    used = {doing for _, spans in strips for doing, _, _ in spans}
     part = activity.until_s - activity.from_s < 0.999 * whole_s
     words = f"Each row is an instance, from {span_of_time(activity.from_s, activity.until_s)}"
     words += ", the end of the window." if part else "."
@@ -173,11 +170,6 @@ def activity_chart(activity: Activity, whole_s: float) -> Chart:
 def _natural(name: str) -> list[tuple[int, int, str]]:
     """rollout-2 before rollout-10."""
     return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in re.findall(r"[0-9]+|[^0-9]+", name)]
-
-
-def short(name: str, most: int = _LONGEST) -> str:
-    """A name that fits beside a row."""
-    return name if len(name) <= most else f"...{name[3 - most :]}"
 
 
 def _binned(name: str, scene: Scene, bins: Bins, values: Floats, style: MarkLook = look(0)) -> ChartSeries:  # noqa: B008
@@ -236,7 +228,7 @@ def queue_chart(queue: QueueSeries, observed: Observed, scene: Scene) -> Chart:
     clock, q, batch = scene.clock, observed.queue, observed.trainer.batch_samples
     each, words = [], ""
     if queue.depth is not None:
-        lines = _depth(queue, clock)
+        lines = _depth(queue, queue.depth, clock)
         most = max((v for line in lines if line.kind != "band" for v in line.y if v is not None), default=0.0)
         level = None
         if batch is not None and 0.2 * batch.value <= most:
@@ -258,15 +250,14 @@ def queue_chart(queue: QueueSeries, observed: Observed, scene: Scene) -> Chart:
     return scene.chart("queue", "Queue of finished samples", words.strip(), each, shaded=False)
 
 
-def _depth(queue: QueueSeries, clock: Clock) -> list[ChartSeries]:
+def _depth(queue: QueueSeries, depth: Floats, clock: Clock) -> list[ChartSeries]:
     """As read, held from one reading to the next; where readings are taken together, their mean and their highest."""
-    assert queue.depth is not None
     if queue.highest is None:
-        x, y = stepped(clock, queue.start_s, queue.end_s, queue.depth)
+        x, y = stepped(clock, queue.start_s, queue.end_s, depth)
         return [ChartSeries(quantity("queue_depth").title, "steps", x, y, fill=True)]
-    at, depth = clock.places((queue.start_s + queue.end_s) / 2), known(queue.depth)
-    band = ChartSeries("up to the highest reading", "band", at, known(queue.highest), low=depth)
-    return [band, ChartSeries("mean", "line", at, depth)]
+    at, mean = clock.places((queue.start_s + queue.end_s) / 2), known(depth)
+    band = ChartSeries("up to the highest reading", "band", at, known(queue.highest), low=mean)
+    return [band, ChartSeries("mean", "line", at, mean)]
 
 
 def pauses_chart(pauses: Pauses, scene: Scene) -> Chart:

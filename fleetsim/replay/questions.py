@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from msgspec import Struct, field
 
 from fleetsim.errors import InputError, Problem, Problems
-from fleetsim.faces import SET, flag, text
+from fleetsim.faces import SET, Text, flag, text
 from fleetsim.job.fields import scenario_or_preset
 from fleetsim.job.settings import Option
 from fleetsim.records import replace
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from fleetsim.replay.change.plan import SavedPlan
 
 CHANGE = "Another fleet on the same history"
+SAY_MORE = text("give what is missing with {}, or a {}", flag("given", "KEY=VALUE"), Text("--scenario", "job"))
+"""What helps where a window does not say enough to simulate it."""
 
 
 class Questions(Struct, frozen=True):

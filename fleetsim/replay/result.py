@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from fleetsim import units
 from fleetsim.errors import InputError, Problem
-from fleetsim.faces import Text, flag, text
+from fleetsim.faces import Text
 from fleetsim.job.result import SILENT, Briefed, Later, Watch, unchanging
 from fleetsim.quantities import quantity
 from fleetsim.records import as_dict, replace
+from fleetsim.replay.questions import SAY_MORE
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from fleetsim.replay.backtest import Backtest
     from fleetsim.replay.change.recommendation import AdvisedFleet
     from fleetsim.replay.diagnose.finding import Verdict
-    from fleetsim.replay.observe.observed import Observed, Reading
+    from fleetsim.replay.observe.observed import Observed
     from fleetsim.replay.run import Replayed
     from fleetsim.tell.document import Document
 
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
 # answer has it (of the oldest sample the largest age: a run's metric is the mean), and where it stands, None where the
 # window does not have it.
 _FIGURES: Mapping[str, tuple[str, Callable[[ReplayResult], float | None]]] = {
-    "step_s": ("", lambda r: _value(r.observed.trainer.step_s)),
-    "trainer_idle_fraction": ("", lambda r: _value(r.observed.trainer.idle_fraction)),
+    "step_s": ("", lambda r: _of(r.observed.trainer.step_s, "value")),
+    "trainer_idle_fraction": ("", lambda r: _of(r.observed.trainer.idle_fraction, "value")),
     "sync_fraction": ("", lambda r: r.observed.trainer.of_step(r.observed.trainer.sync_s)),
     "pause_share": ("", lambda r: _of(r.observed.pauses, "share")),
     "generated_tok_s": ("", lambda r: _of(r.observed.fleet, "tok_s")),
@@ -87,10 +88,6 @@ def _of(view: object, name: str) -> float | None:
     """A number of a view of the window, where there is such a view."""
     found = None if view is None else getattr(view, name)
     return None if found is None else float(found)
-
-
-def _value(reading: Reading | None) -> float | None:
-    return None if reading is None else reading.value
 
 
 @unchanging
@@ -207,9 +204,7 @@ class ReplayResult(Briefed):
         """Why there is none: the window cannot be simulated, or nobody asked."""
         if self.replayed.unsimulated is not None:
             unasked = f"the window cannot be simulated: {self.replayed.unsimulated}"
-            remedy = text(
-                "give what is missing with {}, or a {}", flag("given", "KEY=VALUE"), Text("--scenario", "job")
-            )
+            remedy = SAY_MORE
         return InputError([Problem(what, self.history.source, unasked, remedy)])
 
     def to_pandas(self) -> pd.DataFrame:

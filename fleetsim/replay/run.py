@@ -18,7 +18,7 @@ from fleetsim.faces import text
 from fleetsim.history.history import History, Note
 from fleetsim.history.option_names import SELECTOR, mapped
 from fleetsim.records import replace
-from fleetsim.replay.arrivals import Sent, sent_of, serves
+from fleetsim.replay.arrivals import sent_of, serves
 from fleetsim.replay.backtest import Backtest, backtest, backtest_of_arrivals
 from fleetsim.replay.diagnose.checks.case import Case
 from fleetsim.replay.diagnose.checks.load import counts_groups
@@ -56,23 +56,24 @@ def possible(observed: Observed, history: History) -> Observed:
             mapped("trainer.wait_s", "..."),
         )
         problems.append(Problem("trainer", said, rule, remedy))
-    if ratio is None or ratio >= 1.0 - MISSING:
-        if problems:
-            raise InputError(problems)
-        return observed
-    prompts = (total(history, "prompt_tokens") or 0.0) / max(total(history, "generation_tokens") or 0.0, 1.0)
-    if not problems and ratio * (1.0 + prompts) >= 1.0 - MISSING:
-        said = (
-            f"{ratio:.2f} output tokens are generated per token trained, and {prompts:.2f} prompt tokens per "
-            "output token read: the trainer counts prompts as well, so its tokens are not compared with the engines'"
+    if ratio is not None and ratio < 1.0 - MISSING:
+        prompts = (total(history, "prompt_tokens") or 0.0) / max(total(history, "generation_tokens") or 0.0, 1.0)
+        if not problems and ratio * (1.0 + prompts) >= 1.0 - MISSING:
+            said = (
+                f"{ratio:.2f} output tokens are generated per token trained, and {prompts:.2f} prompt tokens per "
+                "output token read: the trainer counts prompts as well, so its tokens are not compared with the "
+                "engines'"
+            )
+            return replace(observed.without_trained_tokens(), notes=(*observed.notes, Note("other", said)))
+        rule = (
+            "no trainer trains on more than is generated: engines of this job are missing, or the trainer is another "
+            "job's"
         )
-        return replace(observed.without_trained_tokens(), notes=(*observed.notes, Note("other", said)))
-    rule = (
-        "no trainer trains on more than is generated: engines of this job are missing, or the trainer is another job's"
-    )
-    remedy = text("widen or mend {}, so that it matches all engines of the job and its own trainer", SELECTOR)
-    problems.append(Problem("history", f"{ratio:.2f} tokens generated per token trained", rule, remedy))
-    raise InputError(problems)
+        remedy = text("widen or mend {}, so that it matches all engines of the job and its own trainer", SELECTOR)
+        problems.append(Problem("history", f"{ratio:.2f} tokens generated per token trained", rule, remedy))
+    if problems:
+        raise InputError(problems)
+    return observed
 
 
 # `diagnose` of the window, with what simulations say of its causes.
@@ -143,22 +144,14 @@ def replay(
     judge = partial(diagnose, observed, start, back, given=given)
     verdict = judge(unsimulated=missing, weighed=back_test or missing is not None)
     if found is not None and sent is not None:
-        verdict = _served(judge, found, sent, back, verdict, progress)
+        if verdict.faults and trusted(back):
+            progress("sending the requests again without each fault")
+            verdict = judge(gains=served_gains(found, sent, verdict.faults))
     elif found is not None and rough(back):
         case = Case(observed, start, frozenset(given), back)
         verdict = _weighed(judge, case, found, verdict, progress)
     cures = cures_of(observed, verdict, job_usd_h(observed, start, given))
     return Replayed(observed, verdict, cures, pools_of(observed, start, given).assumed, found, back, missing)
-
-
-def _served(
-    judge: Judge, found: Implied, sent: Sent, back: Backtest | None, verdict: Verdict, progress: Callable[[str], None]
-) -> Verdict:
-    """The verdict on engines that serve users again, with what a request would gain without each fault."""
-    if not verdict.faults or not trusted(back):
-        return verdict
-    progress("sending the requests again without each fault")
-    return judge(gains=served_gains(found, sent, verdict.faults))
 
 
 def _weighed(judge: Judge, case: Case, found: Implied, verdict: Verdict, progress: Callable[[str], None]) -> Verdict:

@@ -140,10 +140,7 @@ def with_run(
 
 
 def overlaid(
-    raw: Mapping[str, Any],
-    values: Mapping[str, Any],
-    observed: Sequence[ObservedConfig],
-    assumed: Collection[str] = (),
+    raw: Mapping[str, Any], values: Mapping[str, Any], observed: Sequence[ObservedConfig], assumed: Collection[str] = ()
 ) -> dict[str, Any]:
     """A scenario's mapping with the values in it, which are no longer assumed but for some, and their records."""
     result: dict[str, Any] = {key: dict(value) if isinstance(value, Mapping) else value for key, value in raw.items()}

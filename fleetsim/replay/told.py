@@ -9,7 +9,7 @@ from fleetsim import units
 from fleetsim.records import replace
 from fleetsim.replay import words
 from fleetsim.replay.answers import Answers
-from fleetsim.replay.diagnose.finding import QUESTIONS, Finding
+from fleetsim.replay.diagnose.finding import Finding, called
 from fleetsim.replay.facts import window_facts
 from fleetsim.replay.model_pictures import backtest_blocks, backtest_charts, lengths_chart
 from fleetsim.replay.observe.observed import Observed
@@ -87,7 +87,7 @@ def _section(title: str, *blocks: Block) -> Section:
 def _finding(found: Finding) -> Judgement:
     return Judgement(
         words.MARKS[found.state],
-        QUESTIONS[found.check].called,
+        called(found.check),
         found.title,
         words.size_words(found) or "",
         found.evidence,
@@ -172,12 +172,10 @@ def _notes(observed: Observed) -> tuple[Block, ...]:
 
 def time_charts(shown: OverTime, observed: Observed) -> Iterator[Chart]:
     """The charts that the window has data for, in the order in which they are read."""
-    scene = Scene(
-        Clock.of(shown.start_s, shown.end_s),
-        shown.step_s,
-        [(p.start_s, p.end_s) for p in shown.pauses],
-        [(event.at_s, _letter(k)) for k, event in enumerate(shown.events)],
-    )
+    pauses = observed.pauses
+    shades = [] if pauses is None else [(p.start_s, p.end_s) for p in pauses.each]
+    letters = [(event.at_s, _letter(k)) for k, event in enumerate(shown.events)]
+    scene = Scene(Clock.of(observed.start_s, observed.end_s), observed.step_s, shades, letters)
     if shown.trainer is not None:
         yield trainer_chart(shown.trainer, observed, scene)
     if shown.fleet is not None:
@@ -186,10 +184,10 @@ def time_charts(shown: OverTime, observed: Observed) -> Iterator[Chart]:
             yield instances_chart(shown.fleet, shown.names, observed, scene)
     if shown.queue is not None:
         yield queue_chart(shown.queue, observed, scene)
-    if observed.pauses is not None and shown.pauses:
-        yield pauses_chart(observed.pauses, scene)
-    if shown.activity is not None and shown.activity.strips:
-        yield activity_chart(shown.activity, whole_s=shown.end_s - shown.start_s)
+    if pauses is not None and pauses.each:
+        yield pauses_chart(pauses, scene)
+    if shown.activity is not None:
+        yield activity_chart(shown.activity, whole_s=observed.span_s)
 
 
 def unseen(shown: OverTime, observed: Observed) -> tuple[str, ...]:

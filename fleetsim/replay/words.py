@@ -149,3 +149,12 @@ def source_mark(quantity: Reading) -> str:
 def changes_words(changes: Mapping[str, Any]) -> str:
     """ "fleet.instances = 10, sync.every_steps = 2"."""
     return ", ".join(f"{path} = {value}" for path, value in changes.items()) or "nothing to change"
+
+
+# Characters of an instance's name in a legend, or beside its row; its end tells pods of one deployment apart.
+_LONGEST = 20
+
+
+def short(name: str, most: int = _LONGEST) -> str:
+    """A name that fits beside a row."""
+    return name if len(name) <= most else f"...{name[3 - most :]}"

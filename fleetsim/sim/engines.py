@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 UNBOUND_SEQS, UNBOUND_TOKENS, UNBOUND_BLOCKS = 4096, 65_536, 1 << 40
 
 
+Engine = tuple[StepTime, EngineLimits]
+"""How long an engine's iterations take, and what it may hold."""
+
+
 def in_engine(scenario: Scenario, error: InputError) -> list[Problem]:
     """The problems of an engine with their full paths: the engine does not know in which section of a scenario it
     stands."""
@@ -32,7 +36,7 @@ def in_engine(scenario: Scenario, error: InputError) -> list[Problem]:
     return [replace(p, path=f"engine.{p.path}") if p.path.partition(".")[0] in fields else p for p in error.problems]
 
 
-def engine_of(scenario: Scenario) -> tuple[StepTime, EngineLimits]:
+def engine_of(scenario: Scenario) -> Engine:
     """Iteration times and limits of one instance of the scenario's fleet, with the rules of the engine that it names.
 
     The times are those inside the training job: engine.slowdown is in them.
@@ -57,7 +61,7 @@ def engine_of(scenario: Scenario) -> tuple[StepTime, EngineLimits]:
     )
 
 
-def _one_engine(scenario: Scenario, engine: EngineConfig) -> tuple[StepTime, EngineLimits]:
+def _one_engine(scenario: Scenario, engine: EngineConfig) -> Engine:
     """An engine of the scenario, or of one of its sides, with its adapters and its drafts."""
     step_time, limits = _engine_of(scenario, engine)
     if engine.lora is not None:
@@ -72,7 +76,7 @@ def _one_engine(scenario: Scenario, engine: EngineConfig) -> tuple[StepTime, Eng
     return step_time, limits
 
 
-def _engine_of(scenario: Scenario, engine: EngineConfig) -> tuple[StepTime, EngineLimits]:
+def _engine_of(scenario: Scenario, engine: EngineConfig) -> Engine:
     given = {
         name: value
         for name in ("max_num_seqs", "max_num_batched_tokens", "kv_blocks")
@@ -105,7 +109,7 @@ def _engine_of(scenario: Scenario, engine: EngineConfig) -> tuple[StepTime, Engi
 
 
 @lru_cache(maxsize=64)
-def _roofline_of(engine: EngineConfig, shape: ModelShape) -> tuple[StepTime, EngineLimits]:
+def _roofline_of(engine: EngineConfig, shape: ModelShape) -> Engine:
     """The roofline of an engine of this model. Remembered: the runs of a search ask for the same few engines."""
     from fleetsim.engine.roofline_step import roofline
 

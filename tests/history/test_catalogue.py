@@ -155,7 +155,7 @@ def test_a_mapped_metric_counts_alone() -> None:
 @pytest.mark.parametrize(
     ("mapping", "says"),
     [
-        ({"trainer.steps_s": "x"}, "did you mean trainer.step_s?"),
+        ({"trainer.steps_s": "x"}, 'did you mean "trainer.step_s"?'),
         ({"running": "a b"}, "a metric is a name"),
         ({"running": 'a{b=~"c"}'}, "a metric is a name"),
         ({"running": 'a{b="c"'}, "a metric is a name"),

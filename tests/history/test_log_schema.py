@@ -23,4 +23,4 @@ def test_every_metric_is_printed(framework: FrameworkLog) -> None:
 def test_an_unknown_framework_is_refused_with_the_nearest_name() -> None:
     answer = CliRunner().invoke(app, ["scenario", "schema", "--log", "verll"])
     assert answer.exit_code == 2
-    assert "did you mean verl?" in answer.output
+    assert 'did you mean "verl"?' in answer.output

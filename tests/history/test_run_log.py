@@ -356,9 +356,9 @@ def test_a_cut_line_is_left_out_with_a_note(tmp_path: Path) -> None:
     [
         ('{"loss": 1}\n', None, {}, "no step log that fleetsim knows"),
         ('{"timing_s/step": 1, "time/step_train": 2}\n', None, {}, "could be verl or roll.*--framework verl"),
-        ('{"timing_s/step": 1}\n', "vrl", {}, r"did you mean verl\?"),
+        ('{"timing_s/step": 1}\n', "vrl", {}, r'did you mean "verl"\?'),
         ('{"timing_s/step": 1}\n', "slime", {}, "none of the columns"),
-        ('{"timing_s/step": 1}\n', None, {"stepp_s": "x"}, r"did you mean step_s\?"),
+        ('{"timing_s/step": 1}\n', None, {"stepp_s": "x"}, r'did you mean "step_s"\?'),
         ('{"timing_s/step": 1}\n', None, {"step_s": "timing_s/stepp"}, r"did you mean timing_s/step\?"),
         ('{"timing_s/step": 1}\nnot json\n{"timing_s/step": 2}\n', None, {}, "log.jsonl:2.*is one object"),
         ('{"step": 1, "timing_s/step": NaN}\n', "verl", {}, "no row says anything"),

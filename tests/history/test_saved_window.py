@@ -190,7 +190,7 @@ def test_a_table_from_elsewhere(tmp_path: Path) -> None:
         ("time,signal,value\n1,running,2\n", "instance missing"),
         ("time,instance,signal,value\nsoon,a,running,2\n", "unix seconds or ISO 8601"),
         ("time,instance,signal,value\n1,a,running,two\n", "must be a number"),
-        ("time,instance,signal,value\n1,a,runing,2\n", "did you mean running"),
+        ("time,instance,signal,value\n1,a,runing,2\n", 'did you mean "running"'),
         ("time,instance,signal,value\n,a,running,2\n", "every row needs a time"),
         ("time,instance,signal,value\n1,a,running\n", "3 cells"),
     ],

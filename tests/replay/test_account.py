@@ -14,9 +14,10 @@ from fleetsim.history.files import read_file
 from fleetsim.replay.ask import replay
 from fleetsim.replay.diagnose.cures import remedies, remedy_for
 from fleetsim.replay.diagnose.levers import CAUSES, levers_of
-from fleetsim.replay.observe.account import by_lengths, course_of
+from fleetsim.replay.observe.account import by_lengths
 from fleetsim.replay.observe.observe import observe
 from fleetsim.replay.observe.observed import Observed
+from fleetsim.replay.observe.segments import course_of
 
 STEPS = 60
 RANDOM = np.random.default_rng(7)

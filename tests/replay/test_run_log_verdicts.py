@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from fleetsim.config.load import default_scenario
-from fleetsim.history.history import History, StepLog
+from fleetsim.history.history import StepLog
 from fleetsim.history.run_log import read_run_log
 from fleetsim.replay.diagnose.diagnosis import diagnose
 from fleetsim.replay.diagnose.finding import Check, Finding, Verdict
 from fleetsim.replay.observe.lengths import logged_lengths
 from fleetsim.replay.observe.observe import observe
 from fleetsim.replay.observe.observed import Observed
-from fleetsim.replay.observe.steps import steps_of
+from fleetsim.replay.observe.steps import steps_of_log
 from tests.history.verl_log import VerlJob, console
 
 # A trainer of 60 s a step of 64 groups: 64 groups a minute keep it busy.
@@ -116,10 +116,8 @@ def test_lengths_come_from_mean_longest_and_share_cut_or_from_their_deviation(
     if deviation:
         columns = {k: v for k, v in columns.items() if not k.startswith(("clip", "samples", "length_max"))}
         columns["length_std"] = drawn.std(axis=1)
-    history = History(np.array([0.0, 3000.0]), 3000.0, (), {}, {}, {}, (), StepLog("verl", columns), (), "log")
-    steps = steps_of(history, (), None)
-    assert steps is not None
-    lengths = logged_lengths(history, steps)
+    log = StepLog("verl", columns)
+    lengths = logged_lengths(log, steps_of_log(log))
     assert lengths is not None
     assert lengths.mean == pytest.approx(drawn.mean())
     for got, q in ((lengths.p50, 50), (lengths.p90, 90), (lengths.p99, 99)):

@@ -199,8 +199,8 @@ def test_notes_on_the_data_are_told() -> None:
 def test_a_quantile_beyond_the_last_bound_is_said_to_be_above_it() -> None:
     inf = float("inf")
     changes = {"lengths.le": (1000.0, 5000.0, inf), "lengths.count": (900.0, 80.0, 20.0), "lengths.p99": 5000.0}
-    assert "p99 above 5,000" in str(lengths(window(**changes)).rows)
-    assert "above" not in str(lengths(window(**{**changes, "lengths.count": (900.0, 99.0, 1.0)})).rows)
+    assert "p99 above 5,000" in str(lengths(window(**changes).lengths).rows)
+    assert "above" not in str(lengths(window(**{**changes, "lengths.count": (900.0, 99.0, 1.0)}).lengths).rows)
 
 
 def test_a_back_test_that_holds_and_one_that_does_not() -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from fleetsim.errors import InputError, Problem
 from fleetsim.history.history import Floats, Note
 from fleetsim.history.step_logs.console import Shape, rows_of, shape_of
-from fleetsim.history.text import number, numbers_of, open_text
+from fleetsim.history.text import number, numbers_of, open_text, reading
 from fleetsim.json_text import from_loose_json
 
 # Rows that are put into their columns at once.
@@ -155,10 +155,10 @@ def read_rows(path: Path, wanted: Callable[[str], bool] | None = None) -> tuple[
     wanted: which metrics are kept (None = all). Raises InputError: no text, lines that are no JSON, rows of several
     runs in one table, no rows.
     """
-    try:
+    table = RunLogTable(wanted)
+    with reading(path):
         with open_text(path) as file:
             start, console = _beginning(file)
-        table = RunLogTable(wanted)
         with open_text(path) as file:
             if console is not None:
                 table.framework = console.framework
@@ -171,10 +171,7 @@ def read_rows(path: Path, wanted: Callable[[str], bool] | None = None) -> tuple[
                 return table, _json(file, path, table)
         with open_text(path, newline="") as file:
             _csv(file, path, table)
-        return table, []
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        rule = f"cannot be read as text: {error}"
-        raise InputError([Problem(str(path), path.name, rule, "give the file as it was written")]) from error
+    return table, []
 
 
 def _beginning(file: IO[str]) -> tuple[str, Shape | None]:

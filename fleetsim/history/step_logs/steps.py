@@ -9,6 +9,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from fleetsim import units
+from fleetsim.history.counters import summed
 from fleetsim.history.history import Floats, Note
 from fleetsim.history.step_logs.frameworks import CLOCKS, RUNNING, FrameworkLog
 from fleetsim.history.step_logs.rows import RunLogTable, last_kept
@@ -113,8 +114,7 @@ def _training(columns: dict[str, Floats]) -> None:
     """The trainer's seconds from their parts; or, where it is timed whole, what the others leave for the update."""
     parts = [part for part in TRAINING if part in columns]
     if "train_s" not in columns and parts:
-        columns["train_s"] = np.nansum(np.stack([columns[part] for part in parts]), axis=0)
-        columns["train_s"][np.isnan(np.stack([columns[part] for part in parts])).all(axis=0)] = np.nan
+        columns["train_s"] = summed([columns[part] for part in parts])
     elif "train_s" in columns and parts and "update_s" not in parts:
         columns["update_s"] = np.maximum(columns["train_s"] - _named(columns, parts), 0.0)
 

@@ -20,7 +20,6 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.config.tree import tree_of
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.prices import prices_of
-from fleetsim.engine.step_time import StepTime
 from fleetsim.errors import InputError, Problem
 from fleetsim.estimates import Estimate
 from fleetsim.json_text import from_json
@@ -30,8 +29,8 @@ from fleetsim.replay.change.patch import Deployment, patch_of, rollback_command
 from fleetsim.replay.change.recommendation import AdvisedFleet
 from fleetsim.replay.diagnose.checks.load import slow_instances
 from fleetsim.replay.implied.implied_scenario import Implied, profile_of_window
-from fleetsim.replay.observe.observed import Observed, Reading
-from fleetsim.sim.engines import step_time_of
+from fleetsim.replay.observe.observed import Observed, value_of
+from fleetsim.sim.engines import Engine, step_time_of
 from fleetsim.size.headroom import staleness_budget
 
 SCHEMA_VERSION: Literal[1] = 1
@@ -177,11 +176,6 @@ def plan_text(plan: SavedPlan) -> str:
     return json.dumps(content, indent=1, ensure_ascii=True, allow_nan=False) + "\n"
 
 
-def finite(value: float | None) -> float | None:
-    """The number, None for one that JSON cannot hold."""
-    return value if value is not None and math.isfinite(value) else None
-
-
 def plan_of(
     observed: Observed,
     implied: Implied,
@@ -226,7 +220,7 @@ def plan_of(
         else BackTestFields(
             verdict=backtest.verdict,
             limit=min(1.0, backtest.limit),
-            errors={row.quantity: row.error for row in backtest.overall if finite(row.error) is not None},
+            errors={row.quantity: row.error for row in backtest.overall},
         ),
         taken=implied.taken,
         assumed=(*implied.assumed, *([] if beyond is None else [f"the prediction is {beyond.text}"])),
@@ -238,11 +232,11 @@ def baseline_of(observed: Observed, scenario: Scenario) -> BaselineFields:
     fleet, trainer = observed.fleet, observed.trainer
     instances = fleet.instances_now if fleet is not None else 0
     mean = fleet.instances if fleet is not None else 0.0
-    step = _value(trainer.step_s)
+    step = value_of(trainer.step_s)
     return BaselineFields(
         instances=instances,
         gpus=round(sum(gpus_of(scenario, instances))),
-        trainer_idle_fraction=_share(_value(trainer.idle_fraction)),
+        trainer_idle_fraction=_share(value_of(trainer.idle_fraction)),
         step_s=step,
         cost_per_step=None if step is None else cost_of(scenario, mean, step),
         generated_tok_s=fleet.tok_s if fleet is not None else None,
@@ -270,7 +264,7 @@ def cost_of(scenario: Scenario, instances: float, step_s: float) -> float:
 
 def implied_of(plan: SavedPlan) -> Implied:
     """The implied scenario that a plan holds, with the engine of its window: for alerts and watch."""
-    engine: tuple[StepTime, EngineLimits] | None = None
+    engine: Engine | None = None
     if plan.engine is not None:
         limits = plan.engine.limits
         cap = getattr(plan.scenario.workload.output_tokens, "max", None)
@@ -289,17 +283,13 @@ def implied_of(plan: SavedPlan) -> Implied:
     return Implied(plan.scenario, engine, None, plan.taken, plan.assumed, None, resizes)
 
 
-def _intervals(estimates: Mapping[str, Any]) -> dict[str, IntervalFields]:
-    found = {}
-    for name, e in estimates.items():
-        if isinstance(e, Estimate) and all(finite(x) is not None for x in (e.mean, e.ci_low, e.ci_high)):
-            found[name] = IntervalFields(mean=e.mean, ci_low=e.ci_low, ci_high=e.ci_high)
-    return found
-
-
-def _value(quantity: Reading | None) -> float | None:
-    return None if quantity is None else finite(quantity.value)
+def _intervals(estimates: Mapping[str, Estimate]) -> dict[str, IntervalFields]:
+    return {
+        name: IntervalFields(mean=e.mean, ci_low=e.ci_low, ci_high=e.ci_high)
+        for name, e in estimates.items()
+        if all(map(math.isfinite, (e.mean, e.ci_low, e.ci_high)))
+    }
 
 
 def _share(value: float | None) -> float | None:
-    return None if value is None or finite(value) is None else min(1.0, max(0.0, value))
+    return None if value is None else min(1.0, max(0.0, value))

@@ -15,21 +15,18 @@ from msgspec import Struct
 from fleetsim.config.load import with_changes
 from fleetsim.config.profile_files import profile_text
 from fleetsim.config.scenario import Scenario, most_steps
-from fleetsim.engine.limits import EngineLimits
-from fleetsim.engine.step_time import StepTime
 from fleetsim.estimates import Estimate
 from fleetsim.job.nameplate import mean_output_tokens, mean_prompt_tokens
-from fleetsim.job.trials import trial_of, with_instances
+from fleetsim.job.trials import Trial, trial_of, with_instances
 from fleetsim.records import replace
 from fleetsim.replay.implied.implied_scenario import Implied, measured_by
 from fleetsim.replay.implied.speed import Shape, Speed
+from fleetsim.sim.engines import Engine
 from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.run import simulate
 from fleetsim.sim.threads import side_by_side
 from fleetsim.sim.window import window_of
 from fleetsim.size.size import Sizing, size
-
-Engine = tuple[StepTime, EngineLimits]
 
 # A mean load beyond the 5th or 95th percentile seen, by more than this factor, is outside.
 REACH = 1.5
@@ -123,20 +120,16 @@ def runs_of(scenario: Scenario, engine: Engine | None, n: int) -> list[dict[str,
     return side_by_side(lambda r: metrics_of(simulate(scenario, replication=r, engine=engine)), range(n))
 
 
-def estimates_of(ends: Sequence[Sequence[Mapping[str, Any]]], instances: int) -> list[Mapping[str, Estimate]]:
-    """The estimates of each of several sets of runs."""
-    return [trial_of(instances, runs).estimates for runs in ends]
-
-
 def hull(estimate: Estimate, others: Sequence[Estimate]) -> Estimate:
     """The same mean, with an interval that holds the others' too."""
     every = (estimate, *others)
     return Estimate(estimate.mean, min(e.ci_low for e in every), max(e.ci_high for e in every))
 
 
-def widened(estimates: Mapping[str, Estimate], others: Sequence[Mapping[str, Estimate]]) -> dict[str, Estimate]:
-    """Every metric with the hull of its intervals."""
-    return {name: hull(e, [other[name] for other in others if name in other]) for name, e in estimates.items()}
+def widened(trial: Trial, ends: Sequence[Sequence[Mapping[str, Any]]]) -> dict[str, Estimate]:
+    """Every metric of a trial with the hull of its interval and those of other sets of runs."""
+    others = [trial_of(trial.instances, runs).estimates for runs in ends]
+    return {name: hull(e, [x[name] for x in others if name in x]) for name, e in trial.estimates.items()}
 
 
 def _doubt(speed: Speed, running: float, context: float) -> tuple[float, float]:
@@ -195,9 +188,7 @@ def recommend(
         was,
         queue_cap,
         changes,
-        widened(
-            result.recommended.estimates, estimates_of(at_the_ends(beyond, advised, implied.engine), result.instances)
-        ),
+        widened(result.recommended, at_the_ends(beyond, advised, implied.engine)),
         now.estimates,
         replace(result, scenario=implied.scenario),
         beyond,

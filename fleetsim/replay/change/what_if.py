@@ -28,18 +28,9 @@ from fleetsim.job.engine_source import accuracy_of
 from fleetsim.job.trainer_scaling import scaled
 from fleetsim.job.trials import flat, trial_of
 from fleetsim.records import replace
-from fleetsim.replay.change.recommendation import (
-    Engine,
-    Extrapolated,
-    at_the_ends,
-    beyond_of,
-    estimates_of,
-    hull,
-    runs_of,
-    widened,
-)
+from fleetsim.replay.change.recommendation import Extrapolated, at_the_ends, beyond_of, hull, runs_of, widened
 from fleetsim.replay.implied.implied_scenario import Implied
-from fleetsim.sim.engines import engine_of
+from fleetsim.sim.engines import Engine, engine_of
 
 _TIMES = {"publish_s": "publish", "pause_s": "pause", "trainer_block_s": "trainer held"}
 _KEYS = ("sync.transport", "sync.link")
@@ -207,7 +198,7 @@ def what_if(implied: Implied, changes: Mapping[str, Any], *, replications: int |
     beyond = beyond_of(implied.speed, scenario, engine, b.mean("step_s"))
     ends = at_the_ends(beyond, scenario, engine, n)
     flat_ends = [[flat(m) for m in runs] for runs in ends]
-    after_ends = widened(b.estimates, estimates_of(ends, b.instances))
+    after_ends = widened(b, ends)
     effects = []
     for metric in METRICS:
         ratio = ratio_of(flat_after, flat_before, metric)
@@ -240,8 +231,8 @@ def sweep(
         try:
             trial = trial_of(scenario.fleet.instances, runs_of(scenario, engine, n))
             beyond = beyond_of(implied.speed, scenario, engine, trial.mean("step_s"))
-            ends = estimates_of(at_the_ends(beyond, scenario, engine, n), trial.instances)
-            points.append(KeyPoint(value, widened(trial.estimates, ends), trial.binding, None, notes, beyond))
+            ends = at_the_ends(beyond, scenario, engine, n)
+            points.append(KeyPoint(value, widened(trial, ends), trial.binding, None, notes, beyond))
         except StuckError as error:
             points.append(KeyPoint(value, None, None, error.what, notes))
         if progress is not None:

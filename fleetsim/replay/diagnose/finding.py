@@ -40,34 +40,27 @@ Check = Literal[
 ]
 
 
-class CheckQuestion(Struct, frozen=True):
-    """called: a check's name in a text. asks: its question."""
-
-    called: str
-    asks: str
-
-
 # In the runbook's order: first what would make the rest meaningless, then throughput that is to be had for free, and
 # only then the number of instances.
-QUESTIONS: Mapping[Check, CheckQuestion] = {
-    "data": CheckQuestion("data", "was enough read to judge?"),
-    "trainer": CheckQuestion("trainer", "is the trainer healthy, or did it become slower?"),
-    "sync": CheckQuestion("weight sync", "is weight sync the stall?"),
-    "stragglers": CheckQuestion(
-        "stragglers", "is an instance slow at its own load? A wide spread is a placement problem, not one of size"
-    ),
-    "prefix_cache": CheckQuestion("prefix cache", "do the siblings of a group find their prompt in the cache?"),
-    "in_flight_cap": CheckQuestion("in-flight cap", "does the client keep too few samples in flight?"),
-    "max_num_seqs": CheckQuestion(
-        "max_num_seqs", "does the engine's own limit make requests wait while the KV cache has room?"
-    ),
-    "preemptions": CheckQuestion(
-        "preemptions", "is the KV cache too small for what runs, so that prompts are computed again?"
-    ),
-    "rollout": CheckQuestion("rollout", "only then: are there too few instances?"),
-    "backlog": CheckQuestion("backlog", "or too many, or a trainer that throws samples away?"),
-    "model": CheckQuestion("model", "does the back-test predict the window? If not, the model is wrong somewhere"),
+QUESTIONS: Mapping[Check, str] = {
+    "data": "was enough read to judge?",
+    "trainer": "is the trainer healthy, or did it become slower?",
+    "sync": "is weight sync the stall?",
+    "stragglers": "is an instance slow at its own load? A wide spread is a placement problem, not one of size",
+    "prefix_cache": "do the siblings of a group find their prompt in the cache?",
+    "in_flight_cap": "does the client keep too few samples in flight?",
+    "max_num_seqs": "does the engine's own limit make requests wait while the KV cache has room?",
+    "preemptions": "is the KV cache too small for what runs, so that prompts are computed again?",
+    "rollout": "only then: are there too few instances?",
+    "backlog": "or too many, or a trainer that throws samples away?",
+    "model": "does the back-test predict the window? If not, the model is wrong somewhere",
 }
+
+
+def called(check: Check) -> str:
+    """The name of a check in a text."""
+    own = {"sync": "weight sync", "prefix_cache": "prefix cache", "in_flight_cap": "in-flight cap"}
+    return own.get(check, check)
 
 
 class Finding(Struct, frozen=True):

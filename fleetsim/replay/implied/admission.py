@@ -12,26 +12,23 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from msgspec import Struct
 
 from fleetsim import units
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario, most_steps
 from fleetsim.engine.defaults import BLOCK_SIZE
-from fleetsim.engine.limits import EngineLimits
-from fleetsim.engine.step_time import StepTime
 from fleetsim.errors import FleetsimError
 from fleetsim.policies.admission import laws_by_parameter
 from fleetsim.replay.observe.lengths import expected_hits, places_when_spread
 from fleetsim.replay.observe.observed import Observed, QueueView
 from fleetsim.replay.observe.trainer import grows
 from fleetsim.replay.window_view import GroupQueue, idle_share, in_flight
+from fleetsim.sim.engines import Engine
 from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.run import simulate
 from fleetsim.sim.threads import side_by_side
 from fleetsim.sim.window import window_of
 
-Engine = tuple[StepTime, EngineLimits]
 # Steps of a trial.
 _STEPS = 16
 # Trials that a pool is fitted in, and batches that it holds at most.
@@ -62,35 +59,31 @@ _BOUNDS = (
 )
 
 
-class Chosen(Struct, frozen=True):
-    """changes: dotted paths of the law. text: the choice in a line."""
-
-    changes: Mapping[str, Any]
-    text: str
-
-
+Chosen = tuple[Mapping[str, Any], str]
+"""Dotted paths of the law, and the choice in a line."""
 # Laws with a parameter: whoever gives one says which of them it is.
 _READ_BY: Mapping[str, list[str]] = laws_by_parameter()
 
 
 def admission_like(
     scenario: Scenario, engine: Engine | None, observed: Observed, facts: Mapping[str, Any] | None = None
-) -> Chosen:
-    """The law for a fleet of which only the window is known. facts: path -> value of what the user gave of it: every
-    law is tried with them."""
+) -> tuple[Mapping[str, Any], str]:
+    """The law for a fleet of which only the window is known, by dotted path, and the choice in a line.
+
+    facts: path -> value of what the user gave of it: every law is tried with them."""
     facts = facts or {}
     if "admission" in facts:
-        return Chosen({}, "admission: as set")
+        return ({}, "admission: as set")
     own = any(path == "admission.law" or path in _READ_BY for path in facts)
     if scenario.fleet.placement != "disaggregated" and not own:
-        return Chosen({"admission.law": "barrier"}, "admission: barrier, as colocated pools take turns")
+        return ({"admission.law": "barrier"}, "admission: barrier, as colocated pools take turns")
     fleet = observed.fleet
     if fleet is None or not fleet.in_flight_mean or not fleet.in_flight_peak:
         if own:
             (law,) = _with_facts([{}], facts, scenario)[:1]
-            return Chosen(law, f"admission: {_words(law)}, as set")
+            return (law, f"admission: {_words(law)}, as set")
         one = {"admission.law": "batches_ahead", "admission.batches_ahead": 1}
-        return Chosen(one, "admission: one batch ahead; no requests in flight were read")
+        return (one, "admission: one batch ahead; no requests in flight were read")
     group = scenario.workload.group_size
     if observed.trainer.step_s is None and not own:
         pool = _pool(scenario, engine, fleet.in_flight_mean, in_pauses=observed.pauses is None)
@@ -100,7 +93,7 @@ def admission_like(
         ebbs = f", although observed they ebb from {peak:,.0f}" if peak > _EBBS * mean else ""
         flight = f"of which {mean:,.0f} are in flight on average as observed{ebbs}"
         text = f"admission: always {pool:,} samples{of}, {flight}; no trainer was read"
-        return Chosen(always, text)
+        return (always, text)
     growing = grows(observed, scenario.trainer.batch_samples) is not None
     every = _candidates(scenario, fleet.in_flight_mean, fleet.in_flight_peak, observed.queue, growing)
     tried = _with_facts(every, facts, scenario)
@@ -125,7 +118,7 @@ def admission_like(
         if nearer < off * _CLEARLY:
             law, off = variant, nearer
     text = f"admission: {_words(law)}, of {count} laws the nearest to the requests in flight and queued"
-    return Chosen(law, f"{text} ({units.share(off, 0)} off)")
+    return (law, f"{text} ({units.share(off, 0)} off)")
 
 
 def _with_facts(
@@ -194,8 +187,9 @@ def _candidates(
     batch, groups, group = s.trainer.batch_samples, s.groups_per_step, s.workload.group_size
     ahead = peak / batch
     cap = max(1, round(peak / group)) * group
+    capped: dict[str, Any] = {"admission.law": "unbounded", "fleet.max_in_flight_samples": cap}
     if growing:  # nothing bounds it; what the client keeps in flight does not grow with it
-        yield {"admission.law": "unbounded", "fleet.max_in_flight_samples": cap}
+        yield capped
         return
     ks = sorted({max(1, round(ahead) + d) for d in (-1, 0, 1)} | {max(1, round((peak + queue) / batch))})
     for k in ks:
@@ -205,50 +199,37 @@ def _candidates(
     for eta in sorted({round(g * groups) / groups for g in guesses if g <= ahead + queue / batch + 1.0}):
         yield {"admission.law": "version_window", "admission.max_staleness": eta}
     for threshold in (0.0, 0.1, 0.25, 0.5, 1.0):
+        law = {"admission.law": "per_sync_window", "admission.staleness_threshold": threshold}
         for parts in (1, 4):
             if groups % parts == 0:
-                yield {
-                    "admission.law": "per_sync_window",
-                    "admission.staleness_threshold": threshold,
-                    "trainer.minibatches": parts,
-                    "buffer.batch_rule": "fifo",
-                }
+                yield {**law, "trainer.minibatches": parts, "buffer.batch_rule": "fifo"}
     # A client that keeps so many in flight, whatever the window would allow.
-    yield {"admission.law": "unbounded", "fleet.max_in_flight_samples": cap}
+    yield capped
     most = view.depth_max or (1.5 * queue if queue else None)
     if most is not None:
+        held = max(batch, round(most / group) * group)
         for on_full in ("block", "drop_oldest"):
-            yield {
-                "admission.law": "unbounded",
-                "fleet.max_in_flight_samples": cap,
-                "buffer.capacity_samples": max(batch, round(most / group) * group),
-                "buffer.on_full": on_full,
-            }
+            yield {**capped, "buffer.capacity_samples": held, "buffer.on_full": on_full}
     for eta in (1.0, 2.0, 4.0):
-        yield {
-            "admission.law": "version_window",
-            "admission.max_staleness": max(eta, float(round(ahead))),
-            "fleet.max_in_flight_samples": cap,
-        }
+        eta = max(eta, float(round(ahead)))
+        yield {"admission.law": "version_window", "admission.max_staleness": eta, "fleet.max_in_flight_samples": cap}
     if (view.dropped_share or 0.0) > _DROPS:
         # A gauge that also counts what stands before the queue reads more than the capacity, but rarely the same twice:
         # a highest reading that comes again and again is the capacity.
         shares = (1.0,) if most == view.depth_p95 else (0.75, 1.0)
-        yield from _droppers(cap, None if most is None else [share * most for share in shares], batch, group)
+        yield from _droppers(capped, None if most is None else [share * most for share in shares], batch, group)
 
 
-def _droppers(cap: int, held: Sequence[float] | None, batch: int, group: int) -> Iterator[dict[str, Any]]:
+def _droppers(
+    capped: Mapping[str, Any], held: Sequence[float] | None, batch: int, group: int
+) -> Iterator[dict[str, Any]]:
     """Clients that keep their fleet full and throw away what has grown too old. held: samples that their queue may
     hold, None = any number."""
+    caps = {None} if held is None else {max(batch, round(most / group) * group) for most in held}
     for age in (1.0, 2.0, 4.0, 8.0):
-        for capacity in {None} if held is None else {max(batch, round(most / group) * group) for most in held}:
-            yield {
-                "admission.law": "unbounded",
-                "fleet.max_in_flight_samples": cap,
-                "admission.age_action": "drop_on_dequeue",
-                "admission.max_age": age,
-                **({} if capacity is None else {"buffer.capacity_samples": capacity, "buffer.on_full": "block"}),
-            }
+        law = {**capped, "admission.age_action": "drop_on_dequeue", "admission.max_age": age}
+        for cap in caps:
+            yield law if cap is None else {**law, "buffer.capacity_samples": cap, "buffer.on_full": "block"}
 
 
 def _distance(

@@ -30,7 +30,8 @@ from fleetsim.replay.implied.scenario_draft import ScenarioDraft
 from fleetsim.replay.implied.speed import Speed, speed_of
 from fleetsim.replay.implied.workload import OUTPUT, group_size_of
 from fleetsim.replay.observe.observed import Observed
-from fleetsim.sim.engines import engine_of
+from fleetsim.replay.observe.paces import ceiling_of
+from fleetsim.sim.engines import Engine, engine_of
 from fleetsim.sim.metrics import metrics_of
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
@@ -181,10 +182,6 @@ _SIMULATED: dict[By, Callable[[Records], float]] = {
 }
 
 
-# Scrapes with requests waiting, and the share of them at one highest number running, that show max_num_seqs.
-_FULL_SCRAPES, _FULL_SHARE = 20, 0.8
-
-
 def take_engine_facts(draft: ScenarioDraft, observed: Observed) -> None:
     """What the engines say of themselves: their name, their cache."""
     if observed.prefix_caching is not None:
@@ -209,14 +206,12 @@ def take_capacity_policy(draft: ScenarioDraft) -> None:
     draft.assume(path, "max_utilization", "max_utilization; no metric says how long a response may be")
 
 
-def take_engine(
-    draft: ScenarioDraft, observed: Observed, history: History
-) -> tuple[Speed | None, tuple[StepTime, EngineLimits] | None]:
+def take_engine(draft: ScenarioDraft, observed: Observed, history: History) -> tuple[Speed | None, Engine | None]:
     """The engine's speed and limits. A measured profile or a constant rate of the base scenario stays."""
     scenario = draft.scenario()
     pinned = scenario.engine.kind in ("measured", "constant")
     usable = draft.from_base or pinned or draft.set_by_user("engine.gpu") or draft.set_by_user("engine.model")
-    own: tuple[StepTime, EngineLimits] | None = None
+    own: Engine | None = None
     if usable:
         try:
             own = engine_of(scenario)
@@ -258,33 +253,19 @@ def _likely(scenario: Scenario, observed: Observed) -> StepTime | None:
         return None
 
 
-def take_most_seqs(draft: ScenarioDraft, history: History) -> None:
+def take_most_seqs(draft: ScenarioDraft, observed: Observed) -> None:
     """The engine's own limit on what runs: where requests wait below another one than the scenario's, or where more
     run than that would let."""
     path, said = "engine.max_num_seqs", draft.start.engine.max_num_seqs
     if draft.start.engine.kind == "measured":
         return  # a profile has its own limits
-    ceiling = _ceiling(history)
+    ceiling = ceiling_of(observed.instances)
     if ceiling is not None and ceiling != said:
         draft.take(path, ceiling, f"{ceiling}, the most that run while others wait")
         return
-    running = history.values.get("running")
-    most = 0.0 if running is None or not np.isfinite(running).any() else float(np.nanmax(running))
+    most = max((i.running_peak or 0.0 for i in observed.instances), default=0.0)
     if said is not None and most > said:
         draft.take(path, None, f"more than the {said:,} that were said: {most:,.0f} ran", against=(most, said))
-
-
-def _ceiling(history: History) -> int | None:
-    """max_num_seqs, where the window shows it: requests wait, and those running are at one highest number meanwhile."""
-    running, waiting = history.values.get("running"), history.values.get("waiting")
-    if running is None or waiting is None:
-        return None
-    with np.errstate(invalid="ignore"):
-        full = running[waiting > 0]
-    if len(full) < _FULL_SCRAPES:
-        return None
-    most = float(np.nanmax(running))
-    return round(most) if float((full >= most - 0.5).mean()) >= _FULL_SHARE else None
 
 
 def _limits(draft: ScenarioDraft, scenario: Scenario) -> EngineLimits:

@@ -29,7 +29,6 @@ from fleetsim import units
 from fleetsim.config.engine_profile import Profile, ProfileError, Provenance, Ranges
 from fleetsim.config.load import default_scenario, with_changes
 from fleetsim.config.scenario import Scenario
-from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.profile_fields import coefficients_of, limit_fields
 from fleetsim.engine.step_time import StepTime
 from fleetsim.errors import InputError, Problem
@@ -52,7 +51,7 @@ from fleetsim.replay.implied.stretch import own_paces
 from fleetsim.replay.implied.workload import take_batch, take_workload, tell_trend
 from fleetsim.replay.observe.observed import InstanceView, Observed
 from fleetsim.replay.observe.paces import piled, usual_load
-from fleetsim.sim.engines import engine_of
+from fleetsim.sim.engines import Engine, engine_of
 
 # Steps and replications of a back-test or what-if: a second or two for a large fleet.
 STEPS, MOST_SAMPLES, REPLICATIONS = 60, 150_000, 3
@@ -74,7 +73,7 @@ class Implied(Struct, frozen=True):
     """
 
     scenario: Scenario
-    engine: tuple[StepTime, EngineLimits] | None
+    engine: Engine | None
     speed: Speed | None
     taken: tuple[str, ...]
     assumed: tuple[str, ...]
@@ -124,7 +123,7 @@ def implied(
     take_batch(draft, observed)
     take_trainer(draft, observed)
     take_sync(draft, observed)
-    take_most_seqs(draft, history)
+    take_most_seqs(draft, observed)
     speed, engine = take_engine(draft, observed, history)
     if observed.fleet is not None and engine is not None:
         take_piled(draft, observed, engine[0])
@@ -134,11 +133,12 @@ def implied(
     if logged is not None and engine is not None:
         engine = engine_of(scenario)
     if not known:
-        chosen = admission_like(scenario, engine, observed, draft.facts("admission", "buffer", "fleet", "sync"))
-        draft.changes |= chosen.changes
-        (draft.taken if draft.facts("admission") else draft.assumed).append(chosen.text)
+        facts = draft.facts("admission", "buffer", "fleet", "sync")
+        changes, chosen = admission_like(scenario, engine, observed, facts)
+        draft.changes |= changes
+        (draft.taken if draft.facts("admission") else draft.assumed).append(chosen)
         scenario = draft.scenario()
-    if known:
+    else:
         draft.taken.append(f"admission, sync policy, routing, turns: as in {scenario.name}")
     return Implied(
         scenario,

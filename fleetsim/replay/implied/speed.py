@@ -25,7 +25,6 @@ show.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -33,7 +32,7 @@ from msgspec import Struct
 
 from fleetsim import units
 from fleetsim.engine.step_time import LinearStepTime, StepTime
-from fleetsim.history.history import Floats, History
+from fleetsim.history.history import History
 from fleetsim.least_squares import non_negative
 from fleetsim.records import replace
 from fleetsim.replay.implied.stretch import LoadLevel, Stretch, seen_of
@@ -178,13 +177,9 @@ def _linear(seen: Stretch, level: LoadLevel) -> StepTime | None:
     weights in every one. What explains the intervals then is something that came and went with the load.
     """
     found = _least_squares(seen, level)
-    if found is not None and found.per_prefill_token_s > DEAREST_PROMPT * _fixed_s(found):
+    if found is not None and found.per_prefill_token_s > DEAREST_PROMPT * found.knots_s[0]:
         found = _least_squares(seen, level, USUAL_PROMPT)
-    return found if found is not None and _fixed_s(found) > LEAST_FIXED * level.seconds else None
-
-
-def _fixed_s(step_time: StepTime) -> float:
-    return step_time.knots_s[0]
+    return found if found is not None and found.knots_s[0] > LEAST_FIXED * level.seconds else None
 
 
 def _least_squares(seen: Stretch, level: LoadLevel, prompt: float | None = None) -> StepTime | None:
@@ -192,15 +187,14 @@ def _least_squares(seen: Stretch, level: LoadLevel, prompt: float | None = None)
     prompt: what a prompt token takes, of what is fixed; None = it is fitted, too. None where iterations take no time.
     """
     rows = seen.rows.some(np.arange(len(seen.rows)) % max(1, len(seen.rows) // MOST_ROWS) == 0)
-    kv = np.nan_to_num(rows.kv_tokens)
     n = rows.generated / rows.running
-    x = np.stack([n, rows.generated, n * kv, rows.prefilled], axis=1) / rows.dt_s[:, None]
+    x = np.stack([n, rows.generated, n * rows.kv_tokens, rows.prefilled], axis=1) / rows.dt_s[:, None]
     into = np.eye(4) if prompt is None else np.eye(4)[:, :3] + np.outer([0.0, 0.0, 0.0, prompt], [1.0, 0.0, 0.0])
     x = x @ into
     step_time = LinearStepTime(level.seconds)
     trust = np.ones(len(rows))
     for _ in range(_ROUNDS):
-        load = level.load(partial(_iteration, step_time))
+        load = level.load(step_time)
         moment = np.array([1.0, *load, level.prefill_per_iteration]) @ into / level.seconds
         weights = trust / rows.doubt
         heavy = _LEVEL * max(1.0, float(np.sqrt(np.square(weights).sum())))
@@ -214,7 +208,7 @@ def _least_squares(seen: Stretch, level: LoadLevel, prompt: float | None = None)
         trust = np.sqrt(np.minimum(1.0, 1.5 * spread / np.maximum(off, 1e-12)))
         fixed, per_seq, per_kv, per_prompt = into @ found
         step_time = LinearStepTime(float(fixed), float(per_seq), float(per_prompt), float(per_kv))
-        if not (_iteration(step_time, level.running, level.kv_tokens) > 0).all():
+        if not (step_time.each_s(level.running, kv_tokens=level.kv_tokens) > 0).all():
             return None
     return step_time
 
@@ -226,22 +220,16 @@ def _assumed(level: LoadLevel) -> StepTime:
 
 def _error(step_time: StepTime, seen: Stretch) -> float:
     rows = seen.rows
-    each = _iteration(step_time, rows.running, rows.kv_tokens)
+    each = step_time.each_s(rows.running, kv_tokens=rows.kv_tokens)
     predicted = rows.generated / rows.running * each + rows.prefilled * _prefill_s(step_time)
     return float(np.average(np.abs(predicted / rows.dt_s - 1.0), weights=1.0 / rows.doubt))
 
 
 def _of_level(level: LoadLevel, step_time: StepTime) -> float:
     """The level's seconds as a step time predicts them."""
-    mean = level.mean(partial(_iteration, step_time))
-    return mean + level.prefill_per_iteration * _prefill_s(step_time)
+    return level.mean(step_time) + level.prefill_per_iteration * _prefill_s(step_time)
 
 
 def _prefill_s(step_time: StepTime) -> float:
     """Seconds of a prompt token in a chunk of a few thousand."""
     return (step_time.seconds(0, _CHUNK) - step_time.seconds(0, 1)) / (_CHUNK - 1)
-
-
-def _iteration(step_time: StepTime, running: Floats, kv_tokens: Floats) -> Floats:
-    """Seconds of iterations that decode only."""
-    return step_time.each_s(running, kv_tokens=np.nan_to_num(kv_tokens))

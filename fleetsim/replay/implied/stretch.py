@@ -6,15 +6,14 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 from msgspec import Struct
-from numpy.typing import NDArray
 
-from fleetsim.history.history import Buckets, Floats, History
+from fleetsim.engine.step_time import StepTime
+from fleetsim.history.history import Floats, History
 from fleetsim.records import replace
 from fleetsim.replay.observe.interruptions import Pause, Stop
 from fleetsim.replay.observe.observed import InstanceView, Observed
+from fleetsim.replay.observe.segments import Mask, inside, overlap_s
 
-Bools = NDArray[np.bool_]
-Iteration = Callable[[Floats, Floats], Floats]
 # Where a gauge that was read so often shows so much fewer running than the requests' seconds in the engine, they are
 # not those in which requests ran: the rest of them waited, uncounted.
 _MANY_SCRAPES, _WAITED = 200, 1.25
@@ -24,7 +23,7 @@ _FEWEST_REQUESTS = 30
 
 class SteadyIntervals(Struct, frozen=True):
     """Steady intervals, arrays of equal length n. time_s: middle, unix. dt_s: length x pace. running: mean of the ends.
-    generated, prefilled: tokens. kv_tokens: K, NaN where unknown. doubt: relative, in the number of iterations."""
+    generated, prefilled: tokens. kv_tokens: K, 0 where unknown. doubt: relative, in the number of iterations."""
 
     time_s: Floats
     dt_s: Floats
@@ -37,7 +36,7 @@ class SteadyIntervals(Struct, frozen=True):
     def __len__(self) -> int:
         return len(self.time_s)
 
-    def some(self, mask: Bools) -> SteadyIntervals:
+    def some(self, mask: Mask) -> SteadyIntervals:
         """The selected rows."""
         return SteadyIntervals(*(getattr(self, name)[mask] for name in self.__struct_fields__))
 
@@ -52,26 +51,25 @@ class LoadLevel(Struct, frozen=True):
     prefill_per_iteration: float
     counted: bool
 
-    def mean(self, iteration: Iteration) -> float:
-        """Mean iteration over tokens, if iterations take `iteration(running, kv_tokens)`."""
-        each = iteration(self.running, self.kv_tokens)
+    def mean(self, step_time: StepTime) -> float:
+        """Mean iteration over tokens, by a step time."""
+        each = step_time.each_s(self.running, kv_tokens=self.kv_tokens)
         return float(self.running.sum() / (self.running / each).sum())
 
-    def load(self, iteration: Iteration) -> tuple[float, float]:
+    def load(self, step_time: StepTime) -> tuple[float, float]:
         """The mean load over tokens: requests running, tokens in the KV cache."""
-        weights = self.running / iteration(self.running, self.kv_tokens)
-        kv = np.nan_to_num(self.kv_tokens)
-        return float(np.average(self.running, weights=weights)), float(np.average(kv, weights=weights))
+        weights = self.running / step_time.each_s(self.running, kv_tokens=self.kv_tokens)
+        return float(np.average(self.running, weights=weights)), float(np.average(self.kv_tokens, weights=weights))
 
 
 class Stretch(Struct, frozen=True):
     """A stretch of a window.
 
-    times: (T,) of the scrapes. running, kv_tokens: (I, T), NaN in pauses. generated, prefilled: (I, T - 1) growth;
-    unseen: request-seconds in pauses that no scrape showed. rows: steady intervals. pace: (I,). request_s,
-    request_tokens, requests: (I, H - 1) growth of seconds in the engine, output tokens and number of the requests that
-    finished, with their times (H,); None where they are not exported. preempting: intervals that are no rows because
-    requests were preempted in them.
+    times: (T,) of the scrapes. running: (I, T), NaN in pauses. kv_tokens: (I, T), 0 where unknown. generated,
+    prefilled: (I, T - 1) growth; unseen: request-seconds in pauses that no scrape showed. rows: steady intervals. pace:
+    (I,). request_s, request_tokens, requests: (I, H - 1) growth of seconds in the engine, output tokens and number of
+    the requests that finished, with their times (H,); H = 1 where they are not exported. preempting: intervals that are
+    no rows because requests were preempted in them.
     """
 
     times: Floats
@@ -82,10 +80,10 @@ class Stretch(Struct, frozen=True):
     unseen: Floats
     rows: SteadyIntervals
     pace: Floats
-    request_times: Floats | None
-    request_s: Floats | None
-    request_tokens: Floats | None
-    requests: Floats | None
+    request_times: Floats
+    request_s: Floats
+    request_tokens: Floats
+    requests: Floats
     preempting: int = 0
 
     def part(self, start_s: float, end_s: float) -> Stretch:
@@ -93,17 +91,16 @@ class Stretch(Struct, frozen=True):
         scrapes = (self.times >= start_s) & (self.times < end_s)
         spans = (self.times[:-1] >= start_s) & (self.times[1:] <= end_s)
         rows = self.rows.some((self.rows.time_s >= start_s) & (self.rows.time_s < end_s))
-        scraped = {name: getattr(self, name)[:, scrapes] for name in ("running", "kv_tokens")}
-        grown = {name: getattr(self, name)[:, spans] for name in ("generated", "prefilled", "unseen")}
-        ended: dict[str, Floats | None] = {}
-        if self.request_times is not None:
-            inside = (self.request_times[:-1] >= start_s - 1.0) & (self.request_times[1:] <= end_s + 1.0)
-            for name in ("request_s", "request_tokens", "requests"):
-                of = getattr(self, name)
-                ended[name] = None if of is None else of[:, inside]
-        return replace(self, times=self.times[scrapes], rows=rows, **scraped, **grown, **ended)
+        ended = (self.request_times[:-1] >= start_s - 1.0) & (self.request_times[1:] <= end_s + 1.0)
+        parts = (
+            *((name, scrapes) for name in ("running", "kv_tokens")),
+            *((name, spans) for name in ("generated", "prefilled", "unseen")),
+            *((name, ended) for name in ("request_s", "request_tokens", "requests")),
+        )
+        cut = {name: getattr(self, name)[:, kept] for name, kept in parts}
+        return replace(self, times=self.times[scrapes], rows=rows, **cut)
 
-    def level(self, of: Bools | None = None) -> LoadLevel | None:
+    def level(self, of: Mask | None = None) -> LoadLevel | None:
         """The level of all instances or of some; None where nothing ran."""
         some = np.ones(len(self.pace), np.bool_) if of is None else of
         running, kv = self.running[some], self.kv_tokens[some]
@@ -124,9 +121,7 @@ class Stretch(Struct, frozen=True):
         prefilled = float(np.nansum(self.prefilled[some]))
         return LoadLevel(seconds, running[work], kv[work], prefilled * mean / tokens, counted is not None)
 
-    def _counted(self, some: Bools) -> float | None:
-        if self.request_s is None or self.request_tokens is None or self.requests is None:
-            return None
+    def _counted(self, some: Mask) -> float | None:
         if float(np.nansum(self.requests[some])) < _FEWEST_REQUESTS:
             return None
         tokens = float(np.nansum(self.request_tokens[some]))
@@ -172,17 +167,14 @@ def seen_of(
     values = history.values
     if "generation_tokens" not in values or "running" not in values or len(history.times) < 3:
         return None
-    paused = np.zeros(len(history.times), np.bool_)
-    broken = np.zeros(len(history.times) - 1, np.bool_)
-    for pause in found_pauses(observed):
-        paused |= (history.times >= pause.start_s) & (history.times < pause.end_s)
-        broken |= (history.times[:-1] < pause.end_s) & (history.times[1:] > pause.start_s)
-    size = len(history.instances)
+    pauses, size = found_pauses(observed), len(history.instances)
+    paused = inside(history.times, pauses)
+    broken = overlap_s(history.times[:-1], history.times[1:], pauses) > 0
     if observed.rolling is not None:
         paused = paused | observed.rolling.standing(history.times, size)
         broken = broken | observed.rolling.overlapping(history.times, size)
     unseen = np.zeros(values["generation_tokens"][:, 1:].shape)
-    if unseen_pause_s and observed.rolling is None and not any(not p.empty for p in found_pauses(observed)):
+    if unseen_pause_s and observed.rolling is None and all(p.empty for p in pauses):
         synced = _synced(history)
         broken |= synced
         lower = np.minimum(values["running"][:, :-1], values["running"][:, 1:])
@@ -205,15 +197,15 @@ def seen_of(
     broken = broken | (thrown > 0)  # what it had is computed again, which no counter of prompts shows
     rows = _steady(history.times, values["running"], kv, generated, prefilled, broken, pace)
     times, seconds, tokens, count = _requests(history, observed, unseen)
-    if count is not None and float(thrown.sum()) > _PREEMPTED * float(np.nansum(count)):
-        seconds = None
+    if float(thrown.sum()) > _PREEMPTED * float(np.nansum(count)):
+        seconds = np.full(count.shape, np.nan)
     return Stretch(
-        history.times, running, kv, generated, prefilled, unseen, rows, pace, times, seconds, tokens, count,
-        int((thrown > 0).sum()),
+        history.times, running, np.nan_to_num(kv), generated, prefilled, unseen, rows, pace,
+        times, seconds, tokens, count, int((thrown > 0).sum()),
     )  # fmt: skip
 
 
-def _synced(history: History) -> Bools:
+def _synced(history: History) -> Mask:
     """(T - 1,) whether a weight sync ended in the interval, by the trainer's counters."""
     for name in ("trainer.sync_s_total", "trainer.steps"):
         if name in history.fleet:
@@ -232,7 +224,7 @@ def found_pauses(observed: Observed) -> tuple[Pause, ...]:
 
 
 def _steady(
-    times: Floats, running: Floats, kv: Floats, generated: Floats, prefilled: Floats, broken: Bools, pace: Floats
+    times: Floats, running: Floats, kv: Floats, generated: Floats, prefilled: Floats, broken: Mask, pace: Floats
 ) -> SteadyIntervals:
     shape = generated.shape
     a, b = running[:, :-1], running[:, 1:]
@@ -243,8 +235,8 @@ def _steady(
         good = (np.minimum(a, b) > 0) & (generated > 0) & (moved <= _MOST_MOVED) & ~broken & np.isfinite(dt)
         doubt = _LEAST_DOUBT + _MOVED * moved
     middle = np.broadcast_to(0.5 * (times[:-1] + times[1:]), shape)
-    inside = 0.5 * (kv[:, :-1] + kv[:, 1:])
-    columns = (middle, dt * pace[:, None], mean, generated, prefilled, inside, doubt)
+    held = np.nan_to_num(0.5 * (kv[:, :-1] + kv[:, 1:]))
+    columns = (middle, dt * pace[:, None], mean, generated, prefilled, held, doubt)
     return SteadyIntervals(*(np.asarray(column)[good] for column in columns))
 
 
@@ -256,17 +248,16 @@ def _growth(values: Floats) -> Floats:
     return growth
 
 
-def _requests(
-    history: History, observed: Observed, unseen: Floats
-) -> tuple[Floats | None, Floats | None, Floats | None, Floats | None]:
+def _requests(history: History, observed: Observed, unseen: Floats) -> tuple[Floats, Floats, Floats, Floats]:
     """Times, seconds in the engine, output tokens and number of the requests that finished, by instance."""
     found = history.histograms
-    if "e2e_s" not in found or "output_tokens" not in found or not _same_times(found["e2e_s"], found["output_tokens"]):
-        return None, None, None, None
-    e2e, out = found["e2e_s"], found["output_tokens"]
+    e2e, out = found.get("e2e_s"), found.get("output_tokens")
+    if e2e is None or out is None:
+        nothing = np.zeros((len(history.instances), 0))
+        return np.zeros(1), nothing, nothing, nothing
     read = np.isfinite(e2e.sums) & np.isfinite(out.sums)
     seconds, tokens, count = (_growth(_held_on(x, read)) for x in (e2e.sums, out.sums, out.counts[:, :, -1]))
-    if "queue_s" in found and _same_times(found["queue_s"], out):
+    if "queue_s" in found:
         seconds = seconds - np.nan_to_num(_growth(_held_on(found["queue_s"].sums, read)))
     known = np.isfinite(seconds) & np.isfinite(tokens) & np.isfinite(count)
     seconds, tokens, count = (np.where(known, x, np.nan) for x in (seconds, tokens, count))
@@ -277,14 +268,10 @@ def _requests(
     return out.times, seconds - held, tokens, count
 
 
-def _held_on(values: Floats, read: Bools) -> Floats:
+def _held_on(values: Floats, read: Mask) -> Floats:
     """The last total read, where none was: the growth over a hole falls into the interval that ends it."""
     at = np.maximum.accumulate(np.where(read, np.arange(values.shape[1]), -1), axis=1)
     return np.where(at >= 0, np.take_along_axis(values, np.maximum(at, 0), axis=1), np.nan)
-
-
-def _same_times(a: Buckets, b: Buckets) -> bool:
-    return a.sums.shape == b.sums.shape and len(a.times) == len(b.times) and bool(np.allclose(a.times, b.times))
 
 
 def _held(history: History, observed: Observed, times: Floats) -> Floats:
@@ -296,10 +283,8 @@ def _held(history: History, observed: Observed, times: Floats) -> Floats:
     out = np.zeros((len(history.instances), len(times) - 1))
     running = np.nan_to_num(history.values["running"])
     pauses = [p for p in found_pauses(observed) if not p.empty]
-    inside = np.zeros(len(history.times), np.bool_)
-    for pause in pauses:
-        inside |= (history.times >= pause.start_s) & (history.times < pause.end_s)
-    mean = running[:, inside].mean(axis=1) if inside.sum() >= _FEWEST_INSIDE else None
+    held = inside(history.times, pauses)
+    mean = running[:, held].mean(axis=1) if held.sum() >= _FEWEST_INSIDE else None
     stops: list[tuple[slice, Pause | Stop]] = [(slice(None), p) for p in pauses]
     stops += [] if observed.rolling is None else [(slice(s.row, s.row + 1), s) for s in observed.rolling.stops]
     for rows, stop in stops:

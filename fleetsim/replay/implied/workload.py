@@ -11,19 +11,20 @@ from __future__ import annotations
 
 import math
 from statistics import NormalDist
+from typing import Literal
 
 import numpy as np
-from msgspec import Struct
 from numpy.typing import NDArray
 
 from fleetsim.config.workload import Histogram, Lognormal, longest_length
+from fleetsim.history.history import Floats
 from fleetsim.job.nameplate import mean_output_tokens, mean_prompt_tokens
 from fleetsim.records import replace
 from fleetsim.replay.implied.scenario_draft import ScenarioDraft
 from fleetsim.replay.observe.changes import trend_words
+from fleetsim.replay.observe.lengths import normal_cdf
 from fleetsim.replay.observe.observed import LengthHistogram, Observed, Reading
 
-Floats = NDArray[np.float64]
 _NORMAL = NormalDist()
 # Parts of each bucket; lengths are whole tokens, so narrow buckets get fewer.
 _PARTS = 12
@@ -35,20 +36,19 @@ _LEAST_SHARE = 1e-12
 _FARTHEST = 4.0
 
 
-class LengthLaw(Struct, frozen=True):
-    """The law, and how its cap came about: given, counted (share cut by length), mean (of the sum), bound."""
-
-    law: Histogram
-    cap: float
-    cap_from: str
+CapFrom = Literal["given", "counted", "mean", "bound"]
+"""How a cap came about: given, of the share cut by length, of the mean, or the highest bound."""
 
 
-def length_law(lengths: LengthHistogram, cap: float | None = None, length_share: float | None = None) -> LengthLaw:
-    """The law of `lengths`. cap: longest response where it is known; length_share: share of responses cut by it."""
+def length_law(
+    lengths: LengthHistogram, cap: float | None = None, length_share: float | None = None
+) -> tuple[Histogram, CapFrom]:
+    """The law of `lengths`, and how its cap came about. cap: longest response where it is known; length_share: share of
+    responses cut by it."""
     bounds, shares = _finite(lengths)
     open_share = max(0.0, 1.0 - float(shares.sum()))
     slope, last_z = _slope(bounds, shares)
-    how = "given"
+    how: CapFrom = "given"
     if cap is None or (cap < bounds[-1] and open_share > 0):
         cap, how = _cap(lengths, bounds, shares, slope, last_z, length_share)
     cap = max(cap, 1.0)
@@ -57,8 +57,7 @@ def length_law(lengths: LengthHistogram, cap: float | None = None, length_share:
     mass = _tilted(edges, mass, bucket, lengths.mean, cap)
     # The atom at the cap: a bucket beyond it, all of which `max` cuts back.
     top = max(cap * 1.001, float(edges[-1]) + 1.0)
-    law = Histogram(le=(*map(float, edges[1:]), top), count=tuple(map(float, mass)), max=float(cap))
-    return LengthLaw(law, float(cap), how)
+    return Histogram(le=(*map(float, edges[1:]), top), count=tuple(map(float, mass)), max=float(cap)), how
 
 
 def _finite(lengths: LengthHistogram) -> tuple[Floats, Floats]:
@@ -88,7 +87,7 @@ def _slope(bounds: Floats, shares: Floats) -> tuple[float, float]:
 
 def _cap(
     lengths: LengthHistogram, bounds: Floats, shares: Floats, slope: float, last_z: float, length_share: float | None
-) -> tuple[float, str]:
+) -> tuple[float, CapFrom]:
     """The cap that the counted share of cut responses, or else the mean, asks for."""
     top = float(bounds[-1])
     open_share = max(0.0, 1.0 - float(shares.sum()))
@@ -124,8 +123,7 @@ def _parts(bounds: Floats, shares: Floats, slope: float, cap: float, open_share:
     if cap > lower and open_share > 0:
         cuts = _cuts(lower, cap)
         z0 = _NORMAL.inv_cdf(min(1 - 1e-12, max(1e-12, below)))
-        z = z0 + slope * (np.log(cuts) - math.log(lower))
-        f = np.array([_NORMAL.cdf(v) for v in z])
+        f = normal_cdf(z0 + slope * (np.log(cuts) - math.log(lower)))
         f[0] = below
         edges += list(cuts[1:])
         mass += list(np.maximum(0.0, np.diff(f)))
@@ -145,19 +143,13 @@ def _between(cuts: Floats, a: float, b: float, p: float, q: float, slope: float)
         return np.full(len(cuts), p)
     if a <= 0:
         return p + (q - p) * cuts / b
-    low = _NORMAL.inv_cdf(p) if p > 0 else None
-    high = _NORMAL.inv_cdf(q) if q < 1 - 1e-12 else None
-    x = np.log(cuts)
-    if low is None and high is None:
-        return p + (q - p) * (cuts - a) / (b - a)
-    if low is None:
-        assert high is not None
-        low = high - slope * float(x[-1] - x[0])
-    if high is None:
-        high = low + slope * (math.log(b) - math.log(a))
     span = math.log(b) - math.log(a)
-    z = low + (high - low) * (x - math.log(a)) / span
-    f = np.array([_NORMAL.cdf(v) for v in z])
+    low, high = (_NORMAL.inv_cdf(x) if 0 < x < 1 - 1e-12 else math.nan for x in (p, q))
+    if math.isnan(low) and math.isnan(high):
+        return p + (q - p) * (cuts - a) / (b - a)
+    low = high - slope * span if math.isnan(low) else low
+    high = low + slope * span if math.isnan(high) else high
+    f = normal_cdf(low + (high - low) * (np.log(cuts) - math.log(a)) / span)
     low_f, high_f = _NORMAL.cdf(low), _NORMAL.cdf(high)
     return np.asarray(p + (q - p) * (f - low_f) / max(1e-300, high_f - low_f))
 
@@ -170,18 +162,14 @@ def _mean(edges: Floats, mass: Floats, cap: float) -> float:
 def _tilted(edges: Floats, mass: Floats, bucket: NDArray[np.int64], mean: float, cap: float) -> Floats:
     """The mass, moved inside its buckets until the law has this mean (as near to it as the buckets allow)."""
     middle = 0.5 * (edges[:-1] + edges[1:])
-    places, totals = [], []
-    for b in np.unique(bucket):
-        inside = np.flatnonzero(bucket == b)
-        places.append(inside)
-        totals.append(float(mass[inside].sum()))
-    width = [max(1e-9, float(edges[i[-1] + 1] - edges[i[0]])) for i in places]
+    places = [np.flatnonzero(bucket == b) for b in np.unique(bucket)]
 
     def tilt(theta: float) -> Floats:
         out = mass.copy()
-        for inside, total, w in zip(places, totals, width, strict=True):
+        for inside in places:
+            total, width = float(mass[inside].sum()), max(1e-9, float(edges[inside[-1] + 1] - edges[inside[0]]))
             if total > 0 and len(inside) > 1:
-                weight = mass[inside] * np.exp(theta * (middle[inside] - middle[inside].mean()) / w)
+                weight = mass[inside] * np.exp(theta * (middle[inside] - middle[inside].mean()) / width)
                 out[inside] = total * weight / weight.sum()
         return out
 
@@ -254,19 +242,19 @@ def _output(draft: ScenarioDraft, observed: Observed, lengths: LengthHistogram) 
         cut = "" if cap is None and logged.cap is None else ", cut at the longest"
         draft.taken.append(f"{OUTPUT}: lognormal, mean {lengths.mean:,.0f}, cv {logged.cv:.2f} before the cap{cut}")
         return
-    law = length_law(lengths, cap, observed.fleet.length_share if observed.fleet is not None else None)
+    law, how = length_law(lengths, cap, observed.fleet.length_share if observed.fleet is not None else None)
     if CAP in facts and cap is not None:
-        law = replace(law, law=law.law.model_copy(update={"max": float(cap)}), cap=float(cap), cap_from="given")
+        law, how = law.model_copy(update={"max": float(cap)}), "given"
     elif draft.from_base:
         draft.compare(f"{OUTPUT}.mean", lengths.mean, mean_output_tokens(draft.start))
-    draft.changes[OUTPUT] = law.law
+    draft.changes[OUTPUT] = law
     means = f"{lengths.mean:,.0f} as set" if mean is not None else f"{lengths.mean:,.0f}"
     draft.taken.append(f"{OUTPUT}: {len(lengths.le)} buckets, mean {means}")
     if CAP in facts:
-        draft.taken.append(f"{CAP}: {law.cap:,.0f}, as set")
-    elif law.cap_from in ("counted", "mean"):
-        how = {"counted": "by the share of responses cut", "mean": "by the mean"}[law.cap_from]
-        draft.assumed.append(f"{CAP}: {law.cap:,.0f}, {how} and a lognormal tail")
+        draft.taken.append(f"{CAP}: {law.max:,.0f}, as set")
+    elif how in ("counted", "mean"):
+        by = "by the share of responses cut" if how == "counted" else "by the mean"
+        draft.assumed.append(f"{CAP}: {law.max:,.0f}, {by} and a lognormal tail")
 
 
 def _group(draft: ScenarioDraft, found: Reading | None) -> None:

@@ -1,7 +1,4 @@
-"""Where the seconds of an observed step go: every one belongs to a phase, or to what no timer explains.
-
-One segmentation of time: whether a row of numbers is constant, rises, has spikes that come again, or changed.
-"""
+"""Where the seconds of an observed step go: every one belongs to a phase, or to what no timer explains."""
 
 from __future__ import annotations
 
@@ -12,89 +9,10 @@ import numpy as np
 from fleetsim.history.history import Floats, History, StepLog
 from fleetsim.history.step_logs.steps import TRAINING
 from fleetsim.records import replace
-from fleetsim.replay.observe.intervals import Mask, sums_of
-from fleetsim.replay.observe.phases import UNEXPLAINED, Account, Kind, Mode, Phase, PhaseCourse
-from fleetsim.replay.observe.steps import Steps, steps_of
-
-FEWEST = 4  # rows on either side of a change
-# Of the median, robust standard deviations, and of the highest row: what stands out above all three is a spike.
-SPIKE, ROBUST, HEIGHT = 0.5, 8.0, 0.1
-REGULAR = 0.8  # of the distances between spikes: so many must be the usual one, or a multiple of it
-SURE = 4.0  # standard errors by which two levels differ
-BY = 0.1  # of the higher level: a change by less is no other level
-
-
-def course_of(values: Floats) -> PhaseCourse:
-    """The course of (n,) numbers, NaN where nothing is said. A change must be seen in FEWEST rows on either side.
-
-    Of the three simple laws (one level, two levels, a straight line) the one that explains most for its parameters
-    counts (Schwarz 1978, "Estimating the dimension of a model": n log(residual) + parameters log(n)).
-    """
-    known = np.isfinite(values)
-    if not known.any():
-        return PhaseCourse("constant", 0.0, 0.0, 0.0)
-    mean = float(values[known].mean())
-    spikes, every = _spikes(values, known)
-    rows = np.flatnonzero(known & ~spikes)
-    y = values[rows]
-    kind: Kind = "constant" if every is None else "periodic"
-    level = PhaseCourse(kind, mean, float(y.mean()), float(y.std()), every=every)
-    if len(y) < 2 * FEWEST:
-        return level
-    place, two = _split(y)
-    before, after = y[:place], y[place:]
-    slope = np.polyfit(np.arange(len(y)), y, 1)
-    line = float(((y - np.polyval(slope, np.arange(len(y)))) ** 2).sum())
-    one, least = float(((y - y.mean()) ** 2).sum()), 1e-9 * (1.0 + float((y**2).sum()))
-    costs = [
-        len(y) * np.log(max(rest, least) / len(y)) + parameters * np.log(len(y))
-        for rest, parameters in ((one, 1), (two, 3), (line, 2))
-    ]
-    best = int(np.argmin(costs))
-    away = abs(float(after.mean() - before.mean()))
-    error = float(np.sqrt(before.var() / len(before) + after.var() / len(after)))
-    highest = max(abs(float(before.mean())), abs(float(after.mean())))
-    if best == 1 and away > max(SURE * error, BY * highest):
-        return PhaseCourse(
-            "since", mean, float(after.mean()), float(after.std()), float(before.mean()), int(rows[place]), every
-        )
-    if best == 2:
-        first, last = np.polyval(slope, 0), np.polyval(slope, len(y) - 1)
-        spread = float(np.sqrt(line / len(y)))
-        if abs(last - first) > max(BY * max(abs(first), abs(last)), SURE * spread / np.sqrt(len(y))):
-            return PhaseCourse("rising", mean, float(last), spread, float(first), None, every)
-    return level
-
-
-def _spikes(values: Floats, known: Mask) -> tuple[Mask, int | None]:
-    """Rows far above the others that come again at one distance, and that distance; none where they do not."""
-    y = values[known]
-    middle = float(np.median(y))
-    scatter = 1.4826 * float(np.median(np.abs(y - middle)))
-    out = max(SPIKE * middle, ROBUST * scatter, HEIGHT * (float(y.max()) - middle))
-    high = known & (np.nan_to_num(values) > middle + out)
-    at = np.flatnonzero(high)
-    nothing = np.zeros(len(values), dtype=bool)
-    if not at.size or at.size > 0.4 * len(y):
-        return nothing, None
-    if at.size == 1:
-        return high, None
-    apart = np.diff(at)
-    every = int(np.median(apart))
-    regular = every > 1 and np.mean(apart % every == 0) >= REGULAR
-    return (high, every) if regular else (nothing, None)
-
-
-def _split(y: Floats) -> tuple[int, float]:
-    """Where two levels explain most, and the squares that they leave."""
-    size = np.arange(1, len(y))
-    sums, squares = np.cumsum(y), np.cumsum(y**2)
-    left = squares[:-1] - sums[:-1] ** 2 / size
-    right = squares[-1] - squares[:-1] - (sums[-1] - sums[:-1]) ** 2 / (len(y) - size)
-    rest = (left + right)[FEWEST - 1 : len(y) - FEWEST]
-    best = int(np.argmin(rest))
-    return best + FEWEST, float(max(rest[best], 0.0))
-
+from fleetsim.replay.observe.intervals import sums_of
+from fleetsim.replay.observe.phases import UNEXPLAINED, Account, Mode, Phase
+from fleetsim.replay.observe.segments import course_of
+from fleetsim.replay.observe.steps import TIMED, Steps
 
 NAMES: Mapping[str, str] = {
     "wait_s": "waiting for samples",
@@ -119,12 +37,9 @@ _SAME = 0.05  # a generation that is the trainer's whole wait, as a synchronous 
 _INSIDE = 0.9  # of an evaluation: what is in no other timer, if it is inside the step
 
 
-def account_of(history: History, steps: Steps | None = None) -> Account | None:
+def account_of(history: History, steps: Steps) -> Account | None:
     """The account of a log, or of what a trainer exports; None where nothing shows how long a step takes."""
-    if history.steps is not None and len(history.steps):
-        return _of_log(history.steps)
-    steps = steps_of(history, (), None) if steps is None else steps
-    return None if steps is None else _of_exported(steps)
+    return _of_log(history.steps) if history.steps is not None and len(history.steps) else _of_exported(steps)
 
 
 def _of_log(log: StepLog) -> Account | None:
@@ -141,12 +56,12 @@ def _of_log(log: StepLog) -> Account | None:
     account = _account(step_s, parts, numbers, mode, log.metrics, log.framework)
     changed = [p.course.at or 0 for p in account.phases if abs(p.course.excess) >= CHANGED * account.now_s]
     first = max(changed, default=0)
-    present = {name: float(np.nanmean(x[first:])) for name, x in columns.items() if np.isfinite(x[first:]).any()}
-    lengths = columns.get("length_mean", np.array([]))
-    if all(np.isfinite(part).any() for part in (lengths[:first], lengths[first:])) and np.nanmean(lengths[:first]) > 0:
-        present["length_growth"] = float(np.nanmean(lengths[first:])) / float(np.nanmean(lengths[:first])) - 1.0
+    before, now = log.where(slice(first)).mean("length_mean"), log.where(slice(first, None))
+    present = {name: mean for name in columns if (mean := now.mean(name)) is not None}
+    if before is not None and before > 0 and "length_mean" in present:
+        present["length_growth"] = present["length_mean"] / before - 1.0
     scatter = {
-        name: float(np.nanstd(columns[name][first:])) / abs(present[name])
+        name: float(np.nanstd(now.columns[name])) / abs(present[name])
         for name in ("wait_s", "generate_s", "length_mean")
         if present.get(name)
     }
@@ -204,9 +119,7 @@ def _of_exported(steps: Steps) -> Account | None:
     if not known.any():
         return None
     count = steps.count[known]
-    parts = {
-        name: steps.columns[name][0][known] / count for name in ("wait_s", "train_s", "sync_s") if name in steps.columns
-    }
+    parts = {name: steps.columns[name][known] / count for name in TIMED if name in steps.columns}
     return _account(steps.elapsed_s[known] / count, parts, np.cumsum(count), "unknown", {}, None, count)
 
 
@@ -269,9 +182,8 @@ def mode_of(log: StepLog) -> Mode:
     if generate is not None and wait is not None:
         whole, waited = sums_of(generate, wait)
         return "synchronous" if waited >= (1.0 - _SAME) * whole else "one step off"
-    age = columns.get("staleness_steps")
-    if age is not None and np.isfinite(age).any():
-        return "asynchronous" if float(np.nanmean(age)) > 0.01 else "synchronous"
+    if (age := log.mean("staleness_steps")) is not None:
+        return "asynchronous" if age > 0.01 else "synchronous"
     if wait is None:
         return "unknown" if _AHEAD.isdisjoint(columns) else "asynchronous"
     return "synchronous" if _either(log) and not _overlaps(columns) else "asynchronous"

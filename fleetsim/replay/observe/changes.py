@@ -12,6 +12,7 @@ import numpy as np
 
 from fleetsim import units
 from fleetsim.history.history import Floats, History, Note
+from fleetsim.history.window import has_clock
 from fleetsim.replay.observe.intervals import Intervals
 from fleetsim.replay.observe.lengths import growth_of
 from fleetsim.replay.observe.observed import Departure, Moving, Observed, Trend
@@ -92,17 +93,22 @@ def missed_words(gone: Sequence[Departure]) -> str:
     of one departure alone."""
     first, last = units.clock(gone[0].at_s), units.clock(gone[-1].at_s)
     when = f"at {first}" if first == last else f"from {first} to {last}"
-    waits = gone[0].waits if len(gone) == 1 else None
-    waited = "" if waits is None else f" (the trainer waited {units.share(waits[0])} of its time before, "
-    waited += "" if waits is None else f"{units.share(waits[1])} after)"
-    return f"{names_of(gone)} vanished {when} and nothing took the place{waited}."
+    waited = _waits_words(gone[0]) if len(gone) == 1 else ""
+    return f"{names_of(gone)} vanished {when} and nothing took the place{f' ({waited})' if waited else ''}."
+
+
+def _waits_words(gone: Departure) -> str:
+    """The trainer's wait on both sides of a departure; empty where it is not known."""
+    if gone.waits is None:
+        return ""
+    before, after = (units.share(share) for share in gone.waits)
+    return f"the trainer waited {before} of its time before and {after} after"
 
 
 # Relative growth that is worth a word, and by how many of its own standard errors it must stand out.
 MOVED, ERRORS = 0.10, 4.0
 # Values that a quarter needs: fewer have no spread to speak of.
 FEWEST = 4
-_CLOCKS = 1e8  # unix seconds: below, time begins with the log
 
 
 def trends_of(history: History, steps: Steps | None) -> tuple[Trend, ...]:
@@ -141,7 +147,7 @@ def change_notes(departed: Sequence[Departure], trends: Sequence[Trend]) -> tupl
 
 def sized_for_the_end(trend: Trend) -> str:
     """The command that looks at the last quarter alone; a log without a clock has no time to begin at."""
-    if trend.from_s < _CLOCKS:
+    if not has_clock(trend.from_s):
         return "take a window of its last steps"
     return f"fleetsim replay ... --start {units.clock(trend.from_s).replace(' UTC', 'Z').replace(' ', 'T')} --recommend"
 
@@ -156,13 +162,11 @@ def _lengths(history: History, steps: Steps | None) -> Trend | None:
         return _trend("response_tokens", buckets.times[1:][ended], means, number[ended], float(buckets.times[0]))
     if history.steps is None or steps is None:
         return None
-    means = history.steps.columns.get("length_mean", np.array([]))
-    if not means.size and {"tokens", "samples"} <= steps.columns.keys():
-        samples = steps.columns["samples"][0]
-        means = steps.columns["tokens"][0] / np.where(samples > 0, samples, np.nan)
-    if means.size != len(steps.end_s):
-        return None
-    return _trend("response_tokens", steps.end_s, means, np.ones(means.size), None)
+    means = history.steps.columns.get("length_mean")
+    if means is None and {"tokens", "samples"} <= steps.columns.keys():
+        samples = steps.columns["samples"]
+        means = steps.columns["tokens"] / np.where(samples > 0, samples, np.nan)
+    return None if means is None else _trend("response_tokens", steps.end_s, means, np.ones(means.size), None)
 
 
 def _trend(what: Moving, at: Floats, values: Floats, weights: Floats, start_s: float | None) -> Trend | None:
@@ -190,11 +194,7 @@ def _mean(values: Floats, weights: Floats) -> tuple[float, float]:
 
 def changed_words(observed: Observed) -> list[str]:
     """What made the fleet's work more, or its instances fewer, within the window."""
-    said = []
-    for gone in observed.departed:
-        waits = () if gone.waits is None else [units.share(share) for share in gone.waits]
-        waited = "; the trainer waited {} of its time before and {} after".format(*waits) if waits else ""
-        said.append(departure_words(gone) + waited)
+    said = ["; ".join(filter(None, (departure_words(gone), _waits_words(gone)))) for gone in observed.departed]
     responses, step = observed.trend("response_tokens"), observed.trend("step_s")
     if responses is not None:
         said.append(f"{trend_words(responses)}: size for the end, {sized_for_the_end(responses)}")

@@ -9,34 +9,19 @@ A row says what each kind of silence is, and what finds it:
 | stop | the same of one instance after the other: a rolling weight sync | `observe/stops.py` (`rolling_of`) |
 | dip | too short to silence an interval: all made too little for their load | `dips_of` |
 | sleep, counter | the engines say so | `observe/pauses.py` |
-| hole | nothing was read | `observe/intervals.py` (`holes_of`) |
+| hole | nothing was read | `observe/segments.py` (`holes_of`) |
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
 from msgspec import Struct
 
-from fleetsim.distributions import binomial_above
 from fleetsim.history.history import Floats
-from fleetsim.replay.observe.intervals import ALIKE, Intervals, Mask, runs_of
-
-FEWEST, CHANCE = 4, 0.01  # stops make a rhythm; of as many without one that look like it
-
-
-class Still(Struct, frozen=True):
-    """From start to end, unix seconds."""
-
-    start_s: float
-    end_s: float
-
-    @property
-    def seconds(self) -> float:
-        """Its length."""
-        return self.end_s - self.start_s
+from fleetsim.replay.observe.intervals import ALIKE, Intervals, made_of
+from fleetsim.replay.observe.segments import Mask, Still, have_rhythm, inside, overlap_s, runs_of
 
 
 class Pause(Still, frozen=True):
@@ -89,61 +74,22 @@ class Rolling(Struct, frozen=True):
     mean_s: float
     period_s: float
 
+    def each(self, size: int) -> list[list[Stop]]:
+        """Those of each of so many instances."""
+        return [[stop for stop in self.stops if stop.row == row] for row in range(size)]
+
     def standing(self, times: Floats, size: int) -> Mask:
         """(I, T): the instance stands in its own stop at that time. size: I."""
-        found = np.zeros((size, len(times)), dtype=bool)
-        for stop in self.stops:
-            found[stop.row] |= (times >= stop.start_s) & (times <= stop.end_s)
-        return found
+        return np.array([inside(times, stops) for stops in self.each(size)])
 
     def overlapping(self, times: Floats, size: int) -> Mask:
         """(I, T-1): the interval overlaps a stop of the instance."""
-        found = np.zeros((size, len(times) - 1), dtype=bool)
-        for stop in self.stops:
-            found[stop.row] |= (times[1:] > stop.start_s) & (times[:-1] < stop.end_s)
-        return found
+        return np.array([overlap_s(times[:-1], times[1:], stops) > 0 for stops in self.each(size)])
 
 
 def outside(intervals: Intervals, pauses: tuple[Pause, ...]) -> Mask:
     """(T-1,): the interval overlaps no pause."""
-    left, right = intervals.times[:-1], intervals.times[1:]
-    free = np.ones(len(left), dtype=bool)
-    for pause in pauses:
-        free &= (right <= pause.start_s) | (left >= pause.end_s)
-    return free
-
-
-def paused_s(left: Floats, right: Floats, pauses: tuple[Pause, ...]) -> Floats:
-    """Seconds of each range left to right that lie in pauses."""
-    total = np.zeros(len(left))
-    for pause in pauses:
-        total += np.clip(np.minimum(right, pause.end_s) - np.maximum(left, pause.start_s), 0.0, None)
-    return total
-
-
-def widened(mask: Mask, by: int) -> Mask:
-    """True also up to `by` places beside a True, along the last axis."""
-    wide = mask.copy()
-    for shift in range(1, by + 1):
-        wide[..., shift:] |= mask[..., :-shift]
-        wide[..., :-shift] |= mask[..., shift:]
-    return wide
-
-
-def have_rhythm(times_s: Sequence[float], step_s: float) -> bool:
-    """Three of four distances are multiples of their median, and as many would be by chance once in a hundred times."""
-    if len(times_s) < FEWEST:
-        return False
-    distances = np.diff(times_s)
-    period = float(np.median(distances))
-    if period <= 0:
-        return False
-    turns = distances / period
-    slack = max(0.2, min(step_s / period, 0.25))
-    fit = np.abs(turns - np.maximum(np.round(turns), 1)) <= slack
-    others = len(fit) - 1  # the median fits itself
-    chance = binomial_above(int(fit.sum()) - 2, others, 2 * slack) if fit.sum() >= 2 else 1.0
-    return bool(fit.mean() >= 0.75 and chance <= CHANCE)
+    return np.asarray(overlap_s(intervals.times[:-1], intervals.times[1:], pauses) == 0)
 
 
 WINDOW = 21  # intervals over which the usual rate is taken
@@ -152,20 +98,6 @@ SURE = 5.0  # standard deviations of the fleet's usual scatter
 LEAST = 0.04  # of an interval's tokens
 SMALL = 0.3  # of the typical dip: less beside it is noise
 DEEP = 0.8  # of an interval
-
-
-class Dip(Struct, frozen=True):
-    """seconds: lost growth / usual rate. middle_s: centre of the loss, unix seconds. everybody: at least 9 of 10
-    instances lost half as much or more."""
-
-    middle_s: float
-    seconds: float
-    everybody: bool
-
-    @property
-    def pause(self) -> Pause:
-        """The same, from its start to its end."""
-        return Pause(self.middle_s - self.seconds / 2, self.middle_s + self.seconds / 2, "silence", False)
 
 
 def dips_of(intervals: Intervals, expected: Floats, usable: Mask) -> list[Pause]:
@@ -179,7 +111,9 @@ def dips_of(intervals: Intervals, expected: Floats, usable: Mask) -> list[Pause]
     multiple of their median, within a fifth, and that is no chance. A single dip counts only if it cost 0.8 of an
     interval and nine of ten instances took part.
     """
-    quality = _quality(intervals, expected, usable)
+    read = intervals.sharp & intervals.known & np.isfinite(expected) & usable
+    quality = made_of(intervals.growth, expected, read)
+    quality[read.any(axis=0) & np.isnan(quality)] = 0.0  # every gauge shows an engine that was emptied meanwhile
     if np.isfinite(quality).sum() < WINDOW:
         return []
     relative = quality / _usual(quality)
@@ -189,20 +123,10 @@ def dips_of(intervals: Intervals, expected: Floats, usable: Mask) -> list[Pause]
     low = np.isfinite(relative) & (1 - relative > max(SURE * sigma, LEAST))
     found = [dip for run in runs_of(low) if (dip := _dip(intervals, quality, run, sigma)) is not None]
     step = intervals.step_s
-    deep = [dip for dip in found if dip.everybody and dip.seconds >= DEEP * step]
-    if not have_rhythm([dip.middle_s for dip in found], step):
-        return [dip.pause for dip in deep]
-    least = SMALL * float(np.median([dip.seconds for dip in found]))
-    return [dip.pause for dip in found if dip.seconds >= least]
-
-
-def _quality(intervals: Intervals, expected: Floats, usable: Mask) -> Floats:
-    read = intervals.sharp & intervals.known & np.isfinite(expected) & usable
-    made = np.where(read, intervals.growth, 0.0).sum(axis=0)
-    ought = np.where(read, expected, 0.0).sum(axis=0)
-    nobody = np.where(read.any(axis=0), 0.0, np.nan)  # every gauge shows an engine that was emptied meanwhile
-    found: Floats = np.where(ought > 0, made / np.where(ought > 0, ought, 1.0), nobody)
-    return found
+    if not have_rhythm([(dip.start_s + dip.end_s) / 2 for dip, _ in found], step):
+        return [dip for dip, everybody in found if everybody and dip.seconds >= DEEP * step]
+    least = SMALL * float(np.median([dip.seconds for dip, _ in found]))
+    return [dip for dip, _ in found if dip.seconds >= least]
 
 
 def _usual(quality: Floats) -> Floats:
@@ -215,32 +139,29 @@ def _usual(quality: Floats) -> Floats:
     return np.where((count > 0) & (found > 0), found, np.nan)
 
 
-def _dip(intervals: Intervals, quality: Floats, run: tuple[int, int], sigma: float) -> Dip | None:
+def _dip(intervals: Intervals, quality: Floats, run: tuple[int, int], sigma: float) -> tuple[Pause, bool] | None:
+    """The stop, and whether at least 9 of 10 instances lost half as much as the fleet or more."""
     first, last = run
-    beside = [quality[k] for k in (first - 3, first - 2, last + 2, last + 3) if 0 <= k < len(quality)]
-    beside = [q for q in beside if np.isfinite(q)]
-    if last - first >= LONGEST or len(beside) < 2:
+    sides = [k for k in (first - 3, first - 2, last + 2, last + 3) if 0 <= k < len(quality)]
+    beside = quality[sides][np.isfinite(quality[sides])]
+    if last - first >= LONGEST or len(beside) < 2 or not _same_work(intervals, first, last):
         return None
     usual = float(np.median(beside))
-    if not _same_work(intervals, first, last):
-        return None
     span = range(max(first - 1, 0), min(last + 2, len(quality)))
     losses = {k: 1 - quality[k] / usual for k in span if np.isfinite(quality[k])}
     kept = {k: loss for k, loss in losses.items() if first <= k <= last or loss > 2 * sigma}
     total = float(sum(kept.values()))
     if total <= max(SURE * sigma, LEAST):
         return None
-    shares = _lost_by_each(intervals, tuple(kept), first, last)
+    shares = _lost_by_each(intervals, list(kept), sides)
     if shares.size and float(np.median(shares)) < 0.5 * total:
         return None
     everybody = bool(shares.size and (shares >= 0.5 * total).mean() >= 0.9)
     middle = sum(loss * (intervals.times[k] + intervals.step_s / 2) for k, loss in kept.items()) / total
     # What ran is no measure of a stop that takes it away: if all took part, each against itself tells more.
-    deep = everybody and total >= DEEP
-    seconds = intervals.step_s * (
-        float(np.median(_lost_by_each(intervals, tuple(span), first, last))) if deep else total
-    )
-    return Dip(float(middle), seconds, everybody)
+    lost = float(np.median(_lost_by_each(intervals, list(span), sides))) if everybody and total >= DEEP else total
+    half = intervals.step_s * lost / 2
+    return Pause(float(middle - half), float(middle + half), "silence", False), everybody
 
 
 def _same_work(intervals: Intervals, first: int, last: int) -> bool:
@@ -252,10 +173,8 @@ def _same_work(intervals: Intervals, first: int, last: int) -> bool:
     return bool(seen.size and seen.min() >= ALIKE * seen.max())
 
 
-def _lost_by_each(intervals: Intervals, within: tuple[int, ...], first: int, last: int) -> Floats:
+def _lost_by_each(intervals: Intervals, within: list[int], sides: list[int]) -> Floats:
     """Intervals' worth of growth that each instance lost, against its own at the sides."""
-    size = intervals.growth.shape[1]
-    sides = [k for k in (first - 3, first - 2, last + 2, last + 3) if 0 <= k < size]
     own = intervals.growth[:, sides].mean(axis=1)
-    lost = len(within) - intervals.growth[:, list(within)].sum(axis=1) / np.where(own > 0, own, np.nan)
+    lost = len(within) - intervals.growth[:, within].sum(axis=1) / np.where(own > 0, own, np.nan)
     return np.asarray(lost[np.isfinite(lost)])

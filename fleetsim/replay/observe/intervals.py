@@ -6,10 +6,9 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from fleetsim.history.counters import MAX_HOLE_S, increments, restarts
+from fleetsim.history.counters import increments, lifespan, restarts
 from fleetsim.history.history import Floats, History
-
-Mask = NDArray[np.bool_]
+from fleetsim.replay.observe.segments import Mask
 
 ALIKE = 0.7  # of the larger of two loads: less is another load
 
@@ -67,8 +66,7 @@ class Intervals(Struct, frozen=True):
         read = self.known.sum(axis=0)
         there = np.maximum(self.present.sum(axis=0), read)
         total = np.where(self.known, self.growth, 0.0).sum(axis=0)
-        scaled: Floats = np.where(read > 0, total * there / np.maximum(read, 1), np.nan)
-        return scaled
+        return np.where(read > 0, total * there / np.maximum(read, 1), np.nan)
 
 
 def intervals_of(history: History) -> Intervals:
@@ -76,6 +74,7 @@ def intervals_of(history: History) -> Intervals:
     totals = history.values["generation_tokens"]
     sampled = np.isfinite(totals)
     growth, steady = increments(totals, history.step_s), np.ones((len(totals), totals.shape[1] - 1), dtype=bool)
+    means = {name: between(history.values[name]) for name in ("running", "waiting", "kv_use") if name in history.values}
     if (running := history.values.get("running")) is not None:
         low, high = (of(running[:, :-1], running[:, 1:]) for of in (np.minimum, np.maximum))
         steady = np.asarray((low >= ALIKE * high) & (high > 0))
@@ -86,9 +85,9 @@ def intervals_of(history: History) -> Intervals:
         sharp=sampled[:, :-1] & sampled[:, 1:],
         present=_present(totals, sampled),
         sampled=sampled,
-        running=_between(history.values.get("running")),
-        waiting=_between(history.values.get("waiting")),
-        kv_use=_between(history.values.get("kv_use")),
+        running=means.get("running"),
+        waiting=means.get("waiting"),
+        kv_use=means.get("kv_use"),
         steady=steady,
         work=work_of(history),
         restarts=restarts(totals),
@@ -102,8 +101,7 @@ def mean(values: Floats | None, axis: int | None = None) -> Floats:
     there = np.isfinite(values)
     count = there.sum(axis=axis)
     total = np.where(there, values, 0.0).sum(axis=axis)
-    found: Floats = np.where(count > 0, total / np.maximum(count, 1), np.nan)
-    return found
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
 def sums_of(*columns: Floats) -> list[float]:
@@ -136,33 +134,19 @@ def work_of(history: History) -> Floats | None:
 def fleet_total(values: Floats) -> Floats:
     """(I, T) gauge -> (T,) total; instances that miss a sample count as the mean of the others. NaN where none has."""
     read = np.isfinite(values)
-    at = np.arange(values.shape[1])
-    first = np.where(read.any(axis=1), read.argmax(axis=1), values.shape[1])
-    last = np.where(read.any(axis=1), values.shape[1] - 1 - read[:, ::-1].argmax(axis=1), -1)
-    there = ((at >= first[:, None]) & (at <= last[:, None])).sum(axis=0)
-    count = read.sum(axis=0)
-    summed = np.where(read, values, 0.0).sum(axis=0)
-    return np.where(count > 0, summed * there / np.maximum(count, 1), np.nan)
+    count, summed = read.sum(axis=0), np.where(read, values, 0.0).sum(axis=0)
+    return np.where(count > 0, summed * lifespan(read).sum(axis=0) / np.maximum(count, 1), np.nan)
 
 
-def runs_of(mask: Mask) -> list[tuple[int, int]]:
-    """First and last index of every run of True."""
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], mask, [False]]).astype(np.int8)))
-    return [(int(a), int(b) - 1) for a, b in zip(edges[::2], edges[1::2], strict=True)]
+def made_of(growth: Floats, due: Floats, read: Mask, axis: int = 0) -> Floats:
+    """Of what was due, the part that was made, over what was `read`; NaN where nothing was due."""
+    made, whole = (np.where(read, values, 0.0).sum(axis=axis) for values in (growth, due))
+    return np.divide(made, whole, out=np.full(made.shape, np.nan), where=whole > 0)
 
 
-def holes_of(times: Floats, known: Mask) -> tuple[tuple[float, float], ...]:
-    """(start, end) in unix seconds where nothing is known (T-1,) for longer than growth is spread over (MAX_HOLE_S),
-    between the first known interval and the last."""
-    inside = [(a, b) for a, b in runs_of(~known) if a > 0 and b < len(known) - 1]
-    ends = ((float(times[a]), float(times[b + 1])) for a, b in inside)
-    return tuple((a, b) for a, b in ends if b - a > MAX_HOLE_S)
-
-
-def _between(values: Floats | None) -> Floats | None:
-    if values is None:
-        return None
-    left, right = values[:, :-1], values[:, 1:]
+def between(values: Floats) -> Floats:
+    """(..., T) a gauge -> (..., T-1) mean of both ends of each interval, of one where the other was not read."""
+    left, right = values[..., :-1], values[..., 1:]
     both = np.where(np.isfinite(left) & np.isfinite(right), (left + right) / 2, np.nan)
     return np.where(np.isfinite(both), both, np.where(np.isfinite(left), left, right))
 

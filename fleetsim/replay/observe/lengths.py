@@ -6,14 +6,13 @@ Response lengths of a run log become a law from the mean, the percentiles, the l
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from statistics import NormalDist
 
 import numpy as np
 
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.workload import LEAST_CV, MOST_CV
-from fleetsim.history.history import Buckets, Floats, History, Note
+from fleetsim.history.history import Buckets, Floats, History, Note, StepLog
 from fleetsim.replay.observe.observed import LengthHistogram, LoggedLaw, Reading
 from fleetsim.replay.observe.rates import prefix_counts, total
 from fleetsim.replay.observe.steps import Steps
@@ -86,35 +85,36 @@ def quantile(le: Floats, count: Floats, q: float) -> float:
 
 
 def _drift(buckets: Buckets, number: Floats, sums: Floats, mean: float) -> float | None:
-    hours = (buckets.times[1:] - buckets.times[0]) / 3600
     ended = number > 0
-    if ended.sum() < 3 or hours[-1] < DRIFT_H or mean <= 0:
+    if buckets.times[-1] - buckets.times[0] < DRIFT_H * 3600.0 or mean <= 0:
         return None
-    weights = number[ended]
-    at = hours[ended] - np.average(hours[ended], weights=weights)
-    slope = float(np.sum(weights * at * (sums[ended] / weights)) / np.sum(weights * at**2))
-    return slope / mean
+    slope = slope_per_h(buckets.times[1:][ended], sums[ended] / number[ended], number[ended])
+    return None if slope is None else slope / mean
 
 
 def _prompt_mean(history: History) -> float | None:
-    buckets = history.histograms.get("prompt_length")
-    if buckets is not None and len(buckets.times) >= 2:
-        counts, sums = growth_of(buckets)
-        if counts[:, -1].sum() > 0:
-            return float(sums.sum() / counts[:, -1].sum())
+    if (mean := _mean(history, "prompt_length")) is not None:
+        return mean
     tokens, ended = total(history, "prompt_tokens"), total(history, "finished")
     return tokens / ended if tokens is not None and ended else None
+
+
+def _mean(history: History, signal: str) -> float | None:
+    """Mean of what a histogram counted in the window; None where it counted nothing, or is not there."""
+    buckets = history.histograms.get(signal)
+    if buckets is None or len(buckets.times) < 2:
+        return None
+    counts, sums = growth_of(buckets)
+    number = float(counts[:, -1].sum())
+    return float(sums.sum()) / number if number > 0 else None
 
 
 def _group_size(
     history: History, prompt: float | None, block: int | None, caching: bool | None, scenario: Scenario | None
 ) -> tuple[Reading | None, tuple[Note, ...]]:
     """Samples per prompt: n of the requests; if clients send siblings one by one (n = 1), from the prefix cache."""
-    buckets = history.histograms.get("params_n")
-    if buckets is not None and len(buckets.times) >= 2:
-        counts, sums = growth_of(buckets)
-        if counts[:, -1].sum() > 0 and (n := float(sums.sum() / counts[:, -1].sum())) > 1.001:
-            return Reading(n, "exported"), ()
+    if (n := _mean(history, "params_n")) is not None and n > 1.001:
+        return Reading(n, "exported"), ()
     if prompt is None or block is None or caching is False:
         return None, ()
     if scenario is not None and (scenario.workload.shared_prefix_tokens or scenario.workload.turns.several):
@@ -174,36 +174,35 @@ _ATOM = 0.999
 _erf = np.frompyfunc(math.erf, 1, 1)
 
 
-def logged_lengths(history: History, steps: Steps) -> LengthHistogram | None:
+def logged_lengths(log: StepLog, steps: Steps) -> LengthHistogram | None:
     """A lognormal law, cut at the cap, whose mean is the log's and whose width fits best what else the log says: its
     percentiles, the share that was cut, or the longest of a step's samples; without them its standard deviation. None
     where nothing but a mean is known.
 
     Its quantiles are those of this law, except where the log has its own."""
-    columns = {} if history.steps is None else history.steps.columns
-    mean, clip = _mean(columns, "length_mean"), _mean(columns, "clip_share")
+    mean = log.mean("length_mean")
     if mean is None or mean <= 0:
         return None
-    longest = columns.get("length_max", np.array([np.nan]))
+    clip, longest = log.mean("clip_share"), log.columns.get("length_max", np.array([np.nan]))
     most = float(np.nanmax(longest)) if np.isfinite(longest).any() else None
     cap = most if clip and most is not None and most > mean else None
-    facts = [(q, v) for name, q in _QUANTILES.items() if (v := _mean(columns, name)) is not None and v > 0]
-    samples = _mean(columns, "samples")
+    facts = [(q, v) for name, q in _QUANTILES.items() if (v := log.mean(name)) is not None and v > 0]
+    samples = log.mean("samples")
     if cap is not None and clip and 0 < clip < 1:
         facts.append((1.0 - clip, cap))
     elif most is not None and samples is not None and samples > 1:
         facts.append((0.5 ** (1.0 / samples), float(np.nanmedian(longest))))
-    deviation = _mean(columns, "length_std")
+    deviation = log.mean("length_std")
     if not facts and not deviation:
         return None
     mu, sigma = _fitted(mean, cap, facts, deviation or 0.0)
     le, count = _buckets(mu, sigma, cap, most or mean * 20.0, steps.total or 1.0, samples or 1.0)
-    own = {q: _mean(columns, name) for name, q in _QUANTILES.items()}
+    own = {q: log.mean(name) for name, q in _QUANTILES.items()}
     # as a scenario writes it; one that is too wide is not to be written
     cv, whole = (float(f"{x:.6g}") for x in (math.sqrt(math.expm1(sigma**2)), math.exp(mu + sigma**2 / 2.0)))
     long = len(steps.end_s) >= 3 and steps.end_s[-1] - steps.end_s[0] >= DRIFT_H * 3600.0
-    slope = slope_per_h(steps.end_s, columns["length_mean"]) if long else None
-    size = _mean(columns, "group_size")
+    slope = slope_per_h(steps.end_s, log.columns["length_mean"]) if long else None
+    size = log.mean("group_size")
     return LengthHistogram(
         le=tuple(map(float, le)),
         count=tuple(map(float, count)),
@@ -211,16 +210,11 @@ def logged_lengths(history: History, steps: Steps) -> LengthHistogram | None:
         p50=own[0.5] or quantile(le, count, 0.5),
         p90=own[0.9] or quantile(le, count, 0.9),
         p99=own[0.99] or quantile(le, count, 0.99),
-        prompt_mean=_mean(columns, "prompt_mean"),
+        prompt_mean=log.mean("prompt_mean"),
         group_size=None if size is None else Reading(size, "log"),
         drift_per_h=None if slope is None else slope / mean,
         law=LoggedLaw(whole, cv, cap) if LEAST_CV <= cv <= MOST_CV else None,
     )
-
-
-def _mean(columns: Mapping[str, Floats], name: str) -> float | None:
-    values = columns.get(name)
-    return None if values is None or not np.isfinite(values).any() else float(np.nanmean(values))
 
 
 def _fitted(mean: float, cap: float | None, facts: list[tuple[float, float]], deviation: float) -> tuple[float, float]:
@@ -246,10 +240,10 @@ def _cut_mean(mu: Floats, sigma: Floats, cap: float | None, power: int = 1) -> F
     if cap is None:
         return whole
     z = (math.log(cap) - mu) / sigma
-    return np.asarray(whole * _cdf(z - power * sigma) + cap**power * (1.0 - _cdf(z)))
+    return np.asarray(whole * normal_cdf(z - power * sigma) + cap**power * (1.0 - normal_cdf(z)))
 
 
-def _cdf(z: Floats) -> Floats:
+def normal_cdf(z: Floats) -> Floats:
     """The distribution of a standard normal. scipy has it, too, but takes long to import."""
     return 0.5 * (1.0 + np.asarray(_erf(z / math.sqrt(2.0)), float))
 
@@ -261,7 +255,7 @@ def _buckets(
     top = most if cap is None else cap * _ATOM
     lowest = min(math.exp(mu - 3.5 * sigma), top / 2.0)
     le = np.geomspace(max(1.0, lowest), max(2.0, top), _BUCKETS)
-    below = _cdf((np.log(le) - mu) / sigma)
+    below = normal_cdf((np.log(le) - mu) / sigma)
     if cap is not None:
         le, below = np.append(le, cap), np.append(below, 1.0)
     else:

@@ -14,12 +14,13 @@ from fleetsim.history.option_names import END, MAP, SELECTOR, START, STEP, mappe
 from fleetsim.replay.observe.account import account_of
 from fleetsim.replay.observe.changes import change_notes, departures_of, trends_of
 from fleetsim.replay.observe.interruptions import Hole, Pauses, outside
-from fleetsim.replay.observe.intervals import Intervals, holes_of, intervals_of
+from fleetsim.replay.observe.intervals import Intervals, intervals_of
 from fleetsim.replay.observe.lengths import lengths_of, logged_lengths
 from fleetsim.replay.observe.observed import Observed
 from fleetsim.replay.observe.paces import expected_growth, paces_of
 from fleetsim.replay.observe.pauses import find_pauses
 from fleetsim.replay.observe.rates import fleet_view, hours_of, instance_views, log_span, logged_rollout
+from fleetsim.replay.observe.segments import holes_of
 from fleetsim.replay.observe.steps import Steps, steps_of
 from fleetsim.replay.observe.stops import rolling_of, without_stops
 from fleetsim.replay.observe.trainer import mfu_notes, placement_of, queue_view, ready_share, trainer_view
@@ -128,7 +129,7 @@ def _without_engines(history: History) -> Observed:
         step_s=history.step_s,
         source=history.source,
         placement=placement_of(history, (), steps),
-        lengths=logged_lengths(history, steps),
+        lengths=None if history.steps is None else logged_lengths(history.steps, steps),
         trainer=trainer_view(history, steps),
         queue=queue_view(history, steps, None),
         hours=hours_of(history, None, steps),

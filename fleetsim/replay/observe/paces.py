@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from statistics import median
+from statistics import fmean, median
 
 import numpy as np
 from msgspec import Struct
@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from fleetsim.history.history import Floats
 from fleetsim.least_squares import non_negative
-from fleetsim.replay.observe.intervals import Intervals, Mask, mean, percentile
+from fleetsim.replay.observe.intervals import Intervals, made_of, mean, percentile
 from fleetsim.replay.observe.observed import InstanceView
+from fleetsim.replay.observe.segments import Mask
 
 MOST_POINTS = 20_000  # more say nothing new about three numbers
 ROUNDS = 12
@@ -59,7 +60,9 @@ def expected_growth(intervals: Intervals, clean: Mask) -> Floats:
     """
     curve = curve_of(intervals, clean & intervals.sharp)
     if curve is None or intervals.running is None:
-        return _own_pace(intervals, clean)
+        usual = [percentile(growth[clean & (growth > 0)], 65) for growth in intervals.growth]
+        each = np.array([np.nan if pace is None else pace for pace in usual])
+        return np.repeat(each[:, None], intervals.growth.shape[1], axis=1)
     return curve.growth(intervals.running, intervals.kv_use, intervals.step_s)
 
 
@@ -112,15 +115,6 @@ def _least_absolute(rows: Floats, trust: Floats, quantile: float) -> Floats:
         over = scaled @ x - 1
         weights = np.sqrt(trust * np.where(over > 0, quantile, 1 - quantile) / np.maximum(np.abs(over), 1e-3))
     return np.asarray(x / scale)
-
-
-def _own_pace(intervals: Intervals, clean: Mask) -> Floats:
-    found = np.full(intervals.growth.shape, np.nan)
-    for row, growth in enumerate(intervals.growth):
-        usual = percentile(np.where(clean & (growth > 0), growth, np.nan), 65)
-        if usual is not None:
-            found[row] = usual
-    return found
 
 
 SLOW = 0.9  # below: a tenth of an instance is lost, more than healthy ones of one kind differ by
@@ -185,9 +179,7 @@ def paces_of(intervals: Intervals, expected: Floats, clean: Mask) -> Paces:
 def _overall(intervals: Intervals, expected: Floats) -> Floats:
     """(I,): all tokens / those expected at the same loads, against the median instance's; 1 where nobody can say."""
     read = intervals.sharp & np.isfinite(expected) & np.isfinite(intervals.growth)
-    made = np.where(read, intervals.growth, 0.0).sum(axis=1)
-    due = np.where(read, expected, 0.0).sum(axis=1)
-    ratio = np.where(due > 0, made / np.where(due > 0, due, 1.0), np.nan)
+    ratio = made_of(intervals.growth, expected, read, axis=1)
     typical = float(np.nanmedian(ratio)) if np.isfinite(ratio).any() else 0.0
     return np.asarray(np.nan_to_num(ratio / typical, nan=1.0)) if typical > 0 else np.ones(len(ratio))
 
@@ -237,3 +229,19 @@ def piled(instances: Sequence[InstanceView]) -> list[InstanceView]:
 def usual_load(instances: Sequence[InstanceView]) -> float:
     """The median instance's requests."""
     return median(i.running for i in instances if i.running is not None)
+
+
+# The instances run the same number of requests to within this, when it is a limit and not their load that sets it.
+SAME = 0.05
+# Of the times at which requests wait: with a limit, as many run as the limit allows, but for slots being refilled.
+AT_THE_TOP = 0.7
+
+
+def ceiling_of(instances: Sequence[InstanceView]) -> int | None:
+    """What every instance runs at the most (max_num_seqs), where those that have requests waiting mostly run as many;
+    None where they do not."""
+    peaks = [i.running_peak for i in instances if i.running_peak is not None]
+    full = [i.full_share for i in instances if i.full_share is not None]
+    if not peaks or not full or max(peaks) - min(peaks) > SAME * max(peaks) or fmean(full) < AT_THE_TOP:
+        return None
+    return round(max(peaks))

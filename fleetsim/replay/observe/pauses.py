@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from fleetsim.history.counters import growth
 from fleetsim.history.history import Floats, History, Note
 from fleetsim.records import replace
-from fleetsim.replay.observe.interruptions import Pause, Pauses, dips_of, outside, widened
-from fleetsim.replay.observe.intervals import Intervals, Mask, runs_of
+from fleetsim.replay.observe.interruptions import Pause, Pauses, dips_of, outside
+from fleetsim.replay.observe.intervals import Intervals, mean, percentile
 from fleetsim.replay.observe.paces import expected_growth
+from fleetsim.replay.observe.segments import Mask, runs_of, widened
 from fleetsim.replay.observe.stops import NOTHING, QUANTILES, TokensDue, Turnover, stalls_of
 
 SHORTEST = 0.3  # of an interval: what is left of a silence that a late scrape explains
@@ -51,7 +52,7 @@ def find_pauses(history: History, intervals: Intervals, *, in_turn: bool = False
     away = outside(intervals, tuple(held))
     quiet = known & ~widened(silent | ~away, 2)
     found += dips_of(intervals, expected_growth(intervals, quiet), quiet)
-    found = sorted(_asleep(history, found), key=lambda p: p.start_s)
+    found = sorted(_asleep(history, intervals.work, found), key=lambda p: p.start_s)
     if in_turn:
         own = (p for p in found if not p.empty and p.source == "silence")
         held = {p: history.values["running"][:, (history.times >= p.start_s) & (history.times <= p.end_s)] for p in own}
@@ -88,11 +89,11 @@ def _silence(history: History, intervals: Intervals, edges: Edges, run: tuple[in
     times, step = intervals.times, intervals.step_s
     if first == 0 and last == len(times) - 2:
         return None
-    empty = _is_empty(history, float(times[first]), float(times[last + 1]), inside=last > first)
-    start = float(times[first]) - step * edges.before(first, dry=empty and _ran_dry(history, first))
-    end = float(times[last + 1]) + step * edges.after(
-        last, empty=empty, late=first == last and len(intervals.growth) == 1
-    )
+    ends = float(times[first]), float(times[last + 1])
+    empty = _is_empty(history, intervals.work, *ends, inside=last > first)
+    late = first == last and len(intervals.growth) == 1
+    start = ends[0] - step * edges.before(first, dry=empty and _ran_dry(history, first))
+    end = ends[1] + step * edges.after(last, empty=empty, late=late)
     start, end = max(start, float(times[0])), min(end, float(times[-1]))
     return Pause(start, end, "silence", empty) if end - start >= SHORTEST * step else None
 
@@ -131,41 +132,34 @@ def _apart(pauses: list[Pause], intervals: Intervals) -> list[Pause]:
     return found
 
 
-def _is_empty(history: History, start_s: float, end_s: float, *, inside: bool) -> bool:
-    """Nothing ran or waited meanwhile: at most of the grid times inside, or with none inside, at one of the ends."""
-    running = history.values.get("running")
-    if running is None:
+def _is_empty(history: History, work: Floats | None, start_s: float, end_s: float, *, inside: bool) -> bool:
+    """Nothing ran or waited meanwhile: at most of the grid times inside, or with none inside, at one of the ends.
+
+    work: (T,) requests in hand, None if not exported."""
+    if work is None:
         return "asleep" in history.values
     slack = 1e-6 * history.step_s
-    times = history.times
-    within = (times > start_s + slack) & (times < end_s - slack) if inside else np.zeros(len(times), dtype=bool)
-    if not within.any():
-        within = (times >= start_s - slack) & (times <= end_s + slack)
-    work = np.where(np.isfinite(running), running, 0.0).sum(axis=0)
-    waiting = history.values.get("waiting")
-    if waiting is not None:
-        work += np.where(np.isfinite(waiting), waiting, 0.0).sum(axis=0)
-    read = within & np.isfinite(running).any(axis=0)
-    return bool(read.any() and float((work[read] == 0).mean()) >= 0.5)
+    within = (history.times > start_s + slack) & (history.times < end_s - slack)
+    if not inside or not within.any():
+        within = (history.times >= start_s - slack) & (history.times <= end_s + slack)
+    seen = work[within & np.isfinite(work)]
+    return bool(seen.size and (seen == 0).mean() >= 0.5)
 
 
-def _asleep(history: History, pauses: list[Pause]) -> list[Pause]:
+def _asleep(history: History, work: Floats | None, pauses: list[Pause]) -> list[Pause]:
     """Silences during which engines slept say so; sleep that no silence shows becomes a pause."""
-    asleep = history.values.get("asleep")
-    if asleep is None:
+    if "asleep" not in history.values:
         return pauses
-    read = np.isfinite(asleep)
-    share = np.where(read, asleep, 0.0).sum(axis=0) / np.maximum(read.sum(axis=0), 1)
     half = history.step_s / 2
     found = list(pauses)
-    for first, last in runs_of(share >= 0.5):
+    for first, last in runs_of(mean(history.values["asleep"], axis=0) >= 0.5):
         start, end = float(history.times[first]) - half, float(history.times[last]) + half
         over = [n for n, p in enumerate(found) if p.start_s < end and p.end_s > start]
         for n in over:
             found[n] = replace(found[n], source="sleep")
         if not over:
             clipped = max(start, history.start_s), min(end, history.end_s)
-            found.append(Pause(*clipped, "sleep", _is_empty(history, *clipped, inside=True)))
+            found.append(Pause(*clipped, "sleep", _is_empty(history, work, *clipped, inside=True)))
     return found
 
 
@@ -185,11 +179,10 @@ def _counted(history: History, seen: Pauses, intervals: Intervals) -> tuple[Paus
     counter = history.histograms.get("weight_update_s")
     if counter is None or counter.sums.shape[1] < 2:
         return seen, _unseen(seen, history)
-    per_instance, updates = growth(counter.sums), growth(counter.counts[..., -1])
-    if not np.isfinite(per_instance).any():
+    counted, updates = (float(mean(growth(x))) for x in (counter.sums, counter.counts[..., -1]))
+    if np.isnan(counted):
         return seen, _unseen(seen, history)
-    counted = float(per_instance[np.isfinite(per_instance)].mean())
-    held = [p for p in seen.each if not p.empty]
+    held = seen.held
     stood = sum(p.seconds for p in held)
     if counted <= 0 or stood > counted + 0.5 * len(held) * history.step_s:
         if counted <= 0 or not held:
@@ -201,7 +194,7 @@ def _counted(history: History, seen: Pauses, intervals: Intervals) -> tuple[Paus
         return seen, (Note("other", text),)
     span = max(intervals.read_s, intervals.step_s)
     rest = seen.share - stood / span
-    number = len(held) or float(updates[np.isfinite(updates)].mean())
+    number = len(held) or updates
     each = tuple(p if p.empty else replace(p, source="counter") for p in seen.each)
     notes: tuple[Note, ...] = ()
     if not held:
@@ -215,7 +208,7 @@ def _counted(history: History, seen: Pauses, intervals: Intervals) -> tuple[Paus
 
 def _unseen(seen: Pauses, history: History) -> tuple[Note, ...]:
     """What finding nothing means."""
-    if any(not p.empty for p in seen.each):
+    if seen.held:
         return ()
     text = (
         f"no pause with work in hand was found: on a grid of {history.step_s:g} s stops below {2 * history.step_s:g} s "
@@ -229,24 +222,23 @@ STRETCH = 2  # of them an instance may be silent in already: scrapes differ by u
 
 
 class Edges(Struct, frozen=True):
-    """Tokens per interval, and the usual ones, of every instance and of the fleet as a whole.
+    """Tokens per interval, and the usual ones, of every instance of a window.
 
     each: (I, T-1), NaN where an interval has no growth of its own. steady: (I, T-1) those not beside a silent one.
-    typical: (I,) of the steady ones. fleet: (1, T-1), the sum. work: (T,) requests in hand, None if not exported.
+    typical: (I,) of the steady ones.
     """
 
+    intervals: Intervals
     each: Floats
     steady: Floats
     typical: Floats
-    fleet: Floats
-    work: Floats | None
 
     @classmethod
     def of(cls, intervals: Intervals) -> Edges:
         """The edges of a window."""
         sharp = np.where(intervals.sharp.any(axis=0), intervals.sharp, intervals.known)
         each = np.where(sharp, intervals.growth, np.nan)
-        return cls(each, *_steady(each), intervals.fleet_growth()[None], intervals.work)
+        return cls(intervals, each, *_steady(each))
 
     def before(self, first: int, *, dry: bool) -> float:
         """Intervals that a pause, silent from interval `first` on, reaches back before it: the median over instances.
@@ -255,9 +247,7 @@ class Edges(Struct, frozen=True):
         fleet's last requests made, against what as many made just before, says when.
         """
         at = np.arange(first - 1, first - 1 - REACH, -1)
-        if dry:
-            return self._dry(first)
-        return max(_reach(self.each, self.steady, self.typical, at, nearest=False), 0.0)
+        return self._dry(first) if dry else max(self._reach(at, nearest=False), 0.0)
 
     def after(self, last: int, *, empty: bool, late: bool) -> float:
         """Intervals that a pause, silent up to interval `last`, reaches beyond it; below 0 only if `late`.
@@ -266,18 +256,38 @@ class Edges(Struct, frozen=True):
         silent; if the next one shows as much more, nothing stood still, the scrape was late.
         """
         at = np.arange(last + 1, last + 1 + REACH)
-        reach = _reach(self.each, self.steady, self.typical, at, nearest=empty)
+        reach = self._reach(at, nearest=empty)
         return reach if late else max(reach, 0.0)
 
     def _dry(self, first: int) -> float:
         """1 - tokens / (requests at its start x what a request makes in an interval, as in the one before)."""
-        if first < 2 or self.work is None:
+        if first < 2 or self.intervals.work is None:
             return 0.0
-        near, before = float(self.fleet[0, first - 1]), float(self.fleet[0, first - 2])
-        held, left = float(self.work[first - 1]), float(self.work[first - 2])
+        before, near = self.intervals.fleet_growth()[first - 2 : first].tolist()
+        left, held = self.intervals.work[first - 2 : first].tolist()
         if not np.isfinite(near + before + held + left) or before <= NOTHING or held <= 0:
             return 0.5 if near > NOTHING else 0.0
         return float(np.clip(1 - near / (held * before / ((held + left) / 2)), 0, 1))
+
+    def _reach(self, at: NDArray[np.intp], *, nearest: bool) -> float:
+        """Of each row: silent intervals at once, and of the next one the share 1 - tokens / usual tokens; their median.
+
+        at: interval indices from the silence outwards. A share below 0 is a late scrape, which shows more than usual.
+        """
+        inside = (at >= 0) & (at < self.each.shape[1])
+        columns = np.clip(at, 0, self.each.shape[1] - 1)
+        seen, usable = (np.where(inside, rows[:, columns], np.nan) for rows in (self.each, self.steady))
+        still = np.isfinite(seen[:, :STRETCH]) & (seen[:, :STRETCH] <= NOTHING)
+        silent = np.cumprod(still, axis=1).sum(axis=1)
+        near = seen[np.arange(len(seen)), silent]
+        reaches = []
+        for n in np.flatnonzero(np.isfinite(near)):
+            beside = usable[n, silent[n] + 1 :]
+            beside = beside[np.isfinite(beside)]
+            usual = (beside[0] if nearest else np.median(beside[:3])) if beside.size else self.typical[n]
+            if usual > 0:
+                reaches.append(silent[n] + float(np.clip(1 - near[n] / usual, -1, 1)))
+        return float(np.median(reaches)) if reaches else 0.0
 
 
 def _steady(rows: Floats) -> tuple[Floats, Floats]:
@@ -285,31 +295,7 @@ def _steady(rows: Floats) -> tuple[Floats, Floats]:
     steady = np.where(np.isfinite(rows) & ~widened(silent, 1), rows, np.nan)
     typical = np.full(len(rows), np.nan)
     for n, row in enumerate(rows):
-        usual = steady[n][np.isfinite(steady[n])]
-        if usual.size == 0:
-            usual = row[np.isfinite(row) & (row > NOTHING)]
-        if usual.size:
-            typical[n] = np.percentile(usual, 75)
+        usual = percentile(steady[n], 75)
+        usual = percentile(row[row > NOTHING], 75) if usual is None else usual
+        typical[n] = np.nan if usual is None else usual
     return steady, typical
-
-
-def _reach(rows: Floats, steady: Floats, typical: Floats, at: NDArray[np.intp], *, nearest: bool) -> float:
-    """Of each row: silent intervals at once, and of the next one the share 1 - tokens / usual tokens; their median.
-
-    at: interval indices from the silence outwards. A share below 0 is a late scrape, which shows more than usual.
-    """
-    inside = (at >= 0) & (at < rows.shape[1])
-    columns = np.clip(at, 0, rows.shape[1] - 1)
-    seen = np.where(inside, rows[:, columns], np.nan)
-    usable = np.where(inside, steady[:, columns], np.nan)
-    still = np.isfinite(seen[:, :STRETCH]) & (seen[:, :STRETCH] <= NOTHING)
-    silent = np.cumprod(still, axis=1).sum(axis=1)
-    each = np.arange(len(rows))
-    near = seen[each, silent]
-    reaches = []
-    for n in np.flatnonzero(np.isfinite(near)):
-        beside = usable[n, silent[n] + 1 :][np.isfinite(usable[n, silent[n] + 1 :])]
-        usual = (beside[0] if nearest else np.median(beside[:3])) if beside.size else typical[n]
-        if usual > 0:
-            reaches.append(silent[n] + float(np.clip(1 - near[n] / usual, -1, 1)))
-    return float(np.median(reaches)) if reaches else 0.0

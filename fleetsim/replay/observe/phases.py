@@ -8,34 +8,12 @@ from typing import Literal
 from msgspec import Struct, field
 
 from fleetsim import units
+from fleetsim.replay.observe.segments import PhaseCourse
 
 Mode = Literal["synchronous", "one step off", "asynchronous", "unknown"]
-Kind = Literal["constant", "since", "rising", "periodic"]
 
 UNEXPLAINED = "unexplained"
 LITTLE, MOST = 0.02, 6  # of a step: phases below it are not told in the first line, nor more than so many
-
-
-class PhaseCourse(Struct, frozen=True):
-    """How a row of numbers goes on over a run's steps.
-
-    mean: of all rows that say something. usual: of those outside the spikes, after the last change: what it is now.
-    spread: standard deviation of the rows of that level. before: the same before the change (None without one). at: the
-    row at which the change begins. every: rows from one spike to the next.
-    """
-
-    kind: Kind
-    mean: float
-    usual: float
-    spread: float
-    before: float | None = None
-    at: int | None = None
-    every: int | None = None
-
-    @property
-    def excess(self) -> float:
-        """What it is now beyond what it was before; 0 without a change."""
-        return 0.0 if self.before is None else self.usual - self.before
 
 
 class Phase(Struct, frozen=True):

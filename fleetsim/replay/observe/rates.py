@@ -6,22 +6,17 @@ The slices are what a prediction is held against. Where nobody scrapes the engin
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from itertools import pairwise
 
 import numpy as np
 
 from fleetsim.history.counters import growth, increments
-from fleetsim.history.history import Floats, History
-from fleetsim.replay.observe.interruptions import Pause, outside, paused_s
+from fleetsim.history.history import Floats, History, StepLog
+from fleetsim.replay.observe.interruptions import Pause, outside
 from fleetsim.replay.observe.intervals import Intervals, fleet_total, mean, number, percentile, sums_of
-from fleetsim.replay.observe.observed import (
-    FleetView,
-    Hour,
-    InstanceView,
-    LoggedRollout,
-)
+from fleetsim.replay.observe.observed import FleetView, Hour, InstanceView, LoggedRollout
 from fleetsim.replay.observe.paces import Paces
+from fleetsim.replay.observe.segments import Still, inside, overlap_s
 from fleetsim.replay.observe.steps import NO_STEPS, Steps
 
 
@@ -30,7 +25,7 @@ def instance_views(
 ) -> tuple[InstanceView, ...]:
     """Every instance over the window. Rates are over the seconds whose growth is known, gaps left out on both sides."""
     known = intervals.known
-    active = intervals.step_s - paused_s(intervals.times[:-1], intervals.times[1:], pauses)
+    active = intervals.step_s - overlap_s(intervals.times[:-1], intervals.times[1:], pauses)
     tokens, free = np.where(known, intervals.growth, 0.0), outside(intervals, pauses)
     hits, queries = prefix_counts(history)
     preempted = _grown(history, "preemptions")
@@ -78,9 +73,7 @@ def fleet_view(
     instances = float(there.mean()) if there.size else 0.0
     each = sum(view.generated_tokens for view in views) / seconds if seconds else 0.0
     rates = np.array([view.active_tok_s for view in views if view.present_s > 0])
-    free = np.ones(len(intervals.times), dtype=bool)
-    for pause in pauses:
-        free &= (intervals.times <= pause.start_s) | (intervals.times >= pause.end_s)
+    free = ~inside(intervals.times, pauses)
     in_flight = np.zeros(0) if intervals.work is None else intervals.work[free]
     flying = in_flight[np.isfinite(in_flight)]
     running, waiting, kv_use = (history.values.get(name) for name in ("running", "waiting", "kv_use"))
@@ -228,7 +221,7 @@ def _hour(history: History, intervals: Intervals | None, steps: Steps | None, st
 def rates_between(intervals: Intervals, start_s: float, end_s: float) -> tuple[float, float | None]:
     """Mean instances present, and output tokens per known instance-second; intervals count by their overlap."""
     left, right = intervals.times[:-1], intervals.times[1:]
-    overlap = np.clip(np.minimum(right, end_s) - np.maximum(left, start_s), 0.0, None)
+    overlap = overlap_s(left, right, [Still(start_s, end_s)])
     weights = np.where(intervals.read, overlap, 0.0)
     instances = float((intervals.present.sum(axis=0) * weights).sum() / weights.sum()) if weights.any() else 0.0
     seconds = float((intervals.known * overlap).sum())
@@ -250,54 +243,43 @@ _SAMPLE_S = ("mean", "p50", "p90", "p95", "p99", "max")
 
 def logged_rollout(history: History) -> LoggedRollout | None:
     """Of a run log; None where there is none, or it says nothing of the rollout side."""
-    if history.steps is None:
+    log = history.steps
+    if log is None:
         return None
-    columns = history.steps.columns
-
-    def mean(name: str) -> float | None:
-        values = columns.get(name)
-        return None if values is None or not np.isfinite(values).any() else float(np.nanmean(values))
-
-    def seconds(of: str) -> tuple[tuple[str, float], ...]:
-        return tuple((name, value) for name in _SAMPLE_S if (value := mean(f"{of}_s_{name}")) is not None)
-
-    size = mean("group_size")
+    seconds = {
+        of: tuple((name, value) for name in _SAMPLE_S if (value := log.mean(f"{of}_s_{name}")) is not None)
+        for of in ("sample", "group")
+    }
+    size, cap = log.mean("group_size"), log.mean("queue_cap_groups")
+    worked, stale = _share_of(log, "rollout_active_s", "rollout_window_s"), _share_of(log, "stale_samples", "samples")
     found = LoggedRollout(
-        idle_share=_idle(columns.get("rollout_active_s"), columns.get("rollout_window_s"), mean("rollout_idle")),
-        in_flight=mean("in_flight_samples"),
-        in_flight_cap=mean("in_flight_cap_samples"),
+        # of all seconds, so that long steps count for what they are; else the mean of the shares
+        idle_share=log.mean("rollout_idle") if worked is None else min(1.0, max(0.0, 1.0 - worked)),
+        in_flight=log.mean("in_flight_samples"),
+        in_flight_cap=log.mean("in_flight_cap_samples"),
         group_size=size,
-        queue_cap=None if size is None or (cap := mean("queue_cap_groups")) is None else cap * size,
-        sample_s=seconds("sample"),
-        group_s=seconds("group"),
-        running=mean("running"),
-        waiting=mean("waiting"),
-        kv_use=mean("kv_use"),
-        prefix_hit=mean("prefix_hit"),
-        preemptions=mean("preemptions"),
-        stale_share=mean("stale_share") if "stale_share" in columns else _logged_share(columns, "stale_samples"),
-        partial_share=mean("partial_share"),
-        turns=mean("turns_mean"),
-        tool_calls=mean("tool_calls_mean"),
-        tool_s=mean("tool_s_mean"),
-        tok_s=mean("rollout_tok_s"),
+        queue_cap=None if size is None or cap is None else cap * size,
+        sample_s=seconds["sample"],
+        group_s=seconds["group"],
+        running=log.mean("running"),
+        waiting=log.mean("waiting"),
+        kv_use=log.mean("kv_use"),
+        prefix_hit=log.mean("prefix_hit"),
+        preemptions=log.mean("preemptions"),
+        stale_share=log.mean("stale_share") if "stale_share" in log.columns or stale is None else min(1.0, stale),
+        partial_share=log.mean("partial_share"),
+        turns=log.mean("turns_mean"),
+        tool_calls=log.mean("tool_calls_mean"),
+        tool_s=log.mean("tool_s_mean"),
+        tok_s=log.mean("rollout_tok_s"),
     )
     says = any(getattr(found, name) not in (None, ()) for name in LoggedRollout.__struct_fields__)
     return found if says else None
 
 
-def _idle(active: Floats | None, window: Floats | None, mean: float | None) -> float | None:
-    """Seconds without work / seconds, so that long steps count for what they are; else the mean of the shares."""
-    if active is None or window is None:
-        return mean
-    worked, seconds = sums_of(active, window)
-    return mean if seconds <= 0 else min(1.0, max(0.0, 1.0 - worked / seconds))
-
-
-def _logged_share(columns: Mapping[str, Floats], name: str) -> float | None:
-    """Sum of a column / samples trained, over the rows that have both."""
-    values, samples = columns.get(name), columns.get("samples")
-    if values is None or samples is None:
+def _share_of(log: StepLog, part: str, whole: str) -> float | None:
+    """Sum of a column / that of another, over the rows that have both; None where there are none."""
+    if not {part, whole} <= log.columns.keys():
         return None
-    part, whole = sums_of(values, samples)
-    return min(1.0, part / whole) if whole > 0 else None
+    top, bottom = sums_of(log.columns[part], log.columns[whole])
+    return top / bottom if bottom > 0 else None

@@ -9,17 +9,15 @@ from fleetsim.history.counters import MAX_HOLE_S, growth_between, increments
 from fleetsim.history.history import Floats, History, Note, StepLog
 from fleetsim.records import replace
 from fleetsim.replay.observe.interruptions import Pause
-from fleetsim.replay.observe.intervals import Mask, holes_of, sums_of
+from fleetsim.replay.observe.intervals import sums_of
 from fleetsim.replay.observe.observed import From
+from fleetsim.replay.observe.segments import Mask, holes_of
 
 # Of a log's usual step: what takes longer, and longer than a hole may be, is a job that stood and was resumed.
 PAUSED = 5.0
-PHASES = ("wait_s", "train_s", "sync_s")
 # Column -> the counter that it is the growth of.
-COUNTED = {name: f"trainer.{name}_total" for name in PHASES} | {
-    "samples": "trainer.trained_samples",
-    "tokens": "trainer.trained_tokens",
-}
+TIMED = {name: f"trainer.{name}_total" for name in ("wait_s", "train_s", "sync_s")}
+COUNTED = TIMED | {"samples": "trainer.trained_samples", "tokens": "trainer.trained_tokens"}
 OTHERS = ("reward_s", "checkpoint_s", "other_s")  # a log's timers beside them
 
 
@@ -28,16 +26,17 @@ class Steps(Struct, frozen=True):
 
     source: of the rows. end_s: (n,) unix seconds. count: (n,) steps in a row; NaN where only their seconds are known.
     elapsed_s: (n,) wall seconds from the row before. columns: wait_s, train_s, sync_s (seconds in the row), samples,
-    tokens (trained in it), each (n,) with NaN where not known, and where each comes from. total: steps that ended in
-    the window. notes: what had to be assumed. holes: (start, end) in which nobody knows how many steps ended; no row
-    reaches over one.
+    tokens (trained in it), each (n,) with NaN where not known; columns_from: where they come from, None = as the rows.
+    total: steps that ended in the window. notes: what had to be assumed. holes: (start, end) in which nobody knows how
+    many steps ended; no row reaches over one.
     """
 
     source: From
     end_s: Floats
     count: Floats
     elapsed_s: Floats
-    columns: dict[str, tuple[Floats, From]] = field(default_factory=dict)
+    columns: dict[str, Floats] = field(default_factory=dict)
+    columns_from: From | None = None
     total: float | None = None
     notes: tuple[Note, ...] = ()
     holes: tuple[tuple[float, float], ...] = ()
@@ -48,7 +47,7 @@ class Steps(Struct, frozen=True):
 
     def where(self, kept: Mask) -> Steps:
         """The rows of a mask (n,)."""
-        columns = {name: (values[kept], source) for name, (values, source) in self.columns.items()}
+        columns = {name: values[kept] for name, values in self.columns.items()}
         return Steps(self.source, self.end_s[kept], self.count[kept], self.elapsed_s[kept], columns)
 
     def step_s(self) -> float | None:
@@ -67,7 +66,7 @@ class Steps(Struct, frozen=True):
         return total / seconds if seconds > 0 else None
 
     def _values(self, name: str) -> Floats:
-        return self.columns[name][0] if name in self.columns else np.full(len(self.end_s), np.nan)
+        return self.columns.get(name, np.full(len(self.end_s), np.nan))
 
 
 NO_STEPS = Steps("inferred", np.zeros(0), np.zeros(0), np.zeros(0))
@@ -76,7 +75,7 @@ NO_STEPS = Steps("inferred", np.zeros(0), np.zeros(0), np.zeros(0))
 def steps_of(history: History, pauses: tuple[Pause, ...], placement: str | None) -> Steps | None:
     """The steps of a window, from the best source that it has; None if nothing shows them."""
     if history.steps is not None and len(history.steps):
-        return _from_log(history.steps)
+        return steps_of_log(history.steps)
     if "trainer.steps" in history.fleet and (steps := _from_counter(history)) is not None:
         return steps
     if "trainer.step_s" in history.fleet and (steps := _from_gauges(history)) is not None:
@@ -108,12 +107,12 @@ def _from_counter(history: History) -> Steps | None:
     if not whole.any():
         return None
     times = history.times[ends]
-    columns: dict[str, tuple[Floats, From]] = {}
+    columns: dict[str, Floats] = {}
     for name, counter in COUNTED.items():
         if (values := history.fleet.get(counter)) is not None:
-            columns[name] = growth_between(history.times, values, times), "exported"
+            columns[name] = growth_between(history.times, values, times)
         elif (values := history.fleet.get(f"trainer.{name}")) is not None:  # a gauge of the last step
-            columns[name] = values[ends[1:]] * made[ends[1:] - 1], "exported"
+            columns[name] = values[ends[1:]] * made[ends[1:] - 1]
     rows = Steps("exported", times[1:], made[ends[1:] - 1], np.diff(times), columns)
     return replace(rows.where(whole), total=total, holes=holes_of(history.times, np.isfinite(made)))
 
@@ -127,12 +126,12 @@ def _from_gauges(history: History) -> Steps | None:
     if not known.any():
         return None
     count = history.step_s / last[known]
-    columns: dict[str, tuple[Floats, From]] = {}
+    columns: dict[str, Floats] = {}
     for name, counter in COUNTED.items():
         if (values := history.fleet.get(f"trainer.{name}")) is not None:  # a gauge of the last step
-            columns[name] = values[:-1][known] * count, "exported"
+            columns[name] = values[:-1][known] * count
         elif (values := history.fleet.get(counter)) is not None:
-            columns[name] = increments(values, history.step_s)[known], "exported"
+            columns[name] = increments(values, history.step_s)[known]
     text = "trainer.steps is not exported: the gauges of the last step are averaged over time / the step's seconds"
     rows = Steps("exported", history.times[1:][known], count, np.full(int(known.sum()), history.step_s), columns)
     holes = holes_of(history.times, known)
@@ -141,24 +140,19 @@ def _from_gauges(history: History) -> Steps | None:
 
 def _from_totals(history: History, inferred: Steps | None) -> Steps | None:
     """Seconds are counted, steps are not: shares of time are exact, a step's length is what the engines show."""
-    totals = {
-        name: history.fleet[f"trainer.{name}_total"] for name in PHASES if f"trainer.{name}_total" in history.fleet
-    }
-    if not totals:
+    columns = {name: increments(history.fleet[x], history.step_s) for name, x in TIMED.items() if x in history.fleet}
+    if not columns:
         return None
     size = len(history.times) - 1
     step_s = inferred.step_s() if inferred is not None else None
     count = np.full(size, np.nan if step_s is None else history.step_s / step_s)
-    columns: dict[str, tuple[Floats, From]] = {
-        name: (increments(values, history.step_s), "exported") for name, values in totals.items()
-    }
-    read: Mask = np.logical_or.reduce([np.isfinite(values) for values, _ in columns.values()])
+    read: Mask = np.logical_or.reduce([np.isfinite(values) for values in columns.values()])
     total = None if step_s is None else float(count[read].sum())
     holes = holes_of(history.times, read)
     text = (
         "trainer.steps shows no two steps: seconds per step rest on the period of the engines' pauses, if they have one"
     )
-    rows = Steps("inferred", history.times[1:], count, np.full(size, history.step_s), columns)
+    rows = Steps("inferred", history.times[1:], count, np.full(size, history.step_s), columns, "exported")
     return replace(rows, total=total, notes=(Note("missing", text),), holes=holes)
 
 
@@ -172,10 +166,10 @@ def _from_pauses(pauses: tuple[Pause, ...], placement: str | None) -> Steps | No
     starts = np.array([p.start_s for p in marks])
     distances = np.diff(starts)
     count = np.maximum(np.round(distances / np.median(distances)), 1.0)
-    columns: dict[str, tuple[Floats, From]] = {}
+    columns = {}
     if colocated:
         off = np.array([p.seconds for p in marks[:-1]])
-        columns = {"train_s": (off, "inferred"), "wait_s": (distances - off, "inferred")}
+        columns = {"train_s": off, "wait_s": distances - off}
         text = (
             "steps are inferred from the engines' on/off pattern: train includes weight sync and whatever else empties "
             "the engines"
@@ -185,39 +179,31 @@ def _from_pauses(pauses: tuple[Pause, ...], placement: str | None) -> Steps | No
             "steps are inferred from the period of the pauses: a step is taken to sync once; with a sync every k steps "
             "it is k times shorter"
         )
-    total = float(count.sum())
-    return Steps("inferred", starts[1:], count, distances, columns, total, (Note("other", text),))
+    rows = Steps("inferred", starts[1:], count, distances, columns)
+    return replace(rows, total=float(count.sum()), notes=(Note("other", text),))
 
 
-def _from_log(log: StepLog) -> Steps:
+def steps_of_log(log: StepLog) -> Steps:
     """One row per step of a run log. Without a wait column the trainer waited while it generated and scored."""
-    columns = log.columns
-    size = len(log)
-    nothing = np.full(size, np.nan)
-    found: dict[str, tuple[Floats, From]] = {}
+    columns, size = log.columns, len(log)
     notes: list[Note] = []
-    time_s = columns.get("time_s", nothing)
-    elapsed = columns.get("step_s")
+    time_s, elapsed = columns.get("time_s", np.full(size, np.nan)), columns.get("step_s")
     holes: tuple[tuple[float, float], ...] = ()
     if elapsed is None:
         elapsed, holes = _between_rows(time_s)
-    for name in ("train_s", "sync_s", "samples", "rest_s"):
-        if name in columns:
-            found[name] = columns[name], "log"
+    found = {name: columns[name] for name in ("wait_s", "train_s", "sync_s", "samples", "rest_s") if name in columns}
     others = [columns[name] for name in OTHERS if name in columns and np.nansum(columns[name]) > 0]
     if others and "rest_s" in columns:
-        found["other_s"] = np.nansum(np.stack(others), axis=0), "log"
-    if "wait_s" in columns:
-        found["wait_s"] = columns["wait_s"], "log"
-    elif "trainer_idle" in columns:
-        found["wait_s"] = columns["trainer_idle"] * elapsed, "log"
-    elif "generate_s" in columns:
-        found["wait_s"] = columns["generate_s"] + np.nan_to_num(columns.get("reward_s", np.zeros(size))), "log"
+        found["other_s"] = np.nansum(np.stack(others), axis=0)
+    if "wait_s" not in columns and "trainer_idle" in columns:
+        found["wait_s"] = columns["trainer_idle"] * elapsed
+    elif "wait_s" not in columns and "generate_s" in columns:
+        found["wait_s"] = columns["generate_s"] + np.nan_to_num(columns.get("reward_s", np.zeros(size)))
         notes.append(Note("other", "the log has no wait: generating and scoring count as waiting for samples"))
     if "output_tokens" in columns:
-        found["tokens"] = columns["output_tokens"], "log"
+        found["tokens"] = columns["output_tokens"]
     elif "length_mean" in columns and "samples" in columns:
-        found["tokens"] = columns["length_mean"] * columns["samples"], "log"
+        found["tokens"] = columns["length_mean"] * columns["samples"]
     if not np.isfinite(time_s).any():
         time_s = np.cumsum(np.nan_to_num(elapsed))
     rows = Steps("log", time_s, np.ones(size), elapsed, found)

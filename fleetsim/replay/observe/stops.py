@@ -11,17 +11,20 @@ from itertools import pairwise
 
 import numpy as np
 from msgspec import Struct
+from numpy.typing import NDArray
 
 from fleetsim.distributions import binomial_above
 from fleetsim.history.counters import increments
 from fleetsim.history.history import Floats, History
 from fleetsim.records import replace
-from fleetsim.replay.observe.interruptions import Pause, Rolling, Stop, have_rhythm, widened
-from fleetsim.replay.observe.intervals import Intervals, Mask, mean, runs_of
+from fleetsim.replay.observe.interruptions import Pause, Rolling, Stop
+from fleetsim.replay.observe.intervals import Intervals, made_of, mean
 from fleetsim.replay.observe.paces import curve_of
+from fleetsim.replay.observe.segments import Mask, have_rhythm, runs_of, widened
 
 NOTHING = 0.5  # tokens in an interval: less is rounding
 QUANTILES = (0.7, 0.55)  # of two rounds: the second knows what stood in the first
+COUNTED = ("finished", "prompt_tokens", "prefix_hits")
 FEW = 0.3  # of what ran at the start: fewer that came leave the load between both ends known
 
 
@@ -41,12 +44,15 @@ class Turnover(Struct, frozen=True):
     @classmethod
     def of(cls, history: History) -> Turnover | None:
         """None where running or finished requests are not exported."""
-        running, finished = history.values.get("running"), history.values.get("finished")
-        if running is None or finished is None:
+        running = history.values.get("running")
+        if running is None or "finished" not in history.values:
             return None
         left, right = running[:, :-1], running[:, 1:]
-        ended = increments(finished, history.step_s)
-        return cls(left, right, ended, np.maximum(right - left + ended, 0.0), _computed(history))
+        grown = {name: increments(values, history.step_s) for name, values in history.values.items() if name in COUNTED}
+        prompts, hits, ended = grown.get("prompt_tokens"), grown.get("prefix_hits"), grown["finished"]
+        if prompts is not None and hits is not None:
+            prompts = np.maximum(prompts - np.nan_to_num(hits), 0.0)
+        return cls(left, right, ended, np.maximum(right - left + ended, 0.0), prompts)
 
     @property
     def stayed(self) -> Floats:
@@ -75,16 +81,6 @@ class Turnover(Struct, frozen=True):
     def after(self) -> Floats:
         """Mean load if those that came did so at once, and what ended did later."""
         return self.right + self.finished / 2
-
-
-def _computed(history: History) -> Floats | None:
-    prompts, hits = history.values.get("prompt_tokens"), history.values.get("prefix_hits")
-    if prompts is None:
-        return None
-    given = increments(prompts, history.step_s)
-    if hits is None:
-        return given
-    return np.asarray(np.maximum(given - np.nan_to_num(increments(hits, history.step_s)), 0.0))
 
 
 class TokensDue(Struct, frozen=True):
@@ -119,18 +115,6 @@ TAKE_PART = 0.5  # of the fleet's loss, by the typical instance
 WORKS_ON, MANY = 0.25, 0.1  # of the fleet's loss, by more than this share of the instances: no stop of the fleet
 
 
-class _Lost(Struct, frozen=True):
-    """Shares of each interval (T-1,) that the fleet lost, NaN where unknown, by each of `TokensDue`. calm: `falling` is
-    right. doubt: its standard deviation. each: (I, T-1) `falling` by instance."""
-
-    least: Floats
-    falling: Floats
-    after: Floats
-    calm: Mask
-    doubt: Floats
-    each: Floats
-
-
 def stalls_of(
     history: History, intervals: Intervals, turnover: Turnover, expected: TokensDue, usable: Mask
 ) -> list[Pause]:
@@ -141,13 +125,47 @@ def stalls_of(
     what they lost, if it lasts with them for a fifth of an interval; the typical instance must have lost half of that,
     and next to none of them may have worked on. Where nothing was in hand at a time inside, work ran out instead.
     """
-    lost = _lost(intervals, turnover, expected)
-    with np.errstate(invalid="ignore"):
-        seeds = (lost.least > CERTAIN) | (lost.calm & (lost.falling > LEAST + SPREAD * lost.doubt))
-    runs = (part for run in runs_of(seeds & usable & ~_backlog(history)) for part in _cut(lost.falling, run))
-    stalls = [p for first, last in runs if (p := _stall(intervals, lost, usable, first, last)) is not None]
-    out = np.zeros(len(intervals.times)) if intervals.work is None else intervals.work == 0  # nothing is in hand
-    return [p for p in stalls if not out[(intervals.times > p.start_s) & (intervals.times < p.end_s)].any()]
+    read = intervals.sharp & intervals.known & np.isfinite(turnover.came)
+    least, falling, after = (
+        1 - made_of(intervals.growth, due, read & np.isfinite(due))
+        for due in (expected.least, expected.falling, expected.after)
+    )
+    calm = _sum(turnover.came, read) <= 0.15 * np.maximum(_sum(turnover.left, read), 1.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        doubt = np.sqrt(_sum(turnover.finished, read) / 12) / np.maximum(_sum(turnover.falling, read), 1.0)
+        own = np.where(expected.falling > 0, expected.falling, np.nan)
+        each = np.where(read & (turnover.stayed >= 1), 1 - intervals.growth / own, np.nan)
+        seeds = (least > CERTAIN) | (calm & (falling > LEAST + SPREAD * doubt))
+    runs = (part for run in runs_of(seeds & usable & ~_backlog(history)) for part in _cut(falling, run))
+    # where a batch came before the stop, nothing was lost there
+    before, then = np.where(calm, falling, 0.0), np.where(calm, falling, after)
+    work = np.ones(len(intervals.times)) if intervals.work is None else intervals.work
+    found = []
+    for first, last in runs:
+        at = np.arange(max(first - 1, 0), min(last + 2, len(falling)))
+        inside = (at >= first) & (at <= last)
+        share = np.where(inside, np.fmax(then[at], least[at]), np.where(at < first, before[at], then[at]))
+        share = np.where(inside | (usable[at] & (np.abs(share) > NOISE)), np.clip(share, -0.5, 1.0), 0.0)
+        typical, mine = share[inside].mean(), mean(each[:, at[inside]], axis=1)
+        mine = mine[np.isfinite(mine)]
+        alone = mine.size and (np.median(mine) < TAKE_PART * typical or np.mean(mine < WORKS_ON * typical) > MANY)
+        if share.sum() >= LEAST and not alone:
+            start, end = _ends(intervals, at, share)
+            if not (work[(intervals.times > start) & (intervals.times < end)] == 0).any():
+                found.append(Pause(start, end, "silence", False))
+    return found
+
+
+def _sum(values: Floats, read: Mask) -> Floats:
+    return np.asarray(np.where(read, values, 0.0).sum(axis=0))
+
+
+def _ends(intervals: Intervals, at: NDArray[np.intp], share: Floats) -> tuple[float, float]:
+    """Start and end of a stop: by the sum of what the intervals `at` lost, a share of each (n,), and by its centre."""
+    lost = np.maximum(share, 0.0)
+    middle = float((lost * (intervals.times[at] + intervals.step_s / 2)).sum() / lost.sum())
+    half = float(share.sum()) * intervals.step_s / 2
+    return middle - half, middle + half
 
 
 def _backlog(history: History) -> Mask:
@@ -166,54 +184,6 @@ def _cut(falling: Floats, run: tuple[int, int]) -> list[tuple[int, int]]:
     inner = [k for k in range(first + 1, last) if falling[k] < 1 - WORKED <= min(falling[k - 1], falling[k + 1])]
     edges = [first - 1, *inner, last + 1]
     return [(a + 1, b - 1) for a, b in pairwise(edges)]
-
-
-def _lost(intervals: Intervals, turnover: Turnover, expected: TokensDue) -> _Lost:
-    growth = intervals.growth
-    read = intervals.sharp & intervals.known & np.isfinite(turnover.came)
-
-    def missing(ought: Floats) -> Floats:
-        known = read & np.isfinite(ought)
-        due, made = _sum(ought, known), _sum(growth, known)
-        return np.where(due > 0, 1 - made / np.where(due > 0, due, 1.0), np.nan)
-
-    with np.errstate(divide="ignore", invalid="ignore"):
-        doubt = np.sqrt(_sum(turnover.finished, read) / 12) / np.maximum(_sum(turnover.falling, read), 1.0)
-        own = np.where(expected.falling > 0, expected.falling, np.nan)
-        each = np.where(read & (turnover.stayed >= 1), 1 - growth / own, np.nan)
-    calm = np.asarray(_sum(turnover.came, read) <= 0.15 * np.maximum(_sum(turnover.left, read), 1.0))
-    return _Lost(missing(expected.least), missing(expected.falling), missing(expected.after), calm, doubt, each)
-
-
-def _sum(values: Floats, read: Mask) -> Floats:
-    return np.asarray(np.where(read, values, 0.0).sum(axis=0))
-
-
-def _stall(intervals: Intervals, lost: _Lost, usable: Mask, first: int, last: int) -> Pause | None:
-    """From the sum of what was lost and its centre; None if it is too little, or not everybody's."""
-    shares: dict[int, float] = {}
-    for k in range(first - 1, last + 2):
-        if not 0 <= k < len(lost.least) or (not usable[k] and not first <= k <= last):
-            continue
-        # where a batch came before the stop, nothing was lost there
-        share = lost.falling[k] if lost.calm[k] else 0.0 if k < first else lost.after[k]
-        if first <= k <= last:
-            share = np.nanmax([share, lost.least[k]])
-        if np.isfinite(share) and (first <= k <= last or abs(share) > NOISE):
-            shares[k] = float(np.clip(share, -0.5, 1.0))
-    total = sum(shares.values())
-    if total < LEAST:
-        return None
-    mine = mean(lost.each[:, first : last + 1], axis=1)
-    mine = mine[np.isfinite(mine)]
-    typical = float(np.mean([shares[k] for k in range(first, last + 1)]))
-    if mine.size and (np.median(mine) < TAKE_PART * typical or np.mean(mine < WORKS_ON * typical) > MANY):
-        return None
-    kept = {k: share for k, share in shares.items() if share > 0}
-    weight = sum(kept.values())
-    middle = sum(share * (intervals.times[k] + intervals.step_s / 2) for k, share in kept.items()) / weight
-    half = min(total, weight) * intervals.step_s / 2
-    return Pause(float(middle - half), float(middle + half), "silence", False)
 
 
 STANDS = 0.3  # of an interval that requests which stayed must have worked in: more missing is a stop
@@ -320,7 +290,7 @@ def _stands(history: History, intervals: Intervals, turnover: Turnover, expected
 
 
 def _stop(intervals: Intervals, turnover: Turnover, expected: TokensDue, row: int, run: tuple[int, int]) -> Stop | None:
-    """From the sum of what was lost and its centre; None where it is cut by an end of the window."""
+    """None where it is cut by an end of the window."""
     first, last = run
     if first == 0 or last == intervals.growth.shape[1] - 1:
         return None
@@ -332,9 +302,4 @@ def _stop(intervals: Intervals, turnover: Turnover, expected: TokensDue, row: in
         )
     share = np.where(turnover.calm[row, at], falling, np.where(at < first, 0.0, after))
     share = np.clip(np.nan_to_num(share), 0.0, 1.0)
-    total = float(share.sum())
-    if total <= 0:
-        return None
-    middle = float((share * (intervals.times[at] + intervals.step_s / 2)).sum()) / total
-    half = total * intervals.step_s / 2
-    return Stop(middle - half, middle + half, row)
+    return Stop(*_ends(intervals, at, share), row) if share.any() else None

@@ -10,7 +10,7 @@ from fleetsim.history.counters import growth, increments
 from fleetsim.history.history import Floats, History, Note, StepLog
 from fleetsim.replay.observe.interruptions import Pause
 from fleetsim.replay.observe.intervals import fleet_total, mean, number, percentile, sums_of
-from fleetsim.replay.observe.observed import From, Observed, QueueView, Reading, TrainerView
+from fleetsim.replay.observe.observed import Observed, QueueView, Reading, TrainerView
 from fleetsim.replay.observe.steps import Steps, step_growth
 
 OFF = 0.1  # of the time: engines that stand empty for less have been drained for a sync
@@ -34,7 +34,7 @@ def trainer_view(
         wait_s=_phase(steps, "wait_s"),
         train_s=_phase(steps, "train_s"),
         sync_s=_phase(steps, "sync_s"),
-        idle_fraction=None if idle is None else Reading(min(idle, 1.0), steps.columns["wait_s"][1]),
+        idle_fraction=None if idle is None else Reading(min(idle, 1.0), steps.columns_from or steps.source),
         steps=None if steps.total is None else Reading(steps.total, steps.source),
         batch_samples=_batch(steps, "samples", kept_s, step_s),
         batch_tokens=_batch(steps, "tokens", tok_s, step_s),
@@ -71,28 +71,22 @@ def placement_of(
 
 def _phase(steps: Steps, name: str) -> Reading | None:
     value = steps.per_step(name)
-    if value is None:
-        return None
-    source: From = "inferred" if steps.source == "inferred" else steps.columns[name][1]
-    return Reading(value, source)
+    return None if value is None else Reading(value, steps.source)
 
 
 def _batch(steps: Steps, name: str, made_s: float | None, step_s: float | None) -> Reading | None:
     """Counted, or what the engines made in a step's time: all of it, so thrown away samples are in it."""
-    value = steps.per_step(name)
+    value = _phase(steps, name)
     if value is not None:
-        return Reading(value, steps.columns[name][1])
+        return value
     return None if not made_s or step_s is None else Reading(made_s * step_s, "inferred")
 
 
 def _mfu(history: History) -> Reading | None:
-    logged = None if history.steps is None else history.steps.columns.get("mfu")
-    if logged is not None and np.isfinite(logged).any():
-        return Reading(float(np.nanmean(logged)), "log")
-    if "trainer.mfu" not in history.fleet:
-        return None
-    value = float(mean(history.fleet["trainer.mfu"]))
-    if not np.isfinite(value):
+    if history.steps is not None and (logged := history.steps.mean("mfu")) is not None:
+        return Reading(logged, "log")
+    value = number(mean(history.fleet.get("trainer.mfu")))
+    if value is None:
         return None
     return Reading(value / 100 if value > 1 else value, "exported")  # prime-rl exports per cent
 
@@ -169,7 +163,6 @@ def queue_view(history: History, steps: Steps | None, tok_s: float | None) -> Qu
     """
     depth, age, times = _depth(history, steps)
     trained = None if steps is None else steps.per_second("tokens")
-    counted = steps is not None and "tokens" in steps.columns and steps.columns["tokens"][1] != "inferred"
     return QueueView(
         depth=number(mean(depth)),
         depth_p95=percentile(depth, 95),
@@ -178,7 +171,7 @@ def queue_view(history: History, steps: Steps | None, tok_s: float | None) -> Qu
         oldest_age_steps=number(mean(age)),
         oldest_age_max_steps=percentile(age, 100),
         dropped_share=_dropped(history),
-        generated_per_trained=tok_s / trained if tok_s is not None and trained and counted else None,
+        generated_per_trained=tok_s / trained if tok_s is not None and trained else None,
     )
 
 
@@ -213,15 +206,16 @@ def _settled(observed: Observed) -> bool:
     return last - third < SETTLED * (last - first)
 
 
-def slope_per_h(times: Floats | None, values: Floats | None) -> float | None:
+def slope_per_h(times: Floats | None, values: Floats | None, weights: Floats | None = None) -> float | None:
     """Least-squares slope of what is there, per hour; None below three points."""
     if values is None or times is None:
         return None
     there = np.isfinite(values) & np.isfinite(times)
     if there.sum() < 3:
         return None
-    at = times[there] - times[there].mean()
-    return float(np.sum(at * values[there]) / np.sum(at**2)) * 3600 if np.any(at) else None
+    by = np.ones(int(there.sum())) if weights is None else weights[there]
+    at = times[there] - np.average(times[there], weights=by)
+    return float(np.sum(by * at * values[there]) / np.sum(by * at**2)) * 3600 if np.any(at) else None
 
 
 def _depth(history: History, steps: Steps | None) -> tuple[Floats | None, Floats | None, Floats | None]:
@@ -263,7 +257,7 @@ def ready_share(history: History, steps: Steps | None) -> float | None:
     queued, batch = history.fleet.get("queue.samples"), None if steps is None else steps.per_step("samples")
     if steps is None or queued is None or batch is None or steps.source != "exported" or "wait_s" not in steps.columns:
         return None
-    waited = steps.columns["wait_s"][0] / np.where(steps.count > 0, steps.count, np.nan) / history.step_s
+    waited = steps.columns["wait_s"] / np.where(steps.count > 0, steps.count, np.nan) / history.step_s
     began = np.searchsorted(history.times, steps.end_s - steps.elapsed_s + 1e-6) - 1
     known = np.isfinite(waited) & (began >= 0)
     if known.sum() < FEWEST or float(waited[known].sum()) <= 0:

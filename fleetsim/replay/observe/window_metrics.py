@@ -21,14 +21,14 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from fleetsim.history.counters import mended
+from fleetsim.history.counters import growth_between
 from fleetsim.history.history import Floats, History
-from fleetsim.replay.observe.interruptions import paused_s
 from fleetsim.replay.observe.intervals import Intervals, fleet_total, intervals_of
 from fleetsim.replay.observe.lengths import growth_of, quantile
 from fleetsim.replay.observe.observe import observe
 from fleetsim.replay.observe.observed import Observed
 from fleetsim.replay.observe.rates import rates_between
+from fleetsim.replay.observe.segments import Still, overlap_s
 from fleetsim.replay.observe.steps import Steps, steps_of
 from fleetsim.sim.contrast import Mean
 
@@ -185,7 +185,7 @@ def _of_steps(w: Window) -> Iterator[_Series]:
         return np.array([float(of(part).sum()) if len(part.end_s) else np.nan for part in parts])
 
     count, elapsed = sums(lambda p: p.count), sums(lambda p: p.elapsed_s)
-    columns = {name: sums(lambda p, name=name: p.columns[name][0]) for name in steps.columns}
+    columns = {name: sums(lambda p, name=name: p.columns[name]) for name in steps.columns}
     yield "step_s", elapsed, count
     for metric, name, of in (
         ("trainer_idle_fraction", "wait_s", elapsed),
@@ -200,7 +200,7 @@ def _of_steps(w: Window) -> Iterator[_Series]:
     there, each = _rates(w.intervals, w.edges)
     # Over the steps' own time, as their count: a block can hold a hole.
     yield "instance_s_per_step", there * elapsed, count
-    if "tokens" in columns and steps.columns["tokens"][1] != "inferred":
+    if "tokens" in columns:
         yield "tokens_per_trained_token", there * each * elapsed, columns["tokens"]
 
 
@@ -220,8 +220,8 @@ def _of_engines(w: Window) -> Iterator[_Series]:
     if w.observed.pauses is not None:
         read = w.intervals.known.any(axis=0)
         left, right = w.intervals.times[:-1], w.intervals.times[1:]
-        inside = [np.clip(np.minimum(right, b) - np.maximum(left, a), 0.0, None) for a, b in pairwise(w.edges)]
-        held = paused_s(w.edges[:-1], w.edges[1:], w.observed.pauses.each)
+        held = overlap_s(w.edges[:-1], w.edges[1:], w.observed.pauses.each)
+        inside = (overlap_s(left, right, [Still(a, b)]) for a, b in pairwise(w.edges))
         yield "pause_share", held, np.array([float((part * read).sum()) for part in inside])
     for name in ("running", "waiting"):
         if name in history.values:
@@ -245,13 +245,8 @@ _COUNTERS = ("preemptions", "finished", "finished_abort", "finished_length", "pr
 
 def _growth(w: Window, totals: Floats) -> Floats:
     """(m,) growth of counters (I, T) or (T,) over the blocks, restarts mended, even between two samples."""
-    out, known = np.zeros(w.blocks), False
-    for row in np.atleast_2d(mended(totals)):
-        there = np.isfinite(row)
-        if there.sum() >= 2:
-            known = True
-            out += np.diff(np.interp(w.edges, w.history.times[there], row[there]))
-    return out if known else np.full(w.blocks, np.nan)
+    rows = [growth_between(w.history.times, row, w.edges) for row in np.atleast_2d(totals)]
+    return np.nansum(rows, axis=0) if np.isfinite(rows).any() else np.full(w.blocks, np.nan)
 
 
 def _over_time(w: Window, values: Floats) -> tuple[Floats, Floats]:

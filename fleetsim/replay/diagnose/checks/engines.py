@@ -11,19 +11,10 @@ from statistics import fmean
 
 from fleetsim import units
 from fleetsim.engine.defaults import BLOCK_SIZE
-from fleetsim.replay.diagnose.checks.case import (
-    KV_ROOM,
-    WAITING,
-    WORTH,
-    Case,
-    Reply,
-    metric_of,
-    round_count,
-    unseen,
-)
+from fleetsim.replay.diagnose.checks.case import KV_ROOM, WAITING, WORTH, Case, Reply, metric_of, round_count, unseen
 from fleetsim.replay.diagnose.finding import Shares
 from fleetsim.replay.observe.lengths import expected_hits, places_when_spread
-from fleetsim.replay.observe.observed import InstanceView
+from fleetsim.replay.observe.paces import SAME, ceiling_of
 
 # Of the reuse that is to be had: syncs that reset the cache and evictions cost some, this much they do not.
 ENOUGH = 0.8
@@ -119,13 +110,9 @@ def _next(case: Case, group: float, prompt: float, block: int, hit: float, off: 
     return f"{look}\nfleetsim replay ... --set sync.reset_prefix_cache=false"
 
 
-# The instances run the same number of requests to within this, when it is a limit and not their load that sets it.
-SAME = 0.05
 # A limit that nobody gave is inferred only where more than this wait: a few percent of the requests are always on
 # their way into a batch, with prompts still to be computed.
 INFERRED = 0.15
-# Of the times at which requests wait: with a limit, as many run as the limit allows, but for slots being refilled.
-AT_THE_TOP = 0.7
 # Limits that people set; a mean just below one is that limit, with the moments in which a slot is refilled.
 _USUAL = (8, 16, 32, 48, 64, 96, 128, 160, 192, 256, 320, 384, 512, 768, 1024, 2048)
 
@@ -159,7 +146,7 @@ def max_num_seqs(case: Case) -> Reply:
     if case.kv_full:
         return Reply("ok", "requests wait for KV blocks, not for a slot", evidence)
     given = case.scenario.engine.max_num_seqs if case.says("engine.max_num_seqs") else None
-    limit = given or _ceiling(case.observed.instances)
+    limit = given or ceiling_of(case.observed.instances)
     spread = (max(running) - min(running)) / mean if mean > 0 else 1.0
     spread = 0.0 if limit is not None else spread
     if (given is not None and mean < 0.9 * given) or (given is None and (spread > 2 * SAME or waiting < INFERRED)):
@@ -188,16 +175,6 @@ def _of_log(case: Case, running: float, waiting: float) -> Reply:
         return Reply("ok", "nothing waits in the engines", evidence)
     title = "requests wait, but not whether at a limit of the engine"
     return unseen(case, title, "vllm:num_requests_running of each instance", evidence)
-
-
-def _ceiling(instances: tuple[InstanceView, ...]) -> int | None:
-    """What every instance runs at the most, where those that have requests waiting mostly run as many; None where they
-    do not."""
-    peaks = [i.running_peak for i in instances if i.running_peak is not None]
-    full = [i.full_share for i in instances if i.full_share is not None]
-    if not peaks or not full or max(peaks) - min(peaks) > SAME * max(peaks) or fmean(full) < AT_THE_TOP:
-        return None
-    return round(max(peaks))
 
 
 # Preemptions per finished request: a rare one is the price of a full cache, more is thrashing.

@@ -13,8 +13,9 @@ from fleetsim.engine.transport import sync_times
 from fleetsim.errors import InputError
 from fleetsim.replay.diagnose.checks.case import WORTH, Case, Reply, told
 from fleetsim.replay.diagnose.finding import pause_shares
-from fleetsim.replay.observe.interruptions import Pause, Stop, have_rhythm
+from fleetsim.replay.observe.interruptions import Pause, Stop
 from fleetsim.replay.observe.observed import Hour
+from fleetsim.replay.observe.segments import have_rhythm
 
 # Slower than its scenario, or at the end of the window than at its start, by more than noise and length mix explain.
 SLOWER = 1.10
