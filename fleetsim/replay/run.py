@@ -5,7 +5,7 @@ What no job can do, so that what was read is not one: trained more than generate
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from functools import partial
 
 from msgspec import Struct
@@ -20,7 +20,7 @@ from fleetsim.history.option_names import SELECTOR, mapped
 from fleetsim.records import replace
 from fleetsim.replay.arrivals import Sent, sent_of, serves
 from fleetsim.replay.backtest import Backtest, backtest, backtest_of_arrivals
-from fleetsim.replay.diagnose.checks.case import Case
+from fleetsim.replay.diagnose.checks.case import Case, Gains
 from fleetsim.replay.diagnose.checks.load import counts_groups
 from fleetsim.replay.diagnose.cures import Cure, cures_of
 from fleetsim.replay.diagnose.diagnosis import COSTS_OR_NOT, diagnose, remedy_of
@@ -174,7 +174,7 @@ def _weighed(judge: Judge, case: Case, found: Implied, verdict: Verdict, progres
             return verdict
         progress("simulating without each of its causes")
         return judge(ranked=gains_of(found, [*asked, "rollout"], sure=False))
-    gains: Mapping[Check, float] = {}
+    gains = Gains()
     if faults:
         progress("simulating without each fault")
         gains = gains_of(found, [*faults, *symptom])

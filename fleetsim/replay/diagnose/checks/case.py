@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -31,12 +32,26 @@ WAITS = "the trainer waits for samples"
 WORTH = 0.01
 
 
-class Gains(dict[Check, float]):
-    """Check -> the share of a step that mending it saves, mean of its simulations. ranges: the least and the most."""
+def more_than(instances: float) -> int:
+    """The count with which a fleet that is too small is tried."""
+    return math.ceil(MORE * instances - 1e-9)
 
-    def __init__(self) -> None:
-        super().__init__()
+
+class Gains(dict[Check, float]):
+    """Check -> the share of a step that mending it saves, mean of its simulations. ranges: the least and the most.
+    was, more: instances of the simulated fleet, and with how many instead "rollout" was: of a window in which some
+    vanished, neither is the window's mean."""
+
+    def __init__(self, found: Mapping[Check, float] | None = None, was: int = 1) -> None:
+        super().__init__(found or {})
         self.ranges: dict[Check, tuple[float, float]] = {}
+        self.was, self.more = was, more_than(was)
+
+    @property
+    def more_words(self) -> str:
+        """What more instances save of a step."""
+        saved = units.share(max(0.0, self["rollout"]))
+        return f"simulated with {self.more:,} instances instead of {self.was:,}, a step is {saved} shorter"
 
 
 class Case(Struct, frozen=True):
@@ -56,8 +71,8 @@ class Case(Struct, frozen=True):
     scenario: Scenario
     given: frozenset[str] = frozenset()
     backtest: Backtest | None = None
-    gains: Mapping[Check, float] = field(default_factory=dict)
-    ranked: Mapping[Check, float] | None = None
+    gains: Gains = field(default_factory=Gains)
+    ranked: Gains | None = None
     enough: int | None = None
     unsimulated: str | None = None
     weighed: bool = True
