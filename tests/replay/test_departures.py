@@ -110,8 +110,17 @@ def test_a_remedy_that_gives_nothing_by_simulation_has_no_price_and_is_not_advis
     slow = window(**{**STARVED, "fleet.idle_share": 0.4})
     base, given = scenario()
     helps, useless = (
-        finding(diagnose(slow, base, given=given, gains=Gains({"rollout": 0.0}, was=8), ahead=ahead), "rollout")
-        for ahead in (0.2, 0.0)
+        finding(
+            diagnose(
+                slow,
+                base,
+                given=given,
+                gains=Gains({"rollout": 0.0}, was=8),
+                tried=ahead,
+            ),
+            "rollout",
+        )
+        for ahead in ({"rollout": 0.2}, {"rollout": 0.0})
     )
     assert helps.step_share == 0.2
     assert "fleetsim replay" in (helps.next or "")
@@ -124,8 +133,17 @@ def test_a_simulated_price_is_no_upper_bound() -> None:
     slow = window(**{**STARVED, "fleet.idle_share": 0.4})
     base, given = scenario()
     rule, simulated = (
-        finding(diagnose(slow, base, given=given, gains=Gains({"rollout": 0.0}, was=8), ahead=ahead), "rollout")
-        for ahead in (None, 0.2)
+        finding(
+            diagnose(
+                slow,
+                base,
+                given=given,
+                gains=Gains({"rollout": 0.0}, was=8),
+                tried=ahead,
+            ),
+            "rollout",
+        )
+        for ahead in ({}, {"rollout": 0.2})
     )
     assert (size_words(rule) or "").startswith("up to ")
     assert "up to" not in (size_words(simulated) or "up to")

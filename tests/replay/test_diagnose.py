@@ -631,6 +631,19 @@ def test_preemptions_of_a_fleet_that_is_too_small_are_a_symptom(freed: float, mo
         assert (finding(verdict, "rollout").next or "").endswith("--recommend")
 
 
+def test_a_lower_cap_against_preemptions_is_told_where_it_saves_time() -> None:
+    """Engines that run 60 and throw some out: KV_ROOM of them is 48, and a step of these may be longer."""
+    base, given = scenario()
+    for saved, told in ((None, True), (0.2, True), (-0.6, False)):
+        tried = {} if saved is None else {"preemptions": saved}
+        gains = Gains({"preemptions": 0.25, "rollout": 0.1}, was=8)
+        f = finding(diagnose(window(**PREEMPTING), base, given=given, gains=gains, tried=tried), "preemptions")
+        assert f.state == "fault"
+        assert (f.next or "").startswith("give the KV caches more memory")
+        assert ("fleet.max_in_flight_samples_per_instance=48" in (f.next or "")) == told
+        assert ("lower cap" in (f.next or "")) == told
+
+
 def test_instances_that_a_step_does_not_miss_are_named_and_priced() -> None:
     light = window(**{"fleet.kv_use_peak": 0.03, "fleet.running": 56.0, "fleet.in_flight_mean": 56.0})
     base, given = scenario()

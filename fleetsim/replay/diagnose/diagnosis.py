@@ -103,9 +103,9 @@ def diagnose(
     return Verdict(starves, headline, findings, binding, withheld(case, drafts, binding))
 
 
-def remedy_of(case: Case) -> Mapping[str, Any]:
-    """The changes that are told where rollout is too slow; none where it is only the count, or something else."""
-    return next(d.remedy for d in _drafts(case) if d.check == "rollout")
+def remedies_of(case: Case) -> Mapping[Check, Mapping[str, Any]]:
+    """Check -> the changes that its fault tells to try; without those that tell none, as where it is only the count."""
+    return {d.check: d.remedy for d in _drafts(case) if d.remedy}
 
 
 def _drafts(case: Case) -> list[Reply]:

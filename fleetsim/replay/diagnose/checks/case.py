@@ -60,8 +60,8 @@ class Case(Struct, frozen=True):
     scenario: prices, targets, batch, limits, as far as anybody gave them (`given`: their dotted paths); the rest are
     defaults, and no evidence. backtest: None where none was made. gains: what removing a fault saves of a step, by
     simulation (`replay/diagnose/mending.py`); empty without a back-test that holds. ranked: the same, to compare
-    causes by where the back-test is only nearly right (None = gains). ahead: what running further ahead of the trainer
-    saves of a step, by simulation; None = not simulated. enough: instances that make a step no longer, by simulation;
+    causes by where the back-test is only nearly right (None = gains). tried: what the changes that a finding tells to
+    try save of a step, those that were simulated. enough: instances that make a step no longer, by simulation;
     None = not simulated. unsimulated: why the window cannot be simulated; None where it can, or nobody asked. weighed:
     whether what a simulation could refute is told as found: False where there could be one and nobody wanted it.
     earlier: what the questions before this one came to.
@@ -76,12 +76,17 @@ class Case(Struct, frozen=True):
     enough: int | None = None
     unsimulated: str | None = None
     weighed: bool = True
-    ahead: float | None = None
+    tried: Mapping[Check, float] = field(default_factory=dict)
     earlier: tuple[Reply, ...] = ()
 
     def faults(self, *checks: Check) -> list[Reply]:
         """The faults among the earlier findings, of these checks."""
         return [d for d in self.earlier if d.state == "fault" and d.check in checks]
+
+    @property
+    def ahead(self) -> float | None:
+        """What running further ahead of the trainer saves of a step; None = not simulated."""
+        return self.tried.get("rollout")
 
     def says(self, path: str) -> bool:
         """Whether somebody gave the value at this path, or anything below it."""
