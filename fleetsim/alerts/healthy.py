@@ -157,25 +157,28 @@ class Healthy(Struct, frozen=True):
     mean: float
 
     def per_month(self, level: float) -> float:
-        """How often a month the alert begins to fire: the mean over the fleets, each with another of the tails that
-        its rehearsal could have shown."""
+        """How often a month the alert begins to fire: the mean over the fleets."""
+        return _often(*self.each(level))
+
+    def each(self, level: float) -> tuple[Floats, Floats]:
+        """Of each fleet the share of its time beyond a level, and how often a month it crosses it; each has another of
+        the tails that its rehearsal could have shown."""
         place, scale = (np.resize(each, len(self.levels.by)) for each in self.again)
         return self._with(level, place, scale)
 
-    def _with(self, level: float, place: Floats | float, scale: Floats | float) -> float:
+    def _with(self, level: float, place: Floats | float, scale: Floats | float) -> tuple[Floats, Floats]:
         of = self.levels
         # what the plan's own fleet would have to show
         levels = of.center + (level - of.center - of.by) / of.wider
-        from_first = 1.0 - np.searchsorted(self.values, levels, "right") / max(len(self.values), 1)
+        beyond = 1.0 - np.searchsorted(self.values, levels, "right") / max(len(self.values), 1)
         low, high = self.rising
         begun = np.searchsorted(low, levels, "right") - np.searchsorted(high, levels, "right")
         rare = exceeded(levels, place, scale) * MONTH_H / self.tail.block_h
-        begun = np.where(levels < place, begun / self.hours * MONTH_H, rare)
-        return float(np.mean(from_first + np.minimum(begun, MONTH_H / DAY_H)))
+        return beyond, np.where(levels < place, begun / self.hours * MONTH_H, rare)
 
     def upper(self, level: float) -> float:
         """The upper end of a 95 % interval of `per_month`."""
-        return float(np.quantile([self._with(level, *tail) for tail in zip(*self.again, strict=True)], LEVEL))
+        return float(np.quantile([_often(*self._with(level, *tail)) for tail in zip(*self.again, strict=True)], LEVEL))
 
     def level(self, per_month: float, least: float) -> float:
         """The lowest level from `least` on that is exceeded so often at most."""
@@ -189,6 +192,11 @@ class Healthy(Struct, frozen=True):
             middle = 0.5 * (low + high)
             low, high = (low, middle) if self.per_month(middle) <= per_month else (middle, high)
         return high
+
+
+def _often(beyond: Floats, begun: Floats) -> float:
+    """Alarms a month: what fires from the beginning does so once, and within a day it is the same alarm."""
+    return float(np.mean(beyond + np.minimum(begun, MONTH_H / DAY_H)))
 
 
 def healthy_of(lows: Sequence[Floats], tail: Tail, interval_s: float, levels: Levels, mean: float) -> Healthy:

@@ -52,6 +52,7 @@ def ask(asked: Replay, watch: Watch = SILENT) -> ReplayResult:
     if asked.read is not None:
         asked.read(history)
     from fleetsim.replay.answers import answer
+    from fleetsim.replay.diagnose.cures import for_call
     from fleetsim.replay.diagnose.finding import addressed
     from fleetsim.replay.run import replay as replayed
     from fleetsim.replay.shown import printed_job
@@ -71,7 +72,8 @@ def ask(asked: Replay, watch: Watch = SILENT) -> ReplayResult:
         progress=watch,
     )
     answers = answer(questions, found, known.given, watch)
-    found = replace(found, verdict=addressed(found.verdict, (*window.words(), *fleet.words)))
+    call = (*window.words(), *fleet.words)
+    found = replace(found, verdict=addressed(found.verdict, call), cures=for_call(found.cures, call))
     return ReplayResult(history, found, answers, known.notes)
 
 

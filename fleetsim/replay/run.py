@@ -5,7 +5,7 @@ What no job can do, so that what was read is not one: trained more than generate
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from functools import partial
 
 from msgspec import Struct
@@ -20,10 +20,10 @@ from fleetsim.history.option_names import SELECTOR, mapped
 from fleetsim.records import replace
 from fleetsim.replay.arrivals import sent_of, serves
 from fleetsim.replay.backtest import Backtest, backtest, backtest_of_arrivals
-from fleetsim.replay.diagnose.checks.case import Case
+from fleetsim.replay.diagnose.checks.case import Case, Gains
 from fleetsim.replay.diagnose.checks.load import counts_groups
 from fleetsim.replay.diagnose.cures import Cure, cures_of
-from fleetsim.replay.diagnose.diagnosis import COSTS_OR_NOT, diagnose, remedy_of
+from fleetsim.replay.diagnose.diagnosis import COSTS_OR_NOT, diagnose, remedies_of
 from fleetsim.replay.diagnose.finding import Check, Verdict, job_usd_h, pools_of
 from fleetsim.replay.diagnose.mending import enough_of, gains_of, rough, served_gains, trusted
 from fleetsim.replay.implied.implied_scenario import Implied, implied
@@ -167,14 +167,14 @@ def _weighed(judge: Judge, case: Case, found: Implied, verdict: Verdict, progres
             return verdict
         progress("simulating without each of its causes")
         return judge(ranked=gains_of(found, [*asked, "rollout"], sure=False))
-    gains: Mapping[Check, float] = {}
+    gains = Gains()
     if faults:
         progress("simulating without each fault")
         gains = gains_of(found, [*faults, *symptom])
         verdict = judge(gains=gains)
-        remedy = remedy_of(replace(case, gains=gains, ranked=gains))
-        if remedy:
-            verdict = judge(gains=gains, ahead=gains_of(found, ["rollout"], {"rollout": remedy}).get("rollout"))
+        remedies = remedies_of(replace(case, gains=gains, ranked=gains))
+        if remedies:
+            verdict = judge(gains=gains, tried=gains_of(found, remedies, remedies))
     if set(verdict.faults) - {"model"} or verdict.starves != "neither" or case.observed.placement == "colocated":
         return verdict  # the fleet is sized last: what is mended first changes what it has to do
     progress("simulating half of the fleet")

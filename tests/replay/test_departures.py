@@ -7,13 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fleetsim import units
 from fleetsim.history.history import History
 from fleetsim.records import replace
+from fleetsim.replay.diagnose.checks.case import Gains
 from fleetsim.replay.diagnose.diagnosis import diagnose
 from fleetsim.replay.observe.observe import observe
+from fleetsim.replay.run import replay
 from fleetsim.replay.words import ordered, price_words, size_words
 from tests.replay.histories import START, Fleet
+from tests.replay.independent import Job, run
 from tests.replay.test_diagnose import DEFAULT, STARVED, finding, judged, scenario, text
+from tests.replay.test_withheld import file_of
 from tests.replay.windows import HEALTHY, window
 
 SIX = Fleet(instances=6, span_s=7200.0)
@@ -72,18 +77,50 @@ def test_what_went_is_started_again_where_more_instances_pay(gain: float) -> Non
     (gone,) = observe(without(SIX.history(), 2, 100)).departed
     slow = {**STARVED, "fleet.idle_share": 0.4, "departed": (replace(gone, waits=(0.671, 0.692)),)}
     base, given = scenario()
-    verdict = diagnose(window(**slow), base, given=given, gains={"rollout": gain})
+    verdict = diagnose(window(**slow), base, given=given, gains=Gains({"rollout": gain}, was=8))
     now, then = 16.0, (1 - gain) * ((1 - gain) * (8 + 1.25 * 8))
     told = finding(verdict, "rollout").next or ""
     assert told.startswith("start rollout-2 again" if then < now else "rollout-2 need not come back")
+
+
+def test_instances_are_added_to_those_that_are_left() -> None:
+    """Four until one went in the middle, 3.5 on average; three were simulated, and four. Of 8 trainer GPUs and one an
+    instance that gives 0.15 x 8 + 3 - 0.85 x 4 = 0.8 GPUs back."""
+    halved = {"fleet.instances": 3.5, "fleet.instances_now": 3, "fleet.instances_min": 3, "fleet.instances_max": 4}
+    base, given = scenario()
+    more = Gains({"rollout": 0.15}, was=3)
+    f = finding(diagnose(window(**STARVED, **halved), base, given=given, gains=more), "rollout")
+    assert "simulated with 4 instances instead of 3, a step is 15.0 % shorter" in text(f)
+    assert f.gpu_h_per_day == pytest.approx(24 * 0.8)
+
+
+def test_a_history_without_one_of_four_is_simulated_and_priced_from_three() -> None:
+    job = Job(each_s=0.0008, instances=4, train_s=20.0, staleness=2.0, n_exported=True, lost={1: 1800.0})
+    base, given = file_of(job)
+    found = replay(run(job, hours=1.0).history(), base, given=given)
+    f = finding(found.verdict, "rollout")
+    assert found.observed.fleet is not None
+    assert found.observed.fleet.instances == pytest.approx(3.5, abs=0.01)
+    assert f"simulated with 4 instances instead of 3, a step is {units.share(f.step_share)} shorter" in text(f)
+    saved, trainer = f.step_share or 0.0, base.trainer.gpus
+    assert f.gpu_h_per_day == pytest.approx(24 * (saved * trainer + 3 - (1 - saved) * 4))
 
 
 def test_a_remedy_that_gives_nothing_by_simulation_has_no_price_and_is_not_advised() -> None:
     slow = window(**{**STARVED, "fleet.idle_share": 0.4})
     base, given = scenario()
     helps, useless = (
-        finding(diagnose(slow, base, given=given, gains={"rollout": 0.0}, ahead=ahead), "rollout")
-        for ahead in (0.2, 0.0)
+        finding(
+            diagnose(
+                slow,
+                base,
+                given=given,
+                gains=Gains({"rollout": 0.0}, was=8),
+                tried=ahead,
+            ),
+            "rollout",
+        )
+        for ahead in ({"rollout": 0.2}, {"rollout": 0.0})
     )
     assert helps.step_share == 0.2
     assert "fleetsim replay" in (helps.next or "")
@@ -96,8 +133,17 @@ def test_a_simulated_price_is_no_upper_bound() -> None:
     slow = window(**{**STARVED, "fleet.idle_share": 0.4})
     base, given = scenario()
     rule, simulated = (
-        finding(diagnose(slow, base, given=given, gains={"rollout": 0.0}, ahead=ahead), "rollout")
-        for ahead in (None, 0.2)
+        finding(
+            diagnose(
+                slow,
+                base,
+                given=given,
+                gains=Gains({"rollout": 0.0}, was=8),
+                tried=ahead,
+            ),
+            "rollout",
+        )
+        for ahead in ({}, {"rollout": 0.2})
     )
     assert (size_words(rule) or "").startswith("up to ")
     assert "up to" not in (size_words(simulated) or "up to")

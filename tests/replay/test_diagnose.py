@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fleetsim.config.load import scenario_from_mapping
 from fleetsim.config.scenario import Scenario
 from fleetsim.records import replace
-from fleetsim.replay.diagnose.checks.case import round_count
+from fleetsim.replay.diagnose.checks.case import Gains, round_count
 from fleetsim.replay.diagnose.diagnosis import CHECKS, diagnose
 from fleetsim.replay.diagnose.finding import Check, Finding, Verdict, pools_of, settle
 from fleetsim.replay.observe.lengths import expected_hits
@@ -269,7 +269,7 @@ def test_low_hits_cost_nothing_where_the_trainer_does_not_wait_or_a_simulation_s
     base, given = scenario()
     waits = window(**STARVED, **short)
     assert finding(diagnose(waits, base, given=given), "prefix_cache").state == "fault"
-    tried = finding(diagnose(waits, base, given=given, gains={"prefix_cache": 0.001}), "prefix_cache")
+    tried = finding(diagnose(waits, base, given=given, gains=Gains({"prefix_cache": 0.001})), "prefix_cache")
     assert (tried.state, tried.title) == ("ok", "low hits on a group workload; that costs nothing now")
 
 
@@ -430,7 +430,8 @@ def test_a_fleet_that_is_too_small() -> None:
 
 def test_instances_that_are_added_are_taken_off_the_price() -> None:
     base, given = scenario()
-    for gains in ({"gains": {"rollout": 0.15}}, {"ranked": {"rollout": 0.15}, "backtest": None}):
+    more = Gains({"rollout": 0.15}, was=8)
+    for gains in ({"gains": more}, {"ranked": more, "backtest": None}):
         f = finding(diagnose(window(**STARVED), base, given=given, **gains), "rollout")
         assert "simulated with 10 instances instead of 8, a step is 15.0 % shorter" in text(f)
         # both pools have 8 GPUs; ten instances work for 0.85 of a step's seconds
@@ -440,7 +441,7 @@ def test_instances_that_are_added_are_taken_off_the_price() -> None:
 def test_instances_that_cost_what_they_give_back_have_no_price() -> None:
     # one trainer GPU that waits is not worth two more instances beside eight
     base, given = scenario("trainer.gpus=1")
-    f = finding(diagnose(window(**STARVED), base, given=given, gains={"rollout": 0.15}), "rollout")
+    f = finding(diagnose(window(**STARVED), base, given=given, gains=Gains({"rollout": 0.15}, was=8)), "rollout")
     assert f.gpu_h_per_day == 0.0
     assert price_words(f) == "none: what mends it costs as much as it gives back; a step up to 15.0 % shorter"
 
@@ -560,7 +561,9 @@ def test_a_finding_costs_what_its_removal_gives_by_simulation(gain: float, starv
     faulty = {"pauses": pauses(6.0, 24.0), "instances": slow, "fleet.preemptions_per_s": 40.0, "fleet.kv_use_peak": 1.0}
     observed = window(**{**(STARVED if starved else {}), **faulty})
     base, given = scenario()
-    (found,) = [f for f in diagnose(observed, base, given=given, gains={check: gain}).findings if f.check == check]
+    (found,) = [
+        f for f in diagnose(observed, base, given=given, gains=Gains({check: gain}, was=8)).findings if f.check == check
+    ]
     if check == "preemptions" and not starved:  # nobody waits for it
         assert found.state == "ok"
         return
@@ -621,11 +624,24 @@ def test_preemptions_of_a_fleet_that_is_too_small_are_a_symptom(freed: float, mo
     base, given = scenario()
     observed = window(**PREEMPTING)
     assert diagnose(observed, base, given=given).binding == "preemptions"  # nobody simulated
-    verdict = diagnose(observed, base, given=given, ranked={"preemptions": freed, "rollout": more})
+    verdict = diagnose(observed, base, given=given, ranked=Gains({"preemptions": freed, "rollout": more}, was=8))
     assert verdict.binding == binding
     if binding == "rollout":
         assert finding(verdict, "preemptions").title.startswith("a symptom")
         assert (finding(verdict, "rollout").next or "").endswith("--recommend")
+
+
+def test_a_lower_cap_against_preemptions_is_told_where_it_saves_time() -> None:
+    """Engines that run 60 and throw some out: KV_ROOM of them is 48, and a step of these may be longer."""
+    base, given = scenario()
+    for saved, told in ((None, True), (0.2, True), (-0.6, False)):
+        tried = {} if saved is None else {"preemptions": saved}
+        gains = Gains({"preemptions": 0.25, "rollout": 0.1}, was=8)
+        f = finding(diagnose(window(**PREEMPTING), base, given=given, gains=gains, tried=tried), "preemptions")
+        assert f.state == "fault"
+        assert (f.next or "").startswith("give the KV caches more memory")
+        assert ("fleet.max_in_flight_samples_per_instance=48" in (f.next or "")) == told
+        assert ("lower cap" in (f.next or "")) == told
 
 
 def test_instances_that_a_step_does_not_miss_are_named_and_priced() -> None:

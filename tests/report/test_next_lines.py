@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fleetsim.replay.diagnose.checks
+from fleetsim.replay.diagnose.cures import Cure, Verify, for_call
 from fleetsim.replay.diagnose.finding import Finding, Verdict, addressed
 from fleetsim.tell.console import as_text
 from fleetsim.tell.document import NextLines
@@ -59,6 +60,14 @@ def test_every_finding_is_addressed_and_words_stay() -> None:
     assert [f.next for f in addressed(verdict, ("--from", "a b.om")).findings] == [
         "words:\nfleetsim replay --from 'a b.om' --recommend", "drain rollout-5 ... soon", None,
     ]  # fmt: skip
+
+
+def test_what_a_cure_tells_to_do_is_addressed_too() -> None:
+    cure = Cure(
+        "straggler", "", 2.0, 0.0, 2.0, None, "", ("drain it:", f"{CALL} --recommend"), Verify("", 0, 1, 10), ()
+    )
+    (found,) = for_call((cure,), ("--from", "a b.om"))
+    assert found.do == ("drain it:", "fleetsim replay --from 'a b.om' --recommend")
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,9 @@ def test_a_fleet_that_is_off_begins_to_fire_once() -> None:
     for sigmas in (1.0, 2.0):
         beyond = 0.5 * math.erfc(sigmas / math.sqrt(2.0))
         assert found.per_month(10.0 + sigmas) == pytest.approx(beyond, rel=0.2)
+        from_first, begun = found.each(10.0 + sigmas)
+        assert from_first.mean() == pytest.approx(beyond, rel=0.2)
+        assert not begun.any()
     level = found.level(0.0228, 10.0)
     assert level == pytest.approx(12.0, abs=0.1)
 

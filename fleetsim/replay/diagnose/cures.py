@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -22,6 +22,7 @@ from fleetsim.replay.diagnose.finding import Check, Finding, Verdict
 from fleetsim.replay.diagnose.levers import StepLever, levers_of
 from fleetsim.replay.observe.observed import Observed
 from fleetsim.replay.observe.phases import plain
+from fleetsim.tell.next_lines import resolved
 
 TABLE = """
 rollout slow | * | fleetsim size --run LOG
@@ -237,6 +238,11 @@ def cures_of(observed: Observed, verdict: Verdict, usd_h: float | None = None) -
     if usd_h is None or step is None or step.value <= 0:
         return tuple(found)
     return tuple(replace(cure, usd=24.0 * usd_h / step.value) for cure in found)
+
+
+def for_call(cures: Sequence[Cure], call: Sequence[str]) -> tuple[Cure, ...]:
+    """The cures with every command as one that repeats this call, as `finding.addressed` has the verdict's."""
+    return tuple(replace(cure, do=tuple(resolved(line, call) for line in cure.do)) for cure in cures)
 
 
 def cure_of(lever: StepLever, observed: Observed) -> Cure:

@@ -103,9 +103,9 @@ def diagnose(
     return Verdict(starves, headline, findings, binding, withheld(case, drafts, binding))
 
 
-def remedy_of(case: Case) -> Mapping[str, Any]:
-    """The changes that are told where rollout is too slow; none where it is only the count, or something else."""
-    return next(d.remedy for d in _drafts(case) if d.check == "rollout")
+def remedies_of(case: Case) -> Mapping[Check, Mapping[str, Any]]:
+    """Check -> the changes that its fault tells to try; without those that tell none, as where it is only the count."""
+    return {d.check: d.remedy for d in _drafts(case) if d.remedy}
 
 
 def _drafts(case: Case) -> list[Reply]:
@@ -150,21 +150,18 @@ def _weighed(case: Case, draft: Reply) -> Reply:
         return Reply("ok", f"{draft.title}; that costs nothing now", said)
     if serves(case.observed):
         return replace(draft, evidence=said)
-    ends = case.gains.ranges.get(draft.check) if isinstance(case.gains, Gains) else None
+    ends = case.gains.ranges.get(draft.check)
     return replace(draft, evidence=said, gives=(gain, gain), saves=max(0.0, gain), ends=ends)
 
 
 def _ranked(case: Case, draft: Reply, idle: float) -> Reply:
     """A fault that holds rollout back, beside a trainer that waits, against more instances: where a simulation that is
     only nearly right, or one of preemptions, has both. idle: of a step, the trainer's wait."""
-    ranked = case.gains if case.ranked is None and draft.check == "preemptions" else case.ranked or {}
+    ranked = case.gains if case.ranked is None and draft.check == "preemptions" else case.ranked or Gains()
     freed, more = ranked.get(draft.check), ranked.get("rollout")
     if freed is None or more is None:
         return draft
-    said = (
-        f"simulated, a step is {units.share(max(0.0, freed))} shorter without it, and with a quarter more instances "
-        f"{units.share(more)}"
-    )
+    said = f"simulated without it, a step is {units.share(max(0.0, freed))} shorter; {ranked.more_words}"
     if freed < LITTLE * idle and (freed < more or freed < WORTH):
         symptom = "a symptom: too few instances for the load"
         return Reply(

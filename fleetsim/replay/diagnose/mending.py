@@ -11,7 +11,6 @@ the back-test's limit, or not compared at all), or where nobody knows how long t
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
@@ -27,7 +26,7 @@ from fleetsim.replay.arrivals import Engine, Sent, play
 from fleetsim.replay.backtest import Backtest
 from fleetsim.replay.change.recommendation import runs_of
 from fleetsim.replay.change.what_if import changed
-from fleetsim.replay.diagnose.checks.case import KV_ROOM, MORE, Case, Gains, Reply
+from fleetsim.replay.diagnose.checks.case import KV_ROOM, Case, Gains, Reply, more_than
 from fleetsim.replay.diagnose.finding import MENDS, Check, Mend, Withheld
 from fleetsim.replay.implied.implied_scenario import Implied
 
@@ -56,7 +55,7 @@ def removal_of(check: Check, implied: Implied) -> Mapping[str, Any] | None:
         },
         # Without a scenario the law is a guess, and so is what the next bound would be.
         "in_flight_cap": caps if implied.base is not None else None,
-        "rollout": {"fleet.instances": math.ceil(MORE * s.fleet.instances)},
+        "rollout": {"fleet.instances": more_than(s.fleet.instances)},
         "max_num_seqs": None if limits is None else {"engine.max_num_seqs": 2 * limits.max_num_seqs},
         "preemptions": None if limits is None else {"engine.kv_blocks": min(2 * limits.kv_blocks, MAX_COUNT)},
     }
@@ -101,7 +100,7 @@ def gains_of(
     does not fit. Where nobody says in which order the queue is emptied and old samples are dropped, both orders are
     tried: what is left of a batch decides how many are dropped.
     """
-    found = Gains()
+    found = Gains(was=implied.scenario.fleet.instances)
     before: dict[int, list[float]] = {}
     orders: list[Mapping[str, Any]] = [{}]
     if implied.base is None and AGE_ACTIONS[implied.scenario.admission.age_action].limits_age:
@@ -128,7 +127,7 @@ def gains_of(
     return found
 
 
-def served_gains(implied: Implied, sent: Sent, checks: Collection[Check]) -> dict[Check, float]:
+def served_gains(implied: Implied, sent: Sent, checks: Collection[Check]) -> Gains:
     """Check -> the share of a request's seconds that removing it saves, where the same requests are sent again."""
 
     def wider(engine: Engine) -> Engine:
@@ -142,7 +141,7 @@ def served_gains(implied: Implied, sent: Sent, checks: Collection[Check]) -> dic
         "preemptions": (lambda e: (e[0], replace(e[1], kv_blocks=min(2 * e[1].kv_blocks, MAX_COUNT))), False),
     }
     now = play(sent, implied, 0)
-    found: dict[Check, float] = {}
+    found = Gains()
     for check in checks:
         if now is None or check not in without:
             continue

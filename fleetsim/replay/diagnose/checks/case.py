@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -31,12 +32,26 @@ WAITS = "the trainer waits for samples"
 WORTH = 0.01
 
 
-class Gains(dict[Check, float]):
-    """Check -> the share of a step that mending it saves, mean of its simulations. ranges: the least and the most."""
+def more_than(instances: float) -> int:
+    """The count with which a fleet that is too small is tried."""
+    return math.ceil(MORE * instances - 1e-9)
 
-    def __init__(self) -> None:
-        super().__init__()
+
+class Gains(dict[Check, float]):
+    """Check -> the share of a step that mending it saves, mean of its simulations. ranges: the least and the most.
+    was, more: instances of the simulated fleet, and with how many instead "rollout" was: of a window in which some
+    vanished, neither is the window's mean."""
+
+    def __init__(self, found: Mapping[Check, float] | None = None, was: int = 1) -> None:
+        super().__init__(found or {})
         self.ranges: dict[Check, tuple[float, float]] = {}
+        self.was, self.more = was, more_than(was)
+
+    @property
+    def more_words(self) -> str:
+        """What more instances save of a step."""
+        saved = units.share(max(0.0, self["rollout"]))
+        return f"simulated with {self.more:,} instances instead of {self.was:,}, a step is {saved} shorter"
 
 
 class Case(Struct, frozen=True):
@@ -45,8 +60,8 @@ class Case(Struct, frozen=True):
     scenario: prices, targets, batch, limits, as far as anybody gave them (`given`: their dotted paths); the rest are
     defaults, and no evidence. backtest: None where none was made. gains: what removing a fault saves of a step, by
     simulation (`replay/diagnose/mending.py`); empty without a back-test that holds. ranked: the same, to compare
-    causes by where the back-test is only nearly right (None = gains). ahead: what running further ahead of the trainer
-    saves of a step, by simulation; None = not simulated. enough: instances that make a step no longer, by simulation;
+    causes by where the back-test is only nearly right (None = gains). tried: what the changes that a finding tells to
+    try save of a step, those that were simulated. enough: instances that make a step no longer, by simulation;
     None = not simulated. unsimulated: why the window cannot be simulated; None where it can, or nobody asked. weighed:
     whether what a simulation could refute is told as found: False where there could be one and nobody wanted it.
     earlier: what the questions before this one came to.
@@ -56,17 +71,22 @@ class Case(Struct, frozen=True):
     scenario: Scenario
     given: frozenset[str] = frozenset()
     backtest: Backtest | None = None
-    gains: Mapping[Check, float] = field(default_factory=dict)
-    ranked: Mapping[Check, float] | None = None
+    gains: Gains = field(default_factory=Gains)
+    ranked: Gains | None = None
     enough: int | None = None
     unsimulated: str | None = None
     weighed: bool = True
-    ahead: float | None = None
+    tried: Mapping[Check, float] = field(default_factory=dict)
     earlier: tuple[Reply, ...] = ()
 
     def faults(self, *checks: Check) -> list[Reply]:
         """The faults among the earlier findings, of these checks."""
         return [d for d in self.earlier if d.state == "fault" and d.check in checks]
+
+    @property
+    def ahead(self) -> float | None:
+        """What running further ahead of the trainer saves of a step; None = not simulated."""
+        return self.tried.get("rollout")
 
     def says(self, path: str) -> bool:
         """Whether somebody gave the value at this path, or anything below it."""

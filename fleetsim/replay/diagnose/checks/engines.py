@@ -15,6 +15,7 @@ from fleetsim.replay.diagnose.checks.case import KV_ROOM, WAITING, WORTH, Case, 
 from fleetsim.replay.diagnose.finding import Shares
 from fleetsim.replay.observe.lengths import expected_hits, places_when_spread
 from fleetsim.replay.observe.paces import SAME, ceiling_of
+from fleetsim.search.change import Typed
 
 # Of the reuse that is to be had: syncs that reset the cache and evictions cost some, this much they do not.
 ENOUGH = 0.8
@@ -211,9 +212,12 @@ def preemptions(case: Case) -> Reply:
     fewer = max(1, round_count(running * KV_ROOM))
     # by the name that the engine at hand has for it
     memory = MEMORY.get(case.observed.engine or "vllm", MEMORY["vllm"])
-    change = f"give the KV caches more memory ({memory}), or the client a lower cap on what is in flight"
-    if running:
-        change += f":\nfleetsim replay ... --set fleet.max_in_flight_samples_per_instance={fewer}"
+    change, cap = f"give the KV caches more memory ({memory})", Typed({})
+    if case.tried.get("preemptions", WORTH) >= WORTH:  # fewer at a time may cost more than they save
+        change += ", or the client a lower cap on what is in flight"
+        if running:
+            cap = Typed({"fleet.max_in_flight_samples_per_instance": fewer})
+            change += f":\nfleetsim replay ... {cap}"
     return Reply("fault", "engines throw running requests out", evidence,
-        change, case.at_most, "engines preempt requests for want of KV blocks",
+        change, case.at_most, "engines preempt requests for want of KV blocks", remedy=cap.changes,
     )  # fmt: skip

@@ -15,13 +15,14 @@ from fleetsim.config.law_numbers import law_of
 from fleetsim.policies.law import Looser
 from fleetsim.replay.arrivals import serves
 from fleetsim.replay.diagnose.checks.case import (
-    MORE,
     WAITING,
     WORTH,
     Case,
+    Gains,
     Reply,
     idle_words,
     metric_of,
+    more_than,
     unseen,
 )
 from fleetsim.replay.diagnose.finding import Check, pools_of
@@ -34,8 +35,8 @@ from fleetsim.search.change import Typed
 TAIL = 0.25
 # Peak over mean of what is in flight, with engines that have room: the work runs out before the batch is complete.
 EBBS = 1.5
-# A quarter more instances shorten a step by a fifth where only their number binds, or by the whole wait if that is
-# less; where they give less than a third of that, it is not their number.
+# More instances shorten a step by what they are of the fleet then, where only their number binds (a quarter more by a
+# fifth), or by the whole wait if that is less; where they give less than a third of that, it is not their number.
 HELPS = 0.33
 _NOT_AHEAD = "running further ahead gives nothing: cut the longest responses, or make each faster (a larger engine.tp)"
 _WORDS: Mapping[Check, str] = {
@@ -101,8 +102,8 @@ def _of_fleet(case: Case, f: FleetView, wait: float, evidence: list[str]) -> Rep
         )  # fmt: skip
     slowest, gain = _slowest(case), case.gains.get("rollout")
     if gain is not None:  # the simulation knows better than the pattern
-        said = f"simulated, a quarter more instances make a step {units.share(max(0.0, gain))} shorter"
-        slowest = said if gain < HELPS * min(wait, 0.2) else None
+        helps = HELPS * min(wait, 1.0 - case.gains.was / case.gains.more)
+        slowest = case.gains.more_words if gain < helps else None
     if slowest is not None:
         inferred = ": the trainer waits for the last responses of its batch (inferred)" if gain is None else ""
         evidence.append(slowest + inferred)
@@ -110,19 +111,17 @@ def _of_fleet(case: Case, f: FleetView, wait: float, evidence: list[str]) -> Rep
         then = f"if the recipe may train on older samples:\nfleetsim replay ... {ahead} --recommend"
         then = _NOT_AHEAD if case.ahead is not None and case.ahead < WORTH else then
         return Reply("fault", "the slowest responses of each batch bind, not the number of instances",
-            evidence, _back(case, gain) + then, case.at_most,
+            evidence, _back(case) + then, case.at_most,
             f"the slowest responses of each batch hold it up{since_words(case.observed, count=False)}",
             remedy=ahead.changes,
         )  # fmt: skip
     open_ = [d.check for d in case.earlier if d.state == "unknown" and d.check in _WORDS]
     if open_:
         evidence.append(f"not ruled out, for want of data: {', '.join(open_)}")
-    gives, freed = (wait, 0.0), (case.ranked or {}).get("rollout") if gain is None else gain
-    if freed is not None:  # of the rollout GPUs more are paid for, in shorter steps
-        more = math.ceil(MORE * f.instances - 1e-9)
-        gives = (min(freed, wait), 1.0 - (1.0 - freed) * more / f.instances)
-        evidence.insert(1, f"simulated with {more} instances instead of {f.instances:.3g}, a step is "
-            f"{units.share(max(0.0, freed))} shorter; their cost is taken off the price")  # fmt: skip
+    gives, tried = (wait, 0.0), case.ranked or Gains() if gain is None else case.gains
+    if (freed := tried.get("rollout")) is not None:  # of the rollout GPUs more are paid for, in shorter steps
+        gives = (min(freed, wait), (tried.was - (1.0 - freed) * tried.more) / f.instances)
+        evidence.insert(1, f"{tried.more_words}; their cost is taken off the price")
     return Reply("fault", "too few instances", evidence, "fleetsim replay ... --recommend",
         gives, f"the fleet is too small{since}",
     )  # fmt: skip
@@ -144,24 +143,23 @@ def _of_users(case: Case) -> Reply:
     each = (f.running or 0.0) / max(f.instances, 1e-9)
     said = (*said, f"{each:,.0f} requests run on an instance, and they have room for no more")
     return Reply("fault", "too few instances for what is sent to them", said,
-        f"add instances until none wait: begin with {math.ceil(MORE * f.instances_now)}, and replay that window",
+        f"add instances until none wait: begin with {more_than(f.instances_now)}, and replay that window",
         None, "the fleet is too small for what is sent to it",
     )  # fmt: skip
 
 
-def _back(case: Case, gain: float | None) -> str:
+def _back(case: Case) -> str:
     """What went in the window comes first, for it is what the fleet was planned with; unless more instances do not pay.
 
-    They do while step time x cost per step falls, as for `size` (`search/objective.py`). gain: what a quarter more
-    instances save of a step, by simulation.
+    They do while step time x cost per step falls, as for `size` (`search/objective.py`).
     """
-    gone = unreplaced(case.observed.departed)
+    gone, gain = unreplaced(case.observed.departed), case.gains.get("rollout")
     if not gone or (gain is not None and gain < WORTH):
         return ""
     if gain is not None:
         pools = pools_of(case.observed, case.scenario, case.given)
-        rollout, trainer = pools.rollout_gpus * pools.rollout_usd_h, pools.trainer_gpus * pools.trainer_usd_h
-        if (1.0 - gain) ** 2 * (trainer + MORE * rollout) > trainer + rollout:
+        each, trainer = case.scenario.engine.gpus * pools.rollout_usd_h, pools.trainer_gpus * pools.trainer_usd_h
+        if (1.0 - gain) ** 2 * (trainer + case.gains.more * each) > trainer + case.gains.was * each:
             return f"{names_of(gone)} need not come back: more instances cost more than they save; "
     return f"start {names_of(gone)} again, or {'another one' if len(gone) == 1 else 'as many others'}; "
 
