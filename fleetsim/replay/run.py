@@ -175,7 +175,7 @@ def _weighed(judge: Judge, case: Case, found: Implied, verdict: Verdict, progres
         remedies = remedies_of(replace(case, gains=gains, ranked=gains))
         if remedies:
             verdict = judge(gains=gains, tried=gains_of(found, remedies, remedies))
-    if set(verdict.faults) - {"model"} or verdict.starves != "neither" or case.observed.placement == "colocated":
+    if set(verdict.faults) - {"model"} or verdict.starves != "neither" or case.colocated:
         return verdict  # the fleet is sized last: what is mended first changes what it has to do
     progress("simulating half of the fleet")
     return judge(gains=gains, enough=enough_of(found))

@@ -173,12 +173,25 @@ class FindingCost(Struct, frozen=True):
     step_share: float = 0.0
 
 
+def is_shared(observed: Observed, scenario: Scenario, given: Collection[str]) -> bool:
+    """Whether both pools are the same GPUs: as said (`given`: dotted paths that somebody wrote), or as it looks.
+
+    Engines stand empty beside a synchronous trainer with GPUs of its own, too: where it is said how many GPUs each pool
+    has, pools of unlike size are not the same.
+    """
+    if "fleet.placement" in given:
+        return scenario.fleet.placement == "colocated"
+    sizes = scenario.fleet.instances * scenario.engine.gpus, scenario.trainer.gpus
+    apart = {"fleet.instances", "engine.tp", "trainer.gpus"} <= set(given) and sizes[0] != sizes[1]
+    return observed.placement == "colocated" and not apart
+
+
 def pools_of(observed: Observed, scenario: Scenario, given: Collection[str] = ()) -> Pools:
     """The pools of a window: instances as observed, GPUs and prices as the scenario has them.
 
     given: dotted paths that somebody wrote; every other value that a price rests on is listed as assumed.
     """
-    shared = observed.placement == "colocated"
+    shared = is_shared(observed, scenario, given)
     instances = observed.fleet.instances if observed.fleet is not None else 0.0
     prices, each = prices_of(scenario), scenario.engine.gpus
     assumed = []

@@ -223,7 +223,7 @@ def withheld(case: Case, drafts: Sequence[Reply], binding: Check | None) -> With
         return Withheld("model", _untrusted(case))
     if (waits := _waits_too_long(case)) is not None:
         return Withheld("model", waits)
-    if case.colocated or (case.says("fleet.placement") and case.scenario.fleet.placement == "colocated"):
+    if case.colocated:
         return Withheld("no_plan", "colocated: the fleet has the trainer's GPUs, its size is theirs")
     if case.observed.trainer.step_s is None and not any(case.says(path) for path in _SECONDS):
         why = "nobody says how long the trainer takes: export rl_trainer_* or --map it, or give trainer.fixed_s"

@@ -13,7 +13,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.history.signals import BY_NAME
 from fleetsim.policies.samples import AGE_ACTIONS, BATCH_RULES
 from fleetsim.replay.backtest import Backtest
-from fleetsim.replay.diagnose.finding import Check, Shares
+from fleetsim.replay.diagnose.finding import Check, Shares, is_shared
 from fleetsim.replay.observe.observed import Observed, Reading, engines_idle
 
 # The KV cache is not what holds an instance back below this: vLLM admits whole prompts while blocks are free, and a
@@ -118,7 +118,7 @@ class Case(Struct, frozen=True):
     @property
     def colocated(self) -> bool:
         """Both pools are the same GPUs: the trainer's wait is the engines' work."""
-        return self.observed.placement == "colocated"
+        return is_shared(self.observed, self.scenario, self.given)
 
     @property
     def starving(self) -> bool | None:
