@@ -16,6 +16,7 @@ from typing import Any
 from fleetsim.config.judges import JUDGES
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
+from fleetsim.config.stations import MOST_JUDGES
 from fleetsim.job.trainer_scaling import takes_turns
 from fleetsim.job.trials import flat, unit_of, with_instances
 from fleetsim.search.workers import PLENTY, ROUNDS, Crewing, path_of, with_workers
@@ -24,6 +25,8 @@ from fleetsim.search.workers import PLENTY, ROUNDS, Crewing, path_of, with_worke
 _EASE = 1.25
 # Engines of a fleet that shows what its pace needs.
 _FASTEST = 128
+# So many times the engines of a judge that are plenty beside one trainer are so beside any.
+_MORE = 4
 # What a worker costs, and what a judge does.
 _PRICES = ("worker_price_usd_per_h", "price_usd_per_gpu_h")
 # Whether a scenario is within what may be bought.
@@ -92,6 +95,11 @@ class PlanCrews(Crewing):
         if not self.given or here.stations != self.at_ease.stations:
             return here
         return self._with(here, self._within(here, self._needed(alone_s), fits))
+
+    def _plenty(self, name: str) -> int:
+        """Of a judge more than beside the job's own trainer, for others are faster."""
+        plenty = super()._plenty(name)
+        return self._whole(name, min(MOST_JUDGES, _MORE * plenty)) if name in self._judges else plenty
 
     def _needed(self, alone_s: float) -> dict[str, int]:
         """The workers with which a step hardly takes longer than so many seconds, by what it takes of them."""
