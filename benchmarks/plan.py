@@ -19,7 +19,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import fleetsim as fs
 from fleetsim.job.trials import flat, simulated
 from fleetsim.plan.choices import ChoiceInputs
-from fleetsim.plan.plan import Space, plan
+from fleetsim.plan.plan import plan
+from fleetsim.plan.space import Space
 from fleetsim.plan.words import asked_for
 from fleetsim.search.arrangements import divided
 from fleetsim.search.front import Budget

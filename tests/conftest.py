@@ -179,6 +179,7 @@ SLOW = (
     "plan/test_growth.py",
     "plan/test_joint_draws.py",
     "plan/test_knee.py",
+    "plan/test_plan_crews.py::test_the_command_that_is_told_makes_the_plan_with_its_judge",
     "plan/test_presets.py",
     "plan/test_promises.py",
     "plan/test_ranges_held.py",

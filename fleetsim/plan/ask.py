@@ -28,9 +28,9 @@ BUDGET, CHOICES = "The budget", "What may be chosen"
 class Plan:
     """Which fleet, engines and split for this budget?"""
 
-    gpus: Annotated[int | None, Option("GPUs of both pools together, at most.", BUDGET)] = None
+    gpus: Annotated[int | None, Option("GPUs of both pools and of judges together, at most.", BUDGET)] = None
     max_price_per_hour: Annotated[
-        float | None, Option("USD per hour of both pools, at most.", BUDGET, metavar="USD")
+        float | None, Option("USD per hour of all of it, at most.", BUDGET, metavar="USD")
     ] = None
     step_s: Annotated[float | None, Option("Longest step, seconds: asks for the cheapest plan.", BUDGET)] = None
     objective: Annotated[
@@ -143,9 +143,10 @@ def plan(
 ) -> PlanResult:
     """The best plans of a job within a budget: `fleetsim plan`.
 
-    job: a Job, or what `load` takes. gpus, max_price_per_hour: of both pools, at most. step_s: seconds of a step, at
-    most; then the cheapest plan is recommended. objective: step, cost or token. gpu_types: at hand, else the job's own.
-    allow: what may change training ("fp8", "staleness<=2", "speculation"). options: as for `load`.
+    job: a Job, or what `load` takes. gpus, max_price_per_hour: of both pools and of judges, at most. step_s:
+    seconds of a step, at most; then the cheapest plan is recommended. objective: step, cost or token. gpu_types: at
+    hand, else the job's own. allow: what may change training ("fp8", "staleness<=2", "speculation"). options: as for
+    `load`.
 
         >>> import fleetsim as fs
         >>> found = fs.plan(gpus=4, batch=64, len=200, model="Qwen/Qwen2.5-1.5B", replications=2)

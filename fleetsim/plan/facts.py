@@ -19,8 +19,10 @@ from fleetsim.job.grounds import assumed_section, how_sure, observed_line, rests
 from fleetsim.job.metrics import CANDIDATE_METRICS
 from fleetsim.job.words import binding_words, kind_of
 from fleetsim.plan import words
-from fleetsim.plan.plan import RANGED, PlanRow, Plans, usd_per_h, usd_per_token
+from fleetsim.plan.plan import RANGED, Plans
+from fleetsim.plan.space import PlanRow, gpus_of, usd_per_h, usd_per_token
 from fleetsim.records import as_dict
+from fleetsim.search.workers import workers_of, workers_words
 from fleetsim.tell.charts.chart import Chart
 from fleetsim.tell.charts.kinds import Curve, curve_chart
 from fleetsim.tell.data import estimate, head, told
@@ -152,7 +154,7 @@ def _idle(row: PlanRow) -> str:
 def plan_facts(result: Plans) -> Facts:
     """What one must know of a plan, as a table."""
     row, of = result.best, result.best.estimates
-    s, ranges, share, usd = row.scenario, row.ranges, row.choice.share, 1e6 * usd_per_token(row)
+    s, ranges, usd = row.scenario, row.ranges, 1e6 * usd_per_token(row)
     idle, doubt = of["trainer_idle_fraction"].mean, () if ranges is None else [part.path for part in ranges.parts]
     binds = binding_words(row.binding, s.admission.law, s.sync.scope, s.fleet.in_flight_unit, idle)
     token = "cost of a million trained tokens"
@@ -162,7 +164,8 @@ def plan_facts(result: Plans) -> Facts:
     return facts(
         words.headline(result),
         run,
-        Fact("gpus", value=share.gpus, title="GPUs", note=words.share_words(share)),
+        Fact("gpus", value=gpus_of(row), title="GPUs", note=words.pools_words(row)),
+        Fact("workers", workers_words(s, of), value=sum(workers_of(s).values()) or None),
         run_facts(of, s, None if ranges is None else ranges.metrics, row.age),
         Fact("cost_per_million_tokens", "", "", usd, "money", title=token),
         Fact("binds", binds.name),
@@ -240,10 +243,11 @@ def _row(row: PlanRow) -> dict[str, Any]:
         "plan": words.plan_words(row, several_types=True),
         "kind": share.kind,
         "gpu": row.scenario.engine.gpu,
-        "gpus": share.gpus,
+        "gpus": gpus_of(row),
         "instances": share.instances,
         "rollout_gpus": share.rollout_gpus,
         "trainer_gpus": share.trainer_gpus,
+        "stations": workers_of(row.scenario),
         "staleness_steps_at_most": row.age,
         "needs": list(row.choice.needs),
         "replications": row.replications,

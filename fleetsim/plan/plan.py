@@ -4,6 +4,9 @@ each thing would buy that the recipe forbids.
 One run of each plan decides which are worth more; the rows that are shown have all replications. The recommended row is
 the best by the objective; among rows within one percent of it the cheaper, then the fresher one.
 
+Plans are looked at with the workers of tools and rewards and the engines of judges that their pace needs; those that
+may be best have theirs counted before long runs decide (`search/plan_crews.py`).
+
 No plan is told whose samples are older than the recipe permits, or --allow: the age is that of 99 % of the trained
 samples in its own runs, in optimizer steps.
 """
@@ -16,7 +19,6 @@ from dataclasses import dataclass
 
 from msgspec import Struct
 
-from fleetsim.config.law_numbers import budget_steps
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError, Interrupted, Problem
@@ -24,36 +26,22 @@ from fleetsim.faces import flag, text
 from fleetsim.job.engine_source import engine_source
 from fleetsim.job.trials import Measure, Tell, Trials, planned, remembered, simulated
 from fleetsim.plan.assumptions import assumed, warnings_of
-from fleetsim.plan.choices import LIMITS, ChoiceInputs, combined
+from fleetsim.plan.choices import LIMITS, ChoiceInputs
+from fleetsim.plan.space import PlanRow, Space
 from fleetsim.records import replace
 from fleetsim.search.arrangements import divided
 from fleetsim.search.explore import Search, SearchTally
-from fleetsim.search.found import Found
 from fleetsim.search.front import MOST_ROWS, SAME, Budget, Goal, front_of, thinned
-from fleetsim.search.permissions import NAMES, Allowed, stale
+from fleetsim.search.permissions import Allowed, stale
+from fleetsim.search.plan_crews import PlanCrews
 from fleetsim.search.ranges import expected_loss, known_of, ranges_of
 from fleetsim.search.reasons import AnswerGrounds, as_run
-from fleetsim.search.shares import Candidate, Engines, neighbours
-from fleetsim.search.staleness import ways_ahead
+from fleetsim.sim.judges import judges_gpus
 
 # --- Plans with all their runs, the rows that are shown, and what each forbidden thing would buy.
 
 # Metrics whose ranges are told of each row.
 RANGED = ("step_s", "cost_per_step")
-
-
-# A plan with all its runs, and its ranges.
-PlanRow = Found[Candidate]
-
-
-def usd_per_token(row: PlanRow) -> float:
-    """US dollars of a trained output token."""
-    return row.usd / (row.mean("goodput") * row.choice.share.gpus * row.step_s)
-
-
-def usd_per_h(row: PlanRow) -> float:
-    """US dollars of an hour, of both pools."""
-    return 3600 * row.choice.usd_per_s
 
 
 class Bought(Struct, frozen=True):
@@ -125,16 +113,17 @@ def plan(
     with the job and the plans so far, None before the first.
     """
     given = frozenset(given)
-    job = divided(scenario, given)
-    space = Space(ChoiceInputs(job, given, tuple(gpu_types)), budget)
-    search = Search(remembered(measure), tell)
+    job, measure = divided(scenario, given), remembered(measure)
+    crewing = PlanCrews(job, measure, tell)
+    space = Space(ChoiceInputs(crewing.at_ease, given, tuple(gpu_types)), budget, crewing)
+    search = Search(measure, tell, crewed=space.crewed)
     try:
         rows = tuple(_row(search, found) for found in worth_a_look(search, space, allowed))
         bought = tuple(_bought(search, space, allowed, rows[0]))
     except KeyboardInterrupt:
         t = search.tally
         missing = f"{t.simulated:,} of {t.plans:,} plans were simulated, not all others are ruled out"
-        found = sorted(search.found.values(), key=lambda f: budget.badness(f.step_s, f.usd))
+        found = sorted(map(space.manned, search.found.values()), key=lambda f: budget.badness(f.step_s, f.usd))
         known = sorted(thinned(front_of(found), found[0]), key=lambda f: f.step_s) if found else []
         raise Interrupted((job, known) if known else None, missing) from None
     as_run_s = as_run(Trials(planned(scenario, given), measure), scenario, given)
@@ -155,48 +144,6 @@ def plan(
         warnings=(*notes, *warnings_of(rows, tuple(search.stuck.values()), profile)),
         profile=profile,
     )
-
-
-class Space:
-    """All plans of a job within a budget, whatever they need."""
-
-    def __init__(self, asked: ChoiceInputs, budget: Budget) -> None:
-        self.asked, self.budget = asked, budget
-        self.own = budget_steps(asked.scenario)
-        self.engines = tuple(self._engines())
-
-    def _engines(self) -> Iterator[Engines]:
-        asked = self.asked
-        for value in combined(asked.scenario, asked):
-            there = with_changes(asked.scenario, value.changes) if value.changes else asked.scenario
-            yield Engines(there, value, asked.given | value.changes.keys())
-
-    def plans(self, allowed: Allowed, *, but: Allowed | None = None) -> Iterator[Candidate]:
-        """Those that may be taken, if their runs show no older samples than `oldest`; but: and that could not with so
-        much."""
-        for engines in self.engines:
-            needs = engines.value.needs.split()
-            known = but is not None and but.covers(needs) and but.staleness == allowed.staleness
-            if known or not allowed.covers(needs):
-                continue
-            most = self._most(engines)
-            for ahead in ways_ahead(engines.scenario, allowed.staleness):
-                for share in engines.shares(most, ahead.on_policy):
-                    yield Candidate(engines, ahead, share)
-
-    def near(self, candidate: Candidate, stride: float) -> Iterator[Candidate]:
-        """Plans of other counts, by so much, within the budget."""
-        return neighbours(candidate, self._most(candidate.engines), stride)
-
-    def _most(self, engines: Engines) -> int:
-        return self.budget.gpus_of(max(engines.prices), engines.second_usd_per_h)
-
-    def forbidden(self, allowed: Allowed) -> Iterator[str]:
-        """Permissions that nobody gave, of what could be had here, and one step more of staleness."""
-        had = {need for engines in self.engines for need in engines.value.needs.split()}
-        yield from (name for name in NAMES if name in had and name not in allowed.names)
-        if self.own is not None:
-            yield stale(int(max(self.own, allowed.staleness or 0)) + 1)
 
 
 def pareto(search: Search, space: Space, allowed: Allowed) -> list[PlanRow]:
@@ -228,6 +175,8 @@ def _nothing(space: Space, search: Search, oldest: float | None) -> Exception:
     least = min(e.least for e in space.engines)
     smallest = min(e.each for e in space.engines)
     rule = f"holds no plan: the trainer takes at least {least} GPUs, an engine {smallest}"
+    if space.crewing is not None and (judging := judges_gpus(space.crewing.fewest)):
+        rule += f", judges {judging}"
     if budget.price_per_h is not None:
         return InputError([Problem(flag("max_price_per_hour"), budget.price_per_h, rule, "raise it")])
     return InputError([Problem(flag("gpus"), budget.gpus, rule, "give more GPUs, or another type")])
@@ -246,15 +195,15 @@ def worth_a_look(search: Search, space: Space, allowed: Allowed) -> list[PlanRow
     cheaper = sorted((f for f in nearly if f.usd < ranked[0].usd), key=lambda f: f.usd)[:_CONTENDERS]
     promising = [*shown, *(f for f in cheaper if f not in shown)]
     contenders = [f for f in ranked[:_CONTENDERS] if f not in promising]
-    tuned = [_with_limits(search, space, f, oldest) for f in promising]
+    tuned = [space.counted(_with_limits(search, space, f, oldest)) for f in promising]
     runs = space.asked.scenario.run.replications
     left = [f for f in ranked if f not in promising and f not in contenders]
-    next_ones = [*tuned, *_still_close(search, tuned, contenders, budget)]
+    next_ones = [*tuned, *map(space.counted, _still_close(search, tuned, contenders, budget))]
     while next_ones:  # one run may say of all of them that their samples are fresher than they are
         full = _permitted(search.simulated([(f.choice, f.scenario) for f in next_ones], runs), oldest)
         if rows := _rows(search, full, budget, oldest):
             return rows
-        next_ones, left = left[:_CONTENDERS], left[_CONTENDERS:]
+        next_ones, left = [space.counted(f) for f in left[:_CONTENDERS]], left[_CONTENDERS:]
     raise _nothing(space, search, oldest)
 
 
@@ -340,7 +289,7 @@ def _bought(search: Search, space: Space, allowed: Allowed, best: PlanRow) -> It
         if not better:
             yield Bought(permission, None)
             continue
-        top = min(better, key=lambda f: budget.badness(f.step_s, f.usd))
+        top = space.counted(min(better, key=lambda f: budget.badness(f.step_s, f.usd)))
         full = search.simulated([(top.choice, top.scenario)], space.asked.scenario.run.replications)
         fresh = _permitted(search.aged(_permitted(full, oldest)), oldest)
         row = _row(search, fresh[0]) if fresh else None

@@ -79,18 +79,19 @@ class PlanResult(Recommendation):
         return self.found.best.estimates
 
     def numbers(self) -> dict[str, float]:
-        """What --fail-if can ask: the means, GPUs of both pools, instances, and dollars per hour."""
-        from fleetsim.plan.plan import usd_per_h
+        """What --fail-if can ask: the means, GPUs of both pools and of judges, instances, and dollars per hour."""
+        from fleetsim.plan.space import gpus_of, usd_per_h
 
         best = self.found.best
         share = best.choice.share
-        counts = (share.gpus, share.instances, share.rollout_gpus, share.trainer_gpus, usd_per_h(best))
+        counts = (gpus_of(best), share.instances, share.rollout_gpus, share.trainer_gpus, usd_per_h(best))
         return {**self.mean, **{name: float(n) for name, n in zip(COUNTS, counts, strict=True)}}
 
     def rows(self) -> list[dict[str, Any]]:
         """The plans, as under -o csv."""
         from fleetsim.job.metrics import with_intervals
-        from fleetsim.plan.plan import RANGED, usd_per_h, usd_per_token
+        from fleetsim.plan.plan import RANGED
+        from fleetsim.plan.space import gpus_of, usd_per_h, usd_per_token
         from fleetsim.plan.words import plan_words
 
         return [
@@ -98,7 +99,7 @@ class PlanResult(Recommendation):
                 "plan": plan_words(row, several_types=True),
                 "kind": row.choice.share.kind,
                 "gpu": row.scenario.engine.gpu,
-                "gpus": row.choice.share.gpus,
+                "gpus": gpus_of(row),
                 "instances": row.choice.share.instances,
                 "rollout_gpus": row.choice.share.rollout_gpus,
                 "trainer_gpus": row.choice.share.trainer_gpus,
@@ -117,9 +118,11 @@ class PlanResult(Recommendation):
     def saved(self) -> str:
         """What the command writes under --save: the recommended plan."""
         from fleetsim.config.load import dump_short
+        from fleetsim.search.workers import path_of, workers_of
 
         chosen = {"engine.gpu", "engine.tp", "fleet.instances", "fleet.placement", "trainer.gpus"}
-        return dump_short(self.scenario, {*self.found.given, *chosen})
+        counted = map(path_of, workers_of(self.scenario))
+        return dump_short(self.scenario, {*self.found.given, *chosen, *counted})
 
     def missed(self) -> str:
         """The step that no plan makes."""

@@ -10,10 +10,12 @@ from fleetsim import units
 from fleetsim.config.scenario import Scenario
 from fleetsim.job.command import unused_name
 from fleetsim.job.facts import run_line
-from fleetsim.plan.plan import Bought, PlanRow, Plans
+from fleetsim.plan.plan import Bought, Plans
+from fleetsim.plan.space import PlanRow
 from fleetsim.search.front import Budget
 from fleetsim.search.permissions import says
 from fleetsim.search.shares import Share
+from fleetsim.search.workers import workers_words
 
 # The file that commands name where the plan was not saved.
 PLAN_FILE = "plan.yaml"
@@ -25,6 +27,11 @@ def share_words(share: Share) -> str:
     if share.kind == "split":
         return f"{share.rollout_gpus:,} + {share.trainer_gpus:,}"
     return f"{share.trainer_gpus:,} in turn, {'sync' if share.kind == 'colocated_sync' else 'async'}"
+
+
+def pools_words(row: PlanRow) -> str:
+    """ "28 + 36, 4 engines of the judge"."""
+    return ", ".join(filter(None, (share_words(row.choice.share), workers_words(row.scenario))))
 
 
 def engine_words(scenario: Scenario) -> str:
@@ -54,7 +61,12 @@ def stale_words(row: PlanRow) -> str:
 def plan_words(row: PlanRow, several_types: bool) -> str:
     """A row in the first column of the table."""
     gpu = f"{row.scenario.engine.gpu} " if several_types else ""
-    return f"{gpu}{share_words(row.choice.share)}: {engine_words(row.scenario)}"
+    return f"{gpu}{share_words(row.choice.share)}: {_built(row.scenario)}"
+
+
+def _built(scenario: Scenario) -> str:
+    """Engines, and the workers and judges beside them."""
+    return ", ".join(filter(None, (engine_words(scenario), workers_words(scenario))))
 
 
 def headline(result: Plans) -> str:
@@ -68,7 +80,10 @@ def headline(result: Plans) -> str:
     else:
         kind = "batch by batch" if share.kind == "colocated_sync" else "carrying unfinished samples over"
         text = f"{share.trainer_gpus:,} {gpu} shared in turn ({engines}), {kind}"
-    text += f": a step of {units.seconds(row.step_s)}."
+    text += (
+        "".join(f", {said}" for said in (workers_words(row.scenario),) if said)
+        + f": a step of {units.seconds(row.step_s)}."
+    )
     if not result.feasible:
         assert result.budget.step_s is not None  # else it holds
         return f"No plan makes a step of {units.seconds(result.budget.step_s)}. The shortest: {text}"
@@ -101,8 +116,8 @@ def bought_words(bought: Bought, best: PlanRow) -> str:
         return f"{says(bought.permission)}: no better plan by more than a percent"
     step = f"{units.seconds(row.step_s)} ({_change(row.step_s / best.step_s, 'shorter', 'longer')})"
     usd = f"{units.money(row.usd)} ({_change(row.usd / best.usd, 'less', 'more') if best.usd else 'the same'})"
-    return f"{says(bought.permission)}: a step of {step}, {usd}: {share_words(row.choice.share)}, " + engine_words(
-        row.scenario
+    return (
+        f"{says(bought.permission)}: a step of {step}, {usd}: {share_words(row.choice.share)}, {_built(row.scenario)}"
     )
 
 

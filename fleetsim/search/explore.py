@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -41,6 +41,8 @@ _STRIDES = (1.25, 1.12, 1.06, 1.03)
 # Its place in the order, its number, what its step takes at least, the plan, and those that differ from it in counts
 # alone until its own bound is known.
 Waiting = tuple[Any, int, float, Candidate, Sequence[Candidate] | None]
+# A choice, the scenario that was run for it, which replication, and that run, to the run as the search takes it.
+Crewed = Callable[[Any, Scenario, int, Mapping[str, Any]], Mapping[str, Any]]
 
 
 # Plans are alike whose counts of instances and trainer GPUs differ together by less than this, as logarithms.
@@ -66,14 +68,19 @@ class SearchTally(Struct):
 
 class Search:
     """The choices of one job that were simulated so far. found: by scenario, the latest of each. stuck: choices that
-    get stuck, with the reason. left_out: errors of a run that leave a choice out."""
+    get stuck, with the reason. left_out: errors of a run that leave a choice out. crewed: what a run of a choice
+    is taken for."""
 
     def __init__(
-        self, measure: Measure, tell: Tell | None = None, left_out: tuple[type[Exception], ...] = (StuckError,)
+        self,
+        measure: Measure,
+        tell: Tell | None = None,
+        left_out: tuple[type[Exception], ...] = (StuckError,),
+        crewed: Crewed = lambda choice, scenario, replication, run: run,
     ) -> None:
         self.found: dict[Scenario, Found[Any]] = {}
         self.stuck: dict[Any, StuckError] = {}
-        self._left_out = left_out
+        self._left_out, self._crewed = left_out, crewed
         self.tally = SearchTally()
         self._bounds, self._likely = Bounds(), Likely()
         self._closer: dict[Candidate, float] = {}
@@ -123,7 +130,7 @@ class Search:
             for found in self.simulated([(c, s) for _, c, s in chosen]):
                 if wanted.permits(found.age):
                     wanted.add(found.step_s, found.usd)
-                self._likely.add(found.choice, found.step_s / bounds[found.choice.place], found.age)
+                self._likely.add(found.choice, found.alone_s / bounds[found.choice.place], found.age)
                 yield found
 
     def _next(self, waiting: list[Waiting], wanted: Goal) -> list[tuple[float, Candidate, Scenario]]:
@@ -180,13 +187,13 @@ class Search:
         each = max(1, replications)
         short = [scenario if replications else looked(scenario) for _, scenario in plans]
         jobs = [(n, r) for n in range(len(plans)) for r in range(each)]
-        runs: list[list[dict[str, Any]]] = [[] for _ in plans]
+        runs: list[list[Mapping[str, Any]]] = [[] for _ in plans]
         found = []
 
-        def made(job: tuple[int, int]) -> dict[str, Any] | None:
+        def made(job: tuple[int, int]) -> Mapping[str, Any] | None:
             return self._one(plans[job[0]][0], short[job[0]], job[1])
 
-        def done(i: int, run: dict[str, Any] | None) -> None:
+        def done(i: int, run: Mapping[str, Any] | None) -> None:
             if what:
                 self._tell(f"{what}: {i + 1:,} of {len(jobs):,} runs")
             n, (choice, scenario) = jobs[i][0], plans[jobs[i][0]]
@@ -210,9 +217,9 @@ class Search:
         self.tally.runs += len(longer)
         return [replace(f, long=() if run is None else (run,)) for f, run in zip(plans, runs, strict=True)]
 
-    def _one(self, choice: object, scenario: Scenario, replication: int) -> dict[str, Any] | None:
+    def _one(self, choice: object, scenario: Scenario, replication: int) -> Mapping[str, Any] | None:
         try:
-            return flat(self.measure(scenario, replication))
+            return self._crewed(choice, scenario, replication, flat(self.measure(scenario, replication)))
         except self._left_out as error:
             if isinstance(error, StuckError):
                 self.stuck[choice] = error

@@ -41,6 +41,11 @@ class Found(Generic[C]):
         return self.mean("step_s")
 
     @property
+    def alone_s(self) -> float:
+        """The same as if no worker were waited for, of a look that was made so before."""
+        return float(self.runs[0].get("alone_s", self.step_s))
+
+    @property
     def usd(self) -> float:
         """Mean US dollars of a step."""
         return self.mean("cost_per_step")

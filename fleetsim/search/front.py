@@ -22,22 +22,27 @@ SAME = 0.01
 
 
 class Budget(Struct, frozen=True):
-    """gpus: of both pools together. price_per_h: US dollars per hour, of both. step_s: seconds of a step, at most.
-    Each is None where nobody asks for it. objective: what counts first."""
+    """gpus: of both pools and of judges together. price_per_h: US dollars per hour, of all of it. step_s: seconds of a
+    step, at most. Each is None where nobody asks for it. objective: what counts first."""
 
     gpus: int | None = None
     price_per_h: float | None = None
     step_s: float | None = None
     objective: Objective = "step"
 
-    def gpus_of(self, usd_per_gpu_h: float, beside_usd_per_h: float = 0.0) -> int:
-        """The most GPUs of a type at so many dollars per hour, beside what else is paid."""
-        most = MOST_GPUS if self.gpus is None else self.gpus
+    def gpus_of(self, usd_per_gpu_h: float, beside_usd_per_h: float = 0.0, beside: int = 0) -> int:
+        """The most GPUs of a type at so many dollars per hour, beside what else is paid, and other GPUs."""
+        most = MOST_GPUS if self.gpus is None else max(0, self.gpus - beside)
         if self.price_per_h is None or usd_per_gpu_h <= 0:
             return most
         # A budget of exactly so many GPUs must not lose one to the last bit of a division.
         paid = math.floor((self.price_per_h - beside_usd_per_h) / usd_per_gpu_h + 1e-9)
         return max(0, min(most if self.gpus is not None else 100_000, paid))
+
+    def allows(self, gpus: int, usd_per_h: float) -> bool:
+        """Whether so much may be bought."""
+        paid = self.price_per_h is None or usd_per_h <= self.price_per_h * (1 + 1e-9)
+        return paid and (self.gpus is None or gpus <= self.gpus)
 
     @property
     def metric(self) -> str:

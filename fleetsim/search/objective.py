@@ -110,12 +110,17 @@ def objective(scenario: Scenario, instances: int, step_s: float) -> float:
     return math.pow(step_s, 1.0 + scenario.targets.worth) * price_per_s(scenario, instances)
 
 
+def stations_usd_per_h(scenario: Scenario) -> float:
+    """What workers and the engines of judges cost in an hour."""
+    return workers_usd_per_h(scenario) + judges_usd_per_h(scenario)
+
+
 def _price(scenario: Scenario, instances: int, prices: Prices) -> float:
     each, spot = scenario.engine.gpus, scenario.fleet.spot
     gpus, on_spot, trainer = instances * each, spot.of(instances) * each, trainer_gpus(scenario, instances)
     if takes_turns(scenario):
         trainer = max(0, trainer - gpus)
-    served = workers_usd_per_h(scenario) + judges_usd_per_h(scenario) + second_usd_per_h(scenario)
+    served = stations_usd_per_h(scenario) + second_usd_per_h(scenario)
     rollout = (gpus - on_spot) * prices.rollout + on_spot * spot.held_share * prices.spot
     return rollout + trainer * prices.trainer + served
 

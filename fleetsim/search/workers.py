@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from functools import cache
 
 from msgspec import Struct
 
@@ -24,6 +25,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.config.stations import MOST_JUDGES
 from fleetsim.config.tree import value_at
 from fleetsim.errors import StuckError
+from fleetsim.estimates import Estimate
 from fleetsim.job.trials import Memo, Tell, Trial, Trials, never, trial_of, with_instances
 from fleetsim.search.alternative import Anew, anew
 from fleetsim.search.best import best_of
@@ -42,7 +44,7 @@ _ANSWERS = 8
 _HARDLY = 0.01
 # Neighbouring counts of a search, and of counts of instances while workers are looked for.
 _FINE, _INSTANCES = 1.1, 4 / 3
-_ROUNDS = 2
+ROUNDS = 2
 # Up to so many instances the next count is one more.
 _FEW = 6
 # What is told beside counts that the job does not say otherwise: so much fewer.
@@ -57,6 +59,23 @@ def path_of(station: str) -> str:
 def counted(station: str, n: int) -> str:
     """ "96 sandboxes"; "1 engine of the judge"."""
     return f"{n:,} {CALLED[station]}" if station in CALLED else f"{units.plural(n, 'engine')} of the {station}"
+
+
+def workers_of(scenario: Scenario) -> dict[str, int]:
+    """Station -> its workers, of those that the job limits; judges have engines."""
+    judges = (name for name, judge in judges_of(scenario).items() if judge.has_engines)
+    own = {name: value_at(scenario, path_of(name)) for name in (*timed_stations(scenario), *judges)}
+    return {name: n for name, n in own.items() if n is not None}
+
+
+def workers_words(scenario: Scenario, estimates: Mapping[str, Estimate] | None = None) -> str:
+    """ "96 sandboxes, 2 engines of the judge", with the share that is in use where that is known; empty for a job that
+    limits none."""
+    said = []
+    for name, n in workers_of(scenario).items():
+        busy = None if estimates is None else estimates[f"stations.{name}.busy_fraction"].mean
+        said.append(counted(name, n) + ("" if busy is None else f" ({units.share(busy, 0)} in use)"))
+    return ", ".join(said)
 
 
 def with_workers(scenario: Scenario, workers: Mapping[str, int]) -> Scenario:
@@ -115,28 +134,27 @@ class Crew(Struct, frozen=True):
 class Crewing:
     """The search for the workers of a job's stations.
 
-    stations: all whose calls take time. given: station -> workers, of those that the job limits; chosen: of these, what
-    is best for it, once `job` has found that.
+    asked: the job. stations: all whose calls take time. given: station -> workers, of those that the job limits;
+    chosen: of these, what is best for it, once `job` has found that.
     """
 
     def __init__(self, job: Scenario, measure: Memo, tell: Tell | None) -> None:
         self._measure, self._tell, self._bounds = measure, tell, Bounds(steady=True)
         self._judges = {name: judge for name, judge in judges_of(job).items() if judge.has_engines}
         self.stations = (*timed_stations(job), *self._judges)
-        own = {name: value_at(job, path_of(name)) for name in self.stations}
-        self.given = {name: n for name, n in own.items() if n is not None}
-        self._job = job
+        self.given = workers_of(job)
+        self.asked = job
         self.chosen: dict[str, int] = {}
+        self._near = self.given  # where the search begins
 
     def job(self, guess: int, targets: Sequence[Target]) -> Scenario:
         """The job with the workers that are best for it, where it limits any. guess: instances."""
         if not self.given:
-            return self._job
-        if self._tell is not None:
-            self._tell("counting the workers of tools, rewards and judges")
+            return self.asked
+        self._say()
         workers = {name: self._plenty(name) for name in self.given}
-        for _ in range(_ROUNDS):
-            looks = Trials(with_workers(self._job, workers), self._measure).looks
+        for _ in range(ROUNDS):
+            looks = Trials(with_workers(self.asked, workers), self._measure).looks
             n = best_of(looks, guess, targets, 1, fine=_INSTANCES).instances
             before, guess = dict(workers), n
             for name in workers:
@@ -146,7 +164,11 @@ class Crewing:
         if self._judges and not targets:
             workers = self._beside(n, workers)
         self.chosen = workers
-        return with_workers(self._job, workers)
+        return with_workers(self.asked, workers)
+
+    def _say(self) -> None:
+        if self._tell is not None:
+            self._tell("counting the workers of tools, rewards and judges")
 
     def _beside(self, instances: int, workers: dict[str, int]) -> dict[str, int]:
         """These workers, or those of a few more instances. Engines that judge are few: one more of them may be worth it
@@ -167,7 +189,7 @@ class Crewing:
         return tuple(self._crew(here, name) for name in self.stations)
 
     def _at(self, instances: int, workers: Mapping[str, int]) -> Scenario:
-        return with_instances(with_workers(self._job, workers), instances)
+        return with_instances(with_workers(self.asked, workers), instances)
 
     def _crew(self, here: Scenario, name: str) -> Crew:
         given, of, now = self.given.get(name), f"stations.{name}", self._run(here)
@@ -192,7 +214,7 @@ class Crewing:
         """The fleet that is best with the workers that the job has, where they are others."""
         if crew.given is None or crew.given == crew.workers:
             return None
-        changed = with_workers(self._job, {**self.chosen, crew.station: crew.given})
+        changed = with_workers(self.asked, {**self.chosen, crew.station: crew.given})
         return anew(Trials(changed, self._measure), matched(changed)[1], now, targets)
 
     def _run(self, scenario: Scenario) -> Trial:
@@ -218,6 +240,7 @@ class Crewing:
     def _least(self, here: Scenario, name: str, start: int, most: int, unit: int = 1) -> int:
         """The count of units of workers with the least step time x cost. start: where it is looked for first."""
 
+        @cache
         def at(n: int) -> Scenario:
             return with_workers(here, {name: n * unit})
 
@@ -233,21 +256,25 @@ class Crewing:
         """So many of a station that none is waited for."""
         if name not in self._judges:
             return PLENTY
-        judge, batch = self._judges[name], self._job.trainer.batch_samples
-        answers = judge.votes * (batch if judge.per == "sample" else batch / self._job.workload.group_size)
+        judge, batch = self._judges[name], self.asked.trainer.batch_samples
+        answers = judge.votes * (batch if judge.per == "sample" else batch / self.asked.workload.group_size)
         return self._whole(name, min(MOST_JUDGES, max(judge.instances, math.ceil(answers / _ANSWERS))))
+
+    def _each(self, name: str) -> int:
+        """How many come and go together: the ranks of an engine."""
+        return self._judges[name].engine.dp if name in self._judges else 1
 
     def _whole(self, name: str, n: int) -> int:
         """As many in whole engines, one at least."""
-        each = self._judges[name].engine.dp
+        each = self._each(name)
         return max(1, n // each) * each
 
     def _judging(self, here: Scenario, name: str, hardly: bool) -> int:
         """The engines of a judge that are best for a count of instances. hardly: as of `_best`; so where they cost
         nothing."""
-        each, most = self._judges[name].engine.dp, self._plenty(name)
+        each, most = self._each(name), self._plenty(name)
         limit = (1.0 + _HARDLY) * self._run(with_workers(here, {name: most})).mean("step_s")
-        start = max(1, self.given[name] // each)
+        start = max(1, self._near[name] // each)
         free = judges_usd_per_h(here) == 0.0
         if not (hardly or free):
             return each * self._least(here, name, start, most // each, each)

@@ -264,9 +264,9 @@ def judged_here(records: Records, window: StepWindow) -> float:
     return sum(of["output_tokens"] for judge, of in each if judge.at == "rollout")
 
 
-def judges_gpu_seconds(scenario: Scenario, span_s: float) -> float:
-    """GPU-seconds of all judges' own engines in so many seconds."""
-    return span_s * sum(j.instances * j.engine.gpus for j in judges_of(scenario).values() if j.has_engines)
+def judges_gpus(scenario: Scenario) -> int:
+    """GPUs of all judges' own engines."""
+    return sum(j.instances * j.engine.gpus for j in judges_of(scenario).values() if j.has_engines)
 
 
 def judges_usd_per_h(scenario: Scenario) -> float:

@@ -16,7 +16,7 @@ from fleetsim.policies.samples import AGE_ACTIONS
 from fleetsim.quantities import EVALUATION_S, PREFILL_BUSY
 from fleetsim.sim.binding import binding_of
 from fleetsim.sim.fleet_settings import lent_instances, paces
-from fleetsim.sim.judges import judge_metrics, judged_here, judges_gpu_seconds
+from fleetsim.sim.judges import judge_metrics, judged_here, judges_gpus
 from fleetsim.sim.load import mix_of
 from fleetsim.sim.records import NOT_TRAINING, Records
 from fleetsim.sim.second_pool import mean_kv_blocks, second_gpus, second_price
@@ -97,7 +97,7 @@ def numbers_of(records: Records, window: StepWindow | None = None) -> dict[str, 
         "completions_per_s": _completed(records, window) / span,
         "iterations_per_day": n / span * DAY_S,
         "instance_tok_s": window.total("generated_tokens") / (busy + paused + idle) if instance_s > down else 0.0,
-        "goodput": trained / (sum(gpu_s.values()) + judges_gpu_seconds(records.scenario, span)),
+        "goodput": trained / (sum(gpu_s.values()) + span * judges_gpus(records.scenario)),
         "cost_per_step": (cost_usd(records, gpu_s) + station_usd(records, window)) / n
         + sum(judge["usd"] for judge in judges.values()),
         "preemptions": window.total("preemptions") / n,

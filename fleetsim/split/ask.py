@@ -42,7 +42,7 @@ class SplitJob(PlannedJob):
 class Split:
     """Share these GPUs between rollout and trainer, or split them, and how?"""
 
-    gpus: Annotated[int, Option("GPUs of both pools together.", JOB)]
+    gpus: Annotated[int, Option("GPUs of both pools together, judges' beside.", JOB)]
     job: Annotated[AnyJob, Lends(SplitJob)]
     trainer_min_gpus: Annotated[
         int | None, Option("Fewest trainer GPUs; else what Adam's states need.", TRAINER, after="parallel_share")
@@ -163,9 +163,11 @@ class SplitResult(Recommendation):
     def saved(self) -> str:
         """What the command writes under --save: the advised way."""
         from fleetsim.config.load import dump_short
+        from fleetsim.search.workers import path_of, workers_of
 
+        way = self._asked_way()
         said = {*self.asked.given, "fleet.instances", "fleet.placement", "trainer.gpus", "engine.tp"}
-        return dump_short(self._asked_way(), said)
+        return dump_short(way, said | set(map(path_of, workers_of(way))))
 
     @property
     def advised(self) -> list[dict[str, Any]]:

@@ -13,6 +13,7 @@ from fleetsim.job.words import binding_words, instance_words, kind_of
 from fleetsim.quantities import quantity
 from fleetsim.records import as_dict
 from fleetsim.search.permissions import stale
+from fleetsim.search.workers import workers_of, workers_words
 from fleetsim.sim.records import Records
 from fleetsim.simulate.gantt import gantt
 from fleetsim.size.pictures import levers, why
@@ -122,6 +123,7 @@ def split_facts(result: Advice) -> Facts:
         run,
         Fact("arrangement", value=way.label, title="advised", note=turns),
         Fact("fleet", fleet, value=way.instances),
+        Fact("workers", workers_words(way.scenario, of), value=sum(workers_of(way.scenario).values()) or None),
         run_facts(of, way.scenario, result.spans, result.chosen.age),
         Fact("beside", words.beside(result), value=less, title=less and _RATIO, note=quantity(result.by).title),
         Fact("ahead", words.ahead(result) or ""),
@@ -201,6 +203,7 @@ def outcome_data(outcome: Outcome) -> dict[str, Any]:
         "instances": way.instances,
         "rollout_gpus": way.rollout_gpus,
         "trainer_gpus": way.trainer_gpus,
+        "stations": workers_of(way.scenario),
         "trainer_fixed_s": way.scenario.trainer.fixed_s,
         "replications": outcome.replications,
         "binding": outcome.binding,

@@ -40,6 +40,7 @@ from fleetsim.search.arrangements import Arrangement, Rules, divided, gpus_per_e
 from fleetsim.search.explore import Search
 from fleetsim.search.moves import alternatives_of
 from fleetsim.search.permissions import Allowed
+from fleetsim.search.plan_crews import PlanCrews
 from fleetsim.search.reasons import Reasons, as_run
 from fleetsim.size.assumptions import implausible
 from fleetsim.size.explain import bound_by, explanation
@@ -110,7 +111,7 @@ def split(
     job, asked, measure = divided(scenario, frozenset(given)), rules, remembered(measure)
     rules, oldest = _whole(rules, job), allowed.oldest(budget_steps(job))
     counts = split_counts(job, gpus, rules)
-    ways = _explored(Ways(job, gpus, counts, by, oldest, Search(measure, tell)))
+    ways = _explored(Ways(PlanCrews(job, measure, tell), gpus, counts, by, oldest, Search(measure, tell)))
     outcomes = ranked(ways.allowed(ways.decided), by)
     best_split = next((o for o in outcomes if o.arrangement.apart), None)
     best_colocated = _fresher([o for o in outcomes if not o.arrangement.apart], by)
@@ -122,6 +123,7 @@ def split(
         alternatives, drafts, sides = _beside(job, chosen, given, measure, tell)
         alternatives = replace(alternatives, oldest=None if oldest is None else max(oldest, chosen.age))
         rival = best_colocated if chosen is best_split else best_split
+        ways.job = ways.job.model_copy(update={"stations": chosen.scenario.stations})
         if tell is not None:
             tell("simulating ways near the advice with inputs that are off")
         spread = spread_of(ways, chosen, rival, ratio, given, measure)
@@ -172,7 +174,8 @@ def best_way(
     """The first of the ways that the recipe permits, without anything beside it. Raises as `split` does."""
     job = divided(scenario, frozenset(given))
     counts, oldest = split_counts(job, gpus, _whole(_ANY_TRAINER, job)), budget_steps(job)
-    ways = _explored(Ways(job, gpus, counts, by, oldest, Search(remembered(measure), tell)))
+    measure = remembered(measure)
+    ways = _explored(Ways(PlanCrews(job, measure, tell), gpus, counts, by, oldest, Search(measure, tell)))
     return ranked(ways.allowed(ways.decided), by)[0]
 
 
@@ -232,7 +235,7 @@ def _interrupted(ways: Ways) -> Interrupted:
     """What is known of the ways so far."""
     missing = f"{len(ways.found):,} of {len(ways.counts) + 2:,} ways were looked at, none is advised yet"
     found = ways.decided
-    return Interrupted((ways.job, ranked(found, ways.by)) if found else None, missing)
+    return Interrupted((ways.crewing.asked, ranked(found, ways.by)) if found else None, missing)
 
 
 def _fresher(colocated: Sequence[Outcome], by: By) -> Outcome | None:

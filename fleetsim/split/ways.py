@@ -4,6 +4,10 @@ The recipe's law says how far generation may run ahead of the trainer, not how l
 a window of four versions may be eight steps old when they are trained. A way is permitted whose runs show an age that
 the recipe permits (`budget_steps`), or --allow. Where the best way is too old, the ways are tried again with a smaller
 window, in proportion; the other ways that were tried say what a permission would buy.
+
+Ways are looked at as if no worker of a tool or a reward and no engine of a judge were waited for; those that are
+decided by long runs have theirs counted before (`search/plan_crews.py`). Judges stand beside the GPUs that are shared
+out.
 """
 
 from __future__ import annotations
@@ -18,9 +22,11 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.errors import StuckError
 from fleetsim.estimates import Estimate, differs, ratio_of
 from fleetsim.frameworks.equal_parts import divides, refusal
+from fleetsim.records import replace
 from fleetsim.search.arrangements import Arrangement, colocated_async, colocated_sync, split, split_in_turn
 from fleetsim.search.explore import Search
 from fleetsim.search.found import Found
+from fleetsim.search.plan_crews import PlanCrews
 from fleetsim.search.staleness import number_of, numbered, numbers_of
 
 By = Literal["step_s", "goodput", "cost_per_step"]
@@ -32,6 +38,8 @@ Made = Callable[[int], Arrangement]
 _BUDGET, _CONTENDERS = 1_200_000, 4
 # Steps of a long run, more or less.
 _STEPS = 48
+# Runs in which the workers of a station are counted, more or less.
+_COUNTING = 8
 # Where there are more splits than this, some of them are tried and then those around the best.
 _MOST_SPLITS = 100
 # Permissions that are told, the smallest first.
@@ -42,13 +50,14 @@ _WORTH = 0.01
 
 class Ways:
     """The ways to use the GPUs of one job. counts: rollout instances of every split, ascending. oldest: steps that 99 %
-    of the trained samples may be old, None = nobody says."""
+    of the trained samples may be old, None = nobody says. job: with plenty of workers, which `crewing` counts."""
 
     def __init__(
-        self, job: Scenario, gpus: int, counts: Sequence[int], by: By, oldest: float | None, search: Search
+        self, crewing: PlanCrews, gpus: int, counts: Sequence[int], by: By, oldest: float | None, search: Search
     ) -> None:
-        self.job, self.gpus, self.counts, self.by, self.oldest = job, gpus, counts, by, oldest
-        self.search = search
+        self.job, self.gpus, self.counts, self.by, self.oldest = crewing.at_ease, gpus, counts, by, oldest
+        self.crewing, self.search = crewing, search
+        self._counted: dict[Scenario, Scenario] = {}
 
     @property
     def found(self) -> list[Way]:
@@ -70,11 +79,23 @@ class Ways:
 
     def decide(self, ways: Iterable[Way]) -> list[Way]:
         """The same by all replications of long runs; one that gets stuck in any of them is left out."""
-        wanted = [way.choice.scenario for way in ways]
+        wanted = [self._with_workers(way).scenario for way in ways]
         missing = [one for s in wanted if not (one := self.search.found[s]).decided]
         told = f"simulating the best {len(missing):,}"
         self.search.simulated([(w.choice, w.scenario) for w in missing], self.job.run.replications, told)
         return [self.search.found[s] for s in wanted if s in self.search.found]
+
+    def _with_workers(self, way: Way) -> Way:
+        """A way with the workers that are best for it, in the place of its look with plenty of them."""
+        if way.decided or not self.crewing.given:
+            return way
+        if way.scenario not in self._counted:
+            self._counted[way.scenario] = self.crewing.counted(way.scenario)
+            self.search.found.pop(way.scenario)
+        there = self._counted[way.scenario]
+        return self.search.found.setdefault(
+            there, replace(way, choice=replace(way.choice, scenario=there), scenario=there)
+        )
 
     def permitted(self, ways: Iterable[Way], oldest: float | None = None) -> list[Way]:
         """The ways whose samples are fresh enough; of several windows of one way the best. Empty where none is."""
@@ -93,7 +114,8 @@ class Ways:
 
     def worth_deciding(self) -> list[Way]:
         """Best first, as many as the budget allows; the colocated ones and the best few by each measure in any case."""
-        affordable = _BUDGET // max(1, self.job.trainer.batch_samples * _STEPS * self.job.run.replications)
+        runs = self.job.run.replications + (_COUNTING * len(self.crewing.given))
+        affordable = _BUDGET // max(1, self.job.trainer.batch_samples * _STEPS * runs)
         ways = self.allowed(self.found)
         contenders = (way for m in MEASURES for way in sorted(ways, key=lambda w: badness(w.runs[0], m))[:_CONTENDERS])
         must = {way.scenario for way in (*contenders, *(w for w in ways if not w.choice.apart))}
@@ -125,7 +147,8 @@ class Ways:
 
     def _look(self, ways: Sequence[Arrangement]) -> list[Way]:
         """Looks at those that nobody has looked at."""
-        new = [(way, way.scenario) for way in ways if way.scenario not in self.search.found]
+        known = self.search.found.keys() | self._counted.keys()
+        new = [(way, way.scenario) for way in ways if way.scenario not in known]
         return self.search.simulated(new, what="looking at ways to use the GPUs") if new else []
 
     def _shared(self, way: Arrangement) -> list[Way]:

@@ -12,7 +12,7 @@ from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError
 from fleetsim.plan.choices import LIMITS, ChoiceInputs
-from fleetsim.plan.plan import Space
+from fleetsim.plan.space import Space
 from fleetsim.search.arrangements import divided
 from fleetsim.search.front import Budget
 from fleetsim.search.permissions import allowed

@@ -14,7 +14,8 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.errors import InputError, StuckError
 from fleetsim.job.trials import Measure, flat, remembered, simulated
 from fleetsim.plan.choices import ChoiceInputs
-from fleetsim.plan.plan import Space, pareto, plan, worth_a_look
+from fleetsim.plan.plan import pareto, plan, worth_a_look
+from fleetsim.plan.space import Space
 from fleetsim.records import replace
 from fleetsim.search.arrangements import divided
 from fleetsim.search.explore import Search

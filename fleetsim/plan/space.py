@@ -1,0 +1,105 @@
+"""The plans of a job within a budget: all of them, and what one costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from fleetsim.config.law_numbers import budget_steps
+from fleetsim.config.load import with_changes
+from fleetsim.config.scenario import Scenario
+from fleetsim.plan.choices import ChoiceInputs, combined
+from fleetsim.records import replace
+from fleetsim.search.found import Found
+from fleetsim.search.front import Budget
+from fleetsim.search.objective import stations_usd_per_h
+from fleetsim.search.permissions import NAMES, Allowed, stale
+from fleetsim.search.plan_crews import PlanCrews, Run
+from fleetsim.search.shares import Candidate, Engines, neighbours
+from fleetsim.search.staleness import ways_ahead
+from fleetsim.sim.judges import judges_gpus
+
+# A plan with all its runs, and its ranges.
+PlanRow = Found[Candidate]
+
+
+def gpus_of(row: PlanRow) -> int:
+    """GPUs of both pools and of judges."""
+    return row.choice.share.gpus + judges_gpus(row.scenario)
+
+
+def usd_per_token(row: PlanRow) -> float:
+    """US dollars of a trained output token."""
+    return row.usd / (row.mean("goodput") * gpus_of(row) * row.step_s)
+
+
+def usd_per_h(row: PlanRow) -> float:
+    """US dollars of an hour, of all that is paid by the hour."""
+    return 3600 * row.choice.usd_per_s + stations_usd_per_h(row.scenario)
+
+
+class Space:
+    """All plans of a job within a budget, whatever they need. crewing: what counts their workers, None = nothing."""
+
+    def __init__(self, asked: ChoiceInputs, budget: Budget, crewing: PlanCrews | None = None) -> None:
+        self.asked, self.budget, self.crewing = asked, budget, crewing
+        self.own = budget_steps(asked.scenario)
+        self.engines = tuple(self._engines())
+
+    def _engines(self) -> Iterator[Engines]:
+        asked = self.asked
+        for value in combined(asked.scenario, asked):
+            there = with_changes(asked.scenario, value.changes) if value.changes else asked.scenario
+            yield Engines(there, value, asked.given | value.changes.keys())
+
+    def plans(self, allowed: Allowed, *, but: Allowed | None = None) -> Iterator[Candidate]:
+        """Those that may be taken, if their runs show no older samples than `oldest`; but: and that could not with so
+        much."""
+        for engines in self.engines:
+            needs = engines.value.needs.split()
+            known = but is not None and but.covers(needs) and but.staleness == allowed.staleness
+            if known or not allowed.covers(needs):
+                continue
+            most = self._most(engines)
+            for ahead in ways_ahead(engines.scenario, allowed.staleness):
+                for share in engines.shares(most, ahead.on_policy):
+                    yield Candidate(engines, ahead, share)
+
+    def near(self, candidate: Candidate, stride: float) -> Iterator[Candidate]:
+        """Plans of other counts, by so much, within the budget."""
+        return neighbours(candidate, self._most(candidate.engines), stride)
+
+    def _most(self, engines: Engines) -> int:
+        beside = engines.scenario if self.crewing is None else self.crewing.fewest
+        paid = engines.second_usd_per_h + stations_usd_per_h(beside)
+        return self.budget.gpus_of(max(engines.prices), paid, judges_gpus(beside))
+
+    def _fits(self, candidate: Candidate, scenario: Scenario) -> bool:
+        """Whether a plan is within the budget, its judges and workers too."""
+        usd_per_h = 3600 * candidate.usd_per_s + stations_usd_per_h(scenario)
+        return self.budget.allows(candidate.share.gpus + judges_gpus(scenario), usd_per_h)
+
+    def crewed(self, candidate: Candidate, scenario: Scenario, replication: int, run: Run) -> Run:
+        """A look, with what it needs of workers."""
+        fits = partial(self._fits, candidate)
+        return run if self.crewing is None else self.crewing.crewed(scenario, replication, run, fits)
+
+    def manned(self, found: PlanRow) -> PlanRow:
+        """A plan that was looked at, with the workers that its look had."""
+        if self.crewing is None:
+            return found
+        there = self.crewing.manned(found.scenario, found.alone_s, partial(self._fits, found.choice))
+        return replace(found, scenario=there)
+
+    def counted(self, found: PlanRow) -> PlanRow:
+        """A plan with the workers that are best for it."""
+        if self.crewing is None:
+            return found
+        return replace(found, scenario=self.crewing.counted(found.scenario, partial(self._fits, found.choice)))
+
+    def forbidden(self, allowed: Allowed) -> Iterator[str]:
+        """Permissions that nobody gave, of what could be had here, and one step more of staleness."""
+        had = {need for engines in self.engines for need in engines.value.needs.split()}
+        yield from (name for name in NAMES if name in had and name not in allowed.names)
+        if self.own is not None:
+            yield stale(int(max(self.own, allowed.staleness or 0)) + 1)

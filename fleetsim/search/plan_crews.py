@@ -1,0 +1,121 @@
+"""The workers of many plans: looked at with plenty of them, counted where a plan may be the best.
+
+To count the workers of a plan takes runs of its own. So all plans are looked at as if no worker of a tool or a reward
+and no engine of a judge were waited for, and again with those that this pace needs: a step takes as many
+worker-seconds, however fast it is. Of the plans that are left the workers are counted as `size` does it.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any
+
+from fleetsim.config.judges import JUDGES
+from fleetsim.config.load import with_changes
+from fleetsim.config.scenario import Scenario
+from fleetsim.config.stations import MOST_JUDGES
+from fleetsim.job.trainer_scaling import takes_turns
+from fleetsim.job.trials import flat, unit_of, with_instances
+from fleetsim.search.workers import PLENTY, ROUNDS, Crewing, path_of, with_workers
+
+# A look has so many workers, over those that would always be at work.
+_EASE = 1.25
+# Engines of a fleet that shows what its pace needs.
+_FASTEST = 128
+# So many times the engines of a judge that are plenty beside one trainer are so beside any.
+_MORE = 4
+# What a worker costs, and what a judge does.
+_PRICES = ("worker_price_usd_per_h", "price_usd_per_gpu_h")
+# Whether a scenario is within what may be bought.
+Fits = Callable[[Scenario], bool]
+Run = Mapping[str, Any]
+
+
+class PlanCrews(Crewing):
+    """The search for the workers of a job's plans."""
+
+    @cached_property
+    def at_ease(self) -> Scenario:
+        """The job with plenty of workers, for nothing."""
+        free = {f"stations.{name}.{_PRICES[name in JUDGES]}": 0.0 for name in self.given}
+        many = {path_of(name): self._plenty(name) for name in self.given}
+        return with_changes(self.asked, free | many) if self.given else self.asked
+
+    @cached_property
+    def fewest(self) -> Scenario:
+        """The job with one worker of each, and one engine of each judge."""
+        return with_workers(self.asked, {name: self._each(name) for name in self.given})
+
+    def counted(self, here: Scenario, fits: Fits = lambda _: True) -> Scenario:
+        """A plan, its instances as they are, with the workers that are best for it; with fewer of each, in proportion,
+        where these do not fit."""
+        if not self.given:
+            return here
+        self._say()
+        workers = {name: self._plenty(name) for name in self.given}
+        for _ in range(ROUNDS):
+            before = dict(workers)
+            for name in workers:
+                workers[name] = self._best(self._with(here, workers), name, hardly=False)
+            if workers == before:
+                break
+        self._near = self._within(here, workers, fits)
+        return self._with(here, self._near)
+
+    @cached_property
+    def _work_s(self) -> dict[str, float]:
+        """Worker-seconds that a step takes of each station at least, from a fleet in which groups hardly share an
+        instance: calls of tools and rewards, each of which has a worker for itself; and answers of one engine that
+        judges them together."""
+        free = self.at_ease
+        if not takes_turns(free):
+            most = max(free.fleet.instances // unit_of(free), min(free.groups_per_step, _FASTEST))
+            free = with_instances(free, most * unit_of(free))
+        found = dict.fromkeys(self.given, 0.0)
+        for name in found:
+            for n in (self._each(name), self._plenty(name)) if name in self._judges else (PLENTY,):
+                run = self._run(with_workers(free, {name: n}))
+                if run.stuck is None:
+                    found[name] = n * run.mean(f"stations.{name}.busy_fraction") * run.mean("step_s")
+                    break
+        return found
+
+    def crewed(self, here: Scenario, replication: int, run: Run, fits: Fits) -> Run:
+        """A look with plenty of workers for nothing, made again with those that its pace needs; `alone_s` is what a
+        step took before. Any other run as it is."""
+        alone_s = float(run["step_s"])
+        there = self.manned(here, alone_s, fits)
+        return run if there is here else {**flat(self._measure(there, replication)), "alone_s": alone_s}
+
+    def manned(self, here: Scenario, alone_s: float, fits: Fits) -> Scenario:
+        """A plan that was looked at with plenty of workers, with those that its pace needs, as far as they fit."""
+        if not self.given or here.stations != self.at_ease.stations:
+            return here
+        return self._with(here, self._within(here, self._needed(alone_s), fits))
+
+    def _plenty(self, name: str) -> int:
+        """Of a judge more than beside the job's own trainer, for others are faster."""
+        plenty = super()._plenty(name)
+        return self._whole(name, min(MOST_JUDGES, _MORE * plenty)) if name in self._judges else plenty
+
+    def _needed(self, alone_s: float) -> dict[str, int]:
+        """The workers with which a step hardly takes longer than so many seconds, by what it takes of them."""
+        return {name: self._whole(name, math.ceil(_EASE * s / alone_s)) for name, s in self._work_s.items()}
+
+    def _with(self, here: Scenario, workers: Mapping[str, int]) -> Scenario:
+        """A plan with so many workers, at the job's own prices."""
+        return with_workers(here.model_copy(update={"stations": self.asked.stations}), workers)
+
+    def _within(self, here: Scenario, workers: Mapping[str, int], fits: Fits) -> dict[str, int]:
+        """Those of a plan, or as many of each, in proportion, as fit; the fewest where no more do."""
+        most = max(workers.values(), default=0)
+
+        def part(k: int) -> dict[str, int]:
+            return {name: self._whole(name, n * k // most) for name, n in workers.items()}
+
+        if fits(self._with(here, workers)):
+            return dict(workers)
+        return part(bisect_left(range(1, most + 1), True, key=lambda k: not fits(self._with(here, part(k)))))
