@@ -1,4 +1,4 @@
-"""A synchronous job whose trainer has GPUs of its own: its engines stand empty while it trains, as shared ones would."""
+"""A synchronous job whose trainer has GPUs of its own: its engines stand empty while it trains, as shared ones do."""
 
 from __future__ import annotations
 
