@@ -21,6 +21,8 @@ from queue import Empty, SimpleQueue
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any
 
+from fleetsim.errors import StuckError
+
 if TYPE_CHECKING:
     from fleetsim.config.scenario import Scenario
 
@@ -165,16 +167,18 @@ def some_free() -> bool:
 
 
 def elsewhere(scenario: Scenario, replication: int) -> Mapping[str, Any] | None:
-    """The metrics of one run, made by a process that is free; None where there is none, or the run must be made here.
+    """The metrics of one run, made by a process that is free; None where there is none, or where the run failed there:
+    it is made here then, and fails here.
 
-    Raises what `simulate` raises.
+    Raises StuckError where the scenario gets stuck.
     """
+    job = os.getcwd(), scenario, replication  # a scenario names files from where this process is
     while True:
         try:
             process = _free.get_nowait()
         except Empty:
             return None
-        answer = process.answer((scenario, replication))
+        answer = process.answer(job)
         if answer is not None:
             break
     _free.put(process)
@@ -214,14 +218,14 @@ def _heard(jobs: SimpleQueue[Any]) -> None:
         os._exit(0)
 
 
-def _said(scenario: Scenario, replication: int) -> bytes:
-    """Whether the run was made, with its metrics, or with what it raised: None where that cannot be sent."""
+def _said(folder: str, scenario: Scenario, replication: int) -> bytes:
+    """Whether the run was made, with its metrics, or why it gets stuck; None for anything else that went wrong."""
+    answer: tuple[bool, Any]
     try:
-        return pickle.dumps((True, measured(scenario, replication)), pickle.HIGHEST_PROTOCOL)
-    except Exception as error:  # noqa: BLE001 - raised where the run was asked for
-        try:
-            said = pickle.dumps((False, error), pickle.HIGHEST_PROTOCOL)
-            pickle.loads(said)
-        except Exception:  # noqa: BLE001 - the run is made once more where it was asked for, and raises it there
-            return pickle.dumps((False, None), pickle.HIGHEST_PROTOCOL)
-        return said
+        os.chdir(folder)
+        answer = True, measured(scenario, replication)
+    except StuckError as error:
+        answer = False, error
+    except Exception:  # noqa: BLE001 - the run is made once more where it was asked for, and raises it there
+        answer = False, None
+    return pickle.dumps(answer, pickle.HIGHEST_PROTOCOL)

@@ -29,7 +29,7 @@ from tests.once import once
 _QUIET = ("FORCE_COLOR", "PY_COLORS", "GITHUB_ACTIONS", "TERMINAL_WIDTH", "LINES", "CI", "DATABRICKS_RUNTIME_VERSION")
 # Building the commands takes longer than most calls; it is done once.
 _commands = functools.cache(typer.main.get_command)
-_KEPT = frozenset({"FLEETSIM_CACHE_DIR"})
+_KEPT = frozenset({"FLEETSIM_CACHE_DIR", "FLEETSIM_PROCESSES"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,6 +90,21 @@ def test_runs_side_by_side_are_made_elsewhere_and_in_order(monkeypatch: pytest.M
 
 
 @pytest.mark.usefixtures("two")
+def test_files_are_where_this_process_is_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scenario names its lengths in a file, from a folder that this process went to later."""
+    (tmp_path / "lengths.csv").write_text("tokens\n100\n200\n300\n")
+    monkeypatch.chdir(tmp_path)
+    law = {"kind": "empirical", "file": "lengths.csv", "column": "tokens"}
+    job = with_changes(_job(), {"workload.output_tokens": law}).model_copy()
+    here, there = processes.measured(job, 0), processes.elsewhere(job, 0)
+    assert there is not None
+    assert there["step_s"] == here["step_s"]
+    (tmp_path / "lengths.csv").unlink()
+    other = with_changes(_job(), {"run.seed": 5}).model_copy(update={"workload": job.workload})
+    assert processes.elsewhere(other, 0) is None
+
+
+@pytest.mark.usefixtures("two")
 def test_what_is_raised_there_is_raised_here() -> None:
     """A fleet that gets stuck says so in the same words."""
     spot = {"mean_life_s": 5.0, "mean_absence_s": 5.0, "notice_s": 0.0, "start_s": 0.0}
