@@ -26,6 +26,8 @@ _ASKED = {"size": (), "simulate": (), "split": ("--gpus", "8"), "plan": _PLANNED
 _FEWER = {
     "slime-fully-async": ("--set", "admission.pool_samples=1024", "--set", "buffer.capacity_samples=1024"),
 }
+# Beside a trainer and an engine of one GPU each their judges need two.
+_JUDGED = dict.fromkeys(("my async-judge.yaml", "my distillation.yaml"), ("--gpus", "4"))
 # What a reader puts in the place of such a word.
 _MEANT = {"LOG": "run.jsonl"}
 # Pages say what --explain says, in the same words: they are drawn for a few.
@@ -37,7 +39,8 @@ def _call(command: str, start: str) -> Words:
     """What a user types. start: a preset, or a file."""
     file = ("--scenario", start) if command != "simulate" else (start,)
     job = file if start.endswith(".yaml") else ("--preset", start)
-    return ("fleetsim", command, *_ASKED[command], *job, *_SMALL, *_FEWER.get(start, ()))
+    more = _JUDGED.get(start, ()) if command == "plan" else ()
+    return ("fleetsim", command, *_ASKED[command], *more, *job, *_SMALL, *_FEWER.get(start, ()))
 
 
 def _permitted(found: Printed) -> Printed:
