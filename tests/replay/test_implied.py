@@ -86,7 +86,7 @@ def test_any_histogram_gives_a_law_with_its_buckets_and_mean(
     at, total = 0.0, float(sum(found.count))
     below = np.cumsum(found.count) / total
     for bound, expected in zip(bounds[:-1], np.cumsum(weights)[:-1], strict=True):
-        if bound < found.cap:
+        if bound < found.max:
             at = float(np.interp(bound, [0.0, *found.le], [0.0, *below]))
             assert at == pytest.approx(expected, abs=1e-6)
     assert 0 < mean_length(found) <= found.max + 1e-6
