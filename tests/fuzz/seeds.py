@@ -260,15 +260,13 @@ def _raw(rng: random.Random, seed: bytes) -> Input:
 
 
 def _history(rng: random.Random, seeds: dict[str, list[bytes]]) -> Input:
-    form = rng.choice(("om", "parquet", "json", "csv"))
-    om, saved, document, table = seeds["histories"]
-    if form == "json":
-        raw = _bytes(json.dumps(mutated_tree(rng, json.loads(document), rng.randint(1, 3))))
-    elif form == "parquet":
+    form = rng.choice(("om", "parquet"))
+    om, saved = seeds["histories"]
+    if form == "parquet":
         at = rng.randrange(len(saved))
         raw = saved[:at] + rng.randbytes(rng.randint(0, 4)) + saved[at + rng.randint(0, 4) :]
     else:
-        raw = _bytes(mutated_text(rng, (om if form == "om" else table).decode(), rng.randint(1, 5)))
+        raw = _bytes(mutated_text(rng, om.decode(), rng.randint(1, 5)))
     name = f"in.{form}"
     call = ["replay", "--from", name] + (["--no-backtest"] if rng.random() < 0.8 else [])
     return Input("histories", tuple(call), {name: raw})
