@@ -23,9 +23,17 @@ from fleetsim.sim.judges import judges_gpus
 PlanRow = Found[Candidate]
 
 
+def bought(candidate: Candidate, scenario: Scenario) -> tuple[int, float]:
+    """GPUs of both pools and of judges, and US dollars of an hour of all that is paid by the hour."""
+    return (
+        candidate.share.gpus + judges_gpus(scenario),
+        3600 * candidate.usd_per_s + stations_usd_per_h(scenario),
+    )
+
+
 def gpus_of(row: PlanRow) -> int:
     """GPUs of both pools and of judges."""
-    return row.choice.share.gpus + judges_gpus(row.scenario)
+    return bought(row.choice, row.scenario)[0]
 
 
 def usd_per_token(row: PlanRow) -> float:
@@ -35,7 +43,7 @@ def usd_per_token(row: PlanRow) -> float:
 
 def usd_per_h(row: PlanRow) -> float:
     """US dollars of an hour, of all that is paid by the hour."""
-    return 3600 * row.choice.usd_per_s + stations_usd_per_h(row.scenario)
+    return bought(row.choice, row.scenario)[1]
 
 
 class Space:
@@ -76,8 +84,7 @@ class Space:
 
     def _fits(self, candidate: Candidate, scenario: Scenario) -> bool:
         """Whether a plan is within the budget, its judges and workers too."""
-        usd_per_h = 3600 * candidate.usd_per_s + stations_usd_per_h(scenario)
-        return self.budget.allows(candidate.share.gpus + judges_gpus(scenario), usd_per_h)
+        return self.budget.allows(*bought(candidate, scenario))
 
     def crewed(self, candidate: Candidate, scenario: Scenario, replication: int, run: Run) -> Run:
         """A look, with what it needs of workers."""

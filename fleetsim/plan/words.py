@@ -31,7 +31,12 @@ def share_words(share: Share) -> str:
 
 def pools_words(row: PlanRow) -> str:
     """ "28 + 36, 4 engines of the judge"."""
-    return ", ".join(filter(None, (share_words(row.choice.share), workers_words(row.scenario))))
+    return _beside(share_words(row.choice.share), row.scenario)
+
+
+def _beside(said: str, scenario: Scenario) -> str:
+    """What is said of a plan, with the workers and judges beside it, where there are any."""
+    return ", ".join(filter(None, (said, workers_words(scenario))))
 
 
 def engine_words(scenario: Scenario) -> str:
@@ -61,12 +66,7 @@ def stale_words(row: PlanRow) -> str:
 def plan_words(row: PlanRow, several_types: bool) -> str:
     """A row in the first column of the table."""
     gpu = f"{row.scenario.engine.gpu} " if several_types else ""
-    return f"{gpu}{share_words(row.choice.share)}: {_built(row.scenario)}"
-
-
-def _built(scenario: Scenario) -> str:
-    """Engines, and the workers and judges beside them."""
-    return ", ".join(filter(None, (engine_words(scenario), workers_words(scenario))))
+    return _beside(f"{gpu}{share_words(row.choice.share)}: {engine_words(row.scenario)}", row.scenario)
 
 
 def headline(result: Plans) -> str:
@@ -80,10 +80,7 @@ def headline(result: Plans) -> str:
     else:
         kind = "batch by batch" if share.kind == "colocated_sync" else "carrying unfinished samples over"
         text = f"{share.trainer_gpus:,} {gpu} shared in turn ({engines}), {kind}"
-    text += (
-        "".join(f", {said}" for said in (workers_words(row.scenario),) if said)
-        + f": a step of {units.seconds(row.step_s)}."
-    )
+    text = f"{_beside(text, row.scenario)}: a step of {units.seconds(row.step_s)}."
     if not result.feasible:
         assert result.budget.step_s is not None  # else it holds
         return f"No plan makes a step of {units.seconds(result.budget.step_s)}. The shortest: {text}"
@@ -116,9 +113,8 @@ def bought_words(bought: Bought, best: PlanRow) -> str:
         return f"{says(bought.permission)}: no better plan by more than a percent"
     step = f"{units.seconds(row.step_s)} ({_change(row.step_s / best.step_s, 'shorter', 'longer')})"
     usd = f"{units.money(row.usd)} ({_change(row.usd / best.usd, 'less', 'more') if best.usd else 'the same'})"
-    return (
-        f"{says(bought.permission)}: a step of {step}, {usd}: {share_words(row.choice.share)}, {_built(row.scenario)}"
-    )
+    found = f"{share_words(row.choice.share)}, {engine_words(row.scenario)}"
+    return f"{says(bought.permission)}: a step of {step}, {usd}: {_beside(found, row.scenario)}"
 
 
 def _change(ratio: float, less: str, more: str) -> str:

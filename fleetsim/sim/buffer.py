@@ -43,9 +43,6 @@ def too_old(scenario: Scenario, fleet: Fleet, progress: Progress, groups: Ids, v
     return out
 
 
-Ids = NDArray[np.int64]
-
-
 def version_order(fleet: Fleet, ready: Ids) -> Ids:
     """Oldest weight version first, then as they came in."""
     return ready[np.argsort(fleet.world.groups["version"][ready], kind="stable")]

@@ -35,7 +35,9 @@ _IDLE_S = 60.0
 # The first that a process says: it can be sent runs.
 _READY = b"\n"
 _QUOTA = Path("/sys/fs/cgroup/cpu.max")
-_PROGRAM = "import sys; sys.path[:] = {path!r}; from fleetsim.sim.processes import serve; serve()"
+_PROGRAM = (
+    "import gc, sys; gc.set_threshold{gc}; sys.path[:] = {path!r}; from fleetsim.sim.processes import serve; serve()"
+)
 
 
 def measured(scenario: Scenario, replication: int) -> Mapping[str, Any]:
@@ -60,7 +62,7 @@ class _Process:
     """One process. Not in the group of this one: Ctrl-C is minded here."""
 
     def __init__(self) -> None:
-        program = _PROGRAM.format(path=sys.path)
+        program = _PROGRAM.format(gc=gc.get_threshold(), path=sys.path)
         group: Any = {"start_new_session": True} if os.name == "posix" else {"creationflags": 0x200}
         pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
         self._child = subprocess.Popen([sys.executable, "-c", program], **pipes, **group)
@@ -134,8 +136,9 @@ def begin() -> None:
     """Begins a process for each further core, where there are none yet; does not wait for them."""
     from fleetsim.engine.compiled import is_compiled
 
-    if _wanted() > 0 and is_compiled():  # one that had to compile the kernel first would come too late
-        Thread(target=_begun, args=(_wanted(),), daemon=True).start()
+    wanted = _wanted()
+    if wanted > 0 and is_compiled():  # one that had to compile the kernel first would come too late
+        Thread(target=_begun, args=(wanted,), daemon=True).start()
 
 
 def _begun(wanted: int) -> None:
@@ -197,8 +200,6 @@ def serve(idle_s: float = _IDLE_S) -> None:
     os.dup2(2, 1)  # what anything prints is no answer
     Thread(target=_heard, args=(jobs,), daemon=True).start()
     from fleetsim.sim import binding, metrics, run  # noqa: F401 - so that they are there
-
-    gc.set_threshold(500_000, 20, 100)  # as the command line does
 
     back.write(_READY)
     back.flush()
