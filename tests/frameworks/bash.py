@@ -13,21 +13,24 @@ LAUNCHERS = {"python", "python3", "torchrun", "ray", "accelerate", "uv", "srun",
 # No program is on PATH but these; bash calls this function for every other, which keeps its words in a file of its own.
 PROGRAMS = ("bash", "basename", "dirname", "seq")
 # What ms-swift is told by its environment stands before its words. A script ends when what it put behind itself has.
+# A file's name is the number of its process: bash makes them in the script's order, also where one that was put behind
+# writes late.
 RECORDER = """\
 trap wait EXIT
 command_not_found_handle() {{
   case $1 in swift|megatron)
     set -- ${{NNODES:+NNODES=$NNODES}} ${{NPROC_PER_NODE:+NPROC_PER_NODE=$NPROC_PER_NODE}} "$@" ;;
   esac
-  printf '%s\\0' "$@" > "{folder}/$EPOCHREALTIME-$BASHPID"
+  printf '%s\\0' "$@" > "{folder}/$BASHPID"
 }}
 """
 
 
 def there_is_bash() -> bool:
-    """Whether there is a bash of version 5, which knows the microsecond."""
+    """Whether there is a bash of version 5."""
     bash = shutil.which("bash")
-    return bool(bash and subprocess.run([bash, "-c", "echo -n $EPOCHREALTIME"], capture_output=True, check=True).stdout)
+    says = ["-c", "echo -n ${BASH_VERSINFO[0]}"]
+    return bool(bash and int(subprocess.run([bash, *says], capture_output=True, check=True).stdout) >= 5)
 
 
 def started_by_bash(script: str, folder: Path) -> list[list[str]]:
@@ -44,11 +47,12 @@ def all_started(script: str, folder: Path, home: str = "/root") -> list[list[str
     (folder / "env.sh").write_text(RECORDER.format(folder=folder / "record"))
     (folder / "run.sh").write_text(script)
     env = {"PATH": str(folder / "bin"), "BASH_ENV": str(folder / "env.sh"), "HOME": home, "LC_ALL": "C.UTF-8"}
-    ran = subprocess.run(
-        [str(shutil.which("bash")), "run.sh"], env=env, cwd=folder, capture_output=True, timeout=60, check=False
-    )
-    assert b"syntax error" not in ran.stderr, ran.stderr
-    records = sorted((folder / "record").iterdir(), key=lambda path: path.name)
+    command = [str(shutil.which("bash")), "run.sh"]
+    with subprocess.Popen(command, env=env, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as ran:
+        said = ran.communicate(timeout=60)[1]
+    assert b"syntax error" not in said, said
+    # Numbers start again from the lowest after the highest, of which there are at most 2^22.
+    records = sorted((folder / "record").iterdir(), key=lambda path: (int(path.name) - ran.pid) % 2**22)
     return [path.read_bytes().decode().split("\0")[:-1] for path in records]
 
 
