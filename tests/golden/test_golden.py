@@ -17,6 +17,7 @@ python -m tests.golden.check {0}    compares again, to the last digit
 python -m tests.golden.write {0}    if it is meant: writes the goldens anew; say so in the commit"""
 
 
+@pytest.mark.parts
 @pytest.mark.parametrize("command", COMMANDS)
 def test_says_what_it_said(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rehearsal, "rehearse", rehearse_once)
