@@ -29,7 +29,8 @@ def _array(draw: st.DrawFn, *shape: int) -> Floats:
 
 @st.composite
 def histories(draw: st.DrawFn) -> History:
-    """Up to 3 instances, 5 times, NaN and infinities anywhere, with or without histograms and a step log."""
+    """Up to 3 instances, 5 times, NaN and infinities anywhere, with or without a step log and histograms, which share
+    their times."""
     t, n = draw(st.integers(1, 5)), draw(st.integers(0, 3))
     step_s = draw(st.floats(0.1, 1e4))
     start_s = draw(st.just(0.0) | st.floats(1, 2e9))
@@ -40,9 +41,9 @@ def histories(draw: st.DrawFn) -> History:
         "values": _names("plain", "instance"), "fleet": _names("plain", "fleet"),
         "histograms": _names("histogram", "instance"),
     }.items()}  # fmt: skip
-    histograms = {}
+    histograms, h = {}, draw(st.integers(1, 3))
     for name in draw(picked["histograms"]) if n else ():
-        h, le = draw(st.integers(1, 3)), [*sorted(draw(st.sets(st.floats(0.01, 1e6), max_size=3))), np.inf]
+        le = [*sorted(draw(st.sets(st.floats(0.01, 1e6), max_size=3))), np.inf]
         histograms[name] = Buckets(
             np.array(le),
             np.array([times[0] + 300.0 * k for k in range(h)]),

@@ -129,6 +129,10 @@ def changed(path: Path, **change: object) -> None:
         ({"configs": []}, "2 instances but 0 configs"),
         ({"more": 1}, "damaged"),
         ({"values": ["kv_use"]}, "the dump is damaged"),
+        (
+            {"histograms": {"output_tokens": {"le": [1], "times": [1]}, "ttft_s": {"le": [1], "times": [2]}}},
+            "its histograms have different times",
+        ),
     ],
 )
 def test_a_changed_header_is_refused(tmp_path: Path, change: dict[str, object], says: str) -> None:
