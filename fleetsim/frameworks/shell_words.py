@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
 _NAME = r"[A-Za-z_]\w*|\d+|[@*#?$!_-]"
+# Arrays that are called so hold flags: where they are not known, the flag before them (`--colocate "${MODEL_ARGS[@]}"`)
+# is a switch all the same.
+_OF_FLAGS = re.compile(r"arg|opt|flag", re.IGNORECASE)
 _SIGN = r":?[-=+?]|##?|%%?|/[/#%]?|\^\^?|,,?|:"
 _EXPANSION = re.compile(rf"\$(?:({_NAME})|\{{([#!]?)({_NAME})(?:\[(.*?)\])?({_SIGN})?(.*)\}})", re.DOTALL)
 _BRACES = re.compile(r"""([^{}'"$`\\]*)\{([^{}'"$`\\]*)\}(.*)""", re.DOTALL)
@@ -205,6 +208,8 @@ class WordReader(Variables):
         if mark:
             texts = [str(place) for place in range(len(texts))]
         texts = self._operated(texts, sign, operand(False) if sign else [], many, name)
+        if index == "@" and texts == [UNKNOWN] and _OF_FLAGS.search(name):
+            texts = [f"-{UNKNOWN}"]
         if quoted and "*" in (name, index):
             return [(" ".join(texts), True)]
         return [part for text in texts for part in (None, (text, quoted))][1:]

@@ -149,8 +149,9 @@ def _other_file(named: str, folder: Path | None, depth: int) -> RunSettings | No
     if folder is None or depth >= _DEEPEST_PARENT or "\0" in named or not named or len(named) > 1000:
         return None
     path = Path(named)
-    # What a command names lies below the root of its repository, from which it is started.
-    for place in (folder / path, folder / f"{named}.yaml", path, *(above / path for above in folder.parents[:6])):
+    # What a command names lies below the root of its repository, from which it is started; hydra's are in `config`.
+    beside = (folder / path, folder / f"{named}.yaml", folder / "config" / f"{named}.yaml")
+    for place in (*beside, path, *(above / path for above in folder.parents[:6])):
         try:
             is_there = place.is_file()
         except (OSError, ValueError):

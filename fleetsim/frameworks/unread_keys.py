@@ -47,7 +47,8 @@ _KINDS = (
     _Kind(_ENGINE + r"(dtype|precision|quant\w*|fp8\w*|fp4\w*)(\.\w+)?$", "engine.dtype", "auto", "fp8", small=True),
     _Kind(r"(dtype|precision|quant\w*|\bfp8\w*|\bfp4\w*)(\.\w+)?$", "trainer.recipe.precision", "bf16", "fp8",
           small=True),
-    _Kind(r"(teacher|distill|opd)\w*([._].*)?(path|name|n_?gpus\w*|gpus\w*|n?_?nodes|device_mapping|enabled)$",
+    _Kind(r"(teacher|distill|opd)\w*([._].*)?(path|name|url|server_ip|n_?gpus\w*|gpus\w*|n?_?nodes|device_mapping|"
+          r"enabled)$",
           "trainer.recipe.reference", True, "false"),
     _Kind(r"\bcritic[._].*(path|gpus\w*|nodes|device_mapping)$", "trainer.recipe.critic", False, "true"),
     _Kind(r"(judge|reward|verifier|\brm)\w*[._](.*[._])?(model|model_path|model_name\w*|url|base_url|backend)(\.(path|name\w*))?$|"

@@ -42,7 +42,7 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     common.lengths(draft, answer, prompt)
     _engine(draft)
     per_instance = _instance_gpus(draft)
-    modes = {"sync": _sync, "one_step_off": _one_step_off, "fully_async": _fully_async}
+    modes = {"sync": _sync, "partial": _partial, "one_step_off": _one_step_off, "fully_async": _fully_async}
     modes.get(mode, _v1_async)(draft, n, per_instance)
     fewest = "the load balancer takes the replica with the fewest requests"
     common.requests(draft, "spread", "each response is a request of its own", "least_loaded", fewest)
@@ -65,6 +65,9 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
 
 def _mode(draft: Draft) -> str:
     settings = draft.settings
+    if settings.runs("recipe.partial_rollout"):
+        draft.mode, draft.preset = "recipe.partial_rollout", "verl-sync"
+        return "partial"
     if settings.runs("fully_async") or settings.has("async_training"):
         draft.mode, draft.preset = "fully_async_policy", "verl-fully-async"
         return "fully_async"
@@ -100,12 +103,27 @@ def _engine(draft: Draft) -> None:
     adapter(draft, rank, merged=merged)
 
 
-def _sync(draft: Draft, n: Read[int], per_instance: Read[int]) -> None:
+def _turns(draft: Draft, n: Read[int], per_instance: Read[int]) -> None:
     gpus = _trainer_gpus(draft)
     draft.parted("fleet.instances", gpus, per_instance)
     draft.semantics("fleet.placement", "colocated", "rollout and training take turns on the same GPUs")
     _rollout_batch(draft, n)
+
+
+def _sync(draft: Draft, n: Read[int], per_instance: Read[int]) -> None:
+    _turns(draft, n, per_instance)
     common.barrier(draft, "the whole batch is generated, the longest response is waited for")
+
+
+def _partial(draft: Draft, n: Read[int], per_instance: Read[int]) -> None:
+    """verl-recipe, partial_rollout/prompt_manager.py: of two batches of prompts the first to end are trained."""
+    _turns(draft, n, per_instance)
+    draft.semantics("admission.law", "barrier", "a batch is generated, then trained")
+    draft.semantics("sync.in_flight", "drain", "nothing is in flight while the GPUs train")
+    draft.semantics("buffer.batch_rule", "first_finished", "the first prompts to finish make the batch")
+    draft.semantics("buffer.oversampling", 2.0, "_PREFETCH_FACTOR: two batches of prompts may be in flight")
+    draft.semantics("buffer.leftover", "carry_over", "what is not finished goes on in the next step")
+    draft.settings.see("async_training.partial_rollout")
 
 
 def _one_step_off(draft: Draft, n: Read[int], per_instance: Read[int]) -> None:
@@ -302,7 +320,8 @@ def _put_recipe(draft: Draft) -> None:
     )
     # verl/trainer/ppo/utils.py, need_critic
     estimator = draft.text("algorithm.adv_estimator", default="gae")
-    enabled = draft.flag("critic.enable", default=estimator.value == "gae")
+    needed = estimator.value == "gae" and not draft.settings.runs("main_gkd")  # distillation has no advantages
+    enabled = draft.flag("critic.enable", default=needed)
     back = switched(estimator.key, "gae", "grpo")
     path = "trainer.recipe.critic"
     if enabled.value:

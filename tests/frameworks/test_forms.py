@@ -85,6 +85,8 @@ def test_arithmetic(text: str, expected: int | None) -> None:
         ("A=(--c)\nA+=(--a.b 3)\npython t.py ${A[*]}", 3),
         ('python t.py --c "${NONE[@]}" --a.b "${NONE[@]}"', True),
         ('A=(3)\npython t.py --a.b "${A[@]}"', 3),
+        ('read -ra MODEL_ARGS <<< "$(python3 args.py)"\npython t.py --a.b ${MODEL_ARGS[@]} --c', True),
+        ('read -ra NUMBERS <<< "$(python3 args.py)"\npython t.py --a.b ${NUMBERS[@]} --c', None),
         ("ARGS='--a.b 3 --c'\npython t.py $ARGS", 3),
         ("python t.py \\\n  --c 1 \\\n  --a.b 3 > log 2>&1", 3),
         ("python t.py --a.b 4 \\\n  # --c \\\n  --a.b 3", 4),
@@ -224,6 +226,10 @@ def test_files_that_a_configuration_names(tmp_path: Path) -> None:
     (tmp_path / "run.sh").write_text("python t.py --config middle.yaml --k 5 --n 7\n")
     settings = read_source(str(tmp_path / "run.sh"), ["--k", "6"])
     assert [value(settings, k) for k in "nmk"] == [7, 3, 6]
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "mine.yaml").write_text("n: 8\nm: 9\n")
+    (tmp_path / "named.sh").write_text("python t.py --config-name mine m=4\n")
+    assert [value(read_source(str(tmp_path / "named.sh")), k) for k in "nm"] == [8, 4]
     (tmp_path / "loop.yaml").write_text("defaults: loop.yaml\nn: 1\n")
     assert value(read_source(str(tmp_path / "loop.yaml")), "n") == 1
     (tmp_path / "lost.yaml").write_text("defaults: gone.yaml\nn: 1\n")

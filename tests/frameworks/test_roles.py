@@ -107,6 +107,9 @@ def test_a_critic_that_nobody_asked_for_in_words() -> None:
     assert read("openrlhf", f"{OPENRLHF} --train.colocate_all", "c.sh").scenario.trainer.recipe.critic
     assert not read("openrlhf", f"{OPENRLHF} --algo.advantage.estimator rloo", "c.sh").scenario.trainer.recipe.critic
     assert read("slime", f"{SLIME} --advantage-estimator ppo", "c.sh").scenario.trainer.recipe.critic
+    verl = VERL.replace("algorithm.adv_estimator=grpo", "")
+    assert read("verl", verl, "c.sh").scenario.trainer.recipe.critic
+    assert not read("verl", verl.replace("verl.trainer.main_ppo", "main_gkd"), "c.sh").scenario.trainer.recipe.critic
 
 
 def megatron(section: str, more: str = "") -> str:
@@ -139,6 +142,10 @@ def megatron(section: str, more: str = "") -> str:
         ("verl", VERL + "model_engine=veomni actor_rollout_ref.actor.veomni.optimizer_offload=True "
          "actor_rollout_ref.actor.veomni.expert_parallel_size=4", "c.sh",
          {"trainer.recipe.backend": "fsdp", "trainer.recipe.offload": "states", "trainer.recipe.ep": 4}),
+        # Not the partial rollout of verl's fully asynchronous policy: the same GPUs generate, then train.
+        ("verl", VERL.replace("verl.trainer", "recipe.partial_rollout") + "async_training.partial_rollout=True", "c.sh",
+         {"fleet.placement": "colocated", "admission.law": "barrier", "buffer.oversampling": 2.0,
+          "buffer.leftover": "carry_over"}),
         ("prime-rl", PRIME + "[trainer.model.full_offload]\npin = true", "c.toml", {"trainer.recipe.offload": "adam"}),
         ("prime-rl", PRIME, "c.toml", {"trainer.recipe.offload": "states"}),
         ("slime", SLIME + "--optimizer-cpu-offload", "c.sh", {"trainer.recipe.offload": "adam"}),
@@ -173,6 +180,7 @@ def test_a_backend_that_stands_in_is_named(engine: str) -> None:
         ("judge.model_path: q/j", REWARD),
         ("verifier_pool.num_gpus: 8", REWARD),
         ("teacher.path: q/t", REFERENCE),
+        ("teacher.server_ip: 10.0.0.7", REFERENCE),
         ("policy_lora.rank: 8", "trainer.recipe.tune"),
         ("trainer.extra.fp8_recipe: blockwise", "trainer.recipe.precision"),
         ("rollout.extra.quantization: fp8", "engine.dtype"),
