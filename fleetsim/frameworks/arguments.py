@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from typing import Any
 
 from fleetsim.config.plain_scalar import plain_scalar
@@ -24,6 +25,7 @@ _PROCESS_FLAGS = {"num_processes", "nproc_per_node", "nnodes", "num_machines", "
 _COMMANDS = ("trl", "rl", "openrlhf")
 # These start one thing of several, which their next word names, on as many processes as the environment says.
 _NAMING = ("swift", "megatron")
+_SBATCH = {"-N": "--nodes", "-c": "--cpus-per-task"}
 _SHORT = {"-tp": "--tensor-parallel-size", "-dp": "--data-parallel-size", "-pp": "--pipeline-parallel-size"}
 
 
@@ -85,6 +87,30 @@ def with_processes(words: Sequence[str], variables: Mapping[str, object]) -> lis
         return [*words]
     given = {name: variables.get(name) for name in ("NNODES", "NPROC_PER_NODE")}
     return [*(f"{name}={value}" for name, value in given.items() if isinstance(value, str)), *words]
+
+
+def of_slurm(script: str) -> dict[str, str]:
+    """The variables by which Slurm tells a job what its own `#SBATCH` lines ask for, as far as they are numbers.
+
+    Slurm reads these lines up to the first command (its page of sbatch).
+    """
+    asked = RunSettings()
+    for line in takewhile(lambda line: not line.strip() or line.startswith("#"), script.splitlines()):
+        if line.startswith("#SBATCH "):
+            flag, *rest = line.removeprefix("#SBATCH ").split("#")[0].split()[:2] or [""]
+            add_arguments(asked, [(_SBATCH.get(flag, flag), True), *((word, True) for word in rest)], "#SBATCH")
+    said = {setting.key.lstrip("-"): str(setting.value) for setting in asked.found.values()}
+    gres = re.search(r"\bgpu(?::[A-Za-z]\w*)?:(\d+)", said.get("gres", ""))
+    per_node = said.get("gpus-per-node", "").rpartition(":")[2]
+    found = {
+        "SLURM_JOB_NUM_NODES": said.get("nodes", ""),
+        "SLURM_NNODES": said.get("nodes", ""),
+        "SLURM_GPUS_PER_NODE": per_node,
+        "SLURM_GPUS_ON_NODE": per_node or (gres[1] if gres else ""),
+        "SLURM_NTASKS_PER_NODE": said.get("ntasks-per-node", ""),
+        "SLURM_CPUS_PER_TASK": said.get("cpus-per-task", ""),
+    }
+    return {name: value for name, value in found.items() if value.isdecimal()}
 
 
 def server_of(words: Sequence[tuple[str, bool]]) -> tuple[str, list[tuple[str, bool]]] | None:

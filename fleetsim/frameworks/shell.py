@@ -4,7 +4,8 @@ Followed: variables and arrays, `${NAME:-default}` and its like, arithmetic, tes
 files that the script sources, where they lie beside it. Not known, and said so: what a command prints or answers, and
 what the environment sets. Where a test cannot be decided, every branch counts: what they agree on is known.
 A variable that nothing in the script sets is presumed to be unset where the script asks for that itself
-(`${NAME:-default}`, `[ -z "$NAME" ]`), unless the script would then refuse to run.
+(`${NAME:-default}`, `[ -z "$NAME" ]`), unless the script would then refuse to run. What Slurm sets
+follows from the script's own `#SBATCH` lines.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from msgspec import Struct, field
 
 from fleetsim.config.data_files import read_text
 from fleetsim.errors import InputError
-from fleetsim.frameworks.arguments import entry_of, with_processes
+from fleetsim.frameworks.arguments import entry_of, of_slurm, with_processes
 from fleetsim.frameworks.shell_branches import Branching, Run, shown
 from fleetsim.frameworks.shell_tests import holds, printed
 from fleetsim.frameworks.shell_values import UNKNOWN, UNSET, Value, Words, is_known
@@ -58,6 +59,7 @@ def expanded(text: str, folder: Path | None = None) -> Script:
     folder: where the files that it sources are looked for; None reads none.
     """
     shell = _Shell(folder)
+    shell.values.update(of_slurm(text))
     try:
         shell.run_text(text)
         if not any(entry_of(shown(words)) for words, _ in shell.commands):

@@ -136,6 +136,23 @@ def test_the_launcher_tells_the_processes() -> None:
     assert settings.programs == ["grpo.py"]
 
 
+@pytest.mark.parametrize(
+    ("lines", "words", "expected"),
+    [
+        ("#SBATCH --nodes=4\n#SBATCH --gres=gpu:8", "$SLURM_JOB_NUM_NODES $SLURM_GPUS_ON_NODE", [4, 8]),
+        (
+            "#SBATCH -N 2   # two\n\n#SBATCH --gres=gpu:h100:8,nvme:1",
+            "${SLURM_NNODES:-1} ${SLURM_GPUS_ON_NODE:-1}",
+            [2, 8],
+        ),
+        ("#SBATCH --gpus-per-node=h100:4", "$SLURM_GPUS_PER_NODE ${SLURM_NNODES:-1}", [4, 1]),
+        ("#SBATCH --nodes=2-4\nx\n#SBATCH --gres=gpu:8", "${SLURM_NNODES:-1} ${SLURM_GPUS_ON_NODE:-3}", [1, 3]),
+    ],
+)
+def test_slurm_tells_a_job_what_its_lines_ask_for(lines: str, words: str, expected: list[int]) -> None:
+    assert value(script(f"#!/bin/bash\n{lines}\npython t.py --n {words}"), "n") == expected
+
+
 def test_the_longest_training_command_counts() -> None:
     settings = script("python convert.py --n 1\npython -m x.train --n 2 --m 3\npython clean.py")
     assert (value(settings, "n"), settings.programs) == (2, ["x.train"])
