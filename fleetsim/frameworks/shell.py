@@ -23,7 +23,7 @@ from fleetsim.config.data_files import read_text
 from fleetsim.errors import InputError
 from fleetsim.frameworks.arguments import entry_of, of_slurm, with_processes
 from fleetsim.frameworks.shell_branches import Branching, Run, shown
-from fleetsim.frameworks.shell_tests import holds, printed
+from fleetsim.frameworks.shell_tests import asks_for_npu, holds, printed
 from fleetsim.frameworks.shell_values import UNKNOWN, UNSET, Value, Words, is_known
 from fleetsim.frameworks.shell_words import source_of, tree_of
 
@@ -111,10 +111,9 @@ class _Shell(Branching):
     def substituted(self, node: Node) -> str:
         """What `$(command)` becomes; UNKNOWN for one whose answer does not follow from its words."""
         inner = node.named_children
-        if len(inner) == 1 and inner[0].type == "command":
-            answer = printed([word for word in self.words(inner[0].children) if word != "--"])
-            if answer is not None:
-                return answer
+        answer, _ = self._told(inner[0]) if len(inner) == 1 else (None, None)
+        if answer is not None:
+            return answer
         if len(inner) == 1 and inner[0].type == "list":
             # "$(cd "$(dirname "$0")/.." && pwd)" is a way from a folder that is not known
             goes, then = (self.words(_leaves(child)) for child in (inner[0].children[0], inner[0].children[-1]))
@@ -122,6 +121,26 @@ class _Shell(Branching):
                 return goes[-1]
         self._unnoted(partial(self.sequence, node.children))
         return super().substituted(node)
+
+    def _told(self, node: Node) -> tuple[str | None, bool | None]:
+        """What a command prints, and its status; None where that is not known."""
+        if node.type == "redirected_statement" and (body := node.child_by_field_name("body")) is not None:
+            return self._told(body)
+        if node.type == "command":
+            words = self.words(node.children)
+            if asks_for_npu(words):
+                self.say(self.remarks, f"{' '.join(words)[:60]}: no NPU is presumed")
+                return "", False
+            answer = printed([word for word in words if word != "--"])
+            return answer, None if answer is None else True
+        if node.type != "list" or len(node.children) != 3:
+            return None, None
+        first, sign, second = node.children
+        told, status = self._told(first)
+        if told is None or status is None or status != (source_of(sign) == "&&"):
+            return told, status
+        more, status = self._told(second)
+        return None if more is None else "\n".join(filter(None, (told, more))), status
 
     def _unparsed(self, node: Node) -> bool | None:
         """What the parser makes nothing of: its words as one command, and its statements."""
@@ -193,7 +212,7 @@ class _Shell(Branching):
             # What the script is given is handed on: main "$@"
             return self._function(self.functions[name], UNSET if self.presumed and not rest else tuple(rest))
         self._keep(words)
-        return True if name in _SUCCEEDS else None
+        return True if name in _SUCCEEDS else False if asks_for_npu(words) else None
 
     def _keep(self, words: list[str]) -> None:
         """Note a command, and those of a script in one of its words: `srun bash -c "python ..."`."""

@@ -132,6 +132,11 @@ def _found(expression: str, text: str) -> bool | None:
         return None
 
 
+def asks_for_npu(words: Sequence[str]) -> bool:
+    """Whether a command finds out if there is an Ascend NPU: an answer is of GPUs, so that there is none."""
+    return words[:1] == ["npu-smi"] or any("import torch_npu" in word for word in words)
+
+
 def printed(words: Sequence[str]) -> str | None:
     """What `basename`, `dirname`, `echo` and `seq` print; None for every other command, and where that is not known."""
     match words:

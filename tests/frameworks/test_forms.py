@@ -94,6 +94,8 @@ def test_arithmetic(text: str, expected: int | None) -> None:
         ("cat <<EOF > x\npython t.py a.b=9\nEOF\npython t.py --c a.b=3 d=1", 3),
         ("if [ -z $N ]; then\n  N=3\nfi\npython t.py a.b=$N", 3),
         ("N=3\nif [ -z $N ]; then\n  N=4\nfi\npython t.py a.b=$N", 3),
+        ("N=$(python3 -c 'import torch_npu' 2> x && echo 4 || echo 3)\npython t.py a.b=$N", 3),
+        ("if npu-smi info; then N=4; else N=3; fi\npython t.py a.b=$N", 3),
         ("N=$(nproc)\nif [ $N -lt 1 ]; then N=4; fi\npython t.py a.b=$N", None),
         ("if x; then N=$(nproc); else N=0; fi\npython t.py a.b=$N", None),
         ("ray job submit --a.b 9 -- python3 -m pkg.train --a.b 3", 3),
