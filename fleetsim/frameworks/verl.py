@@ -57,6 +57,10 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     common.hardware_and_times(
         draft, speed, not bypass.value, reference, with_old=turned(bypass), with_reference=loss.written
     )
+    device = draft.maybe_text("trainer.device")
+    if device is not None and device.value == "npu":
+        why = "an Ascend NPU: a GPU stands in for it; put in what you measured, --instance-tok-s and --trainer-step-s"
+        draft.note(str(device), why)
     _put_recipe(draft)
     _put_roles(draft)
     recipe.ranks(draft)

@@ -160,6 +160,12 @@ def test_what_is_read(framework: str, text: str, name: str, expected: dict[str, 
     assert {path: field_at(scenario, path) for path in expected} == expected
 
 
+def test_a_gpu_that_stands_in_for_an_npu_is_told() -> None:
+    notes = [n.why for n in read("verl", VERL + "trainer.device=npu", "c.sh").not_modelled]
+    assert any("stands in" in why for why in notes)
+    assert not any("stands in" in n.why for n in read("verl", VERL + "trainer.device=cuda", "c.sh").not_modelled)
+
+
 def test_dapo_drops_groups_in_skyrl() -> None:
     result = read("skyrl", SKYRL + "trainer.algorithm.dynamic_sampling.type=filter", "c.sh")
     assert "workload.filter.zero_variance_share" in result.scenario.assumed
