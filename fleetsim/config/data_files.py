@@ -62,7 +62,7 @@ def find_scenario(argument: str | os.PathLike[str]) -> Path:
     if len(matches) == 1:
         return matches[0]
     by_word = {word: name for name in shipped for word in (name.rpartition("/")[2], name)}
-    close = difflib.get_close_matches(text[:100], by_word, n=1)
+    close = difflib.get_close_matches(text[:100], by_word, n=1, cutoff=0.7)
     if close:
         remedy = f'did you mean the shipped "{by_word[close[0]]}"?'
     else:
