@@ -98,11 +98,12 @@ class Space:
         there = self.crewing.manned(found.scenario, found.alone_s, partial(self._fits, found.choice))
         return replace(found, scenario=there)
 
-    def counted(self, found: PlanRow) -> PlanRow:
-        """A plan with the workers that are best for it."""
+    def counted(self, found: PlanRow, best: bool = True) -> PlanRow:
+        """A plan with the workers that are best for it. best: as of `PlanCrews.counted`."""
         if self.crewing is None:
             return found
-        return replace(found, scenario=self.crewing.counted(found.scenario, partial(self._fits, found.choice)))
+        there = self.crewing.counted(found.scenario, partial(self._fits, found.choice), best=best)
+        return replace(found, scenario=there)
 
     def forbidden(self, allowed: Allowed) -> Iterator[str]:
         """Permissions that nobody gave, of what could be had here, and one step more of staleness."""

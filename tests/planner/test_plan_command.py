@@ -49,6 +49,13 @@ def test_python_gives_the_command_s_document() -> None:
     assert found.job.simulate().mean["step_s"] == found.mean["step_s"]
 
 
+def test_the_job_of_an_answer_takes_what_was_promised_of_an_engine_that_is_a_rate_alone() -> None:
+    """Nobody named its model, so no sync is worked out, neither for the answer nor for its job."""
+    job = fs.load(batch=32, len=150, instance_tok_s=1500, trainer_step_s=2, replications=2)
+    for found in (job.plan(gpus=3), job.split(gpus=3)):
+        assert found.job.simulate().mean["step_s"] == found.mean["step_s"]
+
+
 def test_the_answer_and_its_front_fit_a_terminal_and_the_rest_is_explained() -> None:
     found = fs.plan(gpus=4, batch=32, len=150, model="Qwen/Qwen2.5-1.5B", replications=2)
     brief, explained = str(found).splitlines(), found.explained
