@@ -19,8 +19,10 @@ from dataclasses import dataclass
 
 from msgspec import Struct
 
+from fleetsim import units
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
+from fleetsim.config.tree import is_given
 from fleetsim.errors import InputError, Interrupted, Problem
 from fleetsim.faces import flag, text
 from fleetsim.job.engine_source import engine_source
@@ -40,6 +42,7 @@ from fleetsim.sim.judges import judges_gpus
 
 # --- Plans with all their runs, the rows that are shown, and what each forbidden thing would buy.
 
+PLACEMENT = "fleet.placement"
 # Metrics whose ranges are told of each row.
 RANGED = ("step_s", "cost_per_step")
 
@@ -172,12 +175,17 @@ def _nothing(space: Space, search: Search, oldest: float | None) -> Exception:
         return InputError(
             [Problem("engine.model", shape, rule, text("name a larger GPU: {}", flag("gpu_types", "H200")))]
         )
-    least = min(e.least for e in space.engines)
-    smallest = min(e.each for e in space.engines)
-    rule = f"holds no plan: the trainer takes at least {least} GPUs, an engine {smallest}"
+    asked = space.asked
+    if oldest == 0 and asked.scenario.fleet.placement == "disaggregated" and is_given(PLACEMENT, asked.given):
+        rule = "on-policy plans are looked at on shared GPUs alone"
+        remedy = text("leave it out, or give {}", flag("allow", f"'{stale(1)}'"))
+        return InputError([Problem(PLACEMENT, "disaggregated", rule, remedy)])
+    least, smallest = min(e.least for e in space.engines), min(e.each for e in space.engines)
+    rule = f"holds no plan: the trainer takes at least {units.plural(least, 'GPU')}, an engine {smallest}"
     if space.crewing is not None and (judging := judges_gpus(space.crewing.fewest)):
         rule += f", judges {judging}"
     if budget.price_per_h is not None:
+        rule += f", {units.price(min(max(e.prices) for e in space.engines))} for a GPU-hour"
         return InputError([Problem(flag("max_price_per_hour"), budget.price_per_h, rule, "raise it")])
     return InputError([Problem(flag("gpus"), budget.gpus, rule, "give more GPUs, or another type")])
 
