@@ -268,7 +268,9 @@ class RecipeConfig(ConfigSection):
     )
     model: Name | None = Field(default=None, description="what is trained; null = engine.model")
     gpu: Name | None = Field(default=None, description="the trainer's GPU; null = engine.gpu")
-    tune: Literal["full", "lora"] = Field(default="full", description="all weights, or adapters")
+    tune: Literal["full", "lora"] | None = Field(
+        default=None, description="all weights, or adapters; null = adapters where engine.lora is given"
+    )
     recompute: bool = Field(default=True, description="activations are computed again in the backward pass")
     packing: bool = Field(default=True, description="sequences are packed; else padded to the longest")
     epochs: Count = Field(default=1, description="times that a batch is trained on")

@@ -21,13 +21,13 @@ from fleetsim.config.workload import WorkloadConfig
 
 
 class CostConfig(ConfigSection):
-    """Prices of both pools. A null price is that of the GPU type, which rollout and trainer are taken to share."""
+    """Prices of both pools. A null price is that of the pool's GPU type."""
 
     instance_price_usd_per_gpu_h: Price | None = Field(
         default=None, description="US dollars per rollout GPU and hour; null = of its type, from a table"
     )
     trainer_price_usd_per_gpu_h: Price | None = Field(
-        default=None, description="US dollars per trainer GPU and hour; null = of the rollout GPU's type"
+        default=None, description="US dollars per trainer GPU and hour; null = of its type, from the table"
     )
     spot_price_usd_per_gpu_h: Price | None = Field(
         default=None, description="US dollars per rollout GPU and hour on spot; null = 0.4 of the price on demand"

@@ -264,7 +264,7 @@ def gpu_spec(gpu: str | GpuSpec) -> GpuSpec:
     hint = f"did you mean {_BY_KEY[near[0]].name}? " if near else ""
     own = "for another, in a scenario: engine.gpu: {name: ..., memory_gib: ..., memory_tb_s: ..., bf16_tflop_s: ...}"
     known = f"{hint}known: {', '.join(sorted(GPUS))}; {own}"
-    raise InputError([Problem("gpu", gpu, "a GPU whose data sheet is built in", known)])
+    raise InputError([Problem("gpu", gpu, "must be a GPU whose data sheet is built in", known)])
 
 
 def gpu_of(engine: EngineConfig) -> GpuSpec:

@@ -49,17 +49,20 @@ class Prices(Struct, frozen=True):
 
 
 def prices_of(scenario: Scenario) -> Prices:
-    """What both pools cost: what the scenario says, else by the type of its GPU, which the trainer has as well.
+    """What both pools cost: what the scenario says, else by the types of their GPUs.
 
     Raises InputError as `listed_price` does.
     """
     cost = scenario.cost
-    rollout, trainer = cost.instance_price_usd_per_gpu_h, cost.trainer_price_usd_per_gpu_h
-    if rollout is None or trainer is None:
-        listed = listed_price(scenario.engine.gpu, cost.market, cost.prices).usd_per_gpu_h
-        rollout, trainer = (listed if price is None else price for price in (rollout, trainer))
+    rollout = own_or_listed(cost.instance_price_usd_per_gpu_h, scenario.engine.gpu, cost)
+    trainer = own_or_listed(cost.trainer_price_usd_per_gpu_h, trainer_type(scenario), cost)
     spot = SPOT_PRICE * rollout if cost.spot_price_usd_per_gpu_h is None else cost.spot_price_usd_per_gpu_h
     return Prices(rollout, trainer, spot)
+
+
+def trainer_type(scenario: Scenario) -> str:
+    """The type of the trainer's GPUs: rollout's, where nobody says another."""
+    return scenario.trainer.recipe.gpu or scenario.engine.gpu
 
 
 def own_or_listed(price: float | None, gpu: str, cost: CostConfig) -> float:

@@ -172,9 +172,15 @@ _DEFAULTS = (
     ),
     _Default(
         "cost.instance_price_usd_per_gpu_h",
-        lambda s: f"{units.price(prices_of(s).rollout)} per rollout GPU-hour ({words.price_list(s)})",
+        lambda s: f"{units.price(prices_of(s).rollout)} per rollout GPU-hour ({words.price_list(s, s.engine.gpu)})",
     ),
-    _Default("cost.trainer_price_usd_per_gpu_h", lambda s: f"{units.price(prices_of(s).trainer)} per trainer GPU-hour"),
+    _Default(
+        "cost.trainer_price_usd_per_gpu_h",
+        lambda s: (
+            f"{units.price(prices_of(s).trainer)} per trainer GPU-hour"
+            + (f" ({words.price_list(s, s.trainer.recipe.gpu)})" if s.trainer.recipe.gpu else "")
+        ),
+    ),
     _Default(
         "cost.spot_price_usd_per_gpu_h", lambda s: f"{units.price(prices_of(s).spot)} per spot GPU-hour", has_spot
     ),

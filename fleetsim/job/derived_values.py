@@ -27,7 +27,7 @@ from fleetsim.engine.kv_memory import windows_kept
 from fleetsim.engine.layout import layout_of
 from fleetsim.engine.model.names import model_shape
 from fleetsim.engine.model.shape import ModelShape
-from fleetsim.engine.prices import UNKNOWN, listed_price
+from fleetsim.engine.prices import UNKNOWN, listed_price, trainer_type
 from fleetsim.engine.slowdown import slowdown_of
 from fleetsim.engine.transport import sync_times
 from fleetsim.errors import InputError
@@ -152,11 +152,17 @@ def price_notes(fleets: Iterable[tuple[str, CostConfig]], remedy: str) -> Iterat
 def unlisted_price(scenario: Scenario) -> Iterator[str]:
     """A sentence where no list of prices has the job's GPU, so that its dollars are a guess; else nothing."""
     cost = scenario.cost
-    given = cost.instance_price_usd_per_gpu_h, cost.trainer_price_usd_per_gpu_h
-    listed = listed_price(scenario.engine.gpu, cost.market, cost.prices)
-    if not listed.known and None in given:
-        stands_in = f"{listed.words}: {units.price(UNKNOWN)} per GPU-hour stands in, and dollars are as wrong as that"
-        yield text(f"{stands_in}; give {{}} and {{}}", flag("instance_price"), flag("trainer_price"))
+    types = {
+        scenario.engine.gpu: cost.instance_price_usd_per_gpu_h,
+        **({} if cost.trainer_price_usd_per_gpu_h is not None else {trainer_type(scenario): None}),
+    }
+    for gpu in (gpu for gpu, price in types.items() if price is None):
+        listed = listed_price(gpu, cost.market, cost.prices)
+        if not listed.known:
+            stands_in = (
+                f"{listed.words}: {units.price(UNKNOWN)} per GPU-hour stands in, and dollars are as wrong as that"
+            )
+            yield text(f"{stands_in}; give {{}} and {{}}", flag("instance_price"), flag("trainer_price"))
 
 
 SECONDS = ("trainer.fixed_s", "trainer.per_token_s", "trainer.phases", "trainer.scaling.points")

@@ -248,6 +248,11 @@ def _steps(every: int) -> str:
     return "step" if every == 1 else f"{every:,} steps"
 
 
+def steps_old(age: float) -> int:
+    """Whole optimizer steps that samples are at most old, by a mean over runs."""
+    return math.ceil(age - _NOISE)
+
+
 def regime_line(estimates: Mapping[str, Estimate], age: float | None = None) -> str:
     """How old samples are when they are trained, in optimizer steps, and what that asks of the algorithm.
 
@@ -257,7 +262,7 @@ def regime_line(estimates: Mapping[str, Estimate], age: float | None = None) -> 
     """
     if not math.isfinite(estimates["staleness_steps.p99"].mean):
         return ""
-    old = math.ceil((estimates["staleness_steps.p99"].mean if age is None else age) - _NOISE)
+    old = steps_old(estimates["staleness_steps.p99"].mean if age is None else age)
     if old == 0:
         whole = estimates["staleness_steps.max"].mean == 0
         return "on-policy" if whole else "99 % of the trained samples are on-policy"

@@ -135,7 +135,7 @@ def _table() -> Iterator[JobSetting]:
     point, points = "A measured step, instead of the law. Repeatable", [(8, 20.0), (16, 11.5)]
     share = "Share of those seconds that more GPUs divide"
     yield JobSetting("trainer_step_s", "trainer.fixed_s", seconds, "by model", TRAINER, 20, whole_step)
-    yield JobSetting("trainer_gpus", "trainer.gpus", "GPUs of the trainer", "the fewest that fit", TRAINER, 8)
+    yield JobSetting("trainer_gpus", "trainer.gpus", "GPUs of the trainer", "the fewest servers", TRAINER, 8)
     yield JobSetting("trainer_point", f"{scaling}.points", point, "", TRAINER, points, metavar="GPUS:SECONDS")
     yield JobSetting("parallel_share", f"{scaling}.parallel_share", share, "", TRAINER, 0.95)
     yield JobSetting("switch_s", "fleet.switch_s", "Colocated: seconds to switch, each way", "", TRAINER, 5)

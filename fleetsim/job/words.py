@@ -265,9 +265,9 @@ def slowdown(s: Scenario) -> str:
     return f"iterations take {s.engine.slowdown:g} times as long as of the engine alone, as in {own}"
 
 
-def price_list(s: Scenario) -> str:
+def price_list(s: Scenario, gpu: str) -> str:
     """Where the price of a GPU comes from."""
-    return listed_price(s.engine.gpu, s.cost.market, s.cost.prices).words
+    return listed_price(gpu, s.cost.market, s.cost.prices).words
 
 
 def publish(s: Scenario) -> str:

@@ -32,6 +32,7 @@ from fleetsim.tell.facts import Fact, Facts, Words, explained, facts
 _HEADINGS = ("plan", "step, s", "$/step", "$/M tok", "$/h", "stale", "idle t/r")
 # Columns of the front that there is room for under --explain alone.
 _SPARED = ("$/M tok", "$/h", "idle t/r")
+_SHOWN = tuple(heading for heading in _HEADINGS[1:] if heading not in _SPARED)
 _SIGNS = (
     "rollout + trainer GPUs; ranges: in eight of ten cases; stale: optimizer steps that 99 % of the samples are at "
     f"most old when they are trained, as simulated ({AHEAD_NOT_AGE}); idle: the trainer's share / the instances'"
@@ -52,7 +53,7 @@ def document(result: Plans, call: Sequence[str], advice: Sequence[Mapping[str, A
                 short="plans worth a look, the recommended one first",
                 asked=True,
             ),
-            Section("the same, in full", (table, Words(tail=_SIGNS)), on=("terminal",)),
+            Section("more of the same plans", (table.without(*_SHOWN), Words(tail=_SIGNS)), on=("terminal",)),
             Section(
                 "What the recipe forbids, and what it would buy",
                 (bought(result),) if result.bought else (),

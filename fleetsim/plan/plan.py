@@ -19,8 +19,10 @@ from dataclasses import dataclass
 
 from msgspec import Struct
 
+from fleetsim import units
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
+from fleetsim.config.tree import is_given
 from fleetsim.errors import InputError, Interrupted, Problem
 from fleetsim.faces import flag, text
 from fleetsim.job.engine_source import engine_source
@@ -31,7 +33,7 @@ from fleetsim.plan.space import PlanRow, Space
 from fleetsim.records import replace
 from fleetsim.search.arrangements import divided
 from fleetsim.search.explore import Search, SearchTally
-from fleetsim.search.front import MOST_ROWS, SAME, Budget, Goal, front_of, thinned
+from fleetsim.search.front import CLOSE, MOST_ROWS, SAME, Budget, Goal, front_of, thinned
 from fleetsim.search.permissions import Allowed, stale
 from fleetsim.search.plan_crews import PlanCrews
 from fleetsim.search.ranges import expected_loss, known_of, ranges_of
@@ -40,6 +42,7 @@ from fleetsim.sim.judges import judges_gpus
 
 # --- Plans with all their runs, the rows that are shown, and what each forbidden thing would buy.
 
+PLACEMENT = "fleet.placement"
 # Metrics whose ranges are told of each row.
 RANGED = ("step_s", "cost_per_step")
 
@@ -114,7 +117,7 @@ def plan(
     """
     given = frozenset(given)
     job, measure = divided(scenario, given), remembered(measure)
-    crewing = PlanCrews(job, measure, tell)
+    crewing = PlanCrews(job, measure, tell, budget)
     space = Space(ChoiceInputs(crewing.at_ease, given, tuple(gpu_types)), budget, crewing)
     search = Search(measure, tell, crewed=space.crewed)
     try:
@@ -172,12 +175,17 @@ def _nothing(space: Space, search: Search, oldest: float | None) -> Exception:
         return InputError(
             [Problem("engine.model", shape, rule, text("name a larger GPU: {}", flag("gpu_types", "H200")))]
         )
-    least = min(e.least for e in space.engines)
-    smallest = min(e.each for e in space.engines)
-    rule = f"holds no plan: the trainer takes at least {least} GPUs, an engine {smallest}"
+    asked = space.asked
+    if oldest == 0 and asked.scenario.fleet.placement == "disaggregated" and is_given(PLACEMENT, asked.given):
+        rule = "on-policy plans are looked at on shared GPUs alone"
+        remedy = text("leave it out, or give {}", flag("allow", f"'{stale(1)}'"))
+        return InputError([Problem(PLACEMENT, "disaggregated", rule, remedy)])
+    least, smallest = min(e.least for e in space.engines), min(e.each for e in space.engines)
+    rule = f"holds no plan: the trainer takes at least {units.plural(least, 'GPU')}, an engine {smallest}"
     if space.crewing is not None and (judging := judges_gpus(space.crewing.fewest)):
         rule += f", judges {judging}"
     if budget.price_per_h is not None:
+        rule += f", {units.price(min(max(e.prices) for e in space.engines))} for a GPU-hour"
         return InputError([Problem(flag("max_price_per_hour"), budget.price_per_h, rule, "raise it")])
     return InputError([Problem(flag("gpus"), budget.gpus, rule, "give more GPUs, or another type")])
 
@@ -195,7 +203,7 @@ def worth_a_look(search: Search, space: Space, allowed: Allowed) -> list[PlanRow
     cheaper = sorted((f for f in nearly if f.usd < ranked[0].usd), key=lambda f: f.usd)[:_CONTENDERS]
     promising = [*shown, *(f for f in cheaper if f not in shown)]
     contenders = [f for f in ranked[:_CONTENDERS] if f not in promising]
-    tuned = [space.counted(_with_limits(search, space, f, oldest)) for f in promising]
+    tuned = [space.counted(_with_limits(search, space, f, oldest), f in ranked[:_CONTENDERS]) for f in promising]
     runs = space.asked.scenario.run.replications
     left = [f for f in ranked if f not in promising and f not in contenders]
     next_ones = [*tuned, *map(space.counted, _still_close(search, tuned, contenders, budget))]
@@ -272,26 +280,30 @@ def _row(search: Search, found: PlanRow) -> PlanRow:
 
 
 def _bought(search: Search, space: Space, allowed: Allowed, best: PlanRow) -> Iterator[Bought]:
-    """The best plan with each thing that is forbidden, alone, where it beats the recommended one."""
-    budget = space.budget
-    least = budget.badness(best.step_s, best.usd)
+    """The best plan with each thing that is forbidden, alone, where it beats the recommended one: looks by a look, for
+    these may be longer than all runs, and the best of them by all runs."""
+    (look,) = search.simulated([(best.choice, best.scenario)]) or (best,)
+    in_looks = space.budget
+    if in_looks.step_s is not None:
+        in_looks = replace(in_looks, step_s=in_looks.step_s * look.step_s / best.step_s)
 
-    def beats(step_s: float, usd: float) -> bool:
-        return budget.badness(step_s, usd) < (least[0], least[1] * (1 - SAME))
+    def beats(found: PlanRow, other: PlanRow, budget: Budget, by: float) -> bool:
+        missed, least = budget.badness(other.step_s, other.usd)
+        return budget.badness(found.step_s, found.usd) < (missed, least * (1 - by))
 
     for permission in space.forbidden(allowed):
         more = allowed.also(permission)
         oldest = more.oldest(space.own)
-        wanted = Goal(budget, only_best=True, by=SAME, oldest=oldest)
-        wanted.add(best.step_s, best.usd)
+        wanted = Goal(in_looks, only_best=True, oldest=oldest)
+        wanted.add(look.step_s, look.usd)
         found = search.refining(space.plans(more, but=allowed), wanted, space.near, f"with {permission}")
-        better = [f for f in found if beats(f.step_s, f.usd)]
+        better = [f for f in found if beats(f, look, in_looks, CLOSE)]
         if not better:
             yield Bought(permission, None)
             continue
-        top = space.counted(min(better, key=lambda f: budget.badness(f.step_s, f.usd)))
+        top = space.counted(min(better, key=lambda f: in_looks.badness(f.step_s, f.usd)))
         full = search.simulated([(top.choice, top.scenario)], space.asked.scenario.run.replications)
         fresh = _permitted(search.aged(_permitted(full, oldest)), oldest)
         row = _row(search, fresh[0]) if fresh else None
         # A search stops early where one run looks well; all of them decide.
-        yield Bought(permission, row if row is not None and beats(row.step_s, row.usd) else None)
+        yield Bought(permission, row if row is not None and beats(row, best, space.budget, SAME) else None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from functools import partial
 
@@ -15,7 +16,7 @@ from fleetsim.search.front import Budget
 from fleetsim.search.objective import stations_usd_per_h
 from fleetsim.search.permissions import NAMES, Allowed, stale
 from fleetsim.search.plan_crews import PlanCrews, Run
-from fleetsim.search.shares import Candidate, Engines, neighbours
+from fleetsim.search.shares import Candidate, Engines, Room, neighbours
 from fleetsim.search.staleness import ways_ahead
 from fleetsim.sim.judges import judges_gpus
 
@@ -68,19 +69,20 @@ class Space:
             known = but is not None and but.covers(needs) and but.staleness == allowed.staleness
             if known or not allowed.covers(needs):
                 continue
-            most = self._most(engines)
+            room = self._room(engines)
             for ahead in ways_ahead(engines.scenario, allowed.staleness):
-                for share in engines.shares(most, ahead.on_policy):
+                for share in engines.shares(room, ahead.on_policy):
                     yield Candidate(engines, ahead, share)
 
     def near(self, candidate: Candidate, stride: float) -> Iterator[Candidate]:
         """Plans of other counts, by so much, within the budget."""
-        return neighbours(candidate, self._most(candidate.engines), stride)
+        return neighbours(candidate, self._room(candidate.engines), stride)
 
-    def _most(self, engines: Engines) -> int:
+    def _room(self, engines: Engines) -> Room:
         beside = engines.scenario if self.crewing is None else self.crewing.fewest
-        paid = engines.second_usd_per_h + stations_usd_per_h(beside)
-        return self.budget.gpus_of(max(engines.prices), paid, judges_gpus(beside))
+        paid, price = engines.second_usd_per_h + stations_usd_per_h(beside), self.budget.price_per_h
+        gpus = self.budget.gpus_of(min(engines.prices), paid, judges_gpus(beside))
+        return Room(gpus, math.inf if price is None else price - paid, *engines.prices)
 
     def _fits(self, candidate: Candidate, scenario: Scenario) -> bool:
         """Whether a plan is within the budget, its judges and workers too."""
@@ -98,11 +100,12 @@ class Space:
         there = self.crewing.manned(found.scenario, found.alone_s, partial(self._fits, found.choice))
         return replace(found, scenario=there)
 
-    def counted(self, found: PlanRow) -> PlanRow:
-        """A plan with the workers that are best for it."""
+    def counted(self, found: PlanRow, best: bool = True) -> PlanRow:
+        """A plan with the workers that are best for it. best: as of `PlanCrews.counted`."""
         if self.crewing is None:
             return found
-        return replace(found, scenario=self.crewing.counted(found.scenario, partial(self._fits, found.choice)))
+        there = self.crewing.counted(found.scenario, partial(self._fits, found.choice), best=best)
+        return replace(found, scenario=there)
 
     def forbidden(self, allowed: Allowed) -> Iterator[str]:
         """Permissions that nobody gave, of what could be had here, and one step more of staleness."""

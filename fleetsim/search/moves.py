@@ -37,6 +37,7 @@ from fleetsim.search.objective import Target, objective
 from fleetsim.search.rate_matching import matched
 from fleetsim.sim.binding import FULL
 
+_INSTEAD = " instead of "
 # How often a staleness budget is raised where no fleet holds the targets without it.
 _RAISED = 3
 # Moves that are told, at most: of those that the recipe allows by itself, and of those that need a permission. Short
@@ -256,7 +257,7 @@ class _Moves:
             lever = next((x for x in levers_of(own.scenario, own.scenario, "") if x.name == STALENESS), None)
             if lever is None:
                 break
-            self._pulled[STALENESS] = lever
+            self._pulled[STALENESS] = _beyond(self._pulled[STALENESS], lever)
         if own is not None:
             self._found[STALENESS] = self._with(older, own)
 
@@ -273,6 +274,15 @@ class _Moves:
         there = count.anew.scenario
         typed = {"fleet.instances": n} | ({"trainer.gpus": there.trainer.gpus} if takes_turns(there) else {})
         self._found[COUNT] = replace(count, text=count_words(there, n), flag=Typed(typed))
+
+
+def _beyond(lever: Lever, more: Lever) -> Lever:
+    """A lever that was pulled once more, as one lever of the job: beside what the job has, with all that is typed."""
+    further, _, _ = more.text.partition(_INSTEAD)
+    _, instead, now = lever.text.partition(_INSTEAD)
+    text = f"{further}{instead}{now}" if instead else f"{lever.text}, {further}"
+    flag = Typed({**lever.flag.changes, **more.flag.changes}, {**lever.flag.options, **more.flag.options})
+    return replace(more, text=text, flag=flag)
 
 
 def _as_counted(changed: Scenario, runs: Runs, now: Trial) -> Anew:

@@ -2,7 +2,8 @@
 
 To count the workers of a plan takes runs of its own. So all plans are looked at as if no worker of a tool or a reward
 and no engine of a judge were waited for, and again with those that this pace needs: a step takes as many
-worker-seconds, however fast it is. Of the plans that are left the workers are counted as `size` does it.
+worker-seconds, however fast it is. Of the plans that are left the workers are counted as `size` does it; of those that
+may be the best one, for what the budget is to be spent on.
 """
 
 from __future__ import annotations
@@ -17,12 +18,16 @@ from fleetsim.config.judges import JUDGES
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.stations import MOST_JUDGES
+from fleetsim.errors import StuckError
 from fleetsim.job.trainer_scaling import takes_turns
-from fleetsim.job.trials import flat, unit_of, with_instances
+from fleetsim.job.trials import Memo, Tell, flat, trial_of, unit_of, with_instances
+from fleetsim.search.front import Budget
 from fleetsim.search.workers import PLENTY, ROUNDS, Crewing, path_of, with_workers
 
 # A look has so many workers, over those that would always be at work.
 _EASE = 1.25
+# Steps by which what is needed is held against a budget.
+_LONGER = 1.02
 # Engines of a fleet that shows what its pace needs.
 _FASTEST = 128
 # So many times the engines of a judge that are plenty beside one trainer are so beside any.
@@ -35,7 +40,12 @@ Run = Mapping[str, Any]
 
 
 class PlanCrews(Crewing):
-    """The search for the workers of a job's plans."""
+    """The search for the workers of a job's plans. budget: what is wanted of the best of them, None = step x cost."""
+
+    def __init__(self, job: Scenario, measure: Memo, tell: Tell | None, budget: Budget | None = None) -> None:
+        super().__init__(job, measure, tell)
+        self._budget = budget
+        self._wanted: Budget | None = None  # of the plan whose workers are counted
 
     @cached_property
     def at_ease(self) -> Scenario:
@@ -49,12 +59,13 @@ class PlanCrews(Crewing):
         """The job with one worker of each, and one engine of each judge."""
         return with_workers(self.asked, {name: self._each(name) for name in self.given})
 
-    def counted(self, here: Scenario, fits: Fits = lambda _: True) -> Scenario:
-        """A plan, its instances as they are, with the workers that are best for it; with fewer of each, in proportion,
-        where these do not fit."""
+    def counted(self, here: Scenario, fits: Fits = lambda _: True, *, best: bool = True) -> Scenario:
+        """A plan, its instances as they are, with the workers that are best for it, or with fewer that fit. best:
+        whether it may be the best plan; any other has those of least step x cost."""
         if not self.given:
             return here
         self._say()
+        self._wanted = self._budget if best else None
         workers = {name: self._plenty(name) for name in self.given}
         for _ in range(ROUNDS):
             before = dict(workers)
@@ -64,6 +75,28 @@ class PlanCrews(Crewing):
                 break
         self._near = self._within(here, workers, fits)
         return self._with(here, self._near)
+
+    def _best(self, here: Scenario, name: str, hardly: bool) -> int:
+        """Also for a step that is hardly longer where the shortest is wanted, and where none is short enough."""
+        if self._wanted is not None and not hardly:
+            longest = self._step_s(with_workers(here, {name: self._plenty(name)}))
+            hardly = self._wanted.metric == "step_s" or math.isinf(longest)
+        return super()._best(here, name, hardly)
+
+    def _power(self, here: Scenario) -> float:
+        return super()._power(here) if self._wanted is None else 1.0
+
+    def _step_s(self, here: Scenario) -> float:
+        """By all runs where a step is to be held, for they decide whether it is."""
+        wanted = self._wanted
+        if wanted is None or wanted.step_s is None:
+            return super()._step_s(here)
+        try:
+            runs = [self._measure(here, r) for r in range(here.run.replications)]
+        except StuckError:
+            return math.inf
+        step_s = trial_of(here.fleet.instances, runs).mean("step_s")
+        return step_s if wanted.holds(step_s) else math.inf
 
     @cached_property
     def _work_s(self) -> dict[str, float]:
@@ -101,21 +134,32 @@ class PlanCrews(Crewing):
         plenty = super()._plenty(name)
         return self._whole(name, min(MOST_JUDGES, _MORE * plenty)) if name in self._judges else plenty
 
-    def _needed(self, alone_s: float) -> dict[str, int]:
+    def _needed(self, step_s: float) -> dict[str, int]:
         """The workers with which a step hardly takes longer than so many seconds, by what it takes of them."""
-        return {name: self._whole(name, math.ceil(_EASE * s / alone_s)) for name, s in self._work_s.items()}
+        return {name: self._whole(name, math.ceil(_EASE * s / step_s)) for name, s in self._work_s.items()}
 
     def _with(self, here: Scenario, workers: Mapping[str, int]) -> Scenario:
         """A plan with so many workers, at the job's own prices."""
         return with_workers(here.model_copy(update={"stations": self.asked.stations}), workers)
 
     def _within(self, here: Scenario, workers: Mapping[str, int], fits: Fits) -> dict[str, int]:
-        """Those of a plan, or as many of each, in proportion, as fit; the fewest where no more do."""
-        most = max(workers.values(), default=0)
+        """Those of a plan, or what of them a longer step needs that fits: the shortest such step, and then as many more
+        of each as fit, the busiest first; the fewest where no more do."""
 
-        def part(k: int) -> dict[str, int]:
-            return {name: self._whole(name, n * k // most) for name, n in workers.items()}
+        def fit(counts: Mapping[str, int]) -> bool:
+            return fits(self._with(here, counts))
 
-        if fits(self._with(here, workers)):
+        if fit(workers):
             return dict(workers)
-        return part(bisect_left(range(1, most + 1), True, key=lambda k: not fits(self._with(here, part(k)))))
+
+        def at(k: int) -> dict[str, int]:
+            return {name: min(workers[name], n) for name, n in self._needed(shortest_s * _LONGER**k).items()}
+
+        shortest_s = max(1e-9, min(s / workers[name] for name, s in self._work_s.items()))
+        longest = math.ceil(math.log(max(1.0, _EASE * max(self._work_s.values()) / shortest_s), _LONGER))
+        found = at(bisect_left(range(longest), True, key=lambda k: fit(at(k))))
+        if fit(found):
+            for name in sorted(found, key=lambda name: self._work_s[name] / found[name], reverse=True):
+                counts = range(found[name], workers[name] + 1, self._each(name))
+                found[name] = counts[bisect_left(counts, True, key=lambda n: not fit({**found, name: n})) - 1]
+        return found

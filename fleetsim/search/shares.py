@@ -55,6 +55,30 @@ def trainer_counts(most: int, server: int) -> list[int]:
     return [*(n for n in parts if n <= most), *counts(most, server, most // server)]
 
 
+class Room(Struct, frozen=True):
+    """What a budget has room for. gpus: of both pools. usd_per_h: for them, at these prices of a GPU-hour. GPUs that
+    both share are paid for as rollout."""
+
+    gpus: int
+    usd_per_h: float = math.inf
+    rollout: float = 0.0
+    trainer: float = 0.0
+
+    def beside(self, trainer: int) -> int:
+        """GPUs of rollout, beside so many of a trainer."""
+        return min(self.gpus - trainer, self._paid(self.usd_per_h - trainer * self.trainer, self.rollout))
+
+    @property
+    def of_trainer(self) -> int:
+        """GPUs of a trainer, beside nothing."""
+        return self._paid(self.usd_per_h, self.trainer)
+
+    def _paid(self, usd_per_h: float, price: float) -> int:
+        # A budget of exactly so many GPUs must not lose one to the last bit of a division.
+        most = usd_per_h / price + 1e-9 if price > 0 else math.inf if usd_per_h >= 0 else 0.0
+        return math.floor(max(0.0, min(self.gpus, most)))
+
+
 class Value(Struct, frozen=True, eq=False):
     """One value of a choice. changes: of the scenario. needs: the permissions that it takes, separated by spaces."""
 
@@ -95,19 +119,19 @@ class Engines:
         """GPUs of the smallest trainer."""
         return least_trainer_gpus(self.scenario)
 
-    def shares(self, most: int, on_policy: bool) -> Iterator[Share]:
-        """Every share of up to `most` GPUs that is tried."""
+    def shares(self, room: Room, on_policy: bool) -> Iterator[Share]:
+        """Every share within a budget that is tried."""
         server = self.server
         ranks = unit_of(self.scenario)
         fixed = is_given("fleet.placement", self.given) and self.scenario.fleet.placement
         found: list[Share] = []
         if fixed in (False, "colocated"):
             kind: Kind = "colocated_sync" if on_policy else "colocated_async"
-            both = [n for n in trainer_counts(most, math.lcm(server, self.each)) if n % self.each == 0]
+            both = [n for n in trainer_counts(room.beside(0), math.lcm(server, self.each)) if n % self.each == 0]
             found += [Share(kind, n // self.each * ranks, n, n) for n in both]
         if not on_policy and fixed != "colocated":
-            for trainer in trainer_counts(most, server):
-                rollouts = counts(most - trainer, self.each, most // self.each)
+            for trainer in trainer_counts(room.of_trainer, server):
+                rollouts = counts(room.beside(trainer), self.each, room.beside(0) // self.each)
                 found += [Share("split", n // self.each * ranks, n, trainer) for n in rollouts]
         yield from sorted((s for s in found if self.trains(s)), key=lambda s: s.trainer_gpus)
 
@@ -234,11 +258,12 @@ class Candidate(Struct, frozen=True, eq=False):
         return self.engines.usd_per_s(self.share)
 
 
-def neighbours(candidate: Candidate, most: int, stride: float) -> Iterator[Candidate]:
-    """The same plan with pools that are larger and smaller by a factor, of up to `most` GPUs together."""
+def neighbours(candidate: Candidate, room: Room, stride: float) -> Iterator[Candidate]:
+    """The same plan with pools that are larger and smaller by a factor, within a budget."""
     engines, share = candidate.engines, candidate.share
     each, server = engines.each, engines.server
     ranks = unit_of(engines.scenario)
+    most = room.of_trainer if share.kind == "split" else room.beside(0)
     for trainer in _around(share.trainer_gpus, server if share.kind == "split" else math.lcm(server, each), stride):
         if trainer > most or not engines.trains(replace(share, trainer_gpus=trainer)):
             continue
@@ -246,8 +271,9 @@ def neighbours(candidate: Candidate, most: int, stride: float) -> Iterator[Candi
             if trainer % each == 0:
                 yield replace(candidate, share=Share(share.kind, trainer // each * ranks, trainer, trainer))
             continue
-        for rollout in {*_around(share.rollout_gpus, each, stride), (most - trainer) // each * each}:
-            if 0 < rollout <= most - trainer:
+        beside = room.beside(trainer)
+        for rollout in {*_around(share.rollout_gpus, each, stride), beside // each * each}:
+            if 0 < rollout <= beside:
                 yield replace(candidate, share=Share("split", rollout // each * ranks, rollout, trainer))
 
 

@@ -246,11 +246,19 @@ class Crewing:
 
         floor = self._bounds.step_s if self._measure.simulates else lambda _: 0.0
         return least(
-            lambda n: self._run(at(n)).mean("step_s"),
+            lambda n: self._step_s(at(n)),
             lambda n: price_per_s(at(n), here.fleet.instances),
             min(most, start), most,
-            power=1.0 + here.targets.worth, fine=_FINE, floor=lambda n: floor(at(n)),
+            power=self._power(here), fine=_FINE, floor=lambda n: floor(at(n)),
         )  # fmt: skip
+
+    def _power(self, here: Scenario) -> float:
+        """What is to be least is the step, to this power, times a price."""
+        return 1.0 + here.targets.worth
+
+    def _step_s(self, here: Scenario) -> float:
+        """Seconds of a step, infinite where such a step is of no use."""
+        return self._run(here).mean("step_s")
 
     def _plenty(self, name: str) -> int:
         """So many of a station that none is waited for."""

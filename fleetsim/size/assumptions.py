@@ -13,6 +13,7 @@ from fleetsim.job.assumptions import Assumption, assumptions_of, is_estimated
 from fleetsim.job.caveats import backlog_warnings, error_warnings, range_warnings
 from fleetsim.job.derived_values import names_a_model
 from fleetsim.job.engine_source import EngineSource
+from fleetsim.job.facts import steps_old
 from fleetsim.job.nameplate import mean_step_s
 from fleetsim.job.result import Later
 from fleetsim.job.trainer_scaling import count_words, course_of, law_words, least_trainer_gpus, takes_turns
@@ -83,9 +84,10 @@ def warnings_of(
     watched = "staleness_p99_steps" in [t.name for t in missed]
     budget = staleness_budget(scenario) if budget_given and not watched else None
     # A queue with a cap makes no sample older, so only a fleet whose own are too old is looked at with one.
-    if budget is not None and chosen.mean("staleness_steps.p99") > budget and not (cap := queue_cap()).within_budget:
+    p99 = chosen.mean("staleness_steps.p99")
+    if budget is not None and p99 > budget and not (cap := queue_cap()).within_budget:
         found.append(
-            f"99 % of the trained samples are at most {units.plural(cap.staleness_p99_steps, 'step')} old, the "
+            f"99 % of the trained samples are at most {units.plural(steps_old(p99), 'step')} old, the "
             f"budget is {cap.budget_steps:g}: the admission law bounds how far the fleet runs ahead, not how "
             "long a response takes; lower --max-len, or drop old samples with --set "
             f"admission.age_action=drop_on_dequeue --set admission.max_age={cap.budget_steps:g}"

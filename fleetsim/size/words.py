@@ -202,7 +202,7 @@ def queue(result: Sizing) -> str:
         bound += ", with which the job gets stuck" if q.samples > q.bound_samples else ""
     return (
         f"cap the queue at {q.samples:,} samples ({units.plural(q.steps, 'step')}): costs {cost}, "
-        f"staleness p99 {q.staleness_p99_steps:g} {'step' if q.staleness_p99_steps == 1 else 'steps'}{bound}"
+        f"staleness p99 {units.plural(q.staleness_p99_steps, 'step')}{bound}"
     )
 
 

@@ -114,13 +114,6 @@ class SplitResult(Recommendation):
         """The advised way, in words."""
         return self.advice.chosen.arrangement.label
 
-    @property
-    def job(self) -> Job:
-        """The advised way as a job, in which every value counts as given."""
-        from fleetsim.job.base_job import load
-
-        return load(self._asked_way())
-
     def _asked_way(self) -> Scenario:
         """The advised way, its lengths written as the job had asked for them."""
         from fleetsim.job.lengths import as_asked

@@ -295,7 +295,7 @@ def _plan_of(scenario: Scenario, gpus: int | None) -> TrainingPlan:
         raise InputError([replace(p, path=_place(p, r.model, r.gpu)) for p in error.problems]) from None
     recipe = Recipe(
         backend=r.backend or backend_for(shape),
-        tune=r.tune,
+        tune=r.tune or ("full" if scenario.engine.lora is None else "lora"),
         recompute=r.recompute,
         packing=r.packing,
         epochs=r.epochs,

@@ -118,7 +118,7 @@ def test_options_say_what_they_are_and_stand_in_panels(path: str) -> None:
 FOLLOWS = {
     "tp": "(the cheapest that fits)",
     "trainer_step_s": "(by model)",
-    "trainer_gpus": "(the fewest that fit)",
+    "trainer_gpus": "(the fewest servers)",
     "instance_price": "(by type)",
     "trainer_price": "(by type)",
 }

@@ -15,7 +15,7 @@ from fleetsim.frameworks.convert import scenario_from
 from fleetsim.frameworks.equal_parts import divides, refusal
 from fleetsim.frameworks.source import parsed_source
 from fleetsim.plan.choices import Value
-from fleetsim.search.shares import Engines
+from fleetsim.search.shares import Engines, Room
 from fleetsim.split.split import split
 
 JOB, APART = load_scenario("presets/verl-sync"), load_scenario("presets/verl-fully-async")
@@ -69,7 +69,7 @@ def test_no_trainer_that_verl_stops_at_is_advised(preset: str) -> None:
         "colocated sync and colocated async cannot run"
     ]
     for on_policy in (True, False):
-        shares = list(Engines(job, Value({}), frozenset()).shares(48, on_policy))
+        shares = list(Engines(job, Value({}), frozenset()).shares(Room(48), on_policy))
         assert shares
         assert {share.trainer_gpus for share in shares} <= set(POWERS)
 

@@ -89,7 +89,8 @@ def test_apart_is_what_split_says_of_each_part(found: dict[str, object]) -> None
 @pytest.mark.usefixtures("quick")
 def test_two_equal_jobs_pay_for_every_gpu_once() -> None:
     """By phase the dollars of both steps are those of all GPUs in a round."""
-    job = fs.load(batch=64, len=800, max_len=2048, trainer_step_s=10, trainer_gpus=1, sync_pause_s=1, instance_price=3)
+    job = fs.load(batch=64, len=800, max_len=2048, trainer_step_s=10, trainer_gpus=1, sync_pause_s=1)
+    job = job.with_(instance_price=3, trainer_price=3)
     result = fs.pack([job, job], gpus=8, switch_s=0.0)
     way = next(way for way in result.ways if way.kind == "by_phase")
     assert way.usd_per_round == pytest.approx(8 * 3 * way.shares[0].step_s / 3600, rel=0.02)
@@ -97,6 +98,20 @@ def test_two_equal_jobs_pay_for_every_gpu_once() -> None:
 
 
 @pytest.mark.usefixtures("quick")
+@pytest.mark.usefixtures("quick")
+def test_shared_pools_cost_what_both_have() -> None:
+    """By phase each pool at its own price, in turn all GPUs as rollout's, and the sandboxes of each job beside them."""
+    a = fs.load(batch=32, len=200, max_len=400, trainer_step_s=5, trainer_gpus=1, instance_tok_s=2000, replications=1)
+    priced = a.with_(instance_price=2, trainer_price=6, turns=2, tool_s=1, sandboxes=64, sandbox_price=0.1)
+    found = fs.pack([priced.with_({"name": "a"}), priced.with_({"name": "b"})], gpus=2, switch_s=1.0)
+    paid = {"1 + 1": 2 + 6, "all GPUs, a step each": 2 * 2}
+    shared = [way for way in found.ways if way.kind != "apart"]
+    assert len(shared) == 2
+    for way in shared:
+        an_hour = paid[way.label] + 2 * 64 * 0.1
+        assert way.usd_per_round == pytest.approx(an_hour * way.shares[0].step_s / 3600, rel=0.02)
+
+
 def test_who_is_protected_keeps_its_step_or_nothing_is_advised() -> None:
     a = fs.load(batch=64, len=400, max_len=1024, trainer_step_s=10, trainer_gpus=1, sync_pause_s=1)
     jobs = [a.with_({"name": "first"}), a.with_({"name": "second"})]

@@ -92,6 +92,21 @@ def test_what_is_typed_for_more_staleness_raises_its_age_limit_too() -> None:
     assert f"{asked.max_staleness:g}, {asked.max_age:g}" in seen
 
 
+def test_a_budget_that_is_raised_twice_is_told_beside_the_one_of_the_job_with_all_that_is_typed() -> None:
+    """What nothing ran ahead of is resumed after a sync with the first raise; the second alone would not say so."""
+    s = job(admission__max_staleness=0.0, sync__in_flight="abort_discard", targets__trainer_idle_fraction=0.05)
+
+    def measure(s: Scenario, replication: int) -> Mapping[str, Any]:
+        return fluid(floor_s=60.0 / (1.0 + s.admission.max_staleness))(s, replication)
+
+    change = size(s, measure=measure).change
+    assert change is not None
+    assert change.text == "a staleness budget of 2 instead of 0, with unfinished responses resumed after a sync"
+    changes, options = typed(change.flag)
+    asked = fs.load(s.model_dump(exclude_none=True)).with_(changes, **options).scenario
+    assert (asked.admission.max_staleness, asked.sync.in_flight) == (2.0, "abort_resume")
+
+
 def test_counts_that_get_stuck_are_no_count_of_an_alternative() -> None:
     """With more staleness nothing but seven instances runs, which do not hold the target."""
 

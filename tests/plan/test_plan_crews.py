@@ -12,7 +12,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.job.trials import Memo, remembered, simulated
 from fleetsim.plan.choices import ChoiceInputs
 from fleetsim.plan.plan import Plans, plan
-from fleetsim.plan.space import Space, gpus_of
+from fleetsim.plan.space import Space, bought, gpus_of
 from fleetsim.search.arrangements import divided
 from fleetsim.search.front import Budget
 from fleetsim.search.objective import objective
@@ -81,6 +81,41 @@ def test_a_plan_has_the_judges_that_are_best_within_all_of_its_gpus(written: int
     assert run(MEASURE, best)[1] <= LOSS * min(step_s for step_s, age in everything if age <= 1.0)
     own = [with_workers(best, {"judge": n}) for n in range(1, GPUS - plans.best.choice.share.gpus + 1)]
     assert run(MEASURE, best)[0] <= LOSS * min(run(MEASURE, s)[0] for s in own)
+
+
+def test_where_the_step_counts_alone_no_more_judges_shorten_it() -> None:
+    """Whatever they cost: a barrier waits for the last answer, which more of them give sooner."""
+    barrier: dict[str, Any] = {"admission.law": "barrier", "trainer.gpus": 4, "trainer.fixed_s": 20.0}
+    judge = {"engine": {"kind": "constant", "instance_tok_s": 1500}, "output_tokens": 400, "price_usd_per_gpu_h": 1.0}
+    whole = {n: v for n, v in JOB.items() if n not in ("admission.max_staleness", "fleet.placement")}
+    fleet: dict[str, Any] = {"batch": 32, "len": 400, "max_len": 1200, "instance_tok_s": 1500}
+    job = fs.load({}, whole | SHORT | barrier | {"stations.judge": judge | {"instances": 1}}, **fleet)
+    best = planned(job, MEASURE, gpus=16).best.scenario
+    others = [with_workers(best, {"judge": n}) for n in range(1, 9)]
+    assert run(MEASURE, best)[1] <= 1.01 * min(run(MEASURE, s)[1] for s in others)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "measured"),
+    [
+        ({}, "step_s"),
+        ({"objective": "cost"}, "cost_per_step"),
+        ({"step_s": 28.0, "objective": "cost"}, "cost_per_step"),
+    ],
+)
+def test_of_several_stations_that_a_budget_does_not_hold_each_gets_what_serves_best(
+    wanted: dict[str, Any], measured: str
+) -> None:
+    """A judge that is one engine is not halved with the sandboxes, nor they with it; and a step that was asked for is
+    held by all runs, at hardly more than the cheapest that holds it."""
+    job = judged(1, {"stations.tools.workers": 4, "stations.tools.worker_price_usd_per_h": 0.3, **TOOLS, **SHORT})
+    plans = planned(job, MEASURE, price_per_h=18.0, **wanted)
+    best = plans.best
+    grid = [with_workers(best.scenario, {"judge": k, "tools": n}) for k in (1, 2) for n in (20, 24, 26, 28, 30, 32, 36)]
+    limit = wanted.get("step_s", 1e9)
+    held = [s for s in grid if plans.budget.allows(*bought(best.choice, s)) and run(MEASURE, s)[1] <= limit]
+    assert plans.feasible
+    assert MEASURE(best.scenario, 0)[measured] <= 1.01 * min(MEASURE(s, 0)[measured] for s in held)
 
 
 def test_a_split_has_the_sandboxes_that_are_best() -> None:

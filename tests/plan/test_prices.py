@@ -47,6 +47,20 @@ def test_a_type_costs_what_its_market_lists_and_a_given_price_goes_before() -> N
     assert not listed_price("H800").known
 
 
+def test_a_trainer_on_gpus_of_its_own_costs_what_their_type_does() -> None:
+    """And a hour of both pools is each one's GPUs times its price."""
+    job = fs.load(
+        {}, {"trainer.recipe.gpu": "B200"}, batch=16, len=200, gpu="A100", trainer_gpus=8, instances=2, **SMALL
+    )
+    prices = prices_of(job.scenario)
+    assert (prices.rollout, prices.trainer) == tuple(listed_price(gpu).usd_per_gpu_h for gpu in ("A100", "B200"))
+    mean, gpus = job.simulate().mean, 2 * job["engine.tp"]
+    paid = gpus * prices.rollout + 8 * prices.trainer
+    assert 3600 * mean["cost_per_step"] / mean["step_s"] == pytest.approx(paid)
+    unlisted = job.with_({"trainer.recipe.gpu": "H800"})
+    assert any("no neocloud price of H800-SXM is on record" in note for note in unlisted.notes)
+
+
 @pytest.mark.parametrize("door", ["size", "simulate"])
 def test_a_type_without_a_list_price_is_told_with_what_to_give(door: str) -> None:
     job = fs.load(batch=64, len=500, gpu="H20", **SMALL)

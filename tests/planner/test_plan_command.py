@@ -49,11 +49,19 @@ def test_python_gives_the_command_s_document() -> None:
     assert found.job.simulate().mean["step_s"] == found.mean["step_s"]
 
 
+def test_the_job_of_an_answer_takes_what_was_promised_of_an_engine_that_is_a_rate_alone() -> None:
+    """Nobody named its model, so no sync is worked out, neither for the answer nor for its job."""
+    job = fs.load(batch=32, len=150, instance_tok_s=1500, trainer_step_s=2, replications=2)
+    for found in (job.plan(gpus=3), job.split(gpus=3)):
+        assert found.job.simulate().mean["step_s"] == found.mean["step_s"]
+
+
 def test_the_answer_and_its_front_fit_a_terminal_and_the_rest_is_explained() -> None:
     found = fs.plan(gpus=4, batch=32, len=150, model="Qwen/Qwen2.5-1.5B", replications=2)
     brief, explained = str(found).splitlines(), found.explained
     assert len(brief) <= 24
     assert max(map(len, brief)) <= 80
+    assert "$/M tok  $/h  idle t/r" in explained
     labels = [line.split(" ")[0] for line in brief[: brief.index("")]]
     assert [label for label in labels if label in ("step", "cost", "binds", "allow", "assumed", "measure")] == [
         "step", "cost", "binds", "allow", "assumed", "measure"
@@ -132,6 +140,14 @@ def test_a_condition_on_the_plan_trips() -> None:
         (("--gpus", "4", "--allow", "fp9,staleness<=x"), ("fp9", "did you mean", "staleness<=x", "is no permission")),
         (("--gpus", "1", "--model", "Qwen/Qwen2.5-72B"), ("--gpus 1", "holds no plan")),
         (("--gpus", "2", "--model", "Qwen/Qwen3-8B"), ("--gpus 2", "holds no plan")),
+        (
+            ("--max-price-per-hour", "3"),
+            ("--max-price-per-hour 3.0", "an engine 1, $3.64 for a GPU-hour"),
+        ),
+        (
+            ("--gpus", "8", "--max-staleness", "0", "--set", "fleet.placement=disaggregated"),
+            ("fleet.placement", "on shared GPUs alone", "--allow staleness<=1"),
+        ),
     ],
 )
 def test_what_cannot_be_is_refused_with_rule_and_remedy(arguments: tuple[str, ...], said: tuple[str, ...]) -> None:

@@ -41,6 +41,16 @@ def test_what_the_refusal_advises_helps() -> None:
     assert small.trainer_step().gpus == 4
 
 
+def test_a_trainer_trains_the_adapters_that_its_engines_serve() -> None:
+    """Unless somebody says that it trains all weights."""
+
+    def seconds(**tune: str) -> float:
+        changes = {"engine.lora.rank": 32, **{f"trainer.recipe.{name}": value for name, value in tune.items()}}
+        return float(job(model="Qwen/Qwen3-8B", trainer_gpus=8, changes=changes).trainer_step().seconds.total)
+
+    assert seconds() == seconds(tune="lora") < 0.95 * seconds(tune="full")
+
+
 def test_ranks_that_were_given_stay() -> None:
     changes = {"trainer.recipe.tp": 4, "trainer.recipe.ep": 8, "trainer.recipe.backend": "megatron"}
     layout = job(model="Qwen/Qwen3-30B-A3B", trainer_gpus=16, changes=changes).trainer_step().plan.layout
