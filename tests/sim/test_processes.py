@@ -33,10 +33,15 @@ def _until(true: object, what: str) -> None:
     pytest.fail(f"after a minute: not {what}")
 
 
-@pytest.fixture
-def two(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+# Interpreters that are started, and forks.
+_KINDS = [False, pytest.param(True, marks=linux)]
+
+
+@pytest.fixture(params=_KINDS, ids=["started", "forked"])
+def two(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[None]:
     """Two processes beside this one, ready."""
     monkeypatch.setenv(processes.VARIABLE, "3")
+    monkeypatch.setattr(processes, "forks", lambda: request.param)
     processes.begin()
     _until(lambda: processes._free.qsize() == 2, "ready")
     yield
@@ -150,6 +155,38 @@ def test_without_leave_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not processes._processes
     assert processes.elsewhere(_job(), 0) is None
     Memo(simulated)(_job(), 0)
+
+
+_BEGUN = """
+import threading
+from fleetsim.sim import processes
+if {beside}:
+    threading.Thread(target=threading.Event().wait, daemon=True).start()
+processes.begin()
+print(*(type(process._child).__name__ for process in processes._processes))
+"""
+
+
+@linux
+@pytest.mark.parametrize(("beside", "kind"), [(False, "_Forked"), (True, "Popen")])
+def test_only_one_thread_forks(beside: bool, kind: str) -> None:
+    """Another may hold a lock that nobody gives back in the child."""
+    env = os.environ | {processes.VARIABLE: "3", "OPENBLAS_NUM_THREADS": "1"}
+    program = [sys.executable, "-c", _BEGUN.format(beside=beside)]
+    assert subprocess.run(program, env=env, capture_output=True, text=True, check=True).stdout.split() == [kind] * 2
+
+
+@linux
+def test_what_is_read_of_a_pipe_stays_with_who_asked() -> None:
+    """Of a fork, standard input is its jobs, and standard output its answers; the parent's are not touched."""
+    script = (
+        "import sys; from fleetsim.sim import processes; first = sys.stdin.readline(); processes.begin()\n"
+        "import time\nwhile not processes.some_free(): time.sleep(0.01)\n"
+        "print(first + sys.stdin.read(), end='')"
+    )
+    env = os.environ | {processes.VARIABLE: "3", "OPENBLAS_NUM_THREADS": "1"}
+    ran = subprocess.run([sys.executable, "-c", script], input="a\nb\n", env=env, capture_output=True, text=True)
+    assert (ran.stdout, ran.stderr, ran.returncode) == ("a\nb\n", "", 0)
 
 
 @pytest.mark.parametrize(("said", "cores"), [("200000 100000", 2), ("50000 100000", 1), ("max 100000", 64), ("", 64)])
