@@ -18,6 +18,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Lock, Thread
@@ -180,6 +181,7 @@ class _Process:
 
 _LOCK = Lock()
 _processes: list[_Process] = []
+_ready: list[_Process] = []
 _free: SimpleQueue[_Process] = SimpleQueue()
 
 
@@ -188,6 +190,7 @@ def _forgotten() -> None:
     global _LOCK, _free
     _LOCK, _free = Lock(), SimpleQueue()
     _processes.clear()
+    _ready.clear()
 
 
 if hasattr(os, "register_at_fork"):
@@ -233,6 +236,7 @@ def begin() -> None:
 def _awaited(new: Sequence[_Process]) -> None:
     for process in new:
         if process.ready():
+            _ready.append(process)
             _free.put(process)
 
 
@@ -242,8 +246,14 @@ def end() -> None:
     with _LOCK:
         ended = list(_processes)
         _processes.clear()
+        _ready.clear()
     for process in ended:
         process.end()
+
+
+def some_ready() -> bool:
+    """Whether runs are made elsewhere, be it that all processes are at work."""
+    return bool(_ready)
 
 
 def some_free() -> bool:
@@ -271,6 +281,20 @@ def elsewhere(scenario: Scenario, replication: int) -> Mapping[str, Any] | None:
     if not made and what is not None:
         raise what
     return what
+
+
+def begun(scenario: Scenario, replication: int) -> Future[Mapping[str, Any] | None]:
+    """The same without waiting for it: what `elsewhere` returns or raises."""
+    found: Future[Mapping[str, Any] | None] = Future()
+
+    def make() -> None:
+        try:
+            found.set_result(elsewhere(scenario, replication))
+        except BaseException as error:  # noqa: BLE001 - it is raised where the run is asked for
+            found.set_exception(error)
+
+    Thread(target=make, daemon=True).start()  # not one of a pool: nobody who ends waits for it
+    return found
 
 
 # --- There.

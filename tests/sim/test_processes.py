@@ -95,6 +95,36 @@ def test_runs_side_by_side_are_made_elsewhere_and_in_order(monkeypatch: pytest.M
 
 
 @pytest.mark.usefixtures("two")
+def test_a_run_ahead_is_made_elsewhere_and_counts_once_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is the run that would be made here; one that nobody asks for shows nowhere."""
+    job, measure = _job(), Memo(simulated)
+    expected = processes.measured(job, 0)["step_s"]
+    monkeypatch.setattr("fleetsim.job.trials.measured", lambda scenario, replication: pytest.fail("it was made here"))
+    measure.ahead(job, 0)
+    measure.ahead(job, 1)
+    assert measure.trials() == ()
+    assert measure(job, 0)["step_s"] == expected
+    assert [trial.replications for trial in measure.trials()] == [1]
+
+
+@pytest.mark.usefixtures("two")
+def test_a_run_ahead_whose_process_is_killed_is_made_here() -> None:
+    """Nobody waits for it for ever."""
+    job, measure = _job(), Memo(simulated)
+    measure.ahead(job, 0)
+    for process in list(processes._processes):
+        process._child.kill()
+    assert measure(job, 0)["step_s"] == processes.measured(job, 0)["step_s"]
+
+
+def test_nothing_runs_ahead_where_there_is_no_process() -> None:
+    """It would be made twice, or while something else waits."""
+    measure = Memo(simulated)
+    measure.ahead(_job(), 0)
+    assert not measure._ahead
+
+
+@pytest.mark.usefixtures("two")
 def test_files_are_where_this_process_is_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A scenario names its lengths in a file, from a folder that this process went to later."""
     (tmp_path / "lengths.csv").write_text("tokens\n100\n200\n300\n")
