@@ -93,6 +93,7 @@ def case(name: str) -> dict[str, Any]:
 def process_seconds(arguments: list[str], site: Path) -> float:
     """Seconds of one `fleetsim` process: the package in `site`."""
     environment = {**os.environ, "PYTHONPATH": str(site)}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # else each process would compile what it imports
     start = time.perf_counter()
     subprocess.run([*FLEETSIM, *arguments], env=environment, cwd=site, check=True, capture_output=True)
     return time.perf_counter() - start

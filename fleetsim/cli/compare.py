@@ -66,7 +66,9 @@ def compare(asked: Compare, output: ComparedOutput) -> None:
     reads = question.windows is not None
     if reads:
         working()
-    watching = progress("reading" if reads else "loading the simulator", aloud=reads, simulates=not reads)
+    watching = progress(
+        "reading" if reads else "loading the simulator", aloud=reads, simulates=not reads, searches=not reads
+    )
     with if_interrupted(lambda known, missing: _so_far(known, missing, output)), watching as watch:
         result = ask(question, watch)
     show_result(result, output.form, output.explain)

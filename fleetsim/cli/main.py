@@ -277,9 +277,10 @@ def fleetsim_command(
     11 no feasible fleet, 12 outside the calibrated range under --strict, 130 interrupted.
     """
     if context.invoked_subcommand in _SEARCHING and not {"--help", "-h"}.intersection(sys.argv):
-        from fleetsim.sim.processes import begin
+        from fleetsim.sim.processes import begin, forks
 
-        begin()  # they import while this process does
+        if not forks():
+            begin()  # they import while this process does
     if context.invoked_subcommand in _START_SLOWLY:
         # They multiply no matrices: numpy need not start a thread a core for that.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

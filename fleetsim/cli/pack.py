@@ -39,7 +39,7 @@ def pack(asked: Pack, output: Packed) -> None:
         return made
 
     question, gate, page = checked(ready, output, NUMBERS)
-    with progress("loading the simulator") as watch:
+    with progress("loading the simulator", searches=True) as watch:
         result = ask(question, watch)
     show_result(result, output.form, output.explain)
     if page is not None:

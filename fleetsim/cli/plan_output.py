@@ -108,7 +108,7 @@ def answer(ask: Callable[[Q, Watch], Recommendation], asked: Q, output: SavedOut
             show_result(known, output.form)
 
     asked, places = checked(asked, output, more)
-    with if_interrupted(so_far), progress("loading the simulator") as watch:
+    with if_interrupted(so_far), progress("loading the simulator", searches=True) as watch:
         result = ask(asked, watch)
     if places.save is not None:
         write_text(places.save, result.saved())

@@ -228,12 +228,17 @@ class _Terminal(_Counted):
 
 
 @contextmanager
-def progress(first: str, aloud: bool = False, simulates: bool = True) -> Iterator[Watch]:
+def progress(first: str, aloud: bool = False, simulates: bool = True, searches: bool = False) -> Iterator[Watch]:
     """Shows `first`, then whatever it is told, until the block ends.
 
     aloud: elsewhere than on a terminal, a line on stderr for every new text, and for how far it is now and then.
     simulates: whether the work needs the kernel; where that has not been compiled yet, a terminal says so first.
+    searches: whether it makes dozens of runs or more.
     """
+    if searches:
+        from fleetsim.sim.processes import begin
+
+        begin()  # while this is the only thread
     if not sys.stderr.isatty():
         if aloud:
             yield _PrintedLines()

@@ -66,7 +66,7 @@ def validate(asked: Validation) -> None:
             say(f"Interrupted: {missing}; what follows is of those alone.")
         show_told(asked.form, result.document, result.told, result.rows)
 
-    with if_interrupted(show), progress("loading the simulator") as watch:
+    with if_interrupted(show), progress("loading the simulator", searches=True) as watch:
         result = ask_validate(asked.case or (), asked.cases, ranges=ranges, watch=watch)
     show(result)
     if page is not None:

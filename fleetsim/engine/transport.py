@@ -85,9 +85,15 @@ def syncs_between(scenario: Scenario, fleets: Iterable[tuple[int, int]]) -> list
     sync = scenario.sync
     if sync.transport is None:
         return [sync_times(scenario) for _ in fleets]
-    own, stages_of = transfer_of(scenario), TRANSPORTS[sync.transport]
-    moved = (stages_of(replace(own, instances=n, trainer_gpus=gpus)) for n, gpus in fleets)
-    return [_pinned(sync, stages, (), "") for stages in moved]
+    moved = replace(transfer_of(scenario), instances=0, trainer_gpus=0)  # the same for all fleets
+    stages = _stages_between(sync.transport, moved, tuple(fleets))
+    return [_pinned(sync, each, (), "") for each in stages]
+
+
+@lru_cache(maxsize=64)
+def _stages_between(transport: str, moved: Transfer, fleets: tuple[tuple[int, int], ...]) -> list[Stages]:
+    """The stages of each fleet: a plan asks for the same ones at each staleness."""
+    return [TRANSPORTS[transport](replace(moved, instances=n, trainer_gpus=gpus)) for n, gpus in fleets]
 
 
 def _pinned(sync: SyncConfig, stages: Stages, derived: tuple[str, ...], text: str) -> SyncTimes:

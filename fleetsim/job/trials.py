@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Future
 from functools import cached_property, lru_cache
 from typing import Any, TypeVar
 
@@ -23,7 +24,7 @@ from fleetsim.estimates import Estimate, differs, ratio_of
 from fleetsim.job.lengths import where_longest
 from fleetsim.job.nameplate import mean_step_s
 from fleetsim.job.trainer_scaling import count_words, counted, next_count, takes_turns, trainer_gpus
-from fleetsim.sim.processes import begin, elsewhere, measured
+from fleetsim.sim.processes import begin, begun, elsewhere, measured, some_free
 from fleetsim.sim.stop import stopping
 from fleetsim.sim.threads import beside, side_by_side
 
@@ -54,13 +55,21 @@ class Memo:
     def __init__(self, measure: Measure) -> None:
         self._measure, self.simulates = measure, measure is _SIMULATOR
         self._runs: dict[tuple[Scenario, int], Mapping[str, Any]] = {}
+        self._ahead: dict[tuple[Scenario, int], Future[Mapping[str, Any] | None]] = {}
+
+    def ahead(self, scenario: Scenario, replication: int) -> None:
+        """Has a process that is free make a run that may be asked for next; a run that nobody asks for is none."""
+        key = (scenario, replication)
+        if self.simulates and some_free() and key not in self._runs and key not in self._ahead:
+            self._ahead[key] = begun(scenario, replication)
 
     def __call__(self, scenario: Scenario, replication: int) -> Mapping[str, Any]:
         """The metrics of one run."""
         key = (scenario, replication)
         found = self._runs.get(key)  # asked once: a scenario is hashed anew each time
         if found is None:
-            found = self._measure(scenario, replication)
+            found = self._ahead.pop(key).result() if key in self._ahead else None
+            found = self._measure(scenario, replication) if found is None else found
             if not stopping():
                 self._runs[key] = found
         return found
@@ -83,6 +92,12 @@ def remembered(measure: Measure) -> Memo:
     if measure is _SIMULATOR:
         begin()
     return measure if isinstance(measure, Memo) else Memo(measure)
+
+
+def run_ahead(measure: Measure, scenario: Scenario, replication: int = 0) -> None:
+    """Has a run made elsewhere that is needed soon, where a process is free and the measure remembers it."""
+    if isinstance(measure, Memo):
+        measure.ahead(scenario, replication)
 
 
 def flat(metrics: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -260,12 +275,26 @@ class Trials:
             self._trials[key] = trial_of(instances, [self._runs[instances, r] for r in range(replications)])
         return self._trials[key]
 
+    @property
+    def idle(self) -> bool:
+        """Whether a run could be made elsewhere meanwhile."""
+        return self.simulates and some_free()
+
+    def ahead(self, instances: int, replication: int = 0) -> None:
+        """Has a run made meanwhile, where `idle`: the search is likely to need it next."""
+        if self.idle and instances not in self.stuck and (instances, replication) not in self._runs:
+            run_ahead(self._measure, self._at(instances), replication)
+
+    def _at(self, instances: int) -> Scenario:
+        """The job with so many instances, as it is run."""
+        scenario = with_instances(self.scenario, instances)
+        return looked(scenario) if self._looks else scenario
+
     def _run(self, instances: int, replications: int) -> None:
         """Makes the runs that are missing, or learns that the count gets stuck."""
         missing = [r for r in range(replications) if (instances, r) not in self._runs]
         if missing:
-            scenario = with_instances(self.scenario, instances)
-            scenario = looked(scenario) if self._looks else scenario
+            scenario = self._at(instances)
             self._said(instances, 0, len(missing))
             try:
                 runs = side_by_side(

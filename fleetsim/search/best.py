@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 
 from msgspec import Struct
@@ -147,7 +147,7 @@ class _Search:
             bends={k for k in bends if k <= most},
             known=[k for k in self._looked() if k <= most], floor=self._look_floor_s,
             falls=_FALLS if AGE_ACTIONS[self._trials.scenario.admission.age_action].drops else 1.0,
-            beat=self._beat,
+            beat=self._beat, ahead=self._ahead,
         )  # fmt: skip
 
         by_look = {k: self._objective(k, self._step_s(k)) for k in self._looked()}
@@ -156,12 +156,29 @@ class _Search:
             return looked
         # Under the same draws a look misses as much of one count as of the next: who is behind by more is not run.
         long: dict[int, float] = {}
-        for k in close[:_DECIDED]:
-            missed = min((long[n] / by_look[n] for n in long), default=1.0)
+
+        def missed() -> float:
+            return min((long[n] / by_look[n] for n in long), default=1.0)
+
+        def may_be_best(k: int) -> bool:
             least_of_it = self._objective(k, self._floor_s(k)) if long else 0.0
-            if not long or max(_SURE * missed * by_look[k], least_of_it) < min(long.values()):
-                long[k] = self._objective(k, self._long(k, 1).mean("step_s"))
+            return not long or max(_SURE * missed() * by_look[k], least_of_it) < min(long.values())
+
+        for i, k in enumerate(close[:_DECIDED]):
+            if not may_be_best(k):
+                continue
+            if self._trials.idle:  # the next ones, if this one is as its look says; then the other runs of the best
+                long[k] = missed() * by_look[k]
+                for n in filter(may_be_best, close[i + 1 : _DECIDED]):
+                    self._trials.ahead(self._at(n))
+                self._trials.ahead(self._at(min(long, key=long.__getitem__)), 1)
+            long[k] = self._objective(k, self._long(k, 1).mean("step_s"))
         return min(long, key=long.__getitem__)
+
+    def _ahead(self, following: Callable[[], int | None]) -> None:
+        """Has the look after the next one made meanwhile, where a core is idle."""
+        if self._trials.idle and (k := following()) is not None:
+            self._trials.looks.ahead(self._at(k))
 
     def _worth_a_look(self) -> int:
         """The most engines that could be better than where the search starts: no step is shorter than the trainer's own

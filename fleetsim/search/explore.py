@@ -22,12 +22,13 @@ from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.transport import syncs_between
 from fleetsim.errors import StuckError
-from fleetsim.job.trials import Measure, Tell, flat, look_steps, looked
+from fleetsim.job.trials import Measure, Tell, flat, look_steps, looked, run_ahead
 from fleetsim.records import replace
 from fleetsim.search.bound import Bounds, PoolSizes
 from fleetsim.search.found import C, Found
 from fleetsim.search.front import Goal
 from fleetsim.search.shares import Candidate
+from fleetsim.sim.processes import some_free
 from fleetsim.sim.threads import side_by_side
 
 # Simulated at a time: what they find prunes the next ones.
@@ -161,6 +162,8 @@ class Search:
                     self.tally.impossible += 1
                 else:
                     chosen.append((bound, candidate, made))
+                    if some_free():  # while others are chosen
+                        run_ahead(self.measure, looked(made))
         return chosen
 
     def closer_s(self, candidate: Candidate, alike: Sequence[Candidate]) -> float:

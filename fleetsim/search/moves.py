@@ -7,7 +7,7 @@ many long runs as the job itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 
 from fleetsim.config.scenario import Scenario
@@ -123,6 +123,11 @@ class _Beside:
         found = base if name == COUNT else self.runs(lever.scenario)
         return compared(lever, found, base) if found and base else None
 
+    def look_at(self, names: Iterable[str]) -> None:
+        """Makes the looks of the job and of some levers, side by side."""
+        ways = dict.fromkeys((self.scenario, *(self.levers[name].scenario for name in names)))
+        self._search.simulated([(way, way) for way in ways])
+
     def looked(self, name: str | None = None) -> Runs:
         """A look of the job, or of it with a lever; none where it gets stuck."""
         return self.look(self.scenario if name is None else self.levers[name].scenario)
@@ -184,6 +189,7 @@ class _Moves:
         """Looks at levers that were not, what helps most at this count first, each for a count of its own: as long as
         it may save more than luck, more than the best count alone, and more than `most` others that it competes with.
         """
+        self._beside.look_at(name for name in names if name not in self._found)
         here = self._beside.looked()
         look = trial_of(self._now.instances, here)
         new = {name: runs for name in names if name not in self._found and (runs := self._beside.looked(name))}

@@ -21,7 +21,8 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from itertools import pairwise
 from math import isqrt
 
@@ -138,6 +139,7 @@ def least(
     floor: Callable[[int], float] = lambda n: 0.0,
     falls: float = 1.0,
     beat: float = math.inf,
+    ahead: Callable[[Callable[[], int | None]], None] = lambda following: None,
 ) -> int:
     """The n in 1..most with the least step_s(n)^power * price(n), from the step times of few counts.
 
@@ -146,7 +148,8 @@ def least(
     neighbouring counts that is close enough beside the best one. bends: counts where the step time may fall at once;
     none that may be best is passed over. known: counts whose step time costs nothing to ask for. floor: a step takes so
     long at least, less for more instances. falls: a step of fewer is no shorter than this share of that of more. beat:
-    only what is less than this is looked for.
+    only what is less than this is looked for. ahead: told before each step time that is asked for, how to find the
+    count after it, if the step is as those beside it let expect.
     """
     seen: dict[int, float] = {}
 
@@ -180,12 +183,39 @@ def least(
                 found.append((not near, fastest * price(low + 1), low, worth))
         return min(found)[2:] if found else None
 
-    for n in {most, min(max(1, start), most), *(n for n in known if n < most)}:
-        seen[n] = step_s(n)
-    while gap := open_gap():
+    def following() -> int | None:
+        """The count to look at next."""
+        if (gap := open_gap()) is None:
+            return None
         low, worth = gap
         # From the fewest seen downwards by halves; else the geometric middle.
         middle = min(max(low + 1, isqrt(low * (worth + 1)) if low else (min(seen) + 1) // 2), worth)
-        middle = min((n for n in bends if low < n <= worth), key=lambda n: abs(n - middle), default=middle)
-        seen[middle] = step_s(middle)
+        return min((n for n in bends if low < n <= worth), key=lambda n: abs(n - middle), default=middle)
+
+    def after(n: int) -> int | None:
+        """The count to look at after n."""
+        seen[n] = max(floor(n), likely(seen, n))
+        found = following()
+        del seen[n]
+        return found
+
+    for n in dict.fromkeys((*(n for n in known if n < most), min(max(1, start), most), most)):
+        if seen and n not in known:
+            ahead(partial(after, n))
+        seen[n] = step_s(n)
+    while (n := following()) is not None:
+        ahead(partial(after, n))
+        seen[n] = step_s(n)
     return min(sorted(seen), key=cost)
+
+
+def likely(seen: Mapping[int, float], n: int) -> float:
+    """The step of a count, by those of others: on a line between the logarithms of its neighbours, beside all of them
+    in proportion."""
+    below, above = (max((k for k in seen if k < n), default=None), min((k for k in seen if k > n), default=None))
+    if below is None or above is None:
+        near = above if below is None else below
+        assert near is not None
+        return seen[near] * near / n
+    share = math.log(n / below) / math.log(above / below)
+    return math.pow(seen[below], 1.0 - share) * math.pow(seen[above], share)

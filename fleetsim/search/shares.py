@@ -95,6 +95,7 @@ class Engines:
     value: Value
     given: frozenset[str]
     _trainers: dict[tuple[bool, int], dict[str, Any] | None] = field(default_factory=dict, repr=False)
+    _trainers_s: dict[tuple[bool, int], tuple[float, float]] = field(default_factory=dict, repr=False)
     _bases: dict[Hashable, Scenario] = field(default_factory=dict, repr=False)
     _first: dict[Hashable, Scenario] = field(default_factory=dict, repr=False)
 
@@ -170,11 +171,10 @@ class Engines:
 
     def trainer_s(self, share: Share) -> tuple[float, float]:
         """Seconds of the trainer for a step and for a token, phases included; infinite where it does not fit."""
-        found = self.trainer(share)
-        if found is None:
-            return math.inf, math.inf
-        phases = [dict(p) for p in found["trainer.phases"]]
-        return tuple(found[f"trainer.{name}"] + sum(p.get(name, 0.0) for p in phases) for name in SECONDS)
+        key = share.kind == "split", share.trainer_gpus
+        if key not in self._trainers_s:
+            self._trainers_s[key] = _trainer_s(self.trainer(share))
+        return self._trainers_s[key]
 
     def scenario_of(self, share: Share, ahead: StalenessBudget) -> Scenario | None:
         """The scenario that runs it; None where there is none.
@@ -224,6 +224,14 @@ class Engines:
         if key not in self._bases:
             self._bases[key] = with_changes(self.scenario, changes) if changes else self.scenario
         return self._bases[key]
+
+
+def _trainer_s(changes: Mapping[str, Any] | None) -> tuple[float, float]:
+    if changes is None:
+        return math.inf, math.inf
+    phases = [dict(p) for p in changes["trainer.phases"]]
+    fixed_s, per_token_s = (changes[f"trainer.{name}"] + sum(p.get(name, 0.0) for p in phases) for name in SECONDS)
+    return fixed_s, per_token_s
 
 
 class Candidate(Struct, frozen=True, eq=False):

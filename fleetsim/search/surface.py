@@ -32,7 +32,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.errors import StuckError
 from fleetsim.job.nameplate import mean_step_s
 from fleetsim.job.trainer_scaling import takes_turns
-from fleetsim.job.trials import Measure, looked
+from fleetsim.job.trials import Measure, looked, run_ahead
 from fleetsim.job.uncertainty import UNCERTAIN, Axis
 from fleetsim.sim.threads import side_by_side
 
@@ -70,7 +70,10 @@ class ShortRuns:
 
     def of(self, wanted: Iterable[tuple[int, Mapping[Axis, float]]]) -> list[ShortRun | None]:
         """One run each, side by side; None where it gets stuck."""
-        jobs = [self.job(n, moved) for n, moved in wanted]
+        jobs = []
+        for n, moved in wanted:
+            jobs.append(self.job(n, moved))
+            run_ahead(self._measure, jobs[-1])  # while others are written
         self.runs += len(jobs)
         return side_by_side(self._run, jobs)
 

@@ -1,9 +1,10 @@
 """Runs on the other cores: processes that measure what they are sent.
 
 More than half of a short run is Python, which a process does on one core at a time. So a search has a process beside it
-for each further core. They are begun where a search will follow, and are ready once they have imported what a run
-needs; until then, and wherever one cannot be had, runs are made here. Results do not depend on where a run is made.
-loky, which sweeps use, gives its first answer after 1.7 s, when many a search is over; these do after 0.5 s.
+for each further core, begun where a search will follow. On Linux, as long as this process has one thread, it is forked
+and has all that this one has imported: it answers at once. Elsewhere an interpreter is started, which must import it
+first, 0.4 s of a core; a fork beside other threads may find a lock of theirs held for ever. Until one is ready, and
+wherever none can be had, runs are made here. Results do not depend on where a run is made.
 """
 
 from __future__ import annotations
@@ -13,13 +14,15 @@ import contextlib
 import gc
 import os
 import pickle
+import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Lock, Thread
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from fleetsim.errors import StuckError
 
@@ -58,16 +61,93 @@ def measured(scenario: Scenario, replication: int) -> Mapping[str, Any]:
 # --- Here.
 
 
+def _started() -> subprocess.Popen[bytes]:
+    """Another interpreter."""
+    program = _PROGRAM.format(gc=gc.get_threshold(), path=sys.path)
+    group: Any = {"start_new_session": True} if os.name == "posix" else {"creationflags": 0x200}
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    return subprocess.Popen([sys.executable, "-c", program], **pipes, **group)
+
+
+class _Forked:
+    """This process once more, from here on: with the part of Popen's interface that is needed of it."""
+
+    def __init__(self) -> None:
+        from fleetsim.sim import binding, metrics, run  # noqa: F401 - so that it has them
+
+        (there, to), (back, here) = os.pipe(), os.pipe()
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # it must not hear one of this group's
+        try:
+            self._pid = os.fork()
+            if self._pid == 0:
+                os.close(to)  # else it would not hear the end of its parent
+                os.close(back)
+                _become(there, here, before)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        os.close(there)
+        os.close(here)
+        self.stdin, self.stdout = os.fdopen(to, "wb"), os.fdopen(back, "rb")
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        """Its exit code, None before there is one."""
+        return self._waited(os.WNOHANG)
+
+    def wait(self) -> int | None:
+        """The same, once there is one."""
+        return self._waited(0)
+
+    def kill(self) -> None:
+        """Ends it, whatever it does."""
+        if self.poll() is None:
+            os.kill(self._pid, signal.SIGKILL)
+
+    def _waited(self, how: int) -> int | None:
+        if self.returncode is None:
+            try:
+                pid, status = os.waitpid(self._pid, how)
+            except ChildProcessError:  # somebody else has waited for it
+                pid, status = self._pid, 0
+            if pid:
+                self.returncode = os.waitstatus_to_exitcode(status)
+        return self.returncode
+
+
+def _become(jobs: int, answers: int, signals: Iterable[int]) -> None:
+    """What a fork does all its life: it serves, with nothing open of its parent's streams, in a group of its own."""
+    from fcntl import F_DUPFD_CLOEXEC, fcntl
+
+    try:
+        os.setsid()
+        signal.pthread_sigmask(signal.SIG_SETMASK, signals)
+        # first out of the way: where a parent has no streams, these are numbers 0 to 2
+        mine = [fcntl(number, F_DUPFD_CLOEXEC, 3) for number in (jobs, answers, os.open(os.devnull, os.O_RDWR))]
+        for number, stream in enumerate(mine):
+            os.dup2(stream, number)
+            os.close(stream)
+        for number in {jobs, answers} - {0, 1, 2}:
+            os.close(number)
+        serve()
+    finally:
+        os._exit(1)
+
+
+def forks() -> bool:
+    """Whether `begin` would fork: on Linux, while this process has one thread, those of libraries counted."""
+    try:
+        return sys.platform == "linux" and len(os.listdir("/proc/self/task")) == 1
+    except OSError:  # no /proc is mounted
+        return False
+
+
 class _Process:
     """One process. Not in the group of this one: Ctrl-C is minded here."""
 
-    def __init__(self) -> None:
-        program = _PROGRAM.format(gc=gc.get_threshold(), path=sys.path)
-        group: Any = {"start_new_session": True} if os.name == "posix" else {"creationflags": 0x200}
-        pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-        self._child = subprocess.Popen([sys.executable, "-c", program], **pipes, **group)
-        self._to: Any = self._child.stdin
-        self._back: Any = self._child.stdout
+    def __init__(self, child: subprocess.Popen[bytes] | _Forked) -> None:
+        self._child = child
+        self._to: Any = child.stdin
+        self._back: Any = child.stdout
 
     def alive(self) -> bool:
         """Whether it has not ended."""
@@ -101,6 +181,7 @@ class _Process:
 
 _LOCK = Lock()
 _processes: list[_Process] = []
+_ready: list[_Process] = []
 _free: SimpleQueue[_Process] = SimpleQueue()
 
 
@@ -109,6 +190,7 @@ def _forgotten() -> None:
     global _LOCK, _free
     _LOCK, _free = Lock(), SimpleQueue()
     _processes.clear()
+    _ready.clear()
 
 
 if hasattr(os, "register_at_fork"):
@@ -137,20 +219,24 @@ def begin() -> None:
     from fleetsim.engine.compiled import is_compiled
 
     wanted = _wanted()
-    if wanted > 0 and is_compiled():  # one that had to compile the kernel first would come too late
-        Thread(target=_begun, args=(wanted,), daemon=True).start()
-
-
-def _begun(wanted: int) -> None:
+    if wanted <= 0 or not is_compiled():  # one that had to compile the kernel first would come too late
+        return
     with _LOCK:
         _processes[:] = [process for process in _processes if process.alive()]
-        try:
-            new = [_Process() for _ in range(wanted - len(_processes))]
-        except OSError:  # no room for another: runs are made here
-            return
-        _processes.extend(new)
+        there = len(_processes)
+        child: Callable[[], subprocess.Popen[bytes] | _Forked] = _Forked if forks() else _started
+        with contextlib.suppress(OSError):  # no room for another: runs are made here
+            while len(_processes) < wanted:
+                _processes.append(_Process(child()))
+        new = _processes[there:]
+    if new:
+        Thread(target=_awaited, args=(new,), daemon=True).start()
+
+
+def _awaited(new: Sequence[_Process]) -> None:
     for process in new:
         if process.ready():
+            _ready.append(process)
             _free.put(process)
 
 
@@ -160,8 +246,14 @@ def end() -> None:
     with _LOCK:
         ended = list(_processes)
         _processes.clear()
+        _ready.clear()
     for process in ended:
         process.end()
+
+
+def some_ready() -> bool:
+    """Whether runs are made elsewhere, be it that all processes are at work."""
+    return bool(_ready)
 
 
 def some_free() -> bool:
@@ -191,6 +283,20 @@ def elsewhere(scenario: Scenario, replication: int) -> Mapping[str, Any] | None:
     return what
 
 
+def begun(scenario: Scenario, replication: int) -> Future[Mapping[str, Any] | None]:
+    """The same without waiting for it: what `elsewhere` returns or raises."""
+    found: Future[Mapping[str, Any] | None] = Future()
+
+    def make() -> None:
+        try:
+            found.set_result(elsewhere(scenario, replication))
+        except BaseException as error:  # noqa: BLE001 - it is raised where the run is asked for
+            found.set_exception(error)
+
+    Thread(target=make, daemon=True).start()  # not one of a pool: nobody who ends waits for it
+    return found
+
+
 # --- There.
 
 
@@ -198,7 +304,7 @@ def serve(idle_s: float = _IDLE_S) -> None:
     """Measures what it is sent, until the other end is closed or nothing comes for so many seconds."""
     back, jobs = os.fdopen(os.dup(1), "wb"), SimpleQueue[Any]()
     os.dup2(2, 1)  # what anything prints is no answer
-    Thread(target=_heard, args=(jobs,), daemon=True).start()
+    Thread(target=_heard, args=(jobs, os.fdopen(os.dup(0), "rb")), daemon=True).start()
     from fleetsim.sim import binding, metrics, run  # noqa: F401 - so that they are there
 
     back.write(_READY)
@@ -210,11 +316,11 @@ def serve(idle_s: float = _IDLE_S) -> None:
     os._exit(0)
 
 
-def _heard(jobs: SimpleQueue[Any]) -> None:
+def _heard(jobs: SimpleQueue[Any], asked: BinaryIO) -> None:
     """Hears jobs while one is under way. Whoever asked may end at any time: then so does this process."""
     try:
         while True:
-            jobs.put(pickle.load(sys.stdin.buffer))
+            jobs.put(pickle.load(asked))
     finally:
         os._exit(0)
 

@@ -63,7 +63,7 @@ def side_by_side(
     def work(alone: bool) -> None:
         before = STOP.set(heard)
         if not alone:
-            over.wait(0.0 if processes.some_free() else _ALONE_S)
+            over.wait(0.0 if processes.some_ready() else _ALONE_S)
         while not over.is_set() and (i := next(waiting, None)) is not None:
             try:
                 found[i].set_result(function(items[i]))

@@ -45,6 +45,43 @@ def test_it_minimises_step_time_times_cost(work: float, floor: float, trainer: i
     assert len(asked) <= 30
 
 
+def _asked_and_told(start: int, work: float) -> tuple[list[int], list[tuple[int, int | None]], int]:
+    """The counts that were asked for, how many of them before each that was told as likely, and the answer."""
+    asked: list[int] = []
+    told: list[tuple[int, int | None]] = []
+
+    def step_s(n: int) -> float:
+        asked.append(n)
+        return max(20.0, work / n) + work / 9 / n
+
+    found = knee(default_scenario(), step_s, start, 300, ahead=lambda following: told.append((len(asked), following())))
+    without: list[int] = []
+
+    def alone(n: int) -> float:
+        without.append(n)
+        return max(20.0, work / n) + work / 9 / n
+
+    assert knee(default_scenario(), alone, start, 300) == found
+    assert without == asked
+    return asked, told, found
+
+
+@given(work=st.floats(10.0, 5000.0), start=st.integers(1, 300))
+def test_who_asks_what_is_likely_to_come_next_changes_nothing(work: float, start: int) -> None:
+    """The same answer, by the same counts in the same order."""
+    _asked_and_told(start, work)
+
+
+def test_what_comes_next_is_mostly_known() -> None:
+    """On a smooth curve, from several starts."""
+    right = of = 0
+    for start in (2, 7, 20, 60, 200):
+        asked, told, _ = _asked_and_told(start, 900.0)
+        right += sum(at + 1 < len(asked) and asked[at + 1] == n for at, n in told)
+        of += len(told) - 1  # after the last there is none
+    assert right > of / 2
+
+
 @given(groups=st.integers(2, 96), floor=st.floats(0.0, 1.0), trainer=st.integers(0, 64), start=st.integers(1, 96))
 def test_groups_that_do_not_divide_leave_valleys_of_which_the_deepest_is_found(
     groups: int, floor: float, trainer: int, start: int

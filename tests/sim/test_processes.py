@@ -33,10 +33,15 @@ def _until(true: object, what: str) -> None:
     pytest.fail(f"after a minute: not {what}")
 
 
-@pytest.fixture
-def two(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+# Interpreters that are started, and forks.
+_KINDS = [False, pytest.param(True, marks=linux)]
+
+
+@pytest.fixture(params=_KINDS, ids=["started", "forked"])
+def two(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[None]:
     """Two processes beside this one, ready."""
     monkeypatch.setenv(processes.VARIABLE, "3")
+    monkeypatch.setattr(processes, "forks", lambda: request.param)
     processes.begin()
     _until(lambda: processes._free.qsize() == 2, "ready")
     yield
@@ -87,6 +92,36 @@ def test_runs_side_by_side_are_made_elsewhere_and_in_order(monkeypatch: pytest.M
     found = side_by_side(lambda r: simulated(job, r)["step_s"], range(12))
     assert found == [processes.measured(job, r)["step_s"] for r in range(12)]
     assert len(here) < 12
+
+
+@pytest.mark.usefixtures("two")
+def test_a_run_ahead_is_made_elsewhere_and_counts_once_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is the run that would be made here; one that nobody asks for shows nowhere."""
+    job, measure = _job(), Memo(simulated)
+    expected = processes.measured(job, 0)["step_s"]
+    monkeypatch.setattr("fleetsim.job.trials.measured", lambda scenario, replication: pytest.fail("it was made here"))
+    measure.ahead(job, 0)
+    measure.ahead(job, 1)
+    assert measure.trials() == ()
+    assert measure(job, 0)["step_s"] == expected
+    assert [trial.replications for trial in measure.trials()] == [1]
+
+
+@pytest.mark.usefixtures("two")
+def test_a_run_ahead_whose_process_is_killed_is_made_here() -> None:
+    """Nobody waits for it for ever."""
+    job, measure = _job(), Memo(simulated)
+    measure.ahead(job, 0)
+    for process in list(processes._processes):
+        process._child.kill()
+    assert measure(job, 0)["step_s"] == processes.measured(job, 0)["step_s"]
+
+
+def test_nothing_runs_ahead_where_there_is_no_process() -> None:
+    """It would be made twice, or while something else waits."""
+    measure = Memo(simulated)
+    measure.ahead(_job(), 0)
+    assert not measure._ahead
 
 
 @pytest.mark.usefixtures("two")
@@ -150,6 +185,38 @@ def test_without_leave_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not processes._processes
     assert processes.elsewhere(_job(), 0) is None
     Memo(simulated)(_job(), 0)
+
+
+_BEGUN = """
+import threading
+from fleetsim.sim import processes
+if {beside}:
+    threading.Thread(target=threading.Event().wait, daemon=True).start()
+processes.begin()
+print(*(type(process._child).__name__ for process in processes._processes))
+"""
+
+
+@linux
+@pytest.mark.parametrize(("beside", "kind"), [(False, "_Forked"), (True, "Popen")])
+def test_only_one_thread_forks(beside: bool, kind: str) -> None:
+    """Another may hold a lock that nobody gives back in the child."""
+    env = os.environ | {processes.VARIABLE: "3", "OPENBLAS_NUM_THREADS": "1"}
+    program = [sys.executable, "-c", _BEGUN.format(beside=beside)]
+    assert subprocess.run(program, env=env, capture_output=True, text=True, check=True).stdout.split() == [kind] * 2
+
+
+@linux
+def test_what_is_read_of_a_pipe_stays_with_who_asked() -> None:
+    """Of a fork, standard input is its jobs, and standard output its answers; the parent's are not touched."""
+    script = (
+        "import sys; from fleetsim.sim import processes; first = sys.stdin.readline(); processes.begin()\n"
+        "import time\nwhile not processes.some_free(): time.sleep(0.01)\n"
+        "print(first + sys.stdin.read(), end='')"
+    )
+    env = os.environ | {processes.VARIABLE: "3", "OPENBLAS_NUM_THREADS": "1"}
+    ran = subprocess.run([sys.executable, "-c", script], input="a\nb\n", env=env, capture_output=True, text=True)
+    assert (ran.stdout, ran.stderr, ran.returncode) == ("a\nb\n", "", 0)
 
 
 @pytest.mark.parametrize(("said", "cores"), [("200000 100000", 2), ("50000 100000", 1), ("max 100000", 64), ("", 64)])
