@@ -166,9 +166,11 @@ def _rollout_s(scene: StepScene) -> float | None:
         return m.get("generate_s")
     batch, ready = m.get("samples"), m.get("queue_samples")
     held = m.get("sample_s_mean", m.get("group_s_mean"))
-    if held is None and m.get("rollout_window_s"):  # timed, batch by batch
-        return scene.step_s * m.get("rollout_active_s", scene.step_s) / m["rollout_window_s"]
-    if not batch or ready is None or ready < BEHIND * batch or held is None:
+    if not batch or ready is None or held is None:  # timed, batch by batch
+        active, window = m.get("rollout_active_s"), m.get("rollout_window_s")
+        # by the mean of the same rows: an evaluation lies in a step and in a window
+        return m["step_s"] * active / window if active is not None and window else None
+    if ready < BEHIND * batch:
         return None
     flying = min(max(batch, m.get("in_flight_samples", batch)), m.get("in_flight_cap_samples", math.inf))
     return held * batch / max(1.0, flying)
@@ -199,12 +201,19 @@ def _rollout(scene: StepScene) -> Iterator[StepLever]:
 
 def _beside(scene: StepScene) -> Iterator[StepLever]:
     """Evaluations and checkpoints that take a third of the time, and what no timer explains."""
-    for column, cause in (("eval_s", "evaluation"), ("checkpoint_s", "checkpoints")):
+    for column, cause in (("eval_s", "evaluation"), ("checkpoint_s", "checkpoints"), (UNEXPLAINED, "unexplained time")):
         phase = scene.account.phase(column)
-        if phase is not None and phase.share >= EVALUATES:
-            half = phase.seconds / 2
-            why = f"it takes {units.share(phase.share, 0)} of the run's time"
-            yield StepLever(cause, phase.name, column, half, half / 2, phase.seconds, why)
+        if phase is None or (column == UNEXPLAINED and phase.course.every is None):
+            continue
+        seconds = phase.beyond_usual if column == UNEXPLAINED else phase.seconds
+        share = seconds / scene.account.step_s
+        if share >= EVALUATES:
+            why = f"it takes {units.share(share, 0)} of the run's time"
+            if column == UNEXPLAINED:
+                why += (
+                    f" in no timer of the log, every {phase.course.every} steps: an evaluation or a checkpoint does so"
+                )
+            yield StepLever(cause, phase.name, column, seconds, seconds / 2, seconds, why)
     if scene.update_s <= 0:  # of a log that does not time the training, most is unexplained
         return
     for column, why in ((UNEXPLAINED, "no timer of the log has these seconds"), ("other_s", "")):

@@ -113,12 +113,15 @@ def why_slow(scene: StepScene) -> tuple[str, str]:
         ("in-flight cap", capped if cap and flying >= CAPPED * cap - m.get("group_size", 1.0) else ""),
         ("judge or tool slow", _late(scene) if "tool_s_mean" in scene.means else ""),  # timed, and not inferred
         ("straggler", _straggles(scene)),
-        ("judge or tool slow", _late(scene)),
+        # samples that wait for a place in an engine look like that, too: only a client far from its cap rules them out
+        ("judge or tool slow", _late(scene) if "in_flight_cap_samples" in m else ""),
         ("long tail", _tail(scene)),
     ):
         if shown:
             return cause, shown
     ruled = "no cap, no drops, no long tail and no slow instance shows"
+    if late := _late(scene):
+        ruled = f"{ruled}; {late}"
     if scene.account.mode == "synchronous":
         return "rollout slow", f"the trainer waits until the whole batch is generated; {ruled}"
     return "rollout slow", f"the trainer waits for samples that rollout makes beside it; {ruled}"
