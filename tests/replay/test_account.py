@@ -244,7 +244,10 @@ def test_an_evaluation_in_the_wait_makes_no_synchronous_step(tmp_path: Path) -> 
     seen = _lines(tmp_path, rows)
     assert seen.account is not None
     assert seen.account.mode == "one step off"
-    assert "trainer slow" not in [lever.cause for lever in levers_of(seen)]
+    (lever,) = levers_of(seen)
+    assert (lever.cause, lever.phase) == ("evaluation", "waiting for samples")
+    assert lever.mean == pytest.approx(60.0, rel=0.05)
+    assert cure_of(lever, seen).do == ("--eval-interval 8",)
 
 
 def test_a_trainer_that_waits_every_other_step_waits(tmp_path: Path) -> None:

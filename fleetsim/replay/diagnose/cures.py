@@ -69,7 +69,7 @@ stale samples dropped | open-instruct | async_steps=1
 ready samples fetched slowly | * | fleetsim replay ... --explain
 judge or tool slow | * | fleetsim size --run LOG --set workload.reward.latency_s=1
 judge or tool slow | verl | reward_model.launch_reward_fn_async=True
-trainer slow | * | fleetsim split --run LOG
+trainer slow | * | fleetsim size --run LOG
 trainer slow | verl | actor_rollout_ref.actor.use_dynamic_bsz=True; actor_rollout_ref.model.use_remove_padding=True
 trainer slow | trl | use_liger_kernel=True
 trainer slow | nemo-rl | policy.sequence_packing.enabled=true
@@ -103,7 +103,7 @@ weight sync slow | openrlhf | vllm.sync_backend=nccl
 weight sync slow | skyrl | generator.weight_sync_backend=nccl
 weight sync slow | areal | actor.weight_update_mode=xccl
 weight sync slow | prime-rl | weight_broadcast.type=nccl
-hand-over slow | * | fleetsim split --run LOG
+hand-over slow | * | fleetsim size --run LOG
 evaluation | * | fleetsim replay ... --explain
 evaluation | verl | trainer.test_freq={rarer}
 evaluation | trl | eval_steps={rarer}

@@ -201,18 +201,22 @@ def _rollout(scene: StepScene) -> Iterator[StepLever]:
 
 def _beside(scene: StepScene) -> Iterator[StepLever]:
     """Evaluations and checkpoints that take a third of the time, and what no timer explains."""
-    for column, cause in (("eval_s", "evaluation"), ("checkpoint_s", "checkpoints"), (UNEXPLAINED, "unexplained time")):
-        phase = scene.account.phase(column)
-        if phase is None or (column == UNEXPLAINED and phase.course.every is None):
+    account = scene.account
+    for column, cause in (("eval_s", "evaluation"), ("checkpoint_s", "checkpoints")):
+        phase = account.phase(column)
+        if phase is not None and phase.share >= EVALUATES:
+            why = f"it takes {units.share(phase.share, 0)} of the run's time"
+            yield StepLever(cause, phase.name, column, phase.seconds, phase.seconds / 2, phase.seconds, why)
+    for column, cause in ((UNEXPLAINED, "unexplained time"), ("wait_s", "evaluation" if scene.overlaps else "")):
+        phase = account.phase(column)
+        if phase is None or phase.course.every is None or not cause:
             continue
-        seconds = phase.beyond_usual if column == UNEXPLAINED else phase.seconds
-        share = seconds / scene.account.step_s
-        if share >= EVALUATES:
-            why = f"it takes {units.share(share, 0)} of the run's time"
-            if column == UNEXPLAINED:
-                why += (
-                    f" in no timer of the log, every {phase.course.every} steps: an evaluation or a checkpoint does so"
-                )
+        seconds = phase.beyond_usual
+        if seconds >= EVALUATES * account.step_s:
+            why = (
+                f"every {phase.course.every} steps {phase.name} takes {phase.course.every * seconds:.0f} s more than "
+                f"in the others, {units.share(seconds / account.step_s, 0)} of the run's time: an evaluation does so"
+            )
             yield StepLever(cause, phase.name, column, seconds, seconds / 2, seconds, why)
     if scene.update_s <= 0:  # of a log that does not time the training, most is unexplained
         return

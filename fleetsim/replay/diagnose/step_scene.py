@@ -70,9 +70,14 @@ class StepScene(Struct, frozen=True):
         return max(self.update_s, self.now(*TRAINING, "train_s"))
 
     @property
+    def overlaps(self) -> bool:
+        """Whether samples are generated beside the trainer, as far as the log says."""
+        return self.account.mode in (*OVERLAP, "unknown")
+
+    @property
     def rollout_binds(self) -> bool:
         """Whether the trainer waits for samples that are generated beside it: then its own seconds cost no step."""
-        return self.account.mode in (*OVERLAP, "unknown") and self.now("wait_s") >= WORTH * self.step_s
+        return self.overlaps and self.now("wait_s") >= WORTH * self.step_s
 
 
 def scene_of(account: Account, lengths: LengthHistogram | None, ready: float) -> StepScene:
