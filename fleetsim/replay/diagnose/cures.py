@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from fleetsim import units
 from fleetsim.records import as_dict, replace
+from fleetsim.replay.diagnose.checks.case import WORTH
 from fleetsim.replay.diagnose.finding import Check, Finding, Verdict
 from fleetsim.replay.diagnose.levers import StepLever, levers_of
 from fleetsim.replay.observe.observed import Observed
@@ -304,5 +305,7 @@ def _of_finding(finding: Finding, observed: Observed, step_s: float) -> Cure:
     if now <= mean_s / 2.0:  # that phase says nothing of it: the step does
         metric, now = "trainer.step_s", step_s
     verify = Verify(metric, max(0.0, now - mean_s), max(0.0, now - mean_s / 2.0), _AFTER)
+    if mean_s <= 0.0:  # it gives back GPUs, and no second
+        verify = Verify("trainer.step_s", 0.0, (1.0 + WORTH) * step_s, _AFTER)
     why = "; ".join(finding.evidence[:2]) or finding.title
     return Cure(CAUSE_OF[finding.check], phase, mean_s, low * step_s, high * step_s, None, why, do, verify, undo_of(do))
