@@ -200,10 +200,15 @@ def field_at(section: BaseModel, path: str) -> Any:
 
 
 def value_at(section: BaseModel, path: str) -> Any:
-    """The value at a dotted path; sections and laws as plain mappings. Raises AttributeError where there is none."""
+    """The value at a dotted path; sections and laws, also in lists, as mappings. Raises AttributeError where there is
+    none."""
     value: Any = section
     for key in path.split("."):
         value = getattr(value, key)
+    return [_plain(one) for one in value] if type(value) in (list, tuple) else _plain(value)
+
+
+def _plain(value: Any) -> Any:
     return value.model_dump(exclude_none=True) if hasattr(value, "model_dump") else value
 
 

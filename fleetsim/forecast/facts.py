@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fleetsim import units
 from fleetsim.estimates import Estimate
 from fleetsim.job.assumptions import run_assumptions
-from fleetsim.job.facts import assumed_line, checkpoint_line, evaluation_line, swing_line
+from fleetsim.job.facts import assumed_line, checkpoint_line, evaluation_line, run_differs, run_line, swing_line
 from fleetsim.job.grounds import how_sure, observed_line, rests_on
 from fleetsim.job.words import binding_words
 from fleetsim.records import as_dict
@@ -33,11 +33,13 @@ def forecast_facts(result: WholeRun) -> Facts:
     t, course, s = result.totals, result.course, result.scenario
     middle, ranges = course.middle(), result.ranges
     wide = ranges is not None and ranges.wide
+    as_run_s = course.points[0].metrics["step_s"].mean
     parts = () if ranges is None else [part.path for part in ranges.parts]
     runs = units.plural(s.run.replications, "replication")
     return facts(
         f"{s.name}: {units.plural(course.steps, 'step')} take {_span(t.hours, t.ranges['hours'])} and "
         f"{_dollars(t.usd, t.ranges['usd'])}{', a wide range' if wide else ''}.",
+        Fact("run", run_line(s, as_run_s)),
         _total(result, "hours", "hours", "number"),
         _total(result, "gpu_hours", "GPU-hours", "number", f"{units.number(t.gpu_hours)} GPU-hours", "gpus"),
         _total(result, "usd", "cost", "money"),
@@ -63,7 +65,7 @@ def forecast_facts(result: WholeRun) -> Facts:
                             f"them: off by {units.share(course.off)} of a step at most, as far as was looked"),
         explained("filling", "The first steps, in which the pipeline fills, count as any others"),
         explained("interval", _theory_words(result.interval)),
-        tone="unsure" if wide else "good",
+        tone="unsure" if wide or run_differs(s, as_run_s) else "good",
     )  # fmt: skip
 
 

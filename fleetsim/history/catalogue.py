@@ -38,6 +38,7 @@ REPLICA_LABELS = frozenset(
 
 SPECIFIC_LABELS = frozenset(
     {"finished_reason", "finish_reason", "sleep_state", "operation", "reason", "source", "is_streaming", "stage"}
+    | {"cache_source"}
 )
 """Labels that split one metric of one instance into parts, which are added up."""
 
@@ -249,7 +250,7 @@ def unreplicated(labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 _ORDER = ("pp_rank", "tp_rank", "moe_ep_rank")
-_SHARES = frozenset({"sglang:token_usage"})  # a mean over ranks; everything else is a sum
+_SHARES = frozenset({"sglang:token_usage", "sglang:page_size"})  # a mean over ranks; everything else is a sum
 _DECODED = "sglang:realtime_tokens_total"
 
 Sample = tuple[str, Mapping[str, str], Floats]
@@ -276,12 +277,18 @@ def ranks_apart(samples: Iterable[Sample]) -> Shares:
 
 
 def one_per_engine(samples: Iterable[Sample], apart: Shares) -> tuple[list[Sample], list[Note]]:
-    """The samples with one series for each of SGLang's engines; other engines' as they are."""
+    """The samples with one series for each of SGLang's engines; other engines' as they are. Of a count that it exports
+    by the requests' priority too, the whole."""
     out: list[Sample] = []
+    samples = list(samples)
+    split = any(labels.get("priority") for _, labels, _ in samples)
+    wholes = {(name, _any_priority(labels)) for name, labels, _ in samples if split and not labels.get("priority")}
     servers: dict[tuple[str, tuple[tuple[str, str], ...]], dict[str, list[tuple[tuple[int, ...], Floats]]]] = {}
     for name, labels, values in samples:
         if not name.startswith("sglang:"):
             out.append((name, labels, values))
+            continue
+        if labels.get("priority") and (name, _any_priority(labels)) in wholes:
             continue
         shares = apart.get(_server(labels), {})
         own = {k: v for k, v in labels.items() if k not in _ORDER and (k != "dp_rank" or v in shares)}
@@ -317,6 +324,10 @@ def _together(name: str, parts: Sequence[Floats]) -> Floats:
 
 def _server(labels: Mapping[str, str]) -> Server:
     return tuple(labels.get(name) for name in ("namespace", "job", "pod", "instance", "model_name"))
+
+
+def _any_priority(labels: Mapping[str, str]) -> frozenset[tuple[str, str]]:
+    return frozenset((k, v) for k, v in labels.items() if k != "priority")
 
 
 def _rank(labels: Mapping[str, str]) -> tuple[int, ...]:

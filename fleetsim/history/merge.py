@@ -152,17 +152,27 @@ def _check_trainers(rows: Sequence[Row]) -> None:
 
 
 def _configs(who: Identities, rows: Sequence[Row]) -> tuple[Mapping[str, str], ...]:
-    """Per instance the labels of its cache_config; of several (a restart with another one) the last that was seen."""
-    best: dict[int, tuple[int, Mapping[str, str]]] = {}
+    """Per instance the labels of its cache_config; of several (a restart with another one) the last that was seen. A
+    gauge's value stands under its name."""
+    best: dict[tuple[int, str], tuple[int, Mapping[str, str]]] = {}
     for match, labels, values in rows:
         if match.signal.kind != "info":
             continue
-        i, seen = who.of(labels), np.flatnonzero(~np.isnan(values))
+        metric = match.signal.metrics[match.rank].rpartition(":")[2]
+        seen = np.flatnonzero(~np.isnan(values))
         last = int(seen[-1]) if seen.size else -1
-        if i not in best or last > best[i][0]:
-            best[i] = (last, labels)
+        if metric.endswith("_info"):
+            key, tells = (who.of(labels), ""), labels
+        elif seen.size:
+            key, tells = (who.of(labels), metric), {metric: f"{values[last]:.0f}"}
+        else:
+            continue
+        if key not in best or last > best[key][0]:
+            best[key] = (last, tells)
+    said: list[dict[str, str]] = [{} for _ in who.instances]
+    for (i, _), (_, tells) in best.items():
+        said[i].update(tells)
     # SGLang's words for blocks stand under vLLM's names as well
-    said = [dict(best[i][1]) if i in best else {} for i in range(len(who.instances))]
     also = (("block_size", "page_size"), ("num_gpu_blocks", "num_pages"))
     return tuple({**{name: one[other] for name, other in also if other in one}, **one} for one in said)
 

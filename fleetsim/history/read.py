@@ -141,7 +141,7 @@ def _samples(
         series = prometheus.query_range(query.expr, float(times[0]), float(times[-1]), float(times[1] - times[0]))
         if query.mapped is not None:
             problems += wrong_answer(query.mapped, mapping[query.mapped], series)
-        into = buckets if query.coarse and not query.name.endswith("_info") else values
+        into = buckets if query.name.endswith(("_bucket", "_sum")) and query.coarse else values
         # a mapped value of the whole job has no labels that could tell against it
         whole = query.mapped is not None and BY_NAME[query.mapped].scope == "fleet"
         for one in series:

@@ -99,7 +99,7 @@ def run_log(
             if found is not None:
                 columns[entry.column] = found
                 metrics[entry.column] = _made_of(entry, values)
-    notes += derive(columns, values, known.serial(mode), known.rests.get(mode))
+    notes += derive(columns, values, steps.resumed, known.serial(mode), known.rests.get(mode))
     parts = sorted((-float(np.nansum(columns[part])), metrics[part]) for part in TRAINING if part in metrics)
     if parts and "train_s" in columns:
         large = [metric for seconds, metric in parts if seconds <= 0.01 * parts[0][0]]

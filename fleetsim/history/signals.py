@@ -2,7 +2,7 @@
 
 Sources of the metric names: vLLM `vllm/v1/metrics/loggers.py` (0.8.5 to 0.32), SGLang
 `python/sglang/srt/metrics/collector.py` (0.4.1 to 0.4.10), later `srt/observability/metrics_collector.py` (commit
-44cedc2b), TensorRT-LLM
+44cedc2b; the label cache_source and both gauges of pages: 016d8605), TensorRT-LLM
 `tensorrt_llm/metrics/collector.py` (commit 050f80de; gauges with enable_iter_perf_stats, the rest with
 return_perf_metrics), prime-rl
 `src/prime_rl/utils/metrics_server.py` (commit 6f97d6ba; its `trainer_*` gauges), verl's RL-Insight
@@ -88,8 +88,9 @@ queue_s | histogram | seconds | seconds that a request waited in the engine | vl
 # SGLang has a gauge of the last one only.
 weight_update_s | histogram | seconds | seconds of weight updates, as the engine counts them |
     vllm:rl_weight_update_operation_duration_seconds
+# SGLang 0.5.11 gave the labels up for a gauge each.
 cache_config | info |  | block_size, num_gpu_blocks (SGLang: page_size, num_pages), enable_prefix_caching, as labels |
-    vllm:cache_config_info, sglang:cache_config_info
+    vllm:cache_config_info, sglang:cache_config_info, sglang:page_size, sglang:num_pages
 [fleet]
 trainer.steps | counter | steps | optimizer steps completed (a gauge that holds the step's number will do) |
     rl_trainer_steps_total, trainer_step, rl_insight_monitor_fully_async_count_current_param_version,

@@ -2,7 +2,7 @@
 
 A `next` of the diagnosis is one line or several; those that begin with a program's name are commands. "fleetsim replay
 ..." in one of them stands for the call at hand, its source and what is known of the fleet, which only the command line
-knows: `addressed` puts it there.
+knows: `addressed` puts it there. LOG stands for what the call read.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
+from itertools import pairwise
 
 CALL = "fleetsim replay ..."
 PROGRAMS = ("fleetsim ", "kubectl ")
@@ -21,13 +22,14 @@ _OF_A_WINDOW = ("--start", "--end", "--step")
 
 
 def resolved(text: str, call: Sequence[str]) -> str:
-    """The lines with CALL replaced by the words of the call, quoted for a POSIX shell."""
+    """The lines with CALL and LOG replaced by the words of the call, quoted for a POSIX shell."""
     return "\n".join(_resolved(line, call) for line in text.splitlines())
 
 
 def _resolved(line: str, call: Sequence[str]) -> str:
     if not line.startswith(CALL):
-        return line
+        logs = [value for flag, value in pairwise(call) if flag == "--from"]
+        return re.sub(r"\bLOG\b", lambda _: shlex.quote(logs[0]), line) if is_command(line) and logs else line
     own = shlex.split(line.removeprefix(CALL))
     kept = list(call)
     for flag in _OF_A_WINDOW:

@@ -20,7 +20,8 @@ from fleetsim.cli.main import app
 from fleetsim.config.load import default_scenario
 from fleetsim.errors import EXIT_CODES
 from fleetsim.job.settings import PATHS
-from fleetsim.tell.next_lines import broken
+from fleetsim.replay.diagnose.cures import remedies
+from fleetsim.tell.next_lines import broken, resolved
 from fleetsim.workload.lengths import mean_length
 
 ROOT = Path(__file__).parents[2]
@@ -88,6 +89,14 @@ def test_examples_parse_as_they_stand(path: str) -> None:
         words = shlex.split(command)
         assert words[: 1 + len(path.split())] == ["fleetsim", *path.split()]
         COMMANDS[path].make_context(path, words[1 + len(path.split()) :])  # a flag that is none would raise here
+
+
+def test_commands_that_a_diagnosis_gives_parse_as_they_stand() -> None:
+    for rows in remedies().values():
+        for row in rows:
+            if row.startswith("fleetsim "):
+                _, path, *words = shlex.split(resolved(row, ("--from", "run.jsonl")))
+                COMMANDS[path].make_context(path, words)
 
 
 @pytest.mark.parametrize("columns", [80, 120])

@@ -39,6 +39,7 @@ def test_responses_that_grow(tmp_path: Path) -> None:
     assert abs(back.error) < 0.1
     assert back.held_error < -0.3
     assert "from 12 of 60 steps of the log (the trend: mean generated tokens" in str(found)
+    assert "Your run: " in str(found)  # what its own steps take, beside the simulated ones
     assert set(found.schedule.columns) == {"len"}  # of all its steps, as nobody said another
 
 

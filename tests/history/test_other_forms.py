@@ -89,7 +89,63 @@ def test_ms_swift_in_its_tracker_says_what_the_rest_of_a_step_was(tmp_path: Path
     log = _steps(tmp_path / "run.jsonl", "\n".join(map(json.dumps, rows)))
     assert log.framework == "ms-swift"
     assert log.columns["step_s"][4] == 40.0
-    assert log.columns["update_s"][4] == pytest.approx(40.0 - log.columns["wait_s"][4] - 2.0 - 1.0)
+    assert log.columns["logps_s"][4] == 3.0
+    assert log.columns["update_s"][4] == pytest.approx(40.0 - log.columns["wait_s"][4] - 2.0 - 1.0 - 3.0)
+
+
+@pytest.mark.parametrize(
+    ("row", "columns"),
+    [
+        # areal/trainer/rl_trainer.py: roles change places between its timers, not in them
+        (
+            {
+                "timeperf/rollout": 30.0,
+                "timeperf/train_step": 20.0,
+                "timeperf/update_weights": 2.0,
+                "timeperf/rollout_offload": 5.0,
+                "timeperf/rollout_onload": 6.0,
+                "timeperf/actor_onload": 4.0,
+            },
+            {"step_s": 67.0, "handover_s": 15.0, "wait_s": 30.0},
+        ),
+        # roll/pipeline/base_worker.py: the trainer's checkpoint, beside the step's own timers
+        (
+            {
+                "time/step_rollout": 30.0,
+                "time/step_train": 20.0,
+                "time/step_total": 90.0,
+                "time/actor_train/do_checkpoint/total": 38.0,
+            },
+            {"checkpoint_s": 38.0},
+        ),
+        # skyrl/train/fully_async_trainer.py: saving comes after the step's clock has stopped
+        (
+            {
+                "timing/step": 60.0,
+                "timing/wait_for_generation_buffer": 10.0,
+                "timing/run_training": 45.0,
+                "timing/save_checkpoints": 40.0,
+            },
+            {"step_s": 100.0, "checkpoint_s": 40.0},
+        ),
+        # open_instruct/data_loader.py: batches are prepared ahead, and wait for the trainer
+        (
+            {
+                "time/total": 200.0,
+                "time/training": 198.0,
+                "time/trainer_waiting_for_data": 0.0,
+                "time/generation_waiting_for_trainer": 150.0,
+                "time/weight_sync": 1.0,
+                "val/sequence_lengths": 5.0,
+            },
+            {"rollout_active_s": 50.0, "rollout_window_s": 200.0},
+        ),
+    ],
+    ids=["areal", "roll", "skyrl", "open-instruct"],
+)
+def test_seconds_beside_the_step_s_own_timers(tmp_path: Path, row: dict[str, float], columns: dict[str, float]) -> None:
+    log = _steps(tmp_path / "run.jsonl", "\n".join(json.dumps({"step": k, **row}) for k in range(STEPS)))
+    assert {name: log.columns[name][4] for name in columns} == pytest.approx(columns)
 
 
 def _verl(k: int, begin: str) -> str:

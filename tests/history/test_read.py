@@ -336,6 +336,32 @@ def test_sglang_ranks_are_one_instance() -> None:
     assert kinds(history) == ["other"]
 
 
+def test_an_sglang_of_2026_is_read() -> None:
+    """Pages of the KV cache in two gauges; cached tokens by their source; and, with priorities, counts of each beside
+    the whole (016d8605, srt/observability/metrics_collector.py)."""
+    server = {"job": "s", "instance": "h:30000", "model_name": "m", "engine_type": "unified"}
+    series = [
+        line("sglang:cached_tokens_total", (TIMES - START) * 100, **server, cache_source="device"),
+        line("sglang:cached_tokens_total", (TIMES - START) * 30, **server, cache_source="host"),
+    ]
+    for rank in ("0", "1"):
+        ranks = {**server, "dp_rank": rank, "tp_rank": rank, "pp_rank": "0", "moe_ep_rank": "0"}
+        series += [
+            line("sglang:realtime_tokens_total", (TIMES - START) * 500, **ranks, mode="decode"),
+            line("sglang:num_running_reqs", 3.0, **ranks, priority="1"),
+            line("sglang:num_running_reqs", 7.0, **ranks, priority="0"),
+            line("sglang:num_running_reqs", 10.0, **ranks),
+            line("sglang:page_size", 64.0, **ranks),
+            line("sglang:num_pages", 900.0, **ranks),
+        ]
+    with serving(series) as fake:
+        history = read(fake)
+    assert [str(i) for i in history.instances] == ["h:30000"]
+    assert (history.values["running"] == 20).all()
+    assert (increments(history.values["prefix_hits"], 15.0) == 15.0 * 130).all()
+    assert (history.configs[0]["block_size"], history.configs[0]["num_gpu_blocks"]) == ("64", "1800")
+
+
 @pytest.mark.parametrize(
     ("ranks", "later"),
     [({}, False), ({"engine_type": "unified", "tp_rank": "0", "pp_rank": "0"}, True)],

@@ -310,6 +310,25 @@ def test_a_resumed_run_counts_the_last_of_each_step(tmp_path: Path) -> None:
     assert "resumed" in _notes(history)
 
 
+def test_the_hours_between_a_crash_and_its_restart_are_no_step(tmp_path: Path) -> None:
+    """ms-swift's file has no seconds of a step but those between its rows; the run went back to its checkpoint."""
+    rows = [(k, 40 * k) for k in range(1, 21)] + [(k, 40 * k + 7200) for k in range(16, 41)]
+    lines = [
+        {
+            "global_step/max_steps": f"{k}/99",
+            "elapsed_time": f"{at // 60}m {at % 60}s",
+            "completions/mean_length": 500.0,
+        }
+        for k, at in rows
+    ]
+    path = tmp_path / "logging.jsonl"
+    path.write_text("\n".join(map(json.dumps, lines)))
+    log = read_run_log(path).steps
+    assert log is not None
+    assert np.isnan(log.columns["step_s"][list(log.columns["step"]).index(16)])
+    assert log.mean("step_s") == pytest.approx(40.0)
+
+
 def test_logging_intervals_and_lost_steps_are_said(tmp_path: Path) -> None:
     row = {"timing_s/step": 10.0}
     assert "stands for 5 steps" in _notes(read_run_log(_write(tmp_path, [{"step": k, **row} for k in (5, 10, 15)])))

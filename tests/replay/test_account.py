@@ -12,7 +12,7 @@ import pytest
 
 from fleetsim.history.files import read_file
 from fleetsim.replay.ask import replay
-from fleetsim.replay.diagnose.cures import remedies, remedy_for
+from fleetsim.replay.diagnose.cures import cure_of, remedies, remedy_for
 from fleetsim.replay.diagnose.levers import CAUSES, levers_of
 from fleetsim.replay.observe.account import by_lengths
 from fleetsim.replay.observe.observe import observe
@@ -199,6 +199,78 @@ def test_seconds_of_judges_that_a_log_times_are_no_slow_instance(tmp_path: Path)
             row |= {"time/step": 160.0, "time/wait_for_batch": 115.0 + n % 3, "time/forward_backward": 42.0}
             file.write(json.dumps({"step": n, **row, "progress/rollouts": 512}) + "\n")
     assert [lever.cause for lever in levers_of(observe(read_file(path)))] == ["judge or tool slow"]
+
+
+def test_what_comes_now_and_then_costs_its_mean_and_is_verified_by_it(tmp_path: Path) -> None:
+    every_fourth = np.where(np.arange(STEPS) % 4 == 3, 320.0, 0.0)
+    seen = _seen(tmp_path, testing=every_fourth)
+    (lever,) = levers_of(seen)
+    assert (lever.cause, lever.mean) == ("evaluation", pytest.approx(80.0, rel=0.05))
+    cure = cure_of(lever, seen)
+    assert cure.do == ("trainer.test_freq=8",)
+    # half as often it takes half of that, which is seen after two of its turns
+    assert cure.verify.metric == "timing_s/testing"
+    assert cure.verify.low < 40.0 < cure.verify.high < 80.0
+    assert cure.verify.after_steps == 16
+
+
+def _lines(folder: Path, rows: list[dict[str, float]]) -> Observed:
+    path = folder / "run.jsonl"
+    path.write_text("\n".join(json.dumps({"step": n, **row}) for n, row in enumerate(rows)))
+    return observe(read_file(path))
+
+
+def test_what_no_timer_has_and_comes_every_few_steps_is_named(tmp_path: Path) -> None:
+    """slime, synchronous: its evaluation has no timer and lies in the trainer's wait."""
+    rows = []
+    for n in range(STEPS):
+        rollout, other = 38.0 + RANDOM.normal(0, 1), 300.0 if n % 4 == 3 else 0.0
+        timers = {"rollout_time": rollout, "train_wait_time": rollout + 2.0 + other, "train_time": 47.0}
+        timers |= {"actor_train_time": 36.0, "update_weights_time": 1.5, "step_time": rollout + 49.0 + other}
+        rows.append({f"perf/{name}": value for name, value in timers.items()})
+    (lever,) = levers_of(_lines(tmp_path, rows))
+    assert (lever.cause, lever.mean) == ("unexplained time", pytest.approx(75.0, rel=0.05))
+    assert "every 4 steps" in lever.why
+
+
+def test_an_evaluation_in_the_wait_makes_no_synchronous_step(tmp_path: Path) -> None:
+    """slime, one step off: the wait is nothing, but where an evaluation lies in it."""
+    rows = []
+    for n in range(STEPS):
+        wait = 240.0 if n % 4 == 3 else 0.1
+        timers = {"rollout_time": 44.0 + RANDOM.normal(0, 2), "train_wait_time": wait + 1.5, "train_time": 47.0}
+        timers |= {"actor_train_time": 36.0, "update_weights_time": 1.5, "step_time": wait + 48.5}
+        rows.append({f"perf/{name}": value for name, value in timers.items()})
+    seen = _lines(tmp_path, rows)
+    assert seen.account is not None
+    assert seen.account.mode == "one step off"
+    (lever,) = levers_of(seen)
+    assert (lever.cause, lever.phase) == ("evaluation", "waiting for samples")
+    assert lever.mean == pytest.approx(60.0, rel=0.05)
+    assert cure_of(lever, seen).do == ("--eval-interval 8",)
+
+
+def test_a_trainer_that_waits_every_other_step_waits(tmp_path: Path) -> None:
+    waits = [90.0 * (n % 2) + float(RANDOM.uniform(0, 1)) if n >= STEPS // 2 else 0.1 for n in range(STEPS)]
+    rows = [{"time/step": w + 90.0, "time/wait_for_batch": w, "time/forward_backward": 88.0} for w in waits]
+    (lever,) = levers_of(_lines(tmp_path, rows))
+    assert (lever.cause, lever.since_step) == ("rollout slow", STEPS // 2 + 1)
+    assert lever.mean == pytest.approx(45.0, rel=0.1)
+
+
+@pytest.mark.parametrize(("waits", "cause"), [(44.0, "rollout slow"), (0.0, "trainer slow")])
+def test_open_instruct_says_which_side_waits(tmp_path: Path, waits: float, cause: str) -> None:
+    """Groups that wait for a place in an engine take as long as those of a slow judge: neither is told by the log."""
+    rows = []
+    for n in range(STEPS):
+        wait = waits and waits + float(RANDOM.normal(0, 2))
+        other = 0.0 if waits else 100.0 + float(RANDOM.normal(0, 2))
+        row = {"time/total": wait + 181.0, "time/training": wait + 180.0, "time/trainer_waiting_for_data": wait}
+        row |= {"time/generation_waiting_for_trainer": other, "time/weight_sync": 0.5, "time/weight_sync_max": 0.5}
+        row |= {"val/sequence_lengths": 1500.0, "val/sequence_lengths_max": 6000.0, "episode": 512.0 * n}
+        row |= {"val/total_reward_groups": 64.0, "time/group_generation_mean": 150.0}
+        rows.append(row | {"time/group_generation_max": 190.0})
+    assert [lever.cause for lever in levers_of(_lines(tmp_path, rows))] == [cause]
 
 
 def test_every_cause_has_a_remedy_for_any_framework() -> None:

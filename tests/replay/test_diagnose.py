@@ -12,6 +12,7 @@ from fleetsim.config.load import scenario_from_mapping
 from fleetsim.config.scenario import Scenario
 from fleetsim.records import replace
 from fleetsim.replay.diagnose.checks.case import Gains, round_count
+from fleetsim.replay.diagnose.cures import cures_of
 from fleetsim.replay.diagnose.diagnosis import CHECKS, diagnose
 from fleetsim.replay.diagnose.finding import Check, Finding, Verdict, pools_of, settle
 from fleetsim.replay.observe.lengths import expected_hits
@@ -516,6 +517,13 @@ def test_samples_thrown_away_and_idle_instances_are_too_many_instances() -> None
     assert finding(judged(window(**{"queue.dropped_share": 0.2})), "backlog").state == "fault"
     idle = judged(window(**{"fleet.idle_share": 0.3}))
     assert (idle.binding, idle.starves) == ("backlog", "rollout")
+    # of three instances a fifth is none, of ten it is two
+    shares = {count: window(**{"fleet.idle_share": 0.2, "fleet.instances_now": count}) for count in (3, 10)}
+    assert {count: states(seen)["backlog"] for count, seen in shares.items()} == {3: "ok", 10: "fault"}
+    (cure,) = (c for c in cures_of(shares[10], judged(shares[10])) if c.mean_s == 0.0)
+    step = shares[10].trainer.step_s
+    assert step is not None
+    assert (cure.verify.metric, cure.verify.high) == ("trainer.step_s", pytest.approx(1.01 * step.value))
 
 
 def test_colocated_pools_wait_for_nobody() -> None:

@@ -288,12 +288,12 @@ def test_slices_cover_the_window_without_overlap(span: float) -> None:
     assert (edges[0], edges[-1]) == (START, pytest.approx(START + span))
     widths = np.diff(edges)
     assert widths.min() > 0
-    if span >= 3 * 3600:
+    if span >= 3.5 * 3600:
         assert widths[:-1] == pytest.approx(3600)
         assert 1800 - 1e-6 <= widths[-1] < 5400
     elif span >= 600:
         assert widths.min() >= 599
-        assert len(widths) <= 4
+        assert len(widths) == min(4, span // 600)  # as many as a drift is told by
 
 
 def test_a_clock_that_jumps_over_a_century_makes_no_million_slices() -> None:

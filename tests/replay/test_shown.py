@@ -12,12 +12,13 @@ import pytest
 import fleetsim as fs
 from fleetsim.config.load import load_scenario, scenario_from_mapping, with_changes
 from fleetsim.config.scenario import Scenario
+from fleetsim.config.yaml_text import from_yaml
 from fleetsim.errors import InputError
 from fleetsim.frameworks.python_source import printed_config
 from fleetsim.history.run_log import read_run_log
 from fleetsim.job.uncertainty import UNCERTAIN
 from fleetsim.replay.measured_values import interval_of, measured
-from fleetsim.replay.shown import raw_paths, with_run
+from fleetsim.replay.shown import raw_paths, run_file, with_run
 from fleetsim.sim.run import simulate
 from fleetsim.sim.window import window_of
 from tests.history.verl_log import VerlJob, console
@@ -222,6 +223,20 @@ def test_a_scenario_file_keeps_what_was_observed(verl: Path, tmp_path: Path) -> 
     again = load_scenario(job.save(tmp_path / "job.yaml"))
     assert again.observed == job.scenario.observed
     assert fs.load(tmp_path / "job.yaml", trainer_step_s=9.0)["observed"] != job["observed"]
+
+
+@pytest.mark.parametrize("more", [(), ("fleet.instances=4",)])
+def test_any_log_is_written_as_a_job(tmp_path: Path, more: tuple[str, ...]) -> None:
+    """Nobody says the model: the trainer's seconds are the log's, in the phases of the estimated one."""
+    path = tmp_path / "metrics.jsonl"
+    row = {"time/total": 90.0, "time/sampling": 40.0, "time/train_step": 36.0, "time/kl_vs_base": 6.0}
+    row |= {"env/all/total_episodes": 256, "env/all/total_ac_tokens": 256 * 1100.0}
+    path.write_text("\n".join(json.dumps({"step": n, "progress/batch": n, **row}) for n in range(40)))
+    found = run_file(None, more, str(path))
+    again = scenario_from_mapping(from_yaml(found.text, "scenario"))
+    assert again.model_dump(mode="json") == scenario_from_mapping(found.raw).model_dump(mode="json")
+    assert again.trainer.phases
+    assert json.dumps(found.raw)
 
 
 def test_a_run_that_is_not_there_is_named() -> None:

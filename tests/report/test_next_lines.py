@@ -54,6 +54,13 @@ def test_the_window_of_a_next_command_is_its_own() -> None:
     assert resolved(f"{CALL} --start -24h", call) == "fleetsim replay --prometheus http://p --step 30s --start -24h"
 
 
+def test_a_command_on_a_log_names_the_log() -> None:
+    call = ("--from", "my run.jsonl", "--framework", "verl")
+    assert resolved("fleetsim size --run LOG --set a.b=1", call) == "fleetsim size --run 'my run.jsonl' --set a.b=1"
+    assert resolved("what a LOG says", call) == "what a LOG says"
+    assert resolved("fleetsim size --run LOG", ("--prometheus", "http://p")) == "fleetsim size --run LOG"
+
+
 def test_every_finding_is_addressed_and_words_stay() -> None:
     texts = (f"words:\n{CALL} --recommend", "drain rollout-5 ... soon", None)
     verdict = Verdict("trainer", "", tuple(Finding("rollout", "fault", "", (), next=t) for t in texts), None)

@@ -17,12 +17,13 @@ from fleetsim.history.step_logs.rows import RunLogTable, last_kept
 
 class TableSteps(Struct, frozen=True):
     """numbers: (n,) of the steps, rising. values: metric -> (n,), NaN where not logged. again: rows that brought a step
-    which was already there after a later one. given_up: rows of steps that the run went back behind, and has not done
-    again."""
+    which was already there after a later one. resumed: (n,) steps with which the run went on from an earlier one.
+    given_up: rows of steps that the run went back behind, and has not done again."""
 
     numbers: Floats
     values: Mapping[str, Floats]
     again: int
+    resumed: NDArray[np.bool_]
     given_up: int = 0
 
 
@@ -56,8 +57,9 @@ def steps_of_table(table: RunLogTable, known: FrameworkLog, names: Mapping[str, 
         if np.isfinite(out).any():
             values[metric] = out
     highest = np.maximum.accumulate(at[rows]) if len(rows) else at[rows]
-    again = int(((at[rows] < highest) & (first[place] < np.arange(len(rows)))).sum())
-    return TableSteps(numbers, values, again, len(every) - len(rows))
+    again = (at[rows] < highest) & (first[place] < np.arange(len(rows)))
+    resumed = np.isin(numbers, at[rows][again & (np.diff(at[rows], prepend=-np.inf) < 0)])
+    return TableSteps(numbers, values, int(again.sum()), resumed, len(every) - len(rows))
 
 
 def _put_loose(
@@ -90,11 +92,16 @@ _COUNTED = ("queue", "dropped", "in_flight", "in_flight_cap", "generated")
 
 
 def derive(
-    columns: dict[str, Floats], values: Mapping[str, Floats], serial: bool, rest: str | None = None
+    columns: dict[str, Floats],
+    values: Mapping[str, Floats],
+    resumed: NDArray[np.bool_],
+    serial: bool,
+    rest: str | None = None,
 ) -> list[Note]:
-    """Adds the columns that follow from others, and returns a note on each. serial: whether a step's parts come one
-    after the other, beside a total of its own. rest: the part that is what the others leave of a step."""
-    clocked = _step_seconds(columns, values)
+    """Adds the columns that follow from others, and returns a note on each. resumed: as of `TableSteps`. serial:
+    whether a step's parts come one after the other, beside a total of its own. rest: the part that is what the others
+    leave of a step."""
+    clocked = _step_seconds(columns, values, resumed)
     _training(columns)
     if rest is not None and rest not in columns and {"step_s", "wait_s"} <= set(columns):
         named = _named(columns, [part for part in PARTS if part != rest])
@@ -124,12 +131,13 @@ def _named(columns: Mapping[str, Floats], parts: Sequence[str]) -> Floats:
     return sum((np.nan_to_num(columns[part]) for part in parts if part in columns), np.zeros(len(columns["step"])))
 
 
-def _step_seconds(columns: dict[str, Floats], values: Mapping[str, Floats]) -> list[Note]:
+def _step_seconds(columns: dict[str, Floats], values: Mapping[str, Floats], resumed: NDArray[np.bool_]) -> list[Note]:
     clock = columns.get("time_s", next((values[r] for r in RUNNING if r in values), None))
     if "step_s" in columns or clock is None or len(clock) < 2:
         return []
     apart = np.diff(clock) / np.maximum(np.diff(columns["step"]), 1)
-    columns["step_s"] = np.r_[np.nan, np.where(apart > 0, apart, np.nan)]
+    # from the row before a restart to the first one after it the run stood still
+    columns["step_s"] = np.r_[np.nan, np.where((apart > 0) & ~resumed[1:], apart, np.nan)]
     return [Note("other", "The log has no step time: it is taken from the times between rows.")]
 
 

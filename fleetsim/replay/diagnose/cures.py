@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from fleetsim import units
 from fleetsim.records import as_dict, replace
+from fleetsim.replay.diagnose.checks.case import WORTH
 from fleetsim.replay.diagnose.finding import Check, Finding, Verdict
 from fleetsim.replay.diagnose.levers import StepLever, levers_of
 from fleetsim.replay.observe.observed import Observed
@@ -66,10 +67,10 @@ stale samples dropped | roll | async_generation_ratio=1
 stale samples dropped | prime-rl | orchestrator.concurrency.max_inflight={batch}
 stale samples dropped | skyrl | trainer.fully_async.max_staleness_steps=1
 stale samples dropped | open-instruct | async_steps=1
-ready samples fetched slowly | * | fleetsim replay --from LOG --explain
+ready samples fetched slowly | * | fleetsim replay ... --explain
 judge or tool slow | * | fleetsim size --run LOG --set workload.reward.latency_s=1
 judge or tool slow | verl | reward_model.launch_reward_fn_async=True
-trainer slow | * | fleetsim split --run LOG
+trainer slow | * | fleetsim size --run LOG
 trainer slow | verl | actor_rollout_ref.actor.use_dynamic_bsz=True; actor_rollout_ref.model.use_remove_padding=True
 trainer slow | trl | use_liger_kernel=True
 trainer slow | nemo-rl | policy.sequence_packing.enabled=true
@@ -77,19 +78,19 @@ trainer slow | roll | actor_train.use_dynamic_batching_in_train=true
 trainer slow | openrlhf | --train.dynamic_batch_enable
 trainer slow | slime | --use-dynamic-batch-size
 trainer slow | skyrl | trainer.use_sample_packing=true
-reference log-probs slow | * | fleetsim replay --from LOG --explain
+reference log-probs slow | * | fleetsim replay ... --explain
 reference log-probs slow | verl | actor_rollout_ref.ref.log_prob_use_dynamic_bsz=True;
     actor_rollout_ref.ref.fsdp_config.param_offload=False; actor_rollout_ref.actor.use_kl_loss=False
 reference log-probs slow | areal | ref.mb_spec.max_tokens_per_mb=32768; actor.kl_ctl=0
 reference log-probs slow | slime | --log-probs-max-tokens-per-gpu 32768
-log-probs slow | * | fleetsim replay --from LOG --explain
+log-probs slow | * | fleetsim replay ... --explain
 log-probs slow | verl | actor_rollout_ref.rollout.log_prob_use_dynamic_bsz=True;
     actor_rollout_ref.rollout.log_prob_max_token_len_per_gpu=32768
 log-probs slow | trl | beta=0.0
 log-probs slow | nemo-rl | policy.sequence_packing.enabled=true
 log-probs slow | areal | actor.mb_spec.max_tokens_per_mb=32768
 log-probs slow | slime | --log-probs-max-tokens-per-gpu 32768
-experience slow | * | fleetsim replay --from LOG --explain
+experience slow | * | fleetsim replay ... --explain
 experience slow | openrlhf | algo.kl.init_coef=0
 experience slow | skyrl | trainer.algorithm.use_kl_loss=false
 reward slow | * | fleetsim size --run LOG --set workload.reward.latency_s=1
@@ -103,22 +104,22 @@ weight sync slow | openrlhf | vllm.sync_backend=nccl
 weight sync slow | skyrl | generator.weight_sync_backend=nccl
 weight sync slow | areal | actor.weight_update_mode=xccl
 weight sync slow | prime-rl | weight_broadcast.type=nccl
-hand-over slow | * | fleetsim split --run LOG
-evaluation | * | fleetsim replay --from LOG --explain
+hand-over slow | * | fleetsim size --run LOG
+evaluation | * | fleetsim replay ... --explain
 evaluation | verl | trainer.test_freq={rarer}
 evaluation | trl | eval_steps={rarer}
 evaluation | nemo-rl | grpo.val_period={rarer}
 evaluation | roll | eval_steps={rarer}
 evaluation | skyrl | trainer.eval_interval={rarer}
 evaluation | slime | --eval-interval {rarer}
-checkpoints | * | fleetsim replay --from LOG --explain
+checkpoints | * | fleetsim replay ... --explain
 checkpoints | verl | trainer.save_freq={rarer}
 checkpoints | trl | save_steps={rarer}
 checkpoints | nemo-rl | checkpointing.save_period={rarer}
 checkpoints | roll | save_steps={rarer}
 checkpoints | skyrl | trainer.ckpt_interval={rarer}
 checkpoints | slime | --save-interval {rarer}
-unexplained time | * | fleetsim replay --from LOG --explain
+unexplained time | * | fleetsim replay ... --explain
 """
 
 
@@ -218,7 +219,8 @@ class Cure(Struct, frozen=True):
         yield "do", "; ".join(self.do)
         v = self.verify
         low, high = (plain(x) for x in (v.low, v.high))
-        yield "verify", f"after {v.after_steps} steps, {v.metric} should be {low} to {high}"
+        each = " a step" if self.cause in ("evaluation", "checkpoints") else ""  # not one of them
+        yield "verify", f"after {v.after_steps} steps, {v.metric} should be {low} to {high}{each}"
         yield "undo", "; ".join(self.undo)
 
 
@@ -257,8 +259,13 @@ def cure_of(lever: StepLever, observed: Observed) -> Cure:
     # steps until a change by half of these seconds stands two standard errors above the noise
     noise = (4.0 * spread / max(1e-9, lever.mean)) ** 2
     after = min(MOST_AFTER, max(FEWEST_AFTER, SETTLES + math.ceil(noise)))
+    most = lever.mean / 2.0
+    if found is not None and found.course.every is not None and lever.mean >= found.beyond_usual:
+        # what comes now and then shows in the mean of two of its turns, and half as often it gives half
+        now = account.step_s if found.metric is None else found.seconds
+        after, most = max(after, 4 * found.course.every), lever.low / 2.0
     do = remedy_for(lever.cause, account.framework, _values(lever, observed))
-    verify = Verify(metric, max(0.0, now - lever.high), max(0.0, now - lever.mean / 2.0), after)
+    verify = Verify(metric, max(0.0, now - lever.high), max(0.0, now - most), after)
     seconds = lever.mean, lever.low, lever.high
     return Cure(lever.cause, lever.phase, *seconds, lever.since_step, lever.why, do, verify, undo_of(do))
 
@@ -298,5 +305,7 @@ def _of_finding(finding: Finding, observed: Observed, step_s: float) -> Cure:
     if now <= mean_s / 2.0:  # that phase says nothing of it: the step does
         metric, now = "trainer.step_s", step_s
     verify = Verify(metric, max(0.0, now - mean_s), max(0.0, now - mean_s / 2.0), _AFTER)
+    if mean_s <= 0.0:  # it gives back GPUs, and no second
+        verify = Verify("trainer.step_s", 0.0, (1.0 + WORTH) * step_s, _AFTER)
     why = "; ".join(finding.evidence[:2]) or finding.title
     return Cure(CAUSE_OF[finding.check], phase, mean_s, low * step_s, high * step_s, None, why, do, verify, undo_of(do))

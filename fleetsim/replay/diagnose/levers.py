@@ -166,9 +166,11 @@ def _rollout_s(scene: StepScene) -> float | None:
         return m.get("generate_s")
     batch, ready = m.get("samples"), m.get("queue_samples")
     held = m.get("sample_s_mean", m.get("group_s_mean"))
-    if held is None and m.get("rollout_window_s"):  # timed, batch by batch
-        return scene.step_s * m.get("rollout_active_s", scene.step_s) / m["rollout_window_s"]
-    if not batch or ready is None or ready < BEHIND * batch or held is None:
+    if not batch or ready is None or held is None:  # timed, batch by batch
+        active, window = m.get("rollout_active_s"), m.get("rollout_window_s")
+        # by the mean of the same rows: an evaluation lies in a step and in a window
+        return m["step_s"] * active / window if active is not None and window else None
+    if ready < BEHIND * batch:
         return None
     flying = min(max(batch, m.get("in_flight_samples", batch)), m.get("in_flight_cap_samples", math.inf))
     return held * batch / max(1.0, flying)
@@ -199,12 +201,23 @@ def _rollout(scene: StepScene) -> Iterator[StepLever]:
 
 def _beside(scene: StepScene) -> Iterator[StepLever]:
     """Evaluations and checkpoints that take a third of the time, and what no timer explains."""
+    account = scene.account
     for column, cause in (("eval_s", "evaluation"), ("checkpoint_s", "checkpoints")):
-        phase = scene.account.phase(column)
+        phase = account.phase(column)
         if phase is not None and phase.share >= EVALUATES:
-            half = phase.seconds / 2
             why = f"it takes {units.share(phase.share, 0)} of the run's time"
-            yield StepLever(cause, phase.name, column, half, half / 2, phase.seconds, why)
+            yield StepLever(cause, phase.name, column, phase.seconds, phase.seconds / 2, phase.seconds, why)
+    for column, cause in ((UNEXPLAINED, "unexplained time"), ("wait_s", "evaluation" if scene.overlaps else "")):
+        phase = account.phase(column)
+        if phase is None or phase.course.every is None or not cause:
+            continue
+        seconds = phase.beyond_usual
+        if seconds >= EVALUATES * account.step_s:
+            why = (
+                f"every {phase.course.every} steps {phase.name} takes {phase.course.every * seconds:.0f} s more than "
+                f"in the others, {units.share(seconds / account.step_s, 0)} of the run's time: an evaluation does so"
+            )
+            yield StepLever(cause, phase.name, column, seconds, seconds / 2, seconds, why)
     if scene.update_s <= 0:  # of a log that does not time the training, most is unexplained
         return
     for column, why in ((UNEXPLAINED, "no timer of the log has these seconds"), ("other_s", "")):

@@ -70,9 +70,14 @@ class StepScene(Struct, frozen=True):
         return max(self.update_s, self.now(*TRAINING, "train_s"))
 
     @property
+    def overlaps(self) -> bool:
+        """Whether samples are generated beside the trainer, as far as the log says."""
+        return self.account.mode in (*OVERLAP, "unknown")
+
+    @property
     def rollout_binds(self) -> bool:
         """Whether the trainer waits for samples that are generated beside it: then its own seconds cost no step."""
-        return self.account.mode in (*OVERLAP, "unknown") and self.now("wait_s") >= WORTH * self.step_s
+        return self.overlaps and self.now("wait_s") >= WORTH * self.step_s
 
 
 def scene_of(account: Account, lengths: LengthHistogram | None, ready: float) -> StepScene:
@@ -113,12 +118,15 @@ def why_slow(scene: StepScene) -> tuple[str, str]:
         ("in-flight cap", capped if cap and flying >= CAPPED * cap - m.get("group_size", 1.0) else ""),
         ("judge or tool slow", _late(scene) if "tool_s_mean" in scene.means else ""),  # timed, and not inferred
         ("straggler", _straggles(scene)),
-        ("judge or tool slow", _late(scene)),
+        # samples that wait for a place in an engine look like that, too: only a client far from its cap rules them out
+        ("judge or tool slow", _late(scene) if "in_flight_cap_samples" in m else ""),
         ("long tail", _tail(scene)),
     ):
         if shown:
             return cause, shown
     ruled = "no cap, no drops, no long tail and no slow instance shows"
+    if late := _late(scene):
+        ruled = f"{ruled}; {late}"
     if scene.account.mode == "synchronous":
         return "rollout slow", f"the trainer waits until the whole batch is generated; {ruled}"
     return "rollout slow", f"the trainer waits for samples that rollout makes beside it; {ruled}"

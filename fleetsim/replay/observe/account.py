@@ -180,7 +180,8 @@ def mode_of(log: StepLog) -> Mode:
     columns = log.columns
     generate, wait = columns.get("generate_s"), columns.get("wait_s")
     if generate is not None and wait is not None:
-        whole, waited = sums_of(generate, wait)
+        # what a wait holds besides, as an evaluation, makes up for no other step's
+        whole, waited = sums_of(generate, np.minimum(generate, wait))
         return "synchronous" if waited >= (1.0 - _SAME) * whole else "one step off"
     if (age := log.mean("staleness_steps")) is not None:
         return "asynchronous" if age > 0.01 else "synchronous"

@@ -31,6 +31,11 @@ class Phase(Struct, frozen=True):
     course: PhaseCourse
     since_step: int | None = None
 
+    @property
+    def beyond_usual(self) -> float:
+        """Seconds of a step, on average, that its spikes add to what it usually takes."""
+        return max(0.0, self.seconds - self.course.usual)
+
 
 class Account(Struct, frozen=True):
     """The seconds of a step, by phase, the longest first.

@@ -164,15 +164,16 @@ def _share(part: float | None, whole: float | None) -> float | None:
 
 
 HOUR_S = 3600.0
-SHORT_S = 3 * HOUR_S  # below: too few hours to compare
 PARTS = 4
+SHORT_S = (PARTS - 0.5) * HOUR_S  # below: too few hours to compare
 MOST = 2000  # slices; a window of over 12 weeks, or one whose clock jumped, has longer ones
 LEAST_S = 600.0
 
 
 def edges_of(start_s: float, end_s: float) -> Floats:
-    """Bounds of the slices: hours from the start, a rest of under half an hour joined to the last; a window below three
-    hours in four equal parts, or fewer so that each has ten minutes; beyond MOST hours, slices of so many hours."""
+    """Bounds of the slices: hours from the start, a rest of under half an hour joined to the last; a window of fewer
+    than PARTS of them in PARTS equal ones, or fewer so that each has ten minutes; beyond MOST hours, slices of so many
+    hours."""
     span = end_s - start_s
     if span < SHORT_S:
         parts = int(min(PARTS, max(1, span // LEAST_S)))

@@ -155,7 +155,8 @@ def course_of(values: Floats) -> PhaseCourse:
 
 
 def _spikes(values: Floats, known: Mask) -> tuple[Mask, int | None]:
-    """Rows far above the others that come again at one distance, and that distance; none where they do not."""
+    """Rows far above the others that come again at one distance, and that distance; none where they do not. Of every
+    other row it is no spike: so a trainer waits whose two batches are made together."""
     y = values[known]
     middle = float(np.median(y))
     scatter = 1.4826 * float(np.median(np.abs(y - middle)))
@@ -169,7 +170,7 @@ def _spikes(values: Floats, known: Mask) -> tuple[Mask, int | None]:
         return high, None
     apart = np.diff(at)
     every = int(np.median(apart))
-    regular = every > 1 and np.mean(apart % every == 0) >= REGULAR
+    regular = every > 2 and np.mean(apart % every == 0) >= REGULAR
     return (high, every) if regular else (nothing, None)
 
 

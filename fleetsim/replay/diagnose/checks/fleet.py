@@ -267,7 +267,10 @@ def _too_many(case: Case, idle: float | None, evidence: list[str]) -> Reply | No
             "fleetsim replay ... --recommend", (0.0, dropped + (idle or 0.0)),
             "the fleet generates samples that nobody trains on",
         )  # fmt: skip
-    if idle is not None and idle > IDLE:
+    f = case.observed.fleet
+    # what stands idle of a small fleet may be no whole instance
+    few = f is not None and math.ceil((1.0 - (idle or 0.0)) * f.instances_now - 1e-9) >= f.instances_now
+    if idle is not None and idle > IDLE and not few:
         return Reply("fault", "more instances than the trainer needs", evidence,
             "fleetsim replay ... --recommend", (0.0, idle), TOO_LARGE,
         )  # fmt: skip
@@ -276,7 +279,6 @@ def _too_many(case: Case, idle: float | None, evidence: list[str]) -> Reply | No
         return Reply("fault", "more instances than the trainer needs", evidence,
             "fleetsim replay ... --recommend", (0.0, max(spare, idle or 0.0)), TOO_LARGE,
         )  # fmt: skip
-    f = case.observed.fleet
     light = f is not None and f.kv_use_peak is not None and f.kv_use_peak <= LIGHT and f.instances_now > 1
     if light and case.enough is None:
         evidence += _load(case)
