@@ -40,6 +40,7 @@ from fleetsim.sim.window import window_of
 from fleetsim.trainer.estimate import estimate_of
 from fleetsim.validate.case import (
     EAGER_S_PER_LAYER,
+    EAGER_S_PER_MIXTURE_LAYER,
     GROUP_CORRELATION,
     PRECISE,
     REPLICATIONS,
@@ -294,10 +295,12 @@ _RUNS = _Runs()
 
 
 def _eager(scenario: Scenario) -> tuple[StepTime, EngineLimits]:
-    """The scenario's engine without CUDA graphs."""
+    """The scenario's engine without CUDA graphs: while the host still launches, the GPU has nothing to do."""
     step_time, limits = engine_of(scenario)
-    launches_s = EAGER_S_PER_LAYER * model_shape(scenario.engine.model).layers
-    return replace(step_time, knots_s=tuple(s + launches_s for s in step_time.knots_s)), limits
+    shape = model_shape(scenario.engine.model)
+    each = EAGER_S_PER_LAYER if shape.mixture is None else EAGER_S_PER_MIXTURE_LAYER
+    launches_s = scenario.engine.slowdown * shape.layers * each
+    return replace(step_time, knots_s=tuple(max(s, launches_s) for s in step_time.knots_s)), limits
 
 
 def _capped(records: Records, steps: NDArray[Any]) -> bool:

@@ -40,9 +40,12 @@ _LONGEST_SHARE = 0.97
 # All figures are means of runs under different draws: of at most so many, and of fewer, two at least, where the
 # standard error of the seconds of a step is below this share of them.
 REPLICATIONS, PRECISE = 5, 0.005
-# Without CUDA graphs the host launches every kernel of every layer. vllm-project/vllm-omni issue 7960: 22 to 23 ms a
-# token without and 13 ms with graphs for the 28 layers of Qwen2.5-7B's shape.
-EAGER_S_PER_LAYER = 0.34e-3
+# Without CUDA graphs the host launches every kernel of every layer, and the GPU waits for it: an iteration takes no
+# less than the launches. Public seconds of a token at small batches, over the layers. Dense: 0.26 ms (Llama 3.1 8B on
+# H100, 8.4 ms, 5.1 with graphs: cloudai.pt), 0.26 and 0.29 (Llama 3 8B, sgl-project/sglang pull request 1401), 0.36
+# (Qwen3-0.6B, pytorch/torchtitan pull request 2373), 0.80 (Qwen2.5-Omni-7B on a shared A800, vllm-project/vllm-omni
+# issue 7960): the median. Mixtures launch more: Qwen3-30B-A3B, 33.9 ms, 10.0 with graphs (vllm issue 45709).
+EAGER_S_PER_LAYER, EAGER_S_PER_MIXTURE_LAYER = 0.29e-3, 0.71e-3
 
 STATED = (
     f"Output lengths are lognormal with sigma {LENGTH_SIGMA:g} of the log, cut at the published cap; the mean is the "
@@ -52,16 +55,17 @@ STATED = (
     "no GPU), times the fitted decode slowdown. Where another scalar is fitted, they are multiplied by what published "
     f"runs of the framework lost inside a job (the table below); for a release far from theirs (verl of "
     f"2025) by what runs of all frameworks lost, {slowdown_of(None):g}.",
-    "An engine that ran without CUDA graphs takes 0.34 ms per layer and iteration longer (vllm-project/vllm-omni issue "
-    "7960: 22 to 23 ms a token against 13 for 28 layers).",
+    "An iteration without CUDA graphs takes no less than its launches: 0.29 ms a layer, 0.71 ms of a mixture "
+    "(vllm-project/vllm issue 45709 and others).",
     "Seconds of the trainer's own computation come, in this order, from the arm's own published phases; from published "
     "training FLOP/s of the same paper (AReaL); from another publication of the same framework and model (NeMo-RL "
     "v0.3's table, verl's 28 % of the peak in C02); for mixtures with 3 billion active parameters from NeMo-RL v0.3's "
     "677 GPU-microseconds a token; else from the trainer's model. A trainer on other GPUs of the same kind takes time "
     "in inverse proportion to their number; in D10 and D10b, and blind, it is modelled.",
     "Weight syncs take the seconds published; where none are, those that the framework's way of moving weights comes "
-    "to. Other hand-overs take the seconds published, and none where none are. What verl of 2025 counts as generation "
-    "of a colocated step is 22.5 % hand-over (its one_step_off page: 247 of 321 s, 162 of 207 s).",
+    "to. Other hand-overs take the seconds published, and none where none are. Of what verl of 2025 counts as "
+    "generation of a colocated step 22.5 % is hand-over and waiting for the slowest rank (its one_step_off page: 247 "
+    "of 321 s, 162 of 207 s).",
     f"Every figure is the mean of {REPLICATIONS} simulated runs under different draws, or of fewer, two at least, "
     f"where these leave the seconds of a step uncertain by less than {units.share(PRECISE)}.",
     "No instance fails or is slower than the others, no reward takes time, and nothing else uses the fleet.",

@@ -5,8 +5,11 @@ In Markdown a line a case stands for its arms: the terminal and the page of --ht
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from functools import cache
+from operator import itemgetter
+from statistics import median
 from typing import Any
 
 from fleetsim import units
@@ -46,6 +49,8 @@ from fleetsim.validate.verdict import (
 
 # A sealed arm that is told within this of its first prediction is told the same.
 SAME_AS_FIRST = 0.01
+# Of those that are not, so many are named.
+MOST_MOVED = 3
 SCALARS = {
     "decode_slowdown": "decode slowdown",
     "mean_tokens": "mean output tokens",
@@ -129,12 +134,21 @@ def prose_of() -> dict[str, Any]:
 
 
 def _moved(rows: Sequence[Row]) -> Iterator[str]:
-    """Sealed arms that today's model tells otherwise than their first prediction."""
-    known = [row for row in rows if row.first is not None and row.role != "fitted"]
-    moved = [row for row in known if abs(row.predicted / (row.first or 1.0) - 1) > SAME_AS_FIRST]
-    said = [f"{r.case} {r.arm} {number(r.first or 0.0)} then, {number(r.predicted)} now" for r in moved]
-    if known:
-        yield f"First predictions of sealed arms that today's differ from: {'; '.join(said) or 'none'}."
+    """How far off sealed arms were at first, and which ones today's model tells otherwise, the most changed before."""
+    known = [(row, row.predicted / row.first) for row in rows if row.first and row.role != "fitted"]
+    if not known:
+        return
+    errors = [abs((1 + row.error) / by - 1) for row, by in known if row.error is not None]
+    beyond = sum(error > BEYOND for error in errors)
+    yield (
+        f"At first sealed arms were off by {units.share(median(errors))} in the median, {beyond} beyond "
+        f"{units.share(BEYOND, 0)}."
+    )
+    moved = sorted(((abs(math.log(by)), row) for row, by in known if abs(by - 1) > SAME_AS_FIRST), key=itemgetter(0))
+    most = [row for _, row in reversed(moved[-MOST_MOVED:])]
+    said = [f"{r.case} {r.arm} {number(r.first or 0.0)} then, {number(r.predicted)} now" for r in most]
+    if said:
+        yield f"Today {plural(len(moved), 'arm')} differ, most of all {'; '.join(said)}."
 
 
 def _lede(total: Summary, of: int) -> Iterator[str]:
@@ -215,11 +229,12 @@ def _misses(results: Sequence[CaseResult]) -> Iterator[Words]:
 
 
 def _far_blind(total: Summary) -> str | None:
-    """Arms that are far off where nothing but their configuration is known."""
+    """Cases whose arms are far off where nothing but their configuration is known."""
     if total.blind is None or not total.blind.far:
         return None
+    cases = ", ".join(dict.fromkeys(name.split()[0] for name in total.blind.far))
     beyond = f"Blind, more than {units.share(BEYOND, 0)} off"
-    return f"{beyond}: {', '.join(total.blind.far)}. `--html` gives each its cause."
+    return f"{beyond}: {plural(len(total.blind.far), 'arm')} of {cases}. `--html` gives each its cause."
 
 
 def _unpublished(results: Sequence[CaseResult]) -> Iterator[Words]:
