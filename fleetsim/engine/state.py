@@ -258,7 +258,10 @@ class World:
 
     def heard(self, samples: NDArray[Any]) -> NDArray[np.int64]:
         """Tokens that tools answer to each of these rows, all its turns together."""
-        before = np.concatenate([[0], np.cumsum(self.tool_tokens[: self.get("n_calls")], dtype=np.int64)])
+        calls = self.get("n_calls")
+        if calls == 0:
+            return np.zeros(len(samples), np.int64)
+        before = np.concatenate([[0], np.cumsum(self.tool_tokens[:calls], dtype=np.int64)])
         first = samples["first_call"]
         return np.asarray(before[first + samples["turns"] - 1] - before[first])
 

@@ -83,10 +83,14 @@ class _Forked:
                 os.close(to)  # else it would not hear the end of its parent
                 os.close(back)
                 _become(there, here, before)
+        except OSError:
+            for number in (to, back):
+                os.close(number)
+            raise
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        os.close(there)
-        os.close(here)
+            os.close(there)
+            os.close(here)
         self.stdin, self.stdout = os.fdopen(to, "wb"), os.fdopen(back, "rb")
         self.returncode: int | None = None
 

@@ -207,6 +207,22 @@ def test_only_one_thread_forks(beside: bool, kind: str) -> None:
 
 
 @linux
+def test_where_there_is_no_room_for_another_runs_are_made_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And nothing stays open."""
+
+    def refused() -> int:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setenv(processes.VARIABLE, "3")
+    monkeypatch.setattr(processes, "forks", lambda: True)
+    monkeypatch.setattr(os, "fork", refused)
+    before = len(os.listdir("/proc/self/fd"))
+    processes.begin()
+    assert not processes._processes
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+@linux
 def test_what_is_read_of_a_pipe_stays_with_who_asked() -> None:
     """Of a fork, standard input is its jobs, and standard output its answers; the parent's are not touched."""
     script = (
