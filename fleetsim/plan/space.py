@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 
 from fleetsim.config.law_numbers import budget_steps
@@ -72,14 +72,21 @@ class Space:
             room = self._room(engines)
             for ahead in ways_ahead(engines.scenario, allowed.staleness):
                 for share in engines.shares(room, ahead.on_policy):
-                    yield Candidate(engines, ahead, share)
+                    yield from self._paid([Candidate(engines, ahead, share)])
 
     def near(self, candidate: Candidate, stride: float) -> Iterator[Candidate]:
         """Plans of other counts, by so much, within the budget."""
-        return neighbours(candidate, self._room(candidate.engines), stride)
+        return self._paid(neighbours(candidate, self._room(candidate.engines), stride))
+
+    def _paid(self, candidates: Iterable[Candidate]) -> Iterator[Candidate]:
+        """Those whose own spot machines leave them within the budget, with the fewest workers and judges."""
+        return (c for c in candidates if self._fits(c, self._fewest(c.engines)))
+
+    def _fewest(self, engines: Engines) -> Scenario:
+        return engines.scenario if self.crewing is None else self.crewing.fewest
 
     def _room(self, engines: Engines) -> Room:
-        beside = engines.scenario if self.crewing is None else self.crewing.fewest
+        beside = self._fewest(engines)
         paid, price = engines.second_usd_per_h + stations_usd_per_h(beside), self.budget.price_per_h
         gpus = self.budget.gpus_of(min(engines.prices), paid, judges_gpus(beside))
         return Room(gpus, math.inf if price is None else price - paid, *engines.prices)

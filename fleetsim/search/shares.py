@@ -19,7 +19,7 @@ from fleetsim.config.load import with_changes
 from fleetsim.config.rules import broken_rules
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.tree import is_given
-from fleetsim.engine.prices import prices_of
+from fleetsim.engine.prices import Prices, prices_of
 from fleetsim.errors import InputError
 from fleetsim.frameworks.equal_parts import divides
 from fleetsim.job.derived_values import with_derived
@@ -101,9 +101,13 @@ class Engines:
 
     @cached_property
     def prices(self) -> tuple[float, float]:
-        """US dollars per hour of a rollout and of a trainer GPU."""
-        found, spot = prices_of(self.scenario), self.scenario.fleet.spot
+        """US dollars per hour of a rollout GPU, by the share of spot machines that is wanted, and of a trainer."""
+        found, spot = self._listed, self.scenario.fleet.spot
         return found.rollout + spot.share * (spot.held_share * found.spot - found.rollout), found.trainer
+
+    @cached_property
+    def _listed(self) -> Prices:
+        return prices_of(self.scenario)
 
     @cached_property
     def second_usd_per_h(self) -> float:
@@ -154,10 +158,14 @@ class Engines:
         return server_gpus(self.scenario)
 
     def usd_per_s(self, share: Share) -> float:
-        """US dollars per second of all pools; shared GPUs are paid for as rollout."""
-        rollout, trainer = self.prices
-        apart = share.trainer_gpus * trainer + self.second_usd_per_h if share.kind == "split" else 0.0
-        return (share.rollout_gpus * rollout + apart) / 3600.0
+        """US dollars per second of all pools; shared GPUs are paid for as rollout, and none is on a spot machine."""
+        found, spot, apart = self._listed, self.scenario.fleet.spot, 0.0
+        rollout = share.rollout_gpus * found.rollout
+        if share.kind == "split":
+            on_spot = spot.of(share.instances) * self.scenario.engine.gpus
+            rollout += on_spot * (spot.held_share * found.spot - found.rollout)
+            apart = share.trainer_gpus * found.trainer + self.second_usd_per_h
+        return (rollout + apart) / 3600.0
 
     def trainer(self, share: Share) -> dict[str, Any] | None:
         """The changes that give the trainer its GPUs, with its seconds there; None where it does not fit.

@@ -15,7 +15,7 @@ from fleetsim.errors import InputError, StuckError
 from fleetsim.job.trials import Measure, flat, remembered, simulated
 from fleetsim.plan.choices import ChoiceInputs
 from fleetsim.plan.plan import pareto, plan, worth_a_look
-from fleetsim.plan.space import Space
+from fleetsim.plan.space import Space, usd_per_h
 from fleetsim.records import replace
 from fleetsim.search.arrangements import divided
 from fleetsim.search.explore import Search
@@ -151,6 +151,14 @@ def test_dollars_that_one_pool_costs_less_of_are_spent_on_it() -> None:
     most = found.job.with_(instances=24 - 8 * trainer)
     assert found.numbers()["usd_per_hour"] <= 24
     assert found.mean["step_s"] <= 1.01 * most.simulate().mean["step_s"]
+
+
+def test_an_hour_of_a_plan_costs_what_its_own_spot_machines_do() -> None:
+    """Half of one instance is none, and GPUs that are shared in turn are never on spot machines."""
+    fleet: dict[str, Any] = {"batch": 16, "len": 100, "max_len": 300, "instance_tok_s": 400, "trainer_step_s": 2}
+    found = fs.plan(fs.load(trainer_gpus=1, max_staleness=1, spot=0.5, replications=1, **fleet), gpus=2)
+    for row in found.found.rows:
+        assert usd_per_h(row) == pytest.approx(3600 * row.usd / row.step_s, rel=0.05), row.choice.share.label
 
 
 def test_nothing_within_the_bound_is_lost_from_the_front() -> None:
