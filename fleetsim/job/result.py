@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from fleetsim.config.scenario import Scenario
     from fleetsim.estimates import Estimate
-    from fleetsim.job.base_job import Job
     from fleetsim.job.engine_source import EngineSource
     from fleetsim.job.metrics import Metrics
     from fleetsim.tell.document import Document, Table
@@ -303,14 +302,6 @@ class Recommendation(Briefed):
     @abstractmethod
     def saved(self) -> str:
         """What the command writes under --save: the job with the recommended fleet."""
-
-    @property
-    def job(self) -> Job:
-        """The job with the recommended fleet, as `saved` has it: what nobody gave stays so, and follows again."""
-        from fleetsim.config.load import from_yaml
-        from fleetsim.job.base_job import load
-
-        return load(from_yaml(self.saved(), "scenario"))
 
     def missed(self) -> str:
         """Which wish of the user the recommended fleet does not hold, in words; empty for none."""

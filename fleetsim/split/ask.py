@@ -114,6 +114,13 @@ class SplitResult(Recommendation):
         """The advised way, in words."""
         return self.advice.chosen.arrangement.label
 
+    @property
+    def job(self) -> Job:
+        """The advised way as a job, as `saved` has it."""
+        from fleetsim.job.base_job import read_again
+
+        return read_again(self.saved())
+
     def _asked_way(self) -> Scenario:
         """The advised way, its lengths written as the job had asked for them."""
         from fleetsim.job.lengths import as_asked
