@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 VARIABLE = "FLEETSIM_PROCESSES"
 # More than a search has runs at once.
 _MOST = 8
+# Numbers of open files from 3 to here are closed in a fork.
+_MOST_OPEN = 65_536
 # Seconds without work after which a process ends.
 _IDLE_S = 60.0
 # The first that a process says: it can be sent runs.
@@ -119,7 +121,7 @@ class _Forked:
 
 
 def _become(jobs: int, answers: int, signals: Iterable[int]) -> None:
-    """What a fork does all its life: it serves, with nothing open of its parent's streams, in a group of its own."""
+    """What a fork does all its life: it serves, with nothing open that is its parent's, in a group of its own."""
     from fcntl import F_DUPFD_CLOEXEC, fcntl
 
     try:
@@ -130,8 +132,9 @@ def _become(jobs: int, answers: int, signals: Iterable[int]) -> None:
         for number, stream in enumerate(mine):
             os.dup2(stream, number)
             os.close(stream)
-        for number in {jobs, answers} - {0, 1, 2}:
-            os.close(number)
+        os.closerange(
+            3, min(os.sysconf("SC_OPEN_MAX"), _MOST_OPEN)
+        )  # whoever is at their other ends hears of their end
         serve()
     finally:
         os._exit(1)

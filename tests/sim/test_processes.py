@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -233,6 +234,20 @@ def test_what_is_read_of_a_pipe_stays_with_who_asked() -> None:
     env = os.environ | {processes.VARIABLE: "3", "OPENBLAS_NUM_THREADS": "1"}
     ran = subprocess.run([sys.executable, "-c", script], input="a\nb\n", env=env, capture_output=True, text=True)
     assert (ran.stdout, ran.stderr, ran.returncode) == ("a\nb\n", "", 0)
+
+
+@pytest.mark.usefixtures("two")
+def test_whoever_reads_a_pipe_of_ours_hears_its_end() -> None:
+    read, write = os.pipe()
+    os.set_inheritable(write, True)
+    processes.end()
+    processes.begin()
+    _until(lambda: processes._free.qsize() >= 2, "ready")
+    os.close(write)
+    heard, _, _ = select.select([read], [], [], 20)
+    assert heard
+    assert os.read(read, 1) == b""
+    os.close(read)
 
 
 @pytest.mark.parametrize(("said", "cores"), [("200000 100000", 2), ("50000 100000", 1), ("max 100000", 64), ("", 64)])
