@@ -220,7 +220,8 @@ class Cure(Struct, frozen=True):
         v = self.verify
         low, high = (plain(x) for x in (v.low, v.high))
         each = " a step" if self.cause in ("evaluation", "checkpoints") else ""  # not one of them
-        yield "verify", f"after {v.after_steps} steps, {v.metric} should be {low} to {high}{each}"
+        within = f"{low} to {high}" if v.low > 0.0 else f"at most {high}"
+        yield "verify", f"after {v.after_steps} steps, {v.metric} should be {within}{each}"
         yield "undo", "; ".join(self.undo)
 
 
