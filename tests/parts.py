@@ -1,4 +1,4 @@
-"""Checks that are one check over many instances, and slow tests: a run takes an eighth, the next day another."""
+"""Checks that are one check over many instances, and slow tests: a run takes a twelfth, the next day another."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 import zlib
 from datetime import UTC, datetime
 
-PARTS = 8
+PARTS = 12
 ALL = 0
 # Which part, where it is not to be that of the day: 1 to PARTS, or ALL.
 VARIABLE = "FLEETSIM_TESTS_PART"
