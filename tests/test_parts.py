@@ -28,9 +28,9 @@ def test_as_many_days_as_parts_take_every_instance_once(check: str) -> None:
 
 
 def test_the_first_instances_are_of_all_parts() -> None:
-    assert {part for part in range(1, PARTS + 1) for check in map(str, range(20 * PARTS)) if takes(part, check, 0)} == set(
-        range(1, PARTS + 1)
-    )
+    assert {
+        part for part in range(1, PARTS + 1) for check in map(str, range(20 * PARTS)) if takes(part, check, 0)
+    } == set(range(1, PARTS + 1))
 
 
 def test_the_environment_goes_before_the_day(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,6 +35,7 @@ def test_readme_installs_and_sizes_in_one_command() -> None:
     commands = [line for line in README.splitlines() if line.startswith("python3 -m venv .venv ")]
     assert len(commands) == 1
     assert commands[0].endswith(".venv/bin/fleetsim size --batch 512 --len 1536")
+    assert "grep -m1 '^python3 -m venv \\.venv && ' README.md" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
 
 
 def test_figures_are_those_that_the_scripts_wrote() -> None:

@@ -36,6 +36,7 @@ def test_the_wheel_holds_code_scenarios_and_calibration(built: Path) -> None:
     } <= names
     assert not [n for n in names if n.startswith(("tests/", "docs/", "scenarios/")) or "/raw/" in n]
     assert any(n.endswith("licenses/LICENSE") for n in names)
+    assert any(n.startswith("fleetsim/engine/built/kernel-") for n in names)
 
 
 def test_the_sdist_can_be_tested(built: Path) -> None:
