@@ -40,12 +40,6 @@ _LONGEST_SHARE = 0.97
 # All figures are means of runs under different draws: of at most so many, and of fewer, two at least, where the
 # standard error of the seconds of a step is below this share of them.
 REPLICATIONS, PRECISE = 5, 0.005
-# Without CUDA graphs the host launches every kernel of every layer, and the GPU waits for it: an iteration takes no
-# less than the launches. Public seconds of a token at small batches, over the layers. Dense: 0.26 ms (Llama 3.1 8B on
-# H100, 8.4 ms, 5.1 with graphs: cloudai.pt), 0.26 and 0.29 (Llama 3 8B, sgl-project/sglang pull request 1401), 0.36
-# (Qwen3-0.6B, pytorch/torchtitan pull request 2373), 0.80 (Qwen2.5-Omni-7B on a shared A800, vllm-project/vllm-omni
-# issue 7960): the median. Mixtures launch more: Qwen3-30B-A3B, 33.9 ms, 10.0 with graphs (vllm issue 45709).
-EAGER_S_PER_LAYER, EAGER_S_PER_MIXTURE_LAYER = 0.29e-3, 0.71e-3
 
 STATED = (
     f"Output lengths are lognormal with sigma {LENGTH_SIGMA:g} of the log, cut at the published cap; the mean is the "
