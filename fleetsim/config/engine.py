@@ -165,6 +165,10 @@ class EngineConfig(ConfigSection):
         default=True,
         description="cached prompts are reused: by siblings, by all groups that share a system prompt, by later turns",
     )
+    enforce_eager: bool = Field(
+        default=False,
+        description="without CUDA graphs (SGLang: disable_cuda_graph): an iteration takes no less than its launches",
+    )
     slowdown: Annotated[float, Field(gt=0, le=1e6)] = Field(
         default=1.0,
         description="time of an iteration inside the training job over that of the engine alone (client, tokenizers, "

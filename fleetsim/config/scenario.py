@@ -140,6 +140,7 @@ _READERS: dict[str, tuple[Callable[[Scenario], bool], str]] = {
         lambda s: s.engine.kind == "roofline" and s.engine.name == "vllm",
         "a vLLM of engine.kind roofline",
     ),
+    "engine.enforce_eager": (lambda s: s.engine.kind == "roofline", "an engine of kind roofline"),
     "engine.overlap": (
         lambda s: s.engine.kind == "roofline" and s.engine.ranks > 1,
         "an engine of kind roofline whose ranks share experts (engine.dp, or prefill_dp or decode_dp)",

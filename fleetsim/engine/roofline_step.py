@@ -61,6 +61,12 @@ from fleetsim.errors import InputError, Problem
 from fleetsim.records import replace
 
 _KNOTS_PER_OCTAVE = 4
+# Without CUDA graphs the host launches every kernel of every layer, and the GPU waits for it: an iteration takes no
+# less than the launches. Public seconds of a token at small batches, over the layers. Dense: 0.26 ms (Llama 3.1 8B on
+# H100, 8.4 ms, 5.1 with graphs: cloudai.pt), 0.26 and 0.29 (Llama 3 8B, sgl-project/sglang pull request 1401), 0.36
+# (Qwen3-0.6B, pytorch/torchtitan pull request 2373), 0.80 (Qwen2.5-Omni-7B on a shared A800, vllm-project/vllm-omni
+# issue 7960): the median. Mixtures launch more: Qwen3-30B-A3B, 33.9 ms, 10.0 with graphs (vllm issue 45709).
+_LAUNCH_S, _LAUNCH_MIXTURE_S = 0.29e-3, 0.71e-3
 
 
 @lru_cache(maxsize=64)
@@ -122,6 +128,7 @@ def roofline(
     kv_blocks: int | None = None,
     block_size: int | None = None,
     max_model_len: int | None = None,
+    enforce_eager: bool = False,
     disaggregation: Mapping[str, Any] | DisaggregationConfig | None = None,
     curves: Curves | None = None,
 ) -> tuple[StepTime, EngineLimits]:
@@ -144,7 +151,7 @@ def roofline(
             "tp": tp, "dtype": dtype, "gpu_memory_utilization": gpu_memory_utilization, "kv_dtype": kv_dtype, "dp": dp,
             "pp": pp, "dcp": dcp, "expert_exchange": expert_exchange, "overlap": overlap, "entry_point": entry_point,
             "max_num_seqs": max_num_seqs, "max_num_batched_tokens": max_num_batched_tokens, "kv_blocks": kv_blocks,
-            "block_size": block_size,
+            "block_size": block_size, "enforce_eager": enforce_eager,
         }  # fmt: skip
         section = sides_of(disaggregation, name=engine, **asked)
         return _two_sides(section, spec, shape, curves, {**asked, "max_model_len": max_model_len})
@@ -184,7 +191,14 @@ def roofline(
         rule = f"at most the {limits.kv_tokens} tokens of KV cache on {spec.name} {layout.text}"
         raise InputError([Problem("max_model_len", max_model_len, rule, "lower max_model_len or raise tp")])
     found = curves or shipped_curves()
-    return roofline_step_time(spec, shape, layout, dtype, found, max(tokens, seqs), engine, kv_dtype), limits
+    step_time = roofline_step_time(spec, shape, layout, dtype, found, max(tokens, seqs), engine, kv_dtype)
+    return _launched(step_time, shape) if enforce_eager else step_time, limits
+
+
+def _launched(step_time: StepTime, shape: ModelShape) -> StepTime:
+    """The same without CUDA graphs: while the host still launches, the GPU has nothing to do."""
+    least_s = shape.layers * (_LAUNCH_S if shape.mixture is None else _LAUNCH_MIXTURE_S)
+    return replace(step_time, knots_s=tuple(max(s, least_s) for s in step_time.knots_s))
 
 
 def _two_sides(

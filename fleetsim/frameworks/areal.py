@@ -242,6 +242,7 @@ def _engine(draft: Draft, engine: str) -> None:
         draft.put("engine.name", engine, Read("rollout.backend", engine, True), back=one_of({}))
     key = "vllm.gpu_memory_utilization" if engine == "vllm" else "sglang.mem_fraction_static"
     draft.take("engine.gpu_memory_utilization", draft.number(key, default=0.9, most=1.0))
+    common.eager(draft, "vllm.enforce_eager" if engine == "vllm" else "sglang.disable_cuda_graph")
     if engine == "vllm":
         draft.take("engine.max_num_seqs", draft.count("vllm.max_num_seqs", default=256))
         off = draft.flag("vllm.no_enable_prefix_caching", default=True)

@@ -187,6 +187,11 @@ def engine_limits(draft: Draft, section: str) -> None:
         draft.said(f"engine.{key}", f"{section}{key}")
 
 
+def eager(draft: Draft, *keys: str) -> None:
+    """Whether engines run without CUDA graphs: with them by the default of every framework."""
+    draft.take("engine.enforce_eager", draft.flag(*keys, default=False), unless=False)
+
+
 def barrier(draft: Draft, why: str) -> None:
     """Whole batches, one after the other: at a sync nothing is in flight."""
     draft.semantics("admission.law", "barrier", why)

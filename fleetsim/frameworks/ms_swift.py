@@ -98,6 +98,7 @@ def _rollout(draft: Draft, gpus: Read[int], samples: Read[int]) -> None:
     draft.take("engine.gpu_memory_utilization", share)
     draft.take("engine.prefix_caching", draft.flag(*(f"{k}vllm_enable_prefix_caching" for k in keys), default=True))
     draft.said("engine.max_num_seqs", *(f"{k}vllm_max_num_seqs" for k in keys))
+    common.eager(draft, *(f"{k}vllm_enforce_eager" for k in keys))
     common.entry_point(draft, "llm", "vLLM's engine in the framework's own processes")
     equal_parts(draft)
     if mode.value == "colocate":

@@ -9,7 +9,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from fleetsim.frameworks import recipe, roles
-from fleetsim.frameworks.common import engine_name, weights_type
+from fleetsim.frameworks.common import eager, engine_name, weights_type
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.reading import NODE_GPUS, Read, nodes_of, on_nodes, one_of, parts_of, times
 
@@ -112,6 +112,8 @@ def put_pools(draft: Draft, beside: Beside) -> None:
     draft.put("fleet.instances", instances, gpus, each, back=way)
     engine_name(draft, backend, _ENGINES)
     _types(draft, section)
+    if name in ("vllm_cfg", "sglang_cfg"):
+        eager(draft, f"{section}.{'enforce_eager' if name == 'vllm_cfg' else 'disable_cuda_graph'}")
     word = "mem_fraction_static" if backend.value == "sglang" else "gpu_memory_utilization"
     share = draft.number(f"{section}.{word}", f"{GENERATION}.vllm_cfg.{word}", default=0.6, most=1.0)
     draft.put("engine.gpu_memory_utilization", share.value, share)

@@ -100,6 +100,7 @@ def _gpus(draft: Draft) -> None:
     draft.semantics("fleet.placement", "disaggregated", "the engines have GPUs of their own")
     draft.take("engine.gpu_memory_utilization", draft.number("vllm_gpu_memory_utilization", default=0.9, most=1.0))
     draft.take("engine.prefix_caching", draft.flag("vllm_enable_prefix_caching", default=False))
+    common.eager(draft, "vllm_enforce_eager")
     # open_instruct/vllm_utils.py: AsyncLLMEngine.from_engine_args, vLLM 0.19.1
     common.entry_point(draft, "async_engine", "vLLM is started from engine arguments")
 

@@ -116,6 +116,7 @@ def _gpus(draft: Draft, is_async: bool, together: Read[bool]) -> None:
     draft.take("engine.gpu_memory_utilization", draft.number(*keys, default=0.95, most=1.0))
     keys = ("vllm.enable_prefix_caching", "enable_prefix_caching")
     draft.take("engine.prefix_caching", draft.flag(*keys, default=False))
+    common.eager(draft, "vllm.enforce_eager", "enforce_eager")
     # openrlhf/trainer/ray/vllm_engine.py: AsyncLLMEngine.from_engine_args, vLLM 0.27.1
     common.entry_point(draft, "async_engine", "vLLM is started from engine arguments")
 

@@ -190,6 +190,7 @@ def _gpus(draft: Draft) -> int:
     # src/prime_rl/inference/vllm/server.py: vLLM's own run_server, vLLM 0.26
     common.entry_point(draft, "api_server", "vLLM runs as an API server")
     common.engine_limits(draft, "inference.vllm.")
+    common.eager(draft, "inference.vllm.enforce_eager", "inference.model.enforce_eager")
     draft.take("engine.prefix_caching", draft.flag("inference.vllm.enable_prefix_caching", default=True))
     vllm_drafts(draft, "inference.vllm.speculative_config.", "inference.vllm.speculative_config")
     return instances

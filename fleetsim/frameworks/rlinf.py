@@ -42,6 +42,7 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     share = draft.number("rollout.gpu_memory_utilization", default=0.9, most=1.0)
     draft.where_said("engine.gpu_memory_utilization", share, share.key)
     draft.said("engine.max_num_seqs", "rollout.max_running_requests")
+    common.eager(draft, "rollout.enforce_eager")
     if draft.values.get("engine.name") == "vllm":
         common.entry_point(draft, "async_engine", "vLLM is started from its configuration")
         draft.take("engine.prefix_caching", draft.flag("rollout.vllm.enable_prefix_caching", default=True))

@@ -262,6 +262,7 @@ def _gpus(draft: Draft) -> None:
     key = "mem_fraction_static" if engine.value == "sglang" else "gpu_memory_utilization"
     said = share if share.given else Read(f"{config}.{key}", 0.9, False)
     draft.where_said("engine.gpu_memory_utilization", said, said.key)
+    common.eager(draft, f"{config}.{'disable_cuda_graph' if engine.value == 'sglang' else 'enforce_eager'}")
     untrained = f"{config}: a drafter that ROLL does not train"
     if engine.value == "vllm":
         # roll/third_party/vllm/__init__.py: UsageContext.ENGINE_CONTEXT; roll/distributed/strategy/vllm_strategy.py

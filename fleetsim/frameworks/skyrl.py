@@ -160,6 +160,7 @@ def _engine(draft: Draft) -> None:
     draft.take("engine.gpu_memory_utilization", draft.number(f"{ENGINE}.gpu_memory_utilization", default=0.8, most=1.0))
     draft.take("engine.max_num_seqs", draft.count(f"{ENGINE}.max_num_seqs", default=1024))
     draft.take("engine.max_num_batched_tokens", draft.count(f"{ENGINE}.max_num_batched_tokens", default=8192))
+    common.eager(draft, f"{ENGINE}.enforce_eager")
     common.weights_type(draft, f"{ENGINE}.engine_init_kwargs.quantization")
     draft.take("engine.prefix_caching", draft.flag(f"{ENGINE}.enable_prefix_caching", default=True))
     # Megatron sends merged weights (skyrl/train/entrypoints/main_base.py)

@@ -125,6 +125,7 @@ def _gpus(draft: Draft, async_: bool) -> tuple[int, int]:
         draft.put("engine.max_num_batched_tokens", whole.value, chunk, whole, why=why, back=whole.written)
     off = draft.flag("sglang_disable_radix_cache", default=False)
     draft.put("engine.prefix_caching", not off.value, off, back=turned(off))
+    common.eager(draft, "sglang_disable_cuda_graph")
     sglang_drafts(draft, "sglang_", draft.flag("enable_mtp_training", default=False))
     return instances, ranks
 

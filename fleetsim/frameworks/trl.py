@@ -221,6 +221,7 @@ def _server(draft: Draft) -> None:
     else:
         draft.could("engine.prefix_caching", True, prefix.written, True)
     common.engine_limits(draft, "vllm_serve.")
+    common.eager(draft, "vllm_serve.enforce_eager")
     vllm_drafts(draft, "vllm_serve.speculative_config.", "vllm_serve.speculative_config")
 
 

@@ -61,7 +61,6 @@ NOTES = {
     rf"(^|[._])({_MICRO})$": "micro-batches do not change what is counted: the trainer's seconds per token do",
     r"(sequence_packing(\.enabled)?|pack_length|token_budget)$":
         "packing: the trainer's seconds per token say how well it works",
-    r"enforce_eager$": "decoding without CUDA graphs is slower than what is simulated",
     r"(max_model_len|context_length)$": "only the length caps are kept",
     rf"{_ENGINE}expert_parallel_size$|sglang[._]((enable_)?ep_moe|ep_size|enable_ep_moe)$":
         "expert parallelism inside an instance",

@@ -97,6 +97,7 @@ def _engine(draft: Draft) -> None:
     draft.take("engine.gpu_memory_utilization", memory)
     draft.take("engine.max_num_seqs", draft.count(f"{ROLLOUT}.max_num_seqs", default=256))
     draft.take("engine.max_num_batched_tokens", draft.count(f"{ROLLOUT}.max_num_batched_tokens", default=8192))
+    common.eager(draft, f"{ROLLOUT}.enforce_eager")
     common.weights_type(draft, f"{ROLLOUT}.quantization")
     draft.take("engine.prefix_caching", draft.flag(f"{ROLLOUT}.enable_prefix_caching", default=True))
     _put_drafts(draft, sglang=draft.values.get("engine.name") == "sglang")

@@ -131,6 +131,7 @@ def _roofline_of(engine: EngineConfig, shape: ModelShape) -> Engine:
         max_num_batched_tokens=engine.max_num_batched_tokens,
         kv_blocks=engine.kv_blocks,
         block_size=engine.block_size,
+        enforce_eager=engine.enforce_eager,
     )
 
 

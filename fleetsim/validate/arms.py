@@ -18,10 +18,7 @@ from fleetsim.config.load import scenario_from_mapping, with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.tree import put
 from fleetsim.config.workload import Lognormal
-from fleetsim.engine.limits import EngineLimits
-from fleetsim.engine.model.names import model_shape
 from fleetsim.engine.slowdown import slowdown_of
-from fleetsim.engine.step_time import StepTime
 from fleetsim.errors import InputError
 from fleetsim.frameworks.common import entry_point_of
 from fleetsim.job.derived_values import SECONDS as TRAINER_SECONDS
@@ -31,7 +28,6 @@ from fleetsim.job.nameplate import mean_step_s
 from fleetsim.job.uncertainty import Axis
 from fleetsim.records import field_names, replace
 from fleetsim.sim.binding import SMALL_WAIT
-from fleetsim.sim.engines import engine_of
 from fleetsim.sim.metrics import numbers_of
 from fleetsim.sim.records import Records
 from fleetsim.sim.run import simulate
@@ -39,8 +35,6 @@ from fleetsim.sim.stop import stopping
 from fleetsim.sim.window import window_of
 from fleetsim.trainer.estimate import estimate_of
 from fleetsim.validate.case import (
-    EAGER_S_PER_LAYER,
-    EAGER_S_PER_MIXTURE_LAYER,
     GROUP_CORRELATION,
     PRECISE,
     REPLICATIONS,
@@ -153,6 +147,8 @@ def _made(
     raw.setdefault("run", {})
     raw["run"] = {"steps": case.steps, "replications": 1, **raw["run"]}
     put(raw, "engine.slowdown", slowdown)
+    if case.eager:
+        put(raw, "engine.enforce_eager", True)
     point = entry_point_of(case.framework, asynchronous=raw.get("admission", {}).get("law", "barrier") != "barrier")
     if point != "api_server" and raw["engine"].get("name", "vllm") == "vllm":
         raw["engine"].setdefault("entry_point", point)
@@ -237,7 +233,7 @@ def _error(runs: Sequence[Figures]) -> float:
 def figures_at(case: PublishedCase, arm: Arm, scenario: Scenario, replication: int) -> Figures:
     """Of one run. Where the source counts the hand-over of the GPUs as generation, that share of it is added to each
     step."""
-    run = _RUNS.of(scenario.model_copy(update={"name": "", "assumed": ()}), case.eager, replication)
+    run = _RUNS.of(scenario.model_copy(update={"name": "", "assumed": ()}), replication)
     gen_s = run.wait_s / (1 - arm.handover_share)
     step_s = run.step_s + gen_s - run.wait_s
     return replace(
@@ -250,9 +246,9 @@ def figures_at(case: PublishedCase, arm: Arm, scenario: Scenario, replication: i
     )
 
 
-def _run(scenario: Scenario, eager: bool, replication: int) -> Figures:
+def _run(scenario: Scenario, replication: int) -> Figures:
     """Of one run, without hand-overs."""
-    records = simulate(scenario, replication=replication, engine=_eager(scenario) if eager else None)
+    records = simulate(scenario, replication=replication)
     window = window_of(records)
     numbers = numbers_of(records, window)
     step_s = numbers["step_s"]
@@ -274,13 +270,13 @@ class _Runs:
     """Runs that were simulated: equal scenarios of any arms, cases and fits are simulated once."""
 
     def __init__(self) -> None:
-        self._done: dict[tuple[Scenario, bool, int], Figures] = {}
-        self._locks: defaultdict[tuple[Scenario, bool, int], Lock] = defaultdict(Lock)
+        self._done: dict[tuple[Scenario, int], Figures] = {}
+        self._locks: defaultdict[tuple[Scenario, int], Lock] = defaultdict(Lock)
         self._lock = Lock()
 
-    def of(self, scenario: Scenario, eager: bool, replication: int) -> Figures:
+    def of(self, scenario: Scenario, replication: int) -> Figures:
         """Raises KeyboardInterrupt once the user has asked to stop: of what is left none is begun."""
-        key = (scenario, eager, replication)
+        key = (scenario, replication)
         with self._lock:
             mine = self._locks[key]
         with mine:  # another thread may be at it
@@ -292,15 +288,6 @@ class _Runs:
 
 
 _RUNS = _Runs()
-
-
-def _eager(scenario: Scenario) -> tuple[StepTime, EngineLimits]:
-    """The scenario's engine without CUDA graphs: while the host still launches, the GPU has nothing to do."""
-    step_time, limits = engine_of(scenario)
-    shape = model_shape(scenario.engine.model)
-    each = EAGER_S_PER_LAYER if shape.mixture is None else EAGER_S_PER_MIXTURE_LAYER
-    launches_s = scenario.engine.slowdown * shape.layers * each
-    return replace(step_time, knots_s=tuple(max(s, launches_s) for s in step_time.knots_s)), limits
 
 
 def _capped(records: Records, steps: NDArray[Any]) -> bool:

@@ -26,6 +26,10 @@ from fleetsim.workload.lengths import limited_mean
 # Spread of the log of the output length. Two GSM8K runs of marin-community/marin issue 8936 publish mean and truncated
 # share at caps of 2048 and 4096: a capped lognormal through both has sigma 0.875 and 0.905. p99 / median = 10
 # (arXiv 2510.12633) is 0.99, longest / median = 25 to 32 of 1,024 samples (RollPacker, NSDI 2026) 1.04 to 1.12.
+# It is no function of mean over cap. Mean and cut share of a step in aishukamal/rl-time-slicing at 6a343557756d, of
+# verl's logs: 0.72 to 0.76 where the mean is 0.09 to 0.14 of the cap (7B, math), 0.64 at 0.51 and 1.03 at 0.73 (1.5B
+# distilled, math, caps of 16k and 8k), 0.33 at 0.70 (the same model, code). With its own, D01's longer arm is predicted
+# 1.9 % short for 5.4 % long, and D03's two arms worse: 8.0 for 4.8 %, -7.0 for -5.8 %.
 LENGTH_SIGMA = 0.9
 # Siblings of a group resemble each other in length (RollPacker section 3, Seer), but nobody publishes a coefficient.
 # Public logs say how much (aishukamal/rl-time-slicing at 6a343557756d): the mean of a step varies between steps with
@@ -40,12 +44,6 @@ _LONGEST_SHARE = 0.97
 # All figures are means of runs under different draws: of at most so many, and of fewer, two at least, where the
 # standard error of the seconds of a step is below this share of them.
 REPLICATIONS, PRECISE = 5, 0.005
-# Without CUDA graphs the host launches every kernel of every layer, and the GPU waits for it: an iteration takes no
-# less than the launches. Public seconds of a token at small batches, over the layers. Dense: 0.26 ms (Llama 3.1 8B on
-# H100, 8.4 ms, 5.1 with graphs: cloudai.pt), 0.26 and 0.29 (Llama 3 8B, sgl-project/sglang pull request 1401), 0.36
-# (Qwen3-0.6B, pytorch/torchtitan pull request 2373), 0.80 (Qwen2.5-Omni-7B on a shared A800, vllm-project/vllm-omni
-# issue 7960): the median. Mixtures launch more: Qwen3-30B-A3B, 33.9 ms, 10.0 with graphs (vllm issue 45709).
-EAGER_S_PER_LAYER, EAGER_S_PER_MIXTURE_LAYER = 0.29e-3, 0.71e-3
 
 STATED = (
     f"Output lengths are lognormal with sigma {LENGTH_SIGMA:g} of the log, cut at the published cap; the mean is the "

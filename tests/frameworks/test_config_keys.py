@@ -19,7 +19,7 @@ KEYS = Path(__file__).parent / "config_keys"
 PRESETS = [name for name in shipped_scenarios() if name.startswith("presets/")]
 CHANGES: tuple[dict[str, Any], ...] = (
     {},
-    {"engine.pp": 2, "engine.dtype": "fp8", "workload.filter.zero_variance_share": 0.2},
+    {"engine.pp": 2, "engine.enforce_eager": True, "engine.dtype": "fp8", "workload.filter.zero_variance_share": 0.2},
     {"trainer.recipe.backend": "megatron", "trainer.recipe.tp": 2, "trainer.recipe.pp": 2, "trainer.recipe.cp": 2,
      "trainer.recipe.ep": 2, "trainer.recipe.offload": "adam", "trainer.recipe.reference": True,
      "trainer.recipe.optimizer_steps": 2, "trainer.recipe.epochs": 2},

@@ -198,6 +198,7 @@ def scenarios(draw: st.DrawFn) -> Scenario:
             "pp": pp,
             "name": draw(st.sampled_from(["vllm", "sglang"])),
             "prefix_caching": draw(st.booleans()),
+            "enforce_eager": draw(st.booleans()),
             "max_num_seqs": draw(st.one_of(st.none(), st.integers(1, 2048))),
             "gpu_memory_utilization": draw(st.one_of(st.none(), st.sampled_from([0.5, 0.85]))),
             "dtype": draw(st.sampled_from(["auto", "fp8"])),
