@@ -22,7 +22,16 @@ DEFAULT_CAP = 8192
 DEFAULT_GPU = "H100-SXM"
 OUTPUT_CAP = "workload.output_tokens.max"
 # Text that stands for a model's name, and is none.
-_PLACEHOLDER = re.compile(r"\s|[<>]|path/to/[\w.-]*(model|checkpoint)[\w.-]*\Z", re.IGNORECASE)
+_PLACEHOLDER = re.compile(
+    r"\s|[<>]|path/to/[\w.-]*(model|checkpoint)[\w.-]*\Z|(\A|/)(your([_-][^/]*)?|to|(\w*_)?model_?path|path)\Z",
+    re.IGNORECASE,
+)
+# A model in the cache of huggingface_hub; and the ends of a path that say which state of a model lies there, not which.
+_CACHED = re.compile(r"(?:\A|/)models--([^/]+?)--([^/]+)")
+_STATE = re.compile(
+    r"(/(global_?step|checkpoint|ckpt|epoch|step|iter)[_-]?\d*|/(actor|policy|huggingface|hf|hf_model|latest|final|models?))+\Z",
+    re.IGNORECASE,
+)
 
 # (model, GPU, trainer GPUs) -> seconds per trained token of one update and of one log-prob pass; None if unknown.
 TrainerSpeed = Callable[[str, str, int], tuple[float, float] | None]
@@ -48,9 +57,10 @@ def model(draft: Draft, *keys: str, remedy: str) -> None:
     elif name.count("/") == 1 and not name.startswith((".", "/", "~", "$")):
         shown = name
     else:
-        shown = name.rpartition("/")[2]
+        cached = _CACHED.search(name)
+        shown = "/".join(cached.groups()) if cached else (_STATE.sub("", name) or name).rpartition("/")[2]
     shown = "".join(c for c in shown if c.isprintable())[:300]
-    if not shown or (not local and _PLACEHOLDER.search(name)):
+    if not shown or (not local and (_PLACEHOLDER.search(name) or _PLACEHOLDER.search(shown))):
         draft.refuse(read.key, read.value, "names no model" + (": a placeholder" if shown else ""), remedy)
         return
     draft.put("engine.model", shown, read, back=lambda want: read.written(str(want).removesuffix("/config.json")))

@@ -169,10 +169,12 @@ def _fully_async(draft: Draft, n: Read[int], per_instance: Read[int]) -> None:
     _rollout_gpus(draft, per_instance, "rollout")
     mini = draft.count(f"{ACTOR}.ppo_mini_batch_size", default=256)
     pulls = draft.count("async_training.require_batches", default=1)
-    groups = mini.value * pulls.value
+    pulled = draft.maybe_count("async_training.required_samples")  # rLLM's: prompts of a pull, in words of their own
+    parts = (mini, pulls) if pulled is None else (pulled,)
+    groups = math.prod(part.value for part in parts)
     every = draft.count("async_training.trigger_parameter_sync_step", default=4)
     why = "a step here is what is trained between two synchronizations"
-    draft.product("trainer.batch_samples", times(mini, pulls, every), n, why=why)
+    draft.product("trainer.batch_samples", times(*parts, every), n, why=why)
     draft.put("trainer.minibatches", every.value, every, why="each pull is trained as soon as it is there")
     draft.semantics("sync.trigger", "pulls", "the trainer counts its pulls")
     draft.put("sync.every_pulls", every.value, every)
@@ -180,7 +182,7 @@ def _fully_async(draft: Draft, n: Read[int], per_instance: Read[int]) -> None:
     draft.semantics("admission.law", "per_sync_window", "a share of a sync window's prompts may start beyond it")
     draft.put("admission.staleness_threshold", threshold.value, threshold)
     cap = max(1, math.floor(groups * (1 + threshold.value) * every.value))
-    queue = (times(mini, pulls, every), threshold, n)
+    queue = (times(*parts, every), threshold, n)
     draft.put("buffer.capacity_samples", cap * n.value, *queue, why="the message queue")
     draft.semantics("buffer.on_full", "drop_oldest", "the queue drops its oldest sample when it is full")
     draft.semantics("buffer.batch_rule", "fifo", "in the order of completion")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from fleetsim.errors import InputError
 from fleetsim.frameworks.convert import Imported, scenario_from
 from fleetsim.frameworks.source import parsed_source, settings_of_words
 
@@ -67,6 +68,45 @@ def test_a_window_bounds_a_trajectory_whose_prompt_holds_all_of_it(history: int,
 def test_a_batch_that_is_picked_from_more_prompts_drops_the_others() -> None:
     scenario = read("data.filter_accuracy=True data.oversample_factor=4").scenario
     assert scenario.workload.filter.zero_variance_share == 0.75
+
+
+def test_a_pull_of_rllm_has_prompts_of_its_own_number() -> None:
+    words = "async_training.required_samples=16 actor_rollout_ref.rollout.n=2 rollout.nnodes=1"
+    scenario = read(f"{words} async_training.trigger_parameter_sync_step=3").scenario
+    assert scenario.trainer.batch_samples == 16 * 3 * 2
+
+
+@pytest.mark.parametrize(
+    ("path", "model"),
+    [
+        ("/hub/models--Qwen--Qwen3-8B/snapshots/0123456789abcdef", "Qwen/Qwen3-8B"),
+        ("/runs/sft-qwen-2.5-7b/global_step_372/actor/huggingface", "sft-qwen-2.5-7b"),
+        ("checkpoints/warm/mine-7b/checkpoint-90", "mine-7b"),
+        ("mine/model", "mine/model"),
+    ],
+)
+def test_a_path_names_the_model_and_not_its_state(path: str, model: str) -> None:
+    assert read(f"actor_rollout_ref.model.path={path}").scenario.engine.model == model
+
+
+@pytest.mark.parametrize(
+    "path", ["/YOUR_MODEL", "/your/model/path", "model_path", "path/to/model", "/path/to/huggingface"]
+)
+def test_a_word_that_stands_for_a_model_is_refused_with_the_flag(path: str) -> None:
+    with pytest.raises(InputError, match=r"names no model: a placeholder; .*--set engine\.model="):
+        read(f"actor_rollout_ref.model.path={path}")
+
+
+def test_a_critic_that_sits_with_the_reward_model_has_no_gpus_of_its_own() -> None:
+    words = "--pretrain Qwen/Qwen2.5-7B --reward_pretrain Qwen/Qwen2.5-7B --vllm_num_engines 2 --critic_num_nodes 1"
+    more = "--critic_num_gpus_per_node 2 --reward_num_nodes 1 --reward_num_gpus_per_node 2"
+    command = ["python3", "-m", "openrlhf.cli.train_ppo_ray", *words.split(), *more.split()]
+    apart, shared = (
+        scenario_from("openrlhf", settings_of_words([*command, *own])) for own in ([], ["--colocate_critic_reward"])
+    )
+    assert "2 more GPUs" in str(apart.raw["description"])
+    assert "more GPU" not in str(shared.raw["description"])
+    assert all(result.scenario.trainer.recipe.critic for result in (apart, shared))
 
 
 EASY = "worker.actor.model.model_path=Qwen/Qwen3-4B worker.rollout.n=5 worker.rollout.tensor_parallel_size=4"
