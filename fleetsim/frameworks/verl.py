@@ -85,13 +85,19 @@ def _lengths(draft: Draft) -> None:
 
 
 def _put_turns(draft: Draft) -> None:
+    """verl/experimental/agent_loop/tool_agent_loop.py: after its last user turn, which a tool may take, a sample ends
+    with one more of the assistant. Tools are given to an agent, whose switch may stand in a file that was not read."""
     section = f"{ROLLOUT}.multi_turn"
-    on = draft.flag(f"{section}.enable", default=False)
-    caps = [f"{section}.{key}" for key in ("max_assistant_turns", "max_user_turns", "max_turns")]
-    turns = draft.maybe_count(*caps) if on.value else None
+    given = [f"{section}.tool_config_path", f"{section}.interaction_config_path", "actor_rollout_ref.env.tool_manager"]
+    tools, mode = draft.maybe_text(*given), draft.text(f"{ROLLOUT}.mode", default="")
+    tools = tools or (mode if "tool" in mode.value else None)
+    on = draft.flag(f"{section}.enable", default=tools is not None)
+    caps = [draft.maybe_count(f"{section}.{key}") for key in ("max_assistant_turns", "max_turns")]
+    caps.append(roles.turns_of_calls(draft.maybe_count(f"{section}.max_user_turns")))
+    turns = min((cap for cap in caps if cap is not None and on.value), key=lambda cap: cap.value, default=None)
     loop = draft.maybe_text(f"{ROLLOUT}.agent.agent_loop_config_path", f"{ROLLOUT}.agent.default_agent_loop")
-    agent = str(on) if on.value else str(loop) if loop is not None and "single_turn" not in loop.value else ""
-    roles.put_turns(draft, turns, caps[0], agent)
+    agent = str(tools or on) if on.value else str(loop) if loop is not None and "single_turn" not in loop.value else ""
+    roles.put_turns(draft, turns, f"{section}.max_assistant_turns", agent)
 
 
 def _mode(draft: Draft) -> str:

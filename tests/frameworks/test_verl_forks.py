@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from fleetsim.errors import InputError
 from fleetsim.frameworks.convert import Imported, scenario_from
-from fleetsim.frameworks.source import parsed_source, settings_of_words
+from fleetsim.frameworks.source import parsed_source, read_source, settings_of_words
 
 VERL = (
     "actor_rollout_ref.model.path=Qwen/Qwen2.5-3B data.train_batch_size=64 data.max_response_length=100 "
@@ -48,6 +50,35 @@ def test_a_project_on_verl_has_its_groups_and_turns(
     assert scenario.workload.turns.count == turns
     assert scenario.workload.output_tokens.max == longest  # type: ignore[union-attr]
     assert scenario.workload.turns.max_output_tokens == each
+
+
+@pytest.mark.parametrize(
+    ("words", "turns", "assumed"),
+    [
+        ("tool_config_path=tools.yaml", 1, True),
+        ("interaction_config_path=talk.yaml", 1, True),
+        ("tool_config_path=tools.yaml {0}.enable=false", 1, False),
+        ("tool_config_path=tools.yaml {0}.max_user_turns=1", 2, False),
+        ("enable=true {0}.max_user_turns=9 {0}.max_assistant_turns=4", 4, False),
+        ("enable=true {0}.max_user_turns=2 {0}.max_assistant_turns=4", 3, False),
+        ("format=hermes", 1, False),
+    ],
+)
+def test_an_agent_of_verl_has_turns_or_they_are_named(words: str, turns: int, assumed: bool) -> None:
+    section = "actor_rollout_ref.rollout.multi_turn"
+    result = read(f"{section}.{words.format(section)}")
+    assert result.scenario.workload.turns.count == turns
+    assert any(a.path == "workload.turns.count" for a in result.assumed) == assumed
+
+
+def test_a_configuration_below_a_folder_that_is_not_known_is_found(tmp_path: Path) -> None:
+    (tmp_path / "examples" / "conf").mkdir(parents=True)
+    turns = "actor_rollout_ref: {rollout: {multi_turn: {enable: true, max_assistant_turns: 7}}}\n"
+    (tmp_path / "examples" / "conf" / "talk.yaml").write_text(turns)
+    script = tmp_path / "examples" / "run.sh"
+    command = f"python3 -m verl.trainer.main_ppo --config-path=$HERE/conf --config-name=talk {VERL}\n"
+    script.write_text(f'HERE="$(pwd)/examples"\n{command}')
+    assert scenario_from("verl", read_source(str(script))).scenario.workload.turns.count == 7
 
 
 def test_an_own_group_is_repeated_after_the_mini_batch_is_counted() -> None:
