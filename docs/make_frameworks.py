@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "frameworks.md"
 DATA = ROOT / "tests" / "frameworks" / "data"
 FORMS = {
-    "verl": "Hydra YAML (also the resolved one beside a run), launch scripts, `key=value` overrides",
+    "verl": "Hydra YAML, launch scripts, `key=value` overrides; EasyR1's, Search-R1's, RAGEN's and rLLM's",
     "roll": "pipeline YAML, `key=value` overrides",
     "openrlhf": "launch scripts and flags, `--rollout.batch_size` as well as `--rollout_batch_size`",
     "open-instruct": "launch scripts (mason included) and flags",
@@ -97,8 +97,8 @@ of them, within the cap of the whole. Where an agent or an environment shows sev
 many, `workload.turns.count` is assumed. Judges, reward models and teachers on GPUs of their own become `stations` of
 engines like the policy's; of others, the GPUs are counted in the description. A setting that is not read, and whose
 name speaks of GPUs, nodes, a model, a precision, turns or a pass, is assumed; `size` names all of these in its line
-*assumed*. A file that trains without a rollout is refused by its name. A Python script that takes its settings from
-the command line is read as its docstring starts it.
+*assumed*. A file that trains without a rollout is refused by its name. A Python script without settings
+is read as its docstring starts it.
 
 [What a run showed](next_run.md) replaces these: `fleetsim scenario from verl run.sh --run train.log`.
 

@@ -15,9 +15,9 @@ from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.reading import Back, Read, one_line, one_of, times, turned
 from fleetsim.frameworks.sides import adapter
 
-_DIMENSION = re.compile(r"([dptce])(\d{1,4})")
+_DIMENSION = re.compile(r"([dptcem])(\d{1,4})")
 _ATTENTION = re.compile(r"\(attn:([^|()]*)\|ffn:[^|()]*\)")  # layers of a mixture split on their own
-_PART = re.compile(r"(?:(\w+)(?:\[\w+\])?:)?((?:[dptce]\d{1,4})+)")
+_PART = re.compile(r"(?:(\w+)(?:\[\w+\])?[:.])?((?:[dptcem]\d{1,4})+)")
 
 _NO_BOUND = 1e6  # versions
 _CAPS = ("max_turns", "max_steps", "max_llm_calls_per_run")
@@ -233,7 +233,7 @@ def _sizes(draft: Draft, read: Read[str] | None) -> tuple[str, dict[str, int]]:
         draft.refuse(read.key, one_line(read.value), rule, "for example sglang:d4t1")
         return "", sizes
     for letter, size in _DIMENSION.findall(match[2]):
-        sizes[letter] = max(1, int(size))
+        sizes["t" if letter == "m" else letter] = max(1, int(size))  # m: tensor ranks in files before 0.3
     return (match[1] or "").lower(), sizes
 
 

@@ -22,7 +22,16 @@ DEFAULT_CAP = 8192
 DEFAULT_GPU = "H100-SXM"
 OUTPUT_CAP = "workload.output_tokens.max"
 # Text that stands for a model's name, and is none.
-_PLACEHOLDER = re.compile(r"\s|[<>]|path/to/[\w.-]*(model|checkpoint)[\w.-]*\Z", re.IGNORECASE)
+_PLACEHOLDER = re.compile(
+    r"\s|[<>]|path/to/[\w.-]*(model|checkpoint)[\w.-]*\Z|(\A|/)(your([_-][^/]*)?|to|(\w*_)?model_?path|path)\Z",
+    re.IGNORECASE,
+)
+# A model in the cache of huggingface_hub; and the ends of a path that say which state of a model lies there, not which.
+_CACHED = re.compile(r"(?:\A|/)models--([^/]+?)--([^/]+)")
+_STATE = re.compile(
+    r"(/(global_?step|checkpoint|ckpt|epoch|step|iter)[_-]?\d*|/(actor|policy|huggingface|hf|hf_model|latest|final|models?))+\Z",
+    re.IGNORECASE,
+)
 
 # (model, GPU, trainer GPUs) -> seconds per trained token of one update and of one log-prob pass; None if unknown.
 TrainerSpeed = Callable[[str, str, int], tuple[float, float] | None]
@@ -48,9 +57,10 @@ def model(draft: Draft, *keys: str, remedy: str) -> None:
     elif name.count("/") == 1 and not name.startswith((".", "/", "~", "$")):
         shown = name
     else:
-        shown = name.rpartition("/")[2]
+        cached = _CACHED.search(name)
+        shown = "/".join(cached.groups()) if cached else (_STATE.sub("", name) or name).rpartition("/")[2]
     shown = "".join(c for c in shown if c.isprintable())[:300]
-    if not shown or (not local and _PLACEHOLDER.search(name)):
+    if not shown or (not local and (_PLACEHOLDER.search(name) or _PLACEHOLDER.search(shown))):
         draft.refuse(read.key, read.value, "names no model" + (": a placeholder" if shown else ""), remedy)
         return
     draft.put("engine.model", shown, read, back=lambda want: read.written(str(want).removesuffix("/config.json")))
@@ -114,9 +124,11 @@ def hardware_and_times(
     measured = "--set trainer.fixed_s=SECONDS --set trainer.per_token_s=0 --set trainer.phases=[], from your own logs"
     known = isinstance(name, str) and isinstance(gpu, str) and isinstance(gpus, int)
     found = speed(name, gpu, gpus) if speed is not None and known else None
+    made_by = {"framework": draft.framework, "old_log_probs": old, "reference": reference or taught}
     if found is None:
         why = "seconds of compute per optimizer step: no model shape to estimate from"
         draft.assume("trainer.fixed_s", 20.0, why, measured)
+        draft.comments |= dict.fromkeys((f"trainer.recipe.{name}" for name in made_by), "in these 20 seconds")
     else:
         why = f"estimated for an update on {gpus} {gpu}, activations recomputed; a plan works it out for its own batch"
         draft.assume("trainer.fixed_s", 0.0, "all trainer seconds are counted per token", measured)
@@ -125,9 +137,7 @@ def hardware_and_times(
         phases = [{"name": which, "per_token_s": _short(found[1])} for which, is_made in made.items() if is_made]
         if phases:
             draft.assume("trainer.phases", phases, "estimated forward passes", measured)
-        draft.values["trainer.recipe.framework"] = draft.framework
-        draft.values["trainer.recipe.old_log_probs"] = old
-        draft.values["trainer.recipe.reference"] = reference or taught
+    draft.values |= {f"trainer.recipe.{name}": value for name, value in made_by.items()}
     for path, value, back in (("old_log_probs", old, with_old), ("reference", reference, with_reference)):
         if back is not None:
             draft.could(f"trainer.recipe.{path}", value, back)
@@ -139,11 +149,17 @@ def hardware_and_times(
         draft.assume("fleet.switch_s", 5.0, "seconds to hand the GPUs over, each way")
 
 
-def filtering(draft: Draft, read: Read[bool]) -> None:
-    """A filter of groups without gradient: the configuration switches it on, the share is the data's."""
+def filtering(draft: Draft, read: Read[bool], over: Read[float] | None = None) -> None:
+    """A filter of groups without gradient: the configuration switches it on, the share is the data's.
+
+    over: so many times the prompts of a batch are generated, from which it is picked; the others are dropped.
+    """
     path = "workload.filter.zero_variance_share"
     draft.could(path, 0.0, lambda want: read.written(want > 0), 0.0)
-    if read.value:
+    if read.value and over is not None and over.value > 1:
+        why = f"{over} prompts are generated for each that is trained"
+        draft.assume(path, round(1 - 1 / over.value, 4), f"{read}; {why}", f"--set {path}=SHARE")
+    elif read.value:
         why = f"{read}: the share of groups that it drops is not in a configuration"
         draft.assume(path, 0.0, why, f"--set {path}=SHARE, from your own logs")
 

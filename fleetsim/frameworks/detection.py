@@ -11,7 +11,7 @@ from fleetsim.frameworks.settings import RunSettings, normal
 MARKS: Mapping[str, tuple[str, ...]] = {
     "verl": (
         "actor_rollout_ref", "async_training", "data.train_batch_size", "data.max_response_length", "trainer.nnodes",
-        "trainer.v1", "algorithm.adv_estimator",
+        "trainer.v1", "algorithm.adv_estimator", "worker.actor", "worker.rollout",
     ),
     "roll": (
         "actor_train", "actor_infer", "async_generation_ratio", "num_return_sequences_in_group", "train_env_manager",
@@ -56,7 +56,7 @@ MARKS: Mapping[str, tuple[str, ...]] = {
     ),
     "tinker": (
         "groups_per_batch", "max_steps_off_policy", "stream_minibatch_config", "async_config", "dataset_builder",
-        "renderer_name", "recipe_name", "num_substeps", "behavior_if_log_dir_exists",
+        "training.group_size", "renderer_name", "recipe_name", "num_substeps", "behavior_if_log_dir_exists",
     ),
 }  # fmt: skip
 PROGRAMS: Mapping[str, tuple[str, ...]] = {

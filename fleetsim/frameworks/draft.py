@@ -101,8 +101,11 @@ class Draft(Struct):
 
     def number(self, *keys: str, default: float, most: float = 1e9) -> Read[float]:
         """A number of at least 0."""
-        read = self._found(keys, lambda value: _number(value, most), f"must be a number from 0 to {most:g}")
-        return read or Read(keys[0], default, False)
+        return self.maybe_number(*keys, most=most) or Read(keys[0], default, False)
+
+    def maybe_number(self, *keys: str, most: float = 1e9) -> Read[float] | None:
+        """A number of at least 0, or None where the configuration has none."""
+        return self._found(keys, lambda value: _number(value, most), f"must be a number from 0 to {most:g}")
 
     def flag(self, *keys: str, default: bool) -> Read[bool]:
         """True or False, in any of the spellings of YAML and command lines."""

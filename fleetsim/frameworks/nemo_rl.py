@@ -69,7 +69,9 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
         common.barrier(draft, "the whole batch is generated before it is trained")
     _limits(draft)
     common.requests(draft, "spread", "a request per sample", "round_robin", "over the data-parallel engines")
-    _filtering(draft)
+    # grpo.py, dynamic_sampling
+    drops, over = draft.flag("grpo.use_dynamic_sampling", default=False), "grpo.batch_multiplier"
+    common.filtering(draft, drops, draft.number(over, default=1.0))
     _transport(draft)
     penalty = draft.number("loss_fn.reference_policy_kl_penalty", default=0.01)
     with_kl, called = switched(penalty.key, 0.01, 0.0), "policy log-probs"
@@ -111,17 +113,6 @@ def _turns(draft: Draft) -> tuple[Read[int] | None, bool]:
         turns = draft.count("grpo.max_rollout_turns", default=1)
     roles.put_turns(draft, turns, "grpo.max_rollout_turns", "env.should_use_nemo_gym: agents" if gym else "")
     return turns, gym
-
-
-def _filtering(draft: Draft) -> None:
-    """grpo.py, dynamic_sampling: a batch is picked from so many times its prompts, and the others are dropped."""
-    drops = draft.flag("grpo.use_dynamic_sampling", default=False)
-    common.filtering(draft, drops)
-    times_ = draft.number("grpo.batch_multiplier", default=1.0)
-    if drops.value and times_.value > 1:
-        share = round(1 - 1 / times_.value, 4)
-        path = "workload.filter.zero_variance_share"
-        draft.assume(path, share, f"{times_} prompts are generated for each that is trained", f"--set {path}=SHARE")
 
 
 def _counted(draft: Draft, key: str, example: int, based: bool) -> Read[int]:

@@ -78,14 +78,17 @@ def _roles(draft: Draft, reference: bool, together: Read[bool]) -> None:
 
     estimator = draft.text("algo.advantage.estimator", "advantage_estimator", default="gae")
     words = switched(estimator.key, "gae", "reinforce")
-    roles.critic(draft, estimator, estimator.value == "gae", words, apart("critic"))
+    both = draft.flag("train.colocate_critic_reward", "colocate_critic_reward", default=False).value
     with_actor = draft.flag("train.colocate_actor_ref", "colocate_actor_ref", default=False).value
     if reference and not with_actor and (gpus := apart("ref")):
         roles.passed(draft, "ref.num_nodes: the reference model", gpus)
     agent = draft.maybe_text("train.agent_func_path", "agent_func_path")
     remote = draft.settings.get("reward.remote_url", "remote_rm_url")  # one, or several in a list
     model = draft.maybe_text("reward.model_name_or_path", "reward_pretrain")
-    if model is not None and remote is None and agent is None:
+    scored = model is not None and remote is None and agent is None
+    its_own = 0 if both and scored else apart("critic")  # with the reward model, whose GPUs are counted
+    roles.critic(draft, estimator, estimator.value == "gae", words, its_own)
+    if model is not None and scored:
         roles.judged(draft, str(model), apart("reward"))
     elif remote is not None:
         roles.judged(draft, f"{remote[0].key} = {one_line(remote[1], 60)}: a server")

@@ -149,9 +149,12 @@ def _other_file(named: str, folder: Path | None, depth: int) -> RunSettings | No
     if folder is None or depth >= _DEEPEST_PARENT or "\0" in named or not named or len(named) > 1000:
         return None
     path = Path(named)
-    # What a command names lies below the root of its repository, from which it is started; hydra's are in `config`.
+    # What a command names lies below the root of its repository, from which it is started, and whose folder may not be
+    # known (`$(pwd)/config`); hydra's are in `config`.
     beside = (folder / path, folder / f"{named}.yaml", folder / "config" / f"{named}.yaml")
-    for place in (*beside, path, *(above / path for above in folder.parents[:6])):
+    below = named.lstrip("/")
+    above = [root / name for root in folder.parents[:6] for name in (below, f"{below}.yaml")]
+    for place in (*beside, path, *above):
         try:
             is_there = place.is_file()
         except (OSError, ValueError):

@@ -29,6 +29,9 @@ _RECIPES = {
     "rl_loop": ("Qwen/Qwen3.5-9B-Base", 16, 128, 256),
     "on_policy_distillation": ("Qwen/Qwen3.5-9B-Base", 4, 1024, 4096),
 }
+# rllm-org/rllm at 9beb6e0f, rllm/trainer/config/rllm/backend/tinker.yaml: the same service by other keys, in commands
+# of any name; a group's samples must be said.
+_RLLM = ("Qwen/Qwen3-8B", 0, 32, 2048)
 # These call the groups of a batch `batch_size`.
 _BY_BATCH = ("search_tool", "guess_number", "twenty_questions", "shorter", "rl_loop")
 # Of these the turns are the recipe's own; of the others that take several, a setting says the cap.
@@ -46,15 +49,18 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     """Fill the draft from the cookbook's keys."""
     settings = draft.settings
     name = next((name for name in _RECIPES if settings.runs(name)), "")
-    named, group, groups, tokens = _RECIPES.get(name, ("", 0, 0, 0))
-    if name and settings.get("model_name") is None and "engine.model" not in draft.given:
-        draft.put("engine.model", named, Read("model_name", named, False))
+    of_rllm = settings.has("training.group_size")
+    named, group, groups, tokens = _RECIPES.get(name, _RLLM if of_rllm else ("", 0, 0, 0))
+    if named and settings.get("model_name", "model.name") is None and "engine.model" not in draft.given:
+        draft.put("engine.model", named, Read("model.name" if of_rllm else "model_name", named, False))
     else:
-        common.model(draft, "model_name", remedy="-- model_name=Qwen/Qwen3.5-9B, or --set engine.model=...")
-    n = _counted(draft, group, "group_size", "train_group_size", "dataset_builder.group_size")
+        remedy = "-- model_name=Qwen/Qwen3.5-9B, or --set engine.model=..."
+        common.model(draft, "model_name", "model.name", remedy=remedy)
+    n = _counted(draft, group, "group_size", "train_group_size", "dataset_builder.group_size", "training.group_size")
     draft.take("workload.group_size", n)
     spelled = ("batch_size", "groups_per_batch") if name in _BY_BATCH else ("groups_per_batch", "batch_size")
     sections = (*(f"dataset_builder.{key}" for key in spelled), "async_config.groups_per_batch")
+    sections += ("data.train_batch_size",)
     batch = _counted(draft, groups, *spelled, *sections, "stream_minibatch_config.groups_per_batch")
     samples = draft.product("trainer.batch_samples", batch, n, why="groups x samples")
     _lengths(draft, name, tokens)
@@ -74,7 +80,7 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     teacher = draft.maybe_text("teacher_model")
     if teacher is not None:
         roles.passed(draft, str(teacher))
-    rank = draft.count("lora_rank", default=128 if name == "on_policy_distillation" else 32)
+    rank = draft.count("lora_rank", "model.lora_rank", default=128 if name == "on_policy_distillation" else 32)
     roles.adapters(draft, rank)
     draft.put(f"{ADAPTERS}.rank", rank.value, rank, why="the engine multiplies the adapter beside its weights")
     draft.leave_out(NOT_MODELLED)
@@ -88,8 +94,10 @@ def _counted(draft: Draft, default: int, *keys: str) -> Read[int]:
 
 
 def _lengths(draft: Draft, name: str, tokens: int) -> None:
-    turn = _counted(draft, tokens, "max_tokens")
-    turns = draft.maybe_count("max_turns") or (Read("max_turns", _CAPPED[name], False) if name in _CAPPED else None)
+    turn = _counted(draft, tokens, "max_tokens", "data.max_response_length")
+    turns = draft.maybe_count("max_turns", "rllm.agent.max_steps", "agent.max_steps") or (
+        Read("max_turns", _CAPPED[name], False) if name in _CAPPED else None
+    )
     marker = next((game for game in _GAMES if draft.settings.runs(game)), "")
     roles.put_turns(draft, turns, "max_turns", marker)
     caps = [draft.maybe_count(key) for key in ("max_generation_tokens", "max_trajectory_tokens")]

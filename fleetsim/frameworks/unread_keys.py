@@ -64,7 +64,7 @@ NOTES = {
     r"(max_model_len|context_length)$": "only the length caps are kept",
     rf"{_ENGINE}expert_parallel_size$|sglang[._]((enable_)?ep_moe|ep_size|enable_ep_moe)$":
         "expert parallelism inside an instance",
-    r"(test_freq|eval_interval|val_period|eval[._](steps|interval)|eval_strategy|local_eval_every)$":
+    r"(test_freq|val_freq|eval_interval|val_period|eval[._](steps|interval)|eval_strategy|local_eval_every)$":
         "evaluation between steps, which shares the engines",
     r"(critic_warmup|num_critic_only_steps)$": "steps that train the critic only",
 }  # fmt: skip

@@ -14,6 +14,7 @@ from fleetsim.frameworks import common, recipe, roles
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.reading import Read, on_nodes, one_of, switched, times, turned, worded
 from fleetsim.frameworks.sides import PATH, adapter, replicas, sglang_drafts, vllm_drafts
+from fleetsim.frameworks.verl_forks import BATCH, group_of, project_of, trajectory_of, turns_of, with_verl_names
 
 ROLLOUT, ACTOR = "actor_rollout_ref.rollout", "actor_rollout_ref.actor"
 ENGINE = f"{ROLLOUT}.engine_kwargs.vllm"
@@ -33,13 +34,13 @@ NOT_MODELLED = {
 
 def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     """Fill the draft from verl's keys."""
+    with_verl_names(draft.settings)
     mode = _mode(draft)
     key = "actor_rollout_ref.model.path"
     common.model(draft, key, remedy=f"-- {key}=Qwen/Qwen2.5-7B, or --set engine.model=Qwen/Qwen2.5-7B")
-    n = draft.take("workload.group_size", draft.count(f"{ROLLOUT}.n", default=1))
-    answer = draft.count("data.max_response_length", f"{ROLLOUT}.response_length", default=512)
-    prompt = draft.count("data.max_prompt_length", f"{ROLLOUT}.prompt_length", default=512)
-    common.lengths(draft, answer, prompt)
+    own, each = group_of(draft), draft.count(f"{ROLLOUT}.n", default=1)
+    n = draft.product("workload.group_size", *([each] if own is None else [own, each]))
+    _lengths(draft)
     _engine(draft)
     per_instance = _instance_gpus(draft)
     modes = {"sync": _sync, "partial": _partial, "one_step_off": _one_step_off, "fully_async": _fully_async}
@@ -48,7 +49,9 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     common.requests(draft, "spread", "each response is a request of its own", "least_loaded", fewest)
     backend = draft.text(f"{ROLLOUT}.checkpoint_engine.backend", default="nccl")
     common.transport(draft, None if backend.value == "naive" else backend, TRANSPORTS)
-    common.filtering(draft, draft.flag("algorithm.filter_groups.enable", default=False))
+    # data.*: verl-recipe, prime/prime_ray_trainer.py
+    drops = draft.flag("algorithm.filter_groups.enable", "data.filter_accuracy", default=False)
+    common.filtering(draft, drops, draft.maybe_number("data.oversample_factor"))
     if draft.settings.get("algorithm.filter_groups.enable") and (gen := draft.maybe_count("data.gen_batch_size")):
         draft.note(str(gen), "dropped groups are refilled one by one here, not a generation batch at a time")
     bypass = draft.flag("algorithm.rollout_correction.bypass_mode", default=mode in ("one_step_off", "fully_async"))
@@ -65,6 +68,36 @@ def build(draft: Draft, speed: common.TrainerSpeed | None) -> None:
     _put_roles(draft)
     recipe.ranks(draft)
     draft.leave_out(NOT_MODELLED)
+
+
+def _lengths(draft: Draft) -> None:
+    """The turns, the cap of all that a sample generates, and of its prompt. verl's own cap is that of all turns."""
+    answer = draft.count("data.max_response_length", f"{ROLLOUT}.response_length", default=512)
+    asked = draft.count("data.max_prompt_length", f"{ROLLOUT}.prompt_length", default=512)
+    project = project_of(draft.settings)
+    turns = None if project is None else turns_of(draft, project)
+    if project is None or turns is None:
+        _put_turns(draft)
+    else:
+        roles.put_turns(draft, turns)
+        answer = trajectory_of(draft, project, turns, answer)
+    common.lengths(draft, answer, draft.maybe_count("data.max_start_length") or asked)
+
+
+def _put_turns(draft: Draft) -> None:
+    """verl/experimental/agent_loop/tool_agent_loop.py: after its last user turn, which a tool may take, a sample ends
+    with one more of the assistant. Tools are given to an agent, whose switch may stand in a file that was not read."""
+    section = f"{ROLLOUT}.multi_turn"
+    given = [f"{section}.tool_config_path", f"{section}.interaction_config_path", "actor_rollout_ref.env.tool_manager"]
+    tools, mode = draft.maybe_text(*given), draft.text(f"{ROLLOUT}.mode", default="")
+    tools = tools or (mode if "tool" in mode.value else None)
+    on = draft.flag(f"{section}.enable", default=tools is not None)
+    caps = [draft.maybe_count(f"{section}.{key}") for key in ("max_assistant_turns", "max_turns")]
+    caps.append(roles.turns_of_calls(draft.maybe_count(f"{section}.max_user_turns")))
+    turns = min((cap for cap in caps if cap is not None and on.value), key=lambda cap: cap.value, default=None)
+    loop = draft.maybe_text(f"{ROLLOUT}.agent.agent_loop_config_path", f"{ROLLOUT}.agent.default_agent_loop")
+    agent = str(tools or on) if on.value else str(loop) if loop is not None and "single_turn" not in loop.value else ""
+    roles.put_turns(draft, turns, f"{section}.max_assistant_turns", agent)
 
 
 def _mode(draft: Draft) -> str:
@@ -143,10 +176,12 @@ def _fully_async(draft: Draft, n: Read[int], per_instance: Read[int]) -> None:
     _rollout_gpus(draft, per_instance, "rollout")
     mini = draft.count(f"{ACTOR}.ppo_mini_batch_size", default=256)
     pulls = draft.count("async_training.require_batches", default=1)
-    groups = mini.value * pulls.value
+    pulled = draft.maybe_count("async_training.required_samples")  # rLLM's: prompts of a pull, in words of their own
+    parts = (mini, pulls) if pulled is None else (pulled,)
+    groups = math.prod(part.value for part in parts)
     every = draft.count("async_training.trigger_parameter_sync_step", default=4)
     why = "a step here is what is trained between two synchronizations"
-    draft.product("trainer.batch_samples", times(mini, pulls, every), n, why=why)
+    draft.product("trainer.batch_samples", times(*parts, every), n, why=why)
     draft.put("trainer.minibatches", every.value, every, why="each pull is trained as soon as it is there")
     draft.semantics("sync.trigger", "pulls", "the trainer counts its pulls")
     draft.put("sync.every_pulls", every.value, every)
@@ -154,7 +189,7 @@ def _fully_async(draft: Draft, n: Read[int], per_instance: Read[int]) -> None:
     draft.semantics("admission.law", "per_sync_window", "a share of a sync window's prompts may start beyond it")
     draft.put("admission.staleness_threshold", threshold.value, threshold)
     cap = max(1, math.floor(groups * (1 + threshold.value) * every.value))
-    queue = (times(mini, pulls, every), threshold, n)
+    queue = (times(*parts, every), threshold, n)
     draft.put("buffer.capacity_samples", cap * n.value, *queue, why="the message queue")
     draft.semantics("buffer.on_full", "drop_oldest", "the queue drops its oldest sample when it is full")
     draft.semantics("buffer.batch_rule", "fifo", "in the order of completion")
@@ -246,11 +281,11 @@ def _trainer_gpus(draft: Draft) -> Read[int]:
 
 def _rollout_batch(draft: Draft, n: Read[int]) -> Read[int]:
     """Prompts of a batch. It puts the batch, and the optimizer steps where they are mini-batches of it."""
-    batch = draft.count("data.train_batch_size", default=1024)
+    batch, own = draft.count(*BATCH, default=1024), group_of(draft)
     draft.product("trainer.batch_samples", batch, n, why="prompts x responses")
     if "separate" not in draft.mode:
-        mini = draft.count(f"{ACTOR}.ppo_mini_batch_size", default=256)
-        recipe.optimizer_steps(draft, batch, mini, mini.key)
+        mini = draft.count(f"{ACTOR}.ppo_mini_batch_size", default=256)  # it is counted before `rollout.n` repeats
+        recipe.optimizer_steps(draft, batch if own is None else times(batch, own), mini, mini.key)
     return batch
 
 
@@ -281,12 +316,6 @@ def _put_roles(draft: Draft) -> None:
     calls = draft.count(f"{sandbox}.max_concurrent", "reward_model.sandbox_fusion.max_concurrent", default=64)
     roles.workers(draft, "reward", [calls if apart else None], calls.key if apart else "")
     settings.see("distillation", "reward", "reward_model", "critic", "actor_rollout_ref.ref")
-    section = f"{ROLLOUT}.multi_turn"
-    on = draft.flag(f"{section}.enable", default=False)
-    turns = draft.maybe_count(f"{section}.max_assistant_turns", f"{section}.max_user_turns") if on.value else None
-    loop = draft.maybe_text(f"{ROLLOUT}.agent.agent_loop_config_path", f"{ROLLOUT}.agent.default_agent_loop")
-    agent = str(on) if on.value else str(loop) if loop is not None and "single_turn" not in loop.value else ""
-    roles.put_turns(draft, turns, f"{section}.max_assistant_turns", agent)
 
 
 def _put_recipe(draft: Draft) -> None:
