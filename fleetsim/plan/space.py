@@ -80,13 +80,14 @@ class Space:
 
     def _paid(self, candidates: Iterable[Candidate]) -> Iterator[Candidate]:
         """Those whose own spot machines leave them within the budget, with the fewest workers and judges."""
-        return (c for c in candidates if self._fits(c, self._fewest(c.engines)))
+        return (c for c in candidates if self._fits(c, self.fewest(c.engines)))
 
-    def _fewest(self, engines: Engines) -> Scenario:
+    def fewest(self, engines: Engines) -> Scenario:
+        """What is paid beside a plan: the job with the fewest workers and judges."""
         return engines.scenario if self.crewing is None else self.crewing.fewest
 
     def _room(self, engines: Engines) -> Room:
-        beside = self._fewest(engines)
+        beside = self.fewest(engines)
         paid, price = engines.second_usd_per_h + stations_usd_per_h(beside), self.budget.price_per_h
         gpus = self.budget.gpus_of(min(engines.prices), paid, judges_gpus(beside))
         return Room(gpus, math.inf if price is None else price - paid, *engines.prices)

@@ -12,7 +12,7 @@ from fleetsim.job.command import unused_name
 from fleetsim.job.facts import run_line
 from fleetsim.plan.plan import Bought, Plans
 from fleetsim.plan.space import PlanRow
-from fleetsim.search.front import Budget
+from fleetsim.search.front import MOST_GPUS, Budget
 from fleetsim.search.permissions import says
 from fleetsim.search.shares import Share
 from fleetsim.search.workers import workers_words
@@ -85,6 +85,19 @@ def headline(result: Plans) -> str:
         assert result.budget.step_s is not None  # else it holds
         return f"No plan makes a step of {units.seconds(result.budget.step_s)}. The shortest: {text}"
     return text
+
+
+def needs(result: Plans) -> str:
+    """What the step that no plan makes would take: "6.00 s takes 160 GPUs or more, by a bound"."""
+    reach, wanted = result.reach, result.budget.step_s
+    if reach is None or wanted is None:
+        return ""
+    if reach.gpus is None and reach.usd_per_h is None:
+        on = f"up to {MOST_GPUS:,} GPUs"
+        return f"on {on} a step takes at least {units.seconds(reach.beyond_s)}, by a bound"
+    more = f"{reach.gpus:,} GPUs" if reach.gpus is not None else f"{units.money(reach.usd_per_h or 0.0)} an hour"
+    within = f", and {units.seconds(reach.within_s)} is the least that a step may take within the budget"
+    return f"{units.seconds(wanted)} takes {more} or more, by a bound{within if reach.within_s > wanted else ''}"
 
 
 def searched(result: Plans) -> str:
