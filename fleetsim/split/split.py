@@ -205,9 +205,8 @@ def _stuck(ways: Ways) -> dict[str, StuckError]:
 
 def _bought(ways: Ways, chosen: Outcome) -> tuple[tuple[int, Outcome], ...]:
     """What older samples would buy: each way over all replications, beside what is advised."""
-    least = ways.badness(chosen)
-    found = ways.decide([way for _, way in ways.worth_a_permission(ways.found, least)])  # all of them decide
-    return tuple((steps, outcome_of(way, chosen, ways.by)) for steps, way in ways.worth_a_permission(found, least))
+    found = ways.decide([way for _, way in ways.worth_a_permission(ways.found, chosen)])  # all of them decide
+    return tuple((steps, outcome_of(way, chosen, ways.by)) for steps, way in ways.worth_a_permission(found, chosen))
 
 
 def _beside(
