@@ -313,4 +313,5 @@ def _cadence(candidate: Candidate) -> tuple[object, ...]:
 
 
 def _place(candidate: Candidate) -> tuple[float, float]:
-    return math.log(candidate.share.instances), math.log(candidate.share.trainer_gpus)
+    instances = candidate.share.instances + candidate.engines.second_as_first
+    return math.log(instances), math.log(candidate.share.trainer_gpus)
