@@ -262,8 +262,8 @@ def gpu_spec(gpu: str | GpuSpec) -> GpuSpec:
         return found
     near = difflib.get_close_matches(key, _BY_KEY, n=1)
     hint = f"did you mean {_BY_KEY[near[0]].name}? " if near else ""
-    own = "for another, in a scenario: engine.gpu: {name: ..., memory_gib: ..., memory_tb_s: ..., bf16_tflop_s: ...}"
-    known = f"{hint}known: {', '.join(sorted(GPUS))}; {own}"
+    sheet = f"{{name: {gpu}, memory_gib: ..., memory_tb_s: ..., bf16_tflop_s: ...}}"
+    known = f"{hint}known: {', '.join(sorted(GPUS))}; for another, in a scenario: engine.gpu_sheet: {sheet}"
     raise InputError([Problem("gpu", gpu, "must be a GPU whose data sheet is built in", known)])
 
 

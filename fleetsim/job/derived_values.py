@@ -34,7 +34,7 @@ from fleetsim.errors import InputError
 from fleetsim.faces import flag, text
 from fleetsim.job.nameplate import mean_step_s, nameplate_rate
 from fleetsim.sim.engines import engine_of, profile_of
-from fleetsim.trainer.estimate import TrainerEstimate, estimate_of, is_known
+from fleetsim.trainer.estimate import TrainerEstimate, check_recipe, estimate_of, is_known
 from fleetsim.workload.lengths import quantile_length
 from fleetsim.workload.turns import quantile_turns, response_law
 
@@ -211,7 +211,10 @@ def as_alone(scenario: Scenario) -> Scenario:
 
 
 def _with_trainer(scenario: Scenario, given: Collection[str]) -> Scenario:
-    if any(is_touched(path, given) for path in SECONDS) or not is_known(scenario):
+    if any(is_touched(path, given) for path in SECONDS):
+        return scenario
+    if not is_known(scenario):
+        check_recipe(scenario)
         return scenario
     chosen = not is_given("trainer.gpus", given) and scenario.fleet.placement == "disaggregated"
     try:

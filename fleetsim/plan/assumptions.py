@@ -20,6 +20,7 @@ from fleetsim.search.found import Found
 _CHOSEN = (
     "targets.",
     "fleet.instances",
+    "fleet.second.instances",
     "fleet.placement",
     "fleet.switch_s",
     "trainer.gpus",

@@ -169,6 +169,7 @@ def plan_facts(result: Plans) -> Facts:
         Fact("workers", workers_words(s, of), value=sum(workers_of(s).values()) or None),
         run_facts(of, s, None if ranges is None else ranges.metrics, row.age),
         Fact("cost_per_million_tokens", "", "", usd, "money", title=token),
+        Fact("needs", words.needs(result)),
         Fact("binds", binds.name),
         Fact("allow", _allow(result)),
         observed,
@@ -184,7 +185,7 @@ def _measure(result: Plans) -> str:
     ranges, loss = result.best.ranges, result.expected_loss
     if ranges is None or loss is None:
         return ""
-    of = "a step" if result.budget.metric == "step_s" else "the cost of a step"
+    of = "a step" if result.budget.metric_at(result.best.step_s) == "step_s" else "the cost of a step"
     return "; ".join(filter(None, (swing_line(ranges), being_wrong(loss, of))))
 
 
@@ -204,6 +205,7 @@ def plan_document(result: Plans, advice: Sequence[Mapping[str, Any]]) -> dict[st
         "budget": as_dict(result.budget),
         "allow": list(result.allowed.texts),
         "feasible": result.feasible,
+        "reach": None if result.reach is None else as_dict(result.reach),
         "headline": words.headline(result),
         "advice": advice,
         **told(plan_facts(result)),

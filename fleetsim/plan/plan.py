@@ -29,6 +29,7 @@ from fleetsim.job.engine_source import engine_source
 from fleetsim.job.trials import Measure, Tell, Trials, planned, remembered, simulated
 from fleetsim.plan.assumptions import assumed, warnings_of
 from fleetsim.plan.choices import LIMITS, ChoiceInputs
+from fleetsim.plan.reach import Reach, reach_of
 from fleetsim.plan.space import PlanRow, Space
 from fleetsim.records import replace
 from fleetsim.search.arrangements import divided
@@ -60,7 +61,8 @@ class Plans(AnswerGrounds):
 
     rows: the recommended one, then the others of the front by their step. bought: a line for each thing that is
     forbidden and could be had. tally: what was looked at; stuck: how many of it cannot run. expected_loss: what staying
-    with the recommended row costs on average, beside the others; None where no input is in doubt.
+    with the recommended row costs on average, beside the others; None where no input is in doubt. reach: what the step
+    would take that no plan makes; None where one does.
     """
 
     given: frozenset[str]
@@ -71,6 +73,7 @@ class Plans(AnswerGrounds):
     tally: SearchTally
     stuck: int
     expected_loss: float | None = None
+    reach: Reach | None = None
 
     @property
     def best(self) -> PlanRow:
@@ -92,6 +95,8 @@ class Plans(AnswerGrounds):
 _WORTH = 0.01
 # By so much one run may be longer than the mean of all.
 _LUCK = 0.05
+# Of a thousand GPUs, with which a step hardly becomes shorter, the shortest is looked for by so much.
+_ROUGHLY = 0.1
 # Runs by which several plans that are nearly the best are told apart.
 _CONTENDERS = 6
 
@@ -129,6 +134,7 @@ def plan(
         found = sorted(map(space.manned, search.found.values()), key=lambda f: budget.badness(f.step_s, f.usd))
         known = sorted(thinned(front_of(found), found[0]), key=lambda f: f.step_s) if found else []
         raise Interrupted((job, known) if known else None, missing) from None
+    reach = None if budget.holds(rows[0].step_s) else reach_of(search, space, allowed)
     as_run_s = as_run(Trials(planned(scenario, given), measure), scenario, given)
     best, known = rows[0].scenario, [row.known for row in rows if row.known is not None]
     profile = engine_source(best, best.fleet.instances)
@@ -141,7 +147,8 @@ def plan(
         bought=bought,
         tally=search.tally,
         stuck=len(search.stuck),
-        expected_loss=expected_loss(known, budget.metric) if rows[0].known else None,
+        expected_loss=expected_loss(known, budget.metric_at(rows[0].step_s)) if rows[0].known else None,
+        reach=reach,
         as_run_s=as_run_s,
         assumptions=assumed(job, best, given),
         warnings=(*notes, *warnings_of(rows, tuple(search.stuck.values()), profile)),
@@ -150,10 +157,20 @@ def plan(
 
 
 def pareto(search: Search, space: Space, allowed: Allowed) -> list[PlanRow]:
-    """Simulates whatever may be on the front of step and dollars; where only a step is asked for, what may be best."""
-    budget = space.budget
+    """Simulates whatever may be on the front of step and dollars; where only a step is asked for, what may be best.
+
+    Where no plan makes the step that is asked for, as bounds may tell, the shortest comes nearest: then it is
+    as if only that were wanted.
+    """
+    budget, plans = space.budget, list(space.plans(allowed))
     only_best, oldest = budget.gpus is None and budget.price_per_h is None, allowed.oldest(space.own)
-    found = search.refining(space.plans(allowed), Goal(budget, only_best, oldest=oldest), space.near, "plans")
+    found: list[PlanRow] = []
+    if budget.step_s is None or any(budget.holds(least) for _, least in search.bounded(plans)):
+        found = search.refining(plans, Goal(budget, only_best, oldest=oldest), space.near, "plans")
+    if not any(budget.holds(f.step_s) for f in found):
+        search.tally, nearest = SearchTally(), replace(budget, step_s=None, objective="step")
+        goal = Goal(nearest, only_best, _ROUGHLY if only_best else CLOSE, oldest)
+        found = search.refining(plans, goal, space.near, "plans")
     if not found:
         raise _nothing(space, search, oldest)
     return found
@@ -283,7 +300,7 @@ def _bought(search: Search, space: Space, allowed: Allowed, best: PlanRow) -> It
     """The best plan with each thing that is forbidden, alone, where it beats the recommended one: looks by a look, for
     these may be longer than all runs, and the best of them by all runs."""
     (look,) = search.simulated([(best.choice, best.scenario)]) or (best,)
-    in_looks = space.budget
+    in_looks, beyond = space.budget, space.budget.gpus is None and space.budget.price_per_h is None
     if in_looks.step_s is not None:
         in_looks = replace(in_looks, step_s=in_looks.step_s * look.step_s / best.step_s)
 
@@ -294,7 +311,7 @@ def _bought(search: Search, space: Space, allowed: Allowed, best: PlanRow) -> It
     for permission in space.forbidden(allowed):
         more = allowed.also(permission)
         oldest = more.oldest(space.own)
-        wanted = Goal(in_looks, only_best=True, oldest=oldest)
+        wanted = Goal(in_looks, True, _ROUGHLY if beyond and not space.budget.holds(best.step_s) else CLOSE, oldest)
         wanted.add(look.step_s, look.usd)
         found = search.refining(space.plans(more, but=allowed), wanted, space.near, f"with {permission}")
         better = [f for f in found if beats(f, look, in_looks, CLOSE)]

@@ -121,7 +121,7 @@ class PlanResult(Recommendation):
         from fleetsim.search.workers import path_of, workers_of
 
         chosen = {"engine.gpu", "engine.tp", "fleet.instances", "fleet.placement", "trainer.gpus"}
-        counted = map(path_of, workers_of(self.scenario))
+        counted = [*map(path_of, workers_of(self.scenario)), "fleet.second.instances"]
         return dump_short(self.scenario, {*self.found.given, *chosen, *counted})
 
     def missed(self) -> str:

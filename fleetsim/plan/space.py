@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from functools import partial
 
 from fleetsim.config.law_numbers import budget_steps
 from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
+from fleetsim.errors import InputError
+from fleetsim.job.trials import unit_of
 from fleetsim.plan.choices import ChoiceInputs, combined
 from fleetsim.records import replace
 from fleetsim.search.found import Found
@@ -16,18 +19,21 @@ from fleetsim.search.front import Budget
 from fleetsim.search.objective import stations_usd_per_h
 from fleetsim.search.permissions import NAMES, Allowed, stale
 from fleetsim.search.plan_crews import PlanCrews, Run
-from fleetsim.search.shares import Candidate, Engines, Room, neighbours
+from fleetsim.search.shares import Candidate, Engines, Room, Value, around, counts, neighbours
 from fleetsim.search.staleness import ways_ahead
+from fleetsim.search.two_makes import is_open, with_second
 from fleetsim.sim.judges import judges_gpus
+from fleetsim.sim.second_pool import second_gpus, second_pool, second_price
 
 # A plan with all its runs, and its ranges.
 PlanRow = Found[Candidate]
 
 
 def bought(candidate: Candidate, scenario: Scenario) -> tuple[int, float]:
-    """GPUs of both pools and of judges, and US dollars of an hour of all that is paid by the hour."""
+    """GPUs of both pools, of judges, and of a second make that is counted; and US dollars of an hour of all that is
+    paid by the hour."""
     return (
-        candidate.share.gpus + judges_gpus(scenario),
+        candidate.share.gpus + candidate.engines.second_gpus + judges_gpus(scenario),
         3600 * candidate.usd_per_s + stations_usd_per_h(scenario),
     )
 
@@ -53,13 +59,32 @@ class Space:
     def __init__(self, asked: ChoiceInputs, budget: Budget, crewing: PlanCrews | None = None) -> None:
         self.asked, self.budget, self.crewing = asked, budget, crewing
         self.own = budget_steps(asked.scenario)
+        self._counted: defaultdict[Value, dict[int, Engines]] = defaultdict(dict)  # by the count of their second make
         self.engines = tuple(self._engines())
 
     def _engines(self) -> Iterator[Engines]:
         asked = self.asked
         for value in combined(asked.scenario, asked):
             there = with_changes(asked.scenario, value.changes) if value.changes else asked.scenario
-            yield Engines(there, value, asked.given | value.changes.keys())
+            if not is_open(there, asked.given):
+                yield Engines(there, value, asked.given | value.changes.keys())
+                continue
+            for count in self._second_counts(there):
+                yield self._counted[value].setdefault(count, self._with_second(there, value, count))
+
+    def _with_second(self, there: Scenario, value: Value, count: int) -> Engines:
+        return Engines(with_second(there, count), value, self.asked.given | value.changes.keys(), counts_second=True)
+
+    def _second_counts(self, there: Scenario) -> list[int]:
+        """Of the second make, what a plan tries; none of it where it cannot hold this engine."""
+        unit = unit_of(there)
+        one = with_second(there, unit)
+        try:
+            second_pool(one)
+        except InputError:
+            return [0]
+        room = self.budget.gpus_of(second_price(one))
+        return [0, *(n * unit for n in counts(room // second_gpus(one), 1, room // second_gpus(one)))]
 
     def plans(self, allowed: Allowed, *, but: Allowed | None = None) -> Iterator[Candidate]:
         """Those that may be taken, if their runs show no older samples than `oldest`; but: and that could not with so
@@ -76,19 +101,34 @@ class Space:
 
     def near(self, candidate: Candidate, stride: float) -> Iterator[Candidate]:
         """Plans of other counts, by so much, within the budget."""
-        return self._paid(neighbours(candidate, self._room(candidate.engines), stride))
+        for engines in self._near(candidate.engines, stride):
+            there = replace(candidate, engines=engines)
+            yield from self._paid(neighbours(there, self._room(engines), stride))
+
+    def _near(self, engines: Engines, stride: float) -> Iterator[Engines]:
+        """The same engines, with a second make that is larger and smaller by a factor, where that is counted."""
+        yield engines
+        known, now = self._counted[engines.value], engines.scenario.fleet.seconds
+        if now == 0 or not engines.counts_second:
+            return
+        for count in around(now, unit_of(engines.scenario), stride):
+            if count not in known:
+                known[count] = self._with_second(engines.scenario, engines.value, count)
+            if count != now:
+                yield known[count]
 
     def _paid(self, candidates: Iterable[Candidate]) -> Iterator[Candidate]:
         """Those whose own spot machines leave them within the budget, with the fewest workers and judges."""
-        return (c for c in candidates if self._fits(c, self._fewest(c.engines)))
+        return (c for c in candidates if self._fits(c, self.fewest(c.engines)))
 
-    def _fewest(self, engines: Engines) -> Scenario:
+    def fewest(self, engines: Engines) -> Scenario:
+        """What is paid beside a plan: the job with the fewest workers and judges."""
         return engines.scenario if self.crewing is None else self.crewing.fewest
 
     def _room(self, engines: Engines) -> Room:
-        beside = self._fewest(engines)
+        beside = self.fewest(engines)
         paid, price = engines.second_usd_per_h + stations_usd_per_h(beside), self.budget.price_per_h
-        gpus = self.budget.gpus_of(min(engines.prices), paid, judges_gpus(beside))
+        gpus = self.budget.gpus_of(min(engines.prices), paid, judges_gpus(beside) + engines.second_gpus)
         return Room(gpus, math.inf if price is None else price - paid, *engines.prices)
 
     def _fits(self, candidate: Candidate, scenario: Scenario) -> bool:

@@ -12,10 +12,11 @@ from fleetsim.job.command import unused_name
 from fleetsim.job.facts import run_line
 from fleetsim.plan.plan import Bought, Plans
 from fleetsim.plan.space import PlanRow
-from fleetsim.search.front import Budget
+from fleetsim.search.front import MOST_GPUS, Budget
 from fleetsim.search.permissions import says
 from fleetsim.search.shares import Share
 from fleetsim.search.workers import workers_words
+from fleetsim.sim.second_pool import as_first
 
 # The file that commands name where the plan was not saved.
 PLAN_FILE = "plan.yaml"
@@ -44,6 +45,9 @@ def engine_words(scenario: Scenario) -> str:
     e = scenario.engine
     layout = f"TP{e.tp}" + (f" PP{e.pp}" if e.pp > 1 else "") + (f" EP{e.tp * e.dp}" if e.dp > 1 else "")
     parts = [f"{scenario.fleet.instances:,} x {layout}"]
+    if scenario.fleet.second is not None:
+        second = as_first(scenario)
+        parts.append(f"{second.fleet.instances:,} x TP{second.engine.tp} {second.engine.gpu}")
     parts += ["two batches overlap"] if e.overlap == "two_batch" else []
     parts += [f"{e.dtype} weights"] if e.dtype != "auto" else []
     parts += [f"{e.kv_dtype} cache"] if e.kv_dtype != "auto" else []
@@ -85,6 +89,19 @@ def headline(result: Plans) -> str:
         assert result.budget.step_s is not None  # else it holds
         return f"No plan makes a step of {units.seconds(result.budget.step_s)}. The shortest: {text}"
     return text
+
+
+def needs(result: Plans) -> str:
+    """What the step that no plan makes would take: "6.00 s takes 160 GPUs or more, by a bound"."""
+    reach, wanted = result.reach, result.budget.step_s
+    if reach is None or wanted is None:
+        return ""
+    if reach.gpus is None and reach.usd_per_h is None:
+        on = f"up to {MOST_GPUS:,} GPUs"
+        return f"on {on} a step takes at least {units.seconds(reach.beyond_s)}, by a bound"
+    more = f"{reach.gpus:,} GPUs" if reach.gpus is not None else f"{units.money(reach.usd_per_h or 0.0)} an hour"
+    within = f", and {units.seconds(reach.within_s)} is the least that a step may take within the budget"
+    return f"{units.seconds(wanted)} takes {more} or more, by a bound{within if reach.within_s > wanted else ''}"
 
 
 def searched(result: Plans) -> str:

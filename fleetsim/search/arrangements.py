@@ -34,7 +34,6 @@ from fleetsim.job.trainer_scaling import anchored, fleet_of, lays_out, least_tra
 from fleetsim.job.trials import planned, unit_of
 from fleetsim.policies.admission import LAWS
 from fleetsim.policies.samples import BATCH_RULES, IN_FLIGHT
-from fleetsim.search.two_makes import check_second_is_counted
 
 Kind = Literal["colocated_sync", "colocated_async", "split", "split_sync"]
 # Those whose pools have GPUs of their own.
@@ -52,9 +51,7 @@ MOST_GPUS = 100_000
 
 def divided(scenario: Scenario, given: frozenset[str]) -> Scenario:
     """The job as GPUs are divided for it: handing them over takes time, and the trainer's seconds are those of its
-    points. Of two makes the first is divided, and the second stays beside it. Raises InputError where nobody says how
-    many of the second there are."""
-    check_second_is_counted(scenario, given)
+    points. Of two makes the first is divided, and the second stays beside it."""
     job = planned(scenario, given)
     if not is_given("fleet.switch_s", given) and job.fleet.switch_s == 0:
         job = with_changes(job, {"fleet.switch_s": SWITCH_S})

@@ -51,6 +51,7 @@ from fleetsim.job.trials import look_steps
 from fleetsim.policies.samples import AGE_ACTIONS
 from fleetsim.records import replace
 from fleetsim.sim.engines import engine_of
+from fleetsim.sim.second_pool import as_first
 from fleetsim.workload.groups import GroupSource
 from fleetsim.workload.lengths import mean_length
 from fleetsim.workload.streams import seed_sequence
@@ -169,10 +170,7 @@ class Bounds:
         lengths = _lengths(scenario)
         selects = _selects(scenario) if ahead is None else ahead + 1 > look_steps(scenario) / _STEADY
         training = _training_s(scenario, lengths, pools, selects)
-        pace = self._pace(scenario)
-        unknown = selects or scenario.fleet.second is not None  # what generates is not these instances alone
-        work = np.zeros(1) if unknown else scenario.trainer.batch_samples * lengths.mean / pools.instances
-        generating = _LEFT * _rate_s(work, pace, pace.most)
+        generating = np.zeros(1) if selects else _LEFT * self._full_s(scenario, lengths, pools.instances)
         return training + generating if together else np.maximum(training, generating)
 
     def step_s(self, scenario: Scenario) -> float:
@@ -198,7 +196,10 @@ class Bounds:
         often = float(np.min(counted // k / counted))
         fleet = scenario.fleet
         if fleet.placement == "colocated_lending" or fleet.second or scenario.engine.disaggregation is not None:
-            return found | {"trainer": training}  # what generates there is not the instances of one make alone
+            # what generates there is not the instances of one make alone
+            alone = fleet.second and not _chosen(scenario) and not _selects(scenario)
+            full = {"rollout": _LEFT * self._full_s(scenario, lengths, pools.instances)} if alone else {}
+            return found | {"trainer": training} | full
         pace = self._pace(scenario)
         if scenario.fleet.placement == "colocated" or law.waits_for_trainer:
             switches = 2 * scenario.fleet.switch_s if scenario.fleet.placement == "colocated" else 0.0
@@ -244,6 +245,15 @@ class Bounds:
         least = np.maximum(work * seconds / c, (gone + held_s[:, None]) / out)
         found: Floats = np.min(least + stops * (pause_s[:, None] - 2 * seconds), axis=1)
         return np.maximum(0.0, found)
+
+    def _full_s(self, scenario: Scenario, lengths: DecodeLengths, instances: Floats) -> Floats:
+        """Seconds of a step's tokens where all instances, of both makes, are full all the time."""
+        tokens, own = scenario.trainer.batch_samples * lengths.mean, self._pace(scenario)
+        if scenario.fleet.second is None:
+            return _rate_s(tokens / instances, own, own.most)
+        second = self._pace(as_first(scenario))
+        tok_s = [float(pace.most / pace.of(pace.most)) for pace in (own, second)]
+        return tokens / (instances * tok_s[0] + scenario.fleet.seconds * tok_s[1])
 
     def _pace(self, scenario: Scenario) -> TokenPace:
         key = scenario.engine, scenario.workload, scenario.fleet.speed_factors, scenario.fleet.group_placement

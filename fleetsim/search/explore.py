@@ -134,6 +134,14 @@ class Search:
                 self._likely.add(found.choice, found.alone_s / bounds[found.choice.place], found.age)
                 yield found
 
+    def bounded(self, candidates: Iterable[Candidate]) -> Iterator[tuple[Candidate, float]]:
+        """Those that can be, with the seconds that a step of each takes at least."""
+        for alike in by_kind(candidates):
+            for candidate, bound in zip(alike, rough_s(self._bounds, alike), strict=True):
+                least = bound if math.isinf(bound) else max(bound, self.closer_s(candidate, alike))
+                if not math.isinf(least):
+                    yield candidate, least
+
     def _next(self, waiting: list[Waiting], wanted: Goal) -> list[tuple[float, Candidate, Scenario]]:
         """The next few that are worth a simulation, taken from the heap, with their bounds."""
         chosen: list[tuple[float, Candidate, Scenario]] = []
@@ -305,4 +313,5 @@ def _cadence(candidate: Candidate) -> tuple[object, ...]:
 
 
 def _place(candidate: Candidate) -> tuple[float, float]:
-    return math.log(candidate.share.instances), math.log(candidate.share.trainer_gpus)
+    instances = candidate.share.instances + candidate.engines.second_as_first
+    return math.log(instances), math.log(candidate.share.trainer_gpus)

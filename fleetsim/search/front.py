@@ -49,6 +49,10 @@ class Budget(Struct, frozen=True):
         """What is to be least: dollars per step and per trained token rank alike, for all train the same batch."""
         return "step_s" if self.objective == "step" else "cost_per_step"
 
+    def metric_at(self, step_s: float) -> str:
+        """What is to be least where the best step takes so long: one that is too long is to be shorter."""
+        return self.metric if self.holds(step_s) else "step_s"
+
     def holds(self, step_s: float) -> bool:
         """Whether a step is short enough."""
         return self.step_s is None or step_s <= self.step_s
@@ -146,9 +150,10 @@ class Goal:
     def worth(self, step_s: float, usd: float) -> bool:
         """Whether a plan is worth a look whose step takes, and costs, at least so much."""
         missed, least = self._best
-        if self.only_best:
+        if self.only_best or (missed and self.budget.step_s is not None):
+            # till a plan makes the step, all that may, and what comes nearer
             return self.budget.badness(step_s, usd) < (missed, least * (1 - self.by))
-        if self.budget.step_s is not None and not missed and not self.budget.holds(step_s):
+        if not self.budget.holds(step_s):
             return False
         return not self._front.beats(step_s, usd, self.by)
 

@@ -29,7 +29,7 @@ from fleetsim.records import replace
 from fleetsim.search.arrangements import Kind, Share, colocated_async, colocated_sync, split
 from fleetsim.search.bound import SECONDS
 from fleetsim.search.staleness import StalenessBudget, steps_ahead
-from fleetsim.sim.second_pool import second_usd_per_h
+from fleetsim.sim.second_pool import counted_as_first, second_gpus, second_usd_per_h
 
 # Where there are no more counts than this, all are tried; else each is this much larger than the one before.
 _ALL, _STRIDE = 16, 1.6
@@ -89,11 +89,12 @@ class Value(Struct, frozen=True, eq=False):
 @dataclass(frozen=True, eq=False)
 class Engines:
     """One kind of engine for a job. scenario: with it. value: the choices that made it. given: paths that are said,
-    those choices among them. usd_per_gpu_h: of rollout and trainer."""
+    those choices among them. counts_second: whether the count of a second make is chosen, too."""
 
     scenario: Scenario
     value: Value
     given: frozenset[str]
+    counts_second: bool = False
     _trainers: dict[tuple[bool, int], dict[str, Any] | None] = field(default_factory=dict, repr=False)
     _trainers_s: dict[tuple[bool, int], tuple[float, float]] = field(default_factory=dict, repr=False)
     _bases: dict[Hashable, Scenario] = field(default_factory=dict, repr=False)
@@ -115,6 +116,16 @@ class Engines:
         return second_usd_per_h(self.scenario)
 
     @cached_property
+    def second_gpus(self) -> int:
+        """GPUs of the second make that count towards a budget: where their number is chosen."""
+        return second_gpus(self.scenario) if self.counts_second else 0
+
+    @cached_property
+    def second_as_first(self) -> float:
+        """The second make, in instances of the first."""
+        return counted_as_first(self.scenario)
+
+    @cached_property
     def each(self) -> int:
         """GPUs that come and go together."""
         return self.scenario.engine.gpus * unit_of(self.scenario)
@@ -130,7 +141,7 @@ class Engines:
         ranks = unit_of(self.scenario)
         fixed = is_given("fleet.placement", self.given) and self.scenario.fleet.placement
         found: list[Share] = []
-        if fixed in (False, "colocated"):
+        if fixed in (False, "colocated") and not self.second_gpus:  # which a share of one make leaves out
             kind: Kind = "colocated_sync" if on_policy else "colocated_async"
             both = [n for n in trainer_counts(room.beside(0), math.lcm(server, self.each)) if n % self.each == 0]
             found += [Share(kind, n // self.each * ranks, n, n) for n in both]
@@ -280,7 +291,7 @@ def neighbours(candidate: Candidate, room: Room, stride: float) -> Iterator[Cand
     each, server = engines.each, engines.server
     ranks = unit_of(engines.scenario)
     most = room.of_trainer if share.kind == "split" else room.beside(0)
-    for trainer in _around(share.trainer_gpus, server if share.kind == "split" else math.lcm(server, each), stride):
+    for trainer in around(share.trainer_gpus, server if share.kind == "split" else math.lcm(server, each), stride):
         if trainer > most or not engines.trains(replace(share, trainer_gpus=trainer)):
             continue
         if share.kind != "split":
@@ -288,12 +299,12 @@ def neighbours(candidate: Candidate, room: Room, stride: float) -> Iterator[Cand
                 yield replace(candidate, share=Share(share.kind, trainer // each * ranks, trainer, trainer))
             continue
         beside = room.beside(trainer)
-        for rollout in {*_around(share.rollout_gpus, each, stride), beside // each * each}:
+        for rollout in {*around(share.rollout_gpus, each, stride), beside // each * each}:
             if 0 < rollout <= beside:
                 yield replace(candidate, share=Share("split", rollout // each * ranks, rollout, trainer))
 
 
-def _around(count: int, unit: int, stride: float) -> Iterator[int]:
+def around(count: int, unit: int, stride: float) -> Iterator[int]:
     """A count, and those of whole units a factor away; parts of a unit have none."""
     yield count
     n = count // unit

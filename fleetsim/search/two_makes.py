@@ -42,7 +42,7 @@ def check_second_is_counted(scenario: Scenario, given: Collection[str]) -> None:
     """Raises InputError where the fleet has a second make, and nobody says how many instances of it."""
     if is_open(scenario, given):
         rule = "stays beside the GPUs that are divided: its count must be known"
-        raise InputError([Problem(COUNT, None, rule, "give it, or ask size, which counts both makes")])
+        raise InputError([Problem(COUNT, None, rule, "give it, or ask size or plan, which count both makes")])
 
 
 def with_second(scenario: Scenario, instances: int) -> Scenario:

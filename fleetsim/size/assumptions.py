@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 
 from fleetsim import units
+from fleetsim.config.law_numbers import steps_per_version
+from fleetsim.config.load import with_changes
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.tree import is_given
 from fleetsim.config.workload import ConstantTokens
-from fleetsim.errors import StuckError
+from fleetsim.errors import InputError, StuckError
+from fleetsim.faces import setting
 from fleetsim.job.assumptions import Assumption, assumptions_of, is_estimated
 from fleetsim.job.caveats import backlog_warnings, error_warnings, range_warnings
 from fleetsim.job.derived_values import names_a_model
@@ -17,7 +21,7 @@ from fleetsim.job.facts import steps_old
 from fleetsim.job.nameplate import mean_step_s
 from fleetsim.job.result import Later
 from fleetsim.job.trainer_scaling import count_words, course_of, law_words, least_trainer_gpus, takes_turns
-from fleetsim.job.trials import Trial, with_instances
+from fleetsim.job.trials import Measure, Trial, trial_of, with_instances
 from fleetsim.search.levers import samples_held
 from fleetsim.search.objective import Target
 from fleetsim.size.headroom import QueueCap, staleness_budget
@@ -63,6 +67,8 @@ def implausible(scenario: Scenario, given: Collection[str]) -> tuple[str, ...]:
 # --- What one should know before acting on a plan: each with its number, its reason and the way out.
 
 _MUCH_AT_CAP = 0.05
+# A step that is longer by less is hardly so.
+_LONGER = 0.005
 
 
 def warnings_of(
@@ -74,9 +80,11 @@ def warnings_of(
     *,
     asked: Scenario,
     given: Collection[str],
+    measure: Measure,
 ) -> tuple[str, ...]:
     """The warnings of a plan, in the order of their weight. asked: the scenario before it was planned. given: dotted
-    paths that the user wrote; a budget of staleness that is assumed promises nobody anything."""
+    paths that the user wrote; a budget of staleness that is assumed promises nobody anything. measure: as for `size`.
+    """
     budget_given = any(path.startswith("admission.") for path in given)
     found = [_missed(scenario, t, chosen) for t in missed]
     found += range_warnings(profile)
@@ -86,11 +94,11 @@ def warnings_of(
     # A queue with a cap makes no sample older, so only a fleet whose own are too old is looked at with one.
     p99 = chosen.mean("staleness_steps.p99")
     if budget is not None and p99 > budget and not (cap := queue_cap()).within_budget:
+        dropping = _dropping(with_instances(scenario, chosen.instances), budget, measure)
         found.append(
             f"99 % of the trained samples are at most {units.plural(steps_old(p99), 'step')} old, the "
             f"budget is {cap.budget_steps:g}: the admission law bounds how far the fleet runs ahead, not how "
-            "long a response takes; lower --max-len, or drop old samples with --set "
-            f"admission.age_action=drop_on_dequeue --set admission.max_age={cap.budget_steps:g}"
+            f"long a response takes; lower --max-len{dropping}"
         )
     found += backlog_warnings(with_instances(scenario, chosen.instances), chosen.estimates)
     preempted = chosen.mean("preemptions")
@@ -109,6 +117,23 @@ def warnings_of(
     if any(e.instances is not None or e.lose_instance is not None for e in asked.run.events):
         found.append("run.events changes the instances; those events were left out, because size chooses the fleet")
     return tuple(found)
+
+
+def _dropping(here: Scenario, budget_steps: float, measure: Measure) -> str:
+    """What it takes, and loses, to drop what is older than the budget; nothing where the job would get stuck."""
+    drop = {
+        "admission.age_action": "drop_on_dequeue",
+        "admission.max_age": math.floor(budget_steps / steps_per_version(here)),
+    }
+    try:
+        now, then = (trial_of(here.fleet.instances, [measure(s, 0)]) for s in (here, with_changes(here, drop)))
+    except (StuckError, InputError):
+        return ""
+    lost, tail = (units.share(then.mean(f"samples_lost.{of}")) for of in ("all", "longest_tenth"))
+    longer = then.mean("step_s") / now.mean("step_s") - 1.0
+    told = " ".join(setting(path, value) for path, value in drop.items())
+    step = f"makes a step {units.share(longer, 0)} longer" if longer > _LONGER else "makes a step hardly longer"
+    return f", or drop old samples with {told}, which loses {lost} of all, {tail} of the longest tenth, and {step}"
 
 
 def stuck_warnings(stuck: Mapping[int, StuckError]) -> tuple[str, ...]:

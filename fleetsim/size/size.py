@@ -183,7 +183,7 @@ def size(
     crews = crewing.crews(here)
     profile = engine_source(job, instances)
     look_at_next(trials, instances, replications)
-    said = warnings_of(job, chosen, missed, queue_cap, profile, asked=scenario, given=given)
+    said = warnings_of(job, chosen, missed, queue_cap, profile, asked=scenario, given=given, measure=measure)
     return Sizing(
         scenario=job,
         instances=instances,

@@ -42,6 +42,7 @@ from fleetsim.search.moves import alternatives_of
 from fleetsim.search.permissions import Allowed
 from fleetsim.search.plan_crews import PlanCrews
 from fleetsim.search.reasons import Reasons, as_run
+from fleetsim.search.two_makes import check_second_is_counted
 from fleetsim.size.assumptions import implausible
 from fleetsim.size.explain import bound_by, explanation
 from fleetsim.split.assumptions import age_warnings, assumed, warnings_of
@@ -108,6 +109,7 @@ def split(
     Raises InputError for GPUs that cannot be split, StuckError when no way runs, and Interrupted on Ctrl-C: with the
     job and the outcomes so far, ranked, None before the first.
     """
+    check_second_is_counted(scenario, given)
     job, asked, measure = divided(scenario, frozenset(given)), rules, remembered(measure)
     rules, oldest = _whole(rules, job), allowed.oldest(budget_steps(job))
     counts = split_counts(job, gpus, rules)
@@ -172,6 +174,7 @@ def best_way(
     scenario: Scenario, gpus: int, given: Collection[str], measure: Measure, by: By = "step_s", tell: Tell | None = None
 ) -> Outcome:
     """The first of the ways that the recipe permits, without anything beside it. Raises as `split` does."""
+    check_second_is_counted(scenario, given)
     job = divided(scenario, frozenset(given))
     counts, oldest = split_counts(job, gpus, _whole(_ANY_TRAINER, job)), budget_steps(job)
     measure = remembered(measure)
@@ -205,9 +208,8 @@ def _stuck(ways: Ways) -> dict[str, StuckError]:
 
 def _bought(ways: Ways, chosen: Outcome) -> tuple[tuple[int, Outcome], ...]:
     """What older samples would buy: each way over all replications, beside what is advised."""
-    least = ways.badness(chosen)
-    found = ways.decide([way for _, way in ways.worth_a_permission(ways.found, least)])  # all of them decide
-    return tuple((steps, outcome_of(way, chosen, ways.by)) for steps, way in ways.worth_a_permission(found, least))
+    found = ways.decide([way for _, way in ways.worth_a_permission(ways.found, chosen)])  # all of them decide
+    return tuple((steps, outcome_of(way, chosen, ways.by)) for steps, way in ways.worth_a_permission(found, chosen))
 
 
 def _beside(

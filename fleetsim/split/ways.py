@@ -22,6 +22,7 @@ from fleetsim.config.scenario import Scenario
 from fleetsim.errors import StuckError
 from fleetsim.estimates import Estimate, differs, ratio_of
 from fleetsim.frameworks.equal_parts import divides, refusal
+from fleetsim.job.trials import flat, looked
 from fleetsim.records import replace
 from fleetsim.search.arrangements import Arrangement, colocated_async, colocated_sync, split, split_in_turn
 from fleetsim.search.explore import Search
@@ -101,10 +102,12 @@ class Ways:
         """The ways whose samples are fresh enough; of several windows of one way the best. Empty where none is."""
         oldest = self.oldest if oldest is None else oldest
         found: dict[str, Way] = {}
+        ways = list(ways)
+        worse = self._alike(ways)
         for way in ways:
             other = found.get(way.choice.label)
             fresh = oldest is None or way.age <= oldest
-            if fresh and (other is None or self._first(way) < self._first(other)):
+            if fresh and (other is None or worse(way) < worse(other)):
                 found[way.choice.label] = way
         return list(found.values())
 
@@ -117,25 +120,28 @@ class Ways:
         runs = self.job.run.replications + (_COUNTING * len(self.crewing.given))
         affordable = _BUDGET // max(1, self.job.trainer.batch_samples * _STEPS * runs)
         ways = self.allowed(self.found)
-        contenders = (way for m in MEASURES for way in sorted(ways, key=lambda w: badness(w.runs[0], m))[:_CONTENDERS])
+        looks = {way.scenario: self._looked_at(way) for way in ways}
+        ranks = (sorted(ways, key=lambda w: badness(looks[w.scenario], m)) for m in MEASURES)
+        contenders = (way for ranked in ranks for way in ranked[:_CONTENDERS])
         must = {way.scenario for way in (*contenders, *(w for w in ways if not w.choice.apart))}
         return [way for i, way in enumerate(sorted(ways, key=self._first)) if way.scenario in must or i < affordable]
 
-    def worth_a_permission(self, ways: Iterable[Way], least: float) -> list[tuple[int, Way]]:
-        """(steps, way): the best way of each age beyond what is permitted, where it beats all that is fresher.
-
-        least: the badness of what is advised.
-        """
+    def worth_a_permission(self, ways: Iterable[Way], advised: Way) -> list[tuple[int, Way]]:
+        """(steps, way): the best way of each age beyond what is permitted, where it beats what is advised and all that
+        is fresher."""
+        ways = list(ways)
+        worse = self._alike([*ways, advised])
+        least = worse(advised)
         older: dict[int, list[Way]] = {}
         for way in ways:
             if self.oldest is not None and way.age > self.oldest:
                 older.setdefault(int(way.age), []).append(way)
         bought: list[tuple[int, Way]] = []
         for steps in sorted(older):
-            best = min(older[steps], key=self.badness)
-            if self.badness(best) < least - _WORTH * abs(least):
+            best = min(older[steps], key=worse)
+            if worse(best) < least - _WORTH * abs(least):
                 bought.append((steps, best))
-                least = self.badness(best)
+                least = worse(best)
         return bought[:_MOST_BOUGHT]
 
     def badness(self, way: Way) -> float:
@@ -143,7 +149,15 @@ class Ways:
         return sum(badness(run, self.by) for run in way.runs) / len(way.runs)
 
     def _first(self, way: Way) -> float:
-        return badness(way.runs[0], self.by)
+        return badness(self._looked_at(way), self.by)
+
+    def _looked_at(self, way: Way) -> Mapping[str, Any]:
+        """Its look, also where it has long runs: a few steps are not held against many."""
+        return flat(self.search.measure(looked(way.scenario), 0)) if way.decided else way.runs[0]
+
+    def _alike(self, ways: Iterable[Way]) -> Callable[[Way], float]:
+        """What some ways are ranked by: their long runs where each has them, else the looks of all."""
+        return self.badness if all(way.decided for way in ways) else self._first
 
     def _look(self, ways: Sequence[Arrangement]) -> list[Way]:
         """Looks at those that nobody has looked at."""

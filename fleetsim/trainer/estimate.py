@@ -10,9 +10,10 @@ import numpy as np
 from msgspec import Struct
 
 from fleetsim import units
+from fleetsim.config.engine import EngineConfig
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.workload import WorkloadConfig
-from fleetsim.engine.gpus import GpuSpec, gpu_spec
+from fleetsim.engine.gpus import GpuSpec, gpu_of, gpu_spec
 from fleetsim.engine.model.names import model_shape
 from fleetsim.engine.transport import backend_for, known_gpu
 from fleetsim.errors import InputError, Problem
@@ -204,6 +205,9 @@ def estimate(plan: TrainingPlan, *, gpus_given: bool, ranks: TrainerLayout | Non
     return TrainerEstimate(found, step_seconds(found, fit), memory_of(found), error, not gpus_given)
 
 
+_RECIPE = "trainer.recipe."
+
+
 def estimate_of(scenario: Scenario, gpus: int | None) -> TrainerEstimate:
     """The trainer of a scenario, on so many GPUs; None = the smallest that fits.
 
@@ -224,6 +228,15 @@ def is_known(scenario: Scenario) -> bool:
     except InputError:
         return False
     return True
+
+
+def check_recipe(scenario: Scenario) -> None:
+    """Raises InputError where the recipe names a model or GPU of its own that is not known."""
+    try:
+        _plan_of(scenario, None)
+    except InputError as error:
+        if own := [p for p in error.problems if p.path.startswith(_RECIPE)]:
+            raise InputError(own) from None
 
 
 def seconds_on(scenario: Scenario, gpus: int) -> float:
@@ -290,7 +303,7 @@ def _plan_of(scenario: Scenario, gpus: int | None) -> TrainingPlan:
     r = scenario.trainer.recipe
     try:
         shape = model_shape(r.model or scenario.engine.model)
-        gpu = known_gpu(scenario.engine) if r.gpu is None else gpu_spec(r.gpu)
+        gpu = known_gpu(scenario.engine) if r.gpu is None else _own_gpu(scenario.engine, r.gpu)
     except InputError as error:
         raise InputError([replace(p, path=_place(p, r.model, r.gpu)) for p in error.problems]) from None
     recipe = Recipe(
@@ -311,10 +324,16 @@ def _plan_of(scenario: Scenario, gpus: int | None) -> TrainingPlan:
     return TrainingPlan(shape, gpu, batch_of(scenario), recipe, TrainerLayout(gpus or 1))
 
 
+def _own_gpu(engine: EngineConfig, name: str) -> GpuSpec:
+    """The trainer's GPU: the one whose data sheet the scenario has, or a built-in one."""
+    own = engine.gpu_sheet is not None and engine.gpu_sheet.name == name
+    return gpu_of(engine.model_copy(update={"gpu": name})) if own else gpu_spec(name)
+
+
 def _place(problem: Problem, model: str | None, gpu: str | None) -> str:
     """Where the name stands that is not known."""
     own = {"model": model, "gpu": gpu}.get(problem.path)
-    return f"{'trainer.recipe' if own else 'engine'}.{problem.path}"
+    return f"{_RECIPE if own else 'engine.'}{problem.path}"
 
 
 def _ranks(scenario: Scenario, gpus: int | None) -> TrainerLayout:

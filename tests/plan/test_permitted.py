@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +15,7 @@ from fleetsim.cli.main import app
 from fleetsim.config import Scenario, default_scenario, with_changes
 from fleetsim.config.data_files import presets
 from fleetsim.config.law_numbers import budget_steps
+from fleetsim.job.trials import looked
 from fleetsim.search.arrangements import Rules, split_in_turn
 from fleetsim.search.permissions import Allowed
 from fleetsim.sim.metrics import numbers_of
@@ -77,6 +79,24 @@ def test_an_asynchronous_recipe_is_held_to_its_budget_by_a_smaller_window(budget
         "permits"
     )
     assert [steps for steps, _ in found.bought] == [2 * budget]
+
+
+@pytest.mark.parametrize("look", [0.5, 1.0, 2.0])
+def test_a_look_of_few_steps_is_held_against_a_look(look: float) -> None:
+    """Where all looks are twice as long as long runs, or half, the same permissions are told."""
+    long = with_changes(JOB, {"run.replications": 2})
+
+    def longer(s: Scenario, replication: int) -> Mapping[str, Any]:
+        run, off = dict(by_window(s, replication)), look if s == looked(s) else 1.0
+        return {**run, "step_s": off * run["step_s"], "cost_per_step": off * run["step_s"]}
+
+    job = with_changes(long, {"admission.law": "barrier", "run.steps": 400})
+    assert job != looked(job)
+    found = split(job, 8, rules=Rules(trainer_unit=1), measure=longer)
+    assert [(steps, o.arrangement.label, o.mean("step_s")) for steps, o in found.bought] == [
+        (1, "4 + 4", 38.0),
+        (2, "4 + 4", 36.0),
+    ]
 
 
 def test_where_no_way_is_fresh_enough_the_freshest_is_told_and_so_is_that() -> None:
@@ -156,3 +176,15 @@ def test_the_command_python_and_json_say_the_same_of_a_synchronous_recipe() -> N
     refused = CliRunner().invoke(app, [*words, "--allow", "staleness<=x"])
     assert refused.exit_code == 2
     assert "is no permission" in refused.stderr
+
+
+def test_what_dropping_old_samples_loses_stands_beside_the_advice_to_do_so_and_comes_true() -> None:
+    job = fs.load(None, batch=128, len=6000, max_staleness=1, replications=2)
+    found = job.size()
+    (told,) = (text for text in found.warnings if "drop old samples" in text)
+    lost, of_longest, longer = map(float, re.findall(r"([\d.]+) %", told.partition("drop old samples")[2]))
+    drop = {"admission.age_action": "drop_on_dequeue", "admission.max_age": 1}
+    now, then = (found.job.with_(changes).simulate().mean for changes in ({}, drop))
+    assert then["samples_lost.all"] == pytest.approx(lost / 100, abs=0.02)
+    assert then["samples_lost.longest_tenth"] == pytest.approx(of_longest / 100, abs=0.05)
+    assert then["step_s"] / now["step_s"] - 1 == pytest.approx(longer / 100, abs=0.02)

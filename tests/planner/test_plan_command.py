@@ -113,6 +113,18 @@ def test_a_step_that_nothing_makes_is_told_first_and_exits_11() -> None:
     assert result.exit_code == 11, result.output
     assert result.stdout.startswith("No plan makes a step of")
     assert "no plan makes a step of 0.01 s" in result.stderr
+    assert "needs    on up to 1,024 GPUs a step takes at least" in result.stdout
+
+
+def test_what_a_step_would_take_that_no_plan_makes_is_told_and_is_no_less_than_that() -> None:
+    """The GPUs are a bound: a plan on as many as the step was taken from makes it."""
+    fast, faster = (json.loads(run("--gpus", n, *JOB, "--json").stdout)["recommendation"] for n in ("2", "8"))
+    wanted = 1.01 * faster["step_s"]["mean"]
+    assert fast["step_s"]["mean"] > wanted
+    found = json.loads(run("--gpus", "2", "--step-s", f"{wanted:.3f}", *JOB, "--json").stdout)
+    assert not found["feasible"]
+    assert 2 < found["reach"]["gpus"] <= 8
+    assert found["recommendation"]["step_s"]["mean"] == pytest.approx(fast["step_s"]["mean"], rel=0.01)
 
 
 def test_dollars_per_hour_bound_the_gpus_of_each_type() -> None:

@@ -125,6 +125,13 @@ def test_the_answer_is_within_a_percent_of_the_best_of_all(gpus: int, allow: str
     shortest = first_fresh(everything, oldest).step_s
     assert answer(Budget(gpus, objective="step")).step_s <= 1.01 * shortest
     assert answer(Budget(gpus, objective="cost")).usd <= 1.01 * first_fresh(by_cost, oldest).usd
+    plainly = Search(measure)
+    worth_a_look(plainly, Space(space.asked, Budget(gpus)), permitted)
+    for step_s in (0.2 * shortest, 0.98 * shortest):  # which no plan makes: the shortest is the nearest, found as soon
+        search = Search(measure)
+        nearest = worth_a_look(search, Space(space.asked, Budget(gpus, step_s=step_s, objective="cost")), permitted)[0]
+        assert nearest.step_s <= 1.01 * shortest
+        assert search.tally.runs <= 1.5 * plainly.tally.runs
     for step_s in (1.02 * shortest, everything[len(everything) // 4].step_s, everything[-1].step_s):
         cheapest = first_fresh([p for p in by_cost if p.step_s <= step_s], oldest).usd
         best = answer(Budget(step_s=step_s, objective="cost"))

@@ -15,7 +15,7 @@ from fleetsim.errors import InputError
 from fleetsim.job.facts import second_line
 from fleetsim.job.trials import Trials, planned, remembered, simulated
 from fleetsim.plan.plan import plan
-from fleetsim.search.arrangements import Rules, divided
+from fleetsim.search.arrangements import Rules
 from fleetsim.search.front import Budget
 from fleetsim.search.levers import levers_of
 from fleetsim.search.objective import objective, price_per_s, targets_of, usd_per_h
@@ -168,7 +168,7 @@ def test_gpus_are_divided_beside_a_second_make_whose_count_is_known() -> None:
     """A split has the second make beside it and pays for it; shared GPUs leave it out."""
     job = _job({"fleet.second": {"instances": 2, "gpu": "H200"}, "trainer.batch_samples": 64, "run.replications": 1})
     with pytest.raises(InputError, match="its count must be known"):
-        divided(job, frozenset({"fleet.second.gpu"}))
+        split(job, 8, given={"fleet.second.gpu"})
     found = split(job, 8, given={"fleet.second.instances"}, rules=Rules(trainer_unit=1))
     assert {o.scenario.fleet.seconds for o in found.outcomes if o.arrangement.apart} == {2}
     assert {o.scenario.fleet.seconds for o in found.outcomes if not o.arrangement.apart} == {0}

@@ -74,6 +74,22 @@ def test_an_unknown_model_or_gpu_is_told_where_it_stands() -> None:
     assert refused.value.problems[0].path == "trainer.recipe.gpu"
 
 
+def test_a_name_of_the_recipe_s_own_that_nobody_knows_is_refused_unless_its_seconds_or_its_sheet_are_given() -> None:
+    """The same rule as for engine.gpu: a name that no data sheet has says nothing of seconds."""
+    own = {"trainer.recipe.gpu": "H1000"}
+    sheet = {"name": "H1000", "memory_gib": 80, "memory_tb_s": 4, "link_gb_s": 450}
+    for wrong in (own, {"trainer.recipe.model": "nobody/knows"}):
+        with pytest.raises(InputError) as refused:
+            job(changes=wrong).size()
+        assert [p.path for p in refused.value.problems] == list(wrong)
+    assert job(changes=own, trainer_step_s=20.0, instances=4, replications=1).simulate().mean["step_s"] > 0
+    peaks = (900, 1800)
+    slow, fast = (
+        job(changes=own | {"engine.gpu_sheet": sheet | {"bf16_tflop_s": peak}}).trainer_step() for peak in peaks
+    )
+    assert fast.seconds.total < 0.9 * slow.seconds.total
+
+
 def test_a_known_framework_has_its_own_error() -> None:
     plain = job().trainer_step()
     prime = job(changes={"trainer.recipe.framework": "prime-rl"}).trainer_step()
