@@ -5,6 +5,7 @@ What is read of a framework's step log, line by line: `fleetsim scenario schema 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -58,7 +59,7 @@ def read_run_log(path: Path | str, framework: str | None = None, mapping: Mappin
 
 def wanted(mapping: Mapping[str, str]) -> Callable[[str], bool]:
     """Whether a metric of a log is one that any framework's table, or the user, speaks of."""
-    mapped = set(mapping.values())
+    mapped = {metric for name in mapping.values() for metric in (name, _in_unit(name)[0])}
 
     def any_of(name: str) -> bool:
         bare = name.rpartition("/")[2]
@@ -81,7 +82,7 @@ def run_log(
     known = _framework(framework or table.framework, _names(table.names), given, path)
     entries = (*given, *(e for e in known.entries if e.column not in {g.column for g in given}))
     known = replace(known, entries=entries)
-    names = {**_found(table.names, known), **{m: m for m in mapping.values() if m in table.names}}
+    names = {**_found(table.names, known), **{m: m for entry in given for m in entry.metrics if m in table.names}}
     steps = steps_of_table(table, known, names)
     if not len(steps.numbers):
         rule = "no row says anything about a step"
@@ -148,6 +149,24 @@ def _renamed_notes(names: Mapping[str, str]) -> list[Note]:
     return [Note("rename", f"Found by pattern: {', '.join(other[:_FEW])}{more}.")]
 
 
+UNITS_S: Mapping[str, float] = {
+    **dict.fromkeys(("ms", "msec", "millis", "milliseconds"), 1e-3),
+    **dict.fromkeys(("us", "usec", "micros", "microseconds"), 1e-6),
+    **dict.fromkeys(("ns", "nanoseconds"), 1e-9),
+    **dict.fromkeys(("s", "sec", "seconds"), 1.0),
+    "minutes": 60.0,
+    "hours": 3600.0,
+}
+"""Units of time by how names end, in seconds."""
+_UNIT_LAST = re.compile(rf"(?:^|[_/.(\[ -])({'|'.join(UNITS_S)})[)\]]?$", re.IGNORECASE)
+
+
+def _in_unit(metric: str) -> tuple[str, float | None]:
+    """A metric without the unit that was given behind it (`loop:ms`), and that in seconds; None = none was given."""
+    name, _, unit = metric.rpartition(":")
+    return (name, UNITS_S[unit]) if name and unit in UNITS_S else (metric, None)
+
+
 def _mapped(mapping: Mapping[str, str], names: Collection[str], path: Path) -> tuple[Entry, ...]:
     problems, entries = [], []
     for key, metric in mapping.items():
@@ -155,12 +174,18 @@ def _mapped(mapping: Mapping[str, str], names: Collection[str], path: Path) -> t
         if column not in COLUMNS or column in ("step", "time_s"):
             remedy = did_you_mean(column, list(COLUMNS)[2:])
             problems.append(Problem("map", key, "a step log has no such column", remedy))
-        elif metric not in names:
+            continue
+        unit = None
+        if metric not in names:
+            metric, unit = _in_unit(metric)
+        if metric not in names:
             near = get_close_matches(metric, names, n=1, cutoff=0.5)
             remedy = f"did you mean {near[0]}?" if near else f"its columns: {_shown(names)}"
             problems.append(Problem(f"map.{key}", metric, f"{path.name} has no such column", remedy))
-        else:
-            entries.append(Entry(column, (metric,)))
+            continue
+        if unit is None and re.search(r"_s(_|$)", column) and (named := _UNIT_LAST.search(metric)) is not None:
+            unit = UNITS_S[named[1].lower()]
+        entries.append(Entry(column, (metric,), unit=1.0 if unit is None else unit))
     if problems:
         raise InputError(problems)
     return tuple(entries)
@@ -226,6 +251,8 @@ def _value(entry: Entry, values: Mapping[str, Floats]) -> Floats | None:
         out = out / 100.0
     elif entry.how == "next":
         out = np.r_[out[1:], np.nan]
+    if entry.unit != 1.0:
+        out = out * entry.unit
     for metric in entry.minus:
         if metric in values:
             out = np.maximum(out - np.nan_to_num(values[metric]), 0)

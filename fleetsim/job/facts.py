@@ -14,6 +14,7 @@ from fleetsim.engine.transport import sync_times
 from fleetsim.estimates import Estimate
 from fleetsim.job.assumptions import Assumption
 from fleetsim.job.caveats import backlog_line
+from fleetsim.job.derived_values import SLOWDOWN
 from fleetsim.job.input_moves import InputPart, MetricRanges
 from fleetsim.job.lengths import share_at_cap
 from fleetsim.job.nameplate import generated_mean, trainer_step_s
@@ -105,7 +106,10 @@ def run_line(scenario: Scenario, simulated_s: float | None) -> str:
     if seen is None:
         return ""
     if simulated_s is None:
-        return f"Your run: {seen:.1f} s a step; not simulated: say what it ran on, --set fleet.instances=N"
+        own = "--set fleet.instances=N"
+        if SLOWDOWN in scenario.assumed:
+            own = f"{own} --gpu G --model M; its log shows no engine speed, nor whether fewer instances would do"
+        return f"Your run: {seen:.1f} s a step; not simulated: say what it ran on, {own}"
     off = "" if not run_differs(scenario, simulated_s) else f" ({units.change(simulated_s / seen - 1.0)})"
     return f"Your run: {seen:.1f} s a step; simulated: {simulated_s:.1f} s{off}"
 

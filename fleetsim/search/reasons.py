@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from fleetsim.config.scenario import Scenario
 from fleetsim.config.tree import is_given
 from fleetsim.job.assumptions import Assumption
+from fleetsim.job.derived_values import SLOWDOWN
 from fleetsim.job.engine_choices import Drafts, Sides
 from fleetsim.job.engine_source import EngineSource
 from fleetsim.job.facts import run_differs, run_step_s
@@ -39,8 +40,11 @@ S = TypeVar("S", bound=Doubts)
 
 
 def as_run(trials: Trials, job: Scenario, given: Collection[str], replications: int = 1) -> float | None:
-    """Seconds of a step on the fleet that a run had; None where no run shows the job, or nobody says its fleet."""
+    """Seconds of a step on the fleet that a run had; None where no run shows the job, nobody says its fleet, or neither
+    the run nor anybody says how fast its engines are."""
     if run_step_s(job) is None or not is_given("fleet.instances", given):
+        return None
+    if SLOWDOWN in job.assumed and not (is_given("engine.gpu", given) and is_given("engine.model", given)):
         return None
     count = job.fleet.instances
     trial = trials.at(count, replications)

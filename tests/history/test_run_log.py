@@ -361,6 +361,27 @@ def test_a_mapping_reads_any_log(tmp_path: Path) -> None:
     assert got.columns["wait_s"].tolist() == [3, 3, 3]
 
 
+def test_a_metric_a_line_is_a_step_log(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.csv"
+    lines = [
+        f"a1,timing_s/{k},{v},{n},{1790000000000 + n}" for n in (1, 2, 3) for k, v in (("step", 9.0), ("gen", 4.0))
+    ]
+    path.write_text("\n".join(["run_id,key,value,step,timestamp", *lines]))
+    got = _log(path)
+    assert got.columns["step_s"].tolist() == [9, 9, 9]
+    assert got.columns["wait_s"].tolist() == [4, 4, 4]
+    path.write_text(path.read_text() + "\na2,timing_s/gen,4.0,4,1790000000004")
+    with pytest.raises(InputError, match="holds 2 runs"):
+        read_run_log(path)
+
+
+def test_a_mapped_column_is_read_in_its_unit(tmp_path: Path) -> None:
+    row = {"loop_ms": 7000.0, "stall": 3000.0, "opt (minutes)": 0.05, "clock_ms": 2.0}
+    path = _write(tmp_path, [{"iter": k, **row} for k in range(3)])
+    got = _log(path, step_s="loop_ms", wait_s="stall:ms", train_s="opt (minutes)", sync_s="clock_ms:s")
+    assert [got.columns[name][0] for name in ("step_s", "wait_s", "train_s", "sync_s")] == [7.0, 3.0, 3.0, 2.0]
+
+
 def test_a_cut_line_is_left_out_with_a_note(tmp_path: Path) -> None:
     path = _write(tmp_path, [{"step": k, "timing_s/step": 10.0} for k in (1, 2)])
     path.write_text(path.read_text() + '{"step": 3, "timing_s')

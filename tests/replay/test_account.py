@@ -13,7 +13,7 @@ import pytest
 from fleetsim.history.files import read_file
 from fleetsim.replay.ask import replay
 from fleetsim.replay.diagnose.cures import cure_of, remedies, remedy_for
-from fleetsim.replay.diagnose.levers import CAUSES, levers_of
+from fleetsim.replay.diagnose.levers import CAUSES, levers_of, pace_words
 from fleetsim.replay.observe.account import by_lengths
 from fleetsim.replay.observe.observe import observe
 from fleetsim.replay.observe.observed import Observed
@@ -151,6 +151,57 @@ def test_generation_without_a_timer_is_told_by_its_lengths() -> None:
     assert found is not None
     assert found.mean() == pytest.approx(0.007 * longest.mean(), rel=0.1)
     assert by_lengths({**columns, "step_s": 40 + random.normal(0, 1, STEPS)}) is None
+
+
+def test_the_load_and_the_longest_response_each_explain_their_part() -> None:
+    random = np.random.default_rng(2)
+    mean, longest = random.normal(1000, 40, STEPS), random.normal(4000, 300, STEPS)
+    step_s = 50 + 0.03 * mean + 0.009 * longest + random.normal(0, 0.3, STEPS)
+    found = by_lengths({"step_s": step_s, "length_mean": mean, "length_max": longest})
+    assert found is not None
+    assert found.mean() == pytest.approx(66.0, rel=0.1)
+
+
+def _asynchronous(folder: Path, train: float, **timed: float) -> Observed:
+    """A log of ROLL whose trainer never waits; timed: what its samples take."""
+    random = np.random.default_rng(5)
+    rows = []
+    for n in range(STEPS):
+        update = train * random.normal(1, 0.02)
+        row = {"time/step_generate": 0.0, "time/step_train": update, "time/step_total": update + 2.0}
+        row |= {"math_rule/scheduler/off_policy_ratio": 1.0, "system/batch_size": 512.0}
+        row |= {f"math_rule/scheduler/math_rule/time/generate/{name}": value for name, value in timed.items()}
+        rows.append({"step": n, **row})
+    return _lines(folder, rows)
+
+
+@pytest.mark.parametrize(("train", "seconds"), [(200.0, 132.0), (75.0, None)])
+def test_a_trainer_that_never_waits_is_held_against_what_its_samples_take(
+    tmp_path: Path, train: float, seconds: float | None
+) -> None:
+    levers = levers_of(_asynchronous(tmp_path, train, mean=30.0, max=70.0))
+    assert [lever.cause for lever in levers] == ([] if seconds is None else ["trainer slow"])
+    if seconds is not None:
+        assert levers[0].mean == pytest.approx(seconds, rel=0.05)
+
+
+def test_a_trainer_that_never_waits_sets_the_pace_of_a_log_that_times_no_sample(tmp_path: Path) -> None:
+    seen = _asynchronous(tmp_path, 200.0)
+    assert levers_of(seen) == ()
+    assert "saves at most 199 s" in pace_words(seen)
+    assert pace_words(_seen(tmp_path)) == ""
+
+
+def test_a_slow_instance_costs_its_seconds_beside_a_trainer_that_takes_as_long(tmp_path: Path) -> None:
+    samples = {"agent_loop/generate_sequences/mean": 16.5, "agent_loop/generate_sequences/max": 92.0}
+    rows = [json.loads(line) for line in _log(tmp_path, gen=92.0, update_actor=80.0).read_text().splitlines()]
+    for row in rows:
+        row["data"] |= {f"timing_s/{name}": value for name, value in samples.items()}
+    path = tmp_path / "straggler.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    (lever,) = levers_of(observe(read_file(path)))
+    assert lever.cause == "straggler"
+    assert lever.mean == pytest.approx(46.0, rel=0.1)  # it is 1.6 times as long as its length makes it
 
 
 def _roll(folder: Path, *, beside: bool, train: float) -> Observed:

@@ -218,6 +218,16 @@ def test_a_run_whose_fleet_nobody_names_shows_no_speed(tmp_path: Path) -> None:
     assert any("does not show how fast the engines are" in note and "--gpu" in note for note in job.notes)
 
 
+def test_a_run_that_shows_no_speed_says_nothing_of_fewer_instances(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    rows = [
+        {"step": n, "time/step": 90.0, "time/wait_for_batch": 0.0, "time/forward_backward": 88.0} for n in range(40)
+    ]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    plan = fs.load({"fleet.instances": 3}, run=path).size()
+    assert "nor whether fewer instances would do" in str(plan)
+
+
 def test_a_scenario_file_keeps_what_was_observed(verl: Path, tmp_path: Path) -> None:
     job = fs.load(run=verl, gpu="H100")
     again = load_scenario(job.save(tmp_path / "job.yaml"))

@@ -42,7 +42,7 @@ class Entry(Struct, frozen=True):
     how: first = the first of the metrics that the log has; sum = all that it has; growth = increase of a running total
     from the step before; rest = one minus the metric; percent = a hundredth of it; next = the metric of the following
     row (it tells of the step before). minus: metrics taken off (counted 0 where absent, the result at least 0).
-    modes: only in these; () = all.
+    modes: only in these; () = all. unit: what one of the metric is in the column's unit.
     """
 
     column: str
@@ -50,6 +50,7 @@ class Entry(Struct, frozen=True):
     how: How = "first"
     minus: tuple[str, ...] = ()
     modes: tuple[str, ...] = ()
+    unit: float = 1.0
 
     def __str__(self) -> str:
         text = (" + " if self.how == "sum" else ", else ").join(f"`{m}`" for m in self.metrics)

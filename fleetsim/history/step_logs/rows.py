@@ -270,6 +270,8 @@ def _csv(file: IO[str], path: Path, table: RunLogTable) -> None:
         rows = (row for row in csv.reader(file) if row)
         header = next(rows, [])
         names = _without_run([cell.strip() for cell in header], path)
+        if {"key", "value", "step"} <= set(names):
+            rows = _of_metrics(rows, names, path, table)
         for cells in rows:
             try:
                 row = dict(zip(names, map(float, cells), strict=False))
@@ -283,6 +285,25 @@ def _csv(file: IO[str], path: Path, table: RunLogTable) -> None:
     if not len(table):
         rule = "a table has a header and rows"
         raise InputError([Problem(str(path), ",".join(header)[:60], rule, "give a step log as CSV, JSONL or JSON")])
+
+
+def _of_metrics(rows: Iterable[list[str]], names: list[str], path: Path, table: RunLogTable) -> Iterator[list[str]]:
+    """Puts the lines `run_id,key,value,step,timestamp` of MLflow's export into the table, those of one step in a row;
+    nothing is left to be read."""
+    told: dict[str, dict[str, float]] = {}
+    runs: set[str] = set()
+    for cells in rows:
+        line = dict(zip(names, cells, strict=False))
+        runs.add(line.get("run_id", ""))
+        found = {"step": line.get("step"), "_timestamp": line.get("timestamp"), line.get("key", ""): line.get("value")}
+        known = {name: amount for name, text in found.items() if (amount := number(text)) is not None}
+        told.setdefault(line.get("step", ""), {}).update(known)
+    if len(runs) > 1:
+        rule = f"the table holds {len(runs)} runs, and one is read at a time"
+        raise InputError([Problem(str(path), ", ".join(sorted(runs))[:200], rule, "export one run")])
+    for row in told.values():
+        table.add(row)
+    return iter(())
 
 
 def _without_run(header: list[str], path: Path) -> list[str]:

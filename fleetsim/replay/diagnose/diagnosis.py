@@ -21,7 +21,7 @@ from fleetsim.replay.diagnose.checks.reading import data, model
 from fleetsim.replay.diagnose.checks.trainer import sync, trainer
 from fleetsim.replay.diagnose.cures import cure_of
 from fleetsim.replay.diagnose.finding import MENDS, Check, Finding, FindingCost, Verdict, pools_of, settle
-from fleetsim.replay.diagnose.levers import StepLever, levers_of
+from fleetsim.replay.diagnose.levers import StepLever, levers_of, pace_words
 from fleetsim.replay.diagnose.mending import withheld
 from fleetsim.replay.implied.stretch import own_paces
 from fleetsim.replay.observe.changes import changed_words, missed_words, unreplaced
@@ -270,7 +270,7 @@ def _accounted(case: Case, account: Account, first: Reply | None) -> str:
         return f"{account.words}: {levers[0].cause} costs {plain(levers[0].mean)}{since}."
     if first is not None:
         return f"{account.words}: {first.name}."
-    return f"{account.words}; no fault was found."
+    return f"{account.words}; no fault was found{pace_words(case.observed)}."
 
 
 ANSWERS: Mapping[Check, tuple[str, ...]] = {

@@ -22,9 +22,9 @@ from collections.abc import Callable, Collection, Iterator
 from msgspec import Struct
 
 from fleetsim import units
-from fleetsim.replay.diagnose.step_scene import WORTH, StepScene, outside_share, scene_of, why_slow
+from fleetsim.replay.diagnose.step_scene import WORTH, StepScene, outside_share, scene_of, unevenness, why_slow
 from fleetsim.replay.observe.observed import Observed
-from fleetsim.replay.observe.phases import UNEXPLAINED, Phase
+from fleetsim.replay.observe.phases import UNEXPLAINED, Phase, plain
 
 FORWARD, FORWARD_MOST = 1 / 4, 1 / 3  # of the update: one pass forward, with and without activations computed again
 SYNC_LEAST_S, SYNC_MOST_S = 0.3, 17.0
@@ -33,6 +33,7 @@ SYNC_SHARE = 0.1  # of a step: weights that take less are sent as fast as a job 
 BALANCE = 1.5  # one side's seconds / the other's, beyond which it binds
 BEHIND = 0.75  # of a batch: so much of the next stands ready when the trainer takes one, and rollout is ahead of it
 EVALUATES, HIDDEN = 1 / 3, 0.2  # of a step: evaluation or checkpoints; what is in no timer
+EVEN = 0.8  # the longest sample's seconds / what its length makes them, of a batch begun together in an even fleet
 GROWN = 0.7  # of a phase's growth: where the responses grew so much, the workload changed and not the phase
 
 
@@ -153,7 +154,10 @@ def _trainer(scene: StepScene) -> Iterator[StepLever]:
     if other is None or scene.rollout_binds or scene.now(column) < BALANCE * other:
         return
     why = f"a batch is generated in {other:.1f} s, and the trainer holds the step for the rest"
-    yield from _lever(scene, "trainer slow", column, (other, 0.9 * other, BALANCE * other), why)
+    cost = other
+    if scene.overlaps:  # then the trainer comes down to that, with all else that it computes
+        cost = max(0.0, other - (scene.trainer_s - scene.now(column)))
+    yield from _lever(scene, "trainer slow", column, (cost, 0.9 * cost, BALANCE * other), why)
 
 
 def _rollout_s(scene: StepScene) -> float | None:
@@ -169,11 +173,41 @@ def _rollout_s(scene: StepScene) -> float | None:
     if not batch or ready is None or held is None:  # timed, batch by batch
         active, window = m.get("rollout_active_s"), m.get("rollout_window_s")
         # by the mean of the same rows: an evaluation lies in a step and in a window
-        return m["step_s"] * active / window if active is not None and window else None
+        return m["step_s"] * active / window if active is not None and window else _unqueued_s(scene)
     if ready < BEHIND * batch:
         return None
     flying = min(max(batch, m.get("in_flight_samples", batch)), m.get("in_flight_cap_samples", math.inf))
-    return held * batch / max(1.0, flying)
+    batch_s = held * batch / max(1.0, flying)
+    return batch_s if "in_flight_samples" in m else _at_least(scene, batch_s)
+
+
+def _at_least(scene: StepScene, batch_s: float) -> float:
+    """Seconds of a batch, with those of its longest work where that takes less than a step: samples that are begun
+    together are done with it."""
+    longest = scene.means.get("group_s_max", scene.means.get("sample_s_max", math.inf))
+    return batch_s if longest > scene.step_s else max(longest, batch_s)
+
+
+def pace_words(observed: Observed) -> str:
+    """What is said of a trainer that never waits, where the log does not time what rollout could do; "" elsewhere."""
+    account = observed.account
+    if account is None or account.mode != "asynchronous" or account.either:
+        return ""
+    scene = scene_of(account, observed.lengths, 0.0)
+    if scene.rollout_binds or scene.update_s <= 0 or _rollout_s(scene) is not None:
+        return ""
+    most = plain(scene.update_s)
+    return f": the trainer sets the pace, and a faster one saves at most {most}, as far as rollout, not timed, keeps up"
+
+
+def _unqueued_s(scene: StepScene) -> float | None:
+    """The same of a log that times samples or groups, and counts none that wait or are in flight: with a batch in
+    flight, each sample until the longest of its group is done."""
+    m = scene.means
+    mean = m.get("group_s_mean")
+    if mean is None and "sample_s_mean" in m:
+        mean = m["sample_s_mean"] * ((scene.group_max or 0.0) / max(1.0, m.get("length_mean", 0.0)) or 1.0)
+    return None if mean is None else _at_least(scene, mean)
 
 
 def _rollout(scene: StepScene) -> Iterator[StepLever]:
@@ -181,10 +215,13 @@ def _rollout(scene: StepScene) -> Iterator[StepLever]:
     wait = scene.now("wait_s")
     if scene.account.mode == "synchronous":
         other = scene.trainer_s
-        if other <= 0 or wait < BALANCE * other:
-            return
         cause, why = why_slow(scene)
+        uneven = cause == "straggler"  # costs its seconds also beside a trainer that takes as many
+        if other <= 0 or (wait < BALANCE * other and not uneven):
+            return
         cost = other
+        if uneven:
+            cost = min(other, EVEN * wait / unevenness(scene))
         if cause == "long tail" and scene.p95 and scene.has("length_max"):
             cost = wait * min(1.0, scene.p95 / scene.means["length_max"])
         costs = (cost, 0.5 * min(cost, other), max(cost, BALANCE * other))

@@ -89,10 +89,12 @@ _VARIES = 0.01  # of a mean: lengths that move by less explain nothing
 def by_lengths(columns: Mapping[str, Floats]) -> Floats | None:
     """(n,) seconds of generation at least, where no timer says them: what a step grows by with its responses.
 
-    The longest response counts where it explains more than the mean one; where it is always the same (the cap), each of
-    its tokens takes TOKEN_S more. None where nothing is clear.
+    Mean and longest count together where both are clear; else the longest where it explains more than the mean one;
+    where it is always the same (the cap), each of its tokens takes TOKEN_S more. None where nothing is clear.
     """
     step_s, best = columns["step_s"], None
+    if (both := _by_both(columns)) is not None:
+        return both
     for name in ("length_mean", "length_max"):
         lengths = columns.get(name)
         if lengths is None:
@@ -111,6 +113,29 @@ def by_lengths(columns: Mapping[str, Floats]) -> Floats | None:
     if name == "length_mean" and longest is not None and np.nanstd(longest) < _VARIES * np.nanmean(longest):
         found = found + TOKEN_S * longest
     return np.minimum(found, step_s)
+
+
+def _by_both(columns: Mapping[str, Floats]) -> Floats | None:
+    """(n,) seconds by the mean response, as the load of the engines, and by the longest, as the tail; None where one of
+    the two is not clear beside the other."""
+    if not {"length_mean", "length_max"} <= set(columns):
+        return None
+    rows = np.stack([columns["step_s"], columns["length_mean"], columns["length_max"]])
+    rows = rows[:, np.isfinite(rows).all(axis=0)]
+    y, x = rows[0], rows[1:]
+    if y.size < 12 or (x.std(axis=1) <= _VARIES * x.mean(axis=1)).any():
+        return None
+    off = x - x.mean(axis=1, keepdims=True)
+    spread = off @ off.T
+    if np.linalg.cond(spread) > 1e12:
+        return None
+    slopes = np.linalg.solve(spread, off @ (y - y.mean()))
+    left = y - y.mean() - slopes @ off
+    errors = np.sqrt(np.diag(np.linalg.inv(spread)) * float(left @ left) / (y.size - 3))
+    if (slopes < CLEAR * errors).any():
+        return None
+    found = slopes[0] * columns["length_mean"] + slopes[1] * columns["length_max"]
+    return np.minimum(found, columns["step_s"])
 
 
 def _of_exported(steps: Steps) -> Account | None:
