@@ -12,5 +12,6 @@ sed -n -e '/^dependencies = \[$/,/^]/s/ *"\([a-z-]*\)>=\([0-9.]*\).*/\1==\2/p' \
 install=("$root/tests/pip.sh" "$venv")
 "${install[@]}" -c "$venv/oldest.txt" \
   'hatchling>=1.26' hypothesis pytest pytest-xdist editables -r "$venv/oldest.txt"
-FLEETSIM_KERNEL=fresh "${install[@]}" --no-deps --no-build-isolation -e "$root"
+# By pip, for uv would give an environment beside it this build, which has no kernel.
+FLEETSIM_KERNEL=fresh "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e "$root"
 "$venv/bin/python" -c 'import numba, numpy; print("numba", numba.__version__, "and numpy", numpy.__version__)'
