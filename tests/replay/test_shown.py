@@ -224,7 +224,7 @@ def test_a_run_that_shows_no_speed_says_nothing_of_fewer_instances(tmp_path: Pat
         {"step": n, "time/step": 90.0, "time/wait_for_batch": 0.0, "time/forward_backward": 88.0} for n in range(40)
     ]
     path.write_text("\n".join(map(json.dumps, rows)))
-    plan = fs.load({"fleet.instances": 3}, run=path).size()
+    plan = fs.load({"fleet": {"instances": 3}}, run=path).size()
     assert "nor whether fewer instances would do" in str(plan)
 
 
