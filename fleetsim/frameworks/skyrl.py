@@ -160,15 +160,16 @@ def _engine(draft: Draft) -> None:
     draft.take("engine.gpu_memory_utilization", draft.number(f"{ENGINE}.gpu_memory_utilization", default=0.8, most=1.0))
     draft.take("engine.max_num_seqs", draft.count(f"{ENGINE}.max_num_seqs", default=1024))
     draft.take("engine.max_num_batched_tokens", draft.count(f"{ENGINE}.max_num_batched_tokens", default=8192))
-    common.eager(draft, f"{ENGINE}.enforce_eager")
     common.weights_type(draft, f"{ENGINE}.engine_init_kwargs.quantization")
     draft.take("engine.prefix_caching", draft.flag(f"{ENGINE}.enable_prefix_caching", default=True))
     # Megatron sends merged weights (skyrl/train/entrypoints/main_base.py)
     rank = draft.count("trainer.policy.model.lora.rank", default=0, least=0)
+    merged = None
     if draft.text("trainer.strategy", default="fsdp").value == "megatron":
-        adapter(draft, rank, merged=draft.flag("trainer.policy.megatron_config.lora_config.merge_lora", default=True))
-    else:
-        adapter(draft, rank)
+        merged = draft.flag("trainer.policy.megatron_config.lora_config.merge_lora", default=True)
+    adapter(draft, rank, merged=merged)
+    if rank.value == 0 or (merged is not None and merged.value):
+        common.eager(draft, f"{ENGINE}.enforce_eager")  # with adapters SkyRL turns it off (skyrl/train/config/config.py)
     trained = draft.flag("trainer.mtp.enabled", default=False)
     vllm_drafts(draft, f"{ENGINE}.speculative_config.", trained)
 
