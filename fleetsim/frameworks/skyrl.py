@@ -169,7 +169,8 @@ def _engine(draft: Draft) -> None:
         merged = draft.flag("trainer.policy.megatron_config.lora_config.merge_lora", default=True)
     adapter(draft, rank, merged=merged)
     if rank.value == 0 or (merged is not None and merged.value):
-        common.eager(draft, f"{ENGINE}.enforce_eager")  # with adapters SkyRL turns it off (skyrl/train/config/config.py)
+        # With adapters it is turned off (skyrl/train/config/config.py).
+        common.eager(draft, f"{ENGINE}.enforce_eager")
     trained = draft.flag("trainer.mtp.enabled", default=False)
     vllm_drafts(draft, f"{ENGINE}.speculative_config.", trained)
 
