@@ -12,7 +12,7 @@ from typing import Any
 from fleetsim.frameworks import common, recipe, roles
 from fleetsim.frameworks.draft import Draft
 from fleetsim.frameworks.reading import Read, on_nodes, one_of, times, writes
-from fleetsim.frameworks.sides import adapter, pooled, vllm_drafts
+from fleetsim.frameworks.sides import ADAPTERS, adapter, pooled, vllm_drafts
 
 ENGINE, POLICY = "generator.inference_engine", "trainer.policy"
 
@@ -164,12 +164,10 @@ def _engine(draft: Draft) -> None:
     draft.take("engine.prefix_caching", draft.flag(f"{ENGINE}.enable_prefix_caching", default=True))
     # Megatron sends merged weights (skyrl/train/entrypoints/main_base.py)
     rank = draft.count("trainer.policy.model.lora.rank", default=0, least=0)
-    merged = None
-    if draft.text("trainer.strategy", default="fsdp").value == "megatron":
-        merged = draft.flag("trainer.policy.megatron_config.lora_config.merge_lora", default=True)
-    adapter(draft, rank, merged=merged)
-    if rank.value == 0 or (merged is not None and merged.value):
-        # With adapters it is turned off (skyrl/train/config/config.py).
+    megatron = draft.text("trainer.strategy", default="fsdp").value == "megatron"
+    merges = "trainer.policy.megatron_config.lora_config.merge_lora"
+    adapter(draft, rank, merged=draft.flag(merges, default=True) if megatron else None)
+    if draft.values.get(f"{ADAPTERS}.rank") is None:  # with adapters it is turned off (skyrl/train/config/config.py)
         common.eager(draft, f"{ENGINE}.enforce_eager")
     trained = draft.flag("trainer.mtp.enabled", default=False)
     vllm_drafts(draft, f"{ENGINE}.speculative_config.", trained)

@@ -8,6 +8,9 @@ Simple-Efficient/RL-Factory at d0abc1d, rllm-org/rllm at 9beb6e0f, PRIME-RL/PRIM
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from msgspec import Struct
 
 from fleetsim.frameworks import roles
@@ -125,9 +128,11 @@ def turns_of(draft: Draft, project: Project) -> Read[int] | None:
         on = draft.flag(project.switch, default="rllm" not in project.mark)
         if not on.value:
             return None
-    if read is None or read.value < 1 or not project.more:
-        return read if read is not None and read.value > 0 else None
+    if read is None or read.value < 1:
+        return None
     more = project.more
+    if not more:
+        return read
     return Read(f"{read} + {more}", read.value + more, read.given, lambda want: read.written(want - more))
 
 
@@ -141,6 +146,10 @@ def trajectory_of(draft: Draft, project: Project, turns: Read[int], answer: Read
         return roles.trajectory(draft, answer, turns, None)
     if project.whole != _PROMPTS:
         return roles.trajectory(draft, answer, turns, window)
-    held = lambda want: window.written(want - answer.value)  # noqa: E731 the last turn begins with a full window
+
+    def held(want: Any) -> Mapping[str, Any] | None:
+        return window.written(want - answer.value)
+
+    # The last turn begins with a full window.
     whole = Read(f"{window} + {answer}", window.value + answer.value, window.given, held)
     return roles.trajectory(draft, answer, turns, whole)
