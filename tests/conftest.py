@@ -18,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.database import DirectoryBasedExampleDatabase
 
-from tests.parts import ALL, PARTS, part_of_the_day, takes, words
+from tests.parts import ALL, NEW_PARTS, PARTS, part_of_the_day, takes, words
 
 # No deadline: the first example of a process may compile the kernel. The examples are the same every time, so that a
 # red run is about the change and not about luck. `pytest -m hypothesis --hypothesis-profile=new` looks at new ones, and
@@ -276,6 +276,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if f"{place}::{item.name}".startswith(SLOW):
             item.add_marker(pytest.mark.slow)
     seen: defaultdict[str, Iterator[int]] = defaultdict(count)
+    new = config.getoption("hypothesis_profile", None) == "new"
     left = []
     for item in list(items):
         test = item.nodeid.partition("[")[0]
@@ -285,6 +286,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             # What is worked out once for a whole file is worked out for all of its tests or for none.
             name = places[item] if places[item].startswith(AS_ONE) else test
             taken = not item.get_closest_marker("slow") or takes(config.option.part, name)
+        if new:
+            taken = taken and takes(config.option.part, test, parts=NEW_PARTS)
         if not taken:
             items.remove(item)
             left.append(item)

@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 
 PARTS = 12
 ALL = 0
+# New examples of properties are others every time, so a third of the properties a run sees as much in three days.
+NEW_PARTS = 3
 # Which part, where it is not to be that of the day: 1 to PARTS, or ALL.
 VARIABLE = "FLEETSIM_TESTS_PART"
 
@@ -19,10 +21,10 @@ def part_of_the_day() -> int:
     return int(told) if told else 1 + datetime.now(UTC).date().toordinal() % PARTS
 
 
-def takes(part: int, check: str, number: int = 0) -> bool:
+def takes(part: int, check: str, number: int = 0, parts: int = PARTS) -> bool:
     """Whether a part takes this instance of a check, or a slow test. Which one comes first differs from check to check,
-    so that no part has all the first ones."""
-    return part == ALL or part == 1 + (zlib.crc32(check.encode()) + number) % PARTS
+    so that no part has all the first ones. parts: of how many; a day's part of fewer is its number, divided by them."""
+    return part == ALL or part % parts == (1 + zlib.crc32(check.encode()) + number) % parts
 
 
 def words(part: int) -> str:

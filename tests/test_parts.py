@@ -16,7 +16,7 @@ from fleetsim.errors import StuckError
 from fleetsim.job.trials import simulated
 from fleetsim.sim import run
 from tests.once import forget, simulated_once
-from tests.parts import ALL, PARTS, VARIABLE, part_of_the_day, takes, words
+from tests.parts import ALL, NEW_PARTS, PARTS, VARIABLE, part_of_the_day, takes, words
 
 
 @pytest.mark.parametrize("check", ["examples", "tests/a.py::test_b", ""])
@@ -31,6 +31,14 @@ def test_the_first_instances_are_of_all_parts() -> None:
     assert {
         part for part in range(1, PARTS + 1) for check in map(str, range(20 * PARTS)) if takes(part, check, 0)
     } == set(range(1, PARTS + 1))
+
+
+@pytest.mark.parametrize("first", range(1, PARTS + 1))
+def test_any_three_days_see_new_examples_of_every_property(first: int) -> None:
+    days = [1 + (first - 1 + day) % PARTS for day in range(NEW_PARTS)]
+    for check in map(str, range(20)):
+        assert sum(takes(part, check, parts=NEW_PARTS) for part in days) == 1
+        assert takes(ALL, check, parts=NEW_PARTS)
 
 
 def test_the_environment_goes_before_the_day(monkeypatch: pytest.MonkeyPatch) -> None:

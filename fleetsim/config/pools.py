@@ -114,6 +114,7 @@ class SecondPoolConfig(ConfigSection):
         "the router knows no difference",
     )
     price_usd_per_gpu_h: Price | None = Field(default=None, description="US dollars; null = its list price")
+    on_spot: bool = Field(default=False, description="all on spot machines, as fleet.spot says")
 
 
 class FleetConfig(ConfigSection):
@@ -176,6 +177,11 @@ class FleetConfig(ConfigSection):
     def on_spot(self) -> int:
         """How many of the instances are on spot machines: the last ones."""
         return self.spot.of(self.instances)
+
+    @property
+    def seconds_on_spot(self) -> int:
+        """How many of the second pool are."""
+        return 0 if self.second is None or not self.second.on_spot else self.second.instances
 
 
 # --- The `trainer` section: what one optimizer step costs.

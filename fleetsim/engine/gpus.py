@@ -8,6 +8,7 @@ because vLLM takes `gpu_memory_utilization` of that number and not of the one on
 from __future__ import annotations
 
 import difflib
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -233,14 +234,19 @@ _MADE_OF = {
 
 def _made_of(gpu: GpuSpec) -> tuple[str, int]:
     """Family and processors; of a GPU of one's own those of the NVIDIA GPUs with the same arithmetic."""
-    starts = [
-        start for start in _MADE_OF if gpu.name.lower().replace("-", " ").startswith(start.lower().replace("-", " "))
-    ]
-    if starts:
-        return _MADE_OF[max(starts, key=len)]
+    named = _named(gpu.name)
+    if named is not None:
+        return named
     if gpu.fp4_flop_s is not None:
         return "blackwell", 148
     return ("hopper", 132) if gpu.fp8_flop_s is not None else ("ampere", 108)
+
+
+@lru_cache  # an engine's roofline asks for it a hundred times
+def _named(name: str) -> tuple[str, int] | None:
+    name = name.lower().replace("-", " ")
+    starts = [start for start in _MADE_OF if name.startswith(start.lower().replace("-", " "))]
+    return _MADE_OF[max(starts, key=len)] if starts else None
 
 
 GPUS: dict[str, GpuSpec] = {gpu.name: gpu for gpu in _GPUS}

@@ -17,7 +17,7 @@ from fleetsim.forecast.recovery import SaveInterval
 from fleetsim.job.input_moves import MetricRanges
 from fleetsim.job.trainer_scaling import takes_turns
 from fleetsim.sim.judges import judges_gpus
-from fleetsim.sim.second_pool import second_gpus
+from fleetsim.sim.second_pool import second_paid_gpus
 
 if TYPE_CHECKING:
     from fleetsim.forecast.backtest import LogBacktest
@@ -80,7 +80,7 @@ def gpus_of(scenario: Scenario) -> float:
     fleet, trainer = scenario.fleet, scenario.trainer.gpus
     rollout = (fleet.instances - fleet.on_spot * (1.0 - fleet.spot.held_share)) * scenario.engine.gpus
     others = scenario.evaluation.own_instances * scenario.engine.gpus + judges_gpus(scenario)
-    others += second_gpus(scenario)
+    others += second_paid_gpus(scenario)
     return (max(rollout, trainer) if takes_turns(scenario) else rollout + trainer) + others
 
 

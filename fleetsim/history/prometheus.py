@@ -9,8 +9,10 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
 from datetime import UTC, datetime
-from typing import Any
+from threading import Event, Thread
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -28,7 +30,10 @@ FIRST_POINTS = 2_000  # before we know how many series there are
 MAX_SAMPLES = 400_000  # of all series in one answer: some 12 MB of JSON, 80 MB once parsed
 MAX_WAIT_S = 30.0
 GREETING_S = 10.0  # what a server may take for the least of questions
+_AT_ONCE = 2  # questions of a window
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+Answer = TypeVar("Answer")
 
 
 class Prometheus:
@@ -144,6 +149,32 @@ class Prometheus:
             size = min(most, max(MAX_SAMPLES // max(len(result), 1), 16))
             first = last + 1
         return [SeriesData(dict(labels), grid, values) for labels, values in merged.items()]
+
+    @staticmethod
+    def several(questions: Sequence[Callable[[], Answer]], asking: Callable[[int], object]) -> list[Answer]:
+        """What some questions give, in their order. Two are asked at a time: the server works at one while the answer
+        to the other is read. asking: told the number of each that is waited for. Raises what the first that fails
+        raises; whatever is under way then ends by itself."""
+        found: list[Future[Answer]] = [Future() for _ in questions]
+        waiting, over = iter(range(len(questions))), Event()
+
+        def work() -> None:
+            while not over.is_set() and (i := next(waiting, None)) is not None:
+                try:
+                    found[i].set_result(questions[i]())
+                except BaseException as error:  # noqa: BLE001 - it is raised where the answer is waited for
+                    found[i].set_exception(error)
+
+        for _ in range(min(_AT_ONCE, len(questions))):
+            Thread(target=work, daemon=True).start()  # nobody who is interrupted waits for it
+        answers = []
+        try:
+            for i, answer in enumerate(found):
+                asking(i)
+                answers.append(answer.result())
+        finally:
+            over.set()
+        return answers
 
     def _range(self, expr: str, start_s: float, end_s: float, step_s: float, deadline: float) -> list[SeriesData]:
         # The library rounds times to whole seconds; what stands in params wins over them.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 from msgspec import Struct
@@ -14,7 +15,7 @@ from fleetsim.history import faults
 from fleetsim.history.catalogue import Catalogue, Sample, SignalMetrics, unknown_signals, unreplicated, wanted
 from fleetsim.history.faults import bounded, one_job
 from fleetsim.history.grid import Sampling, Scrapes, offset_of, sampling
-from fleetsim.history.history import History, Note
+from fleetsim.history.history import History, Note, SeriesData
 from fleetsim.history.merge import merge
 from fleetsim.history.option_names import END, START, STEP
 from fleetsim.history.prometheus import LOOKBACK_S, LOOKS, Prometheus, any_of, nothing, select
@@ -129,16 +130,22 @@ def _mapped(signal: str, expr: str, window: str) -> Iterator[_Query]:
 def _samples(
     prometheus: Prometheus, queries: list[_Query], mapping: Mapping[str, str], when: Sampling, progress: Progress | None
 ) -> tuple[list[Sample], list[Sample]]:
-    """Asks the queries, one after the other: (samples on the grid, histograms' samples). Raises InputError for mapped
-    expressions that do not give what they should, all at once."""
+    """Asks the queries: (samples on the grid, histograms' samples). Raises InputError for mapped expressions that do
+    not give what they should, all at once."""
     values: list[Sample] = []
     buckets: list[Sample] = []
     problems: list[Problem] = []
-    for done, query in enumerate(queries):
-        if progress is not None:
-            progress(done, len(queries), query.mapped or query.name)
+
+    def ask(query: _Query) -> list[SeriesData]:
         times = when.coarse if query.coarse else when.times
-        series = prometheus.query_range(query.expr, float(times[0]), float(times[-1]), float(times[1] - times[0]))
+        return prometheus.query_range(query.expr, float(times[0]), float(times[-1]), float(times[1] - times[0]))
+
+    def asking(done: int) -> None:
+        if progress is not None:
+            progress(done, len(queries), queries[done].mapped or queries[done].name)
+
+    answers = prometheus.several([partial(ask, query) for query in queries], asking)
+    for query, series in zip(queries, answers, strict=True):
         if query.mapped is not None:
             problems += wrong_answer(query.mapped, mapping[query.mapped], series)
         into = buckets if query.name.endswith(("_bucket", "_sum")) and query.coarse else values

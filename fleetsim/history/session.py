@@ -108,15 +108,16 @@ def secrets_of(authorization: str) -> set[str]:
 class Session(requests.Session):
     """What the client library sends its requests through.
 
-    deadline: monotonic seconds at which whatever is under way is given up; warnings: what answers said about partial
-    data, each text once; server_ahead_s: by how much the server's clock is ahead of ours, None before any answer.
+    deadline: monotonic seconds at which whatever this thread asks is given up; warnings: what answers said about
+    partial data, each text once; server_ahead_s: by how much the server's clock is ahead of ours, None before any
+    answer.
     """
 
     def __init__(self, access: Access) -> None:
         super().__init__()
         self._access, self._adapter = access, Connections()
         self.headers["Accept-Encoding"] = "gzip"
-        self.deadline = float("inf")
+        self._of_thread = threading.local()
         self.warnings: dict[str, None] = {}
         self.server_ahead_s: float | None = None
         self.answered = False
@@ -125,6 +126,15 @@ class Session(requests.Session):
         self.verify = False if access.skip_verify else (access.ca_file or True)
         if access.client_cert:
             self.cert = (access.client_cert, access.client_key) if access.client_key else access.client_cert
+
+    @property
+    def deadline(self) -> float:
+        """See above."""
+        return float(getattr(self._of_thread, "deadline", math.inf))
+
+    @deadline.setter
+    def deadline(self, monotonic_s: float) -> None:
+        self._of_thread.deadline = monotonic_s
 
     def get_adapter(self, url: str) -> Any:
         """Our own, whatever the client library has mounted."""

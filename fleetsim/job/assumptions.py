@@ -182,7 +182,9 @@ _DEFAULTS = (
         ),
     ),
     _Default(
-        "cost.spot_price_usd_per_gpu_h", lambda s: f"{units.price(prices_of(s).spot)} per spot GPU-hour", has_spot
+        "cost.spot_price_usd_per_gpu_h",
+        lambda s: f"{units.price(prices_of(s).spot)} per spot GPU-hour",
+        lambda s: s.fleet.on_spot > 0,
     ),
     _Default(
         "fleet.spot.mean_life_s",

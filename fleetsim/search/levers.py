@@ -157,9 +157,13 @@ def _judges(scenario: Scenario) -> Iterator[Lever]:
 
 def _spot(scenario: Scenario) -> Iterator[Lever]:
     """Other shares of spot machines, where there are some."""
+    fleet = scenario.fleet
     for name, (share, text) in _SHARES.items() if has_spot(scenario) else ():
-        if share != scenario.fleet.spot.share:
-            yield _pulled(scenario, name, text, {"fleet.spot.share": share})
+        changes: dict[str, Any] = {} if share == fleet.spot.share else {"fleet.spot.share": share}
+        if name == ON_DEMAND and fleet.seconds_on_spot:
+            changes["fleet.second.on_spot"] = False
+        if changes and (name == ON_DEMAND or fleet.on_spot):
+            yield _pulled(scenario, name, text, changes)
 
 
 def _second(scenario: Scenario) -> Iterator[Lever]:

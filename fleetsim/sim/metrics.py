@@ -161,7 +161,7 @@ def _lent(records: Records, window: StepWindow) -> float:
 
 def gpu_seconds(records: Records, window: StepWindow) -> dict[str, float]:
     """GPU-seconds paid for in the window: rollout = instance-seconds x TP, those on spot machines apart (spot), and
-    those of the second pool (second, all of the window), trainer = its GPUs x window, evaluation = instances of its
+    those of the second pool (second), trainer = its GPUs x window, evaluation = instances of its
     own x TP x window.
 
     Colocated pools are the same GPUs: they are counted once, as rollout, and the trainer adds what it has more. GPUs
@@ -169,14 +169,15 @@ def gpu_seconds(records: Records, window: StepWindow) -> dict[str, float]:
     """
     scenario = records.scenario
     instance_s = sum(window.total(f"{name}_s") for name in ("busy", "paused", "idle", "down"))
-    second_s = scenario.fleet.seconds * window.span_s
+    fleet = scenario.fleet
+    second_s = window.total("second_spot_s") if fleet.seconds_on_spot else fleet.seconds * window.span_s
     rollout = (instance_s - window.total("lent_s") - second_s) * scenario.engine.gpus
     trainer = scenario.trainer.gpus * window.span_s
     if scenario.fleet.placement == "colocated":
         trainer = max(0.0, trainer - rollout)
     evaluation = scenario.evaluation.own_instances * scenario.engine.gpus * window.span_s
     spot = window.total("spot_s") * scenario.engine.gpus
-    second = second_gpus(scenario) * window.span_s
+    second = second_gpus(scenario) / max(1, fleet.seconds) * second_s
     return {"rollout": rollout - spot, "spot": spot, "second": second, "trainer": trainer, "evaluation": evaluation}
 
 

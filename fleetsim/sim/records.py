@@ -48,6 +48,7 @@ STEP = np.dtype(
         ("down_s", "f8"),
         ("lent_s", "f8"),  # of them, on the trainer's GPUs
         ("spot_s", "f8"),  # of them, on spot machines
+        ("second_spot_s", "f8"),  # likewise, of the second pool
         ("block_s", "f8"),  # KV blocks in use, integrated over busy time
         ("generated_tokens", "i8"),
         ("evaluation_tokens", "i8"),  # of them, of evaluations that are over

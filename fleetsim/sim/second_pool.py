@@ -6,7 +6,7 @@ from fleetsim.config.judges import in_place
 from fleetsim.config.scenario import Scenario
 from fleetsim.engine.limits import EngineLimits
 from fleetsim.engine.pools import EnginePool
-from fleetsim.engine.prices import own_or_listed
+from fleetsim.engine.prices import SPOT_PRICE, own_or_listed, prices_of
 from fleetsim.engine.step_time import StepTime
 from fleetsim.errors import InputError, Problem
 from fleetsim.records import replace
@@ -88,16 +88,25 @@ def second_gpus(scenario: Scenario) -> int:
 
 
 def second_price(scenario: Scenario) -> float:
-    """US dollars per GPU and hour of the second pool: its own price, or its GPU's list price."""
+    """US dollars per GPU and hour of the second pool: its own price, or its GPU's list price, on demand or on spot."""
     second, cost = scenario.fleet.second, scenario.cost
     if second is None:
         return 0.0
-    own = second.price_usd_per_gpu_h
-    if own is None and second.gpu is None:
-        own = cost.instance_price_usd_per_gpu_h
-    return own_or_listed(own, second.gpu or scenario.engine.gpu, cost)
+    if second.price_usd_per_gpu_h is not None:
+        return second.price_usd_per_gpu_h
+    if second.gpu is None:  # it costs what the first one does
+        prices = prices_of(scenario)
+        return prices.spot if second.on_spot else prices.rollout
+    listed = own_or_listed(None, second.gpu, cost)
+    return SPOT_PRICE * listed if second.on_spot else listed
+
+
+def second_paid_gpus(scenario: Scenario) -> float:
+    """GPUs of the second pool that are paid for: on spot machines, while they are held."""
+    fleet = scenario.fleet
+    return second_gpus(scenario) * (fleet.spot.held_share if fleet.seconds_on_spot else 1.0)
 
 
 def second_usd_per_h(scenario: Scenario) -> float:
     """What the second pool costs in an hour."""
-    return second_gpus(scenario) * second_price(scenario)
+    return second_paid_gpus(scenario) * second_price(scenario)

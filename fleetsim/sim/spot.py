@@ -12,16 +12,18 @@ import csv
 import io
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
 
 from fleetsim.config.data_files import changed_ns, read_text
+from fleetsim.config.scenario import Scenario
 from fleetsim.engine.kernel.tables import ACC_OFF, CMD_KILL, CMD_MOVE, CMD_START, CMD_SWITCH_OFF, DOWN
 from fleetsim.errors import InputError, Problem
 from fleetsim.sim.failures import count_loss, revive
+from fleetsim.sim.fleet_settings import most_instances
 from fleetsim.sim.records import Records
 from fleetsim.sim.run_state import Process, RunState
 from fleetsim.sim.window import StepWindow
@@ -36,27 +38,36 @@ Trace = tuple[tuple[float, int], ...]
 
 def spot_processes(job: RunState) -> Iterator[Process]:
     """What happens to the spot machines of a run. Raises InputError for a trace that is none."""
-    spot, first = job.scenario.fleet.spot, first_spot(job)
-    if first >= job.fleet.own:
+    spot, rows = job.scenario.fleet.spot, _all_rows(job)
+    if not rows:
         return
     if spot.trace is not None:
-        yield _follow(job, trace_of(spot.trace, changed_ns(spot.trace)))
+        yield _follow(job, rows, trace_of(spot.trace, changed_ns(spot.trace)))
     else:
-        yield from (_reclaims(job, i) for i in range(first, job.fleet.own))
+        yield from (_reclaims(job, rows, i) for i in rows)
 
 
-def first_spot(job: RunState) -> int:
-    """The first instance on a spot machine; instances that a resize adds are all on spot machines, if any is."""
+def spot_rows(scenario: Scenario) -> tuple[range, range]:
+    """The instances on spot machines, of both pools; those that a resize adds are all on spot machines, if any is."""
+    fleet, own = scenario.fleet, most_instances(scenario)
+    return range(fleet.instances - fleet.on_spot, own if fleet.on_spot else 0), range(own, own + fleet.seconds_on_spot)
+
+
+def _all_rows(job: RunState) -> list[int]:
+    return [i for rows in spot_rows(job.scenario) for i in rows]
+
+
+def spot_seconds(job: RunState) -> tuple[float, float]:
+    """Instance-seconds paid for on spot machines since the start of the run, of both pools."""
     fleet = job.scenario.fleet
-    return fleet.instances - fleet.on_spot if fleet.on_spot else job.fleet.own
+    if not (fleet.on_spot or fleet.seconds_on_spot):  # asked for at every step of every run, and most have none
+        return 0.0, 0.0
+    first, second = (_paid_s(job, slice(rows.start, rows.stop)) if rows else 0.0 for rows in spot_rows(job.scenario))
+    return first, second
 
 
-def spot_seconds(job: RunState) -> float:
-    """Instance-seconds paid for on spot machines since the start of the run."""
-    first, world = first_spot(job), job.fleet.world
-    if first >= job.fleet.own:  # asked for at every step of every run, and most have none
-        return 0.0
-    rows = slice(first, job.fleet.own)
+def _paid_s(job: RunState, rows: slice) -> float:
+    world = job.fleet.world
     since = np.where(world.instances["account"][rows] == ACC_OFF, 0.0, job.now - world.instances["since"][rows])
     paid = np.delete(world.accounts[rows], ACC_OFF, axis=1)
     return float(paid.sum() + since.sum())
@@ -65,9 +76,9 @@ def spot_seconds(job: RunState) -> float:
 def spot_metrics(records: Records, window: StepWindow) -> dict[str, float]:
     """serving: the part of the time in which a spot instance serves. reclaims_per_h: machines lost in an hour.
     worst_hour: mean step of the slowest steps in a row that fill an hour / mean step."""
-    fleet = records.scenario.fleet
-    count, lost = fleet.on_spot, records.failures
-    lost = lost[lost["instance"] >= fleet.instances - count]
+    fleet, lost = records.scenario.fleet, records.failures
+    count = fleet.on_spot + fleet.seconds_on_spot
+    lost = lost[np.isin(lost["instance"], [*spot_rows(records.scenario)[0], *spot_rows(records.scenario)[1]])]
     inside = np.clip(lost["up_s"], window.start_s, window.end_s) - np.clip(lost["down_s"], window.start_s, window.end_s)
     began = np.count_nonzero((lost["down_s"] > window.start_s) & (lost["down_s"] <= window.end_s))
     step_s = window.steps["end_s"] - window.steps["start_s"]
@@ -80,11 +91,11 @@ def spot_metrics(records: Records, window: StepWindow) -> dict[str, float]:
     }
 
 
-def _reclaims(job: RunState, i: int) -> Process:
-    """The reclaims that begin with instance i, for the whole run."""
-    spot, first = job.scenario.fleet.spot, first_spot(job)
+def _reclaims(job: RunState, rows: Sequence[int], i: int) -> Process:
+    """The reclaims that begin with instance i, of those on spot machines, for the whole run."""
+    spot = job.scenario.fleet.spot
     draws = stream(job.scenario.run.seed, job.replication, f"spot {i}")
-    zone = [k for k in range(first, job.fleet.own) if k != i and (k - i) % spot.zones == 0]
+    zone = [k for k in rows if k != i and (k - i) % spot.zones == 0]
     mean_s = spot.mean_life_s * (1.0 + len(zone) * spot.together)
     while True:
         yield job.env.timeout(float(draws.exponential(mean_s)))
@@ -96,7 +107,7 @@ def _reclaims(job: RunState, i: int) -> Process:
 
 
 def _serves(job: RunState, i: int) -> bool:
-    return i < job.size and i not in job.reclaimed and job.fleet.world.instances["kind"][i] != DOWN
+    return job.has(i) and i not in job.reclaimed and job.fleet.world.instances["kind"][i] != DOWN
 
 
 def _replace(job: RunState, i: int, found_s: float | None = None) -> Process:
@@ -115,10 +126,10 @@ def _replace(job: RunState, i: int, found_s: float | None = None) -> Process:
         yield empty
     fleet.command(CMD_SWITCH_OFF, i, job.now)
     yield found if found_s is None else env.timeout(found_s)
-    if i < job.size and i not in job.lost:
+    if job.has(i) and i not in job.lost:
         fleet.command(CMD_START, i, job.now)
         yield env.timeout(spot.start_s)
-        if i < job.size and i not in job.lost:
+        if job.has(i) and i not in job.lost:
             revive(job, i)
         else:
             fleet.command(CMD_SWITCH_OFF, i, job.now)
@@ -127,14 +138,14 @@ def _replace(job: RunState, i: int, found_s: float | None = None) -> Process:
     job.failures.append((i, noticed, job.now))
 
 
-def _follow(job: RunState, trace: Trace) -> Process:
+def _follow(job: RunState, rows: Sequence[int], trace: Trace) -> Process:
     """Takes and gives machines as the trace says, for the whole run, from a drawn place of it on."""
-    first, length = first_spot(job), trace[-1][0]
+    length = trace[-1][0]
     at = float(stream(job.scenario.run.seed, job.replication, "spot trace").random()) * length
     k = max(j for j, (since, _) in enumerate(trace) if since <= at)
     while True:
         have = trace[k][1]
-        held = [i for i in range(first, min(job.size, job.fleet.own)) if _serves(job, i)]
+        held = [i for i in rows if _serves(job, i)]
         waiting = [i for i, found in job.reclaimed.items() if not found.triggered]
         coming = len(job.reclaimed) - len(waiting)
         for i in reversed(held[max(0, have - coming) :]):

@@ -222,7 +222,7 @@ def totals(job: RunState) -> tuple[float, ...]:
         get("up"),
         *(get("busy_s"), get("paused_s"), get("idle_s"), get("down_s")),
         job.lent_s,
-        spot_seconds(job),
+        *spot_seconds(job),
         float(_sum(fleet.world.instances["block_s"])),
         *(get("generated"), job.evaluated_tokens, get("prefilled"), get("hit_tokens")),
         fleet.prefill_busy_s(),

@@ -257,6 +257,27 @@ def test_unknown_model_names_the_nearest() -> None:
         model_shape("Qwen/Qwen25-7B")
 
 
+@pytest.mark.parametrize(
+    ("name", "like"),
+    [
+        ("PRIME-RL/Eurus-2-7B-SFT", "Qwen/Qwen2.5-7B"),
+        ("acme/mistral-x-7b", "mistralai/Mistral-7B-v0.3"),
+        ("acme/thing-30b-a3b", "Qwen/Qwen3-30B-A3B"),
+    ],
+)
+def test_an_unknown_name_that_says_a_size_is_as_large_and_says_what_was_assumed(name: str, like: str) -> None:
+    found = model_shape(name)
+    assert (found.name, found.blocks, found.mtp) == (name, MODELS[like].blocks, False)
+    assert f"assumed to have the layers of {like}, which is as large" in found.notes[-1]
+    assert model_shape(f"{name}-awq").weights_type("auto") == "int4"
+
+
+@pytest.mark.parametrize("name", ["nobody/knows", "our/eagle-7b", "acme/thing-7000b", "acme/thing-8x7b-a3b"])
+def test_a_name_that_says_no_known_size_or_no_fine_tune_is_refused(name: str) -> None:
+    with pytest.raises(InputError, match=r"config\.json"):
+        model_shape(name)
+
+
 def test_config_gives_the_built_in_shapes() -> None:
     assert shape_from_config(LLAMA_2_7B).params == MODELS["meta-llama/Llama-2-7b-hf"].params
     moe = shape_from_config(QWEN3_MOE, name="Qwen/Qwen3-30B-A3B")

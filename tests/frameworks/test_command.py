@@ -127,7 +127,7 @@ def test_the_trainer_is_estimated_from_the_models_shape() -> None:
 
 
 def test_a_model_without_a_shape_is_said() -> None:
-    words = ("--", "actor_rollout_ref.model.path=somebody/novel-12b")
+    words = ("--", "actor_rollout_ref.model.path=somebody/novel")
     result = run("verl", str(DATA / "verl_sync.yaml"), *words)
     assert result.exit_code == 0
     assert "--set engine.model=PATH/config.json" in result.stderr
@@ -161,7 +161,7 @@ def test_what_nobody_measured_is_listed_in_the_scenario(tmp_path: Path) -> None:
 def test_the_next_command_of_an_unknown_model_has_its_config(tmp_path: Path) -> None:
     script, file = tmp_path / "run.sh", tmp_path / "job.yaml"
     text = (DATA / "open_instruct.sh").read_text()
-    script.write_text(text.replace("meta-llama/Llama-3.1-8B", "allenai/Unheard-of-7B"))
+    script.write_text(text.replace("meta-llama/Llama-3.1-8B", "allenai/Unheard-of"))
     result = run("open-instruct", str(script), "-o", str(file))
     last = result.stderr.splitlines()[-1]
     assert last == f"wrote {file}; next: fleetsim simulate {file} --set engine.model=PATH/config.json"

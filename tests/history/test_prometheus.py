@@ -7,7 +7,9 @@ import json
 import logging
 import socket
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from threading import Event
 
 import numpy as np
 import pytest
@@ -15,7 +17,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.json import Decoder
 
-from fleetsim.errors import InputError
+from fleetsim.errors import InputError, OutsideError
 from fleetsim.history import prometheus as module
 from fleetsim.history.access import (
     PASSWORD,
@@ -438,3 +440,38 @@ def test_all_wrong_options_are_named_at_once_and_no_secret_with_them(tmp_path: P
     with pytest.raises(InputError, match="colon") as caught:
         access_from(basic_auth_file=tmp_path / "basic", env={})
     assert "nocolonSECRET" not in str(caught.value)
+
+
+def test_two_questions_are_asked_at_a_time_and_their_answers_keep_their_order() -> None:
+    second, told = Event(), list[int]()
+
+    def first() -> str:
+        assert second.wait(30.0), "the second was not asked while the first was under way"
+        return "first"
+
+    def then() -> str:
+        second.set()
+        return "second"
+
+    assert Prometheus.several([first, then, lambda: "third"], told.append) == ["first", "second", "third"]
+    assert told == [0, 1, 2]
+    assert Prometheus.several([], told.append) == []
+
+
+def test_what_the_first_question_that_fails_raises_is_raised_and_no_more_are_asked() -> None:
+    asked, over, ended = list[int](), Event(), [Event() for _ in range(2)]
+
+    def fails() -> int:
+        raise OutsideError("gone")
+
+    def other(i: int) -> int:
+        asked.append(i)
+        over.wait(30.0)
+        ended[i].set()
+        return i
+
+    with pytest.raises(OutsideError, match="gone"):
+        Prometheus.several([fails, *(partial(other, i) for i in range(20))], lambda i: None)
+    over.set()  # two may have been under way
+    assert all(ended[i].wait(30.0) for i in list(asked))
+    assert len(asked) <= len(ended)

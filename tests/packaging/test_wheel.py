@@ -43,6 +43,10 @@ def test_the_sdist_can_be_tested(built: Path) -> None:
     with tarfile.open(next(built.glob("*.tar.gz"))) as sdist:
         names = {n.partition("/")[2] for n in sdist.getnames()}
     assert {"pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "tests/conftest.py", "docs/accuracy.md"} <= names
+    if (ROOT / ".git").exists():  # nothing that tests have fetched
+        listed = ["git", "ls-files", "-co", "--exclude-standard"]
+        ours = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+        assert names - {"PKG-INFO"} <= set(ours.splitlines())
 
 
 def test_a_wheel_finds_its_data_outside_the_tree(built: Path, tmp_path: Path) -> None:

@@ -152,3 +152,29 @@ def test_shared_gpus_are_no_spot_machines() -> None:
     with_spot = with_changes(_job(), {"trainer.gpus": 4})
     assert colocated_sync(with_spot, 8).scenario.fleet.spot.share == 0.0
     assert split(with_spot, 4, 8).scenario.fleet.spot.share == 0.5
+
+
+@pytest.mark.parametrize("laws", [{"zones": 2, "together": 0.5, "on_notice": "move"}, {"notice_s": 5.0}])
+def test_a_second_pool_of_the_same_make_on_spot_machines_is_a_fleet_of_which_so_many_are(laws: dict[str, Any]) -> None:
+    """The same machines under another name: every step, loss and dollar is the same."""
+    each = {"mean_life_s": 300.0, "mean_absence_s": 150.0, **laws}
+    one = with_changes(_job(**each), {"run.steps": 40})
+    second = {"fleet.second.instance_tok_s": 2000.0, "fleet.second.instances": 2, "fleet.second.on_spot": True}
+    two = with_changes(one, {"fleet.instances": 2, "fleet.spot.share": 0.0, **second})
+    runs, metrics = [simulate(s) for s in (one, two)], [metrics_of(simulate(s)) for s in (one, two)]
+    assert len(runs[0].failures) > 10
+    assert np.array_equal(runs[0].failures, runs[1].failures)
+    assert np.array_equal(runs[0].steps["end_s"], runs[1].steps["end_s"])
+    assert metrics[0]["spot"] == metrics[1]["spot"]
+    assert metrics[0]["cost_per_step"] == pytest.approx(metrics[1]["cost_per_step"], rel=1e-12)
+    assert usd_per_h(one, 4) == pytest.approx(usd_per_h(two, 2), rel=1e-12)
+    paid = with_changes(two, {"fleet.second.on_spot": False})
+    assert metrics_of(simulate(paid))["cost_per_step"] > 1.1 * metrics[1]["cost_per_step"]
+    assert "spot" not in metrics_of(simulate(paid))
+
+
+def test_a_trace_takes_and_gives_the_machines_of_both_pools(tmp_path: Path) -> None:
+    trace = _trace(tmp_path, "time_s,instances\n0,4\n1000,0\n2000,4\n3000,4\n")
+    second = {"fleet.second.instance_tok_s": 2000.0, "fleet.second.instances": 2, "fleet.second.on_spot": True}
+    run = simulate(with_changes(_job(trace=trace), {**second, "run.steps": 60}))
+    assert set(run.failures["instance"]) == {2, 3, 4, 5}

@@ -125,6 +125,9 @@ _STORED = {
 _NO_FINE_TUNE = ("eagle", "draft", "specul", "medusa", "mtp", "prun", "minitron", "gguf", "4bit", "8bit", "bnb")
 # A number of parameters, as names write it: "7b", "1.5b", "a3b", "8x7b".
 _SIZE = re.compile(r"(?<![a-z0-9.])a?(?:\d+x)?\d+(?:\.\d+)?[bm](?![a-z0-9])")
+# So near to a known name, as a share of its letters, another one is a slip.
+_SLIP = 0.85
+_WORD = re.compile("[a-z]+")
 _SUFFIXES = ("-hf", "-instruct", "-it", "-base", "-v0.1", "-2507", "-instruct", "-thinking")
 # Releases of a model that read more than it did.
 _LONGER = {"-2507": 262144}
@@ -170,25 +173,42 @@ def _named(text: str) -> ModelShape | None:
 
 @lru_cache(maxsize=64)
 def _stand_in(text: str) -> ModelShape | None:
-    """The model that a fine-tune's name holds: "Qwen3-4B" of "my-org/Qwen3-4B-SFT-x", with a note that says so.
+    """What an unknown name is taken for, with a note that says so: the model that a fine-tune's name holds, "Qwen3-4B"
+    of "my-org/Qwen3-4B-SFT-x"; else one that is as large as the name says.
 
-    None where the rest of the name tells of another size, or of something that is no fine-tune.
+    None where the name tells of something that is no fine-tune, or of no size.
     """
     full = _keys(text)[0]
     name, dtype = next(((full[: -len(e)], d) for e, d in _STORED.items() if full.endswith(e)), (full, None))
     held = [key for key in _BY_KEY if re.search(rf"(?<![a-z0-9.]){re.escape(key)}(?![a-z0-9.])", name)]
     key = max(held, key=len, default="")
     rest = name.replace(key, " ", 1)
-    told = any(word in rest for word in _NO_FINE_TUNE) or any(f"{ending}-" in f"{rest}-" for ending in _STORED)
-    if not key or not _SIZE.search(key) or _SIZE.search(rest) or told:
+    if any(word in rest for word in _NO_FINE_TUNE) or any(f"{ending}-" in f"{rest}-" for ending in _STORED):
         return None
-    found = _BY_KEY[key]
-    for release, ctx in _LONGER.items():
-        if release in rest:
-            found = replace(found, max_position=ctx)
-    note = f"not in the catalogue: taken as {found.name}, as its name says; --model ./FOLDER/ reads its config.json"
+    if key and _SIZE.search(key) and not _SIZE.search(rest):
+        found, why = _BY_KEY[key], "taken as {}, as its name says"
+        for release, ctx in _LONGER.items():
+            if release in rest:
+                found = replace(found, max_position=ctx)
+    else:
+        like = _as_large(name)
+        if like is None:
+            return None
+        found, why = replace(like, mtp=False), "assumed to have the layers of {}, which is as large"
+    note = f"not in the catalogue: {why.format(found.name)}; --model ./FOLDER/ reads its config.json"
     found = replace(found, name=text, notes=(*found.notes, note))
     return found if dtype is None else replace(found, parts=found.stored(dtype))
+
+
+def _as_large(name: str) -> ModelShape | None:
+    """The model whose name says the same size, of several the one that shares most words. None where there is none, or
+    where a name is a known one but for a slip."""
+    size, words = set(_SIZE.findall(name)), set(_WORD.findall(name))
+    if not size or difflib.get_close_matches(name, _BY_KEY, n=1, cutoff=_SLIP):
+        return None
+    keys = {shape: _keys(shape.name)[0] for shape in _SHAPES}
+    alike = [shape for shape, key in keys.items() if set(_SIZE.findall(key)) == size]
+    return max(alike, key=lambda shape: len(words.intersection(_WORD.findall(keys[shape]))), default=None)
 
 
 def _exists(text: str) -> bool:
@@ -203,7 +223,7 @@ def model_shape(model: str | os.PathLike[str] | ModelShape) -> ModelShape:
     folder that holds it.
 
     A name that ends in -FP8, -NVFP4, -AWQ and the like is its model with weights of that type. A fine-tune that is not
-    known is the model that its name holds, with a note.
+    known is the model that its name holds, and another name a model as large as it says, with a note.
     Raises InputError with the nearest known name, or with everything that is wrong with the file.
     """
     if isinstance(model, ModelShape):
