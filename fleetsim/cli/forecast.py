@@ -11,16 +11,11 @@ def forecast(asked: Forecast, output: BriefOutput) -> None:
     """What the whole run takes: hours, GPU-hours, dollars and tokens to its last step, with ranges.
 
     Examples:
-
-    [bold]fleetsim forecast job.yaml --steps 2000[/bold]
-
-    [bold]fleetsim forecast job.yaml --steps 2000 --schedule len=0:1500,500:4000 --schedule batch=0:256,1000:512[/bold]
-
-    [bold]fleetsim forecast job.yaml --steps 2000 --schedule plan.csv --resize --html forecast.html[/bold]
-
-    [bold]fleetsim forecast job.yaml --steps 2000 --set trainer.failures.mtbf_s=86400 --fail-if "usd>5000"[/bold]
-
-    [bold]fleetsim forecast --run train.log --steps 2000 --backtest 0.2[/bold]
+    fleetsim forecast job.yaml --steps 2000
+    fleetsim forecast job.yaml --steps 2000 --schedule len=0:1500,500:4000 --schedule batch=0:256,1000:512
+    fleetsim forecast job.yaml --steps 2000 --schedule plan.csv --resize --html forecast.html
+    fleetsim forecast job.yaml --steps 2000 --set trainer.failures.mtbf_s=86400 --fail-if "usd>5000"
+    fleetsim forecast --run train.log --steps 2000 --backtest 0.2
 
     A few long runs are simulated at points of the schedule; straight lines lie between them.
     """

@@ -60,16 +60,11 @@ def from_(
     """Make a scenario of a framework's own configuration; say what was taken, assumed and left out.
 
     Examples:
-
-    [bold]fleetsim scenario from verl run.sh -o verl.yaml[/bold]
-
-    [bold]fleetsim scenario from verl config.yaml -- trainer.nnodes=2 actor_rollout_ref.rollout.n=16[/bold]
-
-    [bold]fleetsim scenario from openrlhf -- --rollout.batch_size 128 --rollout.n_samples_per_prompt 8 ...[/bold]
-
-    [bold]fleetsim scenario from --run train.log --set engine.gpu=H100 -o observed.yaml[/bold]
-
-    [bold]fleetsim scenario from prime-rl rl.toml --set workload.output_tokens.mean=2100 --json[/bold]
+    fleetsim scenario from verl run.sh -o verl.yaml
+    fleetsim scenario from verl config.yaml -- trainer.nnodes=2 actor_rollout_ref.rollout.n=16
+    fleetsim scenario from openrlhf -- --rollout.batch_size 128 --rollout.n_samples_per_prompt 8 ...
+    fleetsim scenario from --run train.log --set engine.gpu=H100 -o observed.yaml
+    fleetsim scenario from prime-rl rl.toml --set workload.output_tokens.mean=2100 --json
     """
     if framework is None:
         _of_run(run, output, set_ or (), force, json_)
@@ -174,12 +169,9 @@ def to(
     are shown.
 
     Examples:
-
-    [bold]fleetsim scenario to verl job.yaml -o new.sh[/bold]
-
-    [bold]fleetsim scenario to prime-rl job.yaml --set fleet.instances=6 -o rl.toml[/bold]
-
-    [bold]fleetsim scenario to verl job.yaml --config run.yaml | patch run.yaml[/bold]
+    fleetsim scenario to verl job.yaml -o new.sh
+    fleetsim scenario to prime-rl job.yaml --set fleet.instances=6 -o rl.toml
+    fleetsim scenario to verl job.yaml --config run.yaml | patch run.yaml
     """
     import json
     import os

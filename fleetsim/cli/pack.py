@@ -23,10 +23,8 @@ def pack(asked: Pack, output: Packed) -> None:
     """Which way should several jobs share one set of GPUs: apart, by phase, or in turn?
 
     Examples:
-
-    [bold]fleetsim pack verl-sync verl-fully-async --gpus 32[/bold]
-
-    [bold]fleetsim pack a.yaml b.yaml --gpus 64 --fair --protect a:10[/bold]
+    fleetsim pack verl-sync verl-fully-async --gpus 32
+    fleetsim pack a.yaml b.yaml --gpus 64 --fair --protect a:10
 
     Apart each job is searched as by `split`; by phase and in turn jobs run batch by batch on shared GPUs.
     """

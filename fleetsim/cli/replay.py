@@ -243,20 +243,13 @@ def replay(asked: Replay, output: ReplayOutput, files: PlanFiles, access: Access
     """What did the fleet do, which side starves, and what would another fleet have done? From its own metrics.
 
     Examples:
-
-    [bold]fleetsim replay --prometheus http://localhost:9090[/bold]
-
-    [bold]fleetsim replay --prometheus http://localhost:9090 --start -1d --save day.parquet[/bold]
-
-    [bold]fleetsim replay --from day.parquet --scenario job.yaml --set fleet.instances=10[/bold]
-
-    [bold]fleetsim replay --from day.parquet --recommend --plan-out plan.json --patch patch.yaml[/bold]
-
-    [bold]fleetsim replay --from day.parquet --to verl --config run.sh[/bold]
-
-    [bold]fleetsim replay --prometheus http://localhost:9090 --start -2h --verify plan.json[/bold]
-
-    [bold]fleetsim replay --from day.parquet --sweep fleet.instances=6:16:2 --html day.html[/bold]
+    fleetsim replay --prometheus http://localhost:9090
+    fleetsim replay --prometheus http://localhost:9090 --start -1d --save day.parquet
+    fleetsim replay --from day.parquet --scenario job.yaml --set fleet.instances=10
+    fleetsim replay --from day.parquet --recommend --plan-out plan.json --patch patch.yaml
+    fleetsim replay --from day.parquet --to verl --config run.sh
+    fleetsim replay --prometheus http://localhost:9090 --start -2h --verify plan.json
+    fleetsim replay --from day.parquet --sweep fleet.instances=6:16:2 --html day.html
 
     Reads only. Nothing is written but what --save, --html, --plan-out, --patch and --job-out name.
     """

@@ -53,10 +53,8 @@ def init(
     """Print a scenario to start from, or write it to a file.
 
     Examples:
-
-    [bold]fleetsim scenario init -o new.yaml[/bold]
-
-    [bold]fleetsim scenario init verl-fully-async -o verl.yaml[/bold]
+    fleetsim scenario init -o new.yaml
+    fleetsim scenario init verl-fully-async -o verl.yaml
     """
     from fleetsim.files import new_file, write_text
 
@@ -77,10 +75,8 @@ def check(
     """Check scenario files: all problems of all files at once, exit code 2 if there are any.
 
     Examples:
-
-    [bold]fleetsim scenario check job.yaml[/bold]
-
-    [bold]fleetsim scenario check scenarios/*.yaml --json[/bold]
+    fleetsim scenario check job.yaml
+    fleetsim scenario check scenarios/*.yaml --json
     """
     from fleetsim.config.load import load_scenario
     from fleetsim.errors import InputError, Problem
@@ -117,12 +113,9 @@ def schema(
     """Print the JSON schema of scenario files, or of a command's --json, for editors and validators.
 
     Examples:
-
-    [bold]fleetsim scenario schema > scenario.schema.json[/bold]
-
-    [bold]fleetsim scenario schema --result size[/bold]
-
-    [bold]fleetsim scenario schema --log verl[/bold]
+    fleetsim scenario schema > scenario.schema.json
+    fleetsim scenario schema --result size
+    fleetsim scenario schema --log verl
     """
     from fleetsim.config.load import json_schema
     from fleetsim.tell.data import result_schema
@@ -144,10 +137,8 @@ def ls(output: Formed) -> None:
     Each with where it runs, what may start, and how many weight versions old a trained group may be.
 
     Examples:
-
-    [bold]fleetsim scenario ls[/bold]
-
-    [bold]fleetsim scenario ls -o csv[/bold]
+    fleetsim scenario ls
+    fleetsim scenario ls -o csv
     """
     from fleetsim.cli.output import show_listed
     from fleetsim.config.data_files import shipped_scenarios

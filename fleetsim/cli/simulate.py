@@ -180,24 +180,15 @@ def simulate(asked: Simulate, output: SimulateOutput, files: FirstRun) -> None:
     """Simulate a scenario: where each second of an optimizer step goes.
 
     Examples:
-
-    [bold]fleetsim simulate job.yaml[/bold]
-
-    [bold]fleetsim simulate --preset verl-fully-async --set admission.staleness_threshold=0.5[/bold]
-
-    [bold]fleetsim simulate --batch 512 --len 1536 --instances 7[/bold]
-
-    [bold]fleetsim simulate job.yaml --instances 13 --max-staleness 2 --steps 100 --replications 10[/bold]
-
-    [bold]fleetsim simulate job.yaml --json --fail-if "trainer_idle_fraction>0.1"[/bold]
-
-    [bold]fleetsim simulate job.yaml --html run.html[/bold]
-
-    [bold]fleetsim simulate job.yaml --parquet records/[/bold]
-
-    [bold]fleetsim simulate job.yaml --hours 6 --openmetrics history.om[/bold]
-
-    [bold]fleetsim simulate job.yaml --perfetto trace.json.gz[/bold]
+    fleetsim simulate job.yaml
+    fleetsim simulate --preset verl-fully-async --set admission.staleness_threshold=0.5
+    fleetsim simulate --batch 512 --len 1536 --instances 7
+    fleetsim simulate job.yaml --instances 13 --max-staleness 2 --steps 100 --replications 10
+    fleetsim simulate job.yaml --json --fail-if "trainer_idle_fraction>0.1"
+    fleetsim simulate job.yaml --html run.html
+    fleetsim simulate job.yaml --parquet records/
+    fleetsim simulate job.yaml --hours 6 --openmetrics history.om
+    fleetsim simulate job.yaml --perfetto trace.json.gz
 
     Without a scenario the job is that of the flags; what they leave out is assumed, as in parentheses below.
 

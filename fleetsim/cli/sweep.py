@@ -28,16 +28,11 @@ def sweep(asked: Sweep, output: SweptOutput) -> None:
     """Simulate every combination of some values, and say which are worth a look.
 
     Examples:
-
-    [bold]fleetsim sweep job.yaml --grid fleet.instances=4:32:2 --grid admission.max_staleness=0,0.5,1,2[/bold]
-
-    [bold]fleetsim sweep --batch 512 --len 1536 --grid fleet.instances=4:32 --out sweep.parquet[/bold]
-
-    [bold]fleetsim sweep job.yaml --grid fleet.instances=4:32:2 --html sweep.html[/bold]
-
-    [bold]fleetsim sweep job.yaml --grid engine.gpu=H100,H200 --objective goodput --objective step_s --json[/bold]
-
-    [bold]fleetsim sweep job.yaml --grid fleet.instances=100:1000:10 --out sweep.parquet --ray auto[/bold]
+    fleetsim sweep job.yaml --grid fleet.instances=4:32:2 --grid admission.max_staleness=0,0.5,1,2
+    fleetsim sweep --batch 512 --len 1536 --grid fleet.instances=4:32 --out sweep.parquet
+    fleetsim sweep job.yaml --grid fleet.instances=4:32:2 --html sweep.html
+    fleetsim sweep job.yaml --grid engine.gpu=H100,H200 --objective goodput --objective step_s --json
+    fleetsim sweep job.yaml --grid fleet.instances=100:1000:10 --out sweep.parquet --ray auto
 
     The first --objective orders the cells; the front is over all of them: cost_per_step, step_s and
     staleness_steps.mean unless you say otherwise. A combination that cannot be simulated is a row with its reason.
