@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fleetsim.cli.answer import answer
 from fleetsim.cli.flags import BriefOutput
 from fleetsim.forecast.ask import NUMBERS, Forecast
 from fleetsim.forecast.ask import forecast as ask
@@ -19,18 +20,4 @@ def forecast(asked: Forecast, output: BriefOutput) -> None:
 
     A few long runs are simulated at points of the schedule; straight lines lie between them.
     """
-    from fleetsim.cli.output import checked, finish, show_result, write_page
-    from fleetsim.cli.progress import progress
-
-    def ready() -> Forecast:
-        made = asked.ready()
-        made.checked()
-        return made
-
-    question, gate, page = checked(ready, output, NUMBERS)
-    with progress("loading the simulator", searches=True) as watch:
-        result = ask(question, watch)
-    show_result(result, output.form, output.explain)
-    if page is not None:
-        write_page(page, result.page())
-    finish(result, gate, output.strict)
+    answer(ask, asked, output, only=NUMBERS)

@@ -6,19 +6,19 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
 import typer
 
 from fleetsim.cli.terminal import say
-from fleetsim.errors import NOT_HELD, OUTSIDE_RANGE, Interrupted, Problems, UnfinishedError
+from fleetsim.errors import NOT_HELD, OUTSIDE_RANGE, Interrupted, UnfinishedError
 from fleetsim.files import new_file, write_text
 from fleetsim.job.result import Briefed
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from fleetsim.cli.flags import Form, Printed
+    from fleetsim.cli.flags import Form
     from fleetsim.job.engine_source import EngineSource
     from fleetsim.job.metrics import Gate
     from fleetsim.tell.document import Document
@@ -48,27 +48,6 @@ class Planned(Answer, Protocol):
 
     def numbers(self) -> dict[str, float]:
         """What --fail-if can ask of it, by name."""
-
-
-Q = TypeVar("Q")
-
-
-def checked(ready: Callable[[], Q], output: Printed, names: Sequence[str]) -> tuple[Q, Gate, Path | None]:
-    """The question, once it is ready, the condition and the page's place. names: what a condition can ask for.
-
-    Raises InputError with all that is wrong, OutsideError.
-    """
-    from fleetsim.job.metrics import parse_gate
-
-    wrong = Problems()
-    with wrong.check():
-        gate = parse_gate(output.fail_if or (), names)
-    with wrong.check():
-        asked = ready()
-    with wrong.check():
-        page = new_page("--html", output.html)
-    wrong.stop()
-    return asked, gate, page
 
 
 def show(renderable: RenderableType) -> None:

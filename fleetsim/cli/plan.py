@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from fleetsim.cli.plan_output import SavedOutput, answer
+from fleetsim.cli.answer import SavedOutput, answer
 from fleetsim.job.settings import RUN, Option
 from fleetsim.plan.ask import Plan, ask
 from fleetsim.plan.result import COUNTS

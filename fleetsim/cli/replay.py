@@ -125,7 +125,7 @@ def _keep(dump: Path, history: History) -> None:
 
 def _questions(asked: Replay, files: PlanFiles) -> Questions:
     """What is asked beyond the diagnosis. Raises InputError, with what is wrong with the files of a plan."""
-    from fleetsim.cli.plan_output import check_config
+    from fleetsim.cli.answer import check_config
 
     wrong = Problems()
     with wrong.check():
@@ -253,8 +253,8 @@ def replay(asked: Replay, output: ReplayOutput, files: PlanFiles, access: Access
 
     Reads only. Nothing is written but what --save, --html, --plan-out, --patch and --job-out name.
     """
+    from fleetsim.cli.answer import show_patch
     from fleetsim.cli.output import show_result, stop_at, write_page
-    from fleetsim.cli.plan_output import show_patch
     from fleetsim.cli.progress import progress
 
     asked, page, gate = checked(asked, output, files, access)

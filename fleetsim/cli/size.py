@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fleetsim.cli.plan_output import SavedOutput, answer
+from fleetsim.cli.answer import SavedOutput, answer
 from fleetsim.records import replace
 from fleetsim.size.ask import Size
 from fleetsim.size.ask import size as ask

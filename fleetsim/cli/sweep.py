@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
+from fleetsim.cli.answer import answer
 from fleetsim.cli.flags import Printed
 from fleetsim.job.settings import RUN, Option
 from fleetsim.sweep.ask import Sweep, ask
-
-if TYPE_CHECKING:
-    from fleetsim.sweep.ask import SweepResult
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,27 +37,4 @@ def sweep(asked: Sweep, output: SweptOutput) -> None:
 
     The same command goes on where a killed one stopped, if there is an --out.
     """
-    from fleetsim.cli.output import checked, if_interrupted, show_result, stop_at, write_page
-    from fleetsim.cli.progress import progress
-    from fleetsim.errors import InfeasibleError
-    from fleetsim.quantities import RUN_METRICS
-
-    asked, gate, page = checked(asked.ready, output, RUN_METRICS)
-    with if_interrupted(lambda known, _: _so_far(known, output)), progress("loading the simulator") as watch:
-        result = ask(asked, watch)
-    show_result(result, output.form, output.explain)
-    if page is not None:
-        write_page(page, result.page())
-    if not result.swept.pareto.best:
-        raise InfeasibleError("no cell of the grid could be simulated; each says why above")
-    stop_at(gate.tripped(result.numbers()))
-
-
-def _so_far(known: SweepResult, output: SweptOutput) -> None:
-    """Shows the cells that were finished, after Ctrl-C or a failure."""
-    from fleetsim.cli.output import show_result, warn
-
-    if output.form != "table" or known.swept.rows:
-        show_result(known, output.form, output.explain)
-    else:
-        warn(known.warnings)
+    answer(ask, asked, output, searches=False)

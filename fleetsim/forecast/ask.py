@@ -11,7 +11,7 @@ from fleetsim.errors import InputError, Problem
 from fleetsim.faces import flag
 from fleetsim.forecast.totals import WholeRun
 from fleetsim.job.fields import CountedJob, ready
-from fleetsim.job.result import SILENT, Briefed, Watch, unchanging
+from fleetsim.job.result import SILENT, Gated, Watch, unchanging
 from fleetsim.job.settings import SIMULATED, AnyJob, Lends, Option
 from fleetsim.records import replace
 
@@ -61,8 +61,10 @@ class Forecast:
     ] = None
 
     def ready(self) -> Self:
-        """The same question with the job itself. Raises InputError with all that is wrong with its fields."""
-        return replace(self, job=ready(self.job))
+        """The same question with the job itself. Raises as `checked`."""
+        asked = replace(self, job=ready(self.job))
+        asked.checked()
+        return asked
 
     def checked(self) -> tuple[Job, int, Schedule]:
         """The job, its steps, and what changes. Raises InputError, OutsideError for a CSV that cannot be read."""
@@ -81,7 +83,7 @@ class Forecast:
 
 @unchanging
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class ForecastResult(WholeRun, Briefed):
+class ForecastResult(WholeRun, Gated):
     """A whole run, as it is read in a terminal, on a page and as JSON."""
 
     def __repr__(self) -> str:

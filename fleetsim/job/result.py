@@ -251,7 +251,26 @@ class Briefed(Result):
         return as_text(self.view(explain=True))
 
 
-class Recommendation(Briefed):
+class Gated(Briefed):
+    """A result whose numbers a condition can be put on."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def warnings(self) -> tuple[str, ...]:
+        """As the command prints them on stderr."""
+
+    @abstractmethod
+    def numbers(self) -> dict[str, float]:
+        """What --fail-if can ask."""
+
+    def missed(self) -> str:
+        """Which wish of the user the answer does not hold, in words; empty for none."""
+        return ""
+
+
+class Recommendation(Gated):
     """A result that recommends a fleet."""
 
     __slots__ = ()
@@ -290,10 +309,6 @@ class Recommendation(Briefed):
         """As the command prints them on stderr."""
         return tuple(self._answer.warnings)
 
-    @abstractmethod
-    def numbers(self) -> dict[str, float]:
-        """What --fail-if can ask."""
-
     @property
     def mean(self) -> dict[str, float]:
         """Metric name -> mean, of the recommended fleet."""
@@ -302,10 +317,6 @@ class Recommendation(Briefed):
     @abstractmethod
     def saved(self) -> str:
         """What the command writes under --save: the job with the recommended fleet."""
-
-    def missed(self) -> str:
-        """Which wish of the user the recommended fleet does not hold, in words; empty for none."""
-        return ""
 
 
 class SoFar(Struct, Generic[F], frozen=True):
