@@ -27,8 +27,7 @@ from fleetsim.errors import InputError, Interrupted, Problem
 from fleetsim.faces import flag, text
 from fleetsim.job.engine_source import engine_source
 from fleetsim.job.trials import Measure, Tell, Trials, planned, remembered, simulated
-from fleetsim.plan.assumptions import assumed, warnings_of
-from fleetsim.plan.choices import LIMITS, ChoiceInputs
+from fleetsim.plan.choices import CHOSEN, LIMITS, ChoiceInputs
 from fleetsim.plan.reach import Reach, reach_of
 from fleetsim.plan.space import PlanRow, Space
 from fleetsim.records import replace
@@ -40,6 +39,7 @@ from fleetsim.search.plan_crews import PlanCrews
 from fleetsim.search.ranges import expected_loss, known_of, ranges_of
 from fleetsim.search.reasons import AnswerGrounds, as_run
 from fleetsim.sim.judges import judges_gpus
+from fleetsim.size.assumptions import plan_assumptions, plan_warnings
 
 # --- Plans with all their runs, the rows that are shown, and what each forbidden thing would buy.
 
@@ -150,8 +150,8 @@ def plan(
         expected_loss=expected_loss(known, budget.metric_at(rows[0].step_s)) if rows[0].known else None,
         reach=reach,
         as_run_s=as_run_s,
-        assumptions=assumed(job, best, given),
-        warnings=(*notes, *warnings_of(rows, tuple(search.stuck.values()), profile)),
+        assumptions=plan_assumptions(job, best, given, CHOSEN),
+        warnings=(*notes, *plan_warnings(rows, tuple(search.stuck.values()), profile)),
         profile=profile,
     )
 

@@ -44,7 +44,7 @@ from fleetsim.search.reasons import Reasons, as_run
 from fleetsim.search.runnable_counts import look_at_next
 from fleetsim.search.two_makes import is_open, with_both_counts
 from fleetsim.search.workers import Crew, Crewing
-from fleetsim.size.assumptions import fleet_assumptions, implausible, stuck_warnings, warnings_of
+from fleetsim.size.assumptions import fleet_assumptions, fleet_warnings, implausible, stuck_warnings
 from fleetsim.size.explain import bound_by, explanation
 from fleetsim.size.headroom import Headroom, QueueCap, headroom_of, queue_cap_of
 from fleetsim.size.spread import CountSpread, count_doubt, spread_of
@@ -183,7 +183,7 @@ def size(
     crews = crewing.crews(here)
     profile = engine_source(job, instances)
     look_at_next(trials, instances, replications)
-    said = warnings_of(job, chosen, missed, queue_cap, profile, asked=scenario, given=given, measure=measure)
+    said = fleet_warnings(job, chosen, missed, queue_cap, profile, asked=scenario, given=given, measure=measure)
     return Sizing(
         scenario=job,
         instances=instances,

@@ -212,7 +212,7 @@ def split(asked: Split, watch: Watch = SILENT) -> SplitResult:
     """
     from fleetsim.search.arrangements import Rules
     from fleetsim.search.permissions import allowed
-    from fleetsim.split.assumptions import unused_names
+    from fleetsim.size.assumptions import unused_names
     from fleetsim.split.split import split as advise
 
     asked = asked.ready()

@@ -43,9 +43,8 @@ from fleetsim.search.permissions import Allowed
 from fleetsim.search.plan_crews import PlanCrews
 from fleetsim.search.reasons import Reasons, as_run
 from fleetsim.search.two_makes import check_second_is_counted
-from fleetsim.size.assumptions import implausible
+from fleetsim.size.assumptions import age_warnings, implausible, way_assumptions, way_warnings
 from fleetsim.size.explain import bound_by, explanation
-from fleetsim.split.assumptions import age_warnings, assumed, warnings_of
 from fleetsim.split.spread import WaySpread, spread_of
 from fleetsim.split.ways import By, Outcome, Ways, outcome_of, ranked
 
@@ -153,11 +152,11 @@ def split(
         alternatives=alternatives,
         binding=binding,
         explanation_later=Later(partial(explanation, binding, alternatives, chosen.estimates)),
-        assumptions=assumed(job, asked, rules, frozenset(given)),
+        assumptions=way_assumptions(job, asked, rules, frozenset(given)),
         warnings=(
             *notes,
             *age_warnings(chosen.age, oldest),
-            *warnings_of(job, chosen.arrangement, stuck, profile),
+            *way_warnings(job, chosen.arrangement, stuck, profile),
             *implausible(job, frozenset(given)),
         ),
         profile=profile,
