@@ -13,7 +13,6 @@ from fleetsim.cli.terminal import say
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from fleetsim.config.scenario import Scenario
 
 app = typer.Typer(no_args_is_help=True, help="Scenario files: start one, check it, see what may stand in it.")
 app.command("from")(from_)
@@ -146,7 +145,13 @@ def ls(output: Formed) -> None:
     from fleetsim.job.grounds import kind_words
 
     listed = [
-        {"name": n, "folder": n.rpartition("/")[0], "kind": kind_words(s), **_told(s)}
+        {
+            "name": n,
+            "folder": n.rpartition("/")[0],
+            "kind": kind_words(s),
+            "description": s.description,
+            "source": s.source,
+        }
         for n, s in ((name, load_scenario(path)) for name, path in shipped_scenarios().items())
     ]
     data = {"schema_version": 1, "command": "scenario ls", "scenarios": listed}
@@ -165,10 +170,6 @@ def _lines(listed: Sequence[Mapping[str, str]]) -> Iterator[str]:
         rows = [(one["name"].rpartition("/")[2], one["kind"]) for one in listed if one["folder"] == folder]
         yield from (*wrapped(_FOLDERS.get(folder, folder), width), *beside(rows, width, "  "), "")
     yield from wrapped("Read one with its sources: fleetsim scenario init NAME", width)
-
-
-def _told(scenario: Scenario) -> dict[str, str]:
-    return {"description": scenario.description, "source": scenario.source}
 
 
 def _text_of(name: str | None) -> str:

@@ -30,6 +30,7 @@ def document(found: Comparison) -> Document:
     """What `compare` says."""
     equal = "; ".join(quantity(c.metric).title for c in found.changes if c.equal)
     reasons = tuple(_reasons(found))
+    noted = terminal_only(*found.notes), page_only(Bullets(found.notes))
     return Document(
         "fleetsim compare",
         compare_facts(found),
@@ -40,7 +41,7 @@ def document(found: Comparison) -> Document:
             Section("not comparable", reasons, on=("terminal",)),
             Section("Inputs that differ", tuple(_inputs(found)), short="inputs that differ"),
             Section("Both sides", (_values(found, "; ".join(reasons)),), on=("page",)),
-            Section("Notes", tuple(_notes(found.notes)), short="notes"),
+            Section("Notes", noted if found.notes else (), short="notes"),
         ),
     )
 
@@ -57,12 +58,6 @@ def _same(found: Comparison, equal: str) -> Section:
     table = _changes(_SAME, [c for c in found.changes if c.verdict == _SAME and not c.equal], found.kind)
     blocks = present(table, page_only(equal and f"Equal on both sides: {equal}."))
     return Section("What did not change", blocks, short=f"{_SAME} ({_RATIO})")
-
-
-def _notes(notes: tuple[str, ...]) -> Iterator[Block]:
-    if notes:
-        yield terminal_only(*notes)
-        yield page_only(Bullets(notes))
 
 
 def _changes(title: str, changes: Sequence[MetricChange], kind: Kind) -> Table | None:

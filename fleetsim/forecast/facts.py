@@ -20,7 +20,7 @@ from fleetsim.tell.facts import Fact, Facts, explained, facts
 
 if TYPE_CHECKING:
     from fleetsim.forecast.course import RunCourse
-    from fleetsim.forecast.recovery import Losses, SaveInterval
+    from fleetsim.forecast.recovery import SaveInterval
     from fleetsim.forecast.resizing_plan import FleetTotal, ResizePlan
     from fleetsim.forecast.totals import WholeRun
 
@@ -148,7 +148,8 @@ def _failure_facts(interval: SaveInterval | None) -> Iterator[Fact]:
             "again, and restarts"
         )
     else:
-        said = f"one every {units.seconds(r.mtbf_s)}, with {_every(now)}: the run would never come to its end"
+        saved = "no checkpoint" if now.every is None else f"a checkpoint every {_steps(now.every)}"
+        said = f"one every {units.seconds(r.mtbf_s)}, with {saved}: the run would never come to its end"
     yield Fact("failures", said, value=now.failures, unit="number")
     saves = now.seconds - best.seconds
     worth = f", {units.seconds(saves)} less" if math.isfinite(saves) and saves > 0.001 * now.seconds else ""
@@ -160,10 +161,6 @@ def _failure_facts(interval: SaveInterval | None) -> Iterator[Fact]:
 
 def _steps(n: int | None) -> str:
     return "step" if n == 1 else f"{n:,} steps" if n else "no step"
-
-
-def _every(of: Losses) -> str:
-    return "no checkpoint" if of.every is None else f"a checkpoint every {_steps(of.every)}"
 
 
 def _theory_words(interval: SaveInterval | None) -> str:

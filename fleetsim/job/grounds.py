@@ -63,8 +63,7 @@ _OFF = ("in doubt", "times", "step, s")
 
 def rests_on(source: EngineSource, assumed: Sequence[Assumption], nothing_assumed: str, *more: Block | None) -> Section:
     """Where the engine's speed comes from and how far off it may be; on a page also what was assumed, and `more`."""
-    accuracy = words.profile(source)
-    outside = source.extrapolations or ()
+    accuracy, outside = source.accuracy, source.extrapolations or ()
     told = [units.sentence(accuracy)]
     if outside:
         told.append(f"The answer leaves what was measured: {'; '.join(outside)}.")

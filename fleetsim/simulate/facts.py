@@ -51,9 +51,7 @@ from fleetsim.tell.document import (
 from fleetsim.tell.facts import Fact, Facts, explained, facts, measured, ranged
 
 if TYPE_CHECKING:
-    from fleetsim.config.scenario import Scenario
     from fleetsim.job.engine_source import EngineSource
-    from fleetsim.simulate.run_view import RunView
 
 
 _MOST_DEFAULTS = 6
@@ -102,6 +100,7 @@ def run_told(view: RunView) -> Facts:
     wide = ", a wide range" if ranges is not None and ranges.wide else ""
     step_s = of["step_s"].mean
     known = not run_differs(s, step_s)
+    change = binding.lift if view.change is None else view.change.words_in(gpus_each(s))
     return facts(
         f"{s.name}: a step takes {ranged('step_s', of['step_s'].mean, spans)}{wide}.",
         Fact("run", run_line(s, step_s)),
@@ -111,7 +110,7 @@ def run_told(view: RunView) -> Facts:
         measured("goodput", of["goodput"]),
         Fact("binds", binding.name),
         Fact("supply", surplus_line(view.enough) or "" if known else ""),
-        Fact("change", _change(view, binding.lift) if known else ""),
+        Fact("change", change if known else ""),
         Fact("observed", observed_line(s)),
         Fact("assumed", assumed_line(s, view.assumed, () if ranges is None else [part.path for part in ranges.parts])),
         Fact("measure", "" if ranges is None else swing_line(ranges) or ""),
@@ -126,10 +125,6 @@ def run_told(view: RunView) -> Facts:
     )
 
 
-def _change(view: RunView, lift: str) -> str:
-    return lift if view.change is None else view.change.words_in(gpus_each(view.scenario))
-
-
 def warm_up(view: RunView) -> Document:
     """What a terminal shows of a run that was cut off in its warm-up: the steps as they were, no metric."""
     return Document(
@@ -137,7 +132,7 @@ def warm_up(view: RunView) -> Document:
         facts(""),
         (
             Section(f"where the seconds went ({time_legend(view.steps)})", (time_split(view.steps),)),
-            Section("accuracy", (words.profile(view.profile),)),
+            Section("accuracy", (view.profile.accuracy,)),
         ),
     )
 

@@ -96,14 +96,7 @@ class SweepResult(Gated):
         """The Document of the sweep."""
         from fleetsim.sweep.facts import document
 
-        return document(self.swept, self.call)
-
-    def page(self, watch: Watch = SILENT) -> str:
-        """What the command writes under --html."""
-        from fleetsim.sweep.facts import document
-        from fleetsim.tell.page import document_page
-
-        return document_page(document(self.swept, self.call, self.warnings))
+        return document(self.swept, self.call, self.warnings)
 
     def document(self) -> dict[str, Any]:
         """What the command prints under --json."""

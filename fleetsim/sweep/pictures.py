@@ -118,7 +118,8 @@ def front_chart(result: SweepRows) -> Chart | None:
     star, name = MarkLook("second", symbol="star-open"), f"best by {_title(up)}"
     series.insert(0, ChartSeries(name, "dots", [_scaled(right, at)], [_scaled(up, at)], star, sizes=[_LARGE_PX + 10]))
     x_axis, y_axis = (_axis(objective, result) for objective in (right, up))
-    words = f"Each symbol is a cell; {_corner(up, right)} is better. The star is the best by the first objective, "
+    corner = f"{'up' if up.most else 'down'} and to the {'right' if right.most else 'left'}"
+    words = f"Each symbol is a cell; {corner} is better. The star is the best by the first objective, "
     words += f"{cell_words(result, best.cell)}."
     if sized is not None and high > low:
         words += (
@@ -167,10 +168,6 @@ def _px(value: float, low: float, high: float) -> float:
     part = (value - low) / (high - low) if high > low else 0.3
     area = _SMALL_PX**2 + part * (_LARGE_PX**2 - _SMALL_PX**2)
     return round(float(area**0.5), 2)
-
-
-def _corner(up: Objective, right: Objective) -> str:
-    return f"{'up' if up.most else 'down'} and to the {'right' if right.most else 'left'}"
 
 
 # --- The cells of a sweep side by side, and what each key does, as tables of a terminal and of a page.

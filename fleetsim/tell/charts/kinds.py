@@ -53,7 +53,7 @@ def curve_chart(
     scale = 100.0 if how == "share" else 1.0
     series: list[ChartSeries] = []
     for i, one in enumerate(curves):
-        y, low, high = ([scale * end for end in ends] for ends in _ends(one.estimates))
+        y, low, high = ([scale * getattr(e, end) for e in one.estimates] for end in ("mean", "ci_low", "ci_high"))
         said = [f"{v:,g} {x_title}: {units.with_ends(e, how)}" for v, e in zip(one.x, one.estimates, strict=True)]
         series += [ChartSeries(one.name, kind, one.x, y, look(i), low, high, said) for kind in ("line", "dots")]
     xs = sorted({x for one in curves for x in one.x})
@@ -75,10 +75,6 @@ def curve_chart(
     y_axis = unit_axis("" if y_title == title.lower() else y_title, how, [*heights, *(mark.at for mark in across)])
     panel = Panel(y_axis, tuple(series), across, height_px=height_px)
     return Chart(id, title, words, Plot(_counts(x_title, xs), (panel,), tuple(lines)))
-
-
-def _ends(estimates: Sequence[Estimate]) -> tuple[list[float], list[float], list[float]]:
-    return [e.mean for e in estimates], [e.ci_low for e in estimates], [e.ci_high for e in estimates]
 
 
 def _counts(title: str, xs: Sequence[float]) -> ChartAxis:
