@@ -16,7 +16,6 @@ from fleetsim.errors import Problems
 from fleetsim.job.settings import RUN, Option, Question
 
 if TYPE_CHECKING:
-    from fleetsim.cli.output import Planned
     from fleetsim.frameworks.patch import ConfigPatch
     from fleetsim.job.metrics import Gate
     from fleetsim.job.result import Gated, Recommendation, Watch
@@ -129,5 +128,5 @@ def answer(
     if result.missed():
         raise InfeasibleError(result.missed())
     if isinstance(output, Output):
-        stop_if_unmeasured(cast("Planned", result).profile, output.strict)
+        stop_if_unmeasured(cast("Recommendation", result).profile, output.strict)
     stop_at(gate.tripped(result.numbers()))

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from fleetsim.cli.flags import Form
     from fleetsim.job.engine_source import EngineSource
-    from fleetsim.job.metrics import Gate
     from fleetsim.tell.document import Document
     from fleetsim.tell.terminal import View
 
@@ -37,17 +36,6 @@ class Answer(Protocol):
 
     def document(self) -> dict[str, Any]:
         """What the command prints under --json."""
-
-
-class Planned(Answer, Protocol):
-    """An answer of simulations: it rests on an engine's speed, and conditions can be put on its numbers."""
-
-    @property
-    def profile(self) -> EngineSource:
-        """What the engine's speed rests on."""
-
-    def numbers(self) -> dict[str, float]:
-        """What --fail-if can ask of it, by name."""
 
 
 def show(renderable: RenderableType) -> None:
@@ -128,12 +116,6 @@ def show_result(result: Answer, form: Form = "table", explain: bool = False) -> 
     else:
         show(result.view())
     warn(result.warnings)
-
-
-def finish(result: Planned, gate: Gate, strict: bool) -> None:
-    """The exit code of an answer that was shown: 12 before 10, each with its reason on stderr."""
-    stop_if_unmeasured(result.profile, strict)
-    stop_at(gate.tripped(result.numbers()))
 
 
 def stop_at(lines: Sequence[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -186,12 +187,11 @@ def check(
     Both errors count: of the makespan, and the median one of the requests' finish times.
     """
     from fleetsim.calibrate.facts import checked_document
-    from fleetsim.calibrate.known_profiles import compared, predicted_anew, raw_file
-    from fleetsim.cli.output import show, show_json, warn
+    from fleetsim.calibrate.known_profiles import checked_data, compared, predicted_anew, raw_file
+    from fleetsim.cli.output import show_told, warn
     from fleetsim.cli.progress import progress
     from fleetsim.config.profile_files import find_profile, load_profile
     from fleetsim.errors import InputError, Problem
-    from fleetsim.tell.terminal import draw
 
     if not 0 < limit <= 1:
         meant = f"for {units.limit(limit / 100)} give --limit {limit / 100:g}"
@@ -202,12 +202,8 @@ def check(
     with progress("predicting the batches that were kept out of the fit"):
         checks, notes = predicted_anew(profile, place)
     checked = compared(checks, profile.checks, limit)
-    if json_:
-        from fleetsim.calibrate.known_profiles import checked_data
-
-        show_json(checked_data(profile, checked, limit))
-    else:
-        show(draw(checked_document(profile, checked, limit)))
+    data, document = partial(checked_data, profile, checked, limit), partial(checked_document, profile, checked, limit)
+    show_told("json" if json_ else "table", data, document)
     warn(notes)
     failed = [one for one in checked if not one.passed]
     if failed:
@@ -301,15 +297,11 @@ def trainer(asked: TrainerStep, output: TrainerOutput) -> None:
 
     It is fitted to published steps (docs/accuracy.md). How it trains: --set trainer.recipe.KEY=VALUE.
     """
-    from fleetsim.cli.output import show, show_json
-    from fleetsim.tell.terminal import draw
+    from fleetsim.cli.output import show_told
     from fleetsim.trainer.told import data, document
 
     job, found = asked.answer()
-    if output.json_:
-        show_json(data(found, job.scenario))
-    else:
-        show(draw(document(found)))
+    show_told("json" if output.json_ else "table", lambda: data(found, job.scenario), lambda: document(found))
 
 
 app.command("trainer")(command(trainer))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fleetsim import units
-from fleetsim.cli.flags import Formed
+from fleetsim.cli.flags import Printed
 from fleetsim.cli.terminal import say
 from fleetsim.errors import NOT_HELD, InputError, Problem, Problems
 from fleetsim.files import new_file, reason, write_text
@@ -35,13 +35,9 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReplayOutput(Formed):
+class ReplayOutput(Printed):
     """What `replay` does with its answer, and with the window."""
 
-    html: Annotated[str | None, Option("Write a page with charts there; it opens offline.", RUN, metavar="FILE")] = None
-    fail_if: Annotated[
-        list[str] | None, Option('Exit 10 if true: "step_s>30". Repeatable.', RUN, metavar="CONDITION")
-    ] = None
     explain: Annotated[bool, Option("Print the rest too: every question, all figures, the back-test.", RUN)] = False
     save: Annotated[
         str | None,

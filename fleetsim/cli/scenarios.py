@@ -8,7 +8,7 @@ import typer
 
 from fleetsim.cli.flags import Formed, command
 from fleetsim.cli.frameworks import Force, OutputFile, from_, to
-from fleetsim.cli.terminal import say
+from fleetsim.cli.terminal import say, say_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -79,6 +79,7 @@ def check(
     """
     from fleetsim.config.load import load_scenario
     from fleetsim.errors import InputError, Problem
+    from fleetsim.records import as_dict
 
     found: dict[str, tuple[Problem, ...]] = {}
     for file in files:
@@ -88,9 +89,11 @@ def check(
         except InputError as error:
             found[file] = error.problems
     if json_:
-        _echo_json(
-            {"schema_version": 1, "command": "scenario check", "files": [_checked(f, p) for f, p in found.items()]}
-        )
+        checked = [
+            {"file": file, "ok": not problems, "problems": list(map(as_dict, problems))}
+            for file, problems in found.items()
+        ]
+        say_json({"schema_version": 1, "command": "scenario check", "files": checked})
     for file, problems in found.items():
         if not problems and not json_:
             say(f"{file}: ok")
@@ -123,7 +126,7 @@ def schema(
         say(result_schema(result), nl=False)
         return
     if log is None:
-        _echo_json(json_schema())
+        say_json(json_schema())
         return
     from fleetsim.history.run_log import log_schema
 
@@ -180,15 +183,3 @@ def _text_of(name: str | None) -> str:
         return _HEADER + dump_short(default_scenario(), _STARTED_WITH)
     load_scenario(name)  # never hand out a file that is wrong
     return find_scenario(name).read_text(encoding="utf-8")
-
-
-def _checked(file: str, problems: tuple[object, ...]) -> dict[str, object]:
-    from fleetsim.records import as_dict
-
-    return {"file": file, "ok": not problems, "problems": [as_dict(p) for p in problems]}  # type: ignore[call-overload]
-
-
-def _echo_json(document: object) -> None:
-    import json
-
-    say(json.dumps(document, indent=2, sort_keys=True, default=str))

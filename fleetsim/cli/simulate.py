@@ -194,7 +194,7 @@ def simulate(asked: Simulate, output: SimulateOutput, files: FirstRun) -> None:
 
     `fleetsim scenario ls` lists the presets and the shipped scenarios.
     """
-    from fleetsim.cli.output import finish, if_interrupted, show_result, write_page
+    from fleetsim.cli.output import if_interrupted, show_result, stop_at, stop_if_unmeasured, write_page
     from fleetsim.cli.progress import progress
 
     asked, places = _checked(asked, output, files)
@@ -206,7 +206,8 @@ def simulate(asked: Simulate, output: SimulateOutput, files: FirstRun) -> None:
         write_page(places.page, result.page())
     for line in told:
         say(line, err=True)
-    finish(result, places.gate, output.strict)
+    stop_if_unmeasured(result.profile, output.strict)
+    stop_at(places.gate.tripped(result.numbers()))
 
 
 _LOADING = "loading the simulator"

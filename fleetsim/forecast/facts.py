@@ -127,13 +127,9 @@ def _held_words(result: WholeRun) -> str:
 def _binds(result: WholeRun) -> str:
     from fleetsim.forecast.totals import bound_by
 
-    def words(binding: str) -> str:
-        s = result.scenario
-        idle = result.course.middle().metrics["trainer_idle_fraction"].mean
-        return binding_words(binding, s.admission.law, s.sync.scope, s.fleet.in_flight_unit, idle).name
-
-    found = bound_by(result.course.points)
-    return ", ".join(f"{words(name)}{f' from about step {step:,}' if step else ''}" for step, name in found)
+    idle = result.course.middle().metrics["trainer_idle_fraction"].mean
+    found = ((step, binding_words(name, idle=idle).name) for step, name in bound_by(result.course.points))
+    return ", ".join(f"{name}{f' from about step {step:,}' if step else ''}" for step, name in found)
 
 
 def _failure_facts(interval: SaveInterval | None) -> Iterator[Fact]:

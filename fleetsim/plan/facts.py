@@ -7,14 +7,7 @@ from typing import Any
 
 from fleetsim import units
 from fleetsim.estimates import Estimate
-from fleetsim.job.facts import (
-    AHEAD_NOT_AGE,
-    assumed_line,
-    being_wrong,
-    run_facts,
-    run_line,
-    swing_line,
-)
+from fleetsim.job.facts import AHEAD_NOT_AGE, assumed_line, being_wrong, run_facts, run_line, swing_line
 from fleetsim.job.grounds import assumed_section, how_sure, observed_line, rests_on
 from fleetsim.job.metrics import CANDIDATE_METRICS
 from fleetsim.job.words import binding_words, idle_of_both, kind_of
@@ -140,7 +133,6 @@ def plan_facts(result: Plans) -> Facts:
     row, of = result.best, result.best.estimates
     s, ranges, usd = row.scenario, row.ranges, 1e6 * usd_per_token(row)
     idle, doubt = of["trainer_idle_fraction"].mean, () if ranges is None else [part.path for part in ranges.parts]
-    binds = binding_words(row.binding, s.admission.law, s.sync.scope, s.fleet.in_flight_unit, idle)
     token = "cost of a million trained tokens"
     run, observed = Fact("run", run_line(result.scenario, result.as_run_s)), Fact("observed", observed_line(s))
     if result.contradicted:
@@ -153,7 +145,7 @@ def plan_facts(result: Plans) -> Facts:
         run_facts(of, s, None if ranges is None else ranges.metrics, row.age),
         Fact("cost_per_million_tokens", "", "", usd, "money", title=token),
         Fact("needs", words.needs(result)),
-        Fact("binds", binds.name),
+        Fact("binds", binding_words(row.binding, idle=idle).name),
         Fact("allow", _allow(result)),
         observed,
         Fact("assumed", assumed_line(s, result.assumptions, doubt)),

@@ -17,15 +17,7 @@ from fleetsim.sim.records import Records
 from fleetsim.sim.window import window_of
 from fleetsim.simulate.gantt import gantt
 from fleetsim.tell.charts.chart import Chart, Mark, MarkLook
-from fleetsim.tell.charts.kinds import (
-    Layer,
-    Sampled,
-    StepSeries,
-    cause_bars,
-    histogram_chart,
-    stacked_bars,
-    step_chart,
-)
+from fleetsim.tell.charts.kinds import Layer, Sampled, StepSeries, cause_bars, histogram_chart, stacked_bars, step_chart
 from fleetsim.tell.document import Section, pair, present
 
 COUNTED = "counted from here"

@@ -23,14 +23,7 @@ from fleetsim.job.engine_source import EngineSource
 from fleetsim.job.facts import steps_old
 from fleetsim.job.nameplate import mean_step_s
 from fleetsim.job.result import Later
-from fleetsim.job.trainer_scaling import (
-    count_words,
-    course_of,
-    law_words,
-    least_trainer_gpus,
-    takes_turns,
-    time_factor,
-)
+from fleetsim.job.trainer_scaling import count_words, course_of, law_words, least_trainer_gpus, takes_turns, time_factor
 from fleetsim.job.trials import Measure, Trial, trial_of, with_instances
 from fleetsim.search.arrangements import Arrangement, Rules
 from fleetsim.search.found import Found

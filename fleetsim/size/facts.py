@@ -33,15 +33,7 @@ from fleetsim.size.pictures import (
 from fleetsim.size.size import Sizing
 from fleetsim.size.words import being_wrong, headline
 from fleetsim.tell.data import estimate, head, told
-from fleetsim.tell.document import (
-    Block,
-    Document,
-    Listed,
-    Section,
-    page_only,
-    present,
-    terminal_only,
-)  # fmt: skip
+from fleetsim.tell.document import Block, Document, Listed, Section, page_only, present, terminal_only
 from fleetsim.tell.facts import Fact, Facts, Tone, explained, facts
 
 

@@ -24,15 +24,7 @@ from fleetsim.split.split import Advice
 from fleetsim.split.spread import WayEnd
 from fleetsim.split.ways import By, Outcome
 from fleetsim.tell.data import estimate, head, told
-from fleetsim.tell.document import (
-    Block,
-    Document,
-    Listed,
-    Section,
-    page_only,
-    pair,
-    present,
-)  # fmt: skip
+from fleetsim.tell.document import Block, Document, Listed, Section, page_only, pair, present
 from fleetsim.tell.facts import Fact, Facts, Words, explained, facts
 
 _RATIO = "best split beside best colocated"

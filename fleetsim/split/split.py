@@ -24,17 +24,7 @@ from fleetsim.job.engine_choices import Drafts, Sides, drafts_of, sides_of
 from fleetsim.job.engine_source import engine_source
 from fleetsim.job.result import Later
 from fleetsim.job.trainer_scaling import least_trainer_gpus, scaled
-from fleetsim.job.trials import (
-    Measure,
-    Tell,
-    Trials,
-    one_more,
-    planned,
-    remembered,
-    simulated,
-    unit_of,
-    with_instances,
-)
+from fleetsim.job.trials import Measure, Tell, Trials, one_more, planned, remembered, simulated, unit_of, with_instances
 from fleetsim.records import replace
 from fleetsim.search.alternative import Alternatives
 from fleetsim.search.arrangements import Arrangement, Rules, divided, gpus_per_engine, split_counts

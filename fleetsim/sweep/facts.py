@@ -11,15 +11,7 @@ from fleetsim.records import replace
 from fleetsim.sweep.pictures import LEVELS_LEGEND, best_words, cells, commands, effects, failures, front_chart
 from fleetsim.sweep.remarks import engine_sources
 from fleetsim.sweep.run import SweepRows
-from fleetsim.tell.document import (
-    Block,
-    Bullets,
-    Document,
-    Listed,
-    Section,
-    page_only,
-    terminal_only,
-)  # fmt: skip
+from fleetsim.tell.document import Block, Bullets, Document, Listed, Section, page_only, terminal_only
 from fleetsim.tell.facts import Fact, Facts, explained, facts, measured
 
 # Engines that a terminal shows.

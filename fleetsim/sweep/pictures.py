@@ -135,7 +135,9 @@ def _axis(objective: Objective, result: SweepRows) -> ChartAxis:
     values = [_scaled(objective, row.estimates()) for row in result.rows if row.status == "ok"]
     low, high = min(values), max(values)
     room = 0.08 * ((high - low) or high or 1.0)
-    return ChartAxis(_axis_title(objective), low - room, high + room)
+    unit = {"seconds": ", s", "share": ", %"}.get(quantity(objective.metric).unit, "")
+    title = f"{_title(objective)}{unit} ({'more' if objective.most else 'less'} is better)"
+    return ChartAxis(title, low - room, high + room)
 
 
 def _hover(result: SweepRows, row: SweepRow, found: dict[str, Estimate]) -> str:
@@ -148,11 +150,6 @@ def _hover(result: SweepRows, row: SweepRow, found: dict[str, Estimate]) -> str:
 
 def _title(objective: Objective) -> str:
     return quantity(objective.metric).title
-
-
-def _axis_title(objective: Objective) -> str:
-    unit = {"seconds": ", s", "share": ", %"}.get(quantity(objective.metric).unit, "")
-    return f"{_title(objective)}{unit} ({'more' if objective.most else 'less'} is better)"
 
 
 def _scaled(objective: Objective, found: dict[str, Estimate]) -> float:

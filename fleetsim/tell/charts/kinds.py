@@ -211,7 +211,11 @@ def change_rows(
     rows = []
     for name, ratios, strong in changes:
         marks = [
-            RowMark(measure, *_percent(r), said=f"{name}: {measure} {units.ratio_change(r)}")
+            RowMark(
+                measure,
+                *(100.0 * (x - 1.0) for x in (r.mean, r.ci_low, r.ci_high)),
+                said=f"{name}: {measure} {units.ratio_change(r)}",
+            )
             for measure, r in zip(measures, ratios, strict=True)
             if r is not None
         ]
@@ -219,12 +223,6 @@ def change_rows(
     ends = [v for row in rows for m in row.marks for v in (m.low, m.high) if v is not None]
     looks = {measure: (measure, look(i)) for i, measure in enumerate(measures)}
     return Chart(id, title, words, Rows(_around_zero(x_title, ends, " %"), tuple(rows), looks, 0.0))
-
-
-def _percent(ratio: Estimate) -> tuple[float, float, float]:
-    """A ratio and its ends as changes in per cent."""
-    mean, low, high = (100.0 * (x - 1.0) for x in (ratio.mean, ratio.ci_low, ratio.ci_high))
-    return mean, low, high
 
 
 def _around_zero(title: str, ends: Sequence[float], after: str = "") -> ChartAxis:
