@@ -30,7 +30,7 @@ class Curve(Struct, frozen=True):
 
 
 def curve_chart(
-    id: str,  # noqa: A002  # as the field of Chart
+    chart_id: str,
     title: str,
     words: str,
     curves: Sequence[Curve],
@@ -74,7 +74,7 @@ def curve_chart(
     heights = [v for s in series for values in (s.y, s.high) for v in values if v is not None]
     y_axis = unit_axis("" if y_title == title.lower() else y_title, how, [*heights, *(mark.at for mark in across)])
     panel = Panel(y_axis, tuple(series), across, height_px=height_px)
-    return Chart(id, title, words, Plot(_counts(x_title, xs), (panel,), tuple(lines)))
+    return Chart(chart_id, title, words, Plot(_counts(x_title, xs), (panel,), tuple(lines)))
 
 
 def _counts(title: str, xs: Sequence[float]) -> ChartAxis:
@@ -96,7 +96,7 @@ class StepSeries(Struct, frozen=True):
 
 
 def step_chart(
-    id: str,  # noqa: A002
+    chart_id: str,
     title: str,
     words: str,
     series: Sequence[StepSeries],
@@ -119,7 +119,7 @@ def step_chart(
     ends = [x for one in made for x in one.x]
     x = ChartAxis(x_title, min(ends), max(*ends, min(ends) + 1e-9), grid=False)
     upright = () if begins is None else (begins,)
-    return Chart(id, title, words, Plot(x, (Panel(y, tuple(made), tuple(limits), height_px=220),), upright))
+    return Chart(chart_id, title, words, Plot(x, (Panel(y, tuple(made), tuple(limits), height_px=220),), upright))
 
 
 class Layer(Struct, frozen=True):
@@ -131,7 +131,7 @@ class Layer(Struct, frozen=True):
 
 
 def stacked_bars(
-    id: str,  # noqa: A002
+    chart_id: str,
     title: str,
     words: str,
     layers: Sequence[Layer],
@@ -150,7 +150,7 @@ def stacked_bars(
     tops = [sum(values) for values in zip(*(one.y for one in series), strict=True)]
     axis = ChartAxis(x_title, -0.7, len(np.asarray(layers[0].values)) - 0.3, grid=False)
     panel = Panel(from_zero(y_title, tops, 0.12), tuple(series), height_px=240)
-    return Chart(id, title, words, Plot(axis, (panel,), () if begins is None else (begins,)))
+    return Chart(chart_id, title, words, Plot(axis, (panel,), () if begins is None else (begins,)))
 
 
 class Sampled(Struct, frozen=True):
@@ -161,13 +161,7 @@ class Sampled(Struct, frozen=True):
 
 
 def histogram_chart(
-    id: str,  # noqa: A002
-    title: str,
-    words: str,
-    sets: Sequence[Sampled],
-    *,
-    x_title: str,
-    caps: Sequence[Mark] = (),
+    chart_id: str, title: str, words: str, sets: Sequence[Sampled], *, x_title: str, caps: Sequence[Mark] = ()
 ) -> Chart:
     """The share of each set's values in each bin: the first as a filled outline, the others as dashed ones over it.
 
@@ -183,7 +177,7 @@ def histogram_chart(
     y_axis = from_zero("share of samples", [v or 0.0 for one in series for v in one.y], 0.12, after=" %")
     top = max([float(edges[-1]), *(1.02 * cap.at for cap in caps)])
     return Chart(
-        id,
+        chart_id,
         title,
         words,
         Plot(ChartAxis(x_title, 0.0, top, grid=False), (Panel(y_axis, tuple(series), height_px=220),), tuple(caps)),
@@ -198,7 +192,7 @@ def bins_of(values: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
 
 
 def change_rows(
-    id: str,  # noqa: A002
+    chart_id: str,
     title: str,
     words: str,
     changes: Sequence[tuple[str, Sequence[Estimate | None], bool]],
@@ -222,7 +216,7 @@ def change_rows(
         rows.append(ChartRow(name, "", tuple(marks), strong))
     ends = [v for row in rows for m in row.marks for v in (m.low, m.high) if v is not None]
     looks = {measure: (measure, look(i)) for i, measure in enumerate(measures)}
-    return Chart(id, title, words, Rows(_around_zero(x_title, ends, " %"), tuple(rows), looks, 0.0))
+    return Chart(chart_id, title, words, Rows(_around_zero(x_title, ends, " %"), tuple(rows), looks, 0.0))
 
 
 def _around_zero(title: str, ends: Sequence[float], after: str = "") -> ChartAxis:
@@ -232,13 +226,7 @@ def _around_zero(title: str, ends: Sequence[float], after: str = "") -> ChartAxi
 
 
 def cause_bars(
-    id: str,  # noqa: A002
-    title: str,
-    words: str,
-    causes: Sequence[tuple[str, Estimate]],
-    *,
-    x_title: str,
-    how: units.Unit,
+    chart_id: str, title: str, words: str, causes: Sequence[tuple[str, Estimate]], *, x_title: str, how: units.Unit
 ) -> Chart:
     """A bar for each cause, in the order given, with its name and its value with the 95 % interval above it."""
     scale = 100.0 if how == "share" else 1.0
@@ -249,11 +237,11 @@ def cause_bars(
         for name, e in causes
     )
     axis = from_zero(x_title, [v for row in rows for m in row.marks for v in (m.low or 0.0, m.high or 0.0)], grid=False)
-    return Chart(id, title, words, Rows(axis, rows, {"": ("", look(0))}, 0.0))
+    return Chart(chart_id, title, words, Rows(axis, rows, {"": ("", look(0))}, 0.0))
 
 
 def waterfall_chart(
-    id: str,  # noqa: A002
+    chart_id: str,
     title: str,
     words: str,
     whole: tuple[str, float],
@@ -284,4 +272,4 @@ def waterfall_chart(
         rows.append(ChartRow(name, f"{sign}{said}", (mark,), link=None if i > len(parts) else scale * end))
     looks = {"whole": ("whole and rest", look(0)), "lost": ("lost", look(1)), "back": ("given back", look(2))}
     ends = [v for row in rows for m in row.marks for v in (m.value, m.base or 0.0)]
-    return Chart(id, title, words, Rows(from_zero(x_title, ends, 0.02, grid=False), tuple(rows), looks))
+    return Chart(chart_id, title, words, Rows(from_zero(x_title, ends, 0.02, grid=False), tuple(rows), looks))
