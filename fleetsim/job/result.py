@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from fleetsim.config.scenario import Scenario
     from fleetsim.estimates import Estimate
+    from fleetsim.job.base_job import Job
     from fleetsim.job.engine_source import EngineSource
     from fleetsim.job.metrics import Metrics
     from fleetsim.tell.document import Document, Table
@@ -317,6 +318,14 @@ class Recommendation(Gated):
     @abstractmethod
     def saved(self) -> str:
         """What the command writes under --save: the job with the recommended fleet."""
+
+    @property
+    def job(self) -> Job:
+        """What is recommended as a job, as `saved` has it: what nobody gave stays so, and follows again."""
+        from fleetsim.config.yaml_text import from_yaml
+        from fleetsim.job.base_job import load
+
+        return load(from_yaml(self.saved(), "scenario"))
 
 
 class SoFar(Struct, Generic[F], frozen=True):

@@ -120,17 +120,8 @@ def binding_words(
     return words
 
 
-# Section of a scenario -> the part of the system that a reader looks for.
-THEMES: Mapping[str, str] = {
-    "engine": "engine",
-    "workload": "workload",
-    "fleet": "fleet",
-    "trainer": "trainer",
-    "sync": "weight sync",
-    "admission": "staleness",
-    "targets": "targets",
-    "cost": "prices",
-}
+# Section of a scenario -> the part of the system that a reader looks for, where that has another name.
+THEMES: Mapping[str, str] = {"sync": "weight sync", "admission": "staleness", "cost": "prices"}
 _TARGETS: Mapping[str, str] = {
     "trainer_idle_fraction": f"{quantity('trainer_idle_fraction').title} at most",
     "step_s": "a step of at most",

@@ -114,13 +114,6 @@ class SplitResult(Recommendation):
         return self.advice.chosen.arrangement.label
 
     @property
-    def job(self) -> Job:
-        """The advised way as a job, as `saved` has it."""
-        from fleetsim.job.base_job import read_again
-
-        return read_again(self.saved())
-
-    @property
     def _answer(self) -> Advice:
         return self.advice
 

@@ -3,7 +3,7 @@ parts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from msgspec import Struct
@@ -153,27 +153,20 @@ def stacked_bars(
     return Chart(chart_id, title, words, Plot(axis, (panel,), () if begins is None else (begins,)))
 
 
-class Sampled(Struct, frozen=True):
-    """A set of values, at least one."""
-
-    name: str
-    values: ArrayLike
-
-
 def histogram_chart(
-    chart_id: str, title: str, words: str, sets: Sequence[Sampled], *, x_title: str, caps: Sequence[Mark] = ()
+    chart_id: str, title: str, words: str, sets: Mapping[str, ArrayLike], *, x_title: str, caps: Sequence[Mark] = ()
 ) -> Chart:
     """The share of each set's values in each bin: the first as a filled outline, the others as dashed ones over it.
 
-    The last bin ends at the largest value and holds it.
+    sets: by their names. The last bin ends at the largest value and holds it.
     """
-    values = [np.asarray(s.values, dtype=float) for s in sets]
+    values = [np.asarray(found, dtype=float) for found in sets.values()]
     edges = bins_of(values)
     series = []
-    for i, (one, found) in enumerate(zip(sets, values, strict=True)):
+    for i, (name, found) in enumerate(zip(sets, values, strict=True)):
         shares = 100.0 * np.histogram(found, edges)[0] / len(found)
         y = [*shares.tolist(), float(shares[-1])]  # a step ends where the last bin does
-        series.append(ChartSeries(one.name, "steps", edges.tolist(), y, look(i), fill=i == 0))
+        series.append(ChartSeries(name, "steps", edges.tolist(), y, look(i), fill=i == 0))
     y_axis = from_zero("share of samples", [v or 0.0 for one in series for v in one.y], 0.12, after=" %")
     top = max([float(edges[-1]), *(1.02 * cap.at for cap in caps)])
     return Chart(
